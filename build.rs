@@ -1,0 +1,19 @@
+//! Copies the committed header to OUT_DIR, so that dependants find it as `DEP_RADIXKV_INCLUDE`,
+//! and sets what the shared library needs from the linker. Never writes into the source tree.
+use std::path::PathBuf;
+use std::{env, fs};
+
+fn main() {
+    println!("cargo:rerun-if-changed=include/radixkv.h");
+    println!("cargo:rustc-env=RKV_TARGET={}", env::var("TARGET").unwrap());
+
+    let include = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("include");
+    fs::create_dir_all(&include).unwrap();
+    fs::copy("include/radixkv.h", include.join("radixkv.h")).unwrap();
+    println!("cargo:include={}", include.display());
+
+    if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        // The standard library keeps thread-local destructors: unloading it under them would crash.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    }
+}

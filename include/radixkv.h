@@ -1,0 +1,1799 @@
+/**
+ * @file radixkv.h
+ * @brief Prefix cache and paged KV memory for LLM serving engines.
+ *
+ * Generated from src/capi by cbindgen: edit there, then run `make header`.
+ *
+ * Objects
+ *   rkv_page_table   a pool of physical pages and one row of pages per slot
+ *   rkv_cache        the prefix index over one page table
+ *   sequences        named by rkv_sequence_id; they live in a cache
+ *
+ * Conventions
+ *   Names      rkv_<object>_<verb>. A page holds page_size positions; a position is one KV entry;
+ *              a token takes one position, an image several. Counts end in _count, bytes in _bytes.
+ *   Result     Fallible calls return rkv_status, zero is success. What is expected is no error:
+ *              a miss is RKV_STATUS_OK with nothing matched.
+ *   Message    rkv_last_error_message() explains the last failure of the calling thread and names
+ *              the argument. A success does not clear it.
+ *   Failure    A call that fails changes nothing and writes no output, except the needed count
+ *              together with RKV_STATUS_BUFFER_TOO_SMALL.
+ *   Structs    struct_size first: set it to sizeof of the struct. Fields that a caller does not
+ *              know stay zero and mean the earlier behaviour. Unknown non-zero bytes and flags are
+ *              refused. Structs that are array elements have no struct_size and never change.
+ *   Buffers    Owned by the caller, read or written during the call only. (NULL, 0) asks for the
+ *              count.
+ *   Handles    One owner each. Children keep alive what they stand on: destroy in any order.
+ *   Threads    Every call may be made from any thread; a page table and its cache share one lock.
+ *              Destroying a handle needs the caller to be its last user.
+ *   Panics     None crosses this boundary: the call returns RKV_STATUS_INTERNAL, and the handle
+ *              refuses further work with RKV_STATUS_POISONED. Destroying it stays allowed.
+ */
+
+#ifndef RADIXKV_H
+#define RADIXKV_H
+
+
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** @cond INTERNAL */
+#if defined(_WIN32) && !defined(RKV_STATIC)
+#  define RKV_API __declspec(dllimport)
+#elif defined(__GNUC__) || defined(__clang__)
+#  define RKV_API __attribute__((visibility("default")))
+#else
+#  define RKV_API
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#  define RKV_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#  define RKV_MUST_CHECK
+#endif
+/** @endcond */
+
+
+/**
+ * Major version of the release that this header came with.
+ */
+#define RKV_VERSION_MAJOR 0
+
+/**
+ * Minor version of the release that this header came with.
+ */
+#define RKV_VERSION_MINOR 1
+
+/**
+ * Patch version of the release that this header came with.
+ */
+#define RKV_VERSION_PATCH 0
+
+/**
+ * Version of the ABI that this header describes; grows by one with every addition.
+ */
+#define RKV_ABI_VERSION 1
+
+/**
+ * Bit of rkv_features(): the radix tree index.
+ */
+#define RKV_FEATURE_RADIX_INDEX 1
+
+/**
+ * Level of rkv_set_log_callback(): nothing.
+ */
+#define RKV_LOG_OFF 0
+
+/**
+ * Level of a message: something is broken, e.g. a caught panic with its place in the source.
+ */
+#define RKV_LOG_ERROR 1
+
+/**
+ * Kind of an rkv_token_item: a coordinate, `bin` in [0, 1024).
+ */
+#define RKV_TOKEN_COORD 1
+
+/**
+ * Kind of an rkv_token_item: a size, `bin` (width) and `height_bin` in [0, 1024).
+ */
+#define RKV_TOKEN_SIZE 2
+
+/**
+ * Kind of an rkv_token_item: an image, `digest` and `position_count`.
+ */
+#define RKV_TOKEN_IMAGE 3
+
+/**
+ * Bins of a coordinate, a width or a height.
+ */
+#define RKV_BIN_COUNT 1024
+
+/**
+ * Text token ids are smaller than this.
+ */
+#define RKV_TEXT_ID_LIMIT 2147483648
+
+/**
+ * Flag of rkv_namespace: lora_id is set. Without it the namespace is the base model's.
+ */
+#define RKV_NAMESPACE_LORA 1
+
+/**
+ * Flag of rkv_namespace: image_digest is set.
+ */
+#define RKV_NAMESPACE_IMAGE 2
+
+/**
+ * "No slot yet", for rkv_page_table_can_reserve().
+ */
+#define RKV_NO_SLOT 4294967295
+
+/**
+ * Largest page_size.
+ */
+#define RKV_PAGE_SIZE_MAX 256
+
+/**
+ * Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
+ */
+#define RKV_CACHE_WHOLE_PAGES 1
+
+/**
+ * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
+ * rkv_match.locked_node.
+ */
+#define RKV_MATCH_LOCK 1
+
+/**
+ * Format of rkv_cache_dump(): one JSON object.
+ */
+#define RKV_DUMP_JSON 0
+
+/**
+ * Format of rkv_cache_dump(): a Graphviz digraph.
+ */
+#define RKV_DUMP_DOT 1
+
+/**
+ * Index of rkv_cache_config: the radix tree, exact token comparison.
+ */
+#define RKV_INDEX_RADIX 0
+
+/**
+ * Result of every fallible function. The numbers are part of the ABI and are never reused:
+ * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
+ */
+typedef enum rkv_status {
+    /**
+     * The call succeeded; every output was written.
+     */
+    RKV_STATUS_OK = 0,
+    /**
+     * An argument is NULL, out of range, inconsistent or unknown; the message names it.
+     */
+    RKV_STATUS_INVALID_ARGUMENT = 1,
+    /**
+     * The node id names no node of this cache: evicted, changed by a trim, foreign, or never issued.
+     */
+    RKV_STATUS_STALE_NODE = 2,
+    /**
+     * The sequence id names no live sequence of this cache: released, foreign, or never issued.
+     */
+    RKV_STATUS_STALE_SEQUENCE = 3,
+    /**
+     * The node is not locked, so it cannot be unlocked.
+     */
+    RKV_STATUS_NOT_LOCKED = 4,
+    /**
+     * The buffer is too small; the needed count was written, and nothing else happened.
+     */
+    RKV_STATUS_BUFFER_TOO_SMALL = 5,
+    /**
+     * The object is in a state that does not allow the call; the message says which.
+     */
+    RKV_STATUS_INVALID_STATE = 6,
+    /**
+     * This build cannot do what was asked.
+     */
+    RKV_STATUS_UNSUPPORTED = 7,
+    /**
+     * Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
+     */
+    RKV_STATUS_OUT_OF_PAGES = 100,
+    /**
+     * Every slot of the page table is in use.
+     */
+    RKV_STATUS_OUT_OF_SLOTS = 101,
+    /**
+     * The host is out of memory.
+     */
+    RKV_STATUS_OUT_OF_MEMORY = 102,
+    /**
+     * The page table already has a cache.
+     */
+    RKV_STATUS_BUSY = 103,
+    /**
+     * A bug in the library: a panic was caught. The handle is poisoned.
+     */
+    RKV_STATUS_INTERNAL = 900,
+    /**
+     * An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is allowed.
+     */
+    RKV_STATUS_POISONED = 901,
+    /**
+     * A check of the invariants failed; the message names the one.
+     */
+    RKV_STATUS_CORRUPT = 902,
+} rkv_status;
+
+/**
+ * The prefix index over one page table: which published pages hold which tokens. Created by
+ * rkv_cache_create().
+ */
+typedef struct rkv_cache rkv_cache;
+
+/**
+ * A pool of physical pages and one row of pages per slot. Created by rkv_page_table_create().
+ *
+ * Each page is in exactly one of three states: free, private (it belongs to a row, or to the caller
+ * that allocated it), or cached (a cache owns it, any number of rows may map it). Page 0 is reserved
+ * as the target of padding: it is never handed out.
+ */
+typedef struct rkv_page_table rkv_page_table;
+
+/**
+ * Why an allocation was refused, in pages: free + reclaimable < needed.
+ */
+typedef struct rkv_shortage {
+    /**
+     * sizeof(rkv_shortage).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Pages that the call needed beyond those it could share.
+     */
+    uint64_t needed_page_count;
+    /**
+     * Pages in the free pool.
+     */
+    uint64_t free_page_count;
+    /**
+     * Cached pages that eviction could free.
+     */
+    uint64_t reclaimable_page_count;
+    /**
+     * Cached pages that locks protect.
+     */
+    uint64_t locked_page_count;
+    /**
+     * Pages that belong to rows or to the caller.
+     */
+    uint64_t private_page_count;
+} rkv_shortage;
+
+/**
+ * Receives a log message. `message` is NUL-terminated and good during the call only. Called from any
+ * thread; it must not call back into the library, throw or longjmp.
+ */
+typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user_data);
+
+/**
+ * One token that is not text. An array element: its layout never changes.
+ */
+typedef struct rkv_token_item {
+    /**
+     * Index of the token in the list; in rkv_tokens_build() the prompt index that it stands before.
+     */
+    uint64_t token_index;
+    /**
+     * RKV_TOKEN_COORD, RKV_TOKEN_SIZE or RKV_TOKEN_IMAGE.
+     */
+    uint32_t kind;
+    /**
+     * KV positions of an image, at least 1. Zero for the other kinds, which take one.
+     */
+    uint32_t position_count;
+    /**
+     * Bin of a coordinate or of a width; zero for an image.
+     */
+    uint32_t bin;
+    /**
+     * Bin of a height; zero for the other kinds.
+     */
+    uint32_t height_bin;
+    /**
+     * Content digest of an image, see rkv_image_digest(); zero for the other kinds.
+     */
+    uint8_t digest[16];
+} rkv_token_item;
+
+/**
+ * A list of tokens: a text id per token, and the tokens that are not text.
+ */
+typedef struct rkv_tokens {
+    /**
+     * sizeof(rkv_tokens).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * `count` text ids below RKV_TEXT_ID_LIMIT. The id at the index of an item is not read.
+     */
+    const uint32_t *ids;
+    /**
+     * Number of tokens, the items included.
+     */
+    size_t count;
+    /**
+     * `item_count` items with strictly ascending token_index; NULL when there are none.
+     */
+    const struct rkv_token_item *items;
+    /**
+     * Number of items.
+     */
+    size_t item_count;
+} rkv_tokens;
+
+/**
+ * KV positions [start, end) that attend to each other in both directions: one image. An array
+ * element: its layout never changes.
+ */
+typedef struct rkv_region {
+    /**
+     * First position.
+     */
+    uint64_t start;
+    /**
+     * One past the last position.
+     */
+    uint64_t end;
+} rkv_region;
+
+/**
+ * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
+ */
+typedef struct rkv_page_table_config {
+    /**
+     * sizeof(rkv_page_table_config).
+     */
+    uint32_t struct_size;
+    /**
+     * Positions per page, 1 to RKV_PAGE_SIZE_MAX. Default 16.
+     */
+    uint32_t page_size;
+    /**
+     * Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set it.
+     */
+    uint32_t page_count;
+    /**
+     * Slots, that is sequences alive at once: at least 1. Default 256.
+     */
+    uint32_t slot_count;
+    /**
+     * Longest row in pages. Default 0: as many as there are pages.
+     */
+    uint32_t row_page_limit;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_page_table_config;
+
+/**
+ * Pages by state, and slots. free + cached + private == total at all times.
+ */
+typedef struct rkv_page_table_statistics {
+    /**
+     * sizeof(rkv_page_table_statistics).
+     */
+    uint32_t struct_size;
+    /**
+     * Positions per page.
+     */
+    uint32_t page_size;
+    /**
+     * Pages that can be handed out: all but page 0.
+     */
+    uint64_t total_page_count;
+    /**
+     * Pages in the free pool.
+     */
+    uint64_t free_page_count;
+    /**
+     * Pages that the cache owns.
+     */
+    uint64_t cached_page_count;
+    /**
+     * Pages that belong to rows, or to callers of rkv_page_table_allocate_pages().
+     */
+    uint64_t private_page_count;
+    /**
+     * Cached pages that no lock protects: exactly what eviction can free.
+     */
+    uint64_t reclaimable_page_count;
+    /**
+     * Slots in all.
+     */
+    uint64_t slot_count;
+    /**
+     * Slots not in use.
+     */
+    uint64_t free_slot_count;
+    /**
+     * Bytes of host memory that rows and page states take.
+     */
+    uint64_t memory_bytes;
+} rkv_page_table_statistics;
+
+/**
+ * One sequence of a batch. An array element: its layout never changes.
+ */
+typedef struct rkv_batch_row {
+    /**
+     * A slot in use.
+     */
+    uint32_t slot;
+    /**
+     * Positions of the row that the batch attends to, the new ones included.
+     */
+    uint32_t position_count;
+} rkv_batch_row;
+
+/**
+ * Where rkv_page_table_batch() writes the arrays that paged attention kernels take.
+ */
+typedef struct rkv_batch_arrays {
+    /**
+     * sizeof(rkv_batch_arrays).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Receives row_count + 1 offsets into `indices`, the first 0.
+     */
+    int32_t *indptr;
+    /**
+     * Receives the pages of all rows, one row after another.
+     */
+    int32_t *indices;
+    /**
+     * Room in `indices`.
+     */
+    size_t indices_capacity;
+    /**
+     * Receives, for each row, the positions in its last page: 1 to page_size; 0 for an empty row.
+     */
+    int32_t *last_page_len;
+} rkv_batch_arrays;
+
+/**
+ * How to build a cache. Fill with rkv_cache_config_init(), then change fields.
+ */
+typedef struct rkv_cache_config {
+    /**
+     * sizeof(rkv_cache_config).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_CACHE_ flags. Default 0.
+     */
+    uint32_t flags;
+    /**
+     * RKV_INDEX_RADIX.
+     */
+    uint32_t index;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_cache_config;
+
+/**
+ * A namespace. Prefixes of different namespaces never share a page; two are the same when all fields
+ * are. NULL in a call means the namespace with no flag and all zero.
+ */
+typedef struct rkv_namespace {
+    /**
+     * sizeof(rkv_namespace).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_NAMESPACE_ flags: which of the fields are set.
+     */
+    uint32_t flags;
+    /**
+     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
+     */
+    uint64_t lora_id;
+    /**
+     * Version of the weights or of the adapter; raise it when they change.
+     */
+    uint64_t epoch;
+    /**
+     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
+     * RKV_NAMESPACE_IMAGE.
+     */
+    uint8_t image_digest[16];
+    /**
+     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
+     */
+    uint8_t salt[32];
+} rkv_namespace;
+
+/**
+ * Names a node of one cache, that is "the prefix that ends here". Zero names none.
+ *
+ * An id is good for as long as the node is locked; later it may become stale, which is detected: a
+ * stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with the
+ * deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused 2^24
+ * times before it is retired.
+ */
+typedef uint64_t rkv_node_id;
+
+/**
+ * The longest cached prefix of a token list.
+ */
+typedef struct rkv_match {
+    /**
+     * sizeof(rkv_match).
+     */
+    uint32_t struct_size;
+    /**
+     * Page that holds the positions after the last whole page, for partial_position_count > 0; copy
+     * them, never write to the page. Else 0.
+     */
+    uint32_t partial_page;
+    /**
+     * Node that ends where the whole pages end; 0 when no whole page matched.
+     */
+    rkv_node_id node;
+    /**
+     * Node that owns partial_page; 0 when there is none.
+     */
+    rkv_node_id partial_node;
+    /**
+     * With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all pages of
+     * the match, partial_page included.
+     */
+    rkv_node_id locked_node;
+    /**
+     * Tokens matched; the rest begins at this index. Never ends inside an image.
+     */
+    uint64_t token_count;
+    /**
+     * Positions of those tokens: page_count * page_size + partial_position_count.
+     */
+    uint64_t position_count;
+    /**
+     * Whole pages matched.
+     */
+    uint64_t page_count;
+    /**
+     * Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
+     */
+    uint64_t partial_position_count;
+} rkv_match;
+
+/**
+ * What rkv_cache_insert() puts where.
+ */
+typedef struct rkv_insert_args {
+    /**
+     * sizeof(rkv_insert_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * The namespace; NULL for the default one. Not read when from_node is set.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * All tokens of the prefix, from its beginning.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * The pages of the prefix, from its beginning; at least one for each whole page of the tokens.
+     * Those before from_page_index are not read.
+     */
+    const uint32_t *pages;
+    /**
+     * Number of pages.
+     */
+    size_t page_count;
+    /**
+     * Node of an earlier match to go on from; 0 begins at the root.
+     */
+    rkv_node_id from_node;
+    /**
+     * Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without from_node.
+     */
+    uint64_t from_token_index;
+    /**
+     * Pages up to from_node's end, as rkv_match.page_count says; 0 without from_node.
+     */
+    uint64_t from_page_index;
+} rkv_insert_args;
+
+/**
+ * What rkv_cache_insert() did.
+ */
+typedef struct rkv_insert_result {
+    /**
+     * sizeof(rkv_insert_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Node that ends where the whole pages of the tokens end; 0 when there is no whole page.
+     */
+    rkv_node_id node;
+    /**
+     * Pages that the cache owns from now on.
+     */
+    uint64_t claimed_page_count;
+    /**
+     * Pages that were not claimed because another page is published for the same tokens. They stay
+     * private to their holder.
+     */
+    uint64_t duplicate_page_count;
+} rkv_insert_result;
+
+/**
+ * What can be seen of a node.
+ */
+typedef struct rkv_node_info {
+    /**
+     * sizeof(rkv_node_info).
+     */
+    uint32_t struct_size;
+    /**
+     * Locks on this node and below it.
+     */
+    uint32_t lock_count;
+    /**
+     * The parent, 0 for a root.
+     */
+    rkv_node_id parent;
+    /**
+     * Positions of the node's own segment; 0 for a root.
+     */
+    uint64_t position_count;
+    /**
+     * Pages of the node's own segment: position_count / page_size.
+     */
+    uint64_t page_count;
+    /**
+     * Positions from the beginning to the node's end.
+     */
+    uint64_t end_position;
+    /**
+     * Number of children.
+     */
+    uint64_t child_count;
+    /**
+     * Logical time of the last match that covered the node.
+     */
+    uint64_t last_access;
+    /**
+     * Matches that covered the node.
+     */
+    uint64_t hit_count;
+} rkv_node_info;
+
+/**
+ * Counters of a cache. Counts since creation unless they say "now".
+ */
+typedef struct rkv_cache_statistics {
+    /**
+     * sizeof(rkv_cache_statistics).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Pages that the cache owns now.
+     */
+    uint64_t cached_page_count;
+    /**
+     * Pages now that no lock protects: exactly what eviction can free.
+     */
+    uint64_t reclaimable_page_count;
+    /**
+     * Nodes now, roots not counted.
+     */
+    uint64_t node_count;
+    /**
+     * Namespaces now.
+     */
+    uint64_t namespace_count;
+    /**
+     * Sequences alive now.
+     */
+    uint64_t sequence_count;
+    /**
+     * Different images known now, to the index or to a sequence.
+     */
+    uint64_t image_count;
+    /**
+     * Bytes of host memory that the index takes now.
+     */
+    uint64_t index_bytes;
+    /**
+     * Matches asked for, rkv_sequence_begin() included; probes are not counted.
+     */
+    uint64_t lookup_count;
+    /**
+     * Positions that lookups asked for.
+     */
+    uint64_t lookup_position_count;
+    /**
+     * Positions that lookups found.
+     */
+    uint64_t hit_position_count;
+    /**
+     * Of those, positions to be copied out of a page that is shared in part.
+     */
+    uint64_t partial_hit_position_count;
+    /**
+     * Pages claimed from callers and sequences.
+     */
+    uint64_t inserted_page_count;
+    /**
+     * Pages found published by somebody else at publishing.
+     */
+    uint64_t duplicate_page_count;
+    /**
+     * Pages evicted.
+     */
+    uint64_t evicted_page_count;
+} rkv_cache_statistics;
+
+/**
+ * How to begin a sequence.
+ */
+typedef struct rkv_sequence_args {
+    /**
+     * sizeof(rkv_sequence_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The namespace; NULL for the default one.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * The prompt, at least one token.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0 is fine:
+     * rkv_sequence_append() allocates as it goes.
+     */
+    uint64_t reserve_position_count;
+} rkv_sequence_args;
+
+/**
+ * Names a live sequence of one cache. Zero names none. An id is never used again for another one.
+ */
+typedef uint64_t rkv_sequence_id;
+
+/**
+ * A sequence as it stands.
+ */
+typedef struct rkv_sequence_state {
+    /**
+     * sizeof(rkv_sequence_state).
+     */
+    uint32_t struct_size;
+    /**
+     * Its row in the page table: for rkv_page_table_row(), _slot_mapping() and _batch().
+     */
+    uint32_t slot;
+    /**
+     * The sequence.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * Positions of its tokens so far.
+     */
+    uint64_t position_count;
+    /**
+     * Positions whose KV was reused at begin; computing starts here. Always less than the prompt, and
+     * a token boundary.
+     */
+    uint64_t cached_position_count;
+    /**
+     * Tokens that those positions hold; the first token to compute has this index.
+     */
+    uint64_t cached_token_count;
+    /**
+     * Pages of its row.
+     */
+    uint64_t page_count;
+    /**
+     * Leading pages of its row that the cache owns. The others are private. Never write to these.
+     */
+    uint64_t shared_page_count;
+    /**
+     * The node that the sequence keeps locked, 0 for none.
+     */
+    rkv_node_id node;
+    /**
+     * Copy to carry out before computing: the first copy_position_count positions of copy_source_page
+     * to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0 when there is none, or
+     * none left.
+     */
+    uint64_t copy_position_count;
+    /**
+     * The page to copy from; cached, protected until the copy is confirmed.
+     */
+    uint32_t copy_source_page;
+    /**
+     * The page to copy to; private.
+     */
+    uint32_t copy_target_page;
+} rkv_sequence_state;
+
+/**
+ * What rkv_sequence_publish() did.
+ */
+typedef struct rkv_publish_result {
+    /**
+     * sizeof(rkv_publish_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Pages that went from the sequence to the cache.
+     */
+    uint64_t claimed_page_count;
+    /**
+     * Pages that somebody else had published first: the row maps those now, ours are free again.
+     */
+    uint64_t remapped_page_count;
+    /**
+     * Index in the row of the first remapped page; the row's length when none was. Mirrors of the row
+     * need an update from here to shared_page_count.
+     */
+    uint64_t first_remapped_index;
+    /**
+     * Leading pages of the row that the cache owns now.
+     */
+    uint64_t shared_page_count;
+} rkv_publish_result;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * ABI version of the loaded library. Compare it with RKV_ABI_VERSION at start: a library with a
+ * smaller number lacks functions that this header declares.
+ *
+ * @return the loaded library's RKV_ABI_VERSION
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API uint32_t rkv_abi_version(void);
+
+/**
+ * Release of the loaded library, e.g. "0.1.0".
+ *
+ * @return a static NUL-terminated string, never NULL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API const char *rkv_version_string(void);
+
+/**
+ * What the loaded library was built with.
+ *
+ * @return a set of RKV_FEATURE_ bits
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API uint64_t rkv_features(void);
+
+/**
+ * Name of a status, e.g. "RKV_STATUS_OK".
+ *
+ * @param status any value, also one that this library does not know
+ * @return a static NUL-terminated string, never NULL; "RKV_STATUS_UNKNOWN" for the unknown
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API const char *rkv_status_name(int32_t status);
+
+/**
+ * Copies the calling thread's last error message, NUL-terminated and cut to fit.
+ *
+ * Valid after a failing call until the next failing call of the same thread.
+ *
+ * @param buffer receives the text; may be NULL when capacity is 0
+ * @param capacity size of buffer in bytes
+ * @return bytes that the whole message takes, the NUL included; 1 when there is none
+ * @par Thread safety
+ * any thread; reads only the calling thread's message
+ */
+RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
+
+/**
+ * The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
+ *
+ * @param out_shortage receives them; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of this
+ * thread was refused for pages yet
+ * @par Thread safety
+ * any thread; reads only the calling thread's numbers
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *out_shortage);
+
+/**
+ * Sets where the library logs to, for the whole process. When it returns, the earlier callback is no
+ * longer running and will not be called again.
+ *
+ * @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
+ * @param callback receives the messages; NULL is silent, which is the default
+ * @param user_data passed to the callback
+ * @par Thread safety
+ * any thread, but not from inside the callback
+ */
+RKV_API
+void rkv_set_log_callback(uint32_t max_level,
+                          rkv_log_callback callback,
+                          void *user_data);
+
+/**
+ * Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
+ *
+ * @param value in [0, 1]
+ * @param out_bin receives the nearest bin
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_bin(double value, uint32_t *out_bin);
+
+/**
+ * Value of a coordinate bin. rkv_coord_bin() of it is the bin again.
+ *
+ * @param bin below RKV_BIN_COUNT
+ * @param out_value receives bin / 1023
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_value(uint32_t bin, double *out_value);
+
+/**
+ * Bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends included.
+ *
+ * @param value in [2^-10, 1]
+ * @param out_bin receives the bin that is nearest on the logarithmic scale
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_bin(double value, uint32_t *out_bin);
+
+/**
+ * Value of a width or height bin. rkv_size_bin() of it is the bin again.
+ *
+ * @param bin below RKV_BIN_COUNT
+ * @param out_value receives 2^(10 * bin / 1023 - 10)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_value(uint32_t bin, double *out_value);
+
+/**
+ * Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.
+ *
+ * @param bytes byte_count bytes; may be NULL when byte_count is 0
+ * @param byte_count how many
+ * @param out_digest receives 16 bytes
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_image_digest(const void *bytes,
+                                 size_t byte_count,
+                                 uint8_t *out_digest);
+
+/**
+ * Puts items between the ids of a prompt: the token list of a prompt with images.
+ *
+ * Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts it
+ * at the end, and equal indices keep their order, so images may be adjacent. (Here alone the indices
+ * need only ascend, not strictly, and every id of the prompt is kept.)
+ *
+ * @param prompt the ids, and the items with their places
+ * @param ids receives prompt->count + prompt->item_count ids; zero at the items
+ * @param items receives prompt->item_count items, token_index in the new list
+ * @param id_capacity room in ids; the items need no capacity, their number is known
+ * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_build(const struct rkv_tokens *prompt,
+                                 uint32_t *ids,
+                                 size_t id_capacity,
+                                 struct rkv_token_item *items,
+                                 size_t *out_token_count);
+
+/**
+ * The regions that attend in both directions: one for each image, in KV positions, ascending.
+ *
+ * @param tokens the token list
+ * @param regions receives them; (NULL, 0) asks for the count
+ * @param capacity room in regions
+ * @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_regions(const struct rkv_tokens *tokens,
+                                   struct rkv_region *regions,
+                                   size_t capacity,
+                                   size_t *out_count);
+
+/**
+ * KV positions that a token list takes.
+ *
+ * @param tokens the token list
+ * @param out_position_count receives the sum over the tokens
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
+                                          size_t *out_position_count);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_page_table_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_config_init(struct rkv_page_table_config *config,
+                                           size_t struct_size);
+
+/**
+ * Creates a page table with all pages free.
+ *
+ * @param config how to build it; not NULL, since page_count has no default
+ * @param out_table receives the page table, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_create(const struct rkv_page_table_config *config,
+                                      struct rkv_page_table **out_table);
+
+/**
+ * Destroys a page table. NULL is allowed and does nothing.
+ *
+ * A cache on it keeps the pages alive until it is destroyed too.
+ *
+ * @param table the page table
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_page_table_destroy(struct rkv_page_table *table);
+
+/**
+ * Pages by state and slots in use, at one moment.
+ *
+ * @param table the page table
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; waits for no eviction
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_stats(const struct rkv_page_table *table,
+                                     struct rkv_page_table_statistics *out_stats);
+
+/**
+ * Takes a slot with an empty row.
+ *
+ * @param table the page table
+ * @param out_slot receives the slot, below slot_count
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
+                                             uint32_t *out_slot);
+
+/**
+ * Empties a row and gives the slot back. Private pages of the row return to the pool; cached pages
+ * stay with the cache.
+ *
+ * @param table the page table
+ * @param slot a slot from rkv_page_table_allocate_slot()
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
+ * RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_erase(struct rkv_page_table *table,
+                                     uint32_t slot);
+
+/**
+ * Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
+ * nothing; what cannot be satisfied is refused before anything is evicted.
+ *
+ * @param table the page table
+ * @param page_count how many
+ * @param pages receives page_count pages, private to the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_allocate_pages(struct rkv_page_table *table,
+                                              size_t page_count,
+                                              uint32_t *pages);
+
+/**
+ * Returns pages that are private and in no row to the pool.
+ *
+ * @param table the page table
+ * @param pages page_count different pages from rkv_page_table_allocate_pages()
+ * @param page_count how many
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the page that is free, cached, mapped,
+ * out of range or given twice: then none was freed; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
+                                          const uint32_t *pages,
+                                          size_t page_count);
+
+/**
+ * Appends pages to a row. Rows are mapped strictly in order.
+ *
+ * A private page must be in no row yet; it becomes the row's. A cached page may be in any number of
+ * rows; keep the node that owns it locked for as long as the row maps it.
+ *
+ * @param table the page table
+ * @param slot a slot from rkv_page_table_allocate_slot()
+ * @param first_index index in the row of the first page: the row's present length
+ * @param pages page_count pages
+ * @param page_count how many
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns
+ * the slot; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_map(struct rkv_page_table *table,
+                                   uint32_t slot,
+                                   size_t first_index,
+                                   const uint32_t *pages,
+                                   size_t page_count);
+
+/**
+ * Makes a row long enough for a number of positions: allocates and maps what is missing, evicting
+ * when the pool is short. All or nothing. A row that is long enough stays as it is.
+ *
+ * @param table the page table
+ * @param slot a slot from rkv_page_table_allocate_slot()
+ * @param position_count positions that the row must hold
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_reserve(struct rkv_page_table *table,
+                                       uint32_t slot,
+                                       size_t position_count);
+
+/**
+ * Whether a row could be made long enough now, by eviction if need be. Nothing is evicted.
+ *
+ * @param table the page table
+ * @param slot a slot in use, or RKV_NO_SLOT for a new one (a free slot is then needed as well)
+ * @param position_count positions that the row must hold
+ * @param out_can receives the answer
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; the answer holds until somebody else allocates
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_can_reserve(const struct rkv_page_table *table,
+                                           uint32_t slot,
+                                           size_t position_count,
+                                           bool *out_can);
+
+/**
+ * Positions that a row has pages for.
+ *
+ * @param table the page table
+ * @param slot a slot in use
+ * @param out_position_count receives pages of the row * page_size
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_capacity(const struct rkv_page_table *table,
+                                        uint32_t slot,
+                                        size_t *out_position_count);
+
+/**
+ * Copies a range of a row.
+ *
+ * @param table the page table
+ * @param slot a slot in use, also one that a sequence owns
+ * @param first_index first page of the range, at most the row's length
+ * @param pages receives the pages from first_index to the end of the row, or `capacity` of them
+ * @param capacity room in pages; (NULL, 0) asks for the count
+ * @param out_count receives the number of pages from first_index to the end of the row
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
+                                   uint32_t slot,
+                                   size_t first_index,
+                                   uint32_t *pages,
+                                   size_t capacity,
+                                   size_t *out_count);
+
+/**
+ * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
+ *
+ * @param table the page table
+ * @param slot a slot in use
+ * @param positions count positions of the row, in any order
+ * @param count how many
+ * @param out_mapping receives count entries
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page for;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_slot_mapping(const struct rkv_page_table *table,
+                                            uint32_t slot,
+                                            const uint64_t *positions,
+                                            size_t count,
+                                            int64_t *out_mapping);
+
+/**
+ * The arrays that paged attention kernels take, for a batch of rows.
+ *
+ * @param table the page table
+ * @param rows row_count rows, in the order of the batch
+ * @param row_count how many
+ * @param arrays where to write; (indices NULL, indices_capacity 0) asks for the count
+ * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_batch(const struct rkv_page_table *table,
+                                     const struct rkv_batch_row *rows,
+                                     size_t row_count,
+                                     const struct rkv_batch_arrays *arrays,
+                                     size_t *out_index_count);
+
+/**
+ * Proves page by page that each is in exactly one state, that the counts agree, and that no row maps
+ * a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+ *
+ * @param table the page table
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_cache_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
+                                      size_t struct_size);
+
+/**
+ * Creates an empty cache on a page table and keeps the page table alive.
+ *
+ * @param table the page table; it takes one cache at a time
+ * @param config how to build it; NULL takes the defaults
+ * @param out_cache receives the cache, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the page
+ * table has a cache; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_create(struct rkv_page_table *table,
+                                 const struct rkv_cache_config *config,
+                                 struct rkv_cache **out_cache);
+
+/**
+ * Destroys a cache. NULL is allowed and does nothing.
+ *
+ * Sequences that still live in it end; all their pages and all cached pages return to the page
+ * table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
+ * erased from that page on.
+ *
+ * @param cache the cache
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
+
+/**
+ * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
+ *
+ * A match that ends inside a node splits the node at the page boundary there. It reports, and never
+ * creates, namespaces and images. The pages stay good while the match is locked; without
+ * RKV_MATCH_LOCK another thread may evict them at once.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
+ * @param flags 0 or RKV_MATCH_LOCK
+ * @param pages receives the whole pages in order; may be NULL when page_capacity is 0: then they are
+ * not reported
+ * @param page_capacity room in pages; positions / page_size is always enough
+ * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
+ * only its page_count is written, and the cache is unchanged
+ * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_match(struct rkv_cache *cache,
+                                const struct rkv_namespace *namespace_,
+                                const struct rkv_tokens *tokens,
+                                uint32_t flags,
+                                uint32_t *pages,
+                                size_t page_capacity,
+                                struct rkv_match *out_match);
+
+/**
+ * Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for
+ * @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
+ * @param out_position_count receives their positions: admission may charge the prompt less these
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, any number at once; gives way to a thread that changes the cache, and waits for no
+ * eviction
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
+                                const struct rkv_namespace *namespace_,
+                                const struct rkv_tokens *tokens,
+                                size_t *out_token_count,
+                                size_t *out_position_count);
+
+/**
+ * Publishes the whole pages of a prefix.
+ *
+ * Pages for which the cache has none yet are claimed: they must be private, and are the cache's from
+ * then on, also where they are mapped. Where the cache has another page for the same tokens, that one
+ * stays and the caller's is a duplicate: `published_pages` tells what to map instead.
+ *
+ * @param cache the cache
+ * @param args what to insert
+ * @param published_pages receives page_count entries: the cache's page at each whole page of the
+ * tokens, and the caller's own before from_page_index and after the last whole page; may be NULL
+ * @param out_result receives what was done; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
+ * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
+                                 const struct rkv_insert_args *args,
+                                 uint32_t *published_pages,
+                                 struct rkv_insert_result *out_result);
+
+/**
+ * Protects a node and all its ancestors from eviction. Locks nest.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_lock(struct rkv_cache *cache, rkv_node_id node);
+
+/**
+ * Undoes exactly one lock. Recency stays as it is.
+ *
+ * @param cache the cache
+ * @param node the node that was locked
+ * @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
+ * RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache, rkv_node_id node);
+
+/**
+ * Evicts pages, least recently used first, and returns them to the free pool.
+ *
+ * The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent that
+ * became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is locked.
+ *
+ * @param cache the cache
+ * @param page_count pages wanted
+ * @param pages receives the evicted pages in order; may be NULL when capacity is 0: then they are not
+ * reported
+ * @param capacity room in pages; with pages given, no more than this is evicted
+ * @param out_count receives how many pages were evicted
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; lets waiting threads in between pages
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_evict(struct rkv_cache *cache,
+                                size_t page_count,
+                                uint32_t *pages,
+                                size_t capacity,
+                                size_t *out_count);
+
+/**
+ * Whether the cache owns a page.
+ *
+ * @param cache the cache
+ * @param page any page number
+ * @param out_contains receives the answer; false for pages out of range
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
+                                        uint32_t page,
+                                        bool *out_contains);
+
+/**
+ * What can be seen of a node.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @param out_info receives it; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_node_info(const struct rkv_cache *cache,
+                                    rkv_node_id node,
+                                    struct rkv_node_info *out_info);
+
+/**
+ * Pages of a node's own segment, in order.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @param pages receives them; (NULL, 0) asks for the count
+ * @param capacity room in pages
+ * @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_node_pages(const struct rkv_cache *cache,
+                                     rkv_node_id node,
+                                     uint32_t *pages,
+                                     size_t capacity,
+                                     size_t *out_count);
+
+/**
+ * Children of a node, in the order of their first pages' keys.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @param children receives them; (NULL, 0) asks for the count
+ * @param capacity room in ids
+ * @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_node_children(const struct rkv_cache *cache,
+                                        rkv_node_id node,
+                                        rkv_node_id *children,
+                                        size_t capacity,
+                                        size_t *out_count);
+
+/**
+ * Counters of a cache, at one moment.
+ *
+ * @param cache the cache
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; waits for no eviction
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_stats(const struct rkv_cache *cache,
+                                struct rkv_cache_statistics *out_stats);
+
+/**
+ * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it. For
+ * tests and debug builds of an engine.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *cache);
+
+/**
+ * Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
+ *
+ * @param cache the cache
+ * @param format RKV_DUMP_JSON or RKV_DUMP_DOT
+ * @param buffer receives the text, NUL-terminated; (NULL, 0) asks for the size
+ * @param capacity size of buffer in bytes
+ * @param out_bytes receives the bytes of the text, the NUL included, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_dump(const struct rkv_cache *cache,
+                               uint32_t format,
+                               char *buffer,
+                               size_t capacity,
+                               size_t *out_bytes);
+
+#if defined(RKV_FAULT_INJECTION)
+/**
+ * Panics inside the library while the handle is in use. Only in builds with the fault-injection
+ * feature, for tests.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
+#endif
+
+/**
+ * Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared pages
+ * and allocates the others, evicting when the pool is short. One transaction: it happens whole or
+ * not at all.
+ *
+ * At least one token is left to compute, and the cut is never inside an image. Where the prefix ends
+ * inside a page, the info names the copy to carry out.
+ *
+ * @param cache the cache
+ * @param args the prompt and its namespace
+ * @param out_state receives the sequence; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
+ * evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row
+ * may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_begin(struct rkv_cache *cache,
+                                   const struct rkv_sequence_args *args,
+                                   struct rkv_sequence_state *out_state);
+
+/**
+ * A sequence as it stands.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param out_state receives it; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_query(const struct rkv_cache *cache,
+                                   rkv_sequence_id sequence,
+                                   struct rkv_sequence_state *out_state);
+
+/**
+ * Says that the copy named at begin is done: the source page is no longer protected by it.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_confirm_copy(struct rkv_cache *cache,
+                                          rkv_sequence_id sequence);
+
+/**
+ * Adds tokens to a sequence, e.g. the one just decoded, and the pages they need, evicting when the
+ * pool is short. All or nothing.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param tokens what to add
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
+                                    rkv_sequence_id sequence,
+                                    const struct rkv_tokens *tokens);
+
+/**
+ * Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with the
+ * row for what comes next.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param position_count positions to keep: no fewer than are published or reused, and not inside an
+ * image
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
+                                      rkv_sequence_id sequence,
+                                      uint64_t position_count);
+
+/**
+ * Publishes the whole pages among the first positions of a sequence, so that others find them. May be
+ * called after every chunk of a prefill and during decode. The sequence keeps exactly one lock, on
+ * what it published last.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param computed_position_count positions whose KV is written, from the beginning; leave out draft
+ * tokens. Fewer than before does nothing.
+ * @param out_result receives what was done; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
+ * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_publish(struct rkv_cache *cache,
+                                     rkv_sequence_id sequence,
+                                     uint64_t computed_position_count,
+                                     struct rkv_publish_result *out_result);
+
+/**
+ * Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What it
+ * published stays in the cache.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
+                                     rkv_sequence_id sequence);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* RADIXKV_H */

@@ -1,0 +1,756 @@
+//! The prefix cache: match, probe, insert, lock, evict, and what can be seen of the tree.
+use super::guard::{Fail, guard};
+use super::handle::{Handle, with};
+use super::namespace::{read_namespace, rkv_namespace};
+use super::page_table::rkv_page_table;
+use super::pointer::{
+    AbiStruct, check_fit, check_out, fill, init_struct, out, out_slice, put, read_struct, slice,
+    write_struct,
+};
+use super::status::rkv_status;
+use super::token::{rkv_tokens, with_tokens};
+use crate::cache::{CacheConfig, InsertRequest};
+use crate::error::Error;
+use crate::ids::NodeId;
+use crate::index::DumpFormat;
+
+/// The prefix index over one page table: which published pages hold which tokens. Created by
+/// rkv_cache_create().
+pub struct rkv_cache {
+    // Opaque to C and to debug information: behind the pointer lies a Handle.
+    _private: [u8; 0],
+}
+
+/// Names a node of one cache, that is "the prefix that ends here". Zero names none.
+///
+/// An id is good for as long as the node is locked; later it may become stale, which is detected: a
+/// stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with the
+/// deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused 2^24
+/// times before it is retired.
+pub type rkv_node_id = u64;
+
+/// Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
+pub const RKV_CACHE_WHOLE_PAGES: u32 = 1;
+/// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
+/// rkv_match.locked_node.
+pub const RKV_MATCH_LOCK: u32 = 1;
+/// Format of rkv_cache_dump(): one JSON object.
+pub const RKV_DUMP_JSON: u32 = 0;
+/// Format of rkv_cache_dump(): a Graphviz digraph.
+pub const RKV_DUMP_DOT: u32 = 1;
+/// Index of rkv_cache_config: the radix tree, exact token comparison.
+pub const RKV_INDEX_RADIX: u32 = 0;
+
+/// How to build a cache. Fill with rkv_cache_config_init(), then change fields.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_config {
+    /// sizeof(rkv_cache_config).
+    pub struct_size: u32,
+    /// RKV_CACHE_ flags. Default 0.
+    pub flags: u32,
+    /// RKV_INDEX_RADIX.
+    pub index: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_cache_config {
+    const NAME: &'static str = "config";
+    const V1: usize = 16;
+}
+
+/// The longest cached prefix of a token list.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_match {
+    /// sizeof(rkv_match).
+    pub struct_size: u32,
+    /// Page that holds the positions after the last whole page, for partial_position_count > 0; copy
+    /// them, never write to the page. Else 0.
+    pub partial_page: u32,
+    /// Node that ends where the whole pages end; 0 when no whole page matched.
+    pub node: rkv_node_id,
+    /// Node that owns partial_page; 0 when there is none.
+    pub partial_node: rkv_node_id,
+    /// With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all pages of
+    /// the match, partial_page included.
+    pub locked_node: rkv_node_id,
+    /// Tokens matched; the rest begins at this index. Never ends inside an image.
+    pub token_count: u64,
+    /// Positions of those tokens: page_count * page_size + partial_position_count.
+    pub position_count: u64,
+    /// Whole pages matched.
+    pub page_count: u64,
+    /// Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
+    pub partial_position_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_match {
+    const NAME: &'static str = "out_match";
+    const V1: usize = 64;
+}
+
+/// What rkv_cache_insert() puts where.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_insert_args {
+    /// sizeof(rkv_insert_args).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The namespace; NULL for the default one. Not read when from_node is set.
+    pub namespace_: *const rkv_namespace,
+    /// All tokens of the prefix, from its beginning.
+    pub tokens: *const rkv_tokens,
+    /// The pages of the prefix, from its beginning; at least one for each whole page of the tokens.
+    /// Those before from_page_index are not read.
+    pub pages: *const u32,
+    /// Number of pages.
+    pub page_count: usize,
+    /// Node of an earlier match to go on from; 0 begins at the root.
+    pub from_node: rkv_node_id,
+    /// Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without from_node.
+    pub from_token_index: u64,
+    /// Pages up to from_node's end, as rkv_match.page_count says; 0 without from_node.
+    pub from_page_index: u64,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_insert_args {
+    const NAME: &'static str = "args";
+    const V1: usize = 64;
+}
+
+/// What rkv_cache_insert() did.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_insert_result {
+    /// sizeof(rkv_insert_result).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Node that ends where the whole pages of the tokens end; 0 when there is no whole page.
+    pub node: rkv_node_id,
+    /// Pages that the cache owns from now on.
+    pub claimed_page_count: u64,
+    /// Pages that were not claimed because another page is published for the same tokens. They stay
+    /// private to their holder.
+    pub duplicate_page_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_insert_result {
+    const NAME: &'static str = "out_result";
+    const V1: usize = 32;
+}
+
+/// What can be seen of a node.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_node_info {
+    /// sizeof(rkv_node_info).
+    pub struct_size: u32,
+    /// Locks on this node and below it.
+    pub lock_count: u32,
+    /// The parent, 0 for a root.
+    pub parent: rkv_node_id,
+    /// Positions of the node's own segment; 0 for a root.
+    pub position_count: u64,
+    /// Pages of the node's own segment: position_count / page_size.
+    pub page_count: u64,
+    /// Positions from the beginning to the node's end.
+    pub end_position: u64,
+    /// Number of children.
+    pub child_count: u64,
+    /// Logical time of the last match that covered the node.
+    pub last_access: u64,
+    /// Matches that covered the node.
+    pub hit_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_node_info {
+    const NAME: &'static str = "out_info";
+    const V1: usize = 64;
+}
+
+/// Counters of a cache. Counts since creation unless they say "now".
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_statistics {
+    /// sizeof(rkv_cache_statistics).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Pages that the cache owns now.
+    pub cached_page_count: u64,
+    /// Pages now that no lock protects: exactly what eviction can free.
+    pub reclaimable_page_count: u64,
+    /// Nodes now, roots not counted.
+    pub node_count: u64,
+    /// Namespaces now.
+    pub namespace_count: u64,
+    /// Sequences alive now.
+    pub sequence_count: u64,
+    /// Different images known now, to the index or to a sequence.
+    pub image_count: u64,
+    /// Bytes of host memory that the index takes now.
+    pub index_bytes: u64,
+    /// Matches asked for, rkv_sequence_begin() included; probes are not counted.
+    pub lookup_count: u64,
+    /// Positions that lookups asked for.
+    pub lookup_position_count: u64,
+    /// Positions that lookups found.
+    pub hit_position_count: u64,
+    /// Of those, positions to be copied out of a page that is shared in part.
+    pub partial_hit_position_count: u64,
+    /// Pages claimed from callers and sequences.
+    pub inserted_page_count: u64,
+    /// Pages found published by somebody else at publishing.
+    pub duplicate_page_count: u64,
+    /// Pages evicted.
+    pub evicted_page_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_cache_statistics {
+    const NAME: &'static str = "out_stats";
+    const V1: usize = 120;
+}
+
+/// Writes the defaults into a config.
+///
+/// @param config receives the defaults
+/// @param struct_size pass sizeof(rkv_cache_config)
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_config_init(
+    config: *mut rkv_cache_config,
+    struct_size: usize,
+) -> rkv_status {
+    let made = rkv_cache_config { struct_size: 0, flags: 0, index: RKV_INDEX_RADIX, reserved: 0 };
+    // SAFETY: the caller's contract on config.
+    guard(|| unsafe { init_struct(config, struct_size, &made) })
+}
+
+/// Creates an empty cache on a page table and keeps the page table alive.
+///
+/// @param table the page table; it takes one cache at a time
+/// @param config how to build it; NULL takes the defaults
+/// @param out_cache receives the cache, owned by the caller
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the page
+/// table has a cache; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_create(
+    table: *mut rkv_page_table,
+    config: *const rkv_cache_config,
+    out_cache: *mut *mut rkv_cache,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table, config and out_cache.
+    unsafe {
+        with(table, |shared| {
+            let into = out(out_cache, "out_cache")?;
+            let mut made = CacheConfig::default();
+            if !config.is_null() {
+                let raw = read_struct(config)?;
+                if raw.flags & !RKV_CACHE_WHOLE_PAGES != 0 {
+                    return Err(Error::argument("config.flags has an unknown bit").into());
+                }
+                if raw.index != RKV_INDEX_RADIX {
+                    return Err(Error::argument("config.index is unknown").into());
+                }
+                if raw.reserved != 0 {
+                    return Err(Error::argument("config.reserved must be zero").into());
+                }
+                made.whole_pages = raw.flags & RKV_CACHE_WHOLE_PAGES != 0;
+            }
+            shared.attach_cache(made)?;
+            into.write(Handle::into_raw(shared.clone()));
+            Ok(())
+        })
+    }
+}
+
+/// Destroys a cache. NULL is allowed and does nothing.
+///
+/// Sequences that still live in it end; all their pages and all cached pages return to the page
+/// table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
+/// erased from that page on.
+///
+/// @param cache the cache
+/// @par Thread safety
+/// the caller must be the last user of this handle
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
+    // SAFETY: the caller's contract: from rkv_cache_create(), not destroyed yet.
+    unsafe { super::handle::destroy_cache(cache) }
+}
+
+/// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
+///
+/// A match that ends inside a node splits the node at the page boundary there. It reports, and never
+/// creates, namespaces and images. The pages stay good while the match is locked; without
+/// RKV_MATCH_LOCK another thread may evict them at once.
+///
+/// @param cache the cache
+/// @param namespace_ the namespace; NULL for the default one
+/// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
+/// @param flags 0 or RKV_MATCH_LOCK
+/// @param pages receives the whole pages in order; may be NULL when page_capacity is 0: then they are
+/// not reported
+/// @param page_capacity room in pages; positions / page_size is always enough
+/// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
+/// only its page_count is written, and the cache is unchanged
+/// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_match(
+    cache: *mut rkv_cache,
+    namespace_: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    flags: u32,
+    pages: *mut u32,
+    page_capacity: usize,
+    out_match: *mut rkv_match,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            if flags & !RKV_MATCH_LOCK != 0 {
+                return Err(Error::argument("flags has an unknown bit").into());
+            }
+            check_fit(out_match)?;
+            check_out(pages, page_capacity, "pages")?;
+            let wanted = !pages.is_null() && page_capacity > 0;
+            with_tokens(tokens, |tokens| {
+                let namespace = read_namespace(namespace_)?;
+                let mut state = shared.write();
+                let found = state.find(&namespace, tokens)?;
+                if wanted && found.pages() > page_capacity {
+                    (&raw mut (*out_match).page_count).write(found.pages() as u64);
+                    return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
+                }
+                let lock = flags & RKV_MATCH_LOCK != 0;
+                let matched = state.take_match(found, lock);
+                if wanted {
+                    let into = out_slice(pages, page_capacity, matched.pages, "pages")?;
+                    state.copy_path_pages(matched.node, into);
+                }
+                let id = |node: Option<_>| node.map_or(0, |node| state.node_id(node).0);
+                let (source, partial) =
+                    matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
+                let locked = if lock { id(matched.deepest()) } else { 0 };
+                let made = rkv_match {
+                    struct_size: 0,
+                    partial_page: source,
+                    node: id(matched.node),
+                    partial_node: id(matched.partial.map(|partial| partial.node)),
+                    locked_node: locked,
+                    token_count: matched.tokens as u64,
+                    position_count: matched.positions as u64,
+                    page_count: matched.pages as u64,
+                    partial_position_count: partial as u64,
+                };
+                write_struct(out_match, &made)
+            })
+        })
+    }
+}
+
+/// Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
+///
+/// @param cache the cache
+/// @param namespace_ the namespace; NULL for the default one
+/// @param tokens what to look for
+/// @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
+/// @param out_position_count receives their positions: admission may charge the prompt less these
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread, any number at once; gives way to a thread that changes the cache, and waits for no
+/// eviction
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_probe(
+    cache: *const rkv_cache,
+    namespace_: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    out_token_count: *mut usize,
+    out_position_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let into = out(out_position_count, "out_position_count")?;
+            with_tokens(tokens, |tokens| {
+                let namespace = read_namespace(namespace_)?;
+                let (token_count, position_count) = shared.probe(&namespace, tokens)?;
+                into.write(position_count);
+                if !out_token_count.is_null() {
+                    put(token_count, out_token_count, "out_token_count")?;
+                }
+                Ok(())
+            })
+        })
+    }
+}
+
+/// Publishes the whole pages of a prefix.
+///
+/// Pages for which the cache has none yet are claimed: they must be private, and are the cache's from
+/// then on, also where they are mapped. Where the cache has another page for the same tokens, that one
+/// stays and the caller's is a duplicate: `published_pages` tells what to map instead.
+///
+/// @param cache the cache
+/// @param args what to insert
+/// @param published_pages receives page_count entries: the cache's page at each whole page of the
+/// tokens, and the caller's own before from_page_index and after the last whole page; may be NULL
+/// @param out_result receives what was done; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
+/// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_insert(
+    cache: *mut rkv_cache,
+    args: *const rkv_insert_args,
+    published_pages: *mut u32,
+    out_result: *mut rkv_insert_result,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let args = read_struct(args)?;
+            if args.reserved != 0 {
+                return Err(Error::argument("args.reserved must be zero").into());
+            }
+            check_fit(out_result)?;
+            let pages = slice(args.pages, args.page_count, "args.pages")?;
+            let namespace = read_namespace(args.namespace_)?;
+            with_tokens(args.tokens, |tokens| {
+                let mut state = shared.write();
+                let request = InsertRequest {
+                    namespace: &namespace,
+                    tokens,
+                    pages,
+                    from: (args.from_node != 0).then_some(NodeId(args.from_node)),
+                    from_token: args.from_token_index as usize,
+                    from_page: args.from_page_index as usize,
+                };
+                let inserted = state.insert(request)?;
+                if !published_pages.is_null() {
+                    let into =
+                        out_slice(published_pages, pages.len(), pages.len(), "published_pages")?;
+                    into.write_copy_of_slice(pages);
+                    state.copy_path_pages(inserted.node, &mut into[..inserted.pages]);
+                }
+                let made = rkv_insert_result {
+                    struct_size: 0,
+                    reserved: 0,
+                    node: inserted.node.map_or(0, |node| state.node_id(node).0),
+                    claimed_page_count: inserted.claimed as u64,
+                    duplicate_page_count: inserted.duplicates as u64,
+                };
+                write_struct(out_result, &made)
+            })
+        })
+    }
+}
+
+/// Protects a node and all its ancestors from eviction. Locks nest.
+///
+/// @param cache the cache
+/// @param node a node id
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_lock(cache: *mut rkv_cache, node: rkv_node_id) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.write().lock_node(NodeId(node))?)) }
+}
+
+/// Undoes exactly one lock. Recency stays as it is.
+///
+/// @param cache the cache
+/// @param node the node that was locked
+/// @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
+/// RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, node: rkv_node_id) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.write().unlock_node(NodeId(node))?)) }
+}
+
+/// Evicts pages, least recently used first, and returns them to the free pool.
+///
+/// The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent that
+/// became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is locked.
+///
+/// @param cache the cache
+/// @param page_count pages wanted
+/// @param pages receives the evicted pages in order; may be NULL when capacity is 0: then they are not
+/// reported
+/// @param capacity room in pages; with pages given, no more than this is evicted
+/// @param out_count receives how many pages were evicted
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread; lets waiting threads in between pages
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_evict(
+    cache: *mut rkv_cache,
+    page_count: usize,
+    pages: *mut u32,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, pages and out_count.
+    unsafe {
+        with(cache, |shared| {
+            let into = out(out_count, "out_count")?;
+            check_out(pages, capacity, "pages")?;
+            let reported = if pages.is_null() { 0 } else { capacity };
+            let limit = if pages.is_null() { page_count } else { page_count.min(capacity) };
+            let room = out_slice(pages, reported, reported, "pages")?;
+            into.write(shared.evict(limit, |at, page| {
+                if let Some(slot) = room.get_mut(at) {
+                    slot.write(page);
+                }
+            })?);
+            Ok(())
+        })
+    }
+}
+
+/// Whether the cache owns a page.
+///
+/// @param cache the cache
+/// @param page any page number
+/// @param out_contains receives the answer; false for pages out of range
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_contains_page(
+    cache: *const rkv_cache,
+    page: u32,
+    out_contains: *mut bool,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_contains.
+    unsafe {
+        with(cache, |shared| {
+            put(shared.read().contains_page(page), out_contains, "out_contains")
+        })
+    }
+}
+
+/// What can be seen of a node.
+///
+/// @param cache the cache
+/// @param node a node id
+/// @param out_info receives it; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_node_info(
+    cache: *const rkv_cache,
+    node: rkv_node_id,
+    out_info: *mut rkv_node_info,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_info.
+    unsafe {
+        with(cache, |shared| {
+            let info = shared.read().node_info(NodeId(node))?;
+            let made = rkv_node_info {
+                struct_size: 0,
+                lock_count: info.locks,
+                parent: info.parent.map_or(0, |parent| parent.0),
+                position_count: info.positions as u64,
+                page_count: info.pages as u64,
+                end_position: info.end_position as u64,
+                child_count: info.children as u64,
+                last_access: info.last_access,
+                hit_count: info.hits,
+            };
+            write_struct(out_info, &made)
+        })
+    }
+}
+
+/// Pages of a node's own segment, in order.
+///
+/// @param cache the cache
+/// @param node a node id
+/// @param pages receives them; (NULL, 0) asks for the count
+/// @param capacity room in pages
+/// @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_node_pages(
+    cache: *const rkv_cache,
+    node: rkv_node_id,
+    pages: *mut u32,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, pages and out_count.
+    unsafe {
+        with(cache, |shared| {
+            let state = shared.read();
+            fill(state.node_pages(NodeId(node))?, pages, capacity, out_count, "pages")
+        })
+    }
+}
+
+/// Children of a node, in the order of their first pages' keys.
+///
+/// @param cache the cache
+/// @param node a node id
+/// @param children receives them; (NULL, 0) asks for the count
+/// @param capacity room in ids
+/// @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_node_children(
+    cache: *const rkv_cache,
+    node: rkv_node_id,
+    children: *mut rkv_node_id,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, children and out_count.
+    unsafe {
+        with(cache, |shared| {
+            let found = shared.read().node_children(NodeId(node))?;
+            fill(&found, children.cast::<NodeId>(), capacity, out_count, "children")
+        })
+    }
+}
+
+/// Counters of a cache, at one moment.
+///
+/// @param cache the cache
+/// @param out_stats receives the numbers; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread; waits for no eviction
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_stats(
+    cache: *const rkv_cache,
+    out_stats: *mut rkv_cache_statistics,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_stats.
+    unsafe {
+        with(cache, |shared| {
+            let stats = shared.read().cache_stats();
+            let made = rkv_cache_statistics {
+                struct_size: 0,
+                reserved: 0,
+                cached_page_count: stats.cached_pages as u64,
+                reclaimable_page_count: stats.reclaimable_pages as u64,
+                node_count: stats.nodes as u64,
+                namespace_count: stats.namespaces as u64,
+                sequence_count: stats.sequences as u64,
+                image_count: stats.images as u64,
+                index_bytes: stats.index_bytes as u64,
+                lookup_count: stats.counters.lookups,
+                lookup_position_count: stats.counters.lookup_positions,
+                hit_position_count: stats.counters.hit_positions,
+                partial_hit_position_count: stats.counters.partial_hit_positions,
+                inserted_page_count: stats.counters.inserted_pages,
+                duplicate_page_count: stats.counters.duplicate_pages,
+                evicted_page_count: stats.counters.evicted_pages,
+            };
+            write_struct(out_stats, &made)
+        })
+    }
+}
+
+/// Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it. For
+/// tests and debug builds of an engine.
+///
+/// @param cache the cache
+/// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_check(cache: *const rkv_cache) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.read().check()?)) }
+}
+
+/// Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
+///
+/// @param cache the cache
+/// @param format RKV_DUMP_JSON or RKV_DUMP_DOT
+/// @param buffer receives the text, NUL-terminated; (NULL, 0) asks for the size
+/// @param capacity size of buffer in bytes
+/// @param out_bytes receives the bytes of the text, the NUL included, also on
+/// RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_dump(
+    cache: *const rkv_cache,
+    format: u32,
+    buffer: *mut std::ffi::c_char,
+    capacity: usize,
+    out_bytes: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, buffer and out_bytes.
+    unsafe {
+        with(cache, |shared| {
+            let format = match format {
+                RKV_DUMP_JSON => DumpFormat::Json,
+                RKV_DUMP_DOT => DumpFormat::Dot,
+                _ => return Err(Error::argument("format is unknown").into()),
+            };
+            let mut text = shared.read().dump(format).into_bytes();
+            text.push(0);
+            fill(&text, buffer.cast::<u8>(), capacity, out_bytes, "buffer")
+        })
+    }
+}
+
+/// Panics inside the library while the handle is in use. Only in builds with the fault-injection
+/// feature, for tests.
+///
+/// @param cache the cache
+/// @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
+/// @par Thread safety
+/// any thread
+#[cfg(feature = "fault-injection")]
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_fault_panic(cache: *mut rkv_cache) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |_| panic!("injected fault")) }
+}

@@ -1,0 +1,28 @@
+//! The C ABI: thin and mechanical, the only place with `extern "C"`. Each body checks and converts
+//! its arguments, calls one verb of [`crate::sequence`], and writes the result.
+#![allow(non_camel_case_types)] // the names here are the C names
+#![allow(clippy::missing_safety_doc)] // the header states each contract
+#![allow(clippy::too_many_arguments)]
+
+// The order of these modules is the order of the header.
+mod version;
+mod status;
+mod log;
+mod token;
+mod namespace;
+mod page_table;
+mod cache;
+mod sequence;
+
+mod guard;
+mod handle;
+mod pointer;
+
+pub use cache::*;
+pub use log::*;
+pub use namespace::*;
+pub use page_table::*;
+pub use sequence::*;
+pub use status::*;
+pub use token::*;
+pub use version::*;

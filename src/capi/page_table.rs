@@ -1,0 +1,537 @@
+//! The page table: a pool of physical pages, and one row of pages per slot.
+use super::guard::guard;
+use super::handle::{Handle, with};
+use super::pointer::{AbiStruct, check_out, fill, out, out_slice, put, read_struct, slice, write_struct};
+use super::status::rkv_status;
+use crate::error::Error;
+use crate::paging::{BatchRow, PageTableConfig};
+use crate::sequence::Shared;
+
+/// A pool of physical pages and one row of pages per slot. Created by rkv_page_table_create().
+///
+/// Each page is in exactly one of three states: free, private (it belongs to a row, or to the caller
+/// that allocated it), or cached (a cache owns it, any number of rows may map it). Page 0 is reserved
+/// as the target of padding: it is never handed out.
+pub struct rkv_page_table {
+    // Opaque to C and to debug information: behind the pointer lies a Handle.
+    _private: [u8; 0],
+}
+
+/// "No slot yet", for rkv_page_table_can_reserve().
+pub const RKV_NO_SLOT: u32 = 4294967295;
+/// Largest page_size.
+pub const RKV_PAGE_SIZE_MAX: u32 = 256;
+
+/// How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_page_table_config {
+    /// sizeof(rkv_page_table_config).
+    pub struct_size: u32,
+    /// Positions per page, 1 to RKV_PAGE_SIZE_MAX. Default 16.
+    pub page_size: u32,
+    /// Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set it.
+    pub page_count: u32,
+    /// Slots, that is sequences alive at once: at least 1. Default 256.
+    pub slot_count: u32,
+    /// Longest row in pages. Default 0: as many as there are pages.
+    pub row_page_limit: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_page_table_config {
+    const NAME: &'static str = "config";
+    const V1: usize = 24;
+}
+
+/// Pages by state, and slots. free + cached + private == total at all times.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_page_table_statistics {
+    /// sizeof(rkv_page_table_statistics).
+    pub struct_size: u32,
+    /// Positions per page.
+    pub page_size: u32,
+    /// Pages that can be handed out: all but page 0.
+    pub total_page_count: u64,
+    /// Pages in the free pool.
+    pub free_page_count: u64,
+    /// Pages that the cache owns.
+    pub cached_page_count: u64,
+    /// Pages that belong to rows, or to callers of rkv_page_table_allocate_pages().
+    pub private_page_count: u64,
+    /// Cached pages that no lock protects: exactly what eviction can free.
+    pub reclaimable_page_count: u64,
+    /// Slots in all.
+    pub slot_count: u64,
+    /// Slots not in use.
+    pub free_slot_count: u64,
+    /// Bytes of host memory that rows and page states take.
+    pub memory_bytes: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_page_table_statistics {
+    const NAME: &'static str = "out_stats";
+    const V1: usize = 72;
+}
+
+/// One sequence of a batch. An array element: its layout never changes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_batch_row {
+    /// A slot in use.
+    pub slot: u32,
+    /// Positions of the row that the batch attends to, the new ones included.
+    pub position_count: u32,
+}
+
+/// Where rkv_page_table_batch() writes the arrays that paged attention kernels take.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_batch_arrays {
+    /// sizeof(rkv_batch_arrays).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Receives row_count + 1 offsets into `indices`, the first 0.
+    pub indptr: *mut i32,
+    /// Receives the pages of all rows, one row after another.
+    pub indices: *mut i32,
+    /// Room in `indices`.
+    pub indices_capacity: usize,
+    /// Receives, for each row, the positions in its last page: 1 to page_size; 0 for an empty row.
+    pub last_page_len: *mut i32,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_batch_arrays {
+    const NAME: &'static str = "arrays";
+    const V1: usize = 40;
+}
+
+/// Writes the defaults into a config.
+///
+/// @param config receives the defaults
+/// @param struct_size pass sizeof(rkv_page_table_config)
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_config_init(
+    config: *mut rkv_page_table_config,
+    struct_size: usize,
+) -> rkv_status {
+    let defaults = PageTableConfig::default();
+    let made = rkv_page_table_config {
+        struct_size: 0,
+        page_size: defaults.page_size,
+        page_count: defaults.page_count,
+        slot_count: defaults.slot_count,
+        row_page_limit: defaults.row_page_limit,
+        reserved: 0,
+    };
+    // SAFETY: the caller's contract on config.
+    guard(|| unsafe { super::pointer::init_struct(config, struct_size, &made) })
+}
+
+/// Creates a page table with all pages free.
+///
+/// @param config how to build it; not NULL, since page_count has no default
+/// @param out_table receives the page table, owned by the caller
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_create(
+    config: *const rkv_page_table_config,
+    out_table: *mut *mut rkv_page_table,
+) -> rkv_status {
+    guard(|| {
+        // SAFETY: the caller's contract on config and out_table.
+        let (raw, into) = unsafe { (read_struct(config)?, out(out_table, "out_table")?) };
+        if raw.reserved != 0 {
+            return Err(Error::argument("config.reserved must be zero").into());
+        }
+        let shared = Shared::new(PageTableConfig {
+            page_size: raw.page_size,
+            page_count: raw.page_count,
+            slot_count: raw.slot_count,
+            row_page_limit: raw.row_page_limit,
+        })?;
+        into.write(Handle::into_raw(shared));
+        Ok(())
+    })
+}
+
+/// Destroys a page table. NULL is allowed and does nothing.
+///
+/// A cache on it keeps the pages alive until it is destroyed too.
+///
+/// @param table the page table
+/// @par Thread safety
+/// the caller must be the last user of this handle
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_destroy(table: *mut rkv_page_table) {
+    // SAFETY: the caller's contract: from rkv_page_table_create(), not destroyed yet.
+    unsafe { super::handle::destroy(table) }
+}
+
+/// Pages by state and slots in use, at one moment.
+///
+/// @param table the page table
+/// @param out_stats receives the numbers; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread; waits for no eviction
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_stats(
+    table: *const rkv_page_table,
+    out_stats: *mut rkv_page_table_statistics,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table and out_stats.
+    with(table, |shared| unsafe {
+        let stats = shared.read().page_table_stats();
+        let made = rkv_page_table_statistics {
+            struct_size: 0,
+            page_size: stats.page_size as u32,
+            total_page_count: stats.total as u64,
+            free_page_count: stats.free as u64,
+            cached_page_count: stats.cached as u64,
+            private_page_count: stats.private as u64,
+            reclaimable_page_count: stats.reclaimable as u64,
+            slot_count: stats.slots as u64,
+            free_slot_count: stats.free_slots as u64,
+            memory_bytes: stats.memory_bytes as u64,
+        };
+        write_struct(out_stats, &made)
+    })
+}
+
+/// Takes a slot with an empty row.
+///
+/// @param table the page table
+/// @param out_slot receives the slot, below slot_count
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_allocate_slot(
+    table: *mut rkv_page_table,
+    out_slot: *mut u32,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table and out_slot.
+    with(table, |shared| unsafe {
+        let into = out(out_slot, "out_slot")?;
+        into.write(shared.write().allocate_slot()?);
+        Ok(())
+    })
+}
+
+/// Empties a row and gives the slot back. Private pages of the row return to the pool; cached pages
+/// stay with the cache.
+///
+/// @param table the page table
+/// @param slot a slot from rkv_page_table_allocate_slot()
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
+/// RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_erase(table: *mut rkv_page_table, slot: u32) -> rkv_status {
+    // SAFETY: the caller's contract on table.
+    unsafe { with(table, |shared| Ok(shared.write().erase(slot)?)) }
+}
+
+/// Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
+/// nothing; what cannot be satisfied is refused before anything is evicted.
+///
+/// @param table the page table
+/// @param page_count how many
+/// @param pages receives page_count pages, private to the caller
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_allocate_pages(
+    table: *mut rkv_page_table,
+    page_count: usize,
+    pages: *mut u32,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table and pages.
+    unsafe {
+        with(table, |shared| {
+            check_out(pages, page_count, "pages")?;
+            let taken = shared.allocate_pages(page_count)?;
+            out_slice(pages, page_count, page_count, "pages")?.write_copy_of_slice(&taken);
+            Ok(())
+        })
+    }
+}
+
+/// Returns pages that are private and in no row to the pool.
+///
+/// @param table the page table
+/// @param pages page_count different pages from rkv_page_table_allocate_pages()
+/// @param page_count how many
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the page that is free, cached, mapped,
+/// out of range or given twice: then none was freed; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_free_pages(
+    table: *mut rkv_page_table,
+    pages: *const u32,
+    page_count: usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table and pages.
+    unsafe {
+        with(table, |shared| {
+            let pages = slice(pages, page_count, "pages")?;
+            Ok(shared.write().free_pages(pages)?)
+        })
+    }
+}
+
+/// Appends pages to a row. Rows are mapped strictly in order.
+///
+/// A private page must be in no row yet; it becomes the row's. A cached page may be in any number of
+/// rows; keep the node that owns it locked for as long as the row maps it.
+///
+/// @param table the page table
+/// @param slot a slot from rkv_page_table_allocate_slot()
+/// @param first_index index in the row of the first page: the row's present length
+/// @param pages page_count pages
+/// @param page_count how many
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns
+/// the slot; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_map(
+    table: *mut rkv_page_table,
+    slot: u32,
+    first_index: usize,
+    pages: *const u32,
+    page_count: usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table and pages.
+    unsafe {
+        with(table, |shared| {
+            let pages = slice(pages, page_count, "pages")?;
+            Ok(shared.write().map(slot, first_index, pages)?)
+        })
+    }
+}
+
+/// Makes a row long enough for a number of positions: allocates and maps what is missing, evicting
+/// when the pool is short. All or nothing. A row that is long enough stays as it is.
+///
+/// @param table the page table
+/// @param slot a slot from rkv_page_table_allocate_slot()
+/// @param position_count positions that the row must hold
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
+/// RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_reserve(
+    table: *mut rkv_page_table,
+    slot: u32,
+    position_count: usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table.
+    unsafe { with(table, |shared| Ok(shared.reserve_row(slot, position_count)?)) }
+}
+
+/// Whether a row could be made long enough now, by eviction if need be. Nothing is evicted.
+///
+/// @param table the page table
+/// @param slot a slot in use, or RKV_NO_SLOT for a new one (a free slot is then needed as well)
+/// @param position_count positions that the row must hold
+/// @param out_can receives the answer
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread; the answer holds until somebody else allocates
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_can_reserve(
+    table: *const rkv_page_table,
+    slot: u32,
+    position_count: usize,
+    out_can: *mut bool,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table and out_can.
+    unsafe {
+        with(table, |shared| {
+            let slot = (slot != RKV_NO_SLOT).then_some(slot);
+            put(shared.read().can_reserve(slot, position_count)?, out_can, "out_can")
+        })
+    }
+}
+
+/// Positions that a row has pages for.
+///
+/// @param table the page table
+/// @param slot a slot in use
+/// @param out_position_count receives pages of the row * page_size
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_capacity(
+    table: *const rkv_page_table,
+    slot: u32,
+    out_position_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table and out_position_count.
+    unsafe {
+        with(table, |shared| {
+            put(shared.read().row_capacity(slot)?, out_position_count, "out_position_count")
+        })
+    }
+}
+
+/// Copies a range of a row.
+///
+/// @param table the page table
+/// @param slot a slot in use, also one that a sequence owns
+/// @param first_index first page of the range, at most the row's length
+/// @param pages receives the pages from first_index to the end of the row, or `capacity` of them
+/// @param capacity room in pages; (NULL, 0) asks for the count
+/// @param out_count receives the number of pages from first_index to the end of the row
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_row(
+    table: *const rkv_page_table,
+    slot: u32,
+    first_index: usize,
+    pages: *mut u32,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table, pages and out_count.
+    unsafe {
+        with(table, |shared| {
+            let state = shared.read();
+            let rest = state.row_from(slot, first_index)?;
+            let asked = rest.len().min(capacity);
+            let into = out_slice(pages, capacity, asked, "pages")?;
+            put(rest.len(), out_count, "out_count")?;
+            into.write_copy_of_slice(&rest[..asked]);
+            Ok(())
+        })
+    }
+}
+
+/// Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
+///
+/// @param table the page table
+/// @param slot a slot in use
+/// @param positions count positions of the row, in any order
+/// @param count how many
+/// @param out_mapping receives count entries
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page for;
+/// RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_slot_mapping(
+    table: *const rkv_page_table,
+    slot: u32,
+    positions: *const u64,
+    count: usize,
+    out_mapping: *mut i64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table, positions and out_mapping.
+    unsafe {
+        with(table, |shared| {
+            let positions = slice(positions, count, "positions")?;
+            let into = out_slice(out_mapping, count, count, "out_mapping")?;
+            shared.read().slot_mapping(slot, positions, |at, value| {
+                into[at].write(value);
+            })?;
+            Ok(())
+        })
+    }
+}
+
+/// The arrays that paged attention kernels take, for a batch of rows.
+///
+/// @param table the page table
+/// @param rows row_count rows, in the order of the batch
+/// @param row_count how many
+/// @param arrays where to write; (indices NULL, indices_capacity 0) asks for the count
+/// @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_batch(
+    table: *const rkv_page_table,
+    rows: *const rkv_batch_row,
+    row_count: usize,
+    arrays: *const rkv_batch_arrays,
+    out_index_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on table, rows, arrays and out_index_count.
+    unsafe {
+        with(table, |shared| {
+            let arrays = read_struct(arrays)?;
+            if arrays.reserved != 0 {
+                return Err(Error::argument("arrays.reserved must be zero").into());
+            }
+            let rows: Vec<_> = slice(rows, row_count, "rows")?
+                .iter()
+                .map(|row| BatchRow { slot: row.slot, positions: row.position_count as usize })
+                .collect();
+            let made = shared.read().batch(&rows)?;
+            let capacity = arrays.indices_capacity;
+            let fill_indices = || {
+                fill(&made.indices, arrays.indices, capacity, out_index_count, "arrays.indices")
+            };
+            if arrays.indices.is_null() && capacity == 0 {
+                return fill_indices();
+            }
+            let indptr = out_slice(arrays.indptr, row_count + 1, row_count + 1, "arrays.indptr")?;
+            let last =
+                out_slice(arrays.last_page_len, row_count, row_count, "arrays.last_page_len")?;
+            fill_indices()?;
+            indptr.write_copy_of_slice(&made.indptr);
+            last.write_copy_of_slice(&made.last_page_len);
+            Ok(())
+        })
+    }
+}
+
+/// Proves page by page that each is in exactly one state, that the counts agree, and that no row maps
+/// a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+///
+/// @param table the page table
+/// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_page_table_audit(table: *const rkv_page_table) -> rkv_status {
+    // SAFETY: the caller's contract on table.
+    unsafe { with(table, |shared| Ok(shared.read().audit()?)) }
+}

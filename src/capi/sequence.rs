@@ -1,0 +1,311 @@
+//! Sequences: begin, confirm the copy, publish, append, release.
+use super::cache::{rkv_cache, rkv_node_id};
+use super::handle::with;
+use super::namespace::{read_namespace, rkv_namespace};
+use super::pointer::{AbiStruct, check_fit, read_struct, write_struct};
+use super::status::rkv_status;
+use super::token::{rkv_tokens, with_tokens};
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::sequence::SequenceInfo;
+
+/// Names a live sequence of one cache. Zero names none. An id is never used again for another one.
+pub type rkv_sequence_id = u64;
+
+/// How to begin a sequence.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_sequence_args {
+    /// sizeof(rkv_sequence_args).
+    pub struct_size: u32,
+    /// Zero.
+    pub flags: u32,
+    /// The namespace; NULL for the default one.
+    pub namespace_: *const rkv_namespace,
+    /// The prompt, at least one token.
+    pub tokens: *const rkv_tokens,
+    /// Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0 is fine:
+    /// rkv_sequence_append() allocates as it goes.
+    pub reserve_position_count: u64,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_sequence_args {
+    const NAME: &'static str = "args";
+    const V1: usize = 32;
+}
+
+/// A sequence as it stands.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_sequence_state {
+    /// sizeof(rkv_sequence_state).
+    pub struct_size: u32,
+    /// Its row in the page table: for rkv_page_table_row(), _slot_mapping() and _batch().
+    pub slot: u32,
+    /// The sequence.
+    pub sequence: rkv_sequence_id,
+    /// Positions of its tokens so far.
+    pub position_count: u64,
+    /// Positions whose KV was reused at begin; computing starts here. Always less than the prompt, and
+    /// a token boundary.
+    pub cached_position_count: u64,
+    /// Tokens that those positions hold; the first token to compute has this index.
+    pub cached_token_count: u64,
+    /// Pages of its row.
+    pub page_count: u64,
+    /// Leading pages of its row that the cache owns. The others are private. Never write to these.
+    pub shared_page_count: u64,
+    /// The node that the sequence keeps locked, 0 for none.
+    pub node: rkv_node_id,
+    /// Copy to carry out before computing: the first copy_position_count positions of copy_source_page
+    /// to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0 when there is none, or
+    /// none left.
+    pub copy_position_count: u64,
+    /// The page to copy from; cached, protected until the copy is confirmed.
+    pub copy_source_page: u32,
+    /// The page to copy to; private.
+    pub copy_target_page: u32,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_sequence_state {
+    const NAME: &'static str = "out_state";
+    const V1: usize = 80;
+}
+
+/// What rkv_sequence_publish() did.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_publish_result {
+    /// sizeof(rkv_publish_result).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Pages that went from the sequence to the cache.
+    pub claimed_page_count: u64,
+    /// Pages that somebody else had published first: the row maps those now, ours are free again.
+    pub remapped_page_count: u64,
+    /// Index in the row of the first remapped page; the row's length when none was. Mirrors of the row
+    /// need an update from here to shared_page_count.
+    pub first_remapped_index: u64,
+    /// Leading pages of the row that the cache owns now.
+    pub shared_page_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_publish_result {
+    const NAME: &'static str = "out_result";
+    const V1: usize = 40;
+}
+
+fn state_struct(info: &SequenceInfo) -> rkv_sequence_state {
+    let copy = info.copy.unwrap_or_default();
+    rkv_sequence_state {
+        struct_size: 0,
+        slot: info.slot,
+        sequence: info.id.0,
+        position_count: info.positions as u64,
+        cached_position_count: info.cached_positions as u64,
+        cached_token_count: info.cached_tokens as u64,
+        page_count: info.pages as u64,
+        shared_page_count: info.shared_pages as u64,
+        node: info.node.map_or(0, |node| node.0),
+        copy_position_count: copy.positions as u64,
+        copy_source_page: copy.source,
+        copy_target_page: copy.target,
+    }
+}
+
+/// Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared pages
+/// and allocates the others, evicting when the pool is short. One transaction: it happens whole or
+/// not at all.
+///
+/// At least one token is left to compute, and the cut is never inside an image. Where the prefix ends
+/// inside a page, the info names the copy to carry out.
+///
+/// @param cache the cache
+/// @param args the prompt and its namespace
+/// @param out_state receives the sequence; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
+/// evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row
+/// may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_begin(
+    cache: *mut rkv_cache,
+    args: *const rkv_sequence_args,
+    out_state: *mut rkv_sequence_state,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let args = read_struct(args)?;
+            if args.flags != 0 {
+                return Err(Error::argument("args.flags has an unknown bit").into());
+            }
+            check_fit(out_state)?;
+            let namespace = read_namespace(args.namespace_)?;
+            with_tokens(args.tokens, |tokens| {
+                let reserve = usize::try_from(args.reserve_position_count)
+                    .map_err(|_| Error::argument("args.reserve_position_count is too large"))?;
+                let info = shared.begin(&namespace, tokens, reserve)?;
+                write_struct(out_state, &state_struct(&info))
+            })
+        })
+    }
+}
+
+/// A sequence as it stands.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param out_state receives it; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_query(
+    cache: *const rkv_cache,
+    sequence: rkv_sequence_id,
+    out_state: *mut rkv_sequence_state,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_state.
+    unsafe {
+        with(cache, |shared| {
+            let info = shared.read().sequence_info(SequenceId(sequence))?;
+            write_struct(out_state, &state_struct(&info))
+        })
+    }
+}
+
+/// Says that the copy named at begin is done: the source page is no longer protected by it.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_confirm_copy(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.write().confirm_copy(SequenceId(sequence))?)) }
+}
+
+/// Adds tokens to a sequence, e.g. the one just decoded, and the pages they need, evicting when the
+/// pool is short. All or nothing.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param tokens what to add
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_append(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    tokens: *const rkv_tokens,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and tokens.
+    unsafe {
+        with(cache, |shared| {
+            with_tokens(tokens, |tokens| Ok(shared.append(SequenceId(sequence), tokens)?))
+        })
+    }
+}
+
+/// Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with the
+/// row for what comes next.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param position_count positions to keep: no fewer than are published or reused, and not inside an
+/// image
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_truncate(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    position_count: u64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| {
+            let keep = usize::try_from(position_count).unwrap_or(usize::MAX);
+            Ok(shared.write().truncate(SequenceId(sequence), keep)?)
+        })
+    }
+}
+
+/// Publishes the whole pages among the first positions of a sequence, so that others find them. May be
+/// called after every chunk of a prefill and during decode. The sequence keeps exactly one lock, on
+/// what it published last.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param computed_position_count positions whose KV is written, from the beginning; leave out draft
+/// tokens. Fewer than before does nothing.
+/// @param out_result receives what was done; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
+/// RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_publish(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    computed_position_count: u64,
+    out_result: *mut rkv_publish_result,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_result.
+    unsafe {
+        with(cache, |shared| {
+            check_fit(out_result)?;
+            let computed = usize::try_from(computed_position_count).unwrap_or(usize::MAX);
+            let done = shared.write().publish(SequenceId(sequence), computed)?;
+            let made = rkv_publish_result {
+                struct_size: 0,
+                reserved: 0,
+                claimed_page_count: done.claimed as u64,
+                remapped_page_count: done.remapped as u64,
+                first_remapped_index: done.first_remapped as u64,
+                shared_page_count: done.shared_pages as u64,
+            };
+            write_struct(out_result, &made)
+        })
+    }
+}
+
+/// Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What it
+/// published stays in the cache.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_release(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.write().release(SequenceId(sequence))?)) }
+}

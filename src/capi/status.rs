@@ -1,0 +1,169 @@
+//! Status codes, the calling thread's last message, and the numbers behind a refused allocation.
+use super::pointer::{AbiStruct, write_struct};
+use crate::error::Shortage;
+use std::cell::RefCell;
+use std::ffi::c_char;
+
+/// Result of every fallible function. The numbers are part of the ABI and are never reused:
+/// 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum rkv_status {
+    /// The call succeeded; every output was written.
+    Ok = 0,
+    /// An argument is NULL, out of range, inconsistent or unknown; the message names it.
+    InvalidArgument = 1,
+    /// The node id names no node of this cache: evicted, changed by a trim, foreign, or never issued.
+    StaleNode = 2,
+    /// The sequence id names no live sequence of this cache: released, foreign, or never issued.
+    StaleSequence = 3,
+    /// The node is not locked, so it cannot be unlocked.
+    NotLocked = 4,
+    /// The buffer is too small; the needed count was written, and nothing else happened.
+    BufferTooSmall = 5,
+    /// The object is in a state that does not allow the call; the message says which.
+    InvalidState = 6,
+    /// This build cannot do what was asked.
+    Unsupported = 7,
+    /// Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
+    OutOfPages = 100,
+    /// Every slot of the page table is in use.
+    OutOfSlots = 101,
+    /// The host is out of memory.
+    OutOfMemory = 102,
+    /// The page table already has a cache.
+    Busy = 103,
+    /// A bug in the library: a panic was caught. The handle is poisoned.
+    Internal = 900,
+    /// An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is allowed.
+    Poisoned = 901,
+    /// A check of the invariants failed; the message names the one.
+    Corrupt = 902,
+}
+
+/// Why an allocation was refused, in pages: free + reclaimable < needed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_shortage {
+    /// sizeof(rkv_shortage).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Pages that the call needed beyond those it could share.
+    pub needed_page_count: u64,
+    /// Pages in the free pool.
+    pub free_page_count: u64,
+    /// Cached pages that eviction could free.
+    pub reclaimable_page_count: u64,
+    /// Cached pages that locks protect.
+    pub locked_page_count: u64,
+    /// Pages that belong to rows or to the caller.
+    pub private_page_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_shortage {
+    const NAME: &'static str = "out_shortage";
+    const V1: usize = 48;
+}
+
+thread_local! {
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
+    static SHORTAGE: RefCell<Option<Shortage>> = const { RefCell::new(None) };
+}
+
+pub(super) fn set_last_error(message: String) {
+    // Fails only while the thread is being torn down, when nobody can read the message any more.
+    let _ = MESSAGE.try_with(|last| *last.borrow_mut() = message);
+}
+
+pub(super) fn set_last_shortage(shortage: Shortage) {
+    let _ = SHORTAGE.try_with(|last| *last.borrow_mut() = Some(shortage));
+}
+
+/// Name of a status, e.g. "RKV_STATUS_OK".
+///
+/// @param status any value, also one that this library does not know
+/// @return a static NUL-terminated string, never NULL; "RKV_STATUS_UNKNOWN" for the unknown
+/// @par Thread safety
+/// any thread, any time
+#[unsafe(no_mangle)]
+pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
+    let name = match status {
+        0 => c"RKV_STATUS_OK",
+        1 => c"RKV_STATUS_INVALID_ARGUMENT",
+        2 => c"RKV_STATUS_STALE_NODE",
+        3 => c"RKV_STATUS_STALE_SEQUENCE",
+        4 => c"RKV_STATUS_NOT_LOCKED",
+        5 => c"RKV_STATUS_BUFFER_TOO_SMALL",
+        6 => c"RKV_STATUS_INVALID_STATE",
+        7 => c"RKV_STATUS_UNSUPPORTED",
+        100 => c"RKV_STATUS_OUT_OF_PAGES",
+        101 => c"RKV_STATUS_OUT_OF_SLOTS",
+        102 => c"RKV_STATUS_OUT_OF_MEMORY",
+        103 => c"RKV_STATUS_BUSY",
+        900 => c"RKV_STATUS_INTERNAL",
+        901 => c"RKV_STATUS_POISONED",
+        902 => c"RKV_STATUS_CORRUPT",
+        _ => c"RKV_STATUS_UNKNOWN",
+    };
+    name.as_ptr()
+}
+
+/// Copies the calling thread's last error message, NUL-terminated and cut to fit.
+///
+/// Valid after a failing call until the next failing call of the same thread.
+///
+/// @param buffer receives the text; may be NULL when capacity is 0
+/// @param capacity size of buffer in bytes
+/// @return bytes that the whole message takes, the NUL included; 1 when there is none
+/// @par Thread safety
+/// any thread; reads only the calling thread's message
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_last_error_message(buffer: *mut c_char, capacity: usize) -> usize {
+    MESSAGE
+        .try_with(|last| {
+            let last = last.borrow();
+            if !buffer.is_null() && capacity > 0 {
+                let mut end = last.len().min(capacity - 1);
+                while !last.is_char_boundary(end) {
+                    end -= 1;
+                }
+                // SAFETY: the caller promises `capacity` writable bytes, and end < capacity.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(last.as_ptr(), buffer.cast::<u8>(), end);
+                    buffer.add(end).write(0);
+                }
+            }
+            last.len() + 1
+        })
+        .unwrap_or(1)
+}
+
+/// The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
+///
+/// @param out_shortage receives them; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of this
+/// thread was refused for pages yet
+/// @par Thread safety
+/// any thread; reads only the calling thread's numbers
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_last_shortage(out_shortage: *mut rkv_shortage) -> rkv_status {
+    super::guard::guard(|| {
+        let last = SHORTAGE.with(|last| *last.borrow());
+        let Some(last) = last else {
+            return Err(crate::error::Error::NoShortage.into());
+        };
+        let shortage = rkv_shortage {
+            struct_size: 0,
+            reserved: 0,
+            needed_page_count: last.needed as u64,
+            free_page_count: last.free as u64,
+            reclaimable_page_count: last.reclaimable as u64,
+            locked_page_count: last.locked as u64,
+            private_page_count: last.private as u64,
+        };
+        // SAFETY: the caller's contract on out_shortage.
+        unsafe { write_struct(out_shortage, &shortage) }
+    })
+}

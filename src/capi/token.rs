@@ -1,0 +1,323 @@
+//! Tokens: what they are, how values become bins, how prompts and images become a token list.
+use super::guard::{Fail, guard};
+use super::pointer::{AbiStruct, fill, out, out_slice, put, read_struct, slice};
+use super::status::rkv_status;
+use crate::error::Error;
+use crate::token::{Item, TokenKind, TokenList, bins, digest};
+use std::ffi::c_void;
+
+/// Kind of an rkv_token_item: a coordinate, `bin` in [0, 1024).
+pub const RKV_TOKEN_COORD: u32 = 1;
+/// Kind of an rkv_token_item: a size, `bin` (width) and `height_bin` in [0, 1024).
+pub const RKV_TOKEN_SIZE: u32 = 2;
+/// Kind of an rkv_token_item: an image, `digest` and `position_count`.
+pub const RKV_TOKEN_IMAGE: u32 = 3;
+/// Bins of a coordinate, a width or a height.
+pub const RKV_BIN_COUNT: u32 = 1024;
+/// Text token ids are smaller than this.
+pub const RKV_TEXT_ID_LIMIT: u32 = 2147483648;
+
+/// One token that is not text. An array element: its layout never changes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_token_item {
+    /// Index of the token in the list; in rkv_tokens_build() the prompt index that it stands before.
+    pub token_index: u64,
+    /// RKV_TOKEN_COORD, RKV_TOKEN_SIZE or RKV_TOKEN_IMAGE.
+    pub kind: u32,
+    /// KV positions of an image, at least 1. Zero for the other kinds, which take one.
+    pub position_count: u32,
+    /// Bin of a coordinate or of a width; zero for an image.
+    pub bin: u32,
+    /// Bin of a height; zero for the other kinds.
+    pub height_bin: u32,
+    /// Content digest of an image, see rkv_image_digest(); zero for the other kinds.
+    pub digest: [u8; 16],
+}
+
+/// A list of tokens: a text id per token, and the tokens that are not text.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_tokens {
+    /// sizeof(rkv_tokens).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// `count` text ids below RKV_TEXT_ID_LIMIT. The id at the index of an item is not read.
+    pub ids: *const u32,
+    /// Number of tokens, the items included.
+    pub count: usize,
+    /// `item_count` items with strictly ascending token_index; NULL when there are none.
+    pub items: *const rkv_token_item,
+    /// Number of items.
+    pub item_count: usize,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_tokens {
+    const NAME: &'static str = "tokens";
+    const V1: usize = 40;
+}
+
+/// KV positions [start, end) that attend to each other in both directions: one image. An array
+/// element: its layout never changes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_region {
+    /// First position.
+    pub start: u64,
+    /// One past the last position.
+    pub end: u64,
+}
+
+impl TryFrom<&rkv_token_item> for Item {
+    type Error = Error;
+    fn try_from(item: &rkv_token_item) -> Result<Self, Error> {
+        let (bin, height_bin, positions) = (item.bin, item.height_bin, item.position_count);
+        let kind = match item.kind {
+            RKV_TOKEN_COORD if height_bin == 0 && positions <= 1 => TokenKind::Coord { bin },
+            RKV_TOKEN_SIZE if positions <= 1 => TokenKind::Size { width_bin: bin, height_bin },
+            RKV_TOKEN_IMAGE if bin == 0 && height_bin == 0 => {
+                TokenKind::Image { digest: item.digest, positions }
+            }
+            RKV_TOKEN_COORD..=RKV_TOKEN_IMAGE => {
+                return Err(Error::argument("tokens.items sets a field that its kind doesn't have"));
+            }
+            kind => {
+                return Err(Error::argument(format!("tokens.items has the unknown kind {kind}")));
+            }
+        };
+        if !matches!(kind, TokenKind::Image { .. }) && item.digest != [0; 16] {
+            return Err(Error::argument("tokens.items sets a field that its kind doesn't have"));
+        }
+        Ok(Item { token_index: item.token_index as usize, kind })
+    }
+}
+
+impl From<&Item> for rkv_token_item {
+    fn from(item: &Item) -> Self {
+        let mut made = rkv_token_item {
+            token_index: item.token_index as u64,
+            kind: 0,
+            position_count: 0,
+            bin: 0,
+            height_bin: 0,
+            digest: [0; 16],
+        };
+        match item.kind {
+            TokenKind::Coord { bin } => (made.kind, made.bin) = (RKV_TOKEN_COORD, bin),
+            TokenKind::Size { width_bin, height_bin } => {
+                (made.kind, made.bin, made.height_bin) = (RKV_TOKEN_SIZE, width_bin, height_bin);
+            }
+            TokenKind::Image { digest, positions } => {
+                (made.kind, made.digest, made.position_count) =
+                    (RKV_TOKEN_IMAGE, digest, positions);
+            }
+        }
+        made
+    }
+}
+
+/// Runs `body` on the token list behind `tokens`.
+///
+/// # Safety
+/// `tokens` and what it points to are readable, per the header.
+pub(super) unsafe fn with_tokens<R>(
+    tokens: *const rkv_tokens,
+    body: impl FnOnce(TokenList<'_>) -> Result<R, Fail>,
+) -> Result<R, Fail> {
+    // SAFETY: the caller's contract.
+    let raw = unsafe { read_struct(tokens)? };
+    if raw.reserved != 0 {
+        return Err(Error::argument("tokens.reserved must be zero").into());
+    }
+    // SAFETY: the caller's contract.
+    let ids = unsafe { slice(raw.ids, raw.count, "tokens.ids")? };
+    if raw.item_count == 0 {
+        return body(TokenList::text(ids));
+    }
+    // SAFETY: the caller's contract.
+    let items = unsafe { slice(raw.items, raw.item_count, "tokens.items")? };
+    let items = items.iter().map(Item::try_from).collect::<Result<Vec<_>, _>>()?;
+    body(TokenList { ids, items: &items })
+}
+
+/// Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
+///
+/// @param value in [0, 1]
+/// @param out_bin receives the nearest bin
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+/// @par Thread safety
+/// any thread, any time
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_coord_bin(value: f64, out_bin: *mut u32) -> rkv_status {
+    // SAFETY: the caller's contract on out_bin.
+    guard(|| unsafe { put(bins::coord_bin(value)?, out_bin, "out_bin") })
+}
+
+/// Value of a coordinate bin. rkv_coord_bin() of it is the bin again.
+///
+/// @param bin below RKV_BIN_COUNT
+/// @param out_value receives bin / 1023
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Thread safety
+/// any thread, any time
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_coord_value(bin: u32, out_value: *mut f64) -> rkv_status {
+    // SAFETY: the caller's contract on out_value.
+    guard(|| unsafe { put(bins::coord_value(bin)?, out_value, "out_value") })
+}
+
+/// Bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends included.
+///
+/// @param value in [2^-10, 1]
+/// @param out_bin receives the bin that is nearest on the logarithmic scale
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+/// @par Thread safety
+/// any thread, any time
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_size_bin(value: f64, out_bin: *mut u32) -> rkv_status {
+    // SAFETY: the caller's contract on out_bin.
+    guard(|| unsafe { put(bins::size_bin(value)?, out_bin, "out_bin") })
+}
+
+/// Value of a width or height bin. rkv_size_bin() of it is the bin again.
+///
+/// @param bin below RKV_BIN_COUNT
+/// @param out_value receives 2^(10 * bin / 1023 - 10)
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Thread safety
+/// any thread, any time
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_size_value(bin: u32, out_value: *mut f64) -> rkv_status {
+    // SAFETY: the caller's contract on out_value.
+    guard(|| unsafe { put(bins::size_value(bin)?, out_value, "out_value") })
+}
+
+/// Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.
+///
+/// @param bytes byte_count bytes; may be NULL when byte_count is 0
+/// @param byte_count how many
+/// @param out_digest receives 16 bytes
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Thread safety
+/// any thread, any time
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_image_digest(
+    bytes: *const c_void,
+    byte_count: usize,
+    out_digest: *mut u8,
+) -> rkv_status {
+    guard(|| {
+        // SAFETY: the caller's contract on bytes and out_digest.
+        let (bytes, into) = unsafe {
+            (
+                slice(bytes.cast::<u8>(), byte_count, "bytes")?,
+                out(out_digest.cast::<[u8; 16]>(), "out_digest")?,
+            )
+        };
+        into.write(digest::image_digest(bytes));
+        Ok(())
+    })
+}
+
+/// Puts items between the ids of a prompt: the token list of a prompt with images.
+///
+/// Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts it
+/// at the end, and equal indices keep their order, so images may be adjacent. (Here alone the indices
+/// need only ascend, not strictly, and every id of the prompt is kept.)
+///
+/// @param prompt the ids, and the items with their places
+/// @param ids receives prompt->count + prompt->item_count ids; zero at the items
+/// @param items receives prompt->item_count items, token_index in the new list
+/// @param id_capacity room in ids; the items need no capacity, their number is known
+/// @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+/// @par Thread safety
+/// any thread, any time
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_tokens_build(
+    prompt: *const rkv_tokens,
+    ids: *mut u32,
+    id_capacity: usize,
+    items: *mut rkv_token_item,
+    out_token_count: *mut usize,
+) -> rkv_status {
+    guard(|| {
+        // SAFETY: the caller's contract on prompt, out_token_count, ids and items.
+        unsafe {
+            with_tokens(prompt, |prompt| {
+                let (made_ids, made_items) = crate::token::build(prompt)?;
+                let made_items: Vec<_> = made_items.iter().map(rkv_token_item::from).collect();
+                let count = out(out_token_count, "out_token_count")?;
+                let item_room = made_items.len();
+                let items = out_slice(items, item_room, item_room, "items")?;
+                count.write(made_ids.len());
+                let ids = out_slice(ids, id_capacity, made_ids.len(), "ids")?;
+                ids.write_copy_of_slice(&made_ids);
+                items.write_copy_of_slice(&made_items);
+                Ok(())
+            })
+        }
+    })
+}
+
+/// The regions that attend in both directions: one for each image, in KV positions, ascending.
+///
+/// @param tokens the token list
+/// @param regions receives them; (NULL, 0) asks for the count
+/// @param capacity room in regions
+/// @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+/// @par Thread safety
+/// any thread, any time
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_tokens_regions(
+    tokens: *const rkv_tokens,
+    regions: *mut rkv_region,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    guard(|| {
+        // SAFETY: the caller's contract on tokens, out_count and regions.
+        unsafe {
+            with_tokens(tokens, |tokens| {
+                let found: Vec<_> = crate::token::regions(tokens)?
+                    .iter()
+                    .map(|r| rkv_region { start: r.start as u64, end: r.end as u64 })
+                    .collect();
+                fill(&found, regions, capacity, out_count, "regions")
+            })
+        }
+    })
+}
+
+/// KV positions that a token list takes.
+///
+/// @param tokens the token list
+/// @param out_position_count receives the sum over the tokens
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Thread safety
+/// any thread, any time
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_tokens_position_count(
+    tokens: *const rkv_tokens,
+    out_position_count: *mut usize,
+) -> rkv_status {
+    guard(|| {
+        // SAFETY: the caller's contract on tokens and out_position_count.
+        unsafe {
+            with_tokens(tokens, |tokens| {
+                let count = crate::token::position_count(tokens)?;
+                put(count, out_position_count, "out_position_count")
+            })
+        }
+    })
+}

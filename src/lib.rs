@@ -1,0 +1,3 @@
+//! placeholder
+#![allow(missing_docs)]
+pub mod capi;
