@@ -57,29 +57,30 @@
 
 
 /**
- * Major version of the release that this header came with.
+ * Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
  */
-#define RKV_VERSION_MAJOR 0
+#define RKV_CACHE_WHOLE_PAGES 1
 
 /**
- * Minor version of the release that this header came with.
+ * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
+ * rkv_match.locked_node.
  */
-#define RKV_VERSION_MINOR 1
+#define RKV_MATCH_LOCK 1
 
 /**
- * Patch version of the release that this header came with.
+ * Format of rkv_cache_dump(): one JSON object.
  */
-#define RKV_VERSION_PATCH 0
+#define RKV_DUMP_JSON 0
 
 /**
- * Version of the ABI that this header describes; grows by one with every addition.
+ * Format of rkv_cache_dump(): a Graphviz digraph.
  */
-#define RKV_ABI_VERSION 1
+#define RKV_DUMP_DOT 1
 
 /**
- * Bit of rkv_features(): the radix tree index.
+ * Index of rkv_cache_config: the radix tree, exact token comparison.
  */
-#define RKV_FEATURE_RADIX_INDEX 1
+#define RKV_INDEX_RADIX 0
 
 /**
  * Level of rkv_set_log_callback(): nothing.
@@ -90,6 +91,26 @@
  * Level of a message: something is broken, e.g. a caught panic with its place in the source.
  */
 #define RKV_LOG_ERROR 1
+
+/**
+ * Flag of rkv_namespace: lora_id is set. Without it the namespace is the base model's.
+ */
+#define RKV_NAMESPACE_LORA 1
+
+/**
+ * Flag of rkv_namespace: image_digest is set.
+ */
+#define RKV_NAMESPACE_IMAGE 2
+
+/**
+ * "No slot yet", for rkv_page_table_can_reserve().
+ */
+#define RKV_NO_SLOT 4294967295
+
+/**
+ * Largest page_size.
+ */
+#define RKV_PAGE_SIZE_MAX 256
 
 /**
  * Kind of an rkv_token_item: a coordinate, `bin` in [0, 1024).
@@ -117,50 +138,39 @@
 #define RKV_TEXT_ID_LIMIT 2147483648
 
 /**
- * Flag of rkv_namespace: lora_id is set. Without it the namespace is the base model's.
+ * Major version of the release that this header came with.
  */
-#define RKV_NAMESPACE_LORA 1
+#define RKV_VERSION_MAJOR 0
 
 /**
- * Flag of rkv_namespace: image_digest is set.
+ * Minor version of the release that this header came with.
  */
-#define RKV_NAMESPACE_IMAGE 2
+#define RKV_VERSION_MINOR 1
 
 /**
- * "No slot yet", for rkv_page_table_can_reserve().
+ * Patch version of the release that this header came with.
  */
-#define RKV_NO_SLOT 4294967295
+#define RKV_VERSION_PATCH 0
 
 /**
- * Largest page_size.
+ * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_PAGE_SIZE_MAX 256
+#define RKV_ABI_VERSION 1
 
 /**
- * Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
+ * Bit of rkv_features(): the radix tree index.
  */
-#define RKV_CACHE_WHOLE_PAGES 1
+#define RKV_FEATURE_RADIX_INDEX 1
 
 /**
- * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
- * rkv_match.locked_node.
+ * Bins of a coordinate, a width or a height.
  */
-#define RKV_MATCH_LOCK 1
+#define BIN_COUNT 1024
 
 /**
- * Format of rkv_cache_dump(): one JSON object.
+ * Text ids are smaller than this.
  */
-#define RKV_DUMP_JSON 0
-
-/**
- * Format of rkv_cache_dump(): a Graphviz digraph.
- */
-#define RKV_DUMP_DOT 1
-
-/**
- * Index of rkv_cache_config: the radix tree, exact token comparison.
- */
-#define RKV_INDEX_RADIX 0
+#define TEXT_ID_LIMIT (1 << 31)
 
 /**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
@@ -245,44 +255,58 @@ typedef struct rkv_cache rkv_cache;
 typedef struct rkv_page_table rkv_page_table;
 
 /**
- * Why an allocation was refused, in pages: free + reclaimable < needed.
+ * How to build a cache. Fill with rkv_cache_config_init(), then change fields.
  */
-typedef struct rkv_shortage {
+typedef struct rkv_cache_config {
     /**
-     * sizeof(rkv_shortage).
+     * sizeof(rkv_cache_config).
      */
     uint32_t struct_size;
+    /**
+     * RKV_CACHE_ flags. Default 0.
+     */
+    uint32_t flags;
+    /**
+     * RKV_INDEX_RADIX.
+     */
+    uint32_t index;
     /**
      * Zero.
      */
     uint32_t reserved;
-    /**
-     * Pages that the call needed beyond those it could share.
-     */
-    uint64_t needed_page_count;
-    /**
-     * Pages in the free pool.
-     */
-    uint64_t free_page_count;
-    /**
-     * Cached pages that eviction could free.
-     */
-    uint64_t reclaimable_page_count;
-    /**
-     * Cached pages that locks protect.
-     */
-    uint64_t locked_page_count;
-    /**
-     * Pages that belong to rows or to the caller.
-     */
-    uint64_t private_page_count;
-} rkv_shortage;
+} rkv_cache_config;
 
 /**
- * Receives a log message. `message` is NUL-terminated and good during the call only. Called from any
- * thread; it must not call back into the library, throw or longjmp.
+ * A namespace. Prefixes of different namespaces never share a page; two are the same when all fields
+ * are. NULL in a call means the namespace with no flag and all zero.
  */
-typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user_data);
+typedef struct rkv_namespace {
+    /**
+     * sizeof(rkv_namespace).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_NAMESPACE_ flags: which of the fields are set.
+     */
+    uint32_t flags;
+    /**
+     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
+     */
+    uint64_t lora_id;
+    /**
+     * Version of the weights or of the adapter; raise it when they change.
+     */
+    uint64_t epoch;
+    /**
+     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
+     * RKV_NAMESPACE_IMAGE.
+     */
+    uint8_t image_digest[16];
+    /**
+     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
+     */
+    uint8_t salt[32];
+} rkv_namespace;
 
 /**
  * One token that is not text. An array element: its layout never changes.
@@ -343,195 +367,6 @@ typedef struct rkv_tokens {
      */
     size_t item_count;
 } rkv_tokens;
-
-/**
- * KV positions [start, end) that attend to each other in both directions: one image. An array
- * element: its layout never changes.
- */
-typedef struct rkv_region {
-    /**
-     * First position.
-     */
-    uint64_t start;
-    /**
-     * One past the last position.
-     */
-    uint64_t end;
-} rkv_region;
-
-/**
- * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
- */
-typedef struct rkv_page_table_config {
-    /**
-     * sizeof(rkv_page_table_config).
-     */
-    uint32_t struct_size;
-    /**
-     * Positions per page, 1 to RKV_PAGE_SIZE_MAX. Default 16.
-     */
-    uint32_t page_size;
-    /**
-     * Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set it.
-     */
-    uint32_t page_count;
-    /**
-     * Slots, that is sequences alive at once: at least 1. Default 256.
-     */
-    uint32_t slot_count;
-    /**
-     * Longest row in pages. Default 0: as many as there are pages.
-     */
-    uint32_t row_page_limit;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-} rkv_page_table_config;
-
-/**
- * Pages by state, and slots. free + cached + private == total at all times.
- */
-typedef struct rkv_page_table_statistics {
-    /**
-     * sizeof(rkv_page_table_statistics).
-     */
-    uint32_t struct_size;
-    /**
-     * Positions per page.
-     */
-    uint32_t page_size;
-    /**
-     * Pages that can be handed out: all but page 0.
-     */
-    uint64_t total_page_count;
-    /**
-     * Pages in the free pool.
-     */
-    uint64_t free_page_count;
-    /**
-     * Pages that the cache owns.
-     */
-    uint64_t cached_page_count;
-    /**
-     * Pages that belong to rows, or to callers of rkv_page_table_allocate_pages().
-     */
-    uint64_t private_page_count;
-    /**
-     * Cached pages that no lock protects: exactly what eviction can free.
-     */
-    uint64_t reclaimable_page_count;
-    /**
-     * Slots in all.
-     */
-    uint64_t slot_count;
-    /**
-     * Slots not in use.
-     */
-    uint64_t free_slot_count;
-    /**
-     * Bytes of host memory that rows and page states take.
-     */
-    uint64_t memory_bytes;
-} rkv_page_table_statistics;
-
-/**
- * One sequence of a batch. An array element: its layout never changes.
- */
-typedef struct rkv_batch_row {
-    /**
-     * A slot in use.
-     */
-    uint32_t slot;
-    /**
-     * Positions of the row that the batch attends to, the new ones included.
-     */
-    uint32_t position_count;
-} rkv_batch_row;
-
-/**
- * Where rkv_page_table_batch() writes the arrays that paged attention kernels take.
- */
-typedef struct rkv_batch_arrays {
-    /**
-     * sizeof(rkv_batch_arrays).
-     */
-    uint32_t struct_size;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-    /**
-     * Receives row_count + 1 offsets into `indices`, the first 0.
-     */
-    int32_t *indptr;
-    /**
-     * Receives the pages of all rows, one row after another.
-     */
-    int32_t *indices;
-    /**
-     * Room in `indices`.
-     */
-    size_t indices_capacity;
-    /**
-     * Receives, for each row, the positions in its last page: 1 to page_size; 0 for an empty row.
-     */
-    int32_t *last_page_len;
-} rkv_batch_arrays;
-
-/**
- * How to build a cache. Fill with rkv_cache_config_init(), then change fields.
- */
-typedef struct rkv_cache_config {
-    /**
-     * sizeof(rkv_cache_config).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_CACHE_ flags. Default 0.
-     */
-    uint32_t flags;
-    /**
-     * RKV_INDEX_RADIX.
-     */
-    uint32_t index;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-} rkv_cache_config;
-
-/**
- * A namespace. Prefixes of different namespaces never share a page; two are the same when all fields
- * are. NULL in a call means the namespace with no flag and all zero.
- */
-typedef struct rkv_namespace {
-    /**
-     * sizeof(rkv_namespace).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_NAMESPACE_ flags: which of the fields are set.
-     */
-    uint32_t flags;
-    /**
-     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
-     */
-    uint64_t lora_id;
-    /**
-     * Version of the weights or of the adapter; raise it when they change.
-     */
-    uint64_t epoch;
-    /**
-     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
-     * RKV_NAMESPACE_IMAGE.
-     */
-    uint8_t image_digest[16];
-    /**
-     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
-     */
-    uint8_t salt[32];
-} rkv_namespace;
 
 /**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
@@ -770,6 +605,132 @@ typedef struct rkv_cache_statistics {
 } rkv_cache_statistics;
 
 /**
+ * Receives a log message. `message` is NUL-terminated and good during the call only. Called from any
+ * thread; it must not call back into the library, throw or longjmp.
+ */
+typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user_data);
+
+/**
+ * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
+ */
+typedef struct rkv_page_table_config {
+    /**
+     * sizeof(rkv_page_table_config).
+     */
+    uint32_t struct_size;
+    /**
+     * Positions per page, 1 to RKV_PAGE_SIZE_MAX. Default 16.
+     */
+    uint32_t page_size;
+    /**
+     * Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set it.
+     */
+    uint32_t page_count;
+    /**
+     * Slots, that is sequences alive at once: at least 1. Default 256.
+     */
+    uint32_t slot_count;
+    /**
+     * Longest row in pages. Default 0: as many as there are pages.
+     */
+    uint32_t row_page_limit;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_page_table_config;
+
+/**
+ * Pages by state, and slots. free + cached + private == total at all times.
+ */
+typedef struct rkv_page_table_statistics {
+    /**
+     * sizeof(rkv_page_table_statistics).
+     */
+    uint32_t struct_size;
+    /**
+     * Positions per page.
+     */
+    uint32_t page_size;
+    /**
+     * Pages that can be handed out: all but page 0.
+     */
+    uint64_t total_page_count;
+    /**
+     * Pages in the free pool.
+     */
+    uint64_t free_page_count;
+    /**
+     * Pages that the cache owns.
+     */
+    uint64_t cached_page_count;
+    /**
+     * Pages that belong to rows, or to callers of rkv_page_table_allocate_pages().
+     */
+    uint64_t private_page_count;
+    /**
+     * Cached pages that no lock protects: exactly what eviction can free.
+     */
+    uint64_t reclaimable_page_count;
+    /**
+     * Slots in all.
+     */
+    uint64_t slot_count;
+    /**
+     * Slots not in use.
+     */
+    uint64_t free_slot_count;
+    /**
+     * Bytes of host memory that rows and page states take.
+     */
+    uint64_t memory_bytes;
+} rkv_page_table_statistics;
+
+/**
+ * One sequence of a batch. An array element: its layout never changes.
+ */
+typedef struct rkv_batch_row {
+    /**
+     * A slot in use.
+     */
+    uint32_t slot;
+    /**
+     * Positions of the row that the batch attends to, the new ones included.
+     */
+    uint32_t position_count;
+} rkv_batch_row;
+
+/**
+ * Where rkv_page_table_batch() writes the arrays that paged attention kernels take.
+ */
+typedef struct rkv_batch_arrays {
+    /**
+     * sizeof(rkv_batch_arrays).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Receives row_count + 1 offsets into `indices`, the first 0.
+     */
+    int32_t *indptr;
+    /**
+     * Receives the pages of all rows, one row after another.
+     */
+    int32_t *indices;
+    /**
+     * Room in `indices`.
+     */
+    size_t indices_capacity;
+    /**
+     * Receives, for each row, the positions in its last page: 1 to page_size; 0 for an empty row.
+     */
+    int32_t *last_page_len;
+} rkv_batch_arrays;
+
+/**
  * How to begin a sequence.
  */
 typedef struct rkv_sequence_args {
@@ -889,475 +850,58 @@ typedef struct rkv_publish_result {
     uint64_t shared_page_count;
 } rkv_publish_result;
 
+/**
+ * Why an allocation was refused, in pages: free + reclaimable < needed.
+ */
+typedef struct rkv_shortage {
+    /**
+     * sizeof(rkv_shortage).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Pages that the call needed beyond those it could share.
+     */
+    uint64_t needed_page_count;
+    /**
+     * Pages in the free pool.
+     */
+    uint64_t free_page_count;
+    /**
+     * Cached pages that eviction could free.
+     */
+    uint64_t reclaimable_page_count;
+    /**
+     * Cached pages that locks protect.
+     */
+    uint64_t locked_page_count;
+    /**
+     * Pages that belong to rows or to the caller.
+     */
+    uint64_t private_page_count;
+} rkv_shortage;
+
+/**
+ * KV positions [start, end) that attend to each other in both directions: one image. An array
+ * element: its layout never changes.
+ */
+typedef struct rkv_region {
+    /**
+     * First position.
+     */
+    uint64_t start;
+    /**
+     * One past the last position.
+     */
+    uint64_t end;
+} rkv_region;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-/**
- * ABI version of the loaded library. Compare it with RKV_ABI_VERSION at start: a library with a
- * smaller number lacks functions that this header declares.
- *
- * @return the loaded library's RKV_ABI_VERSION
- * @par Thread safety
- * any thread, any time
- */
-RKV_API uint32_t rkv_abi_version(void);
-
-/**
- * Release of the loaded library, e.g. "0.1.0".
- *
- * @return a static NUL-terminated string, never NULL
- * @par Thread safety
- * any thread, any time
- */
-RKV_API const char *rkv_version_string(void);
-
-/**
- * What the loaded library was built with.
- *
- * @return a set of RKV_FEATURE_ bits
- * @par Thread safety
- * any thread, any time
- */
-RKV_API uint64_t rkv_features(void);
-
-/**
- * Name of a status, e.g. "RKV_STATUS_OK".
- *
- * @param status any value, also one that this library does not know
- * @return a static NUL-terminated string, never NULL; "RKV_STATUS_UNKNOWN" for the unknown
- * @par Thread safety
- * any thread, any time
- */
-RKV_API const char *rkv_status_name(int32_t status);
-
-/**
- * Copies the calling thread's last error message, NUL-terminated and cut to fit.
- *
- * Valid after a failing call until the next failing call of the same thread.
- *
- * @param buffer receives the text; may be NULL when capacity is 0
- * @param capacity size of buffer in bytes
- * @return bytes that the whole message takes, the NUL included; 1 when there is none
- * @par Thread safety
- * any thread; reads only the calling thread's message
- */
-RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
-
-/**
- * The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
- *
- * @param out_shortage receives them; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of this
- * thread was refused for pages yet
- * @par Thread safety
- * any thread; reads only the calling thread's numbers
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *out_shortage);
-
-/**
- * Sets where the library logs to, for the whole process. When it returns, the earlier callback is no
- * longer running and will not be called again.
- *
- * @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
- * @param callback receives the messages; NULL is silent, which is the default
- * @param user_data passed to the callback
- * @par Thread safety
- * any thread, but not from inside the callback
- */
-RKV_API
-void rkv_set_log_callback(uint32_t max_level,
-                          rkv_log_callback callback,
-                          void *user_data);
-
-/**
- * Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
- *
- * @param value in [0, 1]
- * @param out_bin receives the nearest bin
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_bin(double value, uint32_t *out_bin);
-
-/**
- * Value of a coordinate bin. rkv_coord_bin() of it is the bin again.
- *
- * @param bin below RKV_BIN_COUNT
- * @param out_value receives bin / 1023
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_value(uint32_t bin, double *out_value);
-
-/**
- * Bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends included.
- *
- * @param value in [2^-10, 1]
- * @param out_bin receives the bin that is nearest on the logarithmic scale
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_bin(double value, uint32_t *out_bin);
-
-/**
- * Value of a width or height bin. rkv_size_bin() of it is the bin again.
- *
- * @param bin below RKV_BIN_COUNT
- * @param out_value receives 2^(10 * bin / 1023 - 10)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_value(uint32_t bin, double *out_value);
-
-/**
- * Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.
- *
- * @param bytes byte_count bytes; may be NULL when byte_count is 0
- * @param byte_count how many
- * @param out_digest receives 16 bytes
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread, any time
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_image_digest(const void *bytes,
-                                 size_t byte_count,
-                                 uint8_t *out_digest);
-
-/**
- * Puts items between the ids of a prompt: the token list of a prompt with images.
- *
- * Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts it
- * at the end, and equal indices keep their order, so images may be adjacent. (Here alone the indices
- * need only ascend, not strictly, and every id of the prompt is kept.)
- *
- * @param prompt the ids, and the items with their places
- * @param ids receives prompt->count + prompt->item_count ids; zero at the items
- * @param items receives prompt->item_count items, token_index in the new list
- * @param id_capacity room in ids; the items need no capacity, their number is known
- * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
- * @par Thread safety
- * any thread, any time
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_tokens_build(const struct rkv_tokens *prompt,
-                                 uint32_t *ids,
-                                 size_t id_capacity,
-                                 struct rkv_token_item *items,
-                                 size_t *out_token_count);
-
-/**
- * The regions that attend in both directions: one for each image, in KV positions, ascending.
- *
- * @param tokens the token list
- * @param regions receives them; (NULL, 0) asks for the count
- * @param capacity room in regions
- * @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
- * @par Thread safety
- * any thread, any time
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_tokens_regions(const struct rkv_tokens *tokens,
-                                   struct rkv_region *regions,
-                                   size_t capacity,
-                                   size_t *out_count);
-
-/**
- * KV positions that a token list takes.
- *
- * @param tokens the token list
- * @param out_position_count receives the sum over the tokens
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread, any time
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
-                                          size_t *out_position_count);
-
-/**
- * Writes the defaults into a config.
- *
- * @param config receives the defaults
- * @param struct_size pass sizeof(rkv_page_table_config)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_config_init(struct rkv_page_table_config *config,
-                                           size_t struct_size);
-
-/**
- * Creates a page table with all pages free.
- *
- * @param config how to build it; not NULL, since page_count has no default
- * @param out_table receives the page table, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_create(const struct rkv_page_table_config *config,
-                                      struct rkv_page_table **out_table);
-
-/**
- * Destroys a page table. NULL is allowed and does nothing.
- *
- * A cache on it keeps the pages alive until it is destroyed too.
- *
- * @param table the page table
- * @par Thread safety
- * the caller must be the last user of this handle
- */
-RKV_API void rkv_page_table_destroy(struct rkv_page_table *table);
-
-/**
- * Pages by state and slots in use, at one moment.
- *
- * @param table the page table
- * @param out_stats receives the numbers; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread; waits for no eviction
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_stats(const struct rkv_page_table *table,
-                                     struct rkv_page_table_statistics *out_stats);
-
-/**
- * Takes a slot with an empty row.
- *
- * @param table the page table
- * @param out_slot receives the slot, below slot_count
- * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
-                                             uint32_t *out_slot);
-
-/**
- * Empties a row and gives the slot back. Private pages of the row return to the pool; cached pages
- * stay with the cache.
- *
- * @param table the page table
- * @param slot a slot from rkv_page_table_allocate_slot()
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
- * RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_erase(struct rkv_page_table *table,
-                                     uint32_t slot);
-
-/**
- * Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
- * nothing; what cannot be satisfied is refused before anything is evicted.
- *
- * @param table the page table
- * @param page_count how many
- * @param pages receives page_count pages, private to the caller
- * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_allocate_pages(struct rkv_page_table *table,
-                                              size_t page_count,
-                                              uint32_t *pages);
-
-/**
- * Returns pages that are private and in no row to the pool.
- *
- * @param table the page table
- * @param pages page_count different pages from rkv_page_table_allocate_pages()
- * @param page_count how many
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the page that is free, cached, mapped,
- * out of range or given twice: then none was freed; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
-                                          const uint32_t *pages,
-                                          size_t page_count);
-
-/**
- * Appends pages to a row. Rows are mapped strictly in order.
- *
- * A private page must be in no row yet; it becomes the row's. A cached page may be in any number of
- * rows; keep the node that owns it locked for as long as the row maps it.
- *
- * @param table the page table
- * @param slot a slot from rkv_page_table_allocate_slot()
- * @param first_index index in the row of the first page: the row's present length
- * @param pages page_count pages
- * @param page_count how many
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns
- * the slot; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_map(struct rkv_page_table *table,
-                                   uint32_t slot,
-                                   size_t first_index,
-                                   const uint32_t *pages,
-                                   size_t page_count);
-
-/**
- * Makes a row long enough for a number of positions: allocates and maps what is missing, evicting
- * when the pool is short. All or nothing. A row that is long enough stays as it is.
- *
- * @param table the page table
- * @param slot a slot from rkv_page_table_allocate_slot()
- * @param position_count positions that the row must hold
- * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
- * RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_reserve(struct rkv_page_table *table,
-                                       uint32_t slot,
-                                       size_t position_count);
-
-/**
- * Whether a row could be made long enough now, by eviction if need be. Nothing is evicted.
- *
- * @param table the page table
- * @param slot a slot in use, or RKV_NO_SLOT for a new one (a free slot is then needed as well)
- * @param position_count positions that the row must hold
- * @param out_can receives the answer
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread; the answer holds until somebody else allocates
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_can_reserve(const struct rkv_page_table *table,
-                                           uint32_t slot,
-                                           size_t position_count,
-                                           bool *out_can);
-
-/**
- * Positions that a row has pages for.
- *
- * @param table the page table
- * @param slot a slot in use
- * @param out_position_count receives pages of the row * page_size
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_capacity(const struct rkv_page_table *table,
-                                        uint32_t slot,
-                                        size_t *out_position_count);
-
-/**
- * Copies a range of a row.
- *
- * @param table the page table
- * @param slot a slot in use, also one that a sequence owns
- * @param first_index first page of the range, at most the row's length
- * @param pages receives the pages from first_index to the end of the row, or `capacity` of them
- * @param capacity room in pages; (NULL, 0) asks for the count
- * @param out_count receives the number of pages from first_index to the end of the row
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
-                                   uint32_t slot,
-                                   size_t first_index,
-                                   uint32_t *pages,
-                                   size_t capacity,
-                                   size_t *out_count);
-
-/**
- * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
- *
- * @param table the page table
- * @param slot a slot in use
- * @param positions count positions of the row, in any order
- * @param count how many
- * @param out_mapping receives count entries
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page for;
- * RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_slot_mapping(const struct rkv_page_table *table,
-                                            uint32_t slot,
-                                            const uint64_t *positions,
-                                            size_t count,
-                                            int64_t *out_mapping);
-
-/**
- * The arrays that paged attention kernels take, for a batch of rows.
- *
- * @param table the page table
- * @param rows row_count rows, in the order of the batch
- * @param row_count how many
- * @param arrays where to write; (indices NULL, indices_capacity 0) asks for the count
- * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_batch(const struct rkv_page_table *table,
-                                     const struct rkv_batch_row *rows,
-                                     size_t row_count,
-                                     const struct rkv_batch_arrays *arrays,
-                                     size_t *out_index_count);
-
-/**
- * Proves page by page that each is in exactly one state, that the counts agree, and that no row maps
- * a page that is free or somebody else's. Cost: one pass over pages, rows and index.
- *
- * @param table the page table
- * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
 
 /**
  * Writes the defaults into a config.
@@ -1662,6 +1206,295 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
 #endif
 
 /**
+ * Sets where the library logs to, for the whole process. When it returns, the earlier callback is no
+ * longer running and will not be called again. Without a callback only panics, that is bugs, are
+ * written to standard error.
+ *
+ * @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
+ * @param callback receives the messages; NULL for none, which is the default
+ * @param user_data passed to the callback
+ * @par Thread safety
+ * any thread, but not from inside the callback
+ */
+RKV_API
+void rkv_set_log_callback(uint32_t max_level,
+                          rkv_log_callback callback,
+                          void *user_data);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_page_table_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_config_init(struct rkv_page_table_config *config,
+                                           size_t struct_size);
+
+/**
+ * Creates a page table with all pages free.
+ *
+ * @param config how to build it; not NULL, since page_count has no default
+ * @param out_table receives the page table, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_create(const struct rkv_page_table_config *config,
+                                      struct rkv_page_table **out_table);
+
+/**
+ * Destroys a page table. NULL is allowed and does nothing.
+ *
+ * A cache on it keeps the pages alive until it is destroyed too.
+ *
+ * @param table the page table
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_page_table_destroy(struct rkv_page_table *table);
+
+/**
+ * Pages by state and slots in use, at one moment.
+ *
+ * @param table the page table
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; waits for no eviction
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_stats(const struct rkv_page_table *table,
+                                     struct rkv_page_table_statistics *out_stats);
+
+/**
+ * Takes a slot with an empty row.
+ *
+ * @param table the page table
+ * @param out_slot receives the slot, below slot_count
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
+                                             uint32_t *out_slot);
+
+/**
+ * Empties a row and gives the slot back. Private pages of the row return to the pool; cached pages
+ * stay with the cache.
+ *
+ * @param table the page table
+ * @param slot a slot from rkv_page_table_allocate_slot()
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
+ * RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_erase(struct rkv_page_table *table,
+                                     uint32_t slot);
+
+/**
+ * Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
+ * nothing; what cannot be satisfied is refused before anything is evicted.
+ *
+ * @param table the page table
+ * @param page_count how many
+ * @param pages receives page_count pages, private to the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_allocate_pages(struct rkv_page_table *table,
+                                              size_t page_count,
+                                              uint32_t *pages);
+
+/**
+ * Returns pages that are private and in no row to the pool.
+ *
+ * @param table the page table
+ * @param pages page_count different pages from rkv_page_table_allocate_pages()
+ * @param page_count how many
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the page that is free, cached, mapped,
+ * out of range or given twice: then none was freed; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
+                                          const uint32_t *pages,
+                                          size_t page_count);
+
+/**
+ * Appends pages to a row. Rows are mapped strictly in order.
+ *
+ * A private page must be in no row yet; it becomes the row's. A cached page may be in any number of
+ * rows; keep the node that owns it locked for as long as the row maps it.
+ *
+ * @param table the page table
+ * @param slot a slot from rkv_page_table_allocate_slot()
+ * @param first_index index in the row of the first page: the row's present length
+ * @param pages page_count pages
+ * @param page_count how many
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns
+ * the slot; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_map(struct rkv_page_table *table,
+                                   uint32_t slot,
+                                   size_t first_index,
+                                   const uint32_t *pages,
+                                   size_t page_count);
+
+/**
+ * Makes a row long enough for a number of positions: allocates and maps what is missing, evicting
+ * when the pool is short. All or nothing. A row that is long enough stays as it is.
+ *
+ * @param table the page table
+ * @param slot a slot from rkv_page_table_allocate_slot()
+ * @param position_count positions that the row must hold
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_reserve(struct rkv_page_table *table,
+                                       uint32_t slot,
+                                       size_t position_count);
+
+/**
+ * Whether a row could be made long enough now, by eviction if need be. Nothing is evicted.
+ *
+ * @param table the page table
+ * @param slot a slot in use, or RKV_NO_SLOT for a new one (a free slot is then needed as well)
+ * @param position_count positions that the row must hold
+ * @param out_can receives the answer
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; the answer holds until somebody else allocates
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_can_reserve(const struct rkv_page_table *table,
+                                           uint32_t slot,
+                                           size_t position_count,
+                                           bool *out_can);
+
+/**
+ * Positions that a row has pages for.
+ *
+ * @param table the page table
+ * @param slot a slot in use
+ * @param out_position_count receives pages of the row * page_size
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_capacity(const struct rkv_page_table *table,
+                                        uint32_t slot,
+                                        size_t *out_position_count);
+
+/**
+ * Copies a range of a row.
+ *
+ * @param table the page table
+ * @param slot a slot in use, also one that a sequence owns
+ * @param first_index first page of the range, at most the row's length
+ * @param pages receives the pages from first_index to the end of the row, or `capacity` of them
+ * @param capacity room in pages; (NULL, 0) asks for the count
+ * @param out_count receives the number of pages from first_index to the end of the row
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
+                                   uint32_t slot,
+                                   size_t first_index,
+                                   uint32_t *pages,
+                                   size_t capacity,
+                                   size_t *out_count);
+
+/**
+ * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
+ *
+ * @param table the page table
+ * @param slot a slot in use
+ * @param positions count positions of the row, in any order
+ * @param count how many
+ * @param out_mapping receives count entries
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page for;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_slot_mapping(const struct rkv_page_table *table,
+                                            uint32_t slot,
+                                            const uint64_t *positions,
+                                            size_t count,
+                                            int64_t *out_mapping);
+
+/**
+ * The arrays that paged attention kernels take, for a batch of rows.
+ *
+ * @param table the page table
+ * @param rows row_count rows, in the order of the batch
+ * @param row_count how many
+ * @param arrays where to write; (indices NULL, indices_capacity 0) asks for the count
+ * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_batch(const struct rkv_page_table *table,
+                                     const struct rkv_batch_row *rows,
+                                     size_t row_count,
+                                     const struct rkv_batch_arrays *arrays,
+                                     size_t *out_index_count);
+
+/**
+ * Proves page by page that each is in exactly one state, that the counts agree, and that no row maps
+ * a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+ *
+ * @param table the page table
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
+
+/**
  * Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared pages
  * and allocates the others, evicting when the pool is short. One transaction: it happens whole or
  * not at all.
@@ -1791,6 +1624,184 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
                                      rkv_sequence_id sequence);
+
+/**
+ * Name of a status, e.g. "RKV_STATUS_OK".
+ *
+ * @param status any value, also one that this library does not know
+ * @return a static NUL-terminated string, never NULL; "RKV_STATUS_UNKNOWN" for the unknown
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API const char *rkv_status_name(int32_t status);
+
+/**
+ * Copies the calling thread's last error message, NUL-terminated and cut to fit.
+ *
+ * Valid after a failing call until the next failing call of the same thread.
+ *
+ * @param buffer receives the text; may be NULL when capacity is 0
+ * @param capacity size of buffer in bytes
+ * @return bytes that the whole message takes, the NUL included; 1 when there is none
+ * @par Thread safety
+ * any thread; reads only the calling thread's message
+ */
+RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
+
+/**
+ * The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
+ *
+ * @param out_shortage receives them; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of this
+ * thread was refused for pages yet
+ * @par Thread safety
+ * any thread; reads only the calling thread's numbers
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *out_shortage);
+
+/**
+ * Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
+ *
+ * @param value in [0, 1]
+ * @param out_bin receives the nearest bin
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_bin(double value, uint32_t *out_bin);
+
+/**
+ * Value of a coordinate bin. rkv_coord_bin() of it is the bin again.
+ *
+ * @param bin below RKV_BIN_COUNT
+ * @param out_value receives bin / 1023
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_value(uint32_t bin, double *out_value);
+
+/**
+ * Bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends included.
+ *
+ * @param value in [2^-10, 1]
+ * @param out_bin receives the bin that is nearest on the logarithmic scale
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_bin(double value, uint32_t *out_bin);
+
+/**
+ * Value of a width or height bin. rkv_size_bin() of it is the bin again.
+ *
+ * @param bin below RKV_BIN_COUNT
+ * @param out_value receives 2^(10 * bin / 1023 - 10)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_value(uint32_t bin, double *out_value);
+
+/**
+ * Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.
+ *
+ * @param bytes byte_count bytes; may be NULL when byte_count is 0
+ * @param byte_count how many
+ * @param out_digest receives 16 bytes
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_image_digest(const void *bytes,
+                                 size_t byte_count,
+                                 uint8_t *out_digest);
+
+/**
+ * Puts items between the ids of a prompt: the token list of a prompt with images.
+ *
+ * Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts it
+ * at the end, and equal indices keep their order, so images may be adjacent. (Here alone the indices
+ * need only ascend, not strictly, and every id of the prompt is kept.)
+ *
+ * @param prompt the ids, and the items with their places
+ * @param ids receives prompt->count + prompt->item_count ids; zero at the items
+ * @param items receives prompt->item_count items, token_index in the new list
+ * @param id_capacity room in ids; the items need no capacity, their number is known
+ * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_build(const struct rkv_tokens *prompt,
+                                 uint32_t *ids,
+                                 size_t id_capacity,
+                                 struct rkv_token_item *items,
+                                 size_t *out_token_count);
+
+/**
+ * The regions that attend in both directions: one for each image, in KV positions, ascending.
+ *
+ * @param tokens the token list
+ * @param regions receives them; (NULL, 0) asks for the count
+ * @param capacity room in regions
+ * @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_regions(const struct rkv_tokens *tokens,
+                                   struct rkv_region *regions,
+                                   size_t capacity,
+                                   size_t *out_count);
+
+/**
+ * KV positions that a token list takes.
+ *
+ * @param tokens the token list
+ * @param out_position_count receives the sum over the tokens
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
+                                          size_t *out_position_count);
+
+/**
+ * ABI version of the loaded library. Compare it with RKV_ABI_VERSION at start: a library with a
+ * smaller number lacks functions that this header declares.
+ *
+ * @return the loaded library's RKV_ABI_VERSION
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API uint32_t rkv_abi_version(void);
+
+/**
+ * Release of the loaded library, e.g. "0.1.0".
+ *
+ * @return a static NUL-terminated string, never NULL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API const char *rkv_version_string(void);
+
+/**
+ * What the loaded library was built with.
+ *
+ * @return a set of RKV_FEATURE_ bits
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API uint64_t rkv_features(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,3 +1,33 @@
-//! placeholder
-#![allow(missing_docs)]
+//! Prefix cache and paged KV memory for LLM serving engines. No code here: the architecture.
+//!
+//! ```text
+//!            C, C++, Go, Python engines                Rust engines
+//!                       │ include/radixkv.h                 │
+//!                    ┌──▼───┐                               │
+//!                    │ capi │ checks, converts, catches     │
+//!                    └──┬───┘                               │
+//!               ┌───────▼───────────────────────────────────▼──┐
+//!               │ sequence   begin · publish · append · release │  one lock (`Shared`)
+//!               └───────┬───────────────────────────────────────┘
+//!               ┌───────▼───────┐
+//!               │ cache         │  who owns which page; what a lookup means
+//!               └──┬─────────┬──┘
+//!         ┌────────▼──┐  ┌───▼──────┐
+//!         │ index     │  │ paging   │   which page holds which keys, and    │ pages, rows,
+//!         │  radix/   │  │          │   in which order they go              │ batch arrays
+//!         └────────┬──┘  └──────────┘
+//!            ┌─────▼─────┐
+//!            │ token     │  one 4-byte key for each KV position
+//!            └───────────┘
+//! ```
+//!
+//! A module uses only those below it. Only [`capi`] has `unsafe` code.
+
+pub mod cache;
 pub mod capi;
+pub mod error;
+pub mod ids;
+pub mod index;
+pub mod paging;
+pub mod sequence;
+pub mod token;

@@ -337,20 +337,19 @@ pub unsafe extern "C" fn rkv_cache_match(
                     return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
                 }
                 let lock = flags & RKV_MATCH_LOCK != 0;
-                let matched = state.take_match(found, lock);
+                let matched = state.take_match(found, lock)?;
                 if wanted {
                     let into = out_slice(pages, page_capacity, matched.pages, "pages")?;
-                    state.copy_path_pages(matched.node, into);
+                    state.copy_path_pages(matched.node, into)?;
                 }
-                let id = |node: Option<_>| node.map_or(0, |node| state.node_id(node).0);
                 let (source, partial) =
                     matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
-                let locked = if lock { id(matched.deepest()) } else { 0 };
+                let locked = if lock { state.node_id(matched.deepest())? } else { 0 };
                 let made = rkv_match {
                     struct_size: 0,
                     partial_page: source,
-                    node: id(matched.node),
-                    partial_node: id(matched.partial.map(|partial| partial.node)),
+                    node: state.node_id(matched.node)?,
+                    partial_node: state.node_id(matched.partial.map(|partial| partial.node))?,
                     locked_node: locked,
                     token_count: matched.tokens as u64,
                     position_count: matched.positions as u64,
@@ -448,12 +447,12 @@ pub unsafe extern "C" fn rkv_cache_insert(
                     let into =
                         out_slice(published_pages, pages.len(), pages.len(), "published_pages")?;
                     into.write_copy_of_slice(pages);
-                    state.copy_path_pages(inserted.node, &mut into[..inserted.pages]);
+                    state.copy_path_pages(inserted.node, into)?;
                 }
                 let made = rkv_insert_result {
                     struct_size: 0,
                     reserved: 0,
-                    node: inserted.node.map_or(0, |node| state.node_id(node).0),
+                    node: state.node_id(inserted.node)?,
                     claimed_page_count: inserted.claimed as u64,
                     duplicate_page_count: inserted.duplicates as u64,
                 };
@@ -550,9 +549,7 @@ pub unsafe extern "C" fn rkv_cache_contains_page(
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache and out_contains.
     unsafe {
-        with(cache, |shared| {
-            put(shared.read().contains_page(page), out_contains, "out_contains")
-        })
+        with(cache, |shared| put(shared.read().contains_page(page), out_contains, "out_contains"))
     }
 }
 
@@ -665,7 +662,7 @@ pub unsafe extern "C" fn rkv_cache_stats(
     // SAFETY: the caller's contract on cache and out_stats.
     unsafe {
         with(cache, |shared| {
-            let stats = shared.read().cache_stats();
+            let stats = shared.read().cache_stats()?;
             let made = rkv_cache_statistics {
                 struct_size: 0,
                 reserved: 0,
@@ -733,7 +730,7 @@ pub unsafe extern "C" fn rkv_cache_dump(
                 RKV_DUMP_DOT => DumpFormat::Dot,
                 _ => return Err(Error::argument("format is unknown").into()),
             };
-            let mut text = shared.read().dump(format).into_bytes();
+            let mut text = shared.read().dump(format)?.into_bytes();
             text.push(0);
             fill(&text, buffer.cast::<u8>(), capacity, out_bytes, "buffer")
         })

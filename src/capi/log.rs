@@ -9,9 +9,8 @@ pub const RKV_LOG_ERROR: u32 = 1;
 
 /// Receives a log message. `message` is NUL-terminated and good during the call only. Called from any
 /// thread; it must not call back into the library, throw or longjmp.
-pub type rkv_log_callback = Option<
-    unsafe extern "C-unwind" fn(level: u32, message: *const c_char, user_data: *mut c_void),
->;
+pub type rkv_log_callback =
+    Option<unsafe extern "C-unwind" fn(level: u32, message: *const c_char, user_data: *mut c_void)>;
 
 struct Sink {
     max_level: u32,
@@ -25,31 +24,26 @@ unsafe impl Sync for Sink {}
 
 static SINK: parking_lot::RwLock<Option<Sink>> = parking_lot::RwLock::new(None);
 
-/// Sends a message to the engine's callback, if there is one for this level.
-pub(super) fn log(level: u32, message: &str) {
+/// Sends a message to the engine's callback; false when there is none for this level.
+fn log(level: u32, message: &str) -> bool {
     let sink = SINK.read();
     let Some(sink) = sink.as_ref().filter(|sink| level <= sink.max_level) else {
-        return;
+        return false;
     };
     let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the callback is valid until replaced, and replacing waits for this read lock.
-    unsafe { (sink.callback)(level, text.as_ptr(), sink.user_data) }
+    unsafe { (sink.callback)(level, text.as_ptr(), sink.user_data) };
+    true
 }
 
-/// Sends the place and text of panics inside this library to the log instead of standard error. The
-/// shared library has its own standard library, so no other code's panics pass here.
+/// Sends the place and text of panics to the log, when the engine has one. The shared library has its
+/// own standard library, so only its own panics pass here.
 pub(super) fn install_panic_hook() {
     static ONCE: Once = Once::new();
-    // In the Rust library the hook belongs to the program.
-    if cfg!(test) {
-        return;
-    }
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if super::guard::in_guard() {
-                log(RKV_LOG_ERROR, &info.to_string());
-            } else {
+            if !log(RKV_LOG_ERROR, &info.to_string()) {
                 before(info);
             }
         }));
@@ -57,10 +51,11 @@ pub(super) fn install_panic_hook() {
 }
 
 /// Sets where the library logs to, for the whole process. When it returns, the earlier callback is no
-/// longer running and will not be called again.
+/// longer running and will not be called again. Without a callback only panics, that is bugs, are
+/// written to standard error.
 ///
 /// @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
-/// @param callback receives the messages; NULL is silent, which is the default
+/// @param callback receives the messages; NULL for none, which is the default
 /// @param user_data passed to the callback
 /// @par Thread safety
 /// any thread, but not from inside the callback

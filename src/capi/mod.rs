@@ -5,14 +5,14 @@
 #![allow(clippy::too_many_arguments)]
 
 // The order of these modules is the order of the header.
-mod version;
-mod status;
+mod cache;
 mod log;
-mod token;
 mod namespace;
 mod page_table;
-mod cache;
 mod sequence;
+mod status;
+mod token;
+mod version;
 
 mod guard;
 mod handle;

@@ -1,7 +1,9 @@
 //! The page table: a pool of physical pages, and one row of pages per slot.
 use super::guard::guard;
 use super::handle::{Handle, with};
-use super::pointer::{AbiStruct, check_out, fill, out, out_slice, put, read_struct, slice, write_struct};
+use super::pointer::{
+    AbiStruct, check_out, fill, out, out_slice, put, read_struct, slice, write_struct,
+};
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::paging::{BatchRow, PageTableConfig};
@@ -192,22 +194,24 @@ pub unsafe extern "C" fn rkv_page_table_stats(
     out_stats: *mut rkv_page_table_statistics,
 ) -> rkv_status {
     // SAFETY: the caller's contract on table and out_stats.
-    with(table, |shared| unsafe {
-        let stats = shared.read().page_table_stats();
-        let made = rkv_page_table_statistics {
-            struct_size: 0,
-            page_size: stats.page_size as u32,
-            total_page_count: stats.total as u64,
-            free_page_count: stats.free as u64,
-            cached_page_count: stats.cached as u64,
-            private_page_count: stats.private as u64,
-            reclaimable_page_count: stats.reclaimable as u64,
-            slot_count: stats.slots as u64,
-            free_slot_count: stats.free_slots as u64,
-            memory_bytes: stats.memory_bytes as u64,
-        };
-        write_struct(out_stats, &made)
-    })
+    unsafe {
+        with(table, |shared| {
+            let stats = shared.read().page_table_stats();
+            let made = rkv_page_table_statistics {
+                struct_size: 0,
+                page_size: stats.page_size as u32,
+                total_page_count: stats.total as u64,
+                free_page_count: stats.free as u64,
+                cached_page_count: stats.cached as u64,
+                private_page_count: stats.private as u64,
+                reclaimable_page_count: stats.reclaimable as u64,
+                slot_count: stats.slots as u64,
+                free_slot_count: stats.free_slots as u64,
+                memory_bytes: stats.memory_bytes as u64,
+            };
+            write_struct(out_stats, &made)
+        })
+    }
 }
 
 /// Takes a slot with an empty row.
@@ -224,11 +228,13 @@ pub unsafe extern "C" fn rkv_page_table_allocate_slot(
     out_slot: *mut u32,
 ) -> rkv_status {
     // SAFETY: the caller's contract on table and out_slot.
-    with(table, |shared| unsafe {
-        let into = out(out_slot, "out_slot")?;
-        into.write(shared.write().allocate_slot()?);
-        Ok(())
-    })
+    unsafe {
+        with(table, |shared| {
+            let into = out(out_slot, "out_slot")?;
+            into.write(shared.write().allocate_slot()?);
+            Ok(())
+        })
+    }
 }
 
 /// Empties a row and gives the slot back. Private pages of the row return to the pool; cached pages
@@ -504,9 +510,8 @@ pub unsafe extern "C" fn rkv_page_table_batch(
                 .collect();
             let made = shared.read().batch(&rows)?;
             let capacity = arrays.indices_capacity;
-            let fill_indices = || {
-                fill(&made.indices, arrays.indices, capacity, out_index_count, "arrays.indices")
-            };
+            let fill_indices =
+                || fill(&made.indices, arrays.indices, capacity, out_index_count, "arrays.indices");
             if arrays.indices.is_null() && capacity == 0 {
                 return fill_indices();
             }

@@ -80,7 +80,9 @@ impl TryFrom<&rkv_token_item> for Item {
                 TokenKind::Image { digest: item.digest, positions }
             }
             RKV_TOKEN_COORD..=RKV_TOKEN_IMAGE => {
-                return Err(Error::argument("tokens.items sets a field that its kind doesn't have"));
+                return Err(Error::argument(
+                    "tokens.items sets a field that its kind doesn't have",
+                ));
             }
             kind => {
                 return Err(Error::argument(format!("tokens.items has the unknown kind {kind}")));

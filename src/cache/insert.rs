@@ -1,0 +1,137 @@
+//! Publishing pages that a caller holds.
+use super::{Namespace, PrefixCache};
+use crate::error::Error;
+use crate::ids::NodeId;
+use crate::index::Node;
+use crate::paging::PageTable;
+use crate::token::{Query, TokenList, with_query};
+
+/// What to insert.
+#[derive(Debug, Clone, Copy)]
+pub struct InsertRequest<'a> {
+    /// The namespace, when it begins at the root.
+    pub namespace: &'a Namespace,
+    /// All tokens of the prefix.
+    pub tokens: TokenList<'a>,
+    /// The pages of the prefix.
+    pub pages: &'a [u32],
+    /// The node to go on from.
+    pub from: Option<NodeId>,
+    /// Tokens up to there.
+    pub from_token: usize,
+    /// Pages up to there.
+    pub from_page: usize,
+}
+
+/// What an insert did.
+#[derive(Debug, Clone, Copy)]
+pub struct InsertResult {
+    /// The node that ends where the whole pages end.
+    pub node: Option<Node>,
+    /// Whole pages of the tokens.
+    pub pages: usize,
+    /// Pages claimed.
+    pub claimed: usize,
+    /// Pages for which another one is published.
+    pub duplicates: usize,
+}
+
+impl PrefixCache {
+    /// Publishes the whole pages of a prefix. Checks everything before it changes anything.
+    pub fn insert(
+        &mut self,
+        table: &mut PageTable,
+        request: InsertRequest<'_>,
+    ) -> Result<InsertResult, Error> {
+        let held = self.images.hold_all(request.tokens.items)?;
+        let done = with_query(request.tokens, &held, |query| {
+            query.check_text(0)?;
+            self.insert_query(table, &request, query)
+        });
+        self.images.release(&held);
+        done
+    }
+
+    fn insert_query(
+        &mut self,
+        table: &mut PageTable,
+        request: &InsertRequest<'_>,
+        query: Query<'_>,
+    ) -> Result<InsertResult, Error> {
+        let pages = query.keys.len() / self.page_size;
+        if request.pages.len() < pages {
+            return Err(Error::argument(format!(
+                "args.page_count {} is less than the {pages} whole pages of the tokens",
+                request.pages.len()
+            )));
+        }
+        let from = self.insert_start(request, query)?;
+        if pages <= request.from_page {
+            return Ok(InsertResult { node: from, pages, claimed: 0, duplicates: 0 });
+        }
+        let start = request.from_page * self.page_size;
+        let keys = &query.keys[start..pages * self.page_size];
+        let known = from.or_else(|| self.index.find_root(request.namespace));
+        let existing = known.map_or(0, |node| self.index.walk(node, keys).pages);
+        let existing = existing.max(request.from_page);
+        table.pool.claim_all(&request.pages[existing..pages], existing)?;
+
+        let node = from.unwrap_or_else(|| self.index.make_root(request.namespace));
+        let given = &request.pages[request.from_page..pages];
+        let inserted = self.index.insert(node, keys, given);
+        debug_assert_eq!(inserted.existing + request.from_page, existing);
+        let claimed_keys = &query.keys[existing * self.page_size..pages * self.page_size];
+        if !self.images.is_empty() {
+            self.images.add_uses(claimed_keys);
+        }
+        let mut duplicates = 0;
+        self.index.visit_path(inserted.node, &mut |start, published| {
+            let from = start.max(request.from_page);
+            let to = (start + published.len()).min(existing);
+            for at in from..to.max(from) {
+                duplicates += (published[at - start] != request.pages[at]) as usize;
+            }
+        });
+        let claimed = pages - existing;
+        self.counters.inserted_pages += claimed as u64;
+        self.counters.duplicate_pages += duplicates as u64;
+        Ok(InsertResult { node: Some(inserted.node), pages, claimed, duplicates })
+    }
+
+    /// The node to go on from, if its prefix is that of the tokens.
+    fn insert_start(
+        &self,
+        request: &InsertRequest<'_>,
+        query: Query<'_>,
+    ) -> Result<Option<Node>, Error> {
+        let Some(id) = request.from else {
+            if request.from_token != 0 || request.from_page != 0 {
+                return Err(Error::argument(
+                    "args.from_token_index and args.from_page_index need args.from_node",
+                ));
+            }
+            return Ok(None);
+        };
+        let node = self.index.resolve(id)?;
+        let end = self.index.end_page(node);
+        if request.from_page != end {
+            return Err(Error::argument(format!(
+                "args.from_page_index {} is not the {end} pages up to args.from_node's end",
+                request.from_page
+            )));
+        }
+        let position = query
+            .position_of(request.from_token)
+            .filter(|&position| position / self.page_size == end && position <= query.keys.len());
+        if position.is_none() {
+            return Err(Error::argument(format!(
+                "args.from_token_index {} does not end at args.from_node's end",
+                request.from_token
+            )));
+        }
+        if !self.index.has_keys(node, &query.keys[..end * self.page_size]) {
+            return Err(Error::argument("args.tokens does not begin with args.from_node's prefix"));
+        }
+        Ok(Some(node))
+    }
+}

@@ -1,0 +1,161 @@
+//! Lookups: how far a prefix is cached, and where it may be cut.
+use super::{Namespace, PrefixCache};
+use crate::error::Error;
+use crate::index::{Node, Partial, Walk};
+use crate::token::{Query, TokenList, with_known_query};
+
+/// How far a token list is cached. Finding it changes nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    walk: Option<Walk>,
+    tokens: usize,
+    positions: usize,
+    page_size: usize,
+    asked_positions: usize,
+}
+
+/// A match that was taken: its nodes end where it ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Matched {
+    /// The node that ends where the whole pages end.
+    pub node: Option<Node>,
+    /// Whole pages.
+    pub pages: usize,
+    /// Tokens.
+    pub tokens: usize,
+    /// Positions of the tokens.
+    pub positions: usize,
+    /// The page after the whole ones.
+    pub partial: Option<Partial>,
+}
+
+impl Matched {
+    /// The node whose lock protects all pages of the match.
+    pub fn deepest(&self) -> Option<Node> {
+        self.partial.map(|partial| partial.node).or(self.node)
+    }
+}
+
+impl Found {
+    fn nothing(page_size: usize, asked_positions: usize) -> Self {
+        Self { walk: None, tokens: 0, positions: 0, page_size, asked_positions }
+    }
+
+    /// Whole pages.
+    pub fn pages(&self) -> usize {
+        self.positions / self.page_size
+    }
+
+    /// Tokens.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Positions of the tokens.
+    pub fn positions(&self) -> usize {
+        self.positions
+    }
+
+    /// The same, ending at an earlier token boundary.
+    pub fn cut(&self, positions: usize, query: Query<'_>) -> Self {
+        debug_assert!(positions <= self.positions);
+        let walk = self.walk.filter(|_| positions > 0);
+        Self { walk, positions, tokens: query.tokens_before(positions), ..*self }
+    }
+
+    /// Reclaimable pages that a lock on the match would protect.
+    pub fn unprotected_pages(&self, cache: &PrefixCache, with_partial: bool) -> usize {
+        let Some(walk) = self.walk else {
+            return 0;
+        };
+        let index = &cache.index;
+        match self.partial_node(&walk, index.as_ref()).filter(|_| with_partial) {
+            Some(node) => index.unprotected_pages(node, index.end_page(node)),
+            None => index.unprotected_pages(walk.node, self.pages()),
+        }
+    }
+
+    /// The node that has the page after the whole ones.
+    fn partial_node(&self, walk: &Walk, index: &dyn crate::index::PrefixIndex) -> Option<Node> {
+        if self.positions.is_multiple_of(self.page_size) {
+            return None;
+        }
+        // The cut may lie before the end of what matched: the page is then on the way there.
+        Some(if self.pages() == walk.pages {
+            walk.partial.expect("a cut inside a page needs its page").node
+        } else {
+            index.node_at_page(walk.node, self.pages())
+        })
+    }
+}
+
+impl PrefixCache {
+    /// How far a token list is cached.
+    pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
+        with_known_query(tokens, &self.images, |query| Ok(self.find_query(namespace, query)))
+    }
+
+    /// How far a query is cached. No text id that the query doesn't have is ever taken for a match.
+    pub fn find_query(&self, namespace: &Namespace, query: Query<'_>) -> Found {
+        let nothing = Found::nothing(self.page_size, query.positions);
+        let Some(root) = self.index.find_root(namespace) else {
+            return nothing;
+        };
+        let mut walk = self.index.walk(root, query.keys);
+        if query.unchecked && walk.media {
+            // An id of the caller could look like the key of an image.
+            let text = query.text_prefix(self.matched_positions(&walk));
+            if text.keys.len() < query.keys.len() {
+                walk = self.index.walk(root, text.keys);
+            }
+        }
+        let matched = self.matched_positions(&walk);
+        let positions = self.reusable(query.boundary(matched), query);
+        Found {
+            walk: Some(walk).filter(|_| positions > 0),
+            tokens: query.tokens_before(positions),
+            positions,
+            ..nothing
+        }
+    }
+
+    fn matched_positions(&self, walk: &Walk) -> usize {
+        let partial = walk.partial.filter(|_| !self.whole_pages);
+        walk.pages * self.page_size + partial.map_or(0, |partial| partial.positions)
+    }
+
+    /// As many of the positions that were found as may be reused: whole pages, unless parts are shared
+    /// too.
+    pub fn reusable(&self, positions: usize, query: Query<'_>) -> usize {
+        if self.whole_pages { query.page_boundary(positions, self.page_size) } else { positions }
+    }
+
+    /// Makes a node end where the match ends, and marks the path as used now.
+    pub fn take(&mut self, found: &Found, with_partial: bool) -> Matched {
+        let pages = found.pages();
+        let Some(walk) = found.walk else {
+            return Matched { node: None, pages, tokens: 0, positions: 0, partial: None };
+        };
+        let index = self.index.as_mut();
+        let partial = found.partial_node(&walk, index).filter(|_| with_partial);
+        let node = (pages > 0).then(|| index.end_node_at(walk.node, pages));
+        if let Some(node) = node {
+            index.touch(node);
+        }
+        let partial = partial.map(|node| Partial {
+            node,
+            // Its first, now that a node ends before it.
+            page: index.pages(node)[0],
+            positions: found.positions % self.page_size,
+        });
+        Matched { node, pages, tokens: found.tokens, positions: found.positions, partial }
+    }
+
+    /// Counts a lookup of which `positions` were used, `partial` of them by copy.
+    pub fn count_lookup(&mut self, found: &Found, positions: usize, partial: usize) {
+        self.counters.lookups += 1;
+        self.counters.lookup_positions += found.asked_positions as u64;
+        self.counters.hit_positions += positions as u64;
+        self.counters.partial_hit_positions += partial as u64;
+    }
+}

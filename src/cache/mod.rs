@@ -1,0 +1,119 @@
+//! Pages and index under one roof: who owns which page, and what a lookup means for both.
+#![forbid(unsafe_code)]
+
+mod insert;
+mod lookup;
+
+pub use crate::index::Namespace;
+pub use insert::{InsertRequest, InsertResult};
+pub use lookup::{Found, Matched};
+
+use crate::error::{Error, Shortage};
+use crate::ids::NodeId;
+use crate::index::{Node, PrefixIndex, RadixIndex};
+use crate::paging::PageTable;
+use crate::token::Images;
+use std::mem::MaybeUninit;
+
+/// How to build a cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// Share whole pages only.
+    pub whole_pages: bool,
+}
+
+/// What a cache counted since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Lookups.
+    pub lookups: u64,
+    /// Positions asked for.
+    pub lookup_positions: u64,
+    /// Positions found.
+    pub hit_positions: u64,
+    /// Positions found that are to be copied.
+    pub partial_hit_positions: u64,
+    /// Pages claimed.
+    pub inserted_pages: u64,
+    /// Pages found published by somebody else.
+    pub duplicate_pages: u64,
+    /// Pages evicted.
+    pub evicted_pages: u64,
+}
+
+/// An index over a page table's pages.
+#[derive(Debug)]
+pub struct PrefixCache {
+    /// Which page holds which keys.
+    pub index: Box<dyn PrefixIndex>,
+    /// The images that the index or a sequence knows.
+    pub images: Images,
+    /// What was counted.
+    pub counters: Counters,
+    page_size: usize,
+    whole_pages: bool,
+}
+
+impl PrefixCache {
+    /// An empty cache whose ids carry `tag`.
+    pub fn new(page_size: usize, tag: u8, config: CacheConfig) -> Self {
+        Self {
+            index: Box::new(RadixIndex::new(page_size, tag)),
+            images: Images::default(),
+            counters: Counters::default(),
+            page_size,
+            whole_pages: config.whole_pages,
+        }
+    }
+
+    /// The node of an id, for its holder.
+    pub fn lock_id(&mut self, id: NodeId) -> Result<(), Error> {
+        let node = self.index.resolve(id)?;
+        self.index.lock(node);
+        Ok(())
+    }
+
+    /// Undoes one lock of exactly this node.
+    pub fn unlock_id(&mut self, id: NodeId) -> Result<(), Error> {
+        let node = self.index.resolve(id)?;
+        if self.index.unlock(node) { Ok(()) } else { Err(Error::NotLocked(id.0)) }
+    }
+
+    /// Evicts up to `count` pages into the pool.
+    pub fn evict(
+        &mut self,
+        table: &mut PageTable,
+        count: usize,
+        report: &mut dyn FnMut(u32),
+    ) -> usize {
+        let images = &mut self.images;
+        let evicted = self.index.evict(count, &mut |page, keys| {
+            if !images.is_empty() {
+                images.release(keys);
+            }
+            table.pool.put_back(page);
+            report(page);
+        });
+        self.counters.evicted_pages += evicted as u64;
+        evicted
+    }
+
+    /// Writes the pages of a prefix to the places that they have in it.
+    pub fn copy_path_pages(&self, node: Node, into: &mut [MaybeUninit<u32>]) {
+        self.index.visit_path(node, &mut |start, pages| {
+            into[start..start + pages.len()].write_copy_of_slice(pages);
+        });
+    }
+
+    /// Why `needed` pages can't be had while `protected` more pages are locked.
+    pub fn shortage(&self, table: &PageTable, needed: usize, protected: usize) -> Shortage {
+        let reclaimable = self.index.stats().reclaimable_pages - protected;
+        Shortage {
+            needed,
+            free: table.pool.free(),
+            reclaimable,
+            locked: table.pool.cached() - reclaimable,
+            private: table.pool.private(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The boundary: failures become a status and a message, panics too.
+use super::status::{rkv_status, set_last_error, set_last_shortage};
+use crate::error::Error;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[cfg(all(not(test), panic = "abort"))]
+const _: () = panic!("radixkv needs panic=unwind: the C ABI turns panics into RKV_STATUS_INTERNAL");
+
+/// Why a call failed.
+pub(super) struct Fail {
+    status: rkv_status,
+    message: String,
+}
+
+impl Fail {
+    pub(super) fn too_small(needed: usize, capacity: usize, name: &str) -> Self {
+        let message = format!("{name} has room for {capacity}, {needed} are needed");
+        Self { status: rkv_status::BufferTooSmall, message }
+    }
+
+    pub(super) fn poisoned() -> Self {
+        let message = "an earlier call on this handle ended with an internal error".to_owned();
+        Self { status: rkv_status::Poisoned, message }
+    }
+}
+
+impl From<Error> for Fail {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::Argument(_) => rkv_status::InvalidArgument,
+            Error::StaleNode(_) => rkv_status::StaleNode,
+            Error::StaleSequence(_) => rkv_status::StaleSequence,
+            Error::NotLocked(_) => rkv_status::NotLocked,
+            Error::State(_) | Error::NoShortage => rkv_status::InvalidState,
+            Error::OutOfPages(shortage) => {
+                set_last_shortage(*shortage);
+                rkv_status::OutOfPages
+            }
+            Error::OutOfSlots(_) => rkv_status::OutOfSlots,
+            Error::OutOfMemory(_) => rkv_status::OutOfMemory,
+            Error::Busy => rkv_status::Busy,
+            Error::Corrupt(_) => rkv_status::Corrupt,
+        };
+        Self { status, message: error.to_string() }
+    }
+}
+
+/// Runs `body`; a failure or a panic becomes a status and the thread's message.
+#[inline]
+pub(super) fn guard(body: impl FnOnce() -> Result<(), Fail>) -> rkv_status {
+    guard_with(body, || {})
+}
+
+/// The same, with something to do after a panic.
+#[inline]
+pub(super) fn guard_with(
+    body: impl FnOnce() -> Result<(), Fail>,
+    after_panic: impl FnOnce(),
+) -> rkv_status {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => rkv_status::Ok,
+        Ok(Err(fail)) => failed(fail),
+        Err(payload) => {
+            after_panic();
+            panicked(payload)
+        }
+    }
+}
+
+#[cold]
+fn failed(fail: Fail) -> rkv_status {
+    set_last_error(fail.message);
+    fail.status
+}
+
+#[cold]
+fn panicked(payload: Box<dyn Any + Send>) -> rkv_status {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "no message".to_owned());
+    set_last_error(format!("internal error, please report it: {text}"));
+    // Dropping the payload may panic too: contain that, and give up only what it carried.
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+    rkv_status::Internal
+}

@@ -1,0 +1,73 @@
+//! What can go wrong, in words that name the argument.
+use std::borrow::Cow;
+
+/// Why a call was refused. Nothing changed when one is returned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// An argument is out of range, inconsistent or unknown.
+    #[error("{0}")]
+    Argument(Cow<'static, str>),
+    /// The id names no node of this cache.
+    #[error("node {0:#x} is stale: evicted, trimmed, merged, of another cache, or never issued")]
+    StaleNode(u64),
+    /// The id names no live sequence of this cache.
+    #[error("sequence {0:#x} is stale: released, of another cache, or never issued")]
+    StaleSequence(u64),
+    /// No lock was taken on this very node.
+    #[error("node {0:#x} is not locked")]
+    NotLocked(u64),
+    /// The object is in a state that does not allow the call.
+    #[error("{0}")]
+    State(Cow<'static, str>),
+    /// Pages are short even if everything reclaimable were evicted.
+    #[error("{0}")]
+    OutOfPages(Shortage),
+    /// Every slot is in use.
+    #[error("all {0} slots are in use")]
+    OutOfSlots(usize),
+    /// The host has no memory for it.
+    #[error("out of host memory for {0}")]
+    OutOfMemory(Cow<'static, str>),
+    /// The page table already has a cache.
+    #[error("the page table already has a cache")]
+    Busy,
+    /// An invariant does not hold.
+    #[error("{0}")]
+    Corrupt(String),
+    /// Nothing was refused for pages yet.
+    #[error("no call of this thread was refused for pages yet")]
+    NoShortage,
+}
+
+impl Error {
+    pub(crate) fn argument(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Argument(message.into())
+    }
+
+    pub(crate) fn state(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::State(message.into())
+    }
+
+    pub(crate) fn memory(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::OutOfMemory(what.into())
+    }
+}
+
+/// The numbers behind a refused allocation, in pages: free + reclaimable < needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{needed} pages needed, but only {free} are free and {reclaimable} reclaimable \
+     ({locked} cached ones are locked, {private} are private)"
+)]
+pub struct Shortage {
+    /// Pages that were needed beyond the shared ones.
+    pub needed: usize,
+    /// Pages in the pool.
+    pub free: usize,
+    /// Cached pages that eviction could free.
+    pub reclaimable: usize,
+    /// Cached pages that locks protect, those that the call itself would lock included.
+    pub locked: usize,
+    /// Pages of rows and callers.
+    pub private: usize,
+}

@@ -1,0 +1,47 @@
+//! The ids that cross the ABI: integers that name one thing for its lifetime and nothing afterwards.
+
+/// "The prefix that ends here": cache tag (8 bits), generation (24), slot in the index (32).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct NodeId(pub u64);
+
+/// Generations of an index slot; the slot is retired when they are used up.
+pub(crate) const GENERATION_LIMIT: u32 = 1 << 24;
+
+impl NodeId {
+    pub(crate) fn new(tag: u8, generation: u32, slot: u32) -> Self {
+        debug_assert!(generation < GENERATION_LIMIT);
+        Self((tag as u64) << 56 | (generation as u64) << 32 | slot as u64)
+    }
+
+    pub(crate) fn tag(self) -> u8 {
+        (self.0 >> 56) as u8
+    }
+
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32 & (GENERATION_LIMIT - 1)
+    }
+
+    pub(crate) fn slot(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// A live sequence: cache tag (8 bits), number of the begin (36), slot of the page table (20).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct SequenceId(pub u64);
+
+/// Slots that a sequence id can name.
+pub(crate) const SLOT_LIMIT: u32 = 1 << 20;
+
+impl SequenceId {
+    pub(crate) fn new(tag: u8, number: u64, slot: u32) -> Self {
+        debug_assert!(slot < SLOT_LIMIT);
+        Self((tag as u64) << 56 | (number & ((1 << 36) - 1)) << 20 | slot as u64)
+    }
+
+    pub(crate) fn slot(self) -> u32 {
+        self.0 as u32 & (SLOT_LIMIT - 1)
+    }
+}

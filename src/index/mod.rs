@@ -1,0 +1,181 @@
+//! What is cached: prefixes of keys, page by page, and the order in which they go.
+//!
+//! An index knows keys and page numbers. It knows nothing of free pages, rows or sequences; it owns no
+//! page, it says which page holds which keys.
+#![forbid(unsafe_code)]
+
+mod namespace;
+mod radix;
+
+pub use namespace::Namespace;
+pub use radix::RadixIndex;
+
+use crate::error::Error;
+use crate::ids::NodeId;
+
+/// A node, for as long as nothing changes the index, or for as long as it is locked: a split leaves it
+/// with the deeper half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(pub(crate) u32);
+
+/// How far a query runs through the index. Reading it changes nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Walk {
+    /// The deepest node reached; the root when not even a page matched.
+    pub node: Node,
+    /// Pages from the beginning.
+    pub pages: usize,
+    /// The page after those, when some of its positions match too.
+    pub partial: Option<Partial>,
+    /// Some of the keys on the way may be other than text.
+    pub media: bool,
+}
+
+/// A page whose first positions match.
+#[derive(Debug, Clone, Copy)]
+pub struct Partial {
+    /// The node that has the page.
+    pub node: Node,
+    /// The page.
+    pub page: u32,
+    /// How many positions.
+    pub positions: usize,
+}
+
+/// What an insert did.
+#[derive(Debug, Clone, Copy)]
+pub struct Inserted {
+    /// The node that ends where the keys end.
+    pub node: Node,
+    /// Leading pages that were there already; the others are the index's now.
+    pub existing: usize,
+}
+
+/// What can be seen of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeInfo {
+    /// Locks on it and below it.
+    pub locks: u32,
+    /// The node above.
+    pub parent: Option<NodeId>,
+    /// Positions of its own segment.
+    pub positions: usize,
+    /// Pages of its own segment.
+    pub pages: usize,
+    /// Positions from the beginning to its end.
+    pub end_position: usize,
+    /// Nodes right below.
+    pub children: usize,
+    /// Logical time of the last match.
+    pub last_access: u64,
+    /// Matches.
+    pub hits: u64,
+}
+
+/// Totals of an index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct IndexStats {
+    /// Pages that it holds.
+    pub cached_pages: usize,
+    /// Pages of nodes that are not locked.
+    pub reclaimable_pages: usize,
+    /// Nodes, without roots.
+    pub nodes: usize,
+    /// Roots.
+    pub namespaces: usize,
+    /// Bytes of memory.
+    pub bytes: usize,
+}
+
+/// A text form of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DumpFormat {
+    /// One JSON object.
+    Json,
+    /// A Graphviz digraph.
+    Dot,
+}
+
+/// A prefix index. Keys and pages always come in whole pages unless said otherwise; `Node`s passed in
+/// must be current.
+pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
+    /// The root of a namespace that has one.
+    fn find_root(&self, namespace: &Namespace) -> Option<Node>;
+
+    /// The root of a namespace, made if need be. A root that stays empty must be given to
+    /// `prune_root`.
+    fn make_root(&mut self, namespace: &Namespace) -> Node;
+
+    /// Drops a root that has neither nodes nor locks.
+    fn prune_root(&mut self, root: Node);
+
+    /// Follows any number of keys down from a node's end.
+    fn walk(&self, from: Node, keys: &[u32]) -> Walk;
+
+    /// The ancestor of a node, or the node itself, that has the given page of the prefix.
+    fn node_at_page(&self, node: Node, page: usize) -> Node;
+
+    /// The pages from the beginning to a node's end.
+    fn end_page(&self, node: Node) -> usize;
+
+    /// Makes a node end after `pages` pages of the prefix on which `node` lies, by a split if need be.
+    fn end_node_at(&mut self, node: Node, pages: usize) -> Node;
+
+    /// Marks a node and all above it as used now.
+    fn touch(&mut self, node: Node);
+
+    /// Puts keys with their pages after a node's end. Where the keys are known already, the pages there
+    /// stay, and those given are not used.
+    fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
+
+    /// Like `insert`, for a caller who holds a lock on `from` and moves it to the result. May make the
+    /// node itself longer, under a new id, when nobody else can have a part in it.
+    fn insert_moving_lock(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
+
+    /// Protects a node and all above it.
+    fn lock(&mut self, node: Node);
+
+    /// Undoes one lock of exactly this node; false when there is none.
+    fn unlock(&mut self, node: Node) -> bool;
+
+    /// Pages of unlocked nodes that a lock of this node would protect, if the node ended after `pages`
+    /// pages of the prefix.
+    fn unprotected_pages(&self, node: Node, pages: usize) -> usize;
+
+    /// Drops up to `count` pages, least recently used first, and reports each with its keys.
+    fn evict(&mut self, count: usize, report: &mut dyn FnMut(u32, &[u32])) -> usize;
+
+    /// Whether the prefix that ends at a node has exactly these keys.
+    fn has_keys(&self, node: Node, keys: &[u32]) -> bool;
+
+    /// Calls `segment` with the pages of each node from the given one up to the root, and the place of
+    /// the first of them in the prefix.
+    fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32]));
+
+    /// Calls `visit` with the pages and keys of every node.
+    fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32]));
+
+    /// The id of a node.
+    fn id(&self, node: Node) -> NodeId;
+
+    /// The node of an id that is not stale.
+    fn resolve(&self, id: NodeId) -> Result<Node, Error>;
+
+    /// What can be seen of a node.
+    fn info(&self, node: Node) -> NodeInfo;
+
+    /// The pages of a node's own segment.
+    fn pages(&self, node: Node) -> &[u32];
+
+    /// The nodes right below, in key order.
+    fn children(&self, node: Node) -> Vec<Node>;
+
+    /// Totals. O(1).
+    fn stats(&self) -> IndexStats;
+
+    /// Checks every invariant; names the first that is broken.
+    fn check(&self) -> Result<(), Error>;
+
+    /// The whole tree as text.
+    fn dump(&self, format: DumpFormat) -> String;
+}

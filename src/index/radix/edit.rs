@@ -1,0 +1,213 @@
+//! Changing the tree: split, merge, insert, extend.
+use super::super::{Inserted, Node};
+use super::RadixIndex;
+use super::label::Label;
+use super::node::{NONE, State};
+use super::siblings::Sibling;
+use super::walk::common_start;
+use crate::token::is_text;
+
+impl RadixIndex {
+    /// Makes a change to a node's label or children and keeps account of their memory.
+    pub(super) fn with_bytes<R>(&mut self, at: u32, change: impl FnOnce(&mut Self) -> R) -> R {
+        let bytes = |index: &Self| {
+            let node = &index.nodes[at];
+            node.label.bytes() + node.children.bytes()
+        };
+        let before = bytes(self);
+        let done = change(self);
+        self.segment_bytes = self.segment_bytes + bytes(self) - before;
+        done
+    }
+
+    fn first_page(&self, at: u32) -> &[u32] {
+        self.nodes[at].label.first_page_keys(self.page_size)
+    }
+
+    /// Takes a node's children out to change them: the order of siblings needs the tree at hand.
+    fn with_children<R>(
+        &mut self,
+        parent: u32,
+        change: impl FnOnce(&Self, &mut super::siblings::Siblings) -> R,
+    ) -> R {
+        let mut children = std::mem::take(&mut self.nodes[parent].children);
+        let before = children.bytes();
+        let done = change(self, &mut children);
+        self.segment_bytes = self.segment_bytes + children.bytes() - before;
+        self.nodes[parent].children = children;
+        done
+    }
+
+    /// Hangs a node with its label under a parent.
+    fn attach(&mut self, parent: u32, child: u32) {
+        self.nodes[child].parent = parent;
+        self.with_children(parent, |index, children| {
+            let page = index.first_page(child);
+            let new = Sibling { first_key: page[0], node: child };
+            children.insert(new, |other| index.sibling_order(other, page));
+        });
+        let hash = self.child_hash(parent, self.first_page(child));
+        self.table.insert(hash, child);
+    }
+
+    /// Takes a node, still with its label, away from its parent.
+    pub(super) fn detach(&mut self, child: u32) {
+        let parent = self.nodes[child].parent;
+        let hash = self.child_hash(parent, self.first_page(child));
+        self.table.remove(hash, child);
+        self.with_children(parent, |index, children| {
+            let page = index.first_page(child);
+            children.remove(|other| index.sibling_order(other, page));
+        });
+    }
+
+    /// Puts a node, which gets the same first page, in the place of another under its parent.
+    fn substitute(&mut self, old: u32, new: u32) {
+        let parent = self.nodes[old].parent;
+        self.nodes[new].parent = parent;
+        let hash = self.child_hash(parent, self.first_page(old));
+        self.table.replace(hash, old, new);
+        self.with_children(parent, |index, children| {
+            let page = index.first_page(old);
+            children.replace(new, |other| index.sibling_order(other, page));
+        });
+    }
+
+    /// Cuts a node after `count` of its pages. The new node is the front; the old one, with its id,
+    /// keeps the deep end. Everything else goes to both.
+    pub(super) fn split(&mut self, at: u32, count: usize) -> u32 {
+        let front = self.nodes.allocate(State::Node);
+        self.substitute(at, front);
+        let page_size = self.page_size;
+        let label =
+            self.with_bytes(at, |index| index.nodes[at].label.split_front(page_size, count));
+        self.segment_bytes += label.bytes();
+        let old = &mut self.nodes[at];
+        let (start, locks, last_access, hits, media) =
+            (old.start, old.locks, old.last_access, old.hits, old.media);
+        old.start += count as u32;
+        let new = &mut self.nodes[front];
+        (new.start, new.locks, new.last_access, new.hits, new.media) =
+            (start, locks, last_access, hits, media);
+        new.label = label;
+        self.attach(front, at);
+        front
+    }
+
+    /// Coalesces a node with its only child, and that with its own, as far as possible.
+    ///
+    /// Only when it changes nothing that eviction can see: neither is locked, and the parent was not
+    /// used after the child. Then the parent's pages go right after the child's anyway, since a parent
+    /// is never evicted before its child. The child's id stays.
+    pub(super) fn coalesce(&mut self, mut parent: u32) {
+        while let Some(child) = self.mergeable_child(parent) {
+            let next = self.nodes[parent].parent;
+            self.merge(parent, child);
+            parent = next;
+        }
+    }
+
+    fn mergeable_child(&mut self, parent: u32) -> Option<u32> {
+        let above = &self.nodes[parent];
+        let child = above.children.only().filter(|_| above.state == State::Node)?;
+        let below = &self.nodes[child];
+        if above.last_access > below.last_access {
+            return None;
+        }
+        if above.locks > 0 {
+            // Whoever takes the last lock away tries again.
+            self.nodes[parent].merge_pending = true;
+            return None;
+        }
+        Some(child)
+    }
+
+    fn merge(&mut self, parent: u32, child: u32) {
+        let hash = self.child_hash(parent, self.first_page(child));
+        self.table.remove(hash, child);
+        self.segment_bytes -= self.nodes[parent].children.bytes();
+        self.nodes[parent].children = Default::default();
+        self.substitute(parent, child);
+        let label = std::mem::take(&mut self.nodes[parent].label);
+        self.segment_bytes -= label.bytes();
+        let (start, media) = (self.nodes[parent].start, self.nodes[parent].media);
+        self.nodes.release(parent);
+        let page_size = self.page_size;
+        self.with_bytes(child, |index| index.nodes[child].label.prepend(page_size, label));
+        let node = &mut self.nodes[child];
+        node.start = start;
+        node.media |= media;
+    }
+
+    pub(super) fn insert_below(&mut self, from: u32, keys: &[u32], pages: &[u32]) -> Inserted {
+        debug_assert_eq!(keys.len(), pages.len() * self.page_size);
+        let mut node = from;
+        let mut rest = keys;
+        while let Some(child) = rest.get(..self.page_size).and_then(|page| self.child(node, page)) {
+            let label = &self.nodes[child].label;
+            let whole = common_start(label.keys(self.page_size), rest) / self.page_size;
+            node = if whole < label.len() { self.split(child, whole) } else { child };
+            rest = &rest[whole * self.page_size..];
+        }
+        let existing = pages.len() - rest.len() / self.page_size;
+        if !rest.is_empty() {
+            node = self.add_leaf(node, rest, &pages[existing..]);
+        }
+        Inserted { node: Node(node), existing }
+    }
+
+    fn add_leaf(&mut self, parent: u32, keys: &[u32], pages: &[u32]) -> u32 {
+        self.retire(parent);
+        let leaf = self.nodes.allocate(State::Node);
+        let label = Label::new(self.page_size, keys, pages);
+        self.segment_bytes += label.bytes();
+        let (start, last_access) = (self.nodes[parent].end() as u32, self.tick());
+        let node = &mut self.nodes[leaf];
+        node.label = label;
+        node.start = start;
+        node.last_access = last_access;
+        node.media = keys.iter().any(|&key| !is_text(key));
+        self.attach(parent, leaf);
+        self.cached_pages += pages.len();
+        self.reclaimable_pages += pages.len();
+        self.enlist(leaf);
+        leaf
+    }
+
+    /// Whether a node is a leaf on which its only lock was taken.
+    pub(super) fn can_extend(&self, at: u32) -> bool {
+        let node = &self.nodes[at];
+        node.state == State::Node
+            && node.children.is_empty()
+            && node.locks == 1
+            && node.own_locks == 1
+    }
+
+    /// Makes a locked leaf longer. Its id meant the shorter prefix and becomes stale.
+    pub(super) fn extend(&mut self, at: u32, keys: &[u32], pages: &[u32]) {
+        debug_assert!(self.can_extend(at));
+        let (now, page_size) = (self.tick(), self.page_size);
+        self.nodes.renew(at);
+        self.with_bytes(at, |index| index.nodes[at].label.append(page_size, keys, pages));
+        let node = &mut self.nodes[at];
+        node.last_access = now;
+        node.media |= keys.iter().any(|&key| !is_text(key));
+        self.cached_pages += pages.len();
+    }
+
+    /// Frees a leaf that is out of the tree's lists, and gives the parent its turn.
+    pub(super) fn remove_leaf(&mut self, leaf: u32) {
+        let parent = self.nodes[leaf].parent;
+        debug_assert_ne!(parent, NONE);
+        self.detach(leaf);
+        self.segment_bytes -= self.nodes[leaf].label.bytes();
+        self.nodes.release(leaf);
+        if self.nodes[parent].state == State::Root {
+            super::PrefixIndex::prune_root(self, Node(parent));
+        } else if self.nodes[parent].is_evictable() {
+            self.enlist(parent);
+        } else {
+            self.coalesce(parent);
+        }
+    }
+}

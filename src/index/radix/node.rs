@@ -1,0 +1,188 @@
+//! Nodes, and the arena that they live in.
+use super::label::Label;
+use super::siblings::Siblings;
+use crate::ids::GENERATION_LIMIT;
+
+/// No node.
+pub(super) const NONE: u32 = u32::MAX;
+/// Node numbers are smaller than this.
+const NODE_LIMIT: usize = u32::MAX as usize - 2;
+
+/// A node of the tree: a segment of keys and pages between its parent's end and its own.
+#[derive(Debug)]
+pub(super) struct RadixNode {
+    pub(super) label: Label,
+    pub(super) children: Siblings,
+    /// Logical time of the last match, or of the insert.
+    pub(super) last_access: u64,
+    pub(super) hits: u64,
+    /// NONE for a root. The next free node in the free list.
+    pub(super) parent: u32,
+    pub(super) generation: u32,
+    /// Pages of the prefix before this segment.
+    pub(super) start: u32,
+    /// Locks on this node and below it.
+    pub(super) locks: u32,
+    /// Of those, the ones on this very node.
+    pub(super) own_locks: u32,
+    /// Neighbours in the eviction order.
+    pub(super) older: u32,
+    pub(super) newer: u32,
+    pub(super) queue: Queue,
+    pub(super) state: State,
+    /// Some key may be other than text. Never wrong when false.
+    pub(super) media: bool,
+    /// The node should be coalesced with its only child as soon as locks allow.
+    pub(super) merge_pending: bool,
+}
+
+/// Where a node stands in the eviction order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// Not evictable.
+    Out,
+    /// In the list.
+    List,
+    /// In the tree of those that became evictable late.
+    Late,
+}
+
+/// What a slot of the arena holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Node,
+    Root,
+}
+
+impl RadixNode {
+    fn new() -> Self {
+        Self {
+            label: Label::default(),
+            children: Siblings::default(),
+            last_access: 0,
+            hits: 0,
+            parent: NONE,
+            generation: 1,
+            start: 0,
+            locks: 0,
+            own_locks: 0,
+            older: NONE,
+            newer: NONE,
+            queue: Queue::Out,
+            state: State::Free,
+            media: false,
+            merge_pending: false,
+        }
+    }
+
+    /// Pages of the prefix up to the end of this segment.
+    pub(super) fn end(&self) -> usize {
+        self.start as usize + self.label.len()
+    }
+
+    /// A leaf that nobody protects: what eviction takes.
+    pub(super) fn is_evictable(&self) -> bool {
+        self.state == State::Node && self.locks == 0 && self.children.is_empty()
+    }
+}
+
+/// Generations kept for a node's own renewals, of which there is at most one for each of its pages
+/// that comes or goes.
+const RENEWAL_LIMIT: u32 = 1 << 22;
+
+/// Nodes of a chunk.
+const CHUNK: usize = 256;
+
+/// Nodes by number. Grows chunk by chunk: no node ever moves.
+#[derive(Debug)]
+pub(super) struct Arena {
+    chunks: Vec<Vec<RadixNode>>,
+    free: u32,
+    len: usize,
+}
+
+impl Arena {
+    pub(super) fn new() -> Self {
+        Self { chunks: Vec::new(), free: NONE, len: 0 }
+    }
+
+    /// Nodes in use.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<RadixNode>()
+    }
+
+    /// Makes a node. Its generation is one that no id of the slot had before.
+    pub(super) fn allocate(&mut self, state: State) -> u32 {
+        debug_assert_ne!(state, State::Free);
+        let at = if self.free != NONE {
+            let at = self.free;
+            self.free = self[at].parent;
+            at
+        } else {
+            if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+                self.chunks.push(Vec::with_capacity(CHUNK));
+            }
+            let chunk = self.chunks.len() - 1;
+            let at = chunk * CHUNK + self.chunks[chunk].len();
+            assert!(at < NODE_LIMIT, "the index has 2^32 nodes");
+            self.chunks[chunk].push(RadixNode::new());
+            at as u32
+        };
+        self.len += 1;
+        let node = &mut self[at];
+        node.state = state;
+        node.parent = NONE;
+        at
+    }
+
+    /// Frees a node. Ids of it are stale from now on.
+    pub(super) fn release(&mut self, at: u32) {
+        let free = self.free;
+        let node = &mut self[at];
+        let generation = node.generation + 1;
+        *node = RadixNode { generation, parent: free, ..RadixNode::new() };
+        self.len -= 1;
+        // A slot whose generations run out is never taken again: an id can't come back.
+        if generation < GENERATION_LIMIT - RENEWAL_LIMIT {
+            self.free = at;
+        }
+    }
+
+    /// Makes ids of a node stale while the node stays.
+    pub(super) fn renew(&mut self, at: u32) {
+        let node = &mut self[at];
+        assert!(node.generation + 1 < GENERATION_LIMIT, "a node was renewed too often");
+        node.generation += 1;
+    }
+
+    pub(super) fn get(&self, at: u32) -> Option<&RadixNode> {
+        self.chunks.get(at as usize / CHUNK)?.get(at as usize % CHUNK)
+    }
+
+    /// The numbers of all nodes in use.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        let slots = self.chunks.iter().map(Vec::len).sum::<usize>() as u32;
+        (0..slots).filter(|&at| self[at].state != State::Free)
+    }
+}
+
+impl std::ops::Index<u32> for Arena {
+    type Output = RadixNode;
+
+    #[inline]
+    fn index(&self, at: u32) -> &RadixNode {
+        &self.chunks[at as usize / CHUNK][at as usize % CHUNK]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Arena {
+    #[inline]
+    fn index_mut(&mut self, at: u32) -> &mut RadixNode {
+        &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK]
+    }
+}

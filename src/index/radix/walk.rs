@@ -1,0 +1,110 @@
+//! Reading the tree: the longest match, and the child with the longest common start.
+use super::super::{Node, Partial, Walk};
+use super::RadixIndex;
+use super::siblings::Sibling;
+use std::cmp::Ordering;
+use std::hash::{BuildHasher, Hasher};
+
+/// Keys that two lists have in common at the start.
+///
+/// One comparison of everything decides the usual case, a segment that matches whole, at the speed of
+/// memcmp; only a difference is searched for, in ever smaller blocks.
+pub(super) fn common_start(left: &[u32], right: &[u32]) -> usize {
+    let len = left.len().min(right.len());
+    let (left, right) = (&left[..len], &right[..len]);
+    if left == right {
+        return len;
+    }
+    let mut at = 0;
+    for block in [1024, 64] {
+        while at + block <= len && left[at..at + block] == right[at..at + block] {
+            at += block;
+        }
+    }
+    let rest = left[at..].iter().zip(&right[at..]).take_while(|(left, right)| left == right);
+    at + rest.count()
+}
+
+impl RadixIndex {
+    /// The hash under which a child with this first page is found.
+    pub(super) fn child_hash(&self, parent: u32, first_page: &[u32]) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u32(parent);
+        hasher.write(bytemuck::cast_slice(first_page));
+        (hasher.finish() >> 16) as u32
+    }
+
+    /// The child that begins with a whole page of keys.
+    pub(super) fn child(&self, parent: u32, first_page: &[u32]) -> Option<u32> {
+        let begins = |at: u32| {
+            let node = &self.nodes[at];
+            node.parent == parent && node.label.first_page_keys(self.page_size) == first_page
+        };
+        let children = &self.nodes[parent].children;
+        if let Some(only) = children.only() {
+            return begins(only).then_some(only);
+        }
+        if children.is_empty() {
+            return None;
+        }
+        self.table.find(self.child_hash(parent, first_page), begins)
+    }
+
+    /// How a child stands to keys in the order of siblings.
+    pub(super) fn sibling_order(&self, sibling: Sibling, keys: &[u32]) -> Ordering {
+        sibling
+            .first_key
+            .cmp(&keys[0])
+            .then_with(|| self.nodes[sibling.node].label.first_page_keys(self.page_size).cmp(keys))
+    }
+
+    pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
+        let mut node = from;
+        let mut rest = keys;
+        let mut media = false;
+        while let Some(child) = rest.get(..self.page_size).and_then(|page| self.child(node, page)) {
+            node = child;
+            let at = &self.nodes[child];
+            media |= at.media;
+            let common = common_start(at.label.keys(self.page_size), rest);
+            let whole = common / self.page_size;
+            if whole < at.label.len() {
+                let partial = (common % self.page_size > 0).then(|| Partial {
+                    node: Node(child),
+                    page: at.label.pages()[whole],
+                    positions: common % self.page_size,
+                });
+                return Walk {
+                    node: Node(child),
+                    pages: at.start as usize + whole,
+                    partial,
+                    media,
+                };
+            }
+            rest = &rest[common..];
+        }
+        let partial = self.longest_start(node, rest);
+        if let Some(partial) = &partial {
+            media |= self.nodes[partial.node.0].media;
+        }
+        Walk { node: Node(node), pages: self.nodes[node].end(), partial, media }
+    }
+
+    /// The child that shares the longest start with keys of which no child has a whole page.
+    fn longest_start(&self, parent: u32, keys: &[u32]) -> Option<Partial> {
+        let first = *keys.first()?;
+        let keys = &keys[..keys.len().min(self.page_size)];
+        let siblings = &self.nodes[parent].children;
+        if siblings.is_empty() {
+            return None;
+        }
+        let neighbours = siblings.neighbours(|sibling| self.sibling_order(sibling, keys));
+        let candidates = neighbours.into_iter().flatten().filter(|near| near.first_key == first);
+        let shared = candidates.map(|near| {
+            let label = &self.nodes[near.node].label;
+            let positions = common_start(label.first_page_keys(self.page_size), keys);
+            Partial { node: Node(near.node), page: label.pages()[0], positions }
+        });
+        shared.max_by_key(|partial| partial.positions)
+    }
+}

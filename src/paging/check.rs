@@ -1,0 +1,79 @@
+//! Proves that each page is in exactly one state, and that rows map only what they may.
+use super::pool::PageState;
+use super::table::PageTable;
+use crate::error::Error;
+
+impl PageTable {
+    /// `cached` has the pages that the index holds.
+    pub fn audit(&self, cached: impl Iterator<Item = u32>) -> Result<(), Error> {
+        let mut indexed = vec![false; self.pool.total() + 1];
+        for page in cached {
+            if !self.pool.is_cached(page) {
+                return corrupt(page, "is in the index, but not marked as cached");
+            }
+            if std::mem::replace(&mut indexed[page as usize], true) {
+                return corrupt(page, "is in the index twice");
+            }
+        }
+        let mut free = vec![false; self.pool.total() + 1];
+        for &page in self.pool.free_list() {
+            if self.pool.state(page) != Some(PageState::Free) {
+                return corrupt(page, "is in the pool, but not marked as free");
+            }
+            if std::mem::replace(&mut free[page as usize], true) {
+                return corrupt(page, "is in the pool twice");
+            }
+        }
+        let rows = self.count_rows()?;
+        let mut counts = (0, 0, 0);
+        for page in 1..=self.pool.total() as u32 {
+            let at = page as usize;
+            match self.pool.state(page) {
+                Some(PageState::Free) if !free[at] => return corrupt(page, "leaked: free nowhere"),
+                Some(PageState::Cached) if !indexed[at] => {
+                    return corrupt(page, "leaked: cached, but not in the index");
+                }
+                Some(PageState::Mapped) if rows[at] != 1 => {
+                    return corrupt(page, "is private to a row, but not in exactly one");
+                }
+                Some(PageState::Loose) if rows[at] != 0 => {
+                    return corrupt(page, "is private and loose, but in a row");
+                }
+                Some(PageState::Free) => counts.0 += 1,
+                Some(PageState::Cached) => counts.1 += 1,
+                _ => counts.2 += 1,
+            }
+        }
+        if counts != (self.pool.free(), self.pool.cached(), self.pool.private()) {
+            return Err(Error::Corrupt(format!(
+                "page_counts: counted {counts:?} free, cached and private pages"
+            )));
+        }
+        Ok(())
+    }
+
+    fn count_rows(&self) -> Result<Vec<u32>, Error> {
+        let mut rows = vec![0; self.pool.total() + 1];
+        let mut used = 0;
+        for row in &self.rows {
+            used += row.owner.is_some() as usize;
+            if row.owner.is_none() && !row.pages.is_empty() {
+                return Err(Error::Corrupt("row_unused: a free slot maps pages".into()));
+            }
+            for &page in &row.pages {
+                match self.pool.state(page) {
+                    Some(PageState::Mapped | PageState::Cached) => rows[page as usize] += 1,
+                    _ => return corrupt(page, "is mapped in a row, but free or nobody's"),
+                }
+            }
+        }
+        if used + self.free_slots() != self.slots() {
+            return Err(Error::Corrupt("slot_counts: slots in use and free disagree".into()));
+        }
+        Ok(rows)
+    }
+}
+
+fn corrupt<T>(page: u32, what: &str) -> Result<T, Error> {
+    Err(Error::Corrupt(format!("page_state: page {page} {what}")))
+}

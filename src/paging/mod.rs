@@ -1,0 +1,11 @@
+//! Physical pages and the rows that map them. Knows nothing of tokens or the index.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod check;
+mod pool;
+mod table;
+
+pub use batch::{BatchArrays, BatchRow};
+pub use pool::PagePool;
+pub use table::{PageTable, PageTableConfig, RowOwner};

@@ -1,0 +1,176 @@
+//! The pool of physical pages, and the state of each.
+//!
+//! ```text
+//!            take               map                 claim                evict
+//!   free ──────────► private ────────► private ─────────────► cached ───────────► free
+//!                    (loose)           (in a row)   or from loose
+//!                       └── put back ──────┴── row erased ─────────────────────► free
+//! ```
+use crate::error::Error;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PageState {
+    Free,
+    /// Private and in no row.
+    Loose,
+    /// Private and in exactly one row.
+    Mapped,
+    Cached,
+}
+
+/// Pages 1 and up. Page 0 is reserved: it is never handed out.
+#[derive(Debug)]
+pub struct PagePool {
+    states: Vec<PageState>,
+    /// Free pages; the one put back last is taken first, while it is still warm.
+    free: Vec<u32>,
+    cached: usize,
+}
+
+impl PagePool {
+    pub(super) fn new(page_count: u32) -> Result<Self, Error> {
+        let count = page_count as usize;
+        let no_room = |_| Error::memory("the page pool: config.page_count");
+        let (mut states, mut free) = (Vec::new(), Vec::new());
+        states.try_reserve_exact(count).map_err(no_room)?;
+        free.try_reserve_exact(count).map_err(no_room)?;
+        states.resize(count, PageState::Free);
+        // Page 0 is never free, and never anything else that somebody could own.
+        states[0] = PageState::Cached;
+        free.extend((1..page_count).rev());
+        Ok(Self { states, free, cached: 0 })
+    }
+
+    /// Pages that can be handed out.
+    pub fn total(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    /// Pages in the pool.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Pages of the index.
+    pub fn cached(&self) -> usize {
+        self.cached
+    }
+
+    /// Pages of rows and callers.
+    pub fn private(&self) -> usize {
+        self.total() - self.free() - self.cached
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.states.capacity() * size_of::<PageState>() + self.free.capacity() * size_of::<u32>()
+    }
+
+    pub(super) fn state(&self, page: u32) -> Option<PageState> {
+        self.states.get(page as usize).copied().filter(|_| page != 0)
+    }
+
+    pub(super) fn free_list(&self) -> &[u32] {
+        &self.free
+    }
+
+    pub(super) fn set_mapped(&mut self, page: u32) {
+        debug_assert_eq!(self.state(page), Some(PageState::Loose));
+        self.states[page as usize] = PageState::Mapped;
+    }
+
+    /// Undoes `set_mapped`; cached pages stay as they are.
+    pub(super) fn set_loose(&mut self, page: u32) {
+        let state = &mut self.states[page as usize];
+        if *state == PageState::Mapped {
+            *state = PageState::Loose;
+        }
+    }
+
+    /// Takes a page that becomes a row's.
+    pub(super) fn take_for_row(&mut self) -> Option<u32> {
+        let page = self.free.pop()?;
+        self.states[page as usize] = PageState::Mapped;
+        Some(page)
+    }
+
+    /// Takes a page that belongs to the caller.
+    pub fn take(&mut self) -> Option<u32> {
+        let page = self.free.pop()?;
+        self.states[page as usize] = PageState::Loose;
+        Some(page)
+    }
+
+    /// Puts a page back that was private, or that the index dropped.
+    pub fn put_back(&mut self, page: u32) {
+        let state = &mut self.states[page as usize];
+        debug_assert!(page != 0 && *state != PageState::Free);
+        self.cached -= (*state == PageState::Cached) as usize;
+        *state = PageState::Free;
+        self.free.push(page);
+    }
+
+    /// Gives a private page to the index.
+    pub fn claim(&mut self, page: u32) {
+        let state = &mut self.states[page as usize];
+        debug_assert!(matches!(state, PageState::Loose | PageState::Mapped));
+        *state = PageState::Cached;
+        self.cached += 1;
+    }
+
+    /// Gives pages that must be private to the index, all or none. `first` is the place of the first
+    /// in the caller's list, for the message.
+    pub fn claim_all(&mut self, pages: &[u32], first: usize) -> Result<(), Error> {
+        let before: Vec<_> = pages.iter().map(|&page| self.state(page)).collect();
+        for (at, &page) in pages.iter().enumerate() {
+            if self.is_private(page) {
+                self.claim(page);
+                continue;
+            }
+            for (&page, state) in pages[..at].iter().zip(before).rev() {
+                self.states[page as usize] = state.expect("it was private");
+                self.cached -= 1;
+            }
+            return Err(Error::argument(format!(
+                "args.pages[{}] {page} is not private, or given twice",
+                first + at
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether the index has a page.
+    pub fn is_cached(&self, page: u32) -> bool {
+        self.state(page) == Some(PageState::Cached)
+    }
+
+    /// Whether a page belongs to a row or a caller.
+    pub fn is_private(&self, page: u32) -> bool {
+        matches!(self.state(page), Some(PageState::Loose | PageState::Mapped))
+    }
+
+    /// Puts back pages that must be private and in no row, all or none.
+    pub fn free_loose(&mut self, pages: &[u32]) -> Result<(), Error> {
+        for (at, &page) in pages.iter().enumerate() {
+            let what = match self.state(page) {
+                // Marked at once, so that a page given twice is seen.
+                Some(PageState::Loose) => {
+                    self.states[page as usize] = PageState::Mapped;
+                    continue;
+                }
+                None => "no page of this table",
+                Some(PageState::Free) => "free already",
+                Some(PageState::Cached) => "owned by the cache",
+                Some(PageState::Mapped) if pages[..at].contains(&page) => "given twice",
+                Some(PageState::Mapped) => "mapped in a row",
+            };
+            for &page in &pages[..at] {
+                self.states[page as usize] = PageState::Loose;
+            }
+            return Err(Error::argument(format!("pages[{at}] {page} is {what}")));
+        }
+        for &page in pages.iter().rev() {
+            self.put_back(page);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! Rows: the pages of each slot, in order.
+use super::pool::{PagePool, PageState};
+use crate::error::Error;
+use crate::ids::SLOT_LIMIT;
+
+/// Largest page size.
+const PAGE_SIZE_MAX: u32 = 256;
+
+/// How to build a page table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageTableConfig {
+    /// Positions of a page.
+    pub page_size: u32,
+    /// Pages, the reserved one included.
+    pub page_count: u32,
+    /// Rows.
+    pub slot_count: u32,
+    /// Pages of the longest row; 0 for all.
+    pub row_page_limit: u32,
+}
+
+impl Default for PageTableConfig {
+    fn default() -> Self {
+        Self { page_size: 16, page_count: 0, slot_count: 256, row_page_limit: 0 }
+    }
+}
+
+impl PageTableConfig {
+    fn check(&self) -> Result<(), Error> {
+        let fail = |text: String| Err(Error::argument(text));
+        if self.page_size == 0 || self.page_size > PAGE_SIZE_MAX {
+            return fail(format!("config.page_size {} is not in 1..=256", self.page_size));
+        }
+        if self.page_count < 2 {
+            return fail(format!(
+                "config.page_count {} is less than 2: page 0 is reserved",
+                self.page_count
+            ));
+        }
+        if self.page_count > i32::MAX as u32 {
+            return fail(format!("config.page_count {} is not below 2^31", self.page_count));
+        }
+        if self.slot_count == 0 || self.slot_count > SLOT_LIMIT {
+            return fail(format!("config.slot_count {} is not in 1..=2^20", self.slot_count));
+        }
+        if self.row_page_limit >= self.page_count {
+            return fail(format!(
+                "config.row_page_limit {} is more than the pages there are",
+                self.row_page_limit
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Who may change a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOwner {
+    /// Whoever allocated the slot.
+    Caller,
+    /// A sequence.
+    Sequence,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub(super) pages: Vec<u32>,
+    pub(super) owner: Option<RowOwner>,
+}
+
+/// The pool and the rows.
+#[derive(Debug)]
+pub struct PageTable {
+    page_size: usize,
+    row_page_limit: usize,
+    /// The pool.
+    pub pool: PagePool,
+    pub(super) rows: Vec<Row>,
+    free_slots: Vec<u32>,
+}
+
+impl PageTable {
+    /// A page table with all pages free and all slots unused.
+    pub fn new(config: PageTableConfig) -> Result<Self, Error> {
+        config.check()?;
+        let slots = config.slot_count as usize;
+        let (mut rows, mut free_slots) = (Vec::new(), Vec::new());
+        let no_room = |_| Error::memory("the rows: config.slot_count");
+        rows.try_reserve_exact(slots).map_err(no_room)?;
+        free_slots.try_reserve_exact(slots).map_err(no_room)?;
+        rows.resize_with(slots, Row::default);
+        free_slots.extend((0..config.slot_count).rev());
+        let row_page_limit = match config.row_page_limit {
+            0 => config.page_count - 1,
+            limit => limit,
+        };
+        Ok(Self {
+            page_size: config.page_size as usize,
+            row_page_limit: row_page_limit as usize,
+            pool: PagePool::new(config.page_count)?,
+            rows,
+            free_slots,
+        })
+    }
+
+    /// Positions of a page.
+    pub fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// Rows in all.
+    pub fn slots(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Rows not in use.
+    pub fn free_slots(&self) -> usize {
+        self.free_slots.len()
+    }
+
+    /// Host memory.
+    pub fn bytes(&self) -> usize {
+        let rows = self.rows.iter().map(|row| row.pages.capacity() * size_of::<u32>());
+        rows.sum::<usize>() + self.rows.capacity() * size_of::<Row>() + self.pool.bytes()
+    }
+
+    /// Pages for a number of positions, if a row may be that long.
+    pub fn pages_for(&self, positions: usize, name: &str) -> Result<usize, Error> {
+        let pages = positions.div_ceil(self.page_size);
+        if pages > self.row_page_limit {
+            return Err(Error::argument(format!(
+                "{name}: {positions} positions take {pages} pages, a row holds at most {}",
+                self.row_page_limit
+            )));
+        }
+        Ok(pages)
+    }
+
+    /// Takes a slot.
+    pub fn take_slot(&mut self, owner: RowOwner) -> Result<u32, Error> {
+        let slot = self.free_slots.pop().ok_or(Error::OutOfSlots(self.rows.len()))?;
+        let row = &mut self.rows[slot as usize];
+        row.owner = Some(owner);
+        debug_assert!(row.pages.is_empty());
+        Ok(slot)
+    }
+
+    /// Gives a slot back. Of its pages, those from `private_from` on that are private are put back.
+    pub fn release_slot(&mut self, slot: u32, private_from: usize) {
+        let row = &mut self.rows[slot as usize];
+        debug_assert!(row.owner.is_some());
+        row.owner = None;
+        for &page in row.pages[private_from.min(row.pages.len())..].iter().rev() {
+            if self.pool.is_private(page) {
+                self.pool.put_back(page);
+            }
+        }
+        row.pages.clear();
+        self.free_slots.push(slot);
+    }
+
+    /// The pages of a slot in use.
+    pub fn row(&self, slot: u32) -> Result<&[u32], Error> {
+        let row = self.rows.get(slot as usize).filter(|row| row.owner.is_some());
+        row.map(|row| &*row.pages).ok_or_else(|| not_in_use(slot))
+    }
+
+    /// Checks that the caller may change a row.
+    pub fn check_callers_row(&self, slot: u32) -> Result<(), Error> {
+        match self.rows.get(slot as usize).and_then(|row| row.owner) {
+            Some(RowOwner::Caller) => Ok(()),
+            Some(RowOwner::Sequence) => {
+                Err(Error::state(format!("slot {slot} belongs to a sequence")))
+            }
+            None => Err(not_in_use(slot)),
+        }
+    }
+
+    /// Gives a caller's slot back.
+    pub fn erase(&mut self, slot: u32) -> Result<(), Error> {
+        self.check_callers_row(slot)?;
+        self.release_slot(slot, 0);
+        Ok(())
+    }
+
+    /// Appends pages to a caller's row, all or none.
+    pub fn map(&mut self, slot: u32, first_index: usize, pages: &[u32]) -> Result<(), Error> {
+        self.check_callers_row(slot)?;
+        let len = self.rows[slot as usize].pages.len();
+        if first_index != len {
+            return Err(Error::argument(format!(
+                "first_index {first_index} is not the row's length {len}: rows are mapped in order"
+            )));
+        }
+        if pages.len() > self.row_page_limit - len {
+            return Err(Error::argument(format!(
+                "page_count {}: the row would be longer than {} pages",
+                pages.len(),
+                self.row_page_limit
+            )));
+        }
+        for (at, &page) in pages.iter().enumerate() {
+            let what = match self.pool.state(page) {
+                Some(PageState::Cached) => continue,
+                // Marked at once, so that a page given twice is seen.
+                Some(PageState::Loose) => {
+                    self.pool.set_mapped(page);
+                    continue;
+                }
+                None => "no page of this table",
+                Some(PageState::Free) => "free",
+                Some(PageState::Mapped) => "private and mapped already",
+            };
+            pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
+            return Err(Error::argument(format!("pages[{at}] {page} is {what}")));
+        }
+        self.rows[slot as usize].pages.extend_from_slice(pages);
+        Ok(())
+    }
+
+    /// Appends `shared` entries to a row, to be filled by the caller with pages of the index.
+    pub fn extend_shared(&mut self, slot: u32, count: usize) -> &mut [u32] {
+        let pages = &mut self.rows[slot as usize].pages;
+        let len = pages.len();
+        pages.resize(len + count, 0);
+        &mut pages[len..]
+    }
+
+    /// Takes a page from the pool to the end of a row; false when the pool is empty.
+    pub fn extend_private(&mut self, slot: u32) -> bool {
+        let Some(page) = self.pool.take_for_row() else {
+            return false;
+        };
+        self.rows[slot as usize].pages.push(page);
+        true
+    }
+
+    /// Puts the private pages at the end of a row back, down to `len` pages.
+    pub fn shorten(&mut self, slot: u32, len: usize) {
+        while self.rows[slot as usize].pages.len() > len {
+            let page = self.rows[slot as usize].pages.pop().expect("the row is longer");
+            if self.pool.is_private(page) {
+                self.pool.put_back(page);
+            }
+        }
+    }
+
+    /// Puts a page of the index in the place of a private one, which goes back to the pool.
+    pub fn remap(&mut self, slot: u32, index: usize, page: u32) {
+        debug_assert!(self.pool.is_cached(page));
+        let own = std::mem::replace(&mut self.rows[slot as usize].pages[index], page);
+        debug_assert_ne!(own, page);
+        self.pool.put_back(own);
+    }
+
+    /// Cuts callers' rows before the first page of the index, which is going away.
+    pub fn drop_cached_from_rows(&mut self) {
+        for slot in 0..self.rows.len() as u32 {
+            let pages = &self.rows[slot as usize].pages;
+            if let Some(len) = pages.iter().position(|&page| self.pool.is_cached(page)) {
+                self.shorten(slot, len);
+            }
+        }
+    }
+
+    /// KV positions of row positions.
+    pub fn slot_mapping(
+        &self,
+        slot: u32,
+        positions: &[u64],
+        mut write: impl FnMut(usize, i64),
+    ) -> Result<(), Error> {
+        let row = self.row(slot)?;
+        let capacity = (row.len() * self.page_size) as u64;
+        if let Some(at) = positions.iter().position(|&position| position >= capacity) {
+            return Err(Error::argument(format!(
+                "positions[{at}] {} is beyond the row's {capacity} positions",
+                positions[at]
+            )));
+        }
+        for (at, &position) in positions.iter().enumerate() {
+            let position = position as usize;
+            let page = row[position / self.page_size] as i64;
+            write(at, page * self.page_size as i64 + (position % self.page_size) as i64);
+        }
+        Ok(())
+    }
+}
+
+fn not_in_use(slot: u32) -> Error {
+    Error::argument(format!("slot {slot} is not in use"))
+}

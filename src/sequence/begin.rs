@@ -1,0 +1,173 @@
+//! The beginning of a sequence: match, lock, take a slot, map what is shared. One transaction.
+use super::{PageCopy, Sequence, State};
+use crate::cache::{Found, Namespace};
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::index::Node;
+use crate::paging::RowOwner;
+use crate::token::{Query, TokenList, position_count, with_query};
+
+/// A sequence whose row still lacks private pages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) id: SequenceId,
+    pub(super) row_pages: usize,
+    found: Found,
+    reused: usize,
+    copied: usize,
+}
+
+/// What to reuse of what was found.
+struct Reuse {
+    found: Found,
+    /// Positions to reuse: a token boundary that leaves a token to compute.
+    positions: usize,
+    /// Reclaimable pages that the lock will protect.
+    protected: usize,
+    /// The lock goes to the owner of the page after the whole pages.
+    locks_partial: bool,
+}
+
+impl State {
+    /// Does everything but taking private pages, after making sure that they can be had.
+    pub(super) fn start(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        reserve: usize,
+    ) -> Result<Begun, Error> {
+        if tokens.ids.is_empty() {
+            return Err(Error::argument("args.tokens: a sequence needs at least one token"));
+        }
+        let positions = position_count(tokens)?.saturating_add(reserve);
+        let row_pages = self.table.pages_for(positions, "args.tokens")?;
+        if self.table.free_slots() == 0 {
+            return Err(Error::OutOfSlots(self.table.slots()));
+        }
+        let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
+        let images = cache.images.hold_all(tokens.items)?;
+        let begun =
+            with_query(tokens, &images, |query| self.start_query(namespace, query, row_pages));
+        let cache = self.cache.as_mut().expect("it was there");
+        match begun {
+            Ok(begun) => {
+                self.sequences[begun.id.slot() as usize].images = images;
+                Ok(begun)
+            }
+            Err(error) => {
+                cache.images.release(&images);
+                Err(error)
+            }
+        }
+    }
+
+    fn start_query(
+        &mut self,
+        namespace: &Namespace,
+        query: Query<'_>,
+        row_pages: usize,
+    ) -> Result<Begun, Error> {
+        let page_size = self.table.page_size();
+        let found = self.cache()?.find_query(namespace, query);
+        query.check_text(found.pages() * page_size)?;
+        let reuse = self.choose_reuse(query, found, row_pages)?;
+
+        // Nothing can fail from here on.
+        let slot = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
+        self.begun += 1;
+        let id = SequenceId::new(self.tag, self.begun, slot);
+        let cache = self.cache.as_mut().expect("it was there");
+        let matched = cache.take(&reuse.found, reuse.locks_partial);
+        let lock = if reuse.locks_partial { matched.deepest() } else { matched.node };
+        if let Some(node) = lock {
+            cache.index.lock(node);
+        }
+        let shared = reuse.positions / page_size;
+        let copied = reuse.positions % page_size;
+        if let Some(node) = matched.node {
+            let row = self.table.extend_shared(slot, shared);
+            cache.index.visit_path(node, &mut |start, pages| {
+                let end = (start + pages.len()).min(shared);
+                if start < end {
+                    row[start..end].copy_from_slice(&pages[..end - start]);
+                }
+            });
+        }
+        let source = match (copied, matched.partial, matched.node) {
+            (0, ..) => None,
+            (_, Some(partial), _) => Some(partial.page),
+            (_, None, node) => Some(page_at(cache.index.as_ref(), node, shared)),
+        };
+        let tail = &query.keys[matched.pages * page_size..];
+        let sequence = &mut self.sequences[slot as usize];
+        debug_assert!(sequence.id.is_none() && sequence.tail.is_empty());
+        sequence.tail.extend_from_slice(tail);
+        *sequence = Sequence {
+            id: Some(id),
+            namespace: *namespace,
+            lock,
+            base: matched.node,
+            base_pages: matched.pages,
+            shared,
+            tail: std::mem::take(&mut sequence.tail),
+            positions: query.positions,
+            prompt_positions: query.positions,
+            cached_positions: reuse.positions,
+            cached_tokens: query.tokens_before(reuse.positions),
+            copy: source.map(|source| PageCopy { source, target: 0, positions: copied }),
+            ..Sequence::default()
+        };
+        self.live += 1;
+        Ok(Begun { id, row_pages, found: reuse.found, reused: reuse.positions, copied })
+    }
+
+    /// As much as can be reused while the other pages can still be had.
+    fn choose_reuse(
+        &self,
+        query: Query<'_>,
+        found: Found,
+        row_pages: usize,
+    ) -> Result<Reuse, Error> {
+        let last_token = query.boundary(query.positions - 1);
+        let reuse = self.reuse(found, found.positions().min(last_token), query);
+        if self.fits(&reuse, row_pages).is_ok() {
+            return Ok(reuse);
+        }
+        // Protecting the page to copy from, or what was found beyond the cut, may be too much.
+        let cut = query.page_boundary(reuse.positions, self.table.page_size());
+        let reuse = self.reuse(found.cut(cut, query), cut, query);
+        self.fits(&reuse, row_pages).map(|()| reuse)
+    }
+
+    fn reuse(&self, found: Found, positions: usize, query: Query<'_>) -> Reuse {
+        let page_size = self.table.page_size();
+        let cache = self.cache.as_ref().expect("it was there");
+        let positions = cache.reusable(positions, query);
+        let locks_partial = positions % page_size > 0 && positions / page_size == found.pages();
+        let protected = found.unprotected_pages(cache, locks_partial);
+        Reuse { found, positions, protected, locks_partial }
+    }
+
+    fn fits(&self, reuse: &Reuse, row_pages: usize) -> Result<(), Error> {
+        let shared = reuse.positions / self.table.page_size();
+        self.check_room(row_pages - shared, reuse.protected)
+    }
+
+    /// Says where the copy goes, now that the row is complete, and counts the lookup.
+    pub(super) fn finish(&mut self, begun: &Begun) {
+        let slot = begun.id.slot();
+        let sequence = &mut self.sequences[slot as usize];
+        if let Some(copy) = &mut sequence.copy {
+            copy.target = self.table.row(slot).expect("the slot is in use")[sequence.shared];
+        }
+        let cache = self.cache.as_mut().expect("it was there");
+        cache.count_lookup(&begun.found, begun.reused, begun.copied);
+    }
+}
+
+/// The page at a place of the prefix that ends at a node, or after it.
+fn page_at(index: &dyn crate::index::PrefixIndex, node: Option<Node>, page: usize) -> u32 {
+    let node = index.node_at_page(node.expect("the page was found"), page);
+    let first = index.end_page(node) - index.pages(node).len();
+    index.pages(node)[page - first]
+}

@@ -1,0 +1,128 @@
+//! Sequences: a prompt on its way through begin, publish and release, with its row and its lock.
+//!
+//! Everything lives in one [`State`] behind one lock, in [`Shared`]. A sequence's row is always
+//! `shared pages of the cache | private pages`; its keys beyond the node that it locks wait in its
+//! `tail` until they are published.
+#![forbid(unsafe_code)]
+
+mod append;
+mod begin;
+mod publish;
+mod release;
+mod shared;
+mod state;
+
+pub use publish::Published;
+pub use shared::Shared;
+pub use state::{CacheStats, PageTableStats, State};
+
+use crate::cache::Namespace;
+use crate::error::Error;
+use crate::ids::{NodeId, SequenceId};
+use crate::index::Node;
+use crate::token::ImageSpan;
+
+/// Positions to copy from a cached page to a private one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageCopy {
+    /// From.
+    pub source: u32,
+    /// To.
+    pub target: u32,
+    /// How many, from the page's beginning.
+    pub positions: usize,
+}
+
+/// A sequence as its owner sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct SequenceInfo {
+    /// The sequence.
+    pub id: SequenceId,
+    /// Its row.
+    pub slot: u32,
+    /// Positions of its tokens.
+    pub positions: usize,
+    /// Positions reused at begin.
+    pub cached_positions: usize,
+    /// Tokens reused at begin.
+    pub cached_tokens: usize,
+    /// Pages of the row.
+    pub pages: usize,
+    /// Leading pages of the row that the cache owns.
+    pub shared_pages: usize,
+    /// The node that it locks.
+    pub node: Option<NodeId>,
+    /// The copy that is not confirmed yet.
+    pub copy: Option<PageCopy>,
+}
+
+/// A sequence.
+#[derive(Debug, Default)]
+struct Sequence {
+    /// None: the slot has no sequence.
+    id: Option<SequenceId>,
+    namespace: Namespace,
+    /// The node on which its one lock is.
+    lock: Option<Node>,
+    /// The node after whose end `tail` begins; None is the root. The same as `lock`, unless that is the
+    /// owner of a page to copy from.
+    base: Option<Node>,
+    /// Pages up to there.
+    base_pages: usize,
+    /// Leading pages of the row that the cache owns.
+    shared: usize,
+    /// Keys from the end of `base` on, those before `tail_start` left out.
+    tail: Vec<u32>,
+    tail_start: usize,
+    positions: usize,
+    prompt_positions: usize,
+    cached_positions: usize,
+    cached_tokens: usize,
+    copy: Option<PageCopy>,
+    /// Keys of the images that it knows.
+    images: Vec<u32>,
+    /// The images that were appended.
+    appended_images: Vec<ImageSpan>,
+}
+
+impl Sequence {
+    fn tail(&self) -> &[u32] {
+        &self.tail[self.tail_start..]
+    }
+
+    /// Forgets the first keys of the tail; moves the rest only when that halves the room.
+    fn drop_tail(&mut self, count: usize) {
+        self.tail_start += count;
+        if self.tail_start * 2 >= self.tail.len() {
+            self.tail.drain(..self.tail_start);
+            self.tail_start = 0;
+        }
+    }
+}
+
+/// Room that a slot keeps for the tail of its next sequence.
+const TAIL_KEPT: usize = 4096;
+
+impl State {
+    fn sequence(&self, id: SequenceId) -> Result<&Sequence, Error> {
+        let sequence = self.sequences.get(id.slot() as usize);
+        sequence.filter(|sequence| sequence.id == Some(id)).ok_or(Error::StaleSequence(id.0))
+    }
+
+    /// A sequence as it stands.
+    pub fn sequence_info(&self, id: SequenceId) -> Result<SequenceInfo, Error> {
+        let sequence = self.sequence(id)?;
+        let cache = self.cache()?;
+        Ok(SequenceInfo {
+            id,
+            slot: id.slot(),
+            positions: sequence.positions,
+            cached_positions: sequence.cached_positions,
+            cached_tokens: sequence.cached_tokens,
+            pages: self.table.row(id.slot())?.len(),
+            shared_pages: sequence.shared,
+            node: sequence.lock.map(|node| cache.index.id(node)),
+            copy: sequence.copy,
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Publishing what a sequence computed, so that others find it.
+use super::State;
+use crate::error::Error;
+use crate::ids::SequenceId;
+
+/// What publishing did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// Pages that went to the cache.
+    pub claimed: usize,
+    /// Pages whose place another one took.
+    pub remapped: usize,
+    /// Index in the row of the first of those; the row's length for none.
+    pub first_remapped: usize,
+    /// Leading pages of the row that the cache owns.
+    pub shared_pages: usize,
+}
+
+impl State {
+    /// Publishes the whole pages among the first `computed` positions.
+    ///
+    /// Where somebody else published a page for the same tokens first, the row maps that one and ours is
+    /// freed; so the pages of the cache are always the first of the row.
+    pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
+        let sequence = self.sequence(id)?;
+        if computed > sequence.positions {
+            return Err(Error::argument(format!(
+                "computed_position_count {computed} is more than the sequence's {} positions",
+                sequence.positions
+            )));
+        }
+        if sequence.copy.is_some() {
+            return Err(Error::state("the copy that begin named is not confirmed yet"));
+        }
+        let (slot, row_len) = (id.slot(), self.table.row(id.slot())?.len());
+        let (before, base_pages) = (sequence.shared, sequence.base_pages);
+        let pages = computed / self.table.page_size();
+        let mut done =
+            Published { claimed: 0, remapped: 0, first_remapped: row_len, shared_pages: before };
+        if pages <= before {
+            return Ok(done);
+        }
+        // Pages that were computed again although the cache has them: a full hit, or a cut before an
+        // image of which only a part was cached.
+        self.remap_shared(slot, before, pages.min(base_pages));
+        if pages > base_pages {
+            done.claimed = self.publish_tail(slot, pages);
+        }
+        done.shared_pages = pages;
+        done.remapped = pages - before - done.claimed;
+        if done.remapped > 0 {
+            // What is claimed lies behind what was there.
+            done.first_remapped = before;
+        }
+        self.sequences[slot as usize].shared = pages;
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        cache.counters.inserted_pages += done.claimed as u64;
+        cache.counters.duplicate_pages += done.remapped as u64;
+        Ok(done)
+    }
+
+    /// Publishes from the end of the base on; the base and the lock move there. Returns how many pages
+    /// were claimed.
+    fn publish_tail(&mut self, slot: u32, pages: usize) -> usize {
+        let page_size = self.table.page_size();
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let sequence = &mut self.sequences[slot as usize];
+        debug_assert_eq!(sequence.lock, sequence.base);
+        let base_pages = sequence.base_pages;
+        let row = &self.table.row(slot).expect("the slot is in use")[base_pages..pages];
+        let keys = &sequence.tail()[..(pages - base_pages) * page_size];
+        let inserted = match sequence.lock {
+            Some(node) => cache.index.insert_moving_lock(node, keys, row),
+            None => {
+                let root = cache.index.make_root(&sequence.namespace);
+                let inserted = cache.index.insert(root, keys, row);
+                cache.index.lock(inserted.node);
+                inserted
+            }
+        };
+        if !cache.images.is_empty() {
+            cache.images.add_uses(&keys[inserted.existing * page_size..]);
+        }
+        sequence.drop_tail((pages - base_pages) * page_size);
+        (sequence.lock, sequence.base) = (Some(inserted.node), Some(inserted.node));
+        sequence.base_pages = pages;
+        let existing = base_pages + inserted.existing;
+        for index in existing..pages {
+            let page = self.table.row(slot).expect("the slot is in use")[index];
+            self.table.pool.claim(page);
+        }
+        self.remap_shared(slot, base_pages, existing);
+        pages - existing
+    }
+
+    /// Maps the cache's pages at a range of the row; the private ones there go back to the pool.
+    fn remap_shared(&mut self, slot: u32, from: usize, to: usize) {
+        let sequence = &self.sequences[slot as usize];
+        let (Some(base), true) = (sequence.base, from < to) else {
+            return;
+        };
+        let (cache, table) =
+            (self.cache.as_ref().expect("a sequence has a cache"), &mut self.table);
+        cache.index.visit_path(base, &mut |start, pages| {
+            for index in from.max(start)..to.min(start + pages.len()) {
+                table.remap(slot, index, pages[index - start]);
+            }
+        });
+    }
+
+    /// Says that the copy is done: the lock moves from the owner of its source to the base.
+    pub fn confirm_copy(&mut self, id: SequenceId) -> Result<(), Error> {
+        if self.sequence(id)?.copy.is_none() {
+            return Err(Error::state("no copy is open"));
+        }
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let sequence = &mut self.sequences[id.slot() as usize];
+        sequence.copy = None;
+        if sequence.lock != sequence.base {
+            if let Some(base) = sequence.base {
+                cache.index.lock(base);
+            }
+            let source = std::mem::replace(&mut sequence.lock, sequence.base);
+            let unlocked = cache.index.unlock(source.expect("the source was locked"));
+            debug_assert!(unlocked);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! One lock around pages, index and sequences, and where waiting threads are let in.
+//!
+//! Why one: a page table and its cache change together in nearly every call, and the order of two locks
+//! would be a bug in waiting. It is a readers-writer lock, so that probes and statistics run side by
+//! side. A call that evicts many pages does it in slices; between two slices the state is whole, and
+//! whoever waits gets in.
+use super::{SequenceInfo, State};
+use crate::cache::{CacheConfig, Namespace};
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::paging::PageTableConfig;
+use crate::token::TokenList;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// Pages evicted or taken before a waiting thread gets in.
+const SLICE: usize = 64;
+
+/// A page table, perhaps with a cache, for any number of threads.
+#[derive(Debug)]
+pub struct Shared {
+    state: RwLock<State>,
+    poisoned: AtomicBool,
+}
+
+enum Fill {
+    Done,
+    More,
+    /// Somebody else took the pages that were there when the call began.
+    Stuck,
+}
+
+impl State {
+    /// Makes a row longer by private pages, evicting when the pool is empty; at most a slice of them.
+    fn fill_row(&mut self, slot: u32, pages: usize) -> Fill {
+        let mut left = SLICE;
+        loop {
+            let missing = pages.saturating_sub(self.table.row(slot).map_or(0, <[u32]>::len));
+            if missing == 0 {
+                return Fill::Done;
+            }
+            if left == 0 {
+                return Fill::More;
+            }
+            if self.table.pool.free() == 0 && self.evict(missing.min(left), &mut |_| {}) == 0 {
+                return Fill::Stuck;
+            }
+            for _ in 0..missing.min(left).min(self.table.pool.free()) {
+                let extended = self.table.extend_private(slot);
+                debug_assert!(extended);
+                left -= 1;
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// A page table without a cache.
+    pub fn new(config: PageTableConfig) -> Result<Arc<Self>, Error> {
+        let state = RwLock::new(State::new(config)?);
+        Ok(Arc::new(Self { state, poisoned: AtomicBool::new(false) }))
+    }
+
+    /// For calls that change nothing; any number at once.
+    pub fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read()
+    }
+
+    /// For calls that change something.
+    pub fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write()
+    }
+
+    /// Whether a call panicked and may have left things half done.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
+    }
+
+    /// Refuses further calls.
+    pub fn poison(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Puts a cache on the page table.
+    pub fn attach_cache(&self, config: CacheConfig) -> Result<(), Error> {
+        // Tags 1 to 255: an id is never 0.
+        static TAG: AtomicU8 = AtomicU8::new(0);
+        let next = |tag: u8| Some(tag % 255 + 1);
+        let tag = TAG.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        self.write().attach(config, next(tag.unwrap_or(0)).unwrap_or(1))
+    }
+
+    /// Takes the cache off the page table: its sequences end, its pages are free.
+    pub fn detach_cache(&self) {
+        self.write().detach();
+    }
+
+    /// Allocates pages for the caller.
+    pub fn allocate_pages(&self, count: usize) -> Result<Vec<u32>, Error> {
+        let mut state = self.write();
+        state.check_room(count, 0)?;
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count {
+            if let Some(page) = state.table.pool.take() {
+                taken.push(page);
+                continue;
+            }
+            if state.evict((count - taken.len()).min(SLICE), &mut |_| {}) == 0 {
+                state.free_pages(&taken)?;
+                state.check_room(count, 0)?;
+            }
+            RwLockWriteGuard::bump(&mut state);
+        }
+        Ok(taken)
+    }
+
+    /// Makes a caller's row long enough.
+    pub fn reserve_row(&self, slot: u32, positions: usize) -> Result<(), Error> {
+        let mut state = self.write();
+        state.table.check_callers_row(slot)?;
+        let pages = state.table.pages_for(positions, "position_count")?;
+        let before = state.table.row(slot)?.len();
+        state.check_room(pages.saturating_sub(before), 0)?;
+        let filled = fill(&mut state, slot, pages);
+        if filled.is_err() {
+            state.table.shorten(slot, before);
+        }
+        filled
+    }
+
+    /// Evicts pages; `report` gets their place in the order and the page.
+    pub fn evict(&self, count: usize, mut report: impl FnMut(usize, u32)) -> Result<usize, Error> {
+        let mut state = self.write();
+        let mut done = 0;
+        while done < count {
+            let mut at = done;
+            let evicted = state.evict((count - done).min(SLICE), &mut |page| {
+                report(at, page);
+                at += 1;
+            });
+            if evicted == 0 {
+                break;
+            }
+            done += evicted;
+            RwLockWriteGuard::bump(&mut state);
+        }
+        Ok(done)
+    }
+
+    /// Begins a sequence.
+    pub fn begin(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        reserve: usize,
+    ) -> Result<SequenceInfo, Error> {
+        let mut state = self.write();
+        let begun = state.start(namespace, tokens, reserve)?;
+        if let Err(error) = fill(&mut state, begun.id.slot(), begun.row_pages) {
+            state.release(begun.id)?;
+            return Err(error);
+        }
+        state.finish(&begun);
+        state.sequence_info(begun.id)
+    }
+
+    /// Adds tokens to a sequence.
+    pub fn append(&self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
+        let mut state = self.write();
+        let pages = state.plan_append(id, tokens)?;
+        let before = state.table.row(id.slot())?.len();
+        let filled = fill(&mut state, id.slot(), pages);
+        let added = filled.and_then(|()| state.finish_append(id, tokens));
+        if added.is_err() && state.sequence_info(id).is_ok() {
+            state.table.shorten(id.slot(), before);
+        }
+        added
+    }
+
+    /// How many tokens and positions of a list are cached.
+    pub fn probe(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<(usize, usize), Error> {
+        let found = self.read().find(namespace, tokens)?;
+        Ok((found.tokens(), found.positions()))
+    }
+}
+
+/// Makes a row longer, letting waiting threads in between slices.
+fn fill(state: &mut RwLockWriteGuard<'_, State>, slot: u32, pages: usize) -> Result<(), Error> {
+    loop {
+        match state.fill_row(slot, pages) {
+            Fill::Done => return Ok(()),
+            Fill::More => RwLockWriteGuard::bump(state),
+            Fill::Stuck => {
+                let missing = pages - state.table.row(slot)?.len();
+                state.check_room(missing, 0)?;
+            }
+        }
+    }
+}

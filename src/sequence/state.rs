@@ -1,0 +1,350 @@
+//! Pages, index and sequences, as one thread at a time sees them.
+use super::Sequence;
+use crate::cache::{
+    CacheConfig, Counters, Found, InsertRequest, InsertResult, Matched, Namespace, PrefixCache,
+};
+use crate::error::Error;
+use crate::ids::NodeId;
+use crate::index::{DumpFormat, Node, NodeInfo};
+use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
+use crate::token::TokenList;
+use std::mem::MaybeUninit;
+
+/// Pages by state, and slots.
+#[derive(Debug, Clone, Copy)]
+pub struct PageTableStats {
+    /// Positions of a page.
+    pub page_size: usize,
+    /// Pages that can be handed out.
+    pub total: usize,
+    /// Pages in the pool.
+    pub free: usize,
+    /// Pages of the cache.
+    pub cached: usize,
+    /// Pages of rows and callers.
+    pub private: usize,
+    /// Cached pages that eviction could free.
+    pub reclaimable: usize,
+    /// Rows.
+    pub slots: usize,
+    /// Rows not in use.
+    pub free_slots: usize,
+    /// Host memory.
+    pub memory_bytes: usize,
+}
+
+/// Totals of a cache.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheStats {
+    /// Pages of the cache.
+    pub cached_pages: usize,
+    /// Pages that eviction could free.
+    pub reclaimable_pages: usize,
+    /// Nodes.
+    pub nodes: usize,
+    /// Namespaces.
+    pub namespaces: usize,
+    /// Sequences.
+    pub sequences: usize,
+    /// Images.
+    pub images: usize,
+    /// Host memory of the index.
+    pub index_bytes: usize,
+    /// What was counted.
+    pub counters: Counters,
+}
+
+/// A page table, perhaps with a cache and its sequences.
+#[derive(Debug)]
+pub struct State {
+    pub(super) table: PageTable,
+    pub(super) cache: Option<PrefixCache>,
+    /// By slot.
+    pub(super) sequences: Vec<Sequence>,
+    pub(super) live: usize,
+    pub(super) begun: u64,
+    pub(super) tag: u8,
+}
+
+impl State {
+    pub(super) fn new(config: PageTableConfig) -> Result<Self, Error> {
+        let table = PageTable::new(config)?;
+        Ok(Self { table, cache: None, sequences: Vec::new(), live: 0, begun: 0, tag: 0 })
+    }
+
+    pub(super) fn attach(&mut self, config: CacheConfig, tag: u8) -> Result<(), Error> {
+        if self.cache.is_some() {
+            return Err(Error::Busy);
+        }
+        let slots = self.table.slots();
+        let mut sequences = Vec::new();
+        sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
+        sequences.resize_with(slots, Sequence::default);
+        self.sequences = sequences;
+        self.tag = tag;
+        self.cache = Some(PrefixCache::new(self.table.page_size(), tag, config));
+        Ok(())
+    }
+
+    pub(super) fn detach(&mut self) {
+        for slot in 0..self.sequences.len() {
+            if let Some(id) = self.sequences[slot].id {
+                self.release(id).expect("the sequence is alive");
+            }
+        }
+        self.table.drop_cached_from_rows();
+        if let Some(cache) = self.cache.take() {
+            let pool = &mut self.table.pool;
+            cache
+                .index
+                .visit_all(&mut |pages, _| pages.iter().for_each(|&page| pool.put_back(page)));
+        }
+        self.sequences = Vec::new();
+    }
+
+    pub(super) fn cache(&self) -> Result<&PrefixCache, Error> {
+        self.cache.as_ref().ok_or_else(no_cache)
+    }
+
+    fn parts(&mut self) -> Result<(&mut PrefixCache, &mut PageTable), Error> {
+        let cache = self.cache.as_mut().ok_or_else(no_cache)?;
+        Ok((cache, &mut self.table))
+    }
+
+    fn reclaimable(&self) -> usize {
+        self.cache.as_ref().map_or(0, |cache| cache.index.stats().reclaimable_pages)
+    }
+
+    /// Refuses what cannot be had even by evicting everything but `protected` more pages.
+    pub(super) fn check_room(&self, needed: usize, protected: usize) -> Result<(), Error> {
+        if needed <= self.table.pool.free() + self.reclaimable() - protected {
+            return Ok(());
+        }
+        Err(Error::OutOfPages(match &self.cache {
+            Some(cache) => cache.shortage(&self.table, needed, protected),
+            None => crate::error::Shortage {
+                needed,
+                free: self.table.pool.free(),
+                reclaimable: 0,
+                locked: 0,
+                private: self.table.pool.private(),
+            },
+        }))
+    }
+
+    /// Evicts up to `count` pages into the pool.
+    pub fn evict(&mut self, count: usize, report: &mut dyn FnMut(u32)) -> usize {
+        match &mut self.cache {
+            Some(cache) => cache.evict(&mut self.table, count, report),
+            None => 0,
+        }
+    }
+
+    // The page table
+
+    /// Pages by state, and slots.
+    pub fn page_table_stats(&self) -> PageTableStats {
+        let (table, pool) = (&self.table, &self.table.pool);
+        PageTableStats {
+            page_size: table.page_size(),
+            total: pool.total(),
+            free: pool.free(),
+            cached: pool.cached(),
+            private: pool.private(),
+            reclaimable: self.reclaimable(),
+            slots: table.slots(),
+            free_slots: table.free_slots(),
+            memory_bytes: table.bytes(),
+        }
+    }
+
+    /// Takes a slot for the caller.
+    pub fn allocate_slot(&mut self) -> Result<u32, Error> {
+        self.table.take_slot(RowOwner::Caller)
+    }
+
+    /// Empties a caller's row and gives the slot back.
+    pub fn erase(&mut self, slot: u32) -> Result<(), Error> {
+        self.table.erase(slot)
+    }
+
+    /// Puts loose pages back.
+    pub fn free_pages(&mut self, pages: &[u32]) -> Result<(), Error> {
+        self.table.pool.free_loose(pages)
+    }
+
+    /// Appends pages to a caller's row.
+    pub fn map(&mut self, slot: u32, first_index: usize, pages: &[u32]) -> Result<(), Error> {
+        self.table.map(slot, first_index, pages)
+    }
+
+    /// Whether a row, or a new one, could hold so many positions.
+    pub fn can_reserve(&self, slot: Option<u32>, positions: usize) -> Result<bool, Error> {
+        let mapped = match slot {
+            Some(slot) => self.table.row(slot)?.len(),
+            None => 0,
+        };
+        let Ok(pages) = self.table.pages_for(positions, "position_count") else {
+            return Ok(false);
+        };
+        let has_slot = slot.is_some() || self.table.free_slots() > 0;
+        Ok(has_slot && self.check_room(pages.saturating_sub(mapped), 0).is_ok())
+    }
+
+    /// Positions that a row has pages for.
+    pub fn row_capacity(&self, slot: u32) -> Result<usize, Error> {
+        Ok(self.table.row(slot)?.len() * self.table.page_size())
+    }
+
+    /// The pages of a row from an index on.
+    pub fn row_from(&self, slot: u32, first_index: usize) -> Result<&[u32], Error> {
+        let row = self.table.row(slot)?;
+        row.get(first_index..).ok_or_else(|| {
+            Error::argument(format!("first_index {first_index} is beyond the row's {}", row.len()))
+        })
+    }
+
+    /// KV positions of row positions.
+    pub fn slot_mapping(
+        &self,
+        slot: u32,
+        positions: &[u64],
+        write: impl FnMut(usize, i64),
+    ) -> Result<(), Error> {
+        self.table.slot_mapping(slot, positions, write)
+    }
+
+    /// The arrays for a batch.
+    pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
+        self.table.batch(rows)
+    }
+
+    /// Proves page by page that each is in exactly one state.
+    pub fn audit(&self) -> Result<(), Error> {
+        let mut cached = Vec::new();
+        if let Some(cache) = &self.cache {
+            cache.index.visit_all(&mut |pages, _| cached.extend_from_slice(pages));
+        }
+        self.table.audit(cached.into_iter())?;
+        for sequence in self.sequences.iter().filter(|sequence| sequence.id.is_some()) {
+            self.audit_sequence(sequence)?;
+        }
+        Ok(())
+    }
+
+    // The cache
+
+    /// How far a token list is cached.
+    pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
+        self.cache()?.find(namespace, tokens)
+    }
+
+    /// Takes a match, and perhaps locks it.
+    pub fn take_match(&mut self, found: Found, lock: bool) -> Result<Matched, Error> {
+        let (cache, _) = self.parts()?;
+        let matched = cache.take(&found, true);
+        let partial = matched.partial.map_or(0, |partial| partial.positions);
+        cache.count_lookup(&found, found.positions(), partial);
+        if let Some(node) = matched.deepest().filter(|_| lock) {
+            cache.index.lock(node);
+        }
+        Ok(matched)
+    }
+
+    /// Writes the pages of a prefix to the places that they have in it.
+    pub fn copy_path_pages(
+        &self,
+        node: Option<Node>,
+        into: &mut [MaybeUninit<u32>],
+    ) -> Result<(), Error> {
+        if let Some(node) = node {
+            self.cache()?.copy_path_pages(node, into);
+        }
+        Ok(())
+    }
+
+    /// The id of a node; 0 for none.
+    pub fn node_id(&self, node: Option<Node>) -> Result<u64, Error> {
+        let cache = self.cache()?;
+        Ok(node.map_or(0, |node| cache.index.id(node).0))
+    }
+
+    /// Publishes pages that a caller holds.
+    pub fn insert(&mut self, request: InsertRequest<'_>) -> Result<InsertResult, Error> {
+        let (cache, table) = self.parts()?;
+        cache.insert(table, request)
+    }
+
+    /// Protects a node.
+    pub fn lock_node(&mut self, id: NodeId) -> Result<(), Error> {
+        self.parts()?.0.lock_id(id)
+    }
+
+    /// Undoes one lock.
+    pub fn unlock_node(&mut self, id: NodeId) -> Result<(), Error> {
+        self.parts()?.0.unlock_id(id)
+    }
+
+    /// Whether the cache has a page.
+    pub fn contains_page(&self, page: u32) -> bool {
+        self.table.pool.is_cached(page)
+    }
+
+    /// What can be seen of a node.
+    pub fn node_info(&self, id: NodeId) -> Result<NodeInfo, Error> {
+        let index = &self.cache()?.index;
+        Ok(index.info(index.resolve(id)?))
+    }
+
+    /// Pages of a node's own segment.
+    pub fn node_pages(&self, id: NodeId) -> Result<&[u32], Error> {
+        let index = &self.cache()?.index;
+        Ok(index.pages(index.resolve(id)?))
+    }
+
+    /// Children of a node.
+    pub fn node_children(&self, id: NodeId) -> Result<Vec<NodeId>, Error> {
+        let index = &self.cache()?.index;
+        let children = index.children(index.resolve(id)?);
+        Ok(children.into_iter().map(|node| index.id(node)).collect())
+    }
+
+    /// Totals.
+    pub fn cache_stats(&self) -> Result<CacheStats, Error> {
+        let cache = self.cache()?;
+        let stats = cache.index.stats();
+        Ok(CacheStats {
+            cached_pages: stats.cached_pages,
+            reclaimable_pages: stats.reclaimable_pages,
+            nodes: stats.nodes,
+            namespaces: stats.namespaces,
+            sequences: self.live,
+            images: cache.images.len(),
+            index_bytes: stats.bytes,
+            counters: cache.counters,
+        })
+    }
+
+    /// Checks every invariant of the index and of the images.
+    pub fn check(&self) -> Result<(), Error> {
+        let cache = self.cache()?;
+        cache.index.check()?;
+        let mut keys = Vec::new();
+        cache.index.visit_all(&mut |_, more| {
+            keys.extend(
+                more.iter().copied().filter(|&key| crate::token::image_number(key).is_some()),
+            );
+        });
+        keys.extend(self.sequences.iter().flat_map(|sequence| &sequence.images));
+        cache.images.check(keys.into_iter())
+    }
+
+    /// The tree as text.
+    pub fn dump(&self, format: DumpFormat) -> Result<String, Error> {
+        Ok(self.cache()?.index.dump(format))
+    }
+}
+
+pub(super) fn no_cache() -> Error {
+    Error::state("the page table has no cache")
+}

@@ -1,0 +1,42 @@
+//! The key of a KV position. Keys of different kinds lie in different ranges, so that comparing keys
+//! compares tokens exactly:
+//!
+//! | range                     | token                                         |
+//! |---------------------------|-----------------------------------------------|
+//! | 0 .. 2^31                 | text, the id itself                           |
+//! | 2^31 ..                   | coordinate, + bin                             |
+//! | 2^31 + 2^20 ..            | size, + width bin * 1024 + height bin         |
+//! | 2^31 + 2^21 ..            | image, + number of the interned image         |
+//!
+//! An image is a run of its key, as long as the image has positions. The number stands for digest and
+//! length, so a run of keys can be read in one way only.
+
+/// Text ids are smaller than this.
+pub const TEXT_ID_LIMIT: u32 = 1 << 31;
+const COORD: u32 = TEXT_ID_LIMIT;
+const SIZE: u32 = TEXT_ID_LIMIT + (1 << 20);
+const IMAGE: u32 = TEXT_ID_LIMIT + (1 << 21);
+/// Different images that can be known at once.
+pub(super) const IMAGE_LIMIT: u32 = u32::MAX - IMAGE;
+
+/// Whether a key, or an id from a caller, is a text id.
+pub fn is_text(key: u32) -> bool {
+    key < TEXT_ID_LIMIT
+}
+
+pub(super) fn coord(bin: u32) -> u32 {
+    COORD + bin
+}
+
+pub(super) fn size(width_bin: u32, height_bin: u32) -> u32 {
+    SIZE + width_bin * super::bins::BIN_COUNT + height_bin
+}
+
+pub(super) fn image(number: u32) -> u32 {
+    IMAGE + number
+}
+
+/// The number of the interned image that a key stands for.
+pub fn image_number(key: u32) -> Option<u32> {
+    key.checked_sub(IMAGE)
+}

@@ -1,0 +1,152 @@
+//! Token lists as callers write them: an id per token, and the tokens that are not text.
+use super::bins::check_bin;
+use super::keys::TEXT_ID_LIMIT;
+use crate::error::Error;
+use std::ops::Range;
+
+/// A token that is not text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenKind {
+    /// A coordinate.
+    Coord {
+        /// Its bin.
+        bin: u32,
+    },
+    /// A size.
+    Size {
+        /// Bin of the width.
+        width_bin: u32,
+        /// Bin of the height.
+        height_bin: u32,
+    },
+    /// An image.
+    Image {
+        /// Digest of its content.
+        digest: [u8; 16],
+        /// KV positions that it takes.
+        positions: u32,
+    },
+}
+
+impl TokenKind {
+    pub(super) fn positions(&self) -> usize {
+        match self {
+            Self::Image { positions, .. } => *positions as usize,
+            _ => 1,
+        }
+    }
+}
+
+/// A token that is not text, and where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item {
+    /// Index in the token list.
+    pub token_index: usize,
+    /// What it is.
+    pub kind: TokenKind,
+}
+
+/// Tokens: `ids` has one entry for each, which counts unless an item has its index.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenList<'a> {
+    /// Text ids.
+    pub ids: &'a [u32],
+    /// Items, by ascending index.
+    pub items: &'a [Item],
+}
+
+impl<'a> TokenList<'a> {
+    /// A list of text tokens.
+    pub fn text(ids: &'a [u32]) -> Self {
+        Self { ids, items: &[] }
+    }
+
+    /// Checks the items: their order, their place, their values.
+    pub(super) fn check_items(&self) -> Result<(), Error> {
+        let mut next = 0;
+        for (at, item) in self.items.iter().enumerate() {
+            if item.token_index < next || item.token_index >= self.ids.len() {
+                return Err(Error::argument(format!(
+                    "tokens.items[{at}].token_index {} is out of order or beyond the last token",
+                    item.token_index
+                )));
+            }
+            next = item.token_index + 1;
+            item.kind.check(at)?;
+        }
+        Ok(())
+    }
+}
+
+impl TokenKind {
+    fn check(&self, at: usize) -> Result<(), Error> {
+        let name = |field| format!("tokens.items[{at}].{field}");
+        match *self {
+            Self::Coord { bin } => check_bin(bin, &name("bin")),
+            Self::Size { width_bin, height_bin } => {
+                check_bin(width_bin, &name("bin"))?;
+                check_bin(height_bin, &name("height_bin"))
+            }
+            Self::Image { positions: 0, .. } => {
+                Err(Error::argument(format!("{} is zero", name("position_count"))))
+            }
+            Self::Image { .. } => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn bad_id(at: usize, id: u32) -> Error {
+    Error::argument(format!("tokens.ids[{at}] {id} is not below {TEXT_ID_LIMIT}"))
+}
+
+/// KV positions of a list.
+pub fn position_count(tokens: TokenList<'_>) -> Result<usize, Error> {
+    tokens.check_items()?;
+    Ok(positions(tokens))
+}
+
+/// KV positions of a list whose items are checked.
+pub(super) fn positions(tokens: TokenList<'_>) -> usize {
+    let extra = tokens.items.iter().map(|item| item.kind.positions() - 1);
+    extra.fold(tokens.ids.len(), usize::saturating_add)
+}
+
+/// The image regions of a list, in KV positions.
+pub fn regions(tokens: TokenList<'_>) -> Result<Vec<Range<usize>>, Error> {
+    tokens.check_items()?;
+    let mut extra = 0;
+    let mut found = Vec::new();
+    for item in tokens.items {
+        let (start, length) = (item.token_index + extra, item.kind.positions());
+        extra += length - 1;
+        if matches!(item.kind, TokenKind::Image { .. }) {
+            found.push(start..start + length);
+        }
+    }
+    Ok(found)
+}
+
+/// Puts each item before the id at its index.
+pub fn build(prompt: TokenList<'_>) -> Result<(Vec<u32>, Vec<Item>), Error> {
+    let mut ids = Vec::with_capacity(prompt.ids.len() + prompt.items.len());
+    let mut items = Vec::with_capacity(prompt.items.len());
+    let mut done = 0;
+    for (at, item) in prompt.items.iter().enumerate() {
+        if item.token_index < done || item.token_index > prompt.ids.len() {
+            return Err(Error::argument(format!(
+                "tokens.items[{at}].token_index {} is out of order or beyond the end",
+                item.token_index
+            )));
+        }
+        item.kind.check(at)?;
+        ids.extend_from_slice(&prompt.ids[done..item.token_index]);
+        done = item.token_index;
+        items.push(Item { token_index: ids.len(), kind: item.kind });
+        ids.push(0);
+    }
+    ids.extend_from_slice(&prompt.ids[done..]);
+    if let Some(at) = prompt.ids.iter().position(|&id| id >= TEXT_ID_LIMIT) {
+        return Err(bad_id(at, prompt.ids[at]));
+    }
+    Ok((ids, items))
+}

@@ -1,0 +1,15 @@
+//! Tokens and their keys: one 4-byte key for each KV position.
+#![forbid(unsafe_code)]
+
+pub mod bins;
+pub mod digest;
+mod images;
+mod keys;
+mod list;
+mod query;
+
+pub use images::Images;
+pub use keys::{TEXT_ID_LIMIT, image_number, is_text};
+pub(crate) use list::bad_id;
+pub use list::{Item, TokenKind, TokenList, build, position_count, regions};
+pub use query::{ImageSpan, Query, with_known_query, with_query};

@@ -1,0 +1,195 @@
+//! A token list as the index reads it: keys, and where they may be cut.
+use super::images::Images;
+use super::keys::{self, is_text};
+use super::list::{TokenKind, TokenList, bad_id, positions};
+use crate::error::Error;
+use std::cell::RefCell;
+
+/// The positions of one image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageSpan {
+    /// First position.
+    pub start: usize,
+    /// One past the last.
+    pub end: usize,
+}
+
+/// The keys of a token list. Text-only lists are read where they lie.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<'a> {
+    /// A key for each position; fewer than `positions` when an unknown token ends what can match.
+    pub keys: &'a [u32],
+    /// Positions of the whole list.
+    pub positions: usize,
+    /// The images among the keys.
+    pub images: &'a [ImageSpan],
+    /// The keys are ids of the caller that nobody has checked yet.
+    pub unchecked: bool,
+}
+
+impl Query<'_> {
+    /// The last token boundary at or before a position.
+    pub fn boundary(&self, position: usize) -> usize {
+        let after = self.images.partition_point(|image| image.start < position);
+        match after.checked_sub(1).map(|at| self.images[at]) {
+            Some(image) if position < image.end => image.start,
+            _ => position,
+        }
+    }
+
+    /// The last page boundary at or before a position that is a token boundary too.
+    pub fn page_boundary(&self, position: usize, page_size: usize) -> usize {
+        let mut at = position - position % page_size;
+        loop {
+            let boundary = self.boundary(at);
+            if boundary == at {
+                return at;
+            }
+            at = boundary - boundary % page_size;
+        }
+    }
+
+    /// Tokens up to a token boundary.
+    pub fn tokens_before(&self, boundary: usize) -> usize {
+        let inside = self.images.iter().take_while(|image| image.end <= boundary);
+        boundary - inside.map(|image| image.end - image.start - 1).sum::<usize>()
+    }
+
+    /// The position at which a token begins; the end for the number of tokens.
+    pub fn position_of(&self, token: usize) -> Option<usize> {
+        let mut position = token;
+        for image in self.images {
+            if image.start >= position {
+                break;
+            }
+            position += image.end - image.start - 1;
+        }
+        (position <= self.positions).then_some(position)
+    }
+
+    /// Refuses ids of the caller, from one on, that are no text ids.
+    pub fn check_text(&self, from: usize) -> Result<(), Error> {
+        // Folding has no early exit, so it is vectorised.
+        let bits = self.keys[from..].iter().fold(0, |bits, &key| bits | key);
+        if !self.unchecked || is_text(bits) {
+            return Ok(());
+        }
+        let at = self.keys.iter().position(|&key| !is_text(key)).expect("one has the bit");
+        Err(bad_id(at, self.keys[at]))
+    }
+
+    /// Ends an unchecked query before the first of its first `count` keys that is no text id.
+    pub fn text_prefix(self, count: usize) -> Self {
+        let end = self.keys[..count].iter().position(|&key| !is_text(key));
+        Self { keys: &self.keys[..end.unwrap_or(self.keys.len())], ..self }
+    }
+}
+
+#[derive(Default)]
+struct Scratch {
+    keys: Vec<u32>,
+    images: Vec<ImageSpan>,
+}
+
+thread_local! {
+    /// Keys of lists with items are made here, so that a lookup allocates nothing.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Scratch {
+    /// Makes the keys. `image` gives the key of an image, or None to end the keys before it; an id
+    /// that is no text id ends them too when `lenient`.
+    fn expand(
+        &mut self,
+        tokens: TokenList<'_>,
+        lenient: bool,
+        mut image: impl FnMut([u8; 16], u32) -> Option<u32>,
+    ) -> Result<(), Error> {
+        self.keys.clear();
+        self.images.clear();
+        let mut done = 0;
+        for item in tokens.items {
+            if !self.extend_text(tokens.ids, done, item.token_index, lenient)? {
+                return Ok(());
+            }
+            done = item.token_index + 1;
+            match item.kind {
+                TokenKind::Coord { bin } => self.keys.push(keys::coord(bin)),
+                TokenKind::Size { width_bin, height_bin } => {
+                    self.keys.push(keys::size(width_bin, height_bin));
+                }
+                TokenKind::Image { digest, positions } => {
+                    let Some(key) = image(digest, positions) else {
+                        return Ok(());
+                    };
+                    let start = self.keys.len();
+                    let end = start + positions as usize;
+                    self.keys
+                        .try_reserve(positions as usize)
+                        .map_err(|_| Error::memory("the positions of an image"))?;
+                    self.keys.resize(end, key);
+                    self.images.push(ImageSpan { start, end });
+                }
+            }
+        }
+        self.extend_text(tokens.ids, done, tokens.ids.len(), lenient).map(drop)
+    }
+
+    /// Whether all were text ids.
+    fn extend_text(
+        &mut self,
+        ids: &[u32],
+        from: usize,
+        to: usize,
+        lenient: bool,
+    ) -> Result<bool, Error> {
+        let bad = ids[from..to].iter().position(|&id| !is_text(id)).map(|at| from + at);
+        if let Some(bad) = bad.filter(|_| !lenient) {
+            return Err(bad_id(bad, ids[bad]));
+        }
+        self.keys.extend_from_slice(&ids[from..bad.unwrap_or(to)]);
+        Ok(bad.is_none())
+    }
+}
+
+/// Runs `body` on a list of which only what is known can match: an image that nobody uses ends the
+/// keys, and so does an id that is no text id.
+pub fn with_known_query<R>(
+    tokens: TokenList<'_>,
+    images: &Images,
+    body: impl FnOnce(Query<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    with_keys(tokens, true, |digest, positions| images.find(digest, positions), body)
+}
+
+/// Runs `body` on a list; `images` are the keys of its images, in order.
+pub fn with_query<R>(
+    tokens: TokenList<'_>,
+    images: &[u32],
+    body: impl FnOnce(Query<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let mut images = images.iter().copied();
+    with_keys(tokens, false, |_, _| images.next(), body)
+}
+
+fn with_keys<R>(
+    tokens: TokenList<'_>,
+    lenient: bool,
+    image: impl FnMut([u8; 16], u32) -> Option<u32>,
+    body: impl FnOnce(Query<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    if tokens.items.is_empty() {
+        let (keys, positions) = (tokens.ids, tokens.ids.len());
+        return body(Query { keys, positions, images: &[], unchecked: true });
+    }
+    tokens.check_items()?;
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.expand(tokens, lenient, image)?;
+        body(Query {
+            keys: &scratch.keys,
+            positions: positions(tokens),
+            images: &scratch.images,
+            unchecked: false,
+        })
+    })
+}
