@@ -57,30 +57,29 @@
 
 
 /**
- * Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
+ * Major version of the release that this header came with.
  */
-#define RKV_CACHE_WHOLE_PAGES 1
+#define RKV_VERSION_MAJOR 0
 
 /**
- * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
- * rkv_match.locked_node.
+ * Minor version of the release that this header came with.
  */
-#define RKV_MATCH_LOCK 1
+#define RKV_VERSION_MINOR 1
 
 /**
- * Format of rkv_cache_dump(): one JSON object.
+ * Patch version of the release that this header came with.
  */
-#define RKV_DUMP_JSON 0
+#define RKV_VERSION_PATCH 0
 
 /**
- * Format of rkv_cache_dump(): a Graphviz digraph.
+ * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_DUMP_DOT 1
+#define RKV_ABI_VERSION 1
 
 /**
- * Index of rkv_cache_config: the radix tree, exact token comparison.
+ * Bit of rkv_features(): the radix tree index.
  */
-#define RKV_INDEX_RADIX 0
+#define RKV_FEATURE_RADIX_INDEX 1
 
 /**
  * Level of rkv_set_log_callback(): nothing.
@@ -91,26 +90,6 @@
  * Level of a message: something is broken, e.g. a caught panic with its place in the source.
  */
 #define RKV_LOG_ERROR 1
-
-/**
- * Flag of rkv_namespace: lora_id is set. Without it the namespace is the base model's.
- */
-#define RKV_NAMESPACE_LORA 1
-
-/**
- * Flag of rkv_namespace: image_digest is set.
- */
-#define RKV_NAMESPACE_IMAGE 2
-
-/**
- * "No slot yet", for rkv_page_table_can_reserve().
- */
-#define RKV_NO_SLOT 4294967295
-
-/**
- * Largest page_size.
- */
-#define RKV_PAGE_SIZE_MAX 256
 
 /**
  * Kind of an rkv_token_item: a coordinate, `bin` in [0, 1024).
@@ -138,29 +117,50 @@
 #define RKV_TEXT_ID_LIMIT 2147483648
 
 /**
- * Major version of the release that this header came with.
+ * Flag of rkv_namespace: lora_id is set. Without it the namespace is the base model's.
  */
-#define RKV_VERSION_MAJOR 0
+#define RKV_NAMESPACE_LORA 1
 
 /**
- * Minor version of the release that this header came with.
+ * Flag of rkv_namespace: image_digest is set.
  */
-#define RKV_VERSION_MINOR 1
+#define RKV_NAMESPACE_IMAGE 2
 
 /**
- * Patch version of the release that this header came with.
+ * "No slot yet", for rkv_page_table_can_reserve().
  */
-#define RKV_VERSION_PATCH 0
+#define RKV_NO_SLOT 4294967295
 
 /**
- * Version of the ABI that this header describes; grows by one with every addition.
+ * Largest page_size.
  */
-#define RKV_ABI_VERSION 1
+#define RKV_PAGE_SIZE_MAX 256
 
 /**
- * Bit of rkv_features(): the radix tree index.
+ * Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
  */
-#define RKV_FEATURE_RADIX_INDEX 1
+#define RKV_CACHE_WHOLE_PAGES 1
+
+/**
+ * Format of rkv_cache_dump(): one JSON object.
+ */
+#define RKV_DUMP_JSON 0
+
+/**
+ * Format of rkv_cache_dump(): a Graphviz digraph.
+ */
+#define RKV_DUMP_DOT 1
+
+/**
+ * Index of rkv_cache_config: the radix tree, exact token comparison.
+ */
+#define RKV_INDEX_RADIX 0
+
+/**
+ * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
+ * rkv_match.locked_node.
+ */
+#define RKV_MATCH_LOCK 1
 
 /**
  * Bins of a coordinate, a width or a height.
@@ -255,58 +255,44 @@ typedef struct rkv_cache rkv_cache;
 typedef struct rkv_page_table rkv_page_table;
 
 /**
- * How to build a cache. Fill with rkv_cache_config_init(), then change fields.
+ * Why an allocation was refused, in pages: free + reclaimable < needed.
  */
-typedef struct rkv_cache_config {
+typedef struct rkv_shortage {
     /**
-     * sizeof(rkv_cache_config).
+     * sizeof(rkv_shortage).
      */
     uint32_t struct_size;
-    /**
-     * RKV_CACHE_ flags. Default 0.
-     */
-    uint32_t flags;
-    /**
-     * RKV_INDEX_RADIX.
-     */
-    uint32_t index;
     /**
      * Zero.
      */
     uint32_t reserved;
-} rkv_cache_config;
+    /**
+     * Pages that the call needed beyond those it could share.
+     */
+    uint64_t needed_page_count;
+    /**
+     * Pages in the free pool.
+     */
+    uint64_t free_page_count;
+    /**
+     * Cached pages that eviction could free.
+     */
+    uint64_t reclaimable_page_count;
+    /**
+     * Cached pages that locks protect.
+     */
+    uint64_t locked_page_count;
+    /**
+     * Pages that belong to rows or to the caller.
+     */
+    uint64_t private_page_count;
+} rkv_shortage;
 
 /**
- * A namespace. Prefixes of different namespaces never share a page; two are the same when all fields
- * are. NULL in a call means the namespace with no flag and all zero.
+ * Receives a log message. `message` is NUL-terminated and good during the call only. Called from any
+ * thread; it must not call back into the library, throw or longjmp.
  */
-typedef struct rkv_namespace {
-    /**
-     * sizeof(rkv_namespace).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_NAMESPACE_ flags: which of the fields are set.
-     */
-    uint32_t flags;
-    /**
-     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
-     */
-    uint64_t lora_id;
-    /**
-     * Version of the weights or of the adapter; raise it when they change.
-     */
-    uint64_t epoch;
-    /**
-     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
-     * RKV_NAMESPACE_IMAGE.
-     */
-    uint8_t image_digest[16];
-    /**
-     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
-     */
-    uint8_t salt[32];
-} rkv_namespace;
+typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user_data);
 
 /**
  * One token that is not text. An array element: its layout never changes.
@@ -369,246 +355,19 @@ typedef struct rkv_tokens {
 } rkv_tokens;
 
 /**
- * Names a node of one cache, that is "the prefix that ends here". Zero names none.
- *
- * An id is good for as long as the node is locked; later it may become stale, which is detected: a
- * stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with the
- * deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused 2^24
- * times before it is retired.
+ * KV positions [start, end) that attend to each other in both directions: one image. An array
+ * element: its layout never changes.
  */
-typedef uint64_t rkv_node_id;
-
-/**
- * The longest cached prefix of a token list.
- */
-typedef struct rkv_match {
+typedef struct rkv_region {
     /**
-     * sizeof(rkv_match).
+     * First position.
      */
-    uint32_t struct_size;
+    uint64_t start;
     /**
-     * Page that holds the positions after the last whole page, for partial_position_count > 0; copy
-     * them, never write to the page. Else 0.
+     * One past the last position.
      */
-    uint32_t partial_page;
-    /**
-     * Node that ends where the whole pages end; 0 when no whole page matched.
-     */
-    rkv_node_id node;
-    /**
-     * Node that owns partial_page; 0 when there is none.
-     */
-    rkv_node_id partial_node;
-    /**
-     * With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all pages of
-     * the match, partial_page included.
-     */
-    rkv_node_id locked_node;
-    /**
-     * Tokens matched; the rest begins at this index. Never ends inside an image.
-     */
-    uint64_t token_count;
-    /**
-     * Positions of those tokens: page_count * page_size + partial_position_count.
-     */
-    uint64_t position_count;
-    /**
-     * Whole pages matched.
-     */
-    uint64_t page_count;
-    /**
-     * Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
-     */
-    uint64_t partial_position_count;
-} rkv_match;
-
-/**
- * What rkv_cache_insert() puts where.
- */
-typedef struct rkv_insert_args {
-    /**
-     * sizeof(rkv_insert_args).
-     */
-    uint32_t struct_size;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-    /**
-     * The namespace; NULL for the default one. Not read when from_node is set.
-     */
-    const struct rkv_namespace *namespace_;
-    /**
-     * All tokens of the prefix, from its beginning.
-     */
-    const struct rkv_tokens *tokens;
-    /**
-     * The pages of the prefix, from its beginning; at least one for each whole page of the tokens.
-     * Those before from_page_index are not read.
-     */
-    const uint32_t *pages;
-    /**
-     * Number of pages.
-     */
-    size_t page_count;
-    /**
-     * Node of an earlier match to go on from; 0 begins at the root.
-     */
-    rkv_node_id from_node;
-    /**
-     * Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without from_node.
-     */
-    uint64_t from_token_index;
-    /**
-     * Pages up to from_node's end, as rkv_match.page_count says; 0 without from_node.
-     */
-    uint64_t from_page_index;
-} rkv_insert_args;
-
-/**
- * What rkv_cache_insert() did.
- */
-typedef struct rkv_insert_result {
-    /**
-     * sizeof(rkv_insert_result).
-     */
-    uint32_t struct_size;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-    /**
-     * Node that ends where the whole pages of the tokens end; 0 when there is no whole page.
-     */
-    rkv_node_id node;
-    /**
-     * Pages that the cache owns from now on.
-     */
-    uint64_t claimed_page_count;
-    /**
-     * Pages that were not claimed because another page is published for the same tokens. They stay
-     * private to their holder.
-     */
-    uint64_t duplicate_page_count;
-} rkv_insert_result;
-
-/**
- * What can be seen of a node.
- */
-typedef struct rkv_node_info {
-    /**
-     * sizeof(rkv_node_info).
-     */
-    uint32_t struct_size;
-    /**
-     * Locks on this node and below it.
-     */
-    uint32_t lock_count;
-    /**
-     * The parent, 0 for a root.
-     */
-    rkv_node_id parent;
-    /**
-     * Positions of the node's own segment; 0 for a root.
-     */
-    uint64_t position_count;
-    /**
-     * Pages of the node's own segment: position_count / page_size.
-     */
-    uint64_t page_count;
-    /**
-     * Positions from the beginning to the node's end.
-     */
-    uint64_t end_position;
-    /**
-     * Number of children.
-     */
-    uint64_t child_count;
-    /**
-     * Logical time of the last match that covered the node.
-     */
-    uint64_t last_access;
-    /**
-     * Matches that covered the node.
-     */
-    uint64_t hit_count;
-} rkv_node_info;
-
-/**
- * Counters of a cache. Counts since creation unless they say "now".
- */
-typedef struct rkv_cache_statistics {
-    /**
-     * sizeof(rkv_cache_statistics).
-     */
-    uint32_t struct_size;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-    /**
-     * Pages that the cache owns now.
-     */
-    uint64_t cached_page_count;
-    /**
-     * Pages now that no lock protects: exactly what eviction can free.
-     */
-    uint64_t reclaimable_page_count;
-    /**
-     * Nodes now, roots not counted.
-     */
-    uint64_t node_count;
-    /**
-     * Namespaces now.
-     */
-    uint64_t namespace_count;
-    /**
-     * Sequences alive now.
-     */
-    uint64_t sequence_count;
-    /**
-     * Different images known now, to the index or to a sequence.
-     */
-    uint64_t image_count;
-    /**
-     * Bytes of host memory that the index takes now.
-     */
-    uint64_t index_bytes;
-    /**
-     * Matches asked for, rkv_sequence_begin() included; probes are not counted.
-     */
-    uint64_t lookup_count;
-    /**
-     * Positions that lookups asked for.
-     */
-    uint64_t lookup_position_count;
-    /**
-     * Positions that lookups found.
-     */
-    uint64_t hit_position_count;
-    /**
-     * Of those, positions to be copied out of a page that is shared in part.
-     */
-    uint64_t partial_hit_position_count;
-    /**
-     * Pages claimed from callers and sequences.
-     */
-    uint64_t inserted_page_count;
-    /**
-     * Pages found published by somebody else at publishing.
-     */
-    uint64_t duplicate_page_count;
-    /**
-     * Pages evicted.
-     */
-    uint64_t evicted_page_count;
-} rkv_cache_statistics;
-
-/**
- * Receives a log message. `message` is NUL-terminated and good during the call only. Called from any
- * thread; it must not call back into the library, throw or longjmp.
- */
-typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user_data);
+    uint64_t end;
+} rkv_region;
 
 /**
  * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
@@ -731,6 +490,296 @@ typedef struct rkv_batch_arrays {
 } rkv_batch_arrays;
 
 /**
+ * How to build a cache. Fill with rkv_cache_config_init(), then change fields.
+ */
+typedef struct rkv_cache_config {
+    /**
+     * sizeof(rkv_cache_config).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_CACHE_ flags. Default 0.
+     */
+    uint32_t flags;
+    /**
+     * RKV_INDEX_RADIX.
+     */
+    uint32_t index;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_cache_config;
+
+/**
+ * A namespace. Prefixes of different namespaces never share a page; two are the same when all fields
+ * are. NULL in a call means the namespace with no flag and all zero.
+ */
+typedef struct rkv_namespace {
+    /**
+     * sizeof(rkv_namespace).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_NAMESPACE_ flags: which of the fields are set.
+     */
+    uint32_t flags;
+    /**
+     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
+     */
+    uint64_t lora_id;
+    /**
+     * Version of the weights or of the adapter; raise it when they change.
+     */
+    uint64_t epoch;
+    /**
+     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
+     * RKV_NAMESPACE_IMAGE.
+     */
+    uint8_t image_digest[16];
+    /**
+     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
+     */
+    uint8_t salt[32];
+} rkv_namespace;
+
+/**
+ * Names a node of one cache, that is "the prefix that ends here". Zero names none.
+ *
+ * An id is good for as long as the node is locked; later it may become stale, which is detected: a
+ * stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with the
+ * deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused 2^24
+ * times before it is retired.
+ */
+typedef uint64_t rkv_node_id;
+
+/**
+ * What rkv_cache_insert() puts where.
+ */
+typedef struct rkv_insert_args {
+    /**
+     * sizeof(rkv_insert_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * The namespace; NULL for the default one. Not read when from_node is set.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * All tokens of the prefix, from its beginning.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * The pages of the prefix, from its beginning; at least one for each whole page of the tokens.
+     * Those before from_page_index are not read.
+     */
+    const uint32_t *pages;
+    /**
+     * Number of pages.
+     */
+    size_t page_count;
+    /**
+     * Node of an earlier match to go on from; 0 begins at the root.
+     */
+    rkv_node_id from_node;
+    /**
+     * Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without from_node.
+     */
+    uint64_t from_token_index;
+    /**
+     * Pages up to from_node's end, as rkv_match.page_count says; 0 without from_node.
+     */
+    uint64_t from_page_index;
+} rkv_insert_args;
+
+/**
+ * What rkv_cache_insert() did.
+ */
+typedef struct rkv_insert_result {
+    /**
+     * sizeof(rkv_insert_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Node that ends where the whole pages of the tokens end; 0 when there is no whole page.
+     */
+    rkv_node_id node;
+    /**
+     * Pages that the cache owns from now on.
+     */
+    uint64_t claimed_page_count;
+    /**
+     * Pages that were not claimed because another page is published for the same tokens. They stay
+     * private to their holder.
+     */
+    uint64_t duplicate_page_count;
+} rkv_insert_result;
+
+/**
+ * Counters of a cache. Counts since creation unless they say "now".
+ */
+typedef struct rkv_cache_statistics {
+    /**
+     * sizeof(rkv_cache_statistics).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Pages that the cache owns now.
+     */
+    uint64_t cached_page_count;
+    /**
+     * Pages now that no lock protects: exactly what eviction can free.
+     */
+    uint64_t reclaimable_page_count;
+    /**
+     * Nodes now, roots not counted.
+     */
+    uint64_t node_count;
+    /**
+     * Namespaces now.
+     */
+    uint64_t namespace_count;
+    /**
+     * Sequences alive now.
+     */
+    uint64_t sequence_count;
+    /**
+     * Different images known now, to the index or to a sequence.
+     */
+    uint64_t image_count;
+    /**
+     * Bytes of host memory that the index takes now.
+     */
+    uint64_t index_bytes;
+    /**
+     * Matches asked for, rkv_sequence_begin() included; probes are not counted.
+     */
+    uint64_t lookup_count;
+    /**
+     * Positions that lookups asked for.
+     */
+    uint64_t lookup_position_count;
+    /**
+     * Positions that lookups found.
+     */
+    uint64_t hit_position_count;
+    /**
+     * Of those, positions to be copied out of a page that is shared in part.
+     */
+    uint64_t partial_hit_position_count;
+    /**
+     * Pages claimed from callers and sequences.
+     */
+    uint64_t inserted_page_count;
+    /**
+     * Pages found published by somebody else at publishing.
+     */
+    uint64_t duplicate_page_count;
+    /**
+     * Pages evicted.
+     */
+    uint64_t evicted_page_count;
+} rkv_cache_statistics;
+
+/**
+ * The longest cached prefix of a token list.
+ */
+typedef struct rkv_match {
+    /**
+     * sizeof(rkv_match).
+     */
+    uint32_t struct_size;
+    /**
+     * Page that holds the positions after the last whole page, for partial_position_count > 0; copy
+     * them, never write to the page. Else 0.
+     */
+    uint32_t partial_page;
+    /**
+     * Node that ends where the whole pages end; 0 when no whole page matched.
+     */
+    rkv_node_id node;
+    /**
+     * Node that owns partial_page; 0 when there is none.
+     */
+    rkv_node_id partial_node;
+    /**
+     * With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all pages of
+     * the match, partial_page included.
+     */
+    rkv_node_id locked_node;
+    /**
+     * Tokens matched; the rest begins at this index. Never ends inside an image.
+     */
+    uint64_t token_count;
+    /**
+     * Positions of those tokens: page_count * page_size + partial_position_count.
+     */
+    uint64_t position_count;
+    /**
+     * Whole pages matched.
+     */
+    uint64_t page_count;
+    /**
+     * Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
+     */
+    uint64_t partial_position_count;
+} rkv_match;
+
+/**
+ * What can be seen of a node.
+ */
+typedef struct rkv_node_info {
+    /**
+     * sizeof(rkv_node_info).
+     */
+    uint32_t struct_size;
+    /**
+     * Locks on this node and below it.
+     */
+    uint32_t lock_count;
+    /**
+     * The parent, 0 for a root.
+     */
+    rkv_node_id parent;
+    /**
+     * Positions of the node's own segment; 0 for a root.
+     */
+    uint64_t position_count;
+    /**
+     * Pages of the node's own segment: position_count / page_size.
+     */
+    uint64_t page_count;
+    /**
+     * Positions from the beginning to the node's end.
+     */
+    uint64_t end_position;
+    /**
+     * Number of children.
+     */
+    uint64_t child_count;
+    /**
+     * Logical time of the last match that covered the node.
+     */
+    uint64_t last_access;
+    /**
+     * Matches that covered the node.
+     */
+    uint64_t hit_count;
+} rkv_node_info;
+
+/**
  * How to begin a sequence.
  */
 typedef struct rkv_sequence_args {
@@ -850,360 +899,71 @@ typedef struct rkv_publish_result {
     uint64_t shared_page_count;
 } rkv_publish_result;
 
-/**
- * Why an allocation was refused, in pages: free + reclaimable < needed.
- */
-typedef struct rkv_shortage {
-    /**
-     * sizeof(rkv_shortage).
-     */
-    uint32_t struct_size;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-    /**
-     * Pages that the call needed beyond those it could share.
-     */
-    uint64_t needed_page_count;
-    /**
-     * Pages in the free pool.
-     */
-    uint64_t free_page_count;
-    /**
-     * Cached pages that eviction could free.
-     */
-    uint64_t reclaimable_page_count;
-    /**
-     * Cached pages that locks protect.
-     */
-    uint64_t locked_page_count;
-    /**
-     * Pages that belong to rows or to the caller.
-     */
-    uint64_t private_page_count;
-} rkv_shortage;
-
-/**
- * KV positions [start, end) that attend to each other in both directions: one image. An array
- * element: its layout never changes.
- */
-typedef struct rkv_region {
-    /**
-     * First position.
-     */
-    uint64_t start;
-    /**
-     * One past the last position.
-     */
-    uint64_t end;
-} rkv_region;
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
 /**
- * Writes the defaults into a config.
+ * ABI version of the loaded library. Compare it with RKV_ABI_VERSION at start: a library with a
+ * smaller number lacks functions that this header declares.
  *
- * @param config receives the defaults
- * @param struct_size pass sizeof(rkv_cache_config)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @return the loaded library's RKV_ABI_VERSION
  * @par Thread safety
- * any thread
+ * any thread, any time
  */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
-                                      size_t struct_size);
+RKV_API uint32_t rkv_abi_version(void);
 
 /**
- * Creates an empty cache on a page table and keeps the page table alive.
+ * Release of the loaded library, e.g. "0.1.0".
  *
- * @param table the page table; it takes one cache at a time
- * @param config how to build it; NULL takes the defaults
- * @param out_cache receives the cache, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the page
- * table has a cache; RKV_STATUS_POISONED
+ * @return a static NUL-terminated string, never NULL
  * @par Thread safety
- * any thread
+ * any thread, any time
  */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_create(struct rkv_page_table *table,
-                                 const struct rkv_cache_config *config,
-                                 struct rkv_cache **out_cache);
+RKV_API const char *rkv_version_string(void);
 
 /**
- * Destroys a cache. NULL is allowed and does nothing.
+ * What the loaded library was built with.
  *
- * Sequences that still live in it end; all their pages and all cached pages return to the page
- * table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
- * erased from that page on.
- *
- * @param cache the cache
+ * @return a set of RKV_FEATURE_ bits
  * @par Thread safety
- * the caller must be the last user of this handle
+ * any thread, any time
  */
-RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
+RKV_API uint64_t rkv_features(void);
 
 /**
- * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
+ * Name of a status, e.g. "RKV_STATUS_OK".
  *
- * A match that ends inside a node splits the node at the page boundary there. It reports, and never
- * creates, namespaces and images. The pages stay good while the match is locked; without
- * RKV_MATCH_LOCK another thread may evict them at once.
- *
- * @param cache the cache
- * @param namespace_ the namespace; NULL for the default one
- * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
- * @param flags 0 or RKV_MATCH_LOCK
- * @param pages receives the whole pages in order; may be NULL when page_capacity is 0: then they are
- * not reported
- * @param page_capacity room in pages; positions / page_size is always enough
- * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
- * only its page_count is written, and the cache is unchanged
- * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_POISONED
+ * @param status any value, also one that this library does not know
+ * @return a static NUL-terminated string, never NULL; "RKV_STATUS_UNKNOWN" for the unknown
  * @par Thread safety
- * any thread
+ * any thread, any time
  */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_match(struct rkv_cache *cache,
-                                const struct rkv_namespace *namespace_,
-                                const struct rkv_tokens *tokens,
-                                uint32_t flags,
-                                uint32_t *pages,
-                                size_t page_capacity,
-                                struct rkv_match *out_match);
+RKV_API const char *rkv_status_name(int32_t status);
 
 /**
- * Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
+ * Copies the calling thread's last error message, NUL-terminated and cut to fit.
  *
- * @param cache the cache
- * @param namespace_ the namespace; NULL for the default one
- * @param tokens what to look for
- * @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
- * @param out_position_count receives their positions: admission may charge the prompt less these
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread, any number at once; gives way to a thread that changes the cache, and waits for no
- * eviction
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
-                                const struct rkv_namespace *namespace_,
-                                const struct rkv_tokens *tokens,
-                                size_t *out_token_count,
-                                size_t *out_position_count);
-
-/**
- * Publishes the whole pages of a prefix.
+ * Valid after a failing call until the next failing call of the same thread.
  *
- * Pages for which the cache has none yet are claimed: they must be private, and are the cache's from
- * then on, also where they are mapped. Where the cache has another page for the same tokens, that one
- * stays and the caller's is a duplicate: `published_pages` tells what to map instead.
- *
- * @param cache the cache
- * @param args what to insert
- * @param published_pages receives page_count entries: the cache's page at each whole page of the
- * tokens, and the caller's own before from_page_index and after the last whole page; may be NULL
- * @param out_result receives what was done; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
- * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
-                                 const struct rkv_insert_args *args,
-                                 uint32_t *published_pages,
-                                 struct rkv_insert_result *out_result);
-
-/**
- * Protects a node and all its ancestors from eviction. Locks nest.
- *
- * @param cache the cache
- * @param node a node id
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_lock(struct rkv_cache *cache, rkv_node_id node);
-
-/**
- * Undoes exactly one lock. Recency stays as it is.
- *
- * @param cache the cache
- * @param node the node that was locked
- * @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
- * RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache, rkv_node_id node);
-
-/**
- * Evicts pages, least recently used first, and returns them to the free pool.
- *
- * The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent that
- * became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is locked.
- *
- * @param cache the cache
- * @param page_count pages wanted
- * @param pages receives the evicted pages in order; may be NULL when capacity is 0: then they are not
- * reported
- * @param capacity room in pages; with pages given, no more than this is evicted
- * @param out_count receives how many pages were evicted
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread; lets waiting threads in between pages
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_evict(struct rkv_cache *cache,
-                                size_t page_count,
-                                uint32_t *pages,
-                                size_t capacity,
-                                size_t *out_count);
-
-/**
- * Whether the cache owns a page.
- *
- * @param cache the cache
- * @param page any page number
- * @param out_contains receives the answer; false for pages out of range
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
-                                        uint32_t page,
-                                        bool *out_contains);
-
-/**
- * What can be seen of a node.
- *
- * @param cache the cache
- * @param node a node id
- * @param out_info receives it; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_node_info(const struct rkv_cache *cache,
-                                    rkv_node_id node,
-                                    struct rkv_node_info *out_info);
-
-/**
- * Pages of a node's own segment, in order.
- *
- * @param cache the cache
- * @param node a node id
- * @param pages receives them; (NULL, 0) asks for the count
- * @param capacity room in pages
- * @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_node_pages(const struct rkv_cache *cache,
-                                     rkv_node_id node,
-                                     uint32_t *pages,
-                                     size_t capacity,
-                                     size_t *out_count);
-
-/**
- * Children of a node, in the order of their first pages' keys.
- *
- * @param cache the cache
- * @param node a node id
- * @param children receives them; (NULL, 0) asks for the count
- * @param capacity room in ids
- * @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_node_children(const struct rkv_cache *cache,
-                                        rkv_node_id node,
-                                        rkv_node_id *children,
-                                        size_t capacity,
-                                        size_t *out_count);
-
-/**
- * Counters of a cache, at one moment.
- *
- * @param cache the cache
- * @param out_stats receives the numbers; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread; waits for no eviction
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_stats(const struct rkv_cache *cache,
-                                struct rkv_cache_statistics *out_stats);
-
-/**
- * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it. For
- * tests and debug builds of an engine.
- *
- * @param cache the cache
- * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *cache);
-
-/**
- * Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
- *
- * @param cache the cache
- * @param format RKV_DUMP_JSON or RKV_DUMP_DOT
- * @param buffer receives the text, NUL-terminated; (NULL, 0) asks for the size
+ * @param buffer receives the text; may be NULL when capacity is 0
  * @param capacity size of buffer in bytes
- * @param out_bytes receives the bytes of the text, the NUL included, also on
- * RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_POISONED
+ * @return bytes that the whole message takes, the NUL included; 1 when there is none
  * @par Thread safety
- * any thread
+ * any thread; reads only the calling thread's message
  */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_dump(const struct rkv_cache *cache,
-                               uint32_t format,
-                               char *buffer,
-                               size_t capacity,
-                               size_t *out_bytes);
+RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
 
-#if defined(RKV_FAULT_INJECTION)
 /**
- * Panics inside the library while the handle is in use. Only in builds with the fault-injection
- * feature, for tests.
+ * The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
  *
- * @param cache the cache
- * @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
+ * @param out_shortage receives them; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of this
+ * thread was refused for pages yet
  * @par Thread safety
- * any thread
+ * any thread; reads only the calling thread's numbers
  */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
-#endif
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *out_shortage);
 
 /**
  * Sets where the library logs to, for the whole process. When it returns, the earlier callback is no
@@ -1220,6 +980,122 @@ RKV_API
 void rkv_set_log_callback(uint32_t max_level,
                           rkv_log_callback callback,
                           void *user_data);
+
+/**
+ * Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
+ *
+ * @param value in [0, 1]
+ * @param out_bin receives the nearest bin
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_bin(double value, uint32_t *out_bin);
+
+/**
+ * Value of a coordinate bin. rkv_coord_bin() of it is the bin again.
+ *
+ * @param bin below RKV_BIN_COUNT
+ * @param out_value receives bin / 1023
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_value(uint32_t bin, double *out_value);
+
+/**
+ * Bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends included.
+ *
+ * @param value in [2^-10, 1]
+ * @param out_bin receives the bin that is nearest on the logarithmic scale
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_bin(double value, uint32_t *out_bin);
+
+/**
+ * Value of a width or height bin. rkv_size_bin() of it is the bin again.
+ *
+ * @param bin below RKV_BIN_COUNT
+ * @param out_value receives 2^(10 * bin / 1023 - 10)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_value(uint32_t bin, double *out_value);
+
+/**
+ * Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.
+ *
+ * @param bytes byte_count bytes; may be NULL when byte_count is 0
+ * @param byte_count how many
+ * @param out_digest receives 16 bytes
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_image_digest(const void *bytes,
+                                 size_t byte_count,
+                                 uint8_t *out_digest);
+
+/**
+ * Puts items between the ids of a prompt: the token list of a prompt with images.
+ *
+ * Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts it
+ * at the end, and equal indices keep their order, so images may be adjacent. (Here alone the indices
+ * need only ascend, not strictly, and every id of the prompt is kept.)
+ *
+ * @param prompt the ids, and the items with their places
+ * @param ids receives prompt->count + prompt->item_count ids; zero at the items
+ * @param items receives prompt->item_count items, token_index in the new list
+ * @param id_capacity room in ids; the items need no capacity, their number is known
+ * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_build(const struct rkv_tokens *prompt,
+                                 uint32_t *ids,
+                                 size_t id_capacity,
+                                 struct rkv_token_item *items,
+                                 size_t *out_token_count);
+
+/**
+ * The regions that attend in both directions: one for each image, in KV positions, ascending.
+ *
+ * @param tokens the token list
+ * @param regions receives them; (NULL, 0) asks for the count
+ * @param capacity room in regions
+ * @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_regions(const struct rkv_tokens *tokens,
+                                   struct rkv_region *regions,
+                                   size_t capacity,
+                                   size_t *out_count);
+
+/**
+ * KV positions that a token list takes.
+ *
+ * @param tokens the token list
+ * @param out_position_count receives the sum over the tokens
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
+                                          size_t *out_position_count);
 
 /**
  * Writes the defaults into a config.
@@ -1439,6 +1315,20 @@ enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
                                    size_t *out_count);
 
 /**
+ * Proves page by page that each is in exactly one state, that the counts agree, and that no row maps
+ * a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+ *
+ * @param table the page table
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
+
+/**
  * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
  *
  * @param table the page table
@@ -1481,18 +1371,306 @@ enum rkv_status rkv_page_table_batch(const struct rkv_page_table *table,
                                      size_t *out_index_count);
 
 /**
- * Proves page by page that each is in exactly one state, that the counts agree, and that no row maps
- * a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+ * Writes the defaults into a config.
  *
- * @param table the page table
- * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_cache_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
+                                      size_t struct_size);
+
+/**
+ * Creates an empty cache on a page table and keeps the page table alive.
+ *
+ * @param table the page table; it takes one cache at a time
+ * @param config how to build it; NULL takes the defaults
+ * @param out_cache receives the cache, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the page
+ * table has a cache; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_create(struct rkv_page_table *table,
+                                 const struct rkv_cache_config *config,
+                                 struct rkv_cache **out_cache);
+
+/**
+ * Destroys a cache. NULL is allowed and does nothing.
+ *
+ * Sequences that still live in it end; all their pages and all cached pages return to the page
+ * table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
+ * erased from that page on.
+ *
+ * @param cache the cache
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
+
+/**
+ * Publishes the whole pages of a prefix.
+ *
+ * Pages for which the cache has none yet are claimed: they must be private, and are the cache's from
+ * then on, also where they are mapped. Where the cache has another page for the same tokens, that one
+ * stays and the caller's is a duplicate: `published_pages` tells what to map instead.
+ *
+ * @param cache the cache
+ * @param args what to insert
+ * @param published_pages receives page_count entries: the cache's page at each whole page of the
+ * tokens, and the caller's own before from_page_index and after the last whole page; may be NULL
+ * @param out_result receives what was done; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
+ * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
+                                 const struct rkv_insert_args *args,
+                                 uint32_t *published_pages,
+                                 struct rkv_insert_result *out_result);
+
+/**
+ * Evicts pages, least recently used first, and returns them to the free pool.
+ *
+ * The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent that
+ * became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is locked.
+ *
+ * @param cache the cache
+ * @param page_count pages wanted
+ * @param pages receives the evicted pages in order; may be NULL when capacity is 0: then they are not
+ * reported
+ * @param capacity room in pages; with pages given, no more than this is evicted
+ * @param out_count receives how many pages were evicted
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; lets waiting threads in between pages
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_evict(struct rkv_cache *cache,
+                                size_t page_count,
+                                uint32_t *pages,
+                                size_t capacity,
+                                size_t *out_count);
+
+/**
+ * Whether the cache owns a page.
+ *
+ * @param cache the cache
+ * @param page any page number
+ * @param out_contains receives the answer; false for pages out of range
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
+                                        uint32_t page,
+                                        bool *out_contains);
+
+/**
+ * Counters of a cache, at one moment.
+ *
+ * @param cache the cache
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; waits for no eviction
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_stats(const struct rkv_cache *cache,
+                                struct rkv_cache_statistics *out_stats);
+
+/**
+ * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it. For
+ * tests and debug builds of an engine.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *cache);
+
+/**
+ * Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
+ *
+ * @param cache the cache
+ * @param format RKV_DUMP_JSON or RKV_DUMP_DOT
+ * @param buffer receives the text, NUL-terminated; (NULL, 0) asks for the size
+ * @param capacity size of buffer in bytes
+ * @param out_bytes receives the bytes of the text, the NUL included, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_dump(const struct rkv_cache *cache,
+                               uint32_t format,
+                               char *buffer,
+                               size_t capacity,
+                               size_t *out_bytes);
+
+#if defined(RKV_FAULT_INJECTION)
+/**
+ * Panics inside the library while the handle is in use. Only in builds with the fault-injection
+ * feature, for tests.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
+#endif
+
+/**
+ * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
+ *
+ * A match that ends inside a node splits the node at the page boundary there. It reports, and never
+ * creates, namespaces and images. The pages stay good while the match is locked; without
+ * RKV_MATCH_LOCK another thread may evict them at once.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
+ * @param flags 0 or RKV_MATCH_LOCK
+ * @param pages receives the whole pages in order; may be NULL when page_capacity is 0: then they are
+ * not reported
+ * @param page_capacity room in pages; positions / page_size is always enough
+ * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
+ * only its page_count is written, and the cache is unchanged
+ * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_match(struct rkv_cache *cache,
+                                const struct rkv_namespace *namespace_,
+                                const struct rkv_tokens *tokens,
+                                uint32_t flags,
+                                uint32_t *pages,
+                                size_t page_capacity,
+                                struct rkv_match *out_match);
+
+/**
+ * Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for
+ * @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
+ * @param out_position_count receives their positions: admission may charge the prompt less these
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, any number at once; gives way to a thread that changes the cache, and waits for no
+ * eviction
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
+                                const struct rkv_namespace *namespace_,
+                                const struct rkv_tokens *tokens,
+                                size_t *out_token_count,
+                                size_t *out_position_count);
+
+/**
+ * Protects a node and all its ancestors from eviction. Locks nest.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_lock(struct rkv_cache *cache, rkv_node_id node);
+
+/**
+ * Undoes exactly one lock. Recency stays as it is.
+ *
+ * @param cache the cache
+ * @param node the node that was locked
+ * @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
+ * RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache, rkv_node_id node);
+
+/**
+ * What can be seen of a node.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @param out_info receives it; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_node_info(const struct rkv_cache *cache,
+                                    rkv_node_id node,
+                                    struct rkv_node_info *out_info);
+
+/**
+ * Pages of a node's own segment, in order.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @param pages receives them; (NULL, 0) asks for the count
+ * @param capacity room in pages
+ * @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
+enum rkv_status rkv_cache_node_pages(const struct rkv_cache *cache,
+                                     rkv_node_id node,
+                                     uint32_t *pages,
+                                     size_t capacity,
+                                     size_t *out_count);
+
+/**
+ * Children of a node, in the order of their first pages' keys.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @param children receives them; (NULL, 0) asks for the count
+ * @param capacity room in ids
+ * @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_node_children(const struct rkv_cache *cache,
+                                        rkv_node_id node,
+                                        rkv_node_id *children,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared pages
@@ -1624,184 +1802,6 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
                                      rkv_sequence_id sequence);
-
-/**
- * Name of a status, e.g. "RKV_STATUS_OK".
- *
- * @param status any value, also one that this library does not know
- * @return a static NUL-terminated string, never NULL; "RKV_STATUS_UNKNOWN" for the unknown
- * @par Thread safety
- * any thread, any time
- */
-RKV_API const char *rkv_status_name(int32_t status);
-
-/**
- * Copies the calling thread's last error message, NUL-terminated and cut to fit.
- *
- * Valid after a failing call until the next failing call of the same thread.
- *
- * @param buffer receives the text; may be NULL when capacity is 0
- * @param capacity size of buffer in bytes
- * @return bytes that the whole message takes, the NUL included; 1 when there is none
- * @par Thread safety
- * any thread; reads only the calling thread's message
- */
-RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
-
-/**
- * The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
- *
- * @param out_shortage receives them; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of this
- * thread was refused for pages yet
- * @par Thread safety
- * any thread; reads only the calling thread's numbers
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *out_shortage);
-
-/**
- * Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
- *
- * @param value in [0, 1]
- * @param out_bin receives the nearest bin
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_bin(double value, uint32_t *out_bin);
-
-/**
- * Value of a coordinate bin. rkv_coord_bin() of it is the bin again.
- *
- * @param bin below RKV_BIN_COUNT
- * @param out_value receives bin / 1023
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_value(uint32_t bin, double *out_value);
-
-/**
- * Bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends included.
- *
- * @param value in [2^-10, 1]
- * @param out_bin receives the bin that is nearest on the logarithmic scale
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_bin(double value, uint32_t *out_bin);
-
-/**
- * Value of a width or height bin. rkv_size_bin() of it is the bin again.
- *
- * @param bin below RKV_BIN_COUNT
- * @param out_value receives 2^(10 * bin / 1023 - 10)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_value(uint32_t bin, double *out_value);
-
-/**
- * Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.
- *
- * @param bytes byte_count bytes; may be NULL when byte_count is 0
- * @param byte_count how many
- * @param out_digest receives 16 bytes
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread, any time
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_image_digest(const void *bytes,
-                                 size_t byte_count,
-                                 uint8_t *out_digest);
-
-/**
- * Puts items between the ids of a prompt: the token list of a prompt with images.
- *
- * Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts it
- * at the end, and equal indices keep their order, so images may be adjacent. (Here alone the indices
- * need only ascend, not strictly, and every id of the prompt is kept.)
- *
- * @param prompt the ids, and the items with their places
- * @param ids receives prompt->count + prompt->item_count ids; zero at the items
- * @param items receives prompt->item_count items, token_index in the new list
- * @param id_capacity room in ids; the items need no capacity, their number is known
- * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
- * @par Thread safety
- * any thread, any time
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_tokens_build(const struct rkv_tokens *prompt,
-                                 uint32_t *ids,
-                                 size_t id_capacity,
-                                 struct rkv_token_item *items,
-                                 size_t *out_token_count);
-
-/**
- * The regions that attend in both directions: one for each image, in KV positions, ascending.
- *
- * @param tokens the token list
- * @param regions receives them; (NULL, 0) asks for the count
- * @param capacity room in regions
- * @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
- * @par Thread safety
- * any thread, any time
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_tokens_regions(const struct rkv_tokens *tokens,
-                                   struct rkv_region *regions,
-                                   size_t capacity,
-                                   size_t *out_count);
-
-/**
- * KV positions that a token list takes.
- *
- * @param tokens the token list
- * @param out_position_count receives the sum over the tokens
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Thread safety
- * any thread, any time
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
-                                          size_t *out_position_count);
-
-/**
- * ABI version of the loaded library. Compare it with RKV_ABI_VERSION at start: a library with a
- * smaller number lacks functions that this header declares.
- *
- * @return the loaded library's RKV_ABI_VERSION
- * @par Thread safety
- * any thread, any time
- */
-RKV_API uint32_t rkv_abi_version(void);
-
-/**
- * Release of the loaded library, e.g. "0.1.0".
- *
- * @return a static NUL-terminated string, never NULL
- * @par Thread safety
- * any thread, any time
- */
-RKV_API const char *rkv_version_string(void);
-
-/**
- * What the loaded library was built with.
- *
- * @return a set of RKV_FEATURE_ bits
- * @par Thread safety
- * any thread, any time
- */
-RKV_API uint64_t rkv_features(void);
 
 #ifdef __cplusplus
 }  // extern "C"

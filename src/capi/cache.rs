@@ -1,7 +1,8 @@
 //! The prefix cache: match, probe, insert, lock, evict, and what can be seen of the tree.
-use super::guard::{Fail, guard};
+use super::guard::guard;
 use super::handle::{Handle, with};
 use super::namespace::{read_namespace, rkv_namespace};
+use super::node::rkv_node_id;
 use super::page_table::rkv_page_table;
 use super::pointer::{
     AbiStruct, check_fit, check_out, fill, init_struct, out, out_slice, put, read_struct, slice,
@@ -21,19 +22,8 @@ pub struct rkv_cache {
     _private: [u8; 0],
 }
 
-/// Names a node of one cache, that is "the prefix that ends here". Zero names none.
-///
-/// An id is good for as long as the node is locked; later it may become stale, which is detected: a
-/// stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with the
-/// deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused 2^24
-/// times before it is retired.
-pub type rkv_node_id = u64;
-
 /// Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
 pub const RKV_CACHE_WHOLE_PAGES: u32 = 1;
-/// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
-/// rkv_match.locked_node.
-pub const RKV_MATCH_LOCK: u32 = 1;
 /// Format of rkv_cache_dump(): one JSON object.
 pub const RKV_DUMP_JSON: u32 = 0;
 /// Format of rkv_cache_dump(): a Graphviz digraph.
@@ -58,37 +48,6 @@ pub struct rkv_cache_config {
 unsafe impl AbiStruct for rkv_cache_config {
     const NAME: &'static str = "config";
     const V1: usize = 16;
-}
-
-/// The longest cached prefix of a token list.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct rkv_match {
-    /// sizeof(rkv_match).
-    pub struct_size: u32,
-    /// Page that holds the positions after the last whole page, for partial_position_count > 0; copy
-    /// them, never write to the page. Else 0.
-    pub partial_page: u32,
-    /// Node that ends where the whole pages end; 0 when no whole page matched.
-    pub node: rkv_node_id,
-    /// Node that owns partial_page; 0 when there is none.
-    pub partial_node: rkv_node_id,
-    /// With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all pages of
-    /// the match, partial_page included.
-    pub locked_node: rkv_node_id,
-    /// Tokens matched; the rest begins at this index. Never ends inside an image.
-    pub token_count: u64,
-    /// Positions of those tokens: page_count * page_size + partial_position_count.
-    pub position_count: u64,
-    /// Whole pages matched.
-    pub page_count: u64,
-    /// Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
-    pub partial_position_count: u64,
-}
-// SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_match {
-    const NAME: &'static str = "out_match";
-    const V1: usize = 64;
 }
 
 /// What rkv_cache_insert() puts where.
@@ -141,35 +100,6 @@ pub struct rkv_insert_result {
 unsafe impl AbiStruct for rkv_insert_result {
     const NAME: &'static str = "out_result";
     const V1: usize = 32;
-}
-
-/// What can be seen of a node.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct rkv_node_info {
-    /// sizeof(rkv_node_info).
-    pub struct_size: u32,
-    /// Locks on this node and below it.
-    pub lock_count: u32,
-    /// The parent, 0 for a root.
-    pub parent: rkv_node_id,
-    /// Positions of the node's own segment; 0 for a root.
-    pub position_count: u64,
-    /// Pages of the node's own segment: position_count / page_size.
-    pub page_count: u64,
-    /// Positions from the beginning to the node's end.
-    pub end_position: u64,
-    /// Number of children.
-    pub child_count: u64,
-    /// Logical time of the last match that covered the node.
-    pub last_access: u64,
-    /// Matches that covered the node.
-    pub hit_count: u64,
-}
-// SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_node_info {
-    const NAME: &'static str = "out_info";
-    const V1: usize = 64;
 }
 
 /// Counters of a cache. Counts since creation unless they say "now".
@@ -289,116 +219,6 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
     unsafe { super::handle::destroy_cache(cache) }
 }
 
-/// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
-///
-/// A match that ends inside a node splits the node at the page boundary there. It reports, and never
-/// creates, namespaces and images. The pages stay good while the match is locked; without
-/// RKV_MATCH_LOCK another thread may evict them at once.
-///
-/// @param cache the cache
-/// @param namespace_ the namespace; NULL for the default one
-/// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
-/// @param flags 0 or RKV_MATCH_LOCK
-/// @param pages receives the whole pages in order; may be NULL when page_capacity is 0: then they are
-/// not reported
-/// @param page_capacity room in pages; positions / page_size is always enough
-/// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
-/// only its page_count is written, and the cache is unchanged
-/// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_POISONED
-/// @par Thread safety
-/// any thread
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_match(
-    cache: *mut rkv_cache,
-    namespace_: *const rkv_namespace,
-    tokens: *const rkv_tokens,
-    flags: u32,
-    pages: *mut u32,
-    page_capacity: usize,
-    out_match: *mut rkv_match,
-) -> rkv_status {
-    // SAFETY: the caller's contract on all pointers.
-    unsafe {
-        with(cache, |shared| {
-            if flags & !RKV_MATCH_LOCK != 0 {
-                return Err(Error::argument("flags has an unknown bit").into());
-            }
-            check_fit(out_match)?;
-            check_out(pages, page_capacity, "pages")?;
-            let wanted = !pages.is_null() && page_capacity > 0;
-            with_tokens(tokens, |tokens| {
-                let namespace = read_namespace(namespace_)?;
-                let mut state = shared.write();
-                let found = state.find(&namespace, tokens)?;
-                if wanted && found.pages() > page_capacity {
-                    (&raw mut (*out_match).page_count).write(found.pages() as u64);
-                    return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
-                }
-                let lock = flags & RKV_MATCH_LOCK != 0;
-                let matched = state.take_match(found, lock)?;
-                if wanted {
-                    let into = out_slice(pages, page_capacity, matched.pages, "pages")?;
-                    state.copy_path_pages(matched.node, into)?;
-                }
-                let (source, partial) =
-                    matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
-                let locked = if lock { state.node_id(matched.deepest())? } else { 0 };
-                let made = rkv_match {
-                    struct_size: 0,
-                    partial_page: source,
-                    node: state.node_id(matched.node)?,
-                    partial_node: state.node_id(matched.partial.map(|partial| partial.node))?,
-                    locked_node: locked,
-                    token_count: matched.tokens as u64,
-                    position_count: matched.positions as u64,
-                    page_count: matched.pages as u64,
-                    partial_position_count: partial as u64,
-                };
-                write_struct(out_match, &made)
-            })
-        })
-    }
-}
-
-/// Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
-///
-/// @param cache the cache
-/// @param namespace_ the namespace; NULL for the default one
-/// @param tokens what to look for
-/// @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
-/// @param out_position_count receives their positions: admission may charge the prompt less these
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Thread safety
-/// any thread, any number at once; gives way to a thread that changes the cache, and waits for no
-/// eviction
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_probe(
-    cache: *const rkv_cache,
-    namespace_: *const rkv_namespace,
-    tokens: *const rkv_tokens,
-    out_token_count: *mut usize,
-    out_position_count: *mut usize,
-) -> rkv_status {
-    // SAFETY: the caller's contract on all pointers.
-    unsafe {
-        with(cache, |shared| {
-            let into = out(out_position_count, "out_position_count")?;
-            with_tokens(tokens, |tokens| {
-                let namespace = read_namespace(namespace_)?;
-                let (token_count, position_count) = shared.probe(&namespace, tokens)?;
-                into.write(position_count);
-                if !out_token_count.is_null() {
-                    put(token_count, out_token_count, "out_token_count")?;
-                }
-                Ok(())
-            })
-        })
-    }
-}
-
 /// Publishes the whole pages of a prefix.
 ///
 /// Pages for which the cache has none yet are claimed: they must be private, and are the cache's from
@@ -462,35 +282,6 @@ pub unsafe extern "C" fn rkv_cache_insert(
     }
 }
 
-/// Protects a node and all its ancestors from eviction. Locks nest.
-///
-/// @param cache the cache
-/// @param node a node id
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Thread safety
-/// any thread
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_lock(cache: *mut rkv_cache, node: rkv_node_id) -> rkv_status {
-    // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.write().lock_node(NodeId(node))?)) }
-}
-
-/// Undoes exactly one lock. Recency stays as it is.
-///
-/// @param cache the cache
-/// @param node the node that was locked
-/// @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
-/// RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Thread safety
-/// any thread
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, node: rkv_node_id) -> rkv_status {
-    // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.write().unlock_node(NodeId(node))?)) }
-}
-
 /// Evicts pages, least recently used first, and returns them to the free pool.
 ///
 /// The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent that
@@ -550,99 +341,6 @@ pub unsafe extern "C" fn rkv_cache_contains_page(
     // SAFETY: the caller's contract on cache and out_contains.
     unsafe {
         with(cache, |shared| put(shared.read().contains_page(page), out_contains, "out_contains"))
-    }
-}
-
-/// What can be seen of a node.
-///
-/// @param cache the cache
-/// @param node a node id
-/// @param out_info receives it; set its struct_size first
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Thread safety
-/// any thread
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_node_info(
-    cache: *const rkv_cache,
-    node: rkv_node_id,
-    out_info: *mut rkv_node_info,
-) -> rkv_status {
-    // SAFETY: the caller's contract on cache and out_info.
-    unsafe {
-        with(cache, |shared| {
-            let info = shared.read().node_info(NodeId(node))?;
-            let made = rkv_node_info {
-                struct_size: 0,
-                lock_count: info.locks,
-                parent: info.parent.map_or(0, |parent| parent.0),
-                position_count: info.positions as u64,
-                page_count: info.pages as u64,
-                end_position: info.end_position as u64,
-                child_count: info.children as u64,
-                last_access: info.last_access,
-                hit_count: info.hits,
-            };
-            write_struct(out_info, &made)
-        })
-    }
-}
-
-/// Pages of a node's own segment, in order.
-///
-/// @param cache the cache
-/// @param node a node id
-/// @param pages receives them; (NULL, 0) asks for the count
-/// @param capacity room in pages
-/// @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Thread safety
-/// any thread
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_node_pages(
-    cache: *const rkv_cache,
-    node: rkv_node_id,
-    pages: *mut u32,
-    capacity: usize,
-    out_count: *mut usize,
-) -> rkv_status {
-    // SAFETY: the caller's contract on cache, pages and out_count.
-    unsafe {
-        with(cache, |shared| {
-            let state = shared.read();
-            fill(state.node_pages(NodeId(node))?, pages, capacity, out_count, "pages")
-        })
-    }
-}
-
-/// Children of a node, in the order of their first pages' keys.
-///
-/// @param cache the cache
-/// @param node a node id
-/// @param children receives them; (NULL, 0) asks for the count
-/// @param capacity room in ids
-/// @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Thread safety
-/// any thread
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_node_children(
-    cache: *const rkv_cache,
-    node: rkv_node_id,
-    children: *mut rkv_node_id,
-    capacity: usize,
-    out_count: *mut usize,
-) -> rkv_status {
-    // SAFETY: the caller's contract on cache, children and out_count.
-    unsafe {
-        with(cache, |shared| {
-            let found = shared.read().node_children(NodeId(node))?;
-            fill(&found, children.cast::<NodeId>(), capacity, out_count, "children")
-        })
     }
 }
 

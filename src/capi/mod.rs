@@ -5,22 +5,28 @@
 #![allow(clippy::too_many_arguments)]
 
 // The order of these modules is the order of the header.
-mod cache;
+mod version;
+mod status;
 mod log;
+mod token;
 mod namespace;
 mod page_table;
+mod batch;
+mod cache;
+mod lookup;
+mod node;
 mod sequence;
-mod status;
-mod token;
-mod version;
 
 mod guard;
 mod handle;
 mod pointer;
 
+pub use batch::*;
 pub use cache::*;
 pub use log::*;
+pub use lookup::*;
 pub use namespace::*;
+pub use node::*;
 pub use page_table::*;
 pub use sequence::*;
 pub use status::*;

@@ -1,7 +1,8 @@
 //! Sequences: begin, confirm the copy, publish, append, release.
-use super::cache::{rkv_cache, rkv_node_id};
+use super::cache::rkv_cache;
 use super::handle::with;
 use super::namespace::{read_namespace, rkv_namespace};
+use super::node::rkv_node_id;
 use super::pointer::{AbiStruct, check_fit, read_struct, write_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};

@@ -143,7 +143,8 @@ impl State {
         let page_size = self.table.page_size();
         let cache = self.cache.as_ref().expect("it was there");
         let positions = cache.reusable(positions, query);
-        let locks_partial = positions % page_size > 0 && positions / page_size == found.pages();
+        let locks_partial =
+            !positions.is_multiple_of(page_size) && positions / page_size == found.pages();
         let protected = found.unprotected_pages(cache, locks_partial);
         Reuse { found, positions, protected, locks_partial }
     }

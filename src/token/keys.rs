@@ -24,6 +24,11 @@ pub fn is_text(key: u32) -> bool {
     key < TEXT_ID_LIMIT
 }
 
+/// Whether all keys are text ids. Folds without an early exit, so that it is vectorised.
+pub fn all_text(keys: &[u32]) -> bool {
+    is_text(keys.iter().fold(0, |bits, &key| bits | key))
+}
+
 pub(super) fn coord(bin: u32) -> u32 {
     COORD + bin
 }

@@ -1,6 +1,6 @@
 //! A token list as the index reads it: keys, and where they may be cut.
 use super::images::Images;
-use super::keys::{self, is_text};
+use super::keys::{self, all_text, is_text};
 use super::list::{TokenKind, TokenList, bad_id, positions};
 use crate::error::Error;
 use std::cell::RefCell;
@@ -69,9 +69,7 @@ impl Query<'_> {
 
     /// Refuses ids of the caller, from one on, that are no text ids.
     pub fn check_text(&self, from: usize) -> Result<(), Error> {
-        // Folding has no early exit, so it is vectorised.
-        let bits = self.keys[from..].iter().fold(0, |bits, &key| bits | key);
-        if !self.unchecked || is_text(bits) {
+        if !self.unchecked || all_text(&self.keys[from..]) {
             return Ok(());
         }
         let at = self.keys.iter().position(|&key| !is_text(key)).expect("one has the bit");

@@ -1,7 +1,8 @@
 //! Every invariant of the tree, each with a name. Used by tests, fuzzing and `rkv_cache_check`.
+use super::super::Namespace;
 use super::RadixIndex;
 use super::node::{NONE, Queue, RadixNode, State};
-use crate::token::is_text;
+use crate::token::all_text;
 use std::collections::HashSet;
 
 impl RadixIndex {
@@ -42,7 +43,7 @@ impl RadixIndex {
         if node.locks > parent.locks {
             return Err("lock_reaches_root: a node has more locks than its parent".into());
         }
-        if !node.media && node.label.keys(self.page_size).iter().any(|&key| !is_text(key)) {
+        if !node.media && !all_text(node.label.keys(self.page_size)) {
             return Err("media_flag: a segment with other than text says it has only text".into());
         }
         let page = node.label.first_page_keys(self.page_size);
@@ -50,7 +51,7 @@ impl RadixIndex {
         if self.table.find(hash, |found| found == at).is_none() {
             return Err("child_table: a node is not found under its parent".into());
         }
-        if self.child(node.parent, page) != Some(at) {
+        if self.child(node.parent, page).map(|(child, _)| child) != Some(at) {
             return Err("child_unique: another child begins with the same page".into());
         }
         Ok(())
@@ -114,6 +115,10 @@ impl RadixIndex {
             if self.nodes[root].children.is_empty() && self.nodes[root].locks == 0 {
                 return Err("namespace_empty: an empty namespace stayed".into());
             }
+        }
+        let default = self.roots.get(&Namespace::default()).copied();
+        if default.unwrap_or(NONE) != self.default_root {
+            return Err("namespace_root: the default namespace is found elsewhere".into());
         }
         let roots = self.nodes.numbers().filter(|&at| self.nodes[at].state == State::Root).count();
         if roots != self.roots.len() || roots != self.names.len() {

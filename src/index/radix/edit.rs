@@ -4,8 +4,7 @@ use super::RadixIndex;
 use super::label::Label;
 use super::node::{NONE, State};
 use super::siblings::Sibling;
-use super::walk::common_start;
-use crate::token::is_text;
+use crate::token::all_text;
 
 impl RadixIndex {
     /// Makes a change to a node's label or children and keeps account of their memory.
@@ -143,10 +142,10 @@ impl RadixIndex {
         debug_assert_eq!(keys.len(), pages.len() * self.page_size);
         let mut node = from;
         let mut rest = keys;
-        while let Some(child) = rest.get(..self.page_size).and_then(|page| self.child(node, page)) {
-            let label = &self.nodes[child].label;
-            let whole = common_start(label.keys(self.page_size), rest) / self.page_size;
-            node = if whole < label.len() { self.split(child, whole) } else { child };
+        while let Some((child, common)) = self.child(node, rest) {
+            let whole = common / self.page_size;
+            let ends_inside = whole < self.nodes[child].label.len();
+            node = if ends_inside { self.split(child, whole) } else { child };
             rest = &rest[whole * self.page_size..];
         }
         let existing = pages.len() - rest.len() / self.page_size;
@@ -166,7 +165,7 @@ impl RadixIndex {
         node.label = label;
         node.start = start;
         node.last_access = last_access;
-        node.media = keys.iter().any(|&key| !is_text(key));
+        node.media = !all_text(keys);
         self.attach(parent, leaf);
         self.cached_pages += pages.len();
         self.reclaimable_pages += pages.len();
@@ -191,7 +190,7 @@ impl RadixIndex {
         self.with_bytes(at, |index| index.nodes[at].label.append(page_size, keys, pages));
         let node = &mut self.nodes[at];
         node.last_access = now;
-        node.media |= keys.iter().any(|&key| !is_text(key));
+        node.media |= !all_text(keys);
         self.cached_pages += pages.len();
     }
 

@@ -44,6 +44,8 @@ pub struct RadixIndex {
     /// Ordered maps, since a hash map would stop the scheduler to rehash.
     roots: BTreeMap<Namespace, u32>,
     names: BTreeMap<u32, Namespace>,
+    /// The root of the default namespace, which most engines use alone; NONE when it has none.
+    default_root: u32,
     hasher: FixedState,
     /// Logical time: one tick for each match and each insert.
     clock: u64,
@@ -64,6 +66,7 @@ impl RadixIndex {
             order: EvictionOrder::new(),
             roots: BTreeMap::new(),
             names: BTreeMap::new(),
+            default_root: NONE,
             // Seeded, so that nobody can choose tokens that collide.
             hasher: FixedState::with_seed(RandomState::new().hash_one(tag)),
             clock: 0,
@@ -89,14 +92,20 @@ impl RadixIndex {
 
 impl PrefixIndex for RadixIndex {
     fn find_root(&self, namespace: &Namespace) -> Option<Node> {
+        if *namespace == Namespace::default() {
+            return Some(Node(self.default_root)).filter(|root| root.0 != NONE);
+        }
         self.roots.get(namespace).map(|&root| Node(root))
     }
 
     fn make_root(&mut self, namespace: &Namespace) -> Node {
-        if let Some(&root) = self.roots.get(namespace) {
-            return Node(root);
+        if let Some(root) = self.find_root(namespace) {
+            return root;
         }
         let root = self.nodes.allocate(State::Root);
+        if *namespace == Namespace::default() {
+            self.default_root = root;
+        }
         self.roots.insert(*namespace, root);
         self.names.insert(root, *namespace);
         Node(root)
@@ -107,6 +116,9 @@ impl PrefixIndex for RadixIndex {
         if node.state == State::Root && node.locks == 0 && node.children.is_empty() {
             let name = self.names.remove(&root.0).expect("a root has a name");
             self.roots.remove(&name);
+            if root.0 == self.default_root {
+                self.default_root = NONE;
+            }
             self.nodes.release(root.0);
         }
     }

@@ -36,6 +36,9 @@ pub(super) struct RadixNode {
     pub(super) merge_pending: bool,
 }
 
+// A bound of the design: 128 bytes for a node, with what else it takes.
+const _: () = assert!(size_of::<RadixNode>() <= 112);
+
 /// Where a node stands in the eviction order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
@@ -91,20 +94,25 @@ impl RadixNode {
 /// that comes or goes.
 const RENEWAL_LIMIT: u32 = 1 << 22;
 
-/// Nodes of a chunk.
-const CHUNK: usize = 256;
+/// Nodes of a chunk; a power of two, so that indexing one needs no check. Small, so that a small index
+/// takes little and opening one is quick.
+const CHUNK: usize = 64;
+
+type Chunk = Box<[RadixNode; CHUNK]>;
 
 /// Nodes by number. Grows chunk by chunk: no node ever moves.
 #[derive(Debug)]
 pub(super) struct Arena {
-    chunks: Vec<Vec<RadixNode>>,
+    chunks: Vec<Chunk>,
+    /// Slots that were in use at some time.
+    opened: usize,
     free: u32,
     len: usize,
 }
 
 impl Arena {
     pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), free: NONE, len: 0 }
+        Self { chunks: Vec::new(), opened: 0, free: NONE, len: 0 }
     }
 
     /// Nodes in use.
@@ -113,7 +121,7 @@ impl Arena {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<RadixNode>()
+        self.chunks.len() * size_of::<[RadixNode; CHUNK]>()
     }
 
     /// Makes a node. Its generation is one that no id of the slot had before.
@@ -124,14 +132,14 @@ impl Arena {
             self.free = self[at].parent;
             at
         } else {
-            if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-                self.chunks.push(Vec::with_capacity(CHUNK));
+            assert!(self.opened < NODE_LIMIT, "the index has 2^32 nodes");
+            if self.opened == self.chunks.len() * CHUNK {
+                let nodes: Vec<_> = (0..CHUNK).map(|_| RadixNode::new()).collect();
+                let chunk = nodes.into_boxed_slice().try_into();
+                self.chunks.push(chunk.expect("a chunk has CHUNK nodes"));
             }
-            let chunk = self.chunks.len() - 1;
-            let at = chunk * CHUNK + self.chunks[chunk].len();
-            assert!(at < NODE_LIMIT, "the index has 2^32 nodes");
-            self.chunks[chunk].push(RadixNode::new());
-            at as u32
+            self.opened += 1;
+            (self.opened - 1) as u32
         };
         self.len += 1;
         let node = &mut self[at];
@@ -161,13 +169,12 @@ impl Arena {
     }
 
     pub(super) fn get(&self, at: u32) -> Option<&RadixNode> {
-        self.chunks.get(at as usize / CHUNK)?.get(at as usize % CHUNK)
+        Some(&self.chunks.get(at as usize / CHUNK)?[at as usize % CHUNK])
     }
 
     /// The numbers of all nodes in use.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        let slots = self.chunks.iter().map(Vec::len).sum::<usize>() as u32;
-        (0..slots).filter(|&at| self[at].state != State::Free)
+        (0..self.opened as u32).filter(|&at| self[at].state != State::Free)
     }
 }
 

@@ -34,20 +34,33 @@ impl RadixIndex {
         (hasher.finish() >> 16) as u32
     }
 
-    /// The child that begins with a whole page of keys.
-    pub(super) fn child(&self, parent: u32, first_page: &[u32]) -> Option<u32> {
+    /// The child that begins with the first whole page of keys, and how many keys its segment shares
+    /// with them.
+    pub(super) fn child(&self, parent: u32, keys: &[u32]) -> Option<(u32, usize)> {
+        let first_page = keys.get(..self.page_size)?;
+        let children = &self.nodes[parent].children;
+        let candidate = match children.only() {
+            Some(only) => only,
+            None if children.is_empty() => return None,
+            None => {
+                let hash = self.child_hash(parent, first_page);
+                self.table.find(hash, |at| self.nodes[at].parent == parent)?
+            }
+        };
+        let common = common_start(self.nodes[candidate].label.keys(self.page_size), keys);
+        if common >= self.page_size {
+            return Some((candidate, common));
+        }
+        if children.len() == 1 {
+            return None;
+        }
+        // Two children whose hashes are equal: compare their pages.
         let begins = |at: u32| {
             let node = &self.nodes[at];
             node.parent == parent && node.label.first_page_keys(self.page_size) == first_page
         };
-        let children = &self.nodes[parent].children;
-        if let Some(only) = children.only() {
-            return begins(only).then_some(only);
-        }
-        if children.is_empty() {
-            return None;
-        }
-        self.table.find(self.child_hash(parent, first_page), begins)
+        let child = self.table.find(self.child_hash(parent, first_page), begins)?;
+        Some((child, common_start(self.nodes[child].label.keys(self.page_size), keys)))
     }
 
     /// How a child stands to keys in the order of siblings.
@@ -62,11 +75,10 @@ impl RadixIndex {
         let mut node = from;
         let mut rest = keys;
         let mut media = false;
-        while let Some(child) = rest.get(..self.page_size).and_then(|page| self.child(node, page)) {
+        while let Some((child, common)) = self.child(node, rest) {
             node = child;
             let at = &self.nodes[child];
             media |= at.media;
-            let common = common_start(at.label.keys(self.page_size), rest);
             let whole = common / self.page_size;
             if whole < at.label.len() {
                 let partial = (common % self.page_size > 0).then(|| Partial {

@@ -1,0 +1,154 @@
+//! Lookups: match and probe.
+use super::cache::rkv_cache;
+use super::guard::Fail;
+use super::handle::with;
+use super::namespace::{read_namespace, rkv_namespace};
+use super::node::rkv_node_id;
+use super::pointer::{AbiStruct, check_fit, check_out, out, out_slice, put, write_struct};
+use super::status::rkv_status;
+use super::token::{rkv_tokens, with_tokens};
+use crate::error::Error;
+
+/// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
+/// rkv_match.locked_node.
+pub const RKV_MATCH_LOCK: u32 = 1;
+/// The longest cached prefix of a token list.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_match {
+    /// sizeof(rkv_match).
+    pub struct_size: u32,
+    /// Page that holds the positions after the last whole page, for partial_position_count > 0; copy
+    /// them, never write to the page. Else 0.
+    pub partial_page: u32,
+    /// Node that ends where the whole pages end; 0 when no whole page matched.
+    pub node: rkv_node_id,
+    /// Node that owns partial_page; 0 when there is none.
+    pub partial_node: rkv_node_id,
+    /// With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all pages of
+    /// the match, partial_page included.
+    pub locked_node: rkv_node_id,
+    /// Tokens matched; the rest begins at this index. Never ends inside an image.
+    pub token_count: u64,
+    /// Positions of those tokens: page_count * page_size + partial_position_count.
+    pub position_count: u64,
+    /// Whole pages matched.
+    pub page_count: u64,
+    /// Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
+    pub partial_position_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_match {
+    const NAME: &'static str = "out_match";
+    const V1: usize = 64;
+}
+
+/// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
+///
+/// A match that ends inside a node splits the node at the page boundary there. It reports, and never
+/// creates, namespaces and images. The pages stay good while the match is locked; without
+/// RKV_MATCH_LOCK another thread may evict them at once.
+///
+/// @param cache the cache
+/// @param namespace_ the namespace; NULL for the default one
+/// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
+/// @param flags 0 or RKV_MATCH_LOCK
+/// @param pages receives the whole pages in order; may be NULL when page_capacity is 0: then they are
+/// not reported
+/// @param page_capacity room in pages; positions / page_size is always enough
+/// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
+/// only its page_count is written, and the cache is unchanged
+/// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_match(
+    cache: *mut rkv_cache,
+    namespace_: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    flags: u32,
+    pages: *mut u32,
+    page_capacity: usize,
+    out_match: *mut rkv_match,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            if flags & !RKV_MATCH_LOCK != 0 {
+                return Err(Error::argument("flags has an unknown bit").into());
+            }
+            check_fit(out_match)?;
+            check_out(pages, page_capacity, "pages")?;
+            let wanted = !pages.is_null() && page_capacity > 0;
+            with_tokens(tokens, |tokens| {
+                let namespace = read_namespace(namespace_)?;
+                let mut state = shared.write();
+                let found = state.find(&namespace, tokens)?;
+                if wanted && found.pages() > page_capacity {
+                    (&raw mut (*out_match).page_count).write(found.pages() as u64);
+                    return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
+                }
+                let lock = flags & RKV_MATCH_LOCK != 0;
+                let matched = state.take_match(found, lock)?;
+                if wanted {
+                    let into = out_slice(pages, page_capacity, matched.pages, "pages")?;
+                    state.copy_path_pages(matched.node, into)?;
+                }
+                let (source, partial) =
+                    matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
+                let locked = if lock { state.node_id(matched.deepest())? } else { 0 };
+                let made = rkv_match {
+                    struct_size: 0,
+                    partial_page: source,
+                    node: state.node_id(matched.node)?,
+                    partial_node: state.node_id(matched.partial.map(|partial| partial.node))?,
+                    locked_node: locked,
+                    token_count: matched.tokens as u64,
+                    position_count: matched.positions as u64,
+                    page_count: matched.pages as u64,
+                    partial_position_count: partial as u64,
+                };
+                write_struct(out_match, &made)
+            })
+        })
+    }
+}
+
+/// Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
+///
+/// @param cache the cache
+/// @param namespace_ the namespace; NULL for the default one
+/// @param tokens what to look for
+/// @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
+/// @param out_position_count receives their positions: admission may charge the prompt less these
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread, any number at once; gives way to a thread that changes the cache, and waits for no
+/// eviction
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_probe(
+    cache: *const rkv_cache,
+    namespace_: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    out_token_count: *mut usize,
+    out_position_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let into = out(out_position_count, "out_position_count")?;
+            with_tokens(tokens, |tokens| {
+                let namespace = read_namespace(namespace_)?;
+                let (token_count, position_count) = shared.probe(&namespace, tokens)?;
+                into.write(position_count);
+                if !out_token_count.is_null() {
+                    put(token_count, out_token_count, "out_token_count")?;
+                }
+                Ok(())
+            })
+        })
+    }
+}

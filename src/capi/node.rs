@@ -1,0 +1,165 @@
+//! Nodes of the cache: their ids, their locks, and what can be seen of them.
+use super::cache::rkv_cache;
+use super::handle::with;
+use super::pointer::{AbiStruct, fill, write_struct};
+use super::status::rkv_status;
+use crate::ids::NodeId;
+
+/// Names a node of one cache, that is "the prefix that ends here". Zero names none.
+///
+/// An id is good for as long as the node is locked; later it may become stale, which is detected: a
+/// stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with the
+/// deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused 2^24
+/// times before it is retired.
+pub type rkv_node_id = u64;
+
+/// What can be seen of a node.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_node_info {
+    /// sizeof(rkv_node_info).
+    pub struct_size: u32,
+    /// Locks on this node and below it.
+    pub lock_count: u32,
+    /// The parent, 0 for a root.
+    pub parent: rkv_node_id,
+    /// Positions of the node's own segment; 0 for a root.
+    pub position_count: u64,
+    /// Pages of the node's own segment: position_count / page_size.
+    pub page_count: u64,
+    /// Positions from the beginning to the node's end.
+    pub end_position: u64,
+    /// Number of children.
+    pub child_count: u64,
+    /// Logical time of the last match that covered the node.
+    pub last_access: u64,
+    /// Matches that covered the node.
+    pub hit_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_node_info {
+    const NAME: &'static str = "out_info";
+    const V1: usize = 64;
+}
+
+/// Protects a node and all its ancestors from eviction. Locks nest.
+///
+/// @param cache the cache
+/// @param node a node id
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_lock(cache: *mut rkv_cache, node: rkv_node_id) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.write().lock_node(NodeId(node))?)) }
+}
+
+/// Undoes exactly one lock. Recency stays as it is.
+///
+/// @param cache the cache
+/// @param node the node that was locked
+/// @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
+/// RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, node: rkv_node_id) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.write().unlock_node(NodeId(node))?)) }
+}
+
+/// What can be seen of a node.
+///
+/// @param cache the cache
+/// @param node a node id
+/// @param out_info receives it; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_node_info(
+    cache: *const rkv_cache,
+    node: rkv_node_id,
+    out_info: *mut rkv_node_info,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_info.
+    unsafe {
+        with(cache, |shared| {
+            let info = shared.read().node_info(NodeId(node))?;
+            let made = rkv_node_info {
+                struct_size: 0,
+                lock_count: info.locks,
+                parent: info.parent.map_or(0, |parent| parent.0),
+                position_count: info.positions as u64,
+                page_count: info.pages as u64,
+                end_position: info.end_position as u64,
+                child_count: info.children as u64,
+                last_access: info.last_access,
+                hit_count: info.hits,
+            };
+            write_struct(out_info, &made)
+        })
+    }
+}
+
+/// Pages of a node's own segment, in order.
+///
+/// @param cache the cache
+/// @param node a node id
+/// @param pages receives them; (NULL, 0) asks for the count
+/// @param capacity room in pages
+/// @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_node_pages(
+    cache: *const rkv_cache,
+    node: rkv_node_id,
+    pages: *mut u32,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, pages and out_count.
+    unsafe {
+        with(cache, |shared| {
+            let state = shared.read();
+            fill(state.node_pages(NodeId(node))?, pages, capacity, out_count, "pages")
+        })
+    }
+}
+
+/// Children of a node, in the order of their first pages' keys.
+///
+/// @param cache the cache
+/// @param node a node id
+/// @param children receives them; (NULL, 0) asks for the count
+/// @param capacity room in ids
+/// @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_node_children(
+    cache: *const rkv_cache,
+    node: rkv_node_id,
+    children: *mut rkv_node_id,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, children and out_count.
+    unsafe {
+        with(cache, |shared| {
+            let found = shared.read().node_children(NodeId(node))?;
+            fill(&found, children.cast::<NodeId>(), capacity, out_count, "children")
+        })
+    }
+}
