@@ -164,11 +164,7 @@ pub fn tell(out: &mut dyn Write) -> Told {
         Err(Error::OutOfPages(shortage)) => writeln!(
             story.out,
             "   refused: {} pages needed, {} free, {} reclaimable, {} locked, {} private",
-            shortage.needed,
-            shortage.free,
-            shortage.reclaimable,
-            shortage.locked,
-            shortage.private
+            shortage.needed, shortage.free, shortage.reclaimable, shortage.locked, shortage.private
         )?,
         other => return Err(format!("C was expected not to fit: {other:?}").into()),
     }
