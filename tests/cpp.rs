@@ -81,14 +81,12 @@ fn headers_stand_alone() {
         let line = format!("#include \"{}\"\n", header.display());
         fs::write(&unit, line.repeat(2)).unwrap();
         for name in native::compilers(true) {
-            for standard in STANDARDS {
-                let output = native::compiler(name, true, standard)
-                    .args(["-Wsign-conversion", "-Wold-style-cast", "-fsyntax-only"])
-                    .arg(&unit)
-                    .output()
-                    .unwrap();
-                native::check(&output, &header);
-            }
+            let output = native::compiler(name, true, "c++17")
+                .args(["-Wsign-conversion", "-Wold-style-cast", "-fsyntax-only"])
+                .arg(&unit)
+                .output()
+                .unwrap();
+            native::check(&output, &header);
         }
     }
 }

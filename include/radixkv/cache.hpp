@@ -105,14 +105,15 @@ public:
         out.pages.resize(static_cast<std::size_t>(out.found.page_count));
         return out;
     }
-    /// rkv_cache_match() into a buffer; positions / page_size() is always room enough.
+    /// rkv_cache_match() into a buffer; positions / page_size() is always room enough. An empty
+    /// buffer means that the pages are not wanted.
     rkv_match match(TokenView tokens, span<std::uint32_t> pages,
                     const Namespace& ns = Namespace()) {
         auto found = sized<rkv_match>();
         match_raw(tokens, pages, ns, 0, found);
         return found;
     }
-    /// rkv_cache_match() into a buffer with RKV_MATCH_LOCK; `lock` lets go of what it held before.
+    /// The same with RKV_MATCH_LOCK; `lock` lets go of what it held before.
     rkv_match match(TokenView tokens, span<std::uint32_t> pages, Lock& lock,
                     const Namespace& ns = Namespace()) {
         auto found = sized<rkv_match>();
@@ -264,9 +265,8 @@ private:
     }
     void match_raw(TokenView tokens, span<std::uint32_t> pages, const Namespace& ns,
                    std::uint32_t flags, rkv_match& found) {
-        std::uint32_t unused = 0;
-        check(rkv_cache_match(get(), ns.get(), tokens.get(), flags, detail::present(pages, unused),
-                              pages.size(), &found));
+        check(rkv_cache_match(get(), ns.get(), tokens.get(), flags, pages.data(), pages.size(),
+                              &found));
     }
     rkv_insert_result insert_raw(rkv_insert_args args, TokenView tokens,
                                  span<const std::uint32_t> pages,
