@@ -267,6 +267,12 @@ void destroys_in_any_order() {
     CHECK_EQ(second.stats().free_page_count, 32u);
     rkv::Cache next(second);
     test::audit(second, next);
+
+    // What locks nothing keeps nothing alive.
+    const rkv::Match miss = next.match({1, 2, 3}, {}, RKV_MATCH_LOCK);
+    next.reset();
+    rkv::Cache last(second);
+    test::audit(second, last);
 }
 
 // A C handle passes in and out.

@@ -17,16 +17,16 @@ void lives() {
     rkv::PageTable table = test::table(33, 4);
     rkv::Cache cache(table);
     auto begun = rkv::sized<rkv_sequence_state>();
-    rkv::Sequence first = cache.begin(ids(1, 14), {}, 2, &begun);
+    rkv::Sequence first = cache.begin(ids(1, 14), {}, 3, &begun);
     CHECK_EQ(begun.sequence, first.get());
     CHECK_EQ(begun.cached_position_count, 0u);
-    CHECK_EQ(begun.page_count, 4u);
+    CHECK_EQ(begun.page_count, 5u);
     CHECK_EQ(begun.shared_page_count, 0u);
 
     rkv_publish_result published = first.publish(14);
     CHECK_EQ(published.claimed_page_count, 3u);
     CHECK_EQ(published.remapped_page_count, 0u);
-    CHECK_EQ(published.first_remapped_index, 4u);
+    CHECK_EQ(published.first_remapped_index, 5u);
     CHECK_EQ(first.state().shared_page_count, 3u);
 
     // Another one that shares ten positions: two pages, and two positions by copy.
@@ -83,6 +83,17 @@ void publishes_second() {
     CHECK_EQ(row_a[0], row_b[0]);
     CHECK_EQ(row_a[1], row_b[1]);
     CHECK(row_a[2] != row_b[2]);
+    test::audit(table, cache);
+}
+
+// K11
+void stays_in_its_namespace() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    rkv::Sequence lora = cache.begin(ids(1, 9), rkv::Namespace().lora(0));
+    lora.publish(9);
+    CHECK_EQ(cache.begin(ids(1, 9)).state().cached_position_count, 0u);
+    CHECK_EQ(cache.begin(ids(1, 9), rkv::Namespace().lora(0)).state().cached_position_count, 8u);
     test::audit(table, cache);
 }
 
@@ -192,6 +203,7 @@ void destroys_in_any_order() {
 int main() {
     lives();
     publishes_second();
+    stays_in_its_namespace();
     backs_off_to_a_token();
     ends_when_something_throws();
     moves();
