@@ -1,0 +1,208 @@
+//! The story of two requests that share a system prompt and an image, in Rust. The same story stands
+//! in examples/c, examples/cpp and bindings/go/examples, and each prints the same text.
+//!
+//! ```text
+//! cargo run --example story
+//! ```
+use radixkv::cache::{CacheConfig, Namespace};
+use radixkv::error::Error;
+use radixkv::paging::{BatchRow, PageTableConfig};
+use radixkv::sequence::{SequenceInfo, Shared};
+use radixkv::token::digest::image_digest;
+use radixkv::token::{Item, TokenKind, TokenList, position_count};
+use std::error;
+use std::io::{Write, stdout};
+use std::ops::Range;
+
+const PAGE_SIZE: u32 = 16;
+const PAGES: u32 = 16;
+const SYSTEM: u32 = 40;
+
+/// A prompt: the system prompt, the image, and a question.
+struct Prompt {
+    ids: Vec<u32>,
+    items: [Item; 1],
+}
+
+impl Prompt {
+    /// The image is one token that takes 50 positions. Its digest is its identity.
+    fn new(question: Range<u32>) -> Self {
+        let image = TokenKind::Image { digest: image_digest(b"a picture of a cat"), positions: 50 };
+        Self {
+            ids: (1..=SYSTEM).chain([0]).chain(question).collect(),
+            items: [Item { token_index: SYSTEM as usize, kind: image }],
+        }
+    }
+
+    fn tokens(&self) -> TokenList<'_> {
+        TokenList { ids: &self.ids, items: &self.items }
+    }
+}
+
+/// A cache, and where the story is told.
+struct Teller<'a> {
+    cache: &'a Shared,
+    out: &'a mut dyn Write,
+}
+
+type Told<T = ()> = Result<T, Box<dyn error::Error>>;
+
+impl Teller<'_> {
+    /// How much of a prompt is cached. Changes nothing: good for admission and routing.
+    fn probe(&self, tokens: TokenList<'_>) -> Told<usize> {
+        let (_, positions) = self.cache.probe(&Namespace::default(), tokens)?;
+        Ok(positions)
+    }
+
+    fn begin(&mut self, tokens: TokenList<'_>) -> Told<SequenceInfo> {
+        let begun = self.cache.begin(&Namespace::default(), tokens, 0)?;
+        writeln!(
+            self.out,
+            "   begin: {} positions reused, {} pages in the row, {} of them shared",
+            begun.cached_positions, begun.pages, begun.shared_pages
+        )?;
+        Ok(begun)
+    }
+
+    fn publish(&mut self, sequence: &SequenceInfo, computed: usize) -> Told {
+        let done = self.cache.write().publish(sequence.id, computed)?;
+        writeln!(
+            self.out,
+            "   publish: {} pages claimed, {} pages of the row shared",
+            done.claimed, done.shared_pages
+        )?;
+        Ok(())
+    }
+
+    fn print_pages(&mut self) -> Told {
+        let stats = self.cache.read().page_table_stats();
+        writeln!(
+            self.out,
+            "   pages: {} free, {} cached, {} private; {} reclaimable",
+            stats.free, stats.cached, stats.private, stats.reclaimable
+        )?;
+        Ok(())
+    }
+}
+
+/// Tells the story.
+pub fn tell(out: &mut dyn Write) -> Told {
+    // Page 0 is reserved for padding, so a pool of 16 pages has 17.
+    let config = PageTableConfig {
+        page_size: PAGE_SIZE,
+        page_count: PAGES + 1,
+        ..PageTableConfig::default()
+    };
+    let cache = &*Shared::new(config)?;
+    cache.attach_cache(CacheConfig::default())?;
+    let mut story = Teller { cache, out };
+    writeln!(
+        story.out,
+        "1. A page table of {PAGES} pages of {PAGE_SIZE} positions, and a cache on it"
+    )?;
+    story.print_pages()?;
+
+    // Nothing is cached yet. `begin` takes a slot and a private page per 16 positions. Then the
+    // engine computes all positions, and publishes: whole pages become the cache's.
+    let a = Prompt::new(100..112);
+    let count = position_count(a.tokens())?;
+    writeln!(story.out, "2. Request A: {} tokens, {count} positions", a.ids.len())?;
+    writeln!(story.out, "   probe: {} positions cached", story.probe(a.tokens())?)?;
+    let sequence_a = story.begin(a.tokens())?;
+    story.publish(&sequence_a, count)?;
+
+    // The shared beginning ends inside a page. Whole pages are mapped; of the next one the engine
+    // copies what matched, in every layer, since nobody may write to a page of the cache.
+    let b = Prompt::new(200..220);
+    let count = position_count(b.tokens())?;
+    writeln!(
+        story.out,
+        "3. Request B, same image, other question: {} tokens, {count} positions",
+        b.ids.len()
+    )?;
+    writeln!(story.out, "   probe: {} positions cached", story.probe(b.tokens())?)?;
+    let sequence_b = story.begin(b.tokens())?;
+    writeln!(
+        story.out,
+        "   copy: {} positions into a private page; compute from token {} on",
+        sequence_b.copy.map_or(0, |copy| copy.positions),
+        sequence_b.cached_tokens
+    )?;
+    cache.write().confirm_copy(sequence_b.id)?;
+    story.publish(&sequence_b, count)?;
+
+    // Decode: a token at a time; a page is allocated when one is full. Generated tokens can be
+    // published too.
+    for decoded in 1000..1020 {
+        cache.append(sequence_b.id, TokenList::text(&[decoded]))?;
+    }
+    let sequence_b = cache.read().sequence_info(sequence_b.id)?;
+    writeln!(
+        story.out,
+        "4. B decodes 20 tokens: {} positions, {} pages in the row",
+        sequence_b.positions, sequence_b.pages
+    )?;
+    story.publish(&sequence_b, sequence_b.positions)?;
+
+    // One step over both: the arrays that paged attention kernels take.
+    let row = |s: &SequenceInfo| BatchRow { slot: s.slot, positions: s.positions };
+    let batch = cache.read().batch(&[row(&sequence_a), row(&sequence_b)])?;
+    let words = |values: &[i32]| values.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
+    writeln!(
+        story.out,
+        "5. A batch of both: indptr {}, last page lengths {}",
+        words(&batch.indptr),
+        words(&batch.last_page_len)
+    )?;
+    story.print_pages()?;
+
+    // A request that does not fit is refused whole, and told why: everything cached is in use.
+    let ids: Vec<u32> = (5000..5150).collect();
+    let c = TokenList::text(&ids);
+    writeln!(story.out, "6. Request C: {} tokens of its own", ids.len())?;
+    match cache.begin(&Namespace::default(), c, 0) {
+        Err(Error::OutOfPages(shortage)) => writeln!(
+            story.out,
+            "   refused: {} pages needed, {} free, {} reclaimable, {} locked, {} private",
+            shortage.needed, shortage.free, shortage.reclaimable, shortage.locked, shortage.private
+        )?,
+        other => return Err(format!("C was expected not to fit: {other:?}").into()),
+    }
+
+    // Private pages return to the pool. What was published stays cached, and may be evicted now.
+    cache.write().release(sequence_a.id)?;
+    cache.write().release(sequence_b.id)?;
+    writeln!(story.out, "7. A and B are released")?;
+    story.print_pages()?;
+    let counters = cache.read().cache_stats()?.counters;
+    writeln!(
+        story.out,
+        "   cache: {} lookups for {} positions, {} found, {} of them by copy",
+        counters.lookups,
+        counters.lookup_positions,
+        counters.hit_positions,
+        counters.partial_hit_positions
+    )?;
+
+    // Now it fits: what was used longest ago is evicted, page by page, no more than needed.
+    writeln!(story.out, "8. Request C again")?;
+    let sequence_c = story.begin(c)?;
+    story.print_pages()?;
+    cache.write().release(sequence_c.id)?;
+    let (left_a, left_b) = (story.probe(a.tokens())?, story.probe(b.tokens())?);
+    writeln!(story.out, "   still cached: {left_a} positions of A, {left_b} of B")?;
+
+    // Eviction on demand reports its victims, for an engine that moves them elsewhere.
+    let mut evicted = Vec::new();
+    cache.evict(PAGES as usize, |_, page| evicted.push(page))?;
+    writeln!(story.out, "9. Evicted by hand: {} pages", evicted.len())?;
+    story.print_pages()?;
+    cache.read().audit()?;
+    cache.read().check()?;
+    writeln!(story.out, "   audit: every page is in exactly one state")?;
+    Ok(())
+}
+
+fn main() -> Told {
+    tell(&mut stdout().lock())
+}

@@ -1,0 +1,43 @@
+/**
+ * @file radixkv.hpp
+ * @brief radixkv.h for C++17: RAII, exceptions, vectors. Header-only, no symbol of its own.
+ *
+ * Each wrapper makes the one C call that its comment names; what the call promises stands there, in
+ * radixkv.h, and is not repeated here. Results that are plain C structs stay the C structs.
+ *
+ * Errors     A status other than RKV_STATUS_OK is thrown as rkv::Error, a shortage of pages as
+ *            rkv::OutOfPages. The C call changed nothing then, and neither did the wrapper. Code
+ *            built without exceptions uses radixkv.h.
+ * Ownership  PageTable, Cache, Sequence and Lock own what they name and can be moved, not copied.
+ *            They speak the language of std::unique_ptr: get() looks, release() gives up ownership,
+ *            reset() ends it now and throws when that fails, where a destructor must stay silent.
+ *            A moved-from object is empty: it may be destroyed, assigned, asked with get(); any
+ *            other call throws RKV_STATUS_INVALID_ARGUMENT.
+ * Order      Objects may be destroyed in any order. A Sequence and a Lock keep the C cache alive:
+ *            when the Cache object goes first, rkv_cache_destroy() waits for the last of them.
+ * Vectors    What returns a vector allocates it. Each has an overload that writes in the caller's
+ *            buffer instead and allocates nothing, for the path of every request.
+ * Threads    As in C. An object of this header, like any C++ object, must not be moved or destroyed
+ *            while another thread uses it.
+ */
+
+#ifndef RADIXKV_HPP
+#define RADIXKV_HPP
+
+#if defined(_MSVC_LANG) ? _MSVC_LANG < 201703L : __cplusplus < 201703L
+#  error "radixkv.hpp needs C++17"
+#endif
+#if !defined(__cpp_exceptions)
+#  error "radixkv.hpp reports errors as exceptions; a program without them uses radixkv.h"
+#endif
+
+// The order of a request; each header can be included alone.
+#include "radixkv/error.hpp"
+#include "radixkv/library.hpp"
+#include "radixkv/token.hpp"
+#include "radixkv/namespace.hpp"
+#include "radixkv/page_table.hpp"
+#include "radixkv/cache.hpp"
+#include "radixkv/sequence.hpp"
+
+#endif  // RADIXKV_HPP

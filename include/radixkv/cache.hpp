@@ -1,0 +1,295 @@
+/**
+ * @file cache.hpp
+ * @brief The cache: match, insert, lock, evict, and what can be seen of it.
+ */
+
+#ifndef RADIXKV_CACHE_HPP
+#define RADIXKV_CACHE_HPP
+
+#include "namespace.hpp"
+#include "page_table.hpp"
+#include "sequence.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rkv {
+
+/// Owns one lock on a node: rkv_cache_unlock() at the end. Made by Cache::lock() and match().
+class Lock {
+public:
+    /// Owns nothing.
+    Lock() noexcept = default;
+
+    [[nodiscard]] rkv_node_id node() const noexcept { return owned_.id(); }
+    [[nodiscard]] explicit operator bool() const noexcept { return node() != 0; }
+    /// Gives the lock up, without rkv_cache_unlock().
+    [[nodiscard]] rkv_node_id release() noexcept { return owned_.release(); }
+    /// rkv_cache_unlock() now. An empty lock does nothing; one that cannot be unlocked is kept.
+    void reset() { owned_.reset(); }
+
+private:
+    friend class Cache;
+    Lock(std::shared_ptr<detail::CacheHandle> handle, rkv_node_id node) noexcept
+        : owned_(std::move(handle), node) {}
+
+    detail::Owned<rkv_node_id, rkv_cache_unlock> owned_;
+};
+
+/// What Cache::match() found.
+struct Match {
+    rkv_match found = sized<rkv_match>();
+    /// The whole pages, in order.
+    std::vector<std::uint32_t> pages;
+    /// With RKV_MATCH_LOCK: what keeps the pages.
+    Lock lock;
+};
+
+/// What Cache::probe() found.
+struct Probe {
+    std::size_t token_count = 0;
+    std::size_t position_count = 0;
+};
+
+/// Owns an rkv_cache, together with the Sequences and Locks that were taken from it.
+class Cache {
+public:
+    /// rkv_cache_config_init().
+    [[nodiscard]] static rkv_cache_config config() {
+        rkv_cache_config config{};
+        check(rkv_cache_config_init(&config, sizeof config));
+        return config;
+    }
+
+    /// rkv_cache_create() with the defaults.
+    explicit Cache(PageTable& table) : Cache(table, nullptr) {}
+    /// rkv_cache_create().
+    Cache(PageTable& table, const rkv_cache_config& config) : Cache(table, &config) {}
+    /// Takes over a handle that C code created on a page table with pages of page_size positions.
+    Cache(rkv_cache* owned, std::uint32_t page_size)
+        : handle_(std::make_shared<detail::CacheHandle>()) {
+        handle_->cache = owned;
+        handle_->page_size = page_size;
+    }
+
+    Cache(Cache&&) noexcept = default;
+    Cache& operator=(Cache&&) noexcept = default;
+
+    [[nodiscard]] rkv_cache* get() const noexcept { return handle_ ? handle_->cache : nullptr; }
+    /// Gives the handle up, without rkv_cache_destroy(). The sequences and locks that are left go
+    /// with it: their objects end nothing any more, C code does.
+    [[nodiscard]] rkv_cache* release() noexcept {
+        rkv_cache* cache = handle_ ? std::exchange(handle_->cache, nullptr) : nullptr;
+        handle_.reset();
+        return cache;
+    }
+    /// rkv_cache_destroy(), once the last Sequence and Lock of it are gone: now if there is none.
+    void reset() noexcept { handle_.reset(); }
+    /// Positions per page.
+    [[nodiscard]] std::uint32_t page_size() const noexcept {
+        return handle_ ? handle_->page_size : 0;
+    }
+
+    /// rkv_cache_match(); flags 0 or RKV_MATCH_LOCK.
+    [[nodiscard]] Match match(TokenView tokens, const Namespace& ns = Namespace(),
+                              std::uint32_t flags = 0) {
+        Match out;
+        if (page_size() != 0) out.pages.resize(tokens.position_count() / page_size());
+        match_raw(tokens, out.pages, ns, flags, out.found);
+        out.lock = Lock(handle_, out.found.locked_node);
+        out.pages.resize(static_cast<std::size_t>(out.found.page_count));
+        return out;
+    }
+    /// rkv_cache_match() into a buffer; positions / page_size() is always room enough. An empty
+    /// buffer means that the pages are not wanted.
+    rkv_match match(TokenView tokens, span<std::uint32_t> pages,
+                    const Namespace& ns = Namespace()) {
+        auto found = sized<rkv_match>();
+        match_raw(tokens, pages, ns, 0, found);
+        return found;
+    }
+    /// The same with RKV_MATCH_LOCK; `lock` lets go of what it held before.
+    rkv_match match(TokenView tokens, span<std::uint32_t> pages, Lock& lock,
+                    const Namespace& ns = Namespace()) {
+        auto found = sized<rkv_match>();
+        match_raw(tokens, pages, ns, RKV_MATCH_LOCK, found);
+        lock = Lock(handle_, found.locked_node);
+        return found;
+    }
+    /// rkv_cache_probe().
+    [[nodiscard]] Probe probe(TokenView tokens, const Namespace& ns = Namespace()) const {
+        Probe out;
+        check(rkv_cache_probe(get(), ns.get(), tokens.get(), &out.token_count,
+                              &out.position_count));
+        return out;
+    }
+    /// rkv_cache_insert() from the root. `published`, if not empty, receives an entry per page.
+    rkv_insert_result insert(TokenView tokens, span<const std::uint32_t> pages,
+                             span<std::uint32_t> published = {},
+                             const Namespace& ns = Namespace()) {
+        auto args = sized<rkv_insert_args>();
+        args.namespace_ = ns.get();
+        return insert_raw(args, tokens, pages, published);
+    }
+    /// rkv_cache_insert() that goes on from an earlier match, which is best still locked.
+    rkv_insert_result insert_after(const rkv_match& found, TokenView tokens,
+                                   span<const std::uint32_t> pages,
+                                   span<std::uint32_t> published = {},
+                                   const Namespace& ns = Namespace()) {
+        auto args = sized<rkv_insert_args>();
+        args.namespace_ = ns.get();
+        args.from_node = found.node;
+        if (found.node != 0) {
+            args.from_token_index = found.token_count;
+            args.from_page_index = found.page_count;
+        }
+        return insert_raw(args, tokens, pages, published);
+    }
+    /// rkv_cache_lock().
+    [[nodiscard]] Lock lock(rkv_node_id node) {
+        check(rkv_cache_lock(get(), node));
+        return Lock(handle_, node);
+    }
+    /// Owns from now on a lock that C code took on a node.
+    [[nodiscard]] Lock adopt_lock(rkv_node_id node) noexcept { return Lock(handle_, node); }
+
+    /// rkv_cache_evict() without a report; returns how many pages were evicted.
+    std::size_t evict(std::size_t page_count) {
+        std::size_t count = 0;
+        check(rkv_cache_evict(get(), page_count, nullptr, 0, &count));
+        return count;
+    }
+    /// rkv_cache_evict() that reports the pages in a buffer, and evicts no more than fit.
+    std::size_t evict(std::size_t page_count, span<std::uint32_t> pages) {
+        std::size_t count = 0;
+        std::uint32_t unused = 0;
+        check(rkv_cache_evict(get(), page_count, detail::present(pages, unused), pages.size(),
+                              &count));
+        return count;
+    }
+    /// rkv_cache_evict() that returns the pages.
+    [[nodiscard]] std::vector<std::uint32_t> evict_reported(std::size_t page_count) {
+        const std::uint64_t most = stats().cached_page_count;
+        std::vector<std::uint32_t> pages(
+            static_cast<std::size_t>(std::min<std::uint64_t>(page_count, most)));
+        pages.resize(evict(page_count, pages));
+        return pages;
+    }
+    /// rkv_cache_contains_page().
+    [[nodiscard]] bool contains_page(std::uint32_t page) const {
+        bool contains = false;
+        check(rkv_cache_contains_page(get(), page, &contains));
+        return contains;
+    }
+    /// rkv_cache_node_info().
+    [[nodiscard]] rkv_node_info node_info(rkv_node_id node) const {
+        auto info = sized<rkv_node_info>();
+        check(rkv_cache_node_info(get(), node, &info));
+        return info;
+    }
+    /// rkv_cache_node_pages().
+    [[nodiscard]] std::vector<std::uint32_t> node_pages(rkv_node_id node) const {
+        return detail::read<std::uint32_t>(
+            [&](std::uint32_t* pages, std::size_t capacity, std::size_t* count) {
+                return rkv_cache_node_pages(get(), node, pages, capacity, count);
+            });
+    }
+    /// rkv_cache_node_pages() into a buffer; returns the number of pages.
+    std::size_t node_pages(rkv_node_id node, span<std::uint32_t> pages) const {
+        std::size_t count = 0;
+        std::uint32_t unused = 0;
+        check(rkv_cache_node_pages(get(), node, detail::present(pages, unused), pages.size(),
+                                   &count));
+        return count;
+    }
+    /// rkv_cache_node_children().
+    [[nodiscard]] std::vector<rkv_node_id> node_children(rkv_node_id node) const {
+        return detail::read<rkv_node_id>(
+            [&](rkv_node_id* children, std::size_t capacity, std::size_t* count) {
+                return rkv_cache_node_children(get(), node, children, capacity, count);
+            });
+    }
+    /// rkv_cache_node_children() into a buffer; returns the number of children.
+    std::size_t node_children(rkv_node_id node, span<rkv_node_id> children) const {
+        std::size_t count = 0;
+        rkv_node_id unused = 0;
+        check(rkv_cache_node_children(get(), node, detail::present(children, unused),
+                                      children.size(), &count));
+        return count;
+    }
+    /// rkv_cache_stats().
+    [[nodiscard]] rkv_cache_statistics stats() const {
+        auto stats = sized<rkv_cache_statistics>();
+        check(rkv_cache_stats(get(), &stats));
+        return stats;
+    }
+    /// rkv_cache_check(): throws RKV_STATUS_CORRUPT.
+    void check_invariants() const { check(rkv_cache_check(get())); }
+    /// rkv_cache_dump(); RKV_DUMP_JSON or RKV_DUMP_DOT.
+    [[nodiscard]] std::string dump(std::uint32_t format = RKV_DUMP_JSON) const {
+        const std::vector<char> text =
+            detail::read<char>([&](char* buffer, std::size_t capacity, std::size_t* bytes) {
+                return rkv_cache_dump(get(), format, buffer, capacity, bytes);
+            });
+        return std::string(text.data());
+    }
+
+    /// rkv_sequence_begin(). `out_state`, if not NULL, receives the state that it reported.
+    [[nodiscard]] Sequence begin(TokenView tokens, const Namespace& ns = Namespace(),
+                                 std::uint64_t reserve_position_count = 0,
+                                 rkv_sequence_state* out_state = nullptr) {
+        auto args = sized<rkv_sequence_args>();
+        args.namespace_ = ns.get();
+        args.tokens = tokens.get();
+        args.reserve_position_count = reserve_position_count;
+        auto state = sized<rkv_sequence_state>();
+        check(rkv_sequence_begin(get(), &args, &state));
+        if (out_state != nullptr) *out_state = state;
+        return Sequence(handle_, state.sequence);
+    }
+    /// Owns from now on a sequence that C code began.
+    [[nodiscard]] Sequence adopt_sequence(rkv_sequence_id sequence) noexcept {
+        return Sequence(handle_, sequence);
+    }
+
+private:
+    Cache(PageTable& table, const rkv_cache_config* config)
+        : handle_(std::make_shared<detail::CacheHandle>()) {
+        handle_->page_size = table.stats().page_size;
+        check(rkv_cache_create(table.get(), config, &handle_->cache));
+    }
+    void match_raw(TokenView tokens, span<std::uint32_t> pages, const Namespace& ns,
+                   std::uint32_t flags, rkv_match& found) {
+        check(rkv_cache_match(get(), ns.get(), tokens.get(), flags, pages.data(), pages.size(),
+                              &found));
+    }
+    rkv_insert_result insert_raw(rkv_insert_args args, TokenView tokens,
+                                 span<const std::uint32_t> pages,
+                                 span<std::uint32_t> published) {
+        if (published.size() != 0 && published.size() < pages.size())
+            throw Error(RKV_STATUS_BUFFER_TOO_SMALL, "published is shorter than pages");
+        args.tokens = tokens.get();
+        args.pages = pages.data();
+        args.page_count = pages.size();
+        auto result = sized<rkv_insert_result>();
+        check(rkv_cache_insert(get(), &args, published.size() != 0 ? published.data() : nullptr,
+                               &result));
+        return result;
+    }
+
+    std::shared_ptr<detail::CacheHandle> handle_;
+};
+
+#if defined(RKV_FAULT_INJECTION)
+/// rkv_fault_panic().
+inline void fault_panic(Cache& cache) { check(rkv_fault_panic(cache.get())); }
+#endif
+
+}  // namespace rkv
+
+#endif  // RADIXKV_CACHE_HPP

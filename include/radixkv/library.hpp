@@ -1,0 +1,52 @@
+/**
+ * @file library.hpp
+ * @brief The loaded library: version, features, log.
+ */
+
+#ifndef RADIXKV_LIBRARY_HPP
+#define RADIXKV_LIBRARY_HPP
+
+#include "error.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace rkv {
+
+/// rkv_abi_version(): throws RKV_STATUS_UNSUPPORTED when the loaded library is older than this.
+inline void require_version() {
+    if (rkv_abi_version() >= RKV_ABI_VERSION) return;
+    throw Error(RKV_STATUS_UNSUPPORTED,
+                std::string("radixkv ") + rkv_version_string() + " is older than its header");
+}
+
+/// rkv_version_string().
+[[nodiscard]] inline const char* version() noexcept { return rkv_version_string(); }
+
+/// rkv_features().
+[[nodiscard]] inline std::uint64_t features() noexcept { return rkv_features(); }
+
+/// rkv_status_name().
+[[nodiscard]] inline const char* status_name(rkv_status status) noexcept {
+    return rkv_status_name(static_cast<std::int32_t>(status));
+}
+
+/// rkv_set_log_callback() with anything callable as f(level, message). `f` is not copied: it must
+/// live until another call replaces it. A callback that throws ends the program (std::terminate).
+template <class F> void set_log_callback(std::uint32_t max_level, F& f) noexcept {
+    rkv_set_log_callback(
+        max_level,
+        [](std::uint32_t level, const char* message, void* user_data) noexcept {
+            (*static_cast<F*>(user_data))(level, message);
+        },
+        static_cast<void*>(std::addressof(f)));
+}
+template <class F> void set_log_callback(std::uint32_t, const F&&) = delete;
+
+/// rkv_set_log_callback() with no callback: silence.
+inline void clear_log_callback() noexcept { rkv_set_log_callback(RKV_LOG_OFF, nullptr, nullptr); }
+
+}  // namespace rkv
+
+#endif  // RADIXKV_LIBRARY_HPP

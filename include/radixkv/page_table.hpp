@@ -1,0 +1,179 @@
+/**
+ * @file page_table.hpp
+ * @brief The page table: pages, rows, batches.
+ */
+
+#ifndef RADIXKV_PAGE_TABLE_HPP
+#define RADIXKV_PAGE_TABLE_HPP
+
+#include "span.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace rkv {
+
+/// The arrays of rkv_page_table_batch(). Kept from step to step, it stops allocating.
+struct Batch {
+    std::vector<std::int32_t> indptr;
+    std::vector<std::int32_t> indices;
+    std::vector<std::int32_t> last_page_len;
+};
+
+/// Owns an rkv_page_table.
+class PageTable {
+public:
+    /// rkv_page_table_config_init(). Set page_count, it has no default.
+    [[nodiscard]] static rkv_page_table_config config() {
+        rkv_page_table_config config{};
+        check(rkv_page_table_config_init(&config, sizeof config));
+        return config;
+    }
+
+    /// rkv_page_table_create().
+    explicit PageTable(const rkv_page_table_config& config) {
+        rkv_page_table* table = nullptr;
+        check(rkv_page_table_create(&config, &table));
+        handle_.reset(table);
+    }
+    /// Takes over a handle that C code created.
+    explicit PageTable(rkv_page_table* owned) noexcept : handle_(owned) {}
+
+    [[nodiscard]] rkv_page_table* get() const noexcept { return handle_.get(); }
+    /// Gives the handle up, without rkv_page_table_destroy().
+    [[nodiscard]] rkv_page_table* release() noexcept { return handle_.release(); }
+    /// rkv_page_table_destroy() now.
+    void reset() noexcept { handle_.reset(); }
+
+    /// rkv_page_table_stats().
+    [[nodiscard]] rkv_page_table_statistics stats() const {
+        auto stats = sized<rkv_page_table_statistics>();
+        check(rkv_page_table_stats(get(), &stats));
+        return stats;
+    }
+    /// rkv_page_table_allocate_slot(). Undo with erase().
+    [[nodiscard]] std::uint32_t allocate_slot() {
+        std::uint32_t slot = 0;
+        check(rkv_page_table_allocate_slot(get(), &slot));
+        return slot;
+    }
+    /// rkv_page_table_erase().
+    void erase(std::uint32_t slot) { check(rkv_page_table_erase(get(), slot)); }
+
+    /// rkv_page_table_allocate_pages(). Undo with free_pages(), or map() them.
+    [[nodiscard]] std::vector<std::uint32_t> allocate_pages(std::size_t page_count) {
+        std::vector<std::uint32_t> pages(page_count);
+        allocate_pages(pages);
+        return pages;
+    }
+    /// rkv_page_table_allocate_pages() into a buffer: as many as it has room for.
+    void allocate_pages(span<std::uint32_t> pages) {
+        check(rkv_page_table_allocate_pages(get(), pages.size(), pages.data()));
+    }
+    /// rkv_page_table_free_pages().
+    void free_pages(span<const std::uint32_t> pages) {
+        check(rkv_page_table_free_pages(get(), pages.data(), pages.size()));
+    }
+    /// rkv_page_table_map().
+    void map(std::uint32_t slot, std::size_t first_index, span<const std::uint32_t> pages) {
+        check(rkv_page_table_map(get(), slot, first_index, pages.data(), pages.size()));
+    }
+    /// rkv_page_table_reserve().
+    void reserve(std::uint32_t slot, std::size_t position_count) {
+        check(rkv_page_table_reserve(get(), slot, position_count));
+    }
+    /// rkv_page_table_can_reserve().
+    [[nodiscard]] bool can_reserve(std::uint32_t slot, std::size_t position_count) const {
+        bool can = false;
+        check(rkv_page_table_can_reserve(get(), slot, position_count, &can));
+        return can;
+    }
+    /// rkv_page_table_can_reserve() with RKV_NO_SLOT: whether a new row could hold the positions.
+    [[nodiscard]] bool can_reserve_new(std::size_t position_count) const {
+        return can_reserve(static_cast<std::uint32_t>(RKV_NO_SLOT), position_count);
+    }
+    /// rkv_page_table_capacity().
+    [[nodiscard]] std::size_t capacity(std::uint32_t slot) const {
+        std::size_t position_count = 0;
+        check(rkv_page_table_capacity(get(), slot, &position_count));
+        return position_count;
+    }
+    /// rkv_page_table_row().
+    [[nodiscard]] std::vector<std::uint32_t> row(std::uint32_t slot,
+                                                 std::size_t first_index = 0) const {
+        return detail::read<std::uint32_t>(
+            [&](std::uint32_t* pages, std::size_t capacity, std::size_t* count) {
+                return rkv_page_table_row(get(), slot, first_index, pages, capacity, count);
+            });
+    }
+    /// rkv_page_table_row() into a buffer; returns the pages from first_index to the row's end, of
+    /// which as many as fit were written.
+    std::size_t row(std::uint32_t slot, std::size_t first_index, span<std::uint32_t> pages) const {
+        std::size_t count = 0;
+        check(rkv_page_table_row(get(), slot, first_index, pages.data(), pages.size(), &count));
+        return count;
+    }
+    /// rkv_page_table_slot_mapping().
+    [[nodiscard]] std::vector<std::int64_t> slot_mapping(
+        std::uint32_t slot, span<const std::uint64_t> positions) const {
+        std::vector<std::int64_t> mapping(positions.size());
+        slot_mapping(slot, positions, mapping);
+        return mapping;
+    }
+    /// rkv_page_table_slot_mapping() into a buffer with room for every position.
+    void slot_mapping(std::uint32_t slot, span<const std::uint64_t> positions,
+                      span<std::int64_t> mapping) const {
+        if (mapping.size() < positions.size())
+            throw Error(RKV_STATUS_BUFFER_TOO_SMALL, "mapping is shorter than positions");
+        check(rkv_page_table_slot_mapping(get(), slot, positions.data(), positions.size(),
+                                          mapping.data()));
+    }
+    /// rkv_page_table_batch().
+    [[nodiscard]] Batch batch(span<const rkv_batch_row> rows) const {
+        Batch out;
+        batch(rows, out);
+        return out;
+    }
+    /// rkv_page_table_batch() into vectors that grow when they must. When it throws, they hold
+    /// nothing of use.
+    void batch(span<const rkv_batch_row> rows, Batch& out) const {
+        out.indptr.resize(rows.size() + 1);
+        out.last_page_len.resize(rows.size());
+        out.indices.resize(out.indices.capacity());
+        for (;;) {
+            auto arrays = sized<rkv_batch_arrays>();
+            arrays.indptr = out.indptr.data();
+            arrays.indices = out.indices.data();
+            arrays.indices_capacity = out.indices.size();
+            arrays.last_page_len = out.last_page_len.data();
+            std::size_t count = 0;
+            const rkv_status status =
+                rkv_page_table_batch(get(), rows.data(), rows.size(), &arrays, &count);
+            if (status != RKV_STATUS_BUFFER_TOO_SMALL) check(status);
+            const bool complete = status == RKV_STATUS_OK && count <= out.indices.size();
+            out.indices.resize(count);
+            if (complete) return;
+        }
+    }
+    /// rkv_page_table_batch() into the caller's arrays, e.g. pinned memory; returns the number of
+    /// indices.
+    std::size_t batch(span<const rkv_batch_row> rows, const rkv_batch_arrays& arrays) const {
+        std::size_t count = 0;
+        check(rkv_page_table_batch(get(), rows.data(), rows.size(), &arrays, &count));
+        return count;
+    }
+    /// rkv_page_table_audit(): throws RKV_STATUS_CORRUPT.
+    void audit() const { check(rkv_page_table_audit(get())); }
+
+private:
+    struct Destroy {
+        void operator()(rkv_page_table* table) const noexcept { rkv_page_table_destroy(table); }
+    };
+    std::unique_ptr<rkv_page_table, Destroy> handle_;
+};
+
+}  // namespace rkv
+
+#endif  // RADIXKV_PAGE_TABLE_HPP

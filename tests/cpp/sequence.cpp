@@ -1,0 +1,211 @@
+// rkv::Sequence: the way of a request, and who ends it.
+#include "check.hpp"
+
+#include <stdexcept>
+#include <type_traits>
+
+static_assert(!std::is_copy_constructible_v<rkv::Sequence>);
+static_assert(std::is_nothrow_move_constructible_v<rkv::Sequence>);
+static_assert(std::is_nothrow_move_assignable_v<rkv::Sequence>);
+
+namespace {
+
+using test::ids;
+
+// K14, K16, K18, B08
+void lives() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    auto begun = rkv::sized<rkv_sequence_state>();
+    rkv::Sequence first = cache.begin(ids(1, 14), {}, 3, &begun);
+    CHECK_EQ(begun.sequence, first.get());
+    CHECK_EQ(begun.cached_position_count, 0u);
+    CHECK_EQ(begun.page_count, 5u);
+    CHECK_EQ(begun.shared_page_count, 0u);
+
+    rkv_publish_result published = first.publish(14);
+    CHECK_EQ(published.claimed_page_count, 3u);
+    CHECK_EQ(published.remapped_page_count, 0u);
+    CHECK_EQ(published.first_remapped_index, 5u);
+    CHECK_EQ(first.state().shared_page_count, 3u);
+
+    // Another one that shares ten positions: two pages, and two positions by copy.
+    std::vector<std::uint32_t> prompt = ids(1, 10);
+    prompt.push_back(999);
+    rkv::Sequence second = cache.begin(prompt);
+    rkv_sequence_state state = second.state();
+    CHECK_EQ(state.cached_position_count, 10u);
+    CHECK_EQ(state.cached_token_count, 10u);
+    CHECK_EQ(state.shared_page_count, 2u);
+    CHECK_EQ(state.copy_position_count, 2u);
+    CHECK(state.copy_source_page != state.copy_target_page);
+    CHECK_EQ(table.row(state.slot)[2], state.copy_target_page);
+    CHECK_THROWS(RKV_STATUS_INVALID_STATE, second.publish(11));
+    second.confirm_copy();
+    CHECK_EQ(second.state().copy_position_count, 0u);
+    CHECK_THROWS(RKV_STATUS_INVALID_STATE, second.confirm_copy());
+
+    // Decode: one token, then three at once, then two of them are taken back.
+    second.append(1000);
+    second.append({1001, 1002, 1003});
+    CHECK_EQ(second.state().position_count, 15u);
+    second.truncate(13);
+    CHECK_EQ(second.state().position_count, 13u);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, second.truncate(9));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, second.publish(14));
+    CHECK_EQ(second.publish(13).claimed_page_count, 1u);
+    test::audit(table, cache);
+
+    CHECK_EQ(cache.stats().sequence_count, 2u);
+    first.reset();
+    CHECK(!first);
+    first.reset();
+    CHECK_EQ(cache.stats().sequence_count, 1u);
+    second.reset();
+    CHECK_EQ(table.stats().private_page_count, 0u);
+    CHECK_EQ(cache.stats().reclaimable_page_count, cache.stats().cached_page_count);
+    test::audit(table, cache);
+}
+
+// K16: two prefills of one prompt; the second finds its pages published and gives its own back.
+void publishes_second() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    rkv::Sequence first = cache.begin(ids(1, 9));
+    rkv::Sequence second = cache.begin(ids(1, 9));
+    CHECK_EQ(first.publish(9).claimed_page_count, 2u);
+    const rkv_publish_result result = second.publish(9);
+    CHECK_EQ(result.claimed_page_count, 0u);
+    CHECK_EQ(result.remapped_page_count, 2u);
+    CHECK_EQ(result.first_remapped_index, 0u);
+    const auto row_a = table.row(first.state().slot);
+    const auto row_b = table.row(second.state().slot);
+    CHECK_EQ(row_a[0], row_b[0]);
+    CHECK_EQ(row_a[1], row_b[1]);
+    CHECK(row_a[2] != row_b[2]);
+    test::audit(table, cache);
+}
+
+// K11
+void stays_in_its_namespace() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    rkv::Sequence lora = cache.begin(ids(1, 9), rkv::Namespace().lora(0));
+    lora.publish(9);
+    CHECK_EQ(cache.begin(ids(1, 9)).state().cached_position_count, 0u);
+    CHECK_EQ(cache.begin(ids(1, 9), rkv::Namespace().lora(0)).state().cached_position_count, 8u);
+    test::audit(table, cache);
+}
+
+// K15: at least one token is computed; an image is computed whole or not at all.
+void backs_off_to_a_token() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    const rkv::Digest digest = rkv::image_digest("cat", 3);
+    rkv::Tokens prompt{1, 2, 3};
+    prompt.image(digest, 9);
+    {
+        rkv::Sequence sequence = cache.begin(prompt);
+        sequence.publish(12);
+    }
+    const rkv::Sequence again = cache.begin(prompt);
+    CHECK_EQ(again.state().cached_token_count, 3u);
+    CHECK_EQ(again.state().cached_position_count, 3u);
+    test::audit(table, cache);
+}
+
+// K18, B06: an exception on the way ends the sequence, with all that it held.
+void ends_when_something_throws() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    try {
+        rkv::Sequence sequence = cache.begin(ids(1, 30));
+        sequence.publish(17);
+        throw std::runtime_error("the engine failed");
+    } catch (const std::runtime_error&) {
+    }
+    CHECK_EQ(cache.stats().sequence_count, 0u);
+    CHECK_EQ(cache.stats().reclaimable_page_count, 4u);
+    CHECK_EQ(table.stats().free_page_count, 28u);
+    CHECK_EQ(table.stats().free_slot_count, 4u);
+    test::audit(table, cache);
+}
+
+void moves() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    rkv::Sequence first = cache.begin(ids(1, 5));
+    const rkv_sequence_id id = first.get();
+    rkv::Sequence second = std::move(first);
+    CHECK_EQ(first.get(), 0u);  // NOLINT: what a moved-from one does is what is tested
+    CHECK_EQ(second.get(), id);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)first.state());
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, first.append(1));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, first.publish(1));
+
+    // Assigning over a live one ends that one.
+    first = cache.begin(ids(50, 5));
+    CHECK_EQ(cache.stats().sequence_count, 2u);
+    first = std::move(second);
+    CHECK_EQ(cache.stats().sequence_count, 1u);
+    CHECK_EQ(first.get(), id);
+    rkv::Sequence& itself = first;
+    first = std::move(itself);
+    CHECK_EQ(first.get(), id);
+
+    // Out to C and back.
+    CHECK_EQ(first.release(), id);
+    CHECK_EQ(cache.stats().sequence_count, 1u);
+    rkv::Sequence adopted = cache.adopt_sequence(id);
+    CHECK_EQ(adopted.state().position_count, 5u);
+    adopted.reset();
+    CHECK_THROWS(RKV_STATUS_STALE_SEQUENCE, cache.adopt_sequence(id).reset());
+    test::audit(table, cache);
+}
+
+// M03: the cache object and the table object may go first.
+void destroys_in_any_order() {
+    rkv::Sequence survivor;
+    rkv::PageTable outer = test::table(33, 4);
+    {
+        rkv::PageTable table = test::table(33, 4);
+        rkv::Cache cache(table);
+        survivor = cache.begin(ids(1, 9));
+    }
+    survivor.append(7);
+    CHECK_EQ(survivor.publish(10).claimed_page_count, 2u);
+    CHECK_EQ(survivor.state().position_count, 10u);
+    survivor.reset();
+
+    {
+        rkv::Cache cache(outer);
+        survivor = cache.begin(ids(1, 9));
+    }
+    CHECK_EQ(outer.stats().private_page_count, 3u);
+    survivor = rkv::Sequence();
+    CHECK_EQ(outer.stats().free_page_count, 32u);
+    CHECK_EQ(outer.stats().free_slot_count, 4u);
+    outer.audit();
+
+    // One whose cache went to C code ends nothing.
+    rkv::Cache cache(outer);
+    rkv_cache* raw = nullptr;
+    {
+        const rkv::Sequence sequence = cache.begin(ids(1, 9));
+        raw = cache.release();
+    }
+    const rkv::Cache adopted(raw, 4);
+    CHECK_EQ(adopted.stats().sequence_count, 1u);
+}
+
+}  // namespace
+
+int main() {
+    lives();
+    publishes_second();
+    stays_in_its_namespace();
+    backs_off_to_a_token();
+    ends_when_something_throws();
+    moves();
+    destroys_in_any_order();
+}

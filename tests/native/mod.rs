@@ -1,0 +1,112 @@
+//! Compiles C and C++ as a strict consumer of the headers would, against the shared library that
+//! stands beside the running test, and runs the result. `RKV_RUNNER="valgrind -q ..."` wraps runs.
+#![allow(dead_code)] // each test that includes this uses its own part of it
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+/// The repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// target/<profile>/deps: where `cargo test` leaves the test and the shared library.
+pub fn lib_dir() -> PathBuf {
+    env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// The compilers of a language that are installed, of gcc and clang. At least one must be.
+pub fn compilers(cpp: bool) -> Vec<&'static str> {
+    let names = if cpp { ["g++", "clang++"] } else { ["gcc", "clang"] };
+    let installed = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    let found: Vec<_> = names.into_iter().filter(installed).collect();
+    assert!(!found.is_empty(), "neither {} nor {} is installed", names[0], names[1]);
+    found
+}
+
+/// A compiler with a strict consumer's warnings, all of them errors.
+pub fn compiler(name: &str, cpp: bool, std: &str) -> Command {
+    let tool = cc::Build::new()
+        .cpp(cpp)
+        .compiler(name)
+        .std(std)
+        .target(env!("RKV_TARGET"))
+        .host(env!("RKV_TARGET"))
+        .opt_level(0)
+        .debug(true)
+        .warnings(true)
+        .extra_warnings(true)
+        .warnings_into_errors(true)
+        .flag("-pedantic")
+        .flag("-Wconversion")
+        .flag("-Wshadow")
+        .include(root().join("include"))
+        .cargo_metadata(false)
+        .get_compiler();
+    let mut command = tool.to_command();
+    if cfg!(feature = "fault-injection") {
+        command.arg("-DRKV_FAULT_INJECTION");
+    }
+    command
+}
+
+/// Compiles and links `sources` into one program; returns it.
+pub fn build(
+    sources: &[PathBuf],
+    name: &str,
+    compiler_name: &str,
+    cpp: bool,
+    std: &str,
+) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("native");
+    fs::create_dir_all(&folder).unwrap();
+    let program = folder.join(format!("{name}-{compiler_name}-{std}"));
+    let output = compiler(compiler_name, cpp, std)
+        .args(sources)
+        .arg("-o")
+        .arg(&program)
+        .arg(format!("-L{}", lib_dir().display()))
+        .arg("-lradixkv")
+        .arg(format!("-Wl,-rpath,{}", lib_dir().display()))
+        .output()
+        .unwrap();
+    check(&output, &program);
+    program
+}
+
+/// Runs a program, which must succeed; returns what it printed.
+pub fn run(program: &Path) -> String {
+    let runner = env::var("RKV_RUNNER").unwrap_or_default();
+    let mut words = runner.split_whitespace().chain([program.to_str().unwrap()]);
+    let output = Command::new(words.next().unwrap())
+        .args(words)
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .unwrap();
+    check(&output, program);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Panics with everything that was printed when a command failed.
+pub fn check(output: &Output, what: &Path) {
+    assert!(
+        output.status.success(),
+        "{}: {}\n{}{}",
+        what.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The files of a folder with an extension, sorted. At least one must be there.
+pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == extension))
+        .collect();
+    found.sort();
+    assert!(!found.is_empty(), "no .{extension} in {}", folder.display());
+    found
+}
