@@ -68,12 +68,15 @@ impl State {
         debug_assert_eq!(sequence.lock, sequence.base);
         let base_pages = sequence.base_pages;
         let row = &self.table.row(slot).expect("the slot is in use")[base_pages..pages];
-        let keys = &sequence.tail()[..(pages - base_pages) * page_size];
+        // The rest of the prompt is known too: where somebody computed the same one already, his node is
+        // locked as it is, not cut at the end of each of our chunks.
+        let (keys, following) = sequence.tail().split_at((pages - base_pages) * page_size);
+        let following = &following[..sequence.prompt_positions.saturating_sub(pages * page_size)];
         let inserted = match sequence.lock {
-            Some(node) => cache.index.insert_moving_lock(node, keys, row),
+            Some(node) => cache.index.insert_moving_lock(node, keys, row, following),
             None => {
                 let root = cache.index.make_root(&sequence.namespace);
-                let inserted = cache.index.insert(root, keys, row);
+                let inserted = cache.index.insert(root, keys, row, following);
                 cache.index.lock(inserted.node);
                 inserted
             }
@@ -81,9 +84,10 @@ impl State {
         if !cache.images.is_empty() {
             cache.images.add_uses(&keys[inserted.existing * page_size..]);
         }
-        sequence.drop_tail((pages - base_pages) * page_size);
+        let end = cache.index.end_page(inserted.node);
+        sequence.drop_tail((end - base_pages) * page_size);
         (sequence.lock, sequence.base) = (Some(inserted.node), Some(inserted.node));
-        sequence.base_pages = pages;
+        sequence.base_pages = end;
         let existing = base_pages + inserted.existing;
         for index in existing..pages {
             let page = self.table.row(slot).expect("the slot is in use")[index];

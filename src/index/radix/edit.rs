@@ -4,6 +4,7 @@ use super::RadixIndex;
 use super::label::Label;
 use super::node::{NONE, State};
 use super::siblings::Sibling;
+use super::walk::common_start;
 use crate::token::all_text;
 
 impl RadixIndex {
@@ -138,14 +139,25 @@ impl RadixIndex {
         node.media |= media;
     }
 
-    pub(super) fn insert_below(&mut self, from: u32, keys: &[u32], pages: &[u32]) -> Inserted {
+    pub(super) fn insert_below(
+        &mut self,
+        from: u32,
+        keys: &[u32],
+        pages: &[u32],
+        following: &[u32],
+    ) -> Inserted {
         debug_assert_eq!(keys.len(), pages.len() * self.page_size);
         let mut node = from;
         let mut rest = keys;
         while let Some((child, common)) = self.child(node, rest) {
             let whole = common / self.page_size;
-            let ends_inside = whole < self.nodes[child].label.len();
-            node = if ends_inside { self.split(child, whole) } else { child };
+            let label = &self.nodes[child].label;
+            let mut end = whole;
+            if whole * self.page_size == rest.len() {
+                let beyond = &label.keys(self.page_size)[rest.len()..];
+                end += common_start(beyond, following) / self.page_size;
+            }
+            node = if end < label.len() { self.split(child, end) } else { child };
             rest = &rest[whole * self.page_size..];
         }
         let existing = pages.len() - rest.len() / self.page_size;
