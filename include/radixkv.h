@@ -1767,7 +1767,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
 /**
  * Publishes the whole pages among the first positions of a sequence, so that others find them. May be
  * called after every chunk of a prefill and during decode. The sequence keeps exactly one lock, on
- * what it published last.
+ * what it published last; where others have published more of the same prompt, on the end of that.
  *
  * @param cache the cache
  * @param sequence the sequence

@@ -253,7 +253,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 
 /// Publishes the whole pages among the first positions of a sequence, so that others find them. May be
 /// called after every chunk of a prefill and during decode. The sequence keeps exactly one lock, on
-/// what it published last.
+/// what it published last; where others have published more of the same prompt, on the end of that.
 ///
 /// @param cache the cache
 /// @param sequence the sequence

@@ -45,7 +45,7 @@ pub struct Partial {
 /// What an insert did.
 #[derive(Debug, Clone, Copy)]
 pub struct Inserted {
-    /// The node that ends where the keys end, or after them.
+    /// The node that ends where the pages end; or further on, where the longest match of the keys ends.
     pub node: Node,
     /// Leading pages that were there already; the others are the index's now.
     pub existing: usize,
@@ -124,20 +124,14 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Marks a node and all above it as used now.
     fn touch(&mut self, node: Node);
 
-    /// Puts keys with their pages after a node's end. Where the keys are known already, the pages there
-    /// stay, and those given are not used. `following` are keys that come next and are not put in: a
-    /// node that goes on with them is not split, and the result then ends after the keys.
-    fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32], following: &[u32]) -> Inserted;
+    /// Puts pages with their keys after a node's end. Where the keys are known already, the pages there
+    /// stay, and those given are not used. There may be more keys than pages: as far as the index has
+    /// these too, the node of the result goes on.
+    fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
 
     /// Like `insert`, for a caller who holds a lock on `from` and moves it to the result. May make the
     /// node itself longer, under a new id, when nobody else can have a part in it.
-    fn insert_moving_lock(
-        &mut self,
-        from: Node,
-        keys: &[u32],
-        pages: &[u32],
-        following: &[u32],
-    ) -> Inserted;
+    fn insert_moving_lock(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
 
     /// Protects a node and all above it.
     fn lock(&mut self, node: Node);
