@@ -275,11 +275,11 @@ typedef struct rkv_shortage {
      */
     uint64_t free_page_count;
     /**
-     * Cached pages that eviction could free.
+     * Cached pages that eviction could free while the call uses its own.
      */
     uint64_t reclaimable_page_count;
     /**
-     * Cached pages that locks protect.
+     * Cached pages that locks protect, those that the call itself would lock included.
      */
     uint64_t locked_page_count;
     /**
@@ -390,7 +390,8 @@ typedef struct rkv_page_table_config {
      */
     uint32_t slot_count;
     /**
-     * Longest row in pages. Default 0: as many as there are pages.
+     * Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer row is
+     * refused as an invalid argument, not for want of pages.
      */
     uint32_t row_page_limit;
     /**
@@ -1446,9 +1447,8 @@ enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param page_count pages wanted
- * @param pages receives the evicted pages in order; may be NULL when capacity is 0: then they are not
- * reported
- * @param capacity room in pages; with pages given, no more than this is evicted
+ * @param pages receives the evicted pages in order; not reported when NULL
+ * @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted
  * @param out_count receives how many pages were evicted
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Thread safety
@@ -1550,8 +1550,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
  * @param namespace_ the namespace; NULL for the default one
  * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
  * @param flags 0 or RKV_MATCH_LOCK
- * @param pages receives the whole pages in order; may be NULL when page_capacity is 0: then they are
- * not reported
+ * @param pages receives the whole pages in order; not reported when page_capacity is 0
  * @param page_capacity room in pages; positions / page_size is always enough
  * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
  * only its page_count is written, and the cache is unchanged
@@ -1751,8 +1750,8 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param sequence the sequence
- * @param position_count positions to keep: no fewer than are published or reused, and not inside an
- * image
+ * @param position_count positions to keep: no fewer than the prompt's, no fewer than are published, and
+ * not inside an image
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_POISONED
  * @par Thread safety

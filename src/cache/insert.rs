@@ -78,7 +78,7 @@ impl PrefixCache {
 
         let node = from.unwrap_or_else(|| self.index.make_root(request.namespace));
         let given = &request.pages[request.from_page..pages];
-        let inserted = self.index.insert(node, keys, given, &[]);
+        let inserted = self.index.insert(node, keys, given);
         debug_assert_eq!(inserted.existing + request.from_page, existing);
         let claimed_keys = &query.keys[existing * self.page_size..pages * self.page_size];
         if !self.images.is_empty() {

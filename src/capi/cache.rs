@@ -289,9 +289,8 @@ pub unsafe extern "C" fn rkv_cache_insert(
 ///
 /// @param cache the cache
 /// @param page_count pages wanted
-/// @param pages receives the evicted pages in order; may be NULL when capacity is 0: then they are not
-/// reported
-/// @param capacity room in pages; with pages given, no more than this is evicted
+/// @param pages receives the evicted pages in order; not reported when NULL
+/// @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted
 /// @param out_count receives how many pages were evicted
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Thread safety

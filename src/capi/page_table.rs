@@ -34,7 +34,8 @@ pub struct rkv_page_table_config {
     pub page_count: u32,
     /// Slots, that is sequences alive at once: at least 1. Default 256.
     pub slot_count: u32,
-    /// Longest row in pages. Default 0: as many as there are pages.
+    /// Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer row is
+    /// refused as an invalid argument, not for want of pages.
     pub row_page_limit: u32,
     /// Zero.
     pub reserved: u32,

@@ -229,8 +229,8 @@ pub unsafe extern "C" fn rkv_sequence_append(
 ///
 /// @param cache the cache
 /// @param sequence the sequence
-/// @param position_count positions to keep: no fewer than are published or reused, and not inside an
-/// image
+/// @param position_count positions to keep: no fewer than the prompt's, no fewer than are published, and
+/// not inside an image
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_POISONED
 /// @par Thread safety

@@ -53,9 +53,9 @@ pub struct rkv_shortage {
     pub needed_page_count: u64,
     /// Pages in the free pool.
     pub free_page_count: u64,
-    /// Cached pages that eviction could free.
+    /// Cached pages that eviction could free while the call uses its own.
     pub reclaimable_page_count: u64,
-    /// Cached pages that locks protect.
+    /// Cached pages that locks protect, those that the call itself would lock included.
     pub locked_page_count: u64,
     /// Pages that belong to rows or to the caller.
     pub private_page_count: u64,

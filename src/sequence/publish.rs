@@ -68,21 +68,23 @@ impl State {
         debug_assert_eq!(sequence.lock, sequence.base);
         let base_pages = sequence.base_pages;
         let row = &self.table.row(slot).expect("the slot is in use")[base_pages..pages];
-        // The rest of the prompt is known too: where somebody computed the same one already, his node is
-        // locked as it is, not cut at the end of each of our chunks.
-        let (keys, following) = sequence.tail().split_at((pages - base_pages) * page_size);
-        let following = &following[..sequence.prompt_positions.saturating_sub(pages * page_size)];
+        // The rest of the prompt is known too. Where somebody computed the same one already, the lock goes
+        // to the end of that, instead of cutting his node at the end of each of our chunks. Draft tokens
+        // may still be taken back, so they don't count.
+        let last = pages.max(sequence.prompt_positions / page_size);
+        let keys = &sequence.tail()[..(last - base_pages) * page_size];
         let inserted = match sequence.lock {
-            Some(node) => cache.index.insert_moving_lock(node, keys, row, following),
+            Some(node) => cache.index.insert_moving_lock(node, keys, row),
             None => {
                 let root = cache.index.make_root(&sequence.namespace);
-                let inserted = cache.index.insert(root, keys, row, following);
+                let inserted = cache.index.insert(root, keys, row);
                 cache.index.lock(inserted.node);
                 inserted
             }
         };
         if !cache.images.is_empty() {
-            cache.images.add_uses(&keys[inserted.existing * page_size..]);
+            let end = row.len() * page_size;
+            cache.images.add_uses(&keys[inserted.existing * page_size..end]);
         }
         let end = cache.index.end_page(inserted.node);
         sequence.drop_tail((end - base_pages) * page_size);

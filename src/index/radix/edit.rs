@@ -4,7 +4,6 @@ use super::RadixIndex;
 use super::label::Label;
 use super::node::{NONE, State};
 use super::siblings::Sibling;
-use super::walk::common_start;
 use crate::token::all_text;
 
 impl RadixIndex {
@@ -139,32 +138,20 @@ impl RadixIndex {
         node.media |= media;
     }
 
-    pub(super) fn insert_below(
-        &mut self,
-        from: u32,
-        keys: &[u32],
-        pages: &[u32],
-        following: &[u32],
-    ) -> Inserted {
-        debug_assert_eq!(keys.len(), pages.len() * self.page_size);
-        let mut node = from;
-        let mut rest = keys;
-        while let Some((child, common)) = self.child(node, rest) {
+    pub(super) fn insert_below(&mut self, from: u32, keys: &[u32], pages: &[u32]) -> Inserted {
+        debug_assert!(keys.len() >= pages.len() * self.page_size);
+        let (mut node, mut found) = (from, 0);
+        while let Some((child, common)) = self.child(node, &keys[found * self.page_size..]) {
             let whole = common / self.page_size;
-            let label = &self.nodes[child].label;
-            let mut end = whole;
-            if whole * self.page_size == rest.len() {
-                let beyond = &label.keys(self.page_size)[rest.len()..];
-                end += common_start(beyond, following) / self.page_size;
-            }
-            node = if end < label.len() { self.split(child, end) } else { child };
-            rest = &rest[whole * self.page_size..];
+            let ends_inside = whole < self.nodes[child].label.len();
+            node = if ends_inside { self.split(child, whole) } else { child };
+            found += whole;
         }
-        let existing = pages.len() - rest.len() / self.page_size;
-        if !rest.is_empty() {
-            node = self.add_leaf(node, rest, &pages[existing..]);
+        if let Some(new) = pages.get(found..).filter(|new| !new.is_empty()) {
+            let end = pages.len() * self.page_size;
+            node = self.add_leaf(node, &keys[found * self.page_size..end], new);
         }
-        Inserted { node: Node(node), existing }
+        Inserted { node: Node(node), existing: found.min(pages.len()) }
     }
 
     fn add_leaf(&mut self, parent: u32, keys: &[u32], pages: &[u32]) -> u32 {

@@ -151,22 +151,16 @@ impl PrefixIndex for RadixIndex {
         self.touch_path(node.0);
     }
 
-    fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32], following: &[u32]) -> Inserted {
-        self.insert_below(from.0, keys, pages, following)
+    fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted {
+        self.insert_below(from.0, keys, pages)
     }
 
-    fn insert_moving_lock(
-        &mut self,
-        from: Node,
-        keys: &[u32],
-        pages: &[u32],
-        following: &[u32],
-    ) -> Inserted {
+    fn insert_moving_lock(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted {
         if self.can_extend(from.0) {
-            self.extend(from.0, keys, pages);
+            self.extend(from.0, &keys[..pages.len() * self.page_size], pages);
             return Inserted { node: from, existing: 0 };
         }
-        let inserted = self.insert_below(from.0, keys, pages, following);
+        let inserted = self.insert_below(from.0, keys, pages);
         self.move_lock_down(from.0, inserted.node.0);
         inserted
     }
