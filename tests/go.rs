@@ -1,5 +1,5 @@
-//! Runs the checks of the Go binding, bindings/go, against the library that this build made. Without
-//! a Go toolchain they are skipped, and say so.
+//! Runs the checks of the Go binding, bindings/go, against the library that this build made.
+//! Without a Go toolchain they are skipped, and say so.
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -285,8 +285,8 @@ type InsertResult struct {
 // Insert publishes the whole pages of a prefix. Pages for which the cache has none yet must be
 // private; they are claimed. Where it has another one, that one stays.
 //
-// published may be nil, or as long as args.Pages: it receives the cache's page at each whole page of
-// the tokens, and the caller's own elsewhere.
+// published may be nil, or as long as args.Pages: it receives the cache's page at each whole page
+// of the tokens, and the caller's own elsewhere.
 func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error) {
 	if published != nil && len(published) < len(args.Pages) {
 		return InsertResult{}, invalid("published is shorter than args.Pages")

@@ -37,7 +37,7 @@ var logSink struct {
 	handle cgo.Handle
 }
 
-// SetLog sets where the library logs to, for the whole process; nil is silent, which is the default.
+// SetLog sets where the library logs to, for the whole process; nil is silent: the default.
 //
 // Messages above maxLevel are not sent. The sink is called from any thread and must not call back
 // into this package. A panic in it is swallowed, for it may not run through the library. When

@@ -414,8 +414,8 @@ func (t *PageTable) Batch(rows []BatchRow, arrays BatchArrays) (int, error) {
 	return int(made.count), asError(made.outcome)
 }
 
-// Audit proves page by page that each is in exactly one state and that the counts agree. Its cost is
-// one pass over pages, rows and index.
+// Audit proves page by page that each is in exactly one state and that the counts agree. Its cost
+// is one pass over pages, rows and index.
 func (t *PageTable) Audit() error {
 	raw, err := t.enter()
 	if err != nil {

@@ -137,9 +137,9 @@ type Sequence struct {
 	id    SequenceID
 }
 
-// Begin finds the longest cached prefix, locks it, takes a slot, maps the shared pages and allocates
-// the others, evicting when the pool is short. It happens whole or not at all. At least one token is
-// left to compute.
+// Begin finds the longest cached prefix, locks it, takes a slot, maps the shared pages and
+// allocates the others, evicting when the pool is short. It happens whole or not at all. At least
+// one token is left to compute.
 func (c *Cache) Begin(args SequenceArgs) (Sequence, SequenceState, error) {
 	raw, err := c.enter()
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *Cache) Begin(args SequenceArgs) (Sequence, SequenceState, error) {
 	return Sequence{c, SequenceID(made.state.sequence)}, sequenceState(&made.state), nil
 }
 
-// Sequence is the sequence of this cache that an id names. Whether it lives is seen when it is used.
+// Sequence is the sequence of this cache that an id names. Whether it lives is seen in use.
 func (c *Cache) Sequence(id SequenceID) Sequence { return Sequence{c, id} }
 
 // ID is the sequence's id.

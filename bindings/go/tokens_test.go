@@ -100,17 +100,21 @@ func TestBuildTokensAndRegions(t *testing.T) {
 func TestBadTokens(t *testing.T) {
 	ids := make([]uint32, 4)
 	cases := map[string][]radixkv.Item{
-		"index beyond the list":      {radixkv.Coord(4, 0)},
-		"negative index":             {radixkv.Coord(-1, 0)},
-		"twice at one index":         {radixkv.Coord(1, 0), radixkv.Coord(1, 0)},
-		"descending":                 {radixkv.Coord(2, 0), radixkv.Coord(1, 0)},
-		"unknown kind":               {{TokenIndex: 1, Kind: 9}},
-		"image without positions":    {radixkv.Image(1, radixkv.Digest{}, 0)},
-		"bin too large":              {radixkv.Coord(1, radixkv.BinCount)},
-		"height bin too large":       {radixkv.Size(1, 0, radixkv.BinCount)},
-		"coordinate with a height":   {{TokenIndex: 1, Kind: radixkv.TokenCoord, HeightBin: 1}},
-		"coordinate with a digest":   {{TokenIndex: 1, Kind: radixkv.TokenCoord, Digest: radixkv.Digest{1}}},
-		"image with a bin":           {{TokenIndex: 1, Kind: radixkv.TokenImage, PositionCount: 1, Bin: 1}},
+		"index beyond the list":    {radixkv.Coord(4, 0)},
+		"negative index":           {radixkv.Coord(-1, 0)},
+		"twice at one index":       {radixkv.Coord(1, 0), radixkv.Coord(1, 0)},
+		"descending":               {radixkv.Coord(2, 0), radixkv.Coord(1, 0)},
+		"unknown kind":             {{TokenIndex: 1, Kind: 9}},
+		"image without positions":  {radixkv.Image(1, radixkv.Digest{}, 0)},
+		"bin too large":            {radixkv.Coord(1, radixkv.BinCount)},
+		"height bin too large":     {radixkv.Size(1, 0, radixkv.BinCount)},
+		"coordinate with a height": {{TokenIndex: 1, Kind: radixkv.TokenCoord, HeightBin: 1}},
+		"coordinate with a digest": {
+			{TokenIndex: 1, Kind: radixkv.TokenCoord, Digest: radixkv.Digest{1}},
+		},
+		"image with a bin": {
+			{TokenIndex: 1, Kind: radixkv.TokenImage, PositionCount: 1, Bin: 1},
+		},
 		"size with many positions":   {{TokenIndex: 1, Kind: radixkv.TokenSize, PositionCount: 2}},
 		"the kind of text":           {{TokenIndex: 1}},
 		"an image at the same place": {radixkv.Coord(1, 0), radixkv.Image(1, radixkv.Digest{}, 1)},
