@@ -249,13 +249,15 @@ func TestLifeOfASequence(t *testing.T) {
 		IDs: []uint32{0}, Items: []radixkv.Item{radixkv.Image(0, radixkv.Digest{1}, 5)},
 	}))
 	wants(t, again.Truncate(22), radixkv.InvalidArgument) // inside the image
-	e := wants(t, again.Append(radixkv.Text(run(20, 90))), radixkv.OutOfPages)
+	holder := b.pages(10)
+	e := wants(t, again.Append(radixkv.Text(run(20, 60))), radixkv.OutOfPages)
 	if e.Shortage == nil {
 		t.Fatal("out of pages without the numbers")
 	}
 	state, err = again.State()
 	must(t, err)
 	equal(t, "positions", state.PositionCount, 25)
+	must(t, b.table.FreePages(holder))
 	must(t, again.Release())
 }
 
