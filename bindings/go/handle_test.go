@@ -60,9 +60,12 @@ func TestUseAfterClose(t *testing.T) {
 	for _, cache := range []*radixkv.Cache{closedCache, noCache, {}} {
 		live := cache.Sequence(sequence.ID())
 		for name, call := range map[string]func() error{
-			"Match":        func() error { _, err := cache.Match(base, text, 0, one); return err },
-			"Probe":        func() error { _, _, err := cache.Probe(base, text); return err },
-			"Insert":       func() error { _, err := cache.Insert(radixkv.InsertArgs{}, nil); return err },
+			"Match": func() error { _, err := cache.Match(base, text, 0, one); return err },
+			"Probe": func() error { _, _, err := cache.Probe(base, text); return err },
+			"Insert": func() error {
+				_, err := cache.Insert(radixkv.InsertArgs{}, nil)
+				return err
+			},
 			"Lock":         func() error { return cache.Lock(1) },
 			"Unlock":       func() error { return cache.Unlock(1) },
 			"Evict":        func() error { _, err := cache.Evict(1, one); return err },

@@ -18,7 +18,7 @@ const (
 // Namespace separates prefixes: those of different namespaces never share a page. Two are the same
 // when all fields are. The zero Namespace is the default one.
 type Namespace struct {
-	structSize uint32 // zero in Go; the C helpers fill it in their copy
+	structSize uint32 // set in the copy for C alone
 	// Flags says which of LoRAID and ImageDigest are set; see WithLoRA and WithImage.
 	Flags NamespaceFlags
 	// LoRAID is an adapter, any number, 0 included. Zero without NamespaceLoRA.
@@ -55,7 +55,8 @@ func (n Namespace) c() C.rkv_namespace {
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Namespace{})-C.sizeof_rkv_namespace]
 	_ = [1]struct{}{}[unsafe.Offsetof(Namespace{}.Flags)-unsafe.Offsetof(C.rkv_namespace{}.flags)]
-	_ = [1]struct{}{}[unsafe.Offsetof(Namespace{}.LoRAID)-unsafe.Offsetof(C.rkv_namespace{}.lora_id)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Namespace{}.LoRAID)-
+		unsafe.Offsetof(C.rkv_namespace{}.lora_id)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Namespace{}.Epoch)-unsafe.Offsetof(C.rkv_namespace{}.epoch)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Namespace{}.ImageDigest)-
 		unsafe.Offsetof(C.rkv_namespace{}.image_digest)]

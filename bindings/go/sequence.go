@@ -101,7 +101,8 @@ type SequenceState struct {
 	CachedTokenCount int
 	// PageCount counts the pages of its row.
 	PageCount int
-	// SharedPageCount counts the leading pages of its row that the cache owns. Never write to these.
+	// SharedPageCount counts the leading pages of its row that the cache owns: never write to
+	// these.
 	SharedPageCount int
 	// Node is what the sequence keeps locked, 0 for none.
 	Node NodeID

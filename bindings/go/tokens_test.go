@@ -47,7 +47,9 @@ func TestImageDigest(t *testing.T) {
 // K04
 func TestBuildTokensAndRegions(t *testing.T) {
 	a, b := radixkv.Digest{1}, radixkv.Digest{2}
-	region := func(start, end uint64) radixkv.Region { return radixkv.Region{Start: start, End: end} }
+	region := func(start, end uint64) radixkv.Region {
+		return radixkv.Region{Start: start, End: end}
+	}
 	cases := []struct {
 		name    string
 		prompt  radixkv.Tokens
