@@ -72,8 +72,14 @@ static inline rkvgo_insert_made rkvgo_cache_insert(
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
 	rkv_insert_args args = {
-		sizeof args, 0, &namespace_, &tokens, pages, page_count,
-		from_node, from_token_index, from_page_index,
+		.struct_size = sizeof args,
+		.namespace_ = &namespace_,
+		.tokens = &tokens,
+		.pages = pages,
+		.page_count = page_count,
+		.from_node = from_node,
+		.from_token_index = from_token_index,
+		.from_page_index = from_page_index,
 	};
 	rkvgo_insert_made made = {{0}};
 	made.result.struct_size = sizeof made.result;

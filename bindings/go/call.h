@@ -50,8 +50,13 @@ typedef struct rkvgo_bool {
 
 static inline rkv_tokens rkvgo_tokens(const uint32_t *ids, size_t count,
                                       const rkv_token_item *items, size_t item_count) {
-    rkv_tokens tokens = {sizeof tokens, 0, ids, count, items, item_count};
-    return tokens;
+    return (rkv_tokens){
+        .struct_size = sizeof(rkv_tokens),
+        .ids = ids,
+        .count = count,
+        .items = items,
+        .item_count = item_count,
+    };
 }
 
 #endif

@@ -115,7 +115,11 @@ static inline rkvgo_count rkvgo_page_table_batch(
 	int32_t *indptr, int32_t *indices, size_t indices_capacity, int32_t *last_page_len
 ) {
 	rkv_batch_arrays arrays = {
-		sizeof arrays, 0, indptr, indices, indices_capacity, last_page_len,
+		.struct_size = sizeof arrays,
+		.indptr = indptr,
+		.indices = indices,
+		.indices_capacity = indices_capacity,
+		.last_page_len = last_page_len,
 	};
 	rkvgo_count made = {{0}};
 	made.outcome = rkvgo_end(

@@ -19,7 +19,12 @@ static inline rkvgo_sequence_made rkvgo_sequence_begin(
 	uint64_t reserve_position_count
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkv_sequence_args args = {sizeof args, 0, &namespace_, &tokens, reserve_position_count};
+	rkv_sequence_args args = {
+		.struct_size = sizeof args,
+		.namespace_ = &namespace_,
+		.tokens = &tokens,
+		.reserve_position_count = reserve_position_count,
+	};
 	rkvgo_sequence_made made = {{0}};
 	made.state.struct_size = sizeof made.state;
 	made.outcome = rkvgo_end(rkv_sequence_begin(cache, &args, &made.state));
