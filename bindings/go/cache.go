@@ -8,21 +8,15 @@ typedef struct rkvgo_cache_made {
 	rkv_cache *cache;
 } rkvgo_cache_made;
 
-typedef struct rkvgo_match_made {
-	rkvgo_outcome outcome;
-	rkv_match match;
-} rkvgo_match_made;
-
-typedef struct rkvgo_probe_made {
-	rkvgo_outcome outcome;
-	size_t token_count;
-	size_t position_count;
-} rkvgo_probe_made;
-
 typedef struct rkvgo_insert_made {
 	rkvgo_outcome outcome;
 	rkv_insert_result result;
 } rkvgo_insert_made;
+
+typedef struct rkvgo_cache_stats_made {
+	rkvgo_outcome outcome;
+	rkv_cache_statistics stats;
+} rkvgo_cache_stats_made;
 
 // Zero takes the defaults.
 static inline rkvgo_cache_made rkvgo_cache_create(
@@ -37,30 +31,6 @@ static inline rkvgo_cache_made rkvgo_cache_create(
 		status = rkv_cache_create(table, &config, &made.cache);
 	}
 	made.outcome = rkvgo_end(status);
-	return made;
-}
-
-static inline rkvgo_match_made rkvgo_cache_match(
-	rkv_cache *cache, rkv_namespace namespace_,
-	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
-	uint32_t flags, uint32_t *pages, size_t page_capacity
-) {
-	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkvgo_match_made made = {{0}};
-	made.match.struct_size = sizeof made.match;
-	made.outcome = rkvgo_end(rkv_cache_match(
-		cache, &namespace_, &tokens, flags, pages, page_capacity, &made.match));
-	return made;
-}
-
-static inline rkvgo_probe_made rkvgo_cache_probe(
-	const rkv_cache *cache, rkv_namespace namespace_,
-	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count
-) {
-	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkvgo_probe_made made = {{0}};
-	made.outcome = rkvgo_end(rkv_cache_probe(
-		cache, &namespace_, &tokens, &made.token_count, &made.position_count));
 	return made;
 }
 
@@ -87,14 +57,6 @@ static inline rkvgo_insert_made rkvgo_cache_insert(
 	return made;
 }
 
-static inline rkvgo_outcome rkvgo_cache_lock(rkv_cache *cache, rkv_node_id node) {
-	return rkvgo_end(rkv_cache_lock(cache, node));
-}
-
-static inline rkvgo_outcome rkvgo_cache_unlock(rkv_cache *cache, rkv_node_id node) {
-	return rkvgo_end(rkv_cache_unlock(cache, node));
-}
-
 static inline rkvgo_count rkvgo_cache_evict(
 	rkv_cache *cache, size_t page_count, uint32_t *pages, size_t capacity
 ) {
@@ -102,12 +64,39 @@ static inline rkvgo_count rkvgo_cache_evict(
 	made.outcome = rkvgo_end(rkv_cache_evict(cache, page_count, pages, capacity, &made.count));
 	return made;
 }
+
+static inline rkvgo_bool rkvgo_cache_contains_page(const rkv_cache *cache, uint32_t page) {
+	rkvgo_bool made = {{0}};
+	made.outcome = rkvgo_end(rkv_cache_contains_page(cache, page, &made.value));
+	return made;
+}
+
+static inline rkvgo_cache_stats_made rkvgo_cache_stats(const rkv_cache *cache) {
+	rkvgo_cache_stats_made made = {{0}};
+	made.stats.struct_size = sizeof made.stats;
+	made.outcome = rkvgo_end(rkv_cache_stats(cache, &made.stats));
+	return made;
+}
+
+static inline rkvgo_outcome rkvgo_cache_check(const rkv_cache *cache) {
+	return rkvgo_end(rkv_cache_check(cache));
+}
+
+static inline rkvgo_count rkvgo_cache_dump(
+	const rkv_cache *cache, uint32_t format, char *buffer, size_t capacity
+) {
+	rkvgo_count made = {{0}};
+	made.outcome = rkvgo_end(rkv_cache_dump(cache, format, buffer, capacity, &made.count));
+	return made;
+}
 */
 import "C"
 
 import (
+	"errors"
 	"runtime"
 	"sync"
+	"unsafe"
 )
 
 // CacheFlags are options of a cache.
@@ -122,17 +111,15 @@ type IndexKind uint32
 // IndexRadix is the radix tree, exact token comparison.
 const IndexRadix IndexKind = C.RKV_INDEX_RADIX
 
-// MatchFlags are options of a match.
-type MatchFlags uint32
+// DumpFormat is how Dump writes.
+type DumpFormat uint32
 
-// MatchLock: lock the match in the same step. Undo with Unlock of Match.LockedNode.
-const MatchLock MatchFlags = C.RKV_MATCH_LOCK
-
-// NodeID names a node of one cache, that is "the prefix that ends here". Zero names none.
-//
-// An id is good for as long as the node is locked. Later it may become stale, which is detected: it
-// never means another node.
-type NodeID uint64
+const (
+	// DumpJSON is one JSON object.
+	DumpJSON DumpFormat = C.RKV_DUMP_JSON
+	// DumpDOT is a Graphviz digraph.
+	DumpDOT DumpFormat = C.RKV_DUMP_DOT
+)
 
 // CacheConfig says how to build a cache. Zero takes the defaults.
 type CacheConfig struct {
@@ -194,72 +181,6 @@ func (c *Cache) enter() (*C.rkv_cache, error) {
 	return c.raw, nil
 }
 
-// Match is the longest cached prefix of a token list.
-type Match struct {
-	// Node ends where the whole pages end; 0 when no whole page matched.
-	Node NodeID
-	// PageCount is the number of whole pages that matched.
-	PageCount int
-	// TokenCount is the number of tokens that matched; the rest begins at this index. It never ends
-	// inside an image.
-	TokenCount int
-	// PositionCount is the number of positions of those tokens:
-	// PageCount * page size + PartialPositionCount.
-	PositionCount int
-	// PartialPositionCount is how many positions at the start of PartialPage match as well.
-	PartialPositionCount int
-	// PartialPage holds those positions; copy them, never write to the page. Else 0.
-	PartialPage uint32
-	// PartialNode owns PartialPage; 0 when there is none.
-	PartialNode NodeID
-	// LockedNode is, with MatchLock, the node to unlock, 0 when nothing matched.
-	LockedNode NodeID
-}
-
-// Match finds the longest cached prefix, at token granularity, and refreshes the recency of its
-// path. A miss is no error.
-//
-// The whole pages are written to pages, in order; len(positions) / page size is always enough, and
-// with no room at all they are not reported. With BufferTooSmall the needed PageCount is returned
-// and the cache is unchanged. The pages stay good while the match is locked.
-func (c *Cache) Match(
-	namespace Namespace, tokens Tokens, flags MatchFlags, pages []uint32,
-) (Match, error) {
-	raw, err := c.enter()
-	if err != nil {
-		return Match{}, err
-	}
-	defer c.mu.RUnlock()
-	made := C.rkvgo_cache_match(raw, namespace.c(), tokens.idPointer(), C.size_t(len(tokens.IDs)),
-		tokens.itemPointer(), C.size_t(len(tokens.Items)),
-		C.uint32_t(flags), u32Pointer(pages), C.size_t(len(pages)))
-	return Match{
-		Node:                 NodeID(made.match.node),
-		PageCount:            int(made.match.page_count),
-		TokenCount:           int(made.match.token_count),
-		PositionCount:        int(made.match.position_count),
-		PartialPositionCount: int(made.match.partial_position_count),
-		PartialPage:          uint32(made.match.partial_page),
-		PartialNode:          NodeID(made.match.partial_node),
-		LockedNode:           NodeID(made.match.locked_node),
-	}, asError(made.outcome)
-}
-
-// Probe is the length of the longest cached prefix: the tokens that Match would find, and their
-// positions. It changes nothing, and waits for no eviction.
-func (c *Cache) Probe(
-	namespace Namespace, tokens Tokens,
-) (tokenCount, positionCount int, err error) {
-	raw, err := c.enter()
-	if err != nil {
-		return 0, 0, err
-	}
-	defer c.mu.RUnlock()
-	made := C.rkvgo_cache_probe(raw, namespace.c(), tokens.idPointer(), C.size_t(len(tokens.IDs)),
-		tokens.itemPointer(), C.size_t(len(tokens.Items)))
-	return int(made.token_count), int(made.position_count), asError(made.outcome)
-}
-
 // InsertArgs says what Insert puts where.
 type InsertArgs struct {
 	// Namespace is not read when FromNode is set.
@@ -314,26 +235,6 @@ func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error
 	}, asError(made.outcome)
 }
 
-// Lock protects a node and all its ancestors from eviction. Locks nest.
-func (c *Cache) Lock(node NodeID) error {
-	raw, err := c.enter()
-	if err != nil {
-		return err
-	}
-	defer c.mu.RUnlock()
-	return asError(C.rkvgo_cache_lock(raw, C.rkv_node_id(node)))
-}
-
-// Unlock undoes exactly one lock of this very node. Recency stays as it is.
-func (c *Cache) Unlock(node NodeID) error {
-	raw, err := c.enter()
-	if err != nil {
-		return err
-	}
-	defer c.mu.RUnlock()
-	return asError(C.rkvgo_cache_unlock(raw, C.rkv_node_id(node)))
-}
-
 // Evict returns up to pageCount pages to the free pool, least recently used first, and says how
 // many. Fewer than asked is no error: the rest is locked.
 //
@@ -350,4 +251,106 @@ func (c *Cache) Evict(pageCount int, pages []uint32) (int, error) {
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_evict(raw, C.size_t(pageCount), u32Pointer(pages), C.size_t(len(pages)))
 	return int(made.count), asError(made.outcome)
+}
+
+// ContainsPage says whether the cache owns a page; false for pages out of range.
+func (c *Cache) ContainsPage(page uint32) (bool, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return false, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_contains_page(raw, C.uint32_t(page))
+	return bool(made.value), asError(made.outcome)
+}
+
+// CacheStatistics are counters of a cache, since its creation unless they say "now".
+type CacheStatistics struct {
+	// CachedPageCount counts the pages that the cache owns now.
+	CachedPageCount uint64
+	// ReclaimablePageCount counts the pages now that no lock protects.
+	ReclaimablePageCount uint64
+	// NodeCount counts the nodes now, roots not counted.
+	NodeCount uint64
+	// NamespaceCount counts the namespaces now.
+	NamespaceCount uint64
+	// SequenceCount counts the sequences alive now.
+	SequenceCount uint64
+	// ImageCount counts the different images known now, to the index or to a sequence.
+	ImageCount uint64
+	// IndexBytes is the host memory that the index takes now.
+	IndexBytes uint64
+	// LookupCount counts the matches asked for, Begin included and Probe not.
+	LookupCount uint64
+	// LookupPositionCount counts the positions that lookups asked for.
+	LookupPositionCount uint64
+	// HitPositionCount counts the positions that lookups found.
+	HitPositionCount uint64
+	// PartialHitPositionCount counts those of them that are copied out of a page shared in part.
+	PartialHitPositionCount uint64
+	// InsertedPageCount counts the pages claimed from callers and sequences.
+	InsertedPageCount uint64
+	// DuplicatePageCount counts the pages that somebody else had published first.
+	DuplicatePageCount uint64
+	// EvictedPageCount counts the pages evicted.
+	EvictedPageCount uint64
+}
+
+// Stats are the counters at one moment. It waits for no eviction.
+func (c *Cache) Stats() (CacheStatistics, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return CacheStatistics{}, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_stats(raw)
+	return CacheStatistics{
+		CachedPageCount:         uint64(made.stats.cached_page_count),
+		ReclaimablePageCount:    uint64(made.stats.reclaimable_page_count),
+		NodeCount:               uint64(made.stats.node_count),
+		NamespaceCount:          uint64(made.stats.namespace_count),
+		SequenceCount:           uint64(made.stats.sequence_count),
+		ImageCount:              uint64(made.stats.image_count),
+		IndexBytes:              uint64(made.stats.index_bytes),
+		LookupCount:             uint64(made.stats.lookup_count),
+		LookupPositionCount:     uint64(made.stats.lookup_position_count),
+		HitPositionCount:        uint64(made.stats.hit_position_count),
+		PartialHitPositionCount: uint64(made.stats.partial_hit_position_count),
+		InsertedPageCount:       uint64(made.stats.inserted_page_count),
+		DuplicatePageCount:      uint64(made.stats.duplicate_page_count),
+		EvictedPageCount:        uint64(made.stats.evicted_page_count),
+	}, asError(made.outcome)
+}
+
+// Check checks every invariant of the index. Its cost is one pass over it.
+func (c *Cache) Check() error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	return asError(C.rkvgo_cache_check(raw))
+}
+
+// Dump is the tree as text for a person or a tool.
+func (c *Cache) Dump(format DumpFormat) (string, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return "", err
+	}
+	defer c.mu.RUnlock()
+	// The tree may grow between the question for the size and the answer, hence a loop.
+	var buffer []byte
+	for {
+		made := C.rkvgo_cache_dump(raw, C.uint32_t(format),
+			(*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)))
+		err := asError(made.outcome)
+		if err == nil && len(buffer) > 0 {
+			return string(buffer[:made.count-1]), nil // without the NUL
+		}
+		if err != nil && !errors.Is(err, BufferTooSmall) {
+			return "", err
+		}
+		buffer = make([]byte, int(made.count)*2)
+	}
 }
