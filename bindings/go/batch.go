@@ -3,7 +3,7 @@ package radixkv
 /*
 #include "call.h"
 
-static inline rkvgo_outcome rkvgo_page_table_slot_mapping(
+static inline rkvgo_failure *rkvgo_page_table_slot_mapping(
 	const rkv_page_table *table, uint32_t slot,
 	const uint64_t *positions, size_t count, int64_t *mapping
 ) {
@@ -21,8 +21,8 @@ static inline rkvgo_count rkvgo_page_table_batch(
 		.indices_capacity = indices_capacity,
 		.last_page_len = last_page_len,
 	};
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(
 		rkv_page_table_batch(table, rows, row_count, &arrays, &made.count));
 	return made;
 }
@@ -83,7 +83,7 @@ func (t *PageTable) Batch(rows []BatchRow, arrays BatchArrays) (int, error) {
 		(*C.rkv_batch_row)(unsafe.Pointer(unsafe.SliceData(rows))), C.size_t(len(rows)),
 		i32Pointer(arrays.IndPtr), i32Pointer(arrays.Indices), C.size_t(len(arrays.Indices)),
 		i32Pointer(arrays.LastPageLen))
-	return int(made.count), asError(made.outcome)
+	return int(made.count), asError(made.failure)
 }
 
 func i32Pointer(values []int32) *C.int32_t {

@@ -4,17 +4,17 @@ package radixkv
 #include "call.h"
 
 typedef struct rkvgo_cache_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_cache *cache;
 } rkvgo_cache_made;
 
 typedef struct rkvgo_insert_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_insert_result result;
 } rkvgo_insert_made;
 
 typedef struct rkvgo_cache_stats_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_cache_statistics stats;
 } rkvgo_cache_stats_made;
 
@@ -22,7 +22,7 @@ typedef struct rkvgo_cache_stats_made {
 static inline rkvgo_cache_made rkvgo_cache_create(
 	rkv_page_table *table, uint32_t flags, uint32_t index
 ) {
-	rkvgo_cache_made made = {{0}};
+	rkvgo_cache_made made = {0};
 	rkv_cache_config config;
 	rkv_status status = rkv_cache_config_init(&config, sizeof config);
 	if (status == RKV_STATUS_OK) {
@@ -30,7 +30,7 @@ static inline rkvgo_cache_made rkvgo_cache_create(
 		config.index = index ? index : config.index;
 		status = rkv_cache_create(table, &config, &made.cache);
 	}
-	made.outcome = rkvgo_end(status);
+	made.failure = rkvgo_end(status);
 	return made;
 }
 
@@ -51,42 +51,42 @@ static inline rkvgo_insert_made rkvgo_cache_insert(
 		.from_token_index = from_token_index,
 		.from_page_index = from_page_index,
 	};
-	rkvgo_insert_made made = {{0}};
+	rkvgo_insert_made made = {0};
 	made.result.struct_size = sizeof made.result;
-	made.outcome = rkvgo_end(rkv_cache_insert(cache, &args, published_pages, &made.result));
+	made.failure = rkvgo_end(rkv_cache_insert(cache, &args, published_pages, &made.result));
 	return made;
 }
 
 static inline rkvgo_count rkvgo_cache_evict(
 	rkv_cache *cache, size_t page_count, uint32_t *pages, size_t capacity
 ) {
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(rkv_cache_evict(cache, page_count, pages, capacity, &made.count));
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_cache_evict(cache, page_count, pages, capacity, &made.count));
 	return made;
 }
 
 static inline rkvgo_bool rkvgo_cache_contains_page(const rkv_cache *cache, uint32_t page) {
-	rkvgo_bool made = {{0}};
-	made.outcome = rkvgo_end(rkv_cache_contains_page(cache, page, &made.value));
+	rkvgo_bool made = {0};
+	made.failure = rkvgo_end(rkv_cache_contains_page(cache, page, &made.value));
 	return made;
 }
 
 static inline rkvgo_cache_stats_made rkvgo_cache_stats(const rkv_cache *cache) {
-	rkvgo_cache_stats_made made = {{0}};
+	rkvgo_cache_stats_made made = {0};
 	made.stats.struct_size = sizeof made.stats;
-	made.outcome = rkvgo_end(rkv_cache_stats(cache, &made.stats));
+	made.failure = rkvgo_end(rkv_cache_stats(cache, &made.stats));
 	return made;
 }
 
-static inline rkvgo_outcome rkvgo_cache_check(const rkv_cache *cache) {
+static inline rkvgo_failure *rkvgo_cache_check(const rkv_cache *cache) {
 	return rkvgo_end(rkv_cache_check(cache));
 }
 
 static inline rkvgo_count rkvgo_cache_dump(
 	const rkv_cache *cache, uint32_t format, char *buffer, size_t capacity
 ) {
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(rkv_cache_dump(cache, format, buffer, capacity, &made.count));
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_cache_dump(cache, format, buffer, capacity, &made.count));
 	return made;
 }
 */
@@ -144,7 +144,7 @@ func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
 	}
 	defer table.mu.RUnlock()
 	made := C.rkvgo_cache_create(raw, C.uint32_t(config.Flags), C.uint32_t(config.Index))
-	if err := asError(made.outcome); err != nil {
+	if err := asError(made.failure); err != nil {
 		return nil, err
 	}
 	c := &Cache{raw: made.cache}
@@ -232,7 +232,7 @@ func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error
 		Node:               NodeID(made.result.node),
 		ClaimedPageCount:   int(made.result.claimed_page_count),
 		DuplicatePageCount: int(made.result.duplicate_page_count),
-	}, asError(made.outcome)
+	}, asError(made.failure)
 }
 
 // Evict returns up to pageCount pages to the free pool, least recently used first, and says how
@@ -250,7 +250,7 @@ func (c *Cache) Evict(pageCount int, pages []uint32) (int, error) {
 	}
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_evict(raw, C.size_t(pageCount), u32Pointer(pages), C.size_t(len(pages)))
-	return int(made.count), asError(made.outcome)
+	return int(made.count), asError(made.failure)
 }
 
 // ContainsPage says whether the cache owns a page; false for pages out of range.
@@ -261,7 +261,7 @@ func (c *Cache) ContainsPage(page uint32) (bool, error) {
 	}
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_contains_page(raw, C.uint32_t(page))
-	return bool(made.value), asError(made.outcome)
+	return bool(made.value), asError(made.failure)
 }
 
 // CacheStatistics are counters of a cache, since its creation unless they say "now".
@@ -319,7 +319,7 @@ func (c *Cache) Stats() (CacheStatistics, error) {
 		InsertedPageCount:       uint64(made.stats.inserted_page_count),
 		DuplicatePageCount:      uint64(made.stats.duplicate_page_count),
 		EvictedPageCount:        uint64(made.stats.evicted_page_count),
-	}, asError(made.outcome)
+	}, asError(made.failure)
 }
 
 // Check checks every invariant of the index. Its cost is one pass over it.
@@ -344,7 +344,7 @@ func (c *Cache) Dump(format DumpFormat) (string, error) {
 	for {
 		made := C.rkvgo_cache_dump(raw, C.uint32_t(format),
 			(*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)))
-		err := asError(made.outcome)
+		err := asError(made.failure)
 		if err == nil && len(buffer) > 0 {
 			return string(buffer[:made.count-1]), nil // without the NUL
 		}

@@ -13,38 +13,29 @@
 
 #include <radixkv.h>
 
-/* The words behind a failed call, on the C heap: rkvgo_failure_free() after copying them. */
+/* A failed call, on the C heap: rkvgo_failure_free() after copying it. NULL is a success. */
 typedef struct rkvgo_failure {
-    const char *message;
+    int32_t status;
     bool has_shortage;
     rkv_shortage shortage;
+    const char *message;
 } rkvgo_failure;
-
-/* How a call ended. failure is NULL after a success, and when there was no memory for the words. */
-typedef struct rkvgo_outcome {
-    int32_t status;
-    rkvgo_failure *failure;
-} rkvgo_outcome;
 
 rkvgo_failure *rkvgo_failure_copy(rkv_status status);
 void rkvgo_failure_free(rkvgo_failure *failure);
 
-static inline rkvgo_outcome rkvgo_end(rkv_status status) {
-    rkvgo_outcome outcome = {(int32_t)status, NULL};
-    if (status != RKV_STATUS_OK) {
-        outcome.failure = rkvgo_failure_copy(status);
-    }
-    return outcome;
+static inline rkvgo_failure *rkvgo_end(rkv_status status) {
+    return status == RKV_STATUS_OK ? NULL : rkvgo_failure_copy(status);
 }
 
 /* Outputs of one number, which many calls have. */
 typedef struct rkvgo_count {
-    rkvgo_outcome outcome;
+    rkvgo_failure *failure;
     size_t count;
 } rkvgo_count;
 
 typedef struct rkvgo_bool {
-    rkvgo_outcome outcome;
+    rkvgo_failure *failure;
     bool value;
 } rkvgo_bool;
 

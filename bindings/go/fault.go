@@ -6,7 +6,7 @@ package radixkv
 #define RKV_FAULT_INJECTION
 #include "call.h"
 
-static inline rkvgo_outcome rkvgo_fault_panic(rkv_cache *cache) {
+static inline rkvgo_failure *rkvgo_fault_panic(rkv_cache *cache) {
 	return rkvgo_end(rkv_fault_panic(cache));
 }
 */

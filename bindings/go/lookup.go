@@ -4,12 +4,12 @@ package radixkv
 #include "call.h"
 
 typedef struct rkvgo_match_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_match match;
 } rkvgo_match_made;
 
 typedef struct rkvgo_probe_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	size_t token_count;
 	size_t position_count;
 } rkvgo_probe_made;
@@ -20,9 +20,9 @@ static inline rkvgo_match_made rkvgo_cache_match(
 	uint32_t flags, uint32_t *pages, size_t page_capacity
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkvgo_match_made made = {{0}};
+	rkvgo_match_made made = {0};
 	made.match.struct_size = sizeof made.match;
-	made.outcome = rkvgo_end(rkv_cache_match(
+	made.failure = rkvgo_end(rkv_cache_match(
 		cache, &namespace_, &tokens, flags, pages, page_capacity, &made.match));
 	return made;
 }
@@ -32,8 +32,8 @@ static inline rkvgo_probe_made rkvgo_cache_probe(
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkvgo_probe_made made = {{0}};
-	made.outcome = rkvgo_end(rkv_cache_probe(
+	rkvgo_probe_made made = {0};
+	made.failure = rkvgo_end(rkv_cache_probe(
 		cache, &namespace_, &tokens, &made.token_count, &made.position_count));
 	return made;
 }
@@ -94,7 +94,7 @@ func (c *Cache) Match(
 		PartialPage:          uint32(made.match.partial_page),
 		PartialNode:          NodeID(made.match.partial_node),
 		LockedNode:           NodeID(made.match.locked_node),
-	}, asError(made.outcome)
+	}, asError(made.failure)
 }
 
 // Probe is the length of the longest cached prefix: the tokens that Match would find, and their
@@ -109,5 +109,5 @@ func (c *Cache) Probe(
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_probe(raw, namespace.c(), tokens.idPointer(), C.size_t(len(tokens.IDs)),
 		tokens.itemPointer(), C.size_t(len(tokens.Items)))
-	return int(made.token_count), int(made.position_count), asError(made.outcome)
+	return int(made.token_count), int(made.position_count), asError(made.failure)
 }

@@ -4,40 +4,40 @@ package radixkv
 #include "call.h"
 
 typedef struct rkvgo_node_info_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_node_info info;
 } rkvgo_node_info_made;
 
-static inline rkvgo_outcome rkvgo_cache_lock(rkv_cache *cache, rkv_node_id node) {
+static inline rkvgo_failure *rkvgo_cache_lock(rkv_cache *cache, rkv_node_id node) {
 	return rkvgo_end(rkv_cache_lock(cache, node));
 }
 
-static inline rkvgo_outcome rkvgo_cache_unlock(rkv_cache *cache, rkv_node_id node) {
+static inline rkvgo_failure *rkvgo_cache_unlock(rkv_cache *cache, rkv_node_id node) {
 	return rkvgo_end(rkv_cache_unlock(cache, node));
 }
 
 static inline rkvgo_node_info_made rkvgo_cache_node_info(
 	const rkv_cache *cache, rkv_node_id node
 ) {
-	rkvgo_node_info_made made = {{0}};
+	rkvgo_node_info_made made = {0};
 	made.info.struct_size = sizeof made.info;
-	made.outcome = rkvgo_end(rkv_cache_node_info(cache, node, &made.info));
+	made.failure = rkvgo_end(rkv_cache_node_info(cache, node, &made.info));
 	return made;
 }
 
 static inline rkvgo_count rkvgo_cache_node_pages(
 	const rkv_cache *cache, rkv_node_id node, uint32_t *pages, size_t capacity
 ) {
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(rkv_cache_node_pages(cache, node, pages, capacity, &made.count));
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_cache_node_pages(cache, node, pages, capacity, &made.count));
 	return made;
 }
 
 static inline rkvgo_count rkvgo_cache_node_children(
 	const rkv_cache *cache, rkv_node_id node, rkv_node_id *children, size_t capacity
 ) {
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(
 		rkv_cache_node_children(cache, node, children, capacity, &made.count));
 	return made;
 }
@@ -109,7 +109,7 @@ func (c *Cache) NodeInfo(node NodeID) (NodeInfo, error) {
 		ChildCount:    int(made.info.child_count),
 		LastAccess:    uint64(made.info.last_access),
 		HitCount:      uint64(made.info.hit_count),
-	}, asError(made.outcome)
+	}, asError(made.failure)
 }
 
 // NodePages writes the pages of a node's own segment, in order, and says how many there are, also
@@ -122,7 +122,7 @@ func (c *Cache) NodePages(node NodeID, pages []uint32) (int, error) {
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_node_pages(raw, C.rkv_node_id(node),
 		u32Pointer(pages), C.size_t(len(pages)))
-	return int(made.count), asError(made.outcome)
+	return int(made.count), asError(made.failure)
 }
 
 // NodeChildren writes the children of a node, in the order of their first pages' keys, and says how
@@ -135,5 +135,5 @@ func (c *Cache) NodeChildren(node NodeID, children []NodeID) (int, error) {
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_node_children(raw, C.rkv_node_id(node),
 		(*C.rkv_node_id)(unsafe.Pointer(unsafe.SliceData(children))), C.size_t(len(children)))
-	return int(made.count), asError(made.outcome)
+	return int(made.count), asError(made.failure)
 }

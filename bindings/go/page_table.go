@@ -4,17 +4,17 @@ package radixkv
 #include "call.h"
 
 typedef struct rkvgo_page_table_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_page_table *table;
 } rkvgo_page_table_made;
 
 typedef struct rkvgo_page_table_stats_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_page_table_statistics stats;
 } rkvgo_page_table_stats_made;
 
 typedef struct rkvgo_slot {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	uint32_t slot;
 } rkvgo_slot;
 
@@ -22,7 +22,7 @@ typedef struct rkvgo_slot {
 static inline rkvgo_page_table_made rkvgo_page_table_create(
 	uint32_t page_size, uint32_t page_count, uint32_t slot_count, uint32_t row_page_limit
 ) {
-	rkvgo_page_table_made made = {{0}};
+	rkvgo_page_table_made made = {0};
 	rkv_page_table_config config;
 	rkv_status status = rkv_page_table_config_init(&config, sizeof config);
 	if (status == RKV_STATUS_OK) {
@@ -32,47 +32,47 @@ static inline rkvgo_page_table_made rkvgo_page_table_create(
 		config.row_page_limit = row_page_limit;
 		status = rkv_page_table_create(&config, &made.table);
 	}
-	made.outcome = rkvgo_end(status);
+	made.failure = rkvgo_end(status);
 	return made;
 }
 
 static inline rkvgo_page_table_stats_made rkvgo_page_table_stats(const rkv_page_table *table) {
-	rkvgo_page_table_stats_made made = {{0}};
+	rkvgo_page_table_stats_made made = {0};
 	made.stats.struct_size = sizeof made.stats;
-	made.outcome = rkvgo_end(rkv_page_table_stats(table, &made.stats));
+	made.failure = rkvgo_end(rkv_page_table_stats(table, &made.stats));
 	return made;
 }
 
 static inline rkvgo_slot rkvgo_page_table_allocate_slot(rkv_page_table *table) {
-	rkvgo_slot made = {{0}};
-	made.outcome = rkvgo_end(rkv_page_table_allocate_slot(table, &made.slot));
+	rkvgo_slot made = {0};
+	made.failure = rkvgo_end(rkv_page_table_allocate_slot(table, &made.slot));
 	return made;
 }
 
-static inline rkvgo_outcome rkvgo_page_table_erase(rkv_page_table *table, uint32_t slot) {
+static inline rkvgo_failure *rkvgo_page_table_erase(rkv_page_table *table, uint32_t slot) {
 	return rkvgo_end(rkv_page_table_erase(table, slot));
 }
 
-static inline rkvgo_outcome rkvgo_page_table_allocate_pages(
+static inline rkvgo_failure *rkvgo_page_table_allocate_pages(
 	rkv_page_table *table, size_t page_count, uint32_t *pages
 ) {
 	return rkvgo_end(rkv_page_table_allocate_pages(table, page_count, pages));
 }
 
-static inline rkvgo_outcome rkvgo_page_table_free_pages(
+static inline rkvgo_failure *rkvgo_page_table_free_pages(
 	rkv_page_table *table, const uint32_t *pages, size_t page_count
 ) {
 	return rkvgo_end(rkv_page_table_free_pages(table, pages, page_count));
 }
 
-static inline rkvgo_outcome rkvgo_page_table_map(
+static inline rkvgo_failure *rkvgo_page_table_map(
 	rkv_page_table *table, uint32_t slot, size_t first_index,
 	const uint32_t *pages, size_t page_count
 ) {
 	return rkvgo_end(rkv_page_table_map(table, slot, first_index, pages, page_count));
 }
 
-static inline rkvgo_outcome rkvgo_page_table_reserve(
+static inline rkvgo_failure *rkvgo_page_table_reserve(
 	rkv_page_table *table, uint32_t slot, size_t position_count
 ) {
 	return rkvgo_end(rkv_page_table_reserve(table, slot, position_count));
@@ -81,15 +81,15 @@ static inline rkvgo_outcome rkvgo_page_table_reserve(
 static inline rkvgo_bool rkvgo_page_table_can_reserve(
 	const rkv_page_table *table, uint32_t slot, size_t position_count
 ) {
-	rkvgo_bool made = {{0}};
-	made.outcome = rkvgo_end(
+	rkvgo_bool made = {0};
+	made.failure = rkvgo_end(
 		rkv_page_table_can_reserve(table, slot, position_count, &made.value));
 	return made;
 }
 
 static inline rkvgo_count rkvgo_page_table_capacity(const rkv_page_table *table, uint32_t slot) {
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(rkv_page_table_capacity(table, slot, &made.count));
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_page_table_capacity(table, slot, &made.count));
 	return made;
 }
 
@@ -97,13 +97,13 @@ static inline rkvgo_count rkvgo_page_table_row(
 	const rkv_page_table *table, uint32_t slot, size_t first_index,
 	uint32_t *pages, size_t capacity
 ) {
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(
 		rkv_page_table_row(table, slot, first_index, pages, capacity, &made.count));
 	return made;
 }
 
-static inline rkvgo_outcome rkvgo_page_table_audit(const rkv_page_table *table) {
+static inline rkvgo_failure *rkvgo_page_table_audit(const rkv_page_table *table) {
 	return rkvgo_end(rkv_page_table_audit(table));
 }
 */
@@ -152,7 +152,7 @@ func NewPageTable(config PageTableConfig) (*PageTable, error) {
 	}
 	made := C.rkvgo_page_table_create(C.uint32_t(config.PageSize), C.uint32_t(config.PageCount),
 		C.uint32_t(config.SlotCount), C.uint32_t(config.RowPageLimit))
-	if err := asError(made.outcome); err != nil {
+	if err := asError(made.failure); err != nil {
 		return nil, err
 	}
 	t := &PageTable{raw: made.table}
@@ -220,7 +220,7 @@ func (t *PageTable) Stats() (PageTableStatistics, error) {
 	}
 	defer t.mu.RUnlock()
 	made := C.rkvgo_page_table_stats(raw)
-	if err := asError(made.outcome); err != nil {
+	if err := asError(made.failure); err != nil {
 		return PageTableStatistics{}, err
 	}
 	return PageTableStatistics{
@@ -244,7 +244,7 @@ func (t *PageTable) AllocateSlot() (uint32, error) {
 	}
 	defer t.mu.RUnlock()
 	made := C.rkvgo_page_table_allocate_slot(raw)
-	return uint32(made.slot), asError(made.outcome)
+	return uint32(made.slot), asError(made.failure)
 }
 
 // Erase empties a row and gives the slot back. Private pages of the row return to the pool; cached
@@ -311,7 +311,7 @@ func (t *PageTable) CanReserve(slot uint32, positionCount int) (bool, error) {
 	}
 	defer t.mu.RUnlock()
 	made := C.rkvgo_page_table_can_reserve(raw, C.uint32_t(slot), C.size_t(positionCount))
-	return bool(made.value), asError(made.outcome)
+	return bool(made.value), asError(made.failure)
 }
 
 // Capacity is the number of positions that a row has pages for.
@@ -322,7 +322,7 @@ func (t *PageTable) Capacity(slot uint32) (int, error) {
 	}
 	defer t.mu.RUnlock()
 	made := C.rkvgo_page_table_capacity(raw, C.uint32_t(slot))
-	return int(made.count), asError(made.outcome)
+	return int(made.count), asError(made.failure)
 }
 
 // Row copies the pages of a row from firstIndex on, as many as pages has room for, and says how
@@ -335,7 +335,7 @@ func (t *PageTable) Row(slot uint32, firstIndex int, pages []uint32) (int, error
 	defer t.mu.RUnlock()
 	made := C.rkvgo_page_table_row(raw, C.uint32_t(slot), C.size_t(firstIndex),
 		u32Pointer(pages), C.size_t(len(pages)))
-	return int(made.count), asError(made.outcome)
+	return int(made.count), asError(made.failure)
 }
 
 // Audit proves page by page that each is in exactly one state and that the counts agree. Its cost

@@ -4,12 +4,12 @@ package radixkv
 #include "call.h"
 
 typedef struct rkvgo_sequence_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_sequence_state state;
 } rkvgo_sequence_made;
 
 typedef struct rkvgo_publish_made {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	rkv_publish_result result;
 } rkvgo_publish_made;
 
@@ -25,28 +25,28 @@ static inline rkvgo_sequence_made rkvgo_sequence_begin(
 		.tokens = &tokens,
 		.reserve_position_count = reserve_position_count,
 	};
-	rkvgo_sequence_made made = {{0}};
+	rkvgo_sequence_made made = {0};
 	made.state.struct_size = sizeof made.state;
-	made.outcome = rkvgo_end(rkv_sequence_begin(cache, &args, &made.state));
+	made.failure = rkvgo_end(rkv_sequence_begin(cache, &args, &made.state));
 	return made;
 }
 
 static inline rkvgo_sequence_made rkvgo_sequence_query(
 	const rkv_cache *cache, rkv_sequence_id sequence
 ) {
-	rkvgo_sequence_made made = {{0}};
+	rkvgo_sequence_made made = {0};
 	made.state.struct_size = sizeof made.state;
-	made.outcome = rkvgo_end(rkv_sequence_query(cache, sequence, &made.state));
+	made.failure = rkvgo_end(rkv_sequence_query(cache, sequence, &made.state));
 	return made;
 }
 
-static inline rkvgo_outcome rkvgo_sequence_confirm_copy(
+static inline rkvgo_failure *rkvgo_sequence_confirm_copy(
 	rkv_cache *cache, rkv_sequence_id sequence
 ) {
 	return rkvgo_end(rkv_sequence_confirm_copy(cache, sequence));
 }
 
-static inline rkvgo_outcome rkvgo_sequence_append(
+static inline rkvgo_failure *rkvgo_sequence_append(
 	rkv_cache *cache, rkv_sequence_id sequence,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count
 ) {
@@ -54,7 +54,7 @@ static inline rkvgo_outcome rkvgo_sequence_append(
 	return rkvgo_end(rkv_sequence_append(cache, sequence, &tokens));
 }
 
-static inline rkvgo_outcome rkvgo_sequence_truncate(
+static inline rkvgo_failure *rkvgo_sequence_truncate(
 	rkv_cache *cache, rkv_sequence_id sequence, uint64_t position_count
 ) {
 	return rkvgo_end(rkv_sequence_truncate(cache, sequence, position_count));
@@ -63,14 +63,14 @@ static inline rkvgo_outcome rkvgo_sequence_truncate(
 static inline rkvgo_publish_made rkvgo_sequence_publish(
 	rkv_cache *cache, rkv_sequence_id sequence, uint64_t computed_position_count
 ) {
-	rkvgo_publish_made made = {{0}};
+	rkvgo_publish_made made = {0};
 	made.result.struct_size = sizeof made.result;
-	made.outcome = rkvgo_end(
+	made.failure = rkvgo_end(
 		rkv_sequence_publish(cache, sequence, computed_position_count, &made.result));
 	return made;
 }
 
-static inline rkvgo_outcome rkvgo_sequence_release(rkv_cache *cache, rkv_sequence_id sequence) {
+static inline rkvgo_failure *rkvgo_sequence_release(rkv_cache *cache, rkv_sequence_id sequence) {
 	return rkvgo_end(rkv_sequence_release(cache, sequence));
 }
 */
@@ -156,7 +156,7 @@ func (c *Cache) Begin(args SequenceArgs) (Sequence, SequenceState, error) {
 		args.Tokens.idPointer(), C.size_t(len(args.Tokens.IDs)),
 		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
 		C.uint64_t(args.ReservePositionCount))
-	if err := asError(made.outcome); err != nil {
+	if err := asError(made.failure); err != nil {
 		return Sequence{}, SequenceState{}, err
 	}
 	return Sequence{c, SequenceID(made.state.sequence)}, sequenceState(&made.state), nil
@@ -176,7 +176,7 @@ func (s Sequence) State() (SequenceState, error) {
 	}
 	defer s.cache.mu.RUnlock()
 	made := C.rkvgo_sequence_query(raw, C.rkv_sequence_id(s.id))
-	if err := asError(made.outcome); err != nil {
+	if err := asError(made.failure); err != nil {
 		return SequenceState{}, err
 	}
 	return sequenceState(&made.state), nil
@@ -234,7 +234,7 @@ func (s Sequence) Publish(computedPositionCount int) (PublishResult, error) {
 		RemappedPageCount:  int(made.result.remapped_page_count),
 		FirstRemappedIndex: int(made.result.first_remapped_index),
 		SharedPageCount:    int(made.result.shared_page_count),
-	}, asError(made.outcome)
+	}, asError(made.failure)
 }
 
 // Release ends the sequence: its private pages return to the pool, what it published stays in the

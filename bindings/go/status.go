@@ -89,30 +89,25 @@ func invalid(message string) error {
 }
 
 // asError copies what a helper fetched about a failure.
-func asError(outcome C.rkvgo_outcome) error {
-	if outcome.status == C.RKV_STATUS_OK {
+func asError(failure *C.rkvgo_failure) error {
+	if failure == nil {
 		return nil
 	}
-	return failed(outcome)
+	return failed(failure)
 }
 
 // failed is apart from asError so that the way of a success is short enough to be inlined.
-func failed(outcome C.rkvgo_outcome) error {
-	e := &Error{Status: Status(outcome.status)}
-	if outcome.failure == nil {
-		return e
-	}
-	e.Message = C.GoString(outcome.failure.message)
-	if outcome.failure.has_shortage {
-		shortage := &outcome.failure.shortage
+func failed(failure *C.rkvgo_failure) error {
+	defer C.rkvgo_failure_free(failure)
+	e := &Error{Status: Status(failure.status), Message: C.GoString(failure.message)}
+	if failure.has_shortage {
 		e.Shortage = &Shortage{
-			NeededPageCount:      uint64(shortage.needed_page_count),
-			FreePageCount:        uint64(shortage.free_page_count),
-			ReclaimablePageCount: uint64(shortage.reclaimable_page_count),
-			LockedPageCount:      uint64(shortage.locked_page_count),
-			PrivatePageCount:     uint64(shortage.private_page_count),
+			NeededPageCount:      uint64(failure.shortage.needed_page_count),
+			FreePageCount:        uint64(failure.shortage.free_page_count),
+			ReclaimablePageCount: uint64(failure.shortage.reclaimable_page_count),
+			LockedPageCount:      uint64(failure.shortage.locked_page_count),
+			PrivatePageCount:     uint64(failure.shortage.private_page_count),
 		}
 	}
-	C.rkvgo_failure_free(outcome.failure)
 	return e
 }

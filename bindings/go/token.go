@@ -2,50 +2,49 @@ package radixkv
 
 /*
 #include "call.h"
-#include <string.h>
 
 typedef struct rkvgo_bin {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	uint32_t bin;
 } rkvgo_bin;
 
 typedef struct rkvgo_value {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	double value;
 } rkvgo_value;
 
 typedef struct rkvgo_digest {
-	rkvgo_outcome outcome;
+	rkvgo_failure *failure;
 	uint8_t digest[16];
 } rkvgo_digest;
 
 static inline rkvgo_bin rkvgo_coord_bin(double value) {
-	rkvgo_bin made = {{0}};
-	made.outcome = rkvgo_end(rkv_coord_bin(value, &made.bin));
+	rkvgo_bin made = {0};
+	made.failure = rkvgo_end(rkv_coord_bin(value, &made.bin));
 	return made;
 }
 
 static inline rkvgo_value rkvgo_coord_value(uint32_t bin) {
-	rkvgo_value made = {{0}};
-	made.outcome = rkvgo_end(rkv_coord_value(bin, &made.value));
+	rkvgo_value made = {0};
+	made.failure = rkvgo_end(rkv_coord_value(bin, &made.value));
 	return made;
 }
 
 static inline rkvgo_bin rkvgo_size_bin(double value) {
-	rkvgo_bin made = {{0}};
-	made.outcome = rkvgo_end(rkv_size_bin(value, &made.bin));
+	rkvgo_bin made = {0};
+	made.failure = rkvgo_end(rkv_size_bin(value, &made.bin));
 	return made;
 }
 
 static inline rkvgo_value rkvgo_size_value(uint32_t bin) {
-	rkvgo_value made = {{0}};
-	made.outcome = rkvgo_end(rkv_size_value(bin, &made.value));
+	rkvgo_value made = {0};
+	made.failure = rkvgo_end(rkv_size_value(bin, &made.value));
 	return made;
 }
 
 static inline rkvgo_digest rkvgo_image_digest(const uint8_t *bytes, size_t byte_count) {
-	rkvgo_digest made = {{0}};
-	made.outcome = rkvgo_end(rkv_image_digest(bytes, byte_count, made.digest));
+	rkvgo_digest made = {0};
+	made.failure = rkvgo_end(rkv_image_digest(bytes, byte_count, made.digest));
 	return made;
 }
 
@@ -55,8 +54,8 @@ static inline rkvgo_count rkvgo_tokens_build(
 	uint32_t *ids, size_t id_capacity, rkv_token_item *items
 ) {
 	rkv_tokens prompt = rkvgo_tokens(prompt_ids, prompt_count, prompt_items, item_count);
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(rkv_tokens_build(&prompt, ids, id_capacity, items, &made.count));
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_tokens_build(&prompt, ids, id_capacity, items, &made.count));
 	return made;
 }
 
@@ -65,8 +64,8 @@ static inline rkvgo_count rkvgo_tokens_regions(
 	rkv_region *regions, size_t capacity
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(rkv_tokens_regions(&tokens, regions, capacity, &made.count));
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_tokens_regions(&tokens, regions, capacity, &made.count));
 	return made;
 }
 
@@ -74,8 +73,8 @@ static inline rkvgo_count rkvgo_tokens_position_count(
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkvgo_count made = {{0}};
-	made.outcome = rkvgo_end(rkv_tokens_position_count(&tokens, &made.count));
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_tokens_position_count(&tokens, &made.count));
 	return made;
 }
 */
@@ -166,7 +165,7 @@ func BuildTokens(prompt Tokens) (Tokens, error) {
 	made := C.rkvgo_tokens_build(prompt.idPointer(), C.size_t(len(prompt.IDs)),
 		prompt.itemPointer(), C.size_t(len(prompt.Items)),
 		built.idPointer(), C.size_t(len(built.IDs)), built.itemPointer())
-	if err := asError(made.outcome); err != nil {
+	if err := asError(made.failure); err != nil {
 		return Tokens{}, err
 	}
 	return built, nil
@@ -187,7 +186,7 @@ func (t Tokens) Regions() ([]Region, error) {
 	made := C.rkvgo_tokens_regions(t.idPointer(), C.size_t(len(t.IDs)),
 		t.itemPointer(), C.size_t(len(t.Items)),
 		(*C.rkv_region)(unsafe.Pointer(unsafe.SliceData(regions))), C.size_t(len(regions)))
-	if err := asError(made.outcome); err != nil {
+	if err := asError(made.failure); err != nil {
 		return nil, err
 	}
 	return regions[:made.count], nil
@@ -197,39 +196,39 @@ func (t Tokens) Regions() ([]Region, error) {
 func (t Tokens) PositionCount() (int, error) {
 	made := C.rkvgo_tokens_position_count(t.idPointer(), C.size_t(len(t.IDs)),
 		t.itemPointer(), C.size_t(len(t.Items)))
-	return int(made.count), asError(made.outcome)
+	return int(made.count), asError(made.failure)
 }
 
 // CoordBin is the bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
 func CoordBin(value float64) (uint32, error) {
 	made := C.rkvgo_coord_bin(C.double(value))
-	return uint32(made.bin), asError(made.outcome)
+	return uint32(made.bin), asError(made.failure)
 }
 
 // CoordValue is the value of a coordinate bin. CoordBin of it is the bin again.
 func CoordValue(bin uint32) (float64, error) {
 	made := C.rkvgo_coord_value(C.uint32_t(bin))
-	return float64(made.value), asError(made.outcome)
+	return float64(made.value), asError(made.failure)
 }
 
 // SizeBin is the bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends
 // included.
 func SizeBin(value float64) (uint32, error) {
 	made := C.rkvgo_size_bin(C.double(value))
-	return uint32(made.bin), asError(made.outcome)
+	return uint32(made.bin), asError(made.failure)
 }
 
 // SizeValue is the value of a width or height bin. SizeBin of it is the bin again.
 func SizeValue(bin uint32) (float64, error) {
 	made := C.rkvgo_size_value(C.uint32_t(bin))
-	return float64(made.value), asError(made.outcome)
+	return float64(made.value), asError(made.failure)
 }
 
 // ImageDigest is the content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.
 func ImageDigest(bytes []byte) (Digest, error) {
 	made := C.rkvgo_image_digest(
 		(*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(bytes))), C.size_t(len(bytes)))
-	return *(*Digest)(unsafe.Pointer(&made.digest)), asError(made.outcome)
+	return *(*Digest)(unsafe.Pointer(&made.digest)), asError(made.failure)
 }
 
 func (t Tokens) idPointer() *C.uint32_t { return u32Pointer(t.IDs) }
