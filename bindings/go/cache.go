@@ -1,0 +1,356 @@
+package radixkv
+
+/*
+#include "call.h"
+
+typedef struct rkvgo_cache_made {
+	rkvgo_failure *failure;
+	rkv_cache *cache;
+} rkvgo_cache_made;
+
+typedef struct rkvgo_insert_made {
+	rkvgo_failure *failure;
+	rkv_insert_result result;
+} rkvgo_insert_made;
+
+typedef struct rkvgo_cache_stats_made {
+	rkvgo_failure *failure;
+	rkv_cache_statistics stats;
+} rkvgo_cache_stats_made;
+
+// Zero takes the defaults.
+static inline rkvgo_cache_made rkvgo_cache_create(
+	rkv_page_table *table, uint32_t flags, uint32_t index
+) {
+	rkvgo_cache_made made = {0};
+	rkv_cache_config config;
+	rkv_status status = rkv_cache_config_init(&config, sizeof config);
+	if (status == RKV_STATUS_OK) {
+		config.flags = flags ? flags : config.flags;
+		config.index = index ? index : config.index;
+		status = rkv_cache_create(table, &config, &made.cache);
+	}
+	made.failure = rkvgo_end(status);
+	return made;
+}
+
+static inline rkvgo_insert_made rkvgo_cache_insert(
+	rkv_cache *cache, rkv_namespace namespace_,
+	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
+	const uint32_t *pages, size_t page_count, rkv_node_id from_node,
+	uint64_t from_token_index, uint64_t from_page_index, uint32_t *published_pages
+) {
+	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
+	rkv_insert_args args = {
+		.struct_size = sizeof args,
+		.namespace_ = &namespace_,
+		.tokens = &tokens,
+		.pages = pages,
+		.page_count = page_count,
+		.from_node = from_node,
+		.from_token_index = from_token_index,
+		.from_page_index = from_page_index,
+	};
+	rkvgo_insert_made made = {0};
+	made.result.struct_size = sizeof made.result;
+	made.failure = rkvgo_end(rkv_cache_insert(cache, &args, published_pages, &made.result));
+	return made;
+}
+
+static inline rkvgo_count rkvgo_cache_evict(
+	rkv_cache *cache, size_t page_count, uint32_t *pages, size_t capacity
+) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_cache_evict(cache, page_count, pages, capacity, &made.count));
+	return made;
+}
+
+static inline rkvgo_bool rkvgo_cache_contains_page(const rkv_cache *cache, uint32_t page) {
+	rkvgo_bool made = {0};
+	made.failure = rkvgo_end(rkv_cache_contains_page(cache, page, &made.value));
+	return made;
+}
+
+static inline rkvgo_cache_stats_made rkvgo_cache_stats(const rkv_cache *cache) {
+	rkvgo_cache_stats_made made = {0};
+	made.stats.struct_size = sizeof made.stats;
+	made.failure = rkvgo_end(rkv_cache_stats(cache, &made.stats));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_cache_check(const rkv_cache *cache) {
+	return rkvgo_end(rkv_cache_check(cache));
+}
+
+static inline rkvgo_count rkvgo_cache_dump(
+	const rkv_cache *cache, uint32_t format, char *buffer, size_t capacity
+) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_cache_dump(cache, format, buffer, capacity, &made.count));
+	return made;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// CacheFlags are options of a cache.
+type CacheFlags uint32
+
+// CacheWholePages: share whole pages only, reuse no part of a page by copy.
+const CacheWholePages CacheFlags = C.RKV_CACHE_WHOLE_PAGES
+
+// IndexKind says what stands behind a cache.
+type IndexKind uint32
+
+// IndexRadix is the radix tree, exact token comparison.
+const IndexRadix IndexKind = C.RKV_INDEX_RADIX
+
+// DumpFormat is how Dump writes.
+type DumpFormat uint32
+
+const (
+	// DumpJSON is one JSON object.
+	DumpJSON DumpFormat = C.RKV_DUMP_JSON
+	// DumpDOT is a Graphviz digraph.
+	DumpDOT DumpFormat = C.RKV_DUMP_DOT
+)
+
+// CacheConfig says how to build a cache. Zero takes the defaults.
+type CacheConfig struct {
+	// Flags are Cache flags.
+	Flags CacheFlags
+	// Index is IndexRadix.
+	Index IndexKind
+}
+
+// Cache is the prefix index over one page table: which published pages hold which tokens.
+type Cache struct {
+	mu  sync.RWMutex // as in PageTable
+	raw *C.rkv_cache // nil after Close
+}
+
+// NewCache creates an empty cache on a page table, which takes one cache at a time, and keeps the
+// pages alive.
+func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
+	raw, err := table.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer table.mu.RUnlock()
+	made := C.rkvgo_cache_create(raw, C.uint32_t(config.Flags), C.uint32_t(config.Index))
+	if err := asError(made.failure); err != nil {
+		return nil, err
+	}
+	c := &Cache{raw: made.cache}
+	runtime.SetFinalizer(c, (*Cache).Close) // for those that nobody closed
+	return c, nil
+}
+
+// Close gives the cache up. Sequences that still live in it end, and all pages of the cache return
+// to the page table's pool. More than one Close is fine. It waits for calls that are running.
+func (c *Cache) Close() error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.raw != nil {
+		C.rkv_cache_destroy(c.raw)
+		c.raw = nil
+		runtime.SetFinalizer(c, nil)
+	}
+	return nil
+}
+
+// enter is that of PageTable: c.mu.RUnlock ends it.
+func (c *Cache) enter() (*C.rkv_cache, error) {
+	if c == nil {
+		return nil, ErrClosed
+	}
+	c.mu.RLock()
+	if c.raw == nil {
+		c.mu.RUnlock()
+		return nil, ErrClosed
+	}
+	return c.raw, nil
+}
+
+// InsertArgs says what Insert puts where.
+type InsertArgs struct {
+	// Namespace is not read when FromNode is set.
+	Namespace Namespace
+	// Tokens are those of the whole prefix, from its beginning.
+	Tokens Tokens
+	// Pages are those of the whole prefix, at least one for each whole page of the tokens. Those
+	// before FromPageIndex are not read.
+	Pages []uint32
+	// FromNode is the node of an earlier match to go on from; 0 begins at the root.
+	FromNode NodeID
+	// FromTokenIndex is that match's TokenCount; 0 without FromNode.
+	FromTokenIndex int
+	// FromPageIndex is that match's PageCount; 0 without FromNode.
+	FromPageIndex int
+}
+
+// InsertResult says what Insert did.
+type InsertResult struct {
+	// Node ends where the whole pages of the tokens end; 0 when there is no whole page.
+	Node NodeID
+	// ClaimedPageCount counts the pages that the cache owns from now on.
+	ClaimedPageCount int
+	// DuplicatePageCount counts the pages that stay with their holder, because another page is
+	// published for the same tokens.
+	DuplicatePageCount int
+}
+
+// Insert publishes the whole pages of a prefix. Pages for which the cache has none yet must be
+// private; they are claimed. Where it has another one, that one stays.
+//
+// published may be nil, or as long as args.Pages: it receives the cache's page at each whole page
+// of the tokens, and the caller's own elsewhere.
+func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error) {
+	if published != nil && len(published) < len(args.Pages) {
+		return InsertResult{}, invalid("published is shorter than args.Pages")
+	}
+	raw, err := c.enter()
+	if err != nil {
+		return InsertResult{}, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_insert(raw, args.Namespace.c(),
+		args.Tokens.idPointer(), C.size_t(len(args.Tokens.IDs)),
+		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
+		u32Pointer(args.Pages), C.size_t(len(args.Pages)), C.rkv_node_id(args.FromNode),
+		C.uint64_t(args.FromTokenIndex), C.uint64_t(args.FromPageIndex), u32Pointer(published))
+	return InsertResult{
+		Node:               NodeID(made.result.node),
+		ClaimedPageCount:   int(made.result.claimed_page_count),
+		DuplicatePageCount: int(made.result.duplicate_page_count),
+	}, asError(made.failure)
+}
+
+// Evict returns up to pageCount pages to the free pool, least recently used first, and says how
+// many. Fewer than asked is no error: the rest is locked.
+//
+// The evicted pages are written to pages, and no more than len(pages) are evicted; nil asks for no
+// report and sets no limit.
+func (c *Cache) Evict(pageCount int, pages []uint32) (int, error) {
+	if pageCount < 0 {
+		return 0, invalid("pageCount is negative") // in C it would be "everything"
+	}
+	raw, err := c.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_evict(raw, C.size_t(pageCount), u32Pointer(pages), C.size_t(len(pages)))
+	return int(made.count), asError(made.failure)
+}
+
+// ContainsPage says whether the cache owns a page; false for pages out of range.
+func (c *Cache) ContainsPage(page uint32) (bool, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return false, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_contains_page(raw, C.uint32_t(page))
+	return bool(made.value), asError(made.failure)
+}
+
+// CacheStatistics are counters of a cache, since its creation unless they say "now".
+type CacheStatistics struct {
+	// CachedPageCount counts the pages that the cache owns now.
+	CachedPageCount uint64
+	// ReclaimablePageCount counts the pages now that no lock protects.
+	ReclaimablePageCount uint64
+	// NodeCount counts the nodes now, roots not counted.
+	NodeCount uint64
+	// NamespaceCount counts the namespaces now.
+	NamespaceCount uint64
+	// SequenceCount counts the sequences alive now.
+	SequenceCount uint64
+	// ImageCount counts the different images known now, to the index or to a sequence.
+	ImageCount uint64
+	// IndexBytes is the host memory that the index takes now.
+	IndexBytes uint64
+	// LookupCount counts the matches asked for, Begin included and Probe not.
+	LookupCount uint64
+	// LookupPositionCount counts the positions that lookups asked for.
+	LookupPositionCount uint64
+	// HitPositionCount counts the positions that lookups found.
+	HitPositionCount uint64
+	// PartialHitPositionCount counts those of them that are copied out of a page shared in part.
+	PartialHitPositionCount uint64
+	// InsertedPageCount counts the pages claimed from callers and sequences.
+	InsertedPageCount uint64
+	// DuplicatePageCount counts the pages that somebody else had published first.
+	DuplicatePageCount uint64
+	// EvictedPageCount counts the pages evicted.
+	EvictedPageCount uint64
+}
+
+// Stats are the counters at one moment. It waits for no eviction.
+func (c *Cache) Stats() (CacheStatistics, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return CacheStatistics{}, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_stats(raw)
+	return CacheStatistics{
+		CachedPageCount:         uint64(made.stats.cached_page_count),
+		ReclaimablePageCount:    uint64(made.stats.reclaimable_page_count),
+		NodeCount:               uint64(made.stats.node_count),
+		NamespaceCount:          uint64(made.stats.namespace_count),
+		SequenceCount:           uint64(made.stats.sequence_count),
+		ImageCount:              uint64(made.stats.image_count),
+		IndexBytes:              uint64(made.stats.index_bytes),
+		LookupCount:             uint64(made.stats.lookup_count),
+		LookupPositionCount:     uint64(made.stats.lookup_position_count),
+		HitPositionCount:        uint64(made.stats.hit_position_count),
+		PartialHitPositionCount: uint64(made.stats.partial_hit_position_count),
+		InsertedPageCount:       uint64(made.stats.inserted_page_count),
+		DuplicatePageCount:      uint64(made.stats.duplicate_page_count),
+		EvictedPageCount:        uint64(made.stats.evicted_page_count),
+	}, asError(made.failure)
+}
+
+// Check checks every invariant of the index. Its cost is one pass over it.
+func (c *Cache) Check() error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	return asError(C.rkvgo_cache_check(raw))
+}
+
+// Dump is the tree as text for a person or a tool.
+func (c *Cache) Dump(format DumpFormat) (string, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return "", err
+	}
+	defer c.mu.RUnlock()
+	// The tree may grow between the question for the size and the answer, hence a loop.
+	var buffer []byte
+	for {
+		made := C.rkvgo_cache_dump(raw, C.uint32_t(format),
+			(*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)))
+		err := asError(made.failure)
+		if err == nil && len(buffer) > 0 {
+			return string(buffer[:made.count-1]), nil // without the NUL
+		}
+		if err != nil && !errors.Is(err, BufferTooSmall) {
+			return "", err
+		}
+		buffer = make([]byte, int(made.count)*2)
+	}
+}

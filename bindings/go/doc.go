@@ -1,0 +1,30 @@
+// Package radixkv gives an LLM serving engine a prefix cache and paged KV memory: Go over the C ABI
+// of libradixkv.
+//
+// A [PageTable] is a pool of physical pages and one row of pages per slot. A [Cache] is the prefix
+// index over one page table. A [Sequence] lives in a cache, from [Cache.Begin] to
+// [Sequence.Release]:
+//
+//	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{PageSize: 16, PageCount: 4096})
+//	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{})
+//	sequence, state, err := cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(prompt)})
+//	// Write the KV of the positions from state.CachedPositionCount on, then let others find it:
+//	_, err = sequence.Publish(state.PositionCount)
+//	err = sequence.Release()
+//
+// # Errors
+//
+// A failed call returns an [*Error] that carries a [Status] and the library's message, which names
+// the argument. It changes nothing. Tell failures apart with errors.Is(err, radixkv.OutOfPages);
+// a handle that was closed gives [ErrClosed].
+//
+// # Buffers
+//
+// Calls that report many values fill a slice of the caller, and so allocate nothing. The library
+// reads and writes slices during the call only. Where a nil slice is allowed it says so.
+//
+// # Concurrency
+//
+// Every method may be called from any goroutine, Close included: it waits for the calls that are
+// running, and calls that come later fail with [ErrClosed].
+package radixkv

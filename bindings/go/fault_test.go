@@ -1,0 +1,50 @@
+//go:build radixkv_fault_injection
+
+package radixkv_test
+
+import (
+	"strings"
+	"testing"
+
+	radixkv "github.com/radixkv/radixkv/bindings/go"
+)
+
+// M02: a panic inside the library becomes an error, is logged, and poisons its handles; the process
+// and other handles live.
+func TestPanicInTheLibrary(t *testing.T) {
+	healthy := newBench(t, 4, 16, 0)
+	for _, sinkPanics := range []bool{false, true} {
+		var lines []string
+		radixkv.SetLog(radixkv.LogError, func(level radixkv.LogLevel, message string) {
+			equal(t, "level", level, radixkv.LogError)
+			lines = append(lines, message)
+			if sinkPanics {
+				panic("in the sink")
+			}
+		})
+		table, err := radixkv.NewPageTable(radixkv.PageTableConfig{PageSize: 4, PageCount: 16})
+		must(t, err)
+		cache, err := radixkv.NewCache(table, radixkv.CacheConfig{})
+		must(t, err)
+
+		wants(t, cache.FaultPanic(), radixkv.Internal)
+		equal(t, "lines", len(lines), 1)
+		if !strings.Contains(lines[0], ".rs:") {
+			t.Errorf("%q does not name the place", lines[0])
+		}
+		_, err = cache.Stats()
+		wants(t, err, radixkv.Poisoned)
+		_, _, err = cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(run(0, 4))})
+		wants(t, err, radixkv.Poisoned)
+		wants(t, table.AllocatePages(make([]uint32, 1)), radixkv.Poisoned)
+		healthy.store(base, radixkv.Text(run(100, 4)))
+		healthy.sound()
+		must(t, cache.Close())
+		must(t, table.Close())
+
+		radixkv.SetLog(radixkv.LogOff, nil)
+		_, err = healthy.cache.Evict(1, nil)
+		must(t, err)
+		equal(t, "lines after the sink went", len(lines), 1)
+	}
+}

@@ -1,0 +1,3 @@
+module github.com/radixkv/radixkv/bindings/go
+
+go 1.21

@@ -1,0 +1,181 @@
+package radixkv_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	radixkv "github.com/radixkv/radixkv/bindings/go"
+)
+
+// The header of the working tree. A module that was downloaded alone does not have it.
+func headerText(t *testing.T) string {
+	text, err := os.ReadFile(filepath.Join("..", "..", "include", "radixkv.h"))
+	if os.IsNotExist(err) {
+		t.Skip("SKIPPED: include/radixkv.h is not beside this module")
+	}
+	must(t, err)
+	return string(text)
+}
+
+// sourceText is all of this package but its tests.
+func sourceText(t *testing.T) string {
+	var all strings.Builder
+	for _, pattern := range []string{"*.go", "*.h", "*.c"} {
+		names, err := filepath.Glob(pattern)
+		must(t, err)
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			must(t, err)
+			all.Write(text)
+		}
+	}
+	return all.String()
+}
+
+var goValues = map[string]int64{
+	"RKV_VERSION_MAJOR": radixkv.VersionMajor,
+	"RKV_VERSION_MINOR": radixkv.VersionMinor,
+	"RKV_VERSION_PATCH": radixkv.VersionPatch,
+	"RKV_ABI_VERSION":   radixkv.ABIVersion,
+
+	"RKV_FEATURE_RADIX_INDEX": int64(radixkv.FeatureRadixIndex),
+
+	"RKV_LOG_OFF":   int64(radixkv.LogOff),
+	"RKV_LOG_ERROR": int64(radixkv.LogError),
+
+	"RKV_TOKEN_COORD":   int64(radixkv.TokenCoord),
+	"RKV_TOKEN_SIZE":    int64(radixkv.TokenSize),
+	"RKV_TOKEN_IMAGE":   int64(radixkv.TokenImage),
+	"RKV_BIN_COUNT":     radixkv.BinCount,
+	"RKV_TEXT_ID_LIMIT": radixkv.TextIDLimit,
+
+	"RKV_NAMESPACE_LORA":  int64(radixkv.NamespaceLoRA),
+	"RKV_NAMESPACE_IMAGE": int64(radixkv.NamespaceImage),
+
+	"RKV_NO_SLOT":       int64(radixkv.NoSlot),
+	"RKV_PAGE_SIZE_MAX": radixkv.PageSizeMax,
+
+	"RKV_CACHE_WHOLE_PAGES": int64(radixkv.CacheWholePages),
+	"RKV_MATCH_LOCK":        int64(radixkv.MatchLock),
+	"RKV_DUMP_JSON":         int64(radixkv.DumpJSON),
+	"RKV_DUMP_DOT":          int64(radixkv.DumpDOT),
+	"RKV_INDEX_RADIX":       int64(radixkv.IndexRadix),
+
+	"RKV_STATUS_OK":               int64(radixkv.OK),
+	"RKV_STATUS_INVALID_ARGUMENT": int64(radixkv.InvalidArgument),
+	"RKV_STATUS_STALE_NODE":       int64(radixkv.StaleNode),
+	"RKV_STATUS_STALE_SEQUENCE":   int64(radixkv.StaleSequence),
+	"RKV_STATUS_NOT_LOCKED":       int64(radixkv.NotLocked),
+	"RKV_STATUS_BUFFER_TOO_SMALL": int64(radixkv.BufferTooSmall),
+	"RKV_STATUS_INVALID_STATE":    int64(radixkv.InvalidState),
+	"RKV_STATUS_UNSUPPORTED":      int64(radixkv.Unsupported),
+	"RKV_STATUS_OUT_OF_PAGES":     int64(radixkv.OutOfPages),
+	"RKV_STATUS_OUT_OF_SLOTS":     int64(radixkv.OutOfSlots),
+	"RKV_STATUS_OUT_OF_MEMORY":    int64(radixkv.OutOfMemory),
+	"RKV_STATUS_BUSY":             int64(radixkv.Busy),
+	"RKV_STATUS_INTERNAL":         int64(radixkv.Internal),
+	"RKV_STATUS_POISONED":         int64(radixkv.Poisoned),
+	"RKV_STATUS_CORRUPT":          int64(radixkv.Corrupt),
+}
+
+// Every constant of the header has a Go counterpart with the same value, and the other way round.
+func TestHeaderConstants(t *testing.T) {
+	header := headerText(t)
+	written := map[string]int64{}
+	for _, pattern := range []string{
+		`(?m)^#define (RKV_\w+) (\d+)$`,
+		`(?m)^    (RKV_STATUS_\w+) = (\d+),$`,
+	} {
+		for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(header, -1) {
+			value, err := strconv.ParseInt(found[2], 10, 64)
+			must(t, err)
+			written[found[1]] = value
+		}
+	}
+	for name, value := range written {
+		got, known := goValues[name]
+		if !known {
+			t.Errorf("%s has no Go counterpart", name)
+		} else if got != value {
+			t.Errorf("%s is %d in the header and %d in Go", name, value, got)
+		}
+	}
+	for name := range goValues {
+		if _, known := written[name]; !known {
+			t.Errorf("%s is not in the header", name)
+		}
+	}
+	// A value that the pattern above does not read would pass unseen.
+	defines := regexp.MustCompile(`(?m)^#define RKV_\w+ `).FindAllString(header, -1)
+	statuses := regexp.MustCompile(`(?m)^    RKV_STATUS_\w+ =`).FindAllString(header, -1)
+	equal(t, "constants read", len(written), len(defines)+len(statuses))
+}
+
+// Every function of the header is called.
+func TestHeaderFunctions(t *testing.T) {
+	comment := regexp.MustCompile(`//.*`)
+	source := comment.ReplaceAllString(sourceText(t), "")
+	functions := regexp.MustCompile(`(?m)^(?:RKV_API .*?|enum rkv_status |void )(rkv_\w+)\(`).
+		FindAllStringSubmatch(headerText(t), -1)
+	if len(functions) < 40 {
+		t.Fatalf("only %d functions found: the pattern no longer fits", len(functions))
+	}
+	for _, found := range functions {
+		if !regexp.MustCompile(`\b` + found[1] + `\(`).MatchString(source) {
+			t.Errorf("%s is not called", found[1])
+		}
+	}
+}
+
+// Every field of the header's structs is read, written or mirrored.
+func TestHeaderFields(t *testing.T) {
+	source := sourceText(t)
+	structs := regexp.MustCompile(`(?s)typedef struct (rkv_\w+) \{(.*?)\n\} `).
+		FindAllStringSubmatch(headerText(t), -1)
+	if len(structs) < 15 {
+		t.Fatalf("only %d structs found: the pattern no longer fits", len(structs))
+	}
+	for _, found := range structs {
+		fields := regexp.MustCompile(`(?m)^    [a-z].*?(\w+)(?:\[\d+\])?;$`).
+			FindAllStringSubmatch(found[2], -1)
+		for _, field := range fields {
+			name := field[1]
+			if name == "struct_size" || name == "reserved" {
+				continue
+			}
+			mirrored := strings.ReplaceAll(name, "_", "")
+			if !strings.Contains(source, "."+name) &&
+				!regexp.MustCompile(`(?im)^\t`+mirrored+` `).MatchString(source) {
+				t.Errorf("%s.%s has no Go counterpart", found[1], name)
+			}
+		}
+	}
+}
+
+// The names of the statuses come from the library, also for one that it does not know.
+func TestStatusNames(t *testing.T) {
+	for name, value := range goValues {
+		if strings.HasPrefix(name, "RKV_STATUS_") {
+			equal(t, "name", radixkv.Status(value).Error(), name)
+		}
+	}
+	equal(t, "name", radixkv.Status(4711).Error(), "RKV_STATUS_UNKNOWN")
+}
+
+func TestVersion(t *testing.T) {
+	equal(t, "ABI", radixkv.LibraryABIVersion(), radixkv.ABIVersion)
+	equal(t, "version", radixkv.LibraryVersion(), strings.Join([]string{
+		strconv.Itoa(radixkv.VersionMajor), strconv.Itoa(radixkv.VersionMinor),
+		strconv.Itoa(radixkv.VersionPatch),
+	}, "."))
+	if radixkv.LibraryFeatures()&radixkv.FeatureRadixIndex == 0 {
+		t.Fatal("the library was built without the radix index")
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !radixkv_nopkgconfig
+
+package radixkv
+
+// #cgo pkg-config: radixkv
+import "C"

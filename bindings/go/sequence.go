@@ -1,0 +1,265 @@
+package radixkv
+
+/*
+#include "call.h"
+
+typedef struct rkvgo_sequence_made {
+	rkvgo_failure *failure;
+	rkv_sequence_state state;
+} rkvgo_sequence_made;
+
+typedef struct rkvgo_publish_made {
+	rkvgo_failure *failure;
+	rkv_publish_result result;
+} rkvgo_publish_made;
+
+static inline rkvgo_sequence_made rkvgo_sequence_begin(
+	rkv_cache *cache, rkv_namespace namespace_,
+	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
+	uint64_t reserve_position_count
+) {
+	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
+	rkv_sequence_args args = {
+		.struct_size = sizeof args,
+		.namespace_ = &namespace_,
+		.tokens = &tokens,
+		.reserve_position_count = reserve_position_count,
+	};
+	rkvgo_sequence_made made = {0};
+	made.state.struct_size = sizeof made.state;
+	made.failure = rkvgo_end(rkv_sequence_begin(cache, &args, &made.state));
+	return made;
+}
+
+static inline rkvgo_sequence_made rkvgo_sequence_query(
+	const rkv_cache *cache, rkv_sequence_id sequence
+) {
+	rkvgo_sequence_made made = {0};
+	made.state.struct_size = sizeof made.state;
+	made.failure = rkvgo_end(rkv_sequence_query(cache, sequence, &made.state));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_sequence_confirm_copy(
+	rkv_cache *cache, rkv_sequence_id sequence
+) {
+	return rkvgo_end(rkv_sequence_confirm_copy(cache, sequence));
+}
+
+static inline rkvgo_failure *rkvgo_sequence_append(
+	rkv_cache *cache, rkv_sequence_id sequence,
+	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count
+) {
+	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
+	return rkvgo_end(rkv_sequence_append(cache, sequence, &tokens));
+}
+
+static inline rkvgo_failure *rkvgo_sequence_truncate(
+	rkv_cache *cache, rkv_sequence_id sequence, uint64_t position_count
+) {
+	return rkvgo_end(rkv_sequence_truncate(cache, sequence, position_count));
+}
+
+static inline rkvgo_publish_made rkvgo_sequence_publish(
+	rkv_cache *cache, rkv_sequence_id sequence, uint64_t computed_position_count
+) {
+	rkvgo_publish_made made = {0};
+	made.result.struct_size = sizeof made.result;
+	made.failure = rkvgo_end(
+		rkv_sequence_publish(cache, sequence, computed_position_count, &made.result));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_sequence_release(rkv_cache *cache, rkv_sequence_id sequence) {
+	return rkvgo_end(rkv_sequence_release(cache, sequence));
+}
+*/
+import "C"
+
+// SequenceID names a live sequence of one cache. Zero names none. An id is never used again for
+// another one.
+type SequenceID uint64
+
+// SequenceArgs says how to begin a sequence.
+type SequenceArgs struct {
+	// Namespace is where to look and to publish.
+	Namespace Namespace
+	// Tokens are the prompt, at least one token.
+	Tokens Tokens
+	// ReservePositionCount is how many positions beyond the prompt get pages at once, e.g. for the
+	// tokens to come. 0 is fine: Append allocates as it goes.
+	ReservePositionCount int
+}
+
+// SequenceState is a sequence as it stands.
+type SequenceState struct {
+	// Sequence is its id.
+	Sequence SequenceID
+	// Slot is its row in the page table.
+	Slot uint32
+	// PositionCount counts the positions of its tokens so far.
+	PositionCount int
+	// CachedPositionCount counts the positions whose KV was reused at Begin; computing starts here.
+	// It is less than the prompt, and a token boundary.
+	CachedPositionCount int
+	// CachedTokenCount counts the tokens of those positions; the first to compute has this index.
+	CachedTokenCount int
+	// PageCount counts the pages of its row.
+	PageCount int
+	// SharedPageCount counts the leading pages of its row that the cache owns: never write to
+	// these.
+	SharedPageCount int
+	// Node is what the sequence keeps locked, 0 for none.
+	Node NodeID
+	// CopyPositionCount is the copy to carry out before computing: so many positions at the start
+	// of CopySourcePage to CopyTargetPage, in every layer; then ConfirmCopy. 0 when there is none,
+	// or none left.
+	CopyPositionCount int
+	// CopySourcePage is cached, and protected until the copy is confirmed.
+	CopySourcePage uint32
+	// CopyTargetPage is private.
+	CopyTargetPage uint32
+}
+
+// PublishResult says what Publish did.
+type PublishResult struct {
+	// ClaimedPageCount counts the pages that went from the sequence to the cache.
+	ClaimedPageCount int
+	// RemappedPageCount counts the pages that somebody else had published first: the row maps those
+	// now, ours are free again.
+	RemappedPageCount int
+	// FirstRemappedIndex is the row index of the first remapped page; the row's length when none
+	// was. Mirrors of the row need an update from here to SharedPageCount.
+	FirstRemappedIndex int
+	// SharedPageCount counts the leading pages of the row that the cache owns now.
+	SharedPageCount int
+}
+
+// Sequence is a live sequence of a cache, from Begin to Release. It is a small value to be copied
+// at will, without a finalizer: a sequence that is never released keeps its pages until the cache
+// is closed.
+type Sequence struct {
+	cache *Cache
+	id    SequenceID
+}
+
+// Begin finds the longest cached prefix, locks it, takes a slot, maps the shared pages and
+// allocates the others, evicting when the pool is short. It happens whole or not at all. At least
+// one token is left to compute.
+func (c *Cache) Begin(args SequenceArgs) (Sequence, SequenceState, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return Sequence{}, SequenceState{}, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_sequence_begin(raw, args.Namespace.c(),
+		args.Tokens.idPointer(), C.size_t(len(args.Tokens.IDs)),
+		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
+		C.uint64_t(args.ReservePositionCount))
+	if err := asError(made.failure); err != nil {
+		return Sequence{}, SequenceState{}, err
+	}
+	return Sequence{c, SequenceID(made.state.sequence)}, sequenceState(&made.state), nil
+}
+
+// Sequence is the sequence of this cache that an id names. Whether it lives is seen in use.
+func (c *Cache) Sequence(id SequenceID) Sequence { return Sequence{c, id} }
+
+// ID is the sequence's id.
+func (s Sequence) ID() SequenceID { return s.id }
+
+// State is the sequence as it stands.
+func (s Sequence) State() (SequenceState, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return SequenceState{}, err
+	}
+	defer s.cache.mu.RUnlock()
+	made := C.rkvgo_sequence_query(raw, C.rkv_sequence_id(s.id))
+	if err := asError(made.failure); err != nil {
+		return SequenceState{}, err
+	}
+	return sequenceState(&made.state), nil
+}
+
+// ConfirmCopy says that the copy named at Begin is done: the source page is no longer protected by
+// it.
+func (s Sequence) ConfirmCopy() error {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return err
+	}
+	defer s.cache.mu.RUnlock()
+	return asError(C.rkvgo_sequence_confirm_copy(raw, C.rkv_sequence_id(s.id)))
+}
+
+// Append adds tokens, e.g. the one just decoded, and the pages they need, evicting when the pool is
+// short. All or nothing.
+func (s Sequence) Append(tokens Tokens) error {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return err
+	}
+	defer s.cache.mu.RUnlock()
+	return asError(C.rkvgo_sequence_append(raw, C.rkv_sequence_id(s.id),
+		tokens.idPointer(), C.size_t(len(tokens.IDs)),
+		tokens.itemPointer(), C.size_t(len(tokens.Items))))
+}
+
+// Truncate takes the last positions off and keeps positionCount: no fewer than are published or
+// reused, and not inside an image. Pages stay with the row.
+func (s Sequence) Truncate(positionCount int) error {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return err
+	}
+	defer s.cache.mu.RUnlock()
+	return asError(C.rkvgo_sequence_truncate(raw, C.rkv_sequence_id(s.id),
+		C.uint64_t(positionCount)))
+}
+
+// Publish publishes the whole pages among the first computedPositionCount positions, whose KV is
+// written, so that others find them. It may be called after every chunk of a prefill and during
+// decode; fewer positions than before does nothing.
+func (s Sequence) Publish(computedPositionCount int) (PublishResult, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return PublishResult{}, err
+	}
+	defer s.cache.mu.RUnlock()
+	made := C.rkvgo_sequence_publish(raw, C.rkv_sequence_id(s.id),
+		C.uint64_t(computedPositionCount))
+	return PublishResult{
+		ClaimedPageCount:   int(made.result.claimed_page_count),
+		RemappedPageCount:  int(made.result.remapped_page_count),
+		FirstRemappedIndex: int(made.result.first_remapped_index),
+		SharedPageCount:    int(made.result.shared_page_count),
+	}, asError(made.failure)
+}
+
+// Release ends the sequence: its private pages return to the pool, what it published stays in the
+// cache.
+func (s Sequence) Release() error {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return err
+	}
+	defer s.cache.mu.RUnlock()
+	return asError(C.rkvgo_sequence_release(raw, C.rkv_sequence_id(s.id)))
+}
+
+func sequenceState(state *C.rkv_sequence_state) SequenceState {
+	return SequenceState{
+		Sequence:            SequenceID(state.sequence),
+		Slot:                uint32(state.slot),
+		PositionCount:       int(state.position_count),
+		CachedPositionCount: int(state.cached_position_count),
+		CachedTokenCount:    int(state.cached_token_count),
+		PageCount:           int(state.page_count),
+		SharedPageCount:     int(state.shared_page_count),
+		Node:                NodeID(state.node),
+		CopyPositionCount:   int(state.copy_position_count),
+		CopySourcePage:      uint32(state.copy_source_page),
+		CopyTargetPage:      uint32(state.copy_target_page),
+	}
+}
