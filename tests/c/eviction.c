@@ -155,8 +155,8 @@ static void b03_all_locked(void) {
 
 /* K13: every page of every unlocked node counts, not those of present leaves alone. */
 static void k13_reclaimable_is_exact(void) {
-    fixture f = new_fixture(1, 10);
-    uint32_t ids[10], pages[10];
+    fixture f = new_fixture(1, 20);
+    uint32_t ids[10], pages[20];
     count_up(ids, 10, 1);
     rkv_node_id a = insert(&f, text(ids, 3)).node;
     rkv_node_id b = insert(&f, text(ids, 6)).node;
@@ -171,10 +171,10 @@ static void k13_reclaimable_is_exact(void) {
     CHECK_EQ(reclaimable_pages(&f), 0);
     CHECK_OK(rkv_cache_unlock(f.cache, c));
     CHECK_OK(rkv_cache_unlock(f.cache, a));
-    /* so work that fits is not refused: one leaf of three nodes, ten pages wanted */
-    allocate(&f, 10, pages);
+    /* so work that fits is not refused: one leaf of three nodes, all pages wanted */
+    allocate(&f, 20, pages);
     CHECK_EQ(cached_pages(&f), 0);
-    CHECK_OK(rkv_page_table_free_pages(f.table, pages, 10));
+    CHECK_OK(rkv_page_table_free_pages(f.table, pages, 20));
     end_fixture(&f);
 }
 

@@ -66,7 +66,7 @@ static void node_pages_the_two_call_way(void) {
 /* Children come in the order of their keys, however many and however they were inserted. */
 static void node_children_are_ordered(void) {
     enum { COUNT = 100 };
-    fixture f = new_fixture(1, COUNT + 1);
+    fixture f = new_fixture(1, COUNT + 2);
     rkv_node_id nodes[COUNT], got[COUNT + 1];
     uint32_t ids[2] = {1, 0};
     size_t count = 99;

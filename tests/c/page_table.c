@@ -237,7 +237,11 @@ static void b05_reserve_counts_reclaimable_pages(void) {
     CHECK(can);
     CHECK_OK(rkv_page_table_can_reserve(f.table, slot, 33, &can));
     CHECK(!can);
-    CHECK_STATUS(rkv_page_table_reserve(f.table, slot, 33), RKV_STATUS_OUT_OF_PAGES);
+    CHECK_OK(rkv_cache_lock(f.cache, node));
+    CHECK_OK(rkv_page_table_can_reserve(f.table, slot, 32, &can));
+    CHECK(!can);
+    CHECK_STATUS(rkv_page_table_reserve(f.table, slot, 32), RKV_STATUS_OUT_OF_PAGES);
+    CHECK_OK(rkv_cache_unlock(f.cache, node));
     CHECK_EQ(cached_pages(&f), 4);
     CHECK_OK(rkv_page_table_reserve(f.table, slot, 32));
     CHECK_EQ(cached_pages(&f), 0);

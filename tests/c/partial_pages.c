@@ -132,7 +132,10 @@ static void b08_source_is_protected(void) {
         if (confirm) {
             CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
             CHECK_EQ(evict(&f, 10), 1);
-            CHECK_EQ(info_of(&f, state.node).lock_count, 1);
+            /* the whole page that it shares is the sequence's lock from now on */
+            rkv_node_id node = query(&f, state.sequence).node;
+            CHECK_EQ(info_of(&f, node).lock_count, 1);
+            CHECK_EQ(info_of(&f, node).end_position, 4);
         }
         release(&f, state.sequence);
         CHECK_EQ(reclaimable_pages(&f), confirm ? 1 : 2);
