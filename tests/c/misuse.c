@@ -300,10 +300,14 @@ static void m01_rows(void) {
     CHECK_OK(rkv_page_table_free_pages(table, &freed, 1));
     const uint32_t bad[] = {0, 13, UINT32_MAX, t.mapped[0], freed, t.loose[0]};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        uint32_t two[2];
-        two[0] = t.loose[0];
-        two[1] = bad[i];
-        BAD(&t.f, rkv_page_table_map(table, t.empty, 0, two, 2), "page");
+        uint32_t three[3];
+        three[0] = t.loose[0];
+        three[1] = t.cached[0];
+        three[2] = bad[i];
+        BAD(&t.f, rkv_page_table_map(table, t.empty, 0, three, 3), "page");
+        CHECK_OK(rkv_page_table_audit(table));
+        CHECK_OK(rkv_page_table_free_pages(table, t.loose, 1)); /* still loose */
+        allocate(&t.f, 1, t.loose);
         size_t capacity = 99;
         CHECK_OK(rkv_page_table_capacity(table, t.empty, &capacity));
         CHECK_EQ(capacity, 0);

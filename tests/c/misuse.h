@@ -106,4 +106,39 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
         CHECK_EQ(bigger_.future, 0);                                                              \
     } while (0)
 
+/* A cache with one locked node, the same in a second cache, and one id of a node that is gone. */
+typedef struct caches {
+    fixture f, other;
+    rkv_node_id node, stale, foreign;
+    rkv_sequence_id sequence, released, foreign_sequence;
+    uint32_t ids[8];
+    rkv_tokens tokens;
+} caches;
+
+static inline void open_caches(caches *c) {
+    memset(c, 0, sizeof *c);
+    c->f = new_fixture(2, 24);
+    c->other = new_fixture(2, 24);
+    count_up(c->ids, 8, 50);
+    c->stale = insert(&c->f, text(c->ids, 4)).node;
+    CHECK_EQ(evict(&c->f, 2), 2);
+    count_up(c->ids, 8, 1);
+    c->tokens = text(c->ids, 8);
+    c->node = insert(&c->f, text(c->ids, 4)).node;
+    c->foreign = insert(&c->other, text(c->ids, 4)).node;
+    CHECK_OK(rkv_cache_lock(c->f.cache, c->node));
+    rkv_sequence_state state = begin(&c->f, text(c->ids, 6));
+    c->released = state.sequence;
+    release(&c->f, state.sequence);
+    c->sequence = begin(&c->f, text(c->ids, 8)).sequence;
+    for (int i = 0; i < 4; i++) {
+        c->foreign_sequence = begin(&c->other, text(c->ids, 8)).sequence;
+    }
+}
+
+static inline void close_caches(caches *c) {
+    end_fixture(&c->f);
+    end_fixture(&c->other);
+}
+
 #endif

@@ -283,6 +283,25 @@ static void k19_states_of_a_page(void) {
     end_fixture(&f);
 }
 
+/* An audit isn't empty words: a row that maps an evicted page, against the header's advice to keep
+ * its node locked, is found and named. */
+static void k19_audit_finds_a_lost_page(void) {
+    fixture f = new_fixture(2, 8);
+    uint32_t ids[4] = {1, 2, 3, 4}, pages[2];
+    char name[16];
+    uint32_t slot = new_slot(f.table);
+    allocate(&f, 2, pages);
+    insert_pages(&f, NULL, text(ids, 4), pages, 2);
+    CHECK_OK(rkv_page_table_map(f.table, slot, 0, pages, 2));
+    CHECK_OK(rkv_page_table_audit(f.table));
+    CHECK_EQ(evict(&f, 1), 1);
+    CHECK_STATUS(rkv_page_table_audit(f.table), RKV_STATUS_CORRUPT);
+    snprintf(name, sizeof name, "page %u", (unsigned)pages[1]);
+    CHECK(message_names(name));
+    CHECK_OK(rkv_page_table_erase(f.table, slot));
+    end_fixture(&f);
+}
+
 static void m03_destroy_in_any_order(void) {
     fixture f = new_fixture(2, 8);
     uint32_t ids[4] = {1, 2, 3, 4};
@@ -394,6 +413,7 @@ int main(void) {
     RUN(b05_reserve_counts_reclaimable_pages);
     RUN(b05_can_reserve_needs_a_slot);
     RUN(k19_states_of_a_page);
+    RUN(k19_audit_finds_a_lost_page);
     RUN(m03_destroy_in_any_order);
     RUN(m03_destroy_a_cache_in_use);
     RUN(b10_configurations);
