@@ -79,8 +79,8 @@ fn sources() -> Vec<PathBuf> {
 fn build(name: &str, standard: &str, source: &Path, link: &[String]) -> PathBuf {
     let stem = source.file_stem().unwrap().to_str().unwrap();
     let kind = if link.iter().any(|flag| flag.ends_with(".a")) { "static" } else { "shared" };
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("{stem}-{name}-{standard}-{kind}"));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{name}-{standard}-{kind}"));
     let mut command = compiler(name, standard);
     if cfg!(feature = "fault-injection") {
         command.arg("-DRKV_FAULT_INJECTION");
@@ -159,7 +159,8 @@ fn called(text: &str) -> BTreeSet<String> {
     let mut rest = strip_comments(text);
     while let Some(open) = rest.rfind('(') {
         rest.truncate(open);
-        let start = rest.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |i| i + 1);
+        let start =
+            rest.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |i| i + 1);
         if rest[start..].starts_with("rkv_") {
             found.insert(rest[start..].to_owned());
         }
