@@ -104,32 +104,6 @@ static void m01_match_and_probe(void) {
     close_caches(&c);
 }
 
-/* Images so long that their keys would fill the memory of any machine: answered, not stored. */
-static void m01_absurd_images(void) {
-    caches c;
-    open_caches(&c);
-    fixture *f = &c.f;
-    rkv_token_item items[3] = {image(4, 1, UINT32_MAX), image(5, 2, UINT32_MAX),
-                               image(6, 3, UINT32_MAX)};
-    rkv_tokens tokens = with_items(c.ids, 8, items, 3);
-    size_t positions = 0;
-    CHECK_OK(rkv_tokens_position_count(&tokens, &positions));
-    CHECK_EQ(positions, 5 + 3 * (uint64_t)UINT32_MAX);
-    CHECK_EQ(probe(f, tokens), 4);
-    CHECK_EQ(match_of(f, tokens).token_count, 4);
-    rkv_sequence_state state = new_state();
-    snapshot before = take(f);
-    CHECK(try_begin(f, tokens, &state) != RKV_STATUS_OK);
-    CHECK(rkv_sequence_append(f->cache, c.sequence, &tokens) != RKV_STATUS_OK);
-    const uint32_t pages[4] = {1, 2, 3, 4};
-    rkv_insert_args args = insert_args(&tokens, pages, 4);
-    rkv_insert_result result;
-    result.struct_size = sizeof result;
-    CHECK_STATUS(rkv_cache_insert(f->cache, &args, NULL, &result), RKV_STATUS_INVALID_ARGUMENT);
-    CHECK(same(f, &before));
-    close_caches(&c);
-}
-
 static void m01_insert(void) {
     caches c;
     open_caches(&c);
@@ -327,7 +301,6 @@ int main(void) {
     RUN(m01_cache_create);
     RUN(m01_swapped_handles);
     RUN(m01_match_and_probe);
-    RUN(m01_absurd_images);
     RUN(m01_insert);
     RUN(m01_insert_of_a_sequences_pages);
     RUN(m01_nodes);
