@@ -244,10 +244,12 @@ static void m01_pages(void) {
     CHECK(same(&t.f, &before));
     UNTOUCHED(out);
     /* giving back what isn't the caller's, alone or after a good one */
-    uint32_t freed = 0;
+    uint32_t freed = 0, owned[2];
+    CHECK_EQ(row_of(&t.f, t.owned, owned, 2), 2);
     allocate(&t.f, 1, &freed);
     CHECK_OK(rkv_page_table_free_pages(table, &freed, 1));
-    const uint32_t bad[] = {0, 13, UINT32_MAX, t.mapped[0], t.cached[0], freed, t.loose[0]};
+    const uint32_t bad[] = {0, 13, UINT32_MAX, t.mapped[0], t.cached[0], freed,
+                            owned[1], t.loose[0]};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint32_t two[2];
         char word[16];

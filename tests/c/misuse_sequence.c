@@ -102,8 +102,26 @@ static void m01_sequences(void) {
     close_caches(&c);
 }
 
+/* An unlock too many of the caller's does not take the protection off a live sequence. */
+static void m01_stray_unlocks(void) {
+    caches c;
+    open_caches(&c);
+    fixture *f = &c.f;
+    publish(f, c.sequence, 8);
+    rkv_node_id node = query(f, c.sequence).node;
+    REFUSED(f, rkv_cache_unlock(f->cache, node), RKV_STATUS_NOT_LOCKED, "lock");
+    CHECK_OK(rkv_cache_lock(f->cache, node));
+    CHECK_OK(rkv_cache_unlock(f->cache, node));
+    REFUSED(f, rkv_cache_unlock(f->cache, node), RKV_STATUS_NOT_LOCKED, "lock");
+    CHECK_EQ(evict(f, 100), 0);
+    check_sane(f);
+    release(f, c.sequence);
+    close_caches(&c);
+}
+
 int main(void) {
     RUN(m01_begin);
     RUN(m01_sequences);
+    RUN(m01_stray_unlocks);
     return check_result();
 }

@@ -174,6 +174,24 @@ static void b08_source_gives_way_to_the_request(void) {
     end_fixture(&f);
 }
 
+/* The same for a full hit in a full pool: its last page makes room for the private one. */
+static void b08_full_hit_in_a_full_pool(void) {
+    for (uint32_t size = 1; size <= 4; size *= 2) {
+        fixture f = new_fixture(size, 4);
+        uint32_t ids[16], page;
+        count_up(ids, 16, 1);
+        serve(&f, text(ids, 4 * size));
+        rkv_sequence_state state = begin(&f, text(ids, 4 * size));
+        CHECK(state.cached_position_count == 3 * size && state.copy_position_count == 0);
+        CHECK(state.shared_page_count == 3 && state.page_count == 4);
+        CHECK_STATUS(rkv_page_table_allocate_pages(f.table, 1, &page), RKV_STATUS_OUT_OF_PAGES);
+        CHECK_EQ(publish(&f, state.sequence, 4 * size).claimed_page_count, 1);
+        release(&f, state.sequence);
+        CHECK_EQ(probe(&f, text(ids, 4 * size)), 4 * size);
+        end_fixture(&f);
+    }
+}
+
 /* A lock of a match protects the partial page too. */
 static void b08_locked_match_covers_the_partial_page(void) {
     fixture f = new_fixture(4, 16);
@@ -276,6 +294,7 @@ int main(void) {
     RUN(b08_source_is_protected);
     RUN(b08_first_page);
     RUN(b08_source_gives_way_to_the_request);
+    RUN(b08_full_hit_in_a_full_pool);
     RUN(b08_locked_match_covers_the_partial_page);
     RUN(b08_whole_pages_only);
     RUN(k15_no_cut_inside_an_image);
