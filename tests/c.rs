@@ -1,0 +1,190 @@
+//! Compiles tests/c/*.c as strict consumers would, against the header and the libraries that this
+//! build made, and runs them. `RKV_RUNNER="valgrind -q --error-exitcode=99"` wraps the runs.
+//!
+//! Give builds with another feature set a target directory of their own: cargo names the shared
+//! library the same whatever it was built with.
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+const STRICT: &str = "-Wall -Wextra -Werror -pedantic -Wstrict-prototypes -Wconversion -Wshadow";
+const STANDARDS: [&str; 3] = ["c99", "c11", "c17"];
+/// What the static library needs from the system.
+const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// target/<profile>/deps, where `cargo test` leaves libradixkv.so and libradixkv.a.
+fn library_dir() -> PathBuf {
+    env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+fn must(command: &mut Command) {
+    let output = run(command);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+}
+
+/// gcc always, clang when it is there.
+fn compilers() -> Vec<&'static str> {
+    let mut found = vec!["gcc"];
+    if Command::new("clang").arg("--version").output().is_ok_and(|out| out.status.success()) {
+        found.push("clang");
+    }
+    found
+}
+
+fn compiler(name: &str, standard: &str) -> Command {
+    let mut command = Command::new(name);
+    command
+        .arg(format!("-std={standard}"))
+        .args(STRICT.split(' '))
+        .arg("-I")
+        .arg(root().join("include"));
+    command
+}
+
+/// All programs, fault.c only where the library has what it calls.
+fn programs() -> Vec<PathBuf> {
+    let mut found: Vec<_> = sources()
+        .into_iter()
+        .filter(|path| cfg!(feature = "fault-injection") || !path.ends_with("fault.c"))
+        .collect();
+    found.sort();
+    found
+}
+
+fn sources() -> Vec<PathBuf> {
+    let found: Vec<_> = fs::read_dir(root().join("tests/c"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+        .collect();
+    assert!(!found.is_empty(), "no C tests found");
+    found
+}
+
+fn build(name: &str, standard: &str, source: &Path, link: &[String]) -> PathBuf {
+    let stem = source.file_stem().unwrap().to_str().unwrap();
+    let kind = if link.iter().any(|flag| flag.ends_with(".a")) { "static" } else { "shared" };
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{name}-{standard}-{kind}"));
+    let mut command = compiler(name, standard);
+    if cfg!(feature = "fault-injection") {
+        command.arg("-DRKV_FAULT_INJECTION");
+    }
+    command.args(["-g", "-pthread"]).arg(source).arg("-o").arg(&program).args(link).arg("-lm");
+    must(&mut command);
+    program
+}
+
+fn execute(program: &Path) {
+    let runner = env::var("RKV_RUNNER").unwrap_or_default();
+    let program = program.to_str().unwrap();
+    let mut words = runner.split_whitespace().chain([program]);
+    // A printed backtrace would leave memory behind that valgrind reports.
+    must(Command::new(words.next().unwrap()).args(words).env("RUST_BACKTRACE", "0"));
+}
+
+/// Builds and runs every program, and tells of all that failed.
+fn run_all(name: &str, standard: &str) {
+    let directory = library_dir();
+    let link = [
+        format!("-L{}", directory.display()),
+        "-lradixkv".to_owned(),
+        format!("-Wl,-rpath,{}", directory.display()),
+    ];
+    let failed: Vec<_> = programs()
+        .into_iter()
+        .filter(|source| {
+            std::panic::catch_unwind(|| execute(&build(name, standard, source, &link))).is_err()
+        })
+        .collect();
+    assert!(failed.is_empty(), "{name} -std={standard}: {failed:?}");
+}
+
+#[test]
+fn every_file_compiles_strictly() {
+    for name in compilers() {
+        for standard in STANDARDS {
+            let mut command = compiler(name, standard);
+            must(command.args(["-DRKV_FAULT_INJECTION", "-fsyntax-only"]).args(sources()));
+        }
+    }
+}
+
+#[test]
+fn programs_built_by_gcc_pass() {
+    run_all("gcc", "c99");
+}
+
+#[test]
+fn programs_built_by_clang_pass() {
+    if compilers().contains(&"clang") {
+        run_all("clang", "c17");
+    }
+}
+
+#[test]
+fn the_static_library_links() {
+    let newest = fs::read_dir(library_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            name.starts_with("libradixkv") && name.ends_with(".a")
+        })
+        .max_by_key(|entry| entry.metadata().unwrap().modified().unwrap())
+        .expect("cargo test leaves libradixkv.a beside the test programs");
+    let mut link = vec![newest.path().to_str().unwrap().to_owned()];
+    link.extend(SYSTEM.split(' ').map(str::to_owned));
+    execute(&build("gcc", "c11", &root().join("tests/c/cache.c"), &link));
+}
+
+/// The names before an opening parenthesis that begin with `rkv_`, in text without comments.
+fn called(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut rest = strip_comments(text);
+    while let Some(open) = rest.rfind('(') {
+        rest.truncate(open);
+        let start =
+            rest.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |i| i + 1);
+        if rest[start..].starts_with("rkv_") {
+            found.insert(rest[start..].to_owned());
+        }
+    }
+    found
+}
+
+fn strip_comments(text: &str) -> String {
+    let mut kept = String::new();
+    for (index, part) in text.split("/*").enumerate() {
+        kept.push_str(if index == 0 { part } else { part.split_once("*/").map_or("", |p| p.1) });
+    }
+    kept
+}
+
+#[test]
+fn every_exported_function_is_called() {
+    let header = fs::read_to_string(root().join("include/radixkv.h")).unwrap();
+    let exported = called(&header);
+    assert!(exported.len() > 40, "the header's functions were not found: {exported:?}");
+    let mut used = BTreeSet::new();
+    for source in sources() {
+        used.append(&mut called(&fs::read_to_string(source).unwrap()));
+    }
+    let missing: Vec<_> = exported.difference(&used).collect();
+    assert!(missing.is_empty(), "tests/c never calls {missing:?}");
+}

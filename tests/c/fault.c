@@ -1,0 +1,122 @@
+/* M02: a panic inside the library. Only with the fault-injection feature, which exports
+ * rkv_fault_panic(). */
+#include "misuse.h"
+
+typedef struct log_record {
+    int messages;
+    uint32_t level;
+    char last[256];
+} log_record;
+
+static void keep(uint32_t level, const char *message, void *user_data) {
+    log_record *record = user_data;
+    record->messages++;
+    record->level = level;
+    snprintf(record->last, sizeof record->last, "%s", message);
+}
+
+#define POISONED(call) CHECK_STATUS(call, RKV_STATUS_POISONED)
+
+static void m02_poisoned_handles_refuse(void) {
+    fixture f = new_fixture(2, 16), healthy = new_fixture(2, 16);
+    uint32_t ids[8], pages[4];
+    log_record record;
+    memset(&record, 0, sizeof record);
+    count_up(ids, 8, 1);
+    rkv_node_id node = insert(&f, text(ids, 4)).node;
+    rkv_sequence_id sequence = begin(&f, text(ids, 6)).sequence;
+    uint32_t slot = 0;
+    CHECK_OK(rkv_page_table_allocate_slot(f.table, &slot));
+    rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
+    CHECK_STATUS(rkv_fault_panic(f.cache), RKV_STATUS_INTERNAL);
+    CHECK(message_names("injected fault"));
+    /* the place in the source goes to the log, not to standard error */
+    CHECK(record.messages == 1 && record.level == RKV_LOG_ERROR);
+    CHECK(strstr(record.last, "injected fault") != NULL && strstr(record.last, ".rs") != NULL);
+    rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
+
+    rkv_tokens tokens = text(ids, 8);
+    rkv_match match = new_match();
+    rkv_insert_args insert_into = insert_args(&tokens, pages, 4);
+    rkv_sequence_args begin_with = sequence_args(&tokens);
+    rkv_sequence_state state = new_state();
+    rkv_insert_result inserted;
+    rkv_publish_result published;
+    rkv_node_info info;
+    rkv_cache_statistics cache_now;
+    rkv_page_table_statistics table_now;
+    size_t count = 77;
+    bool answer = true;
+    inserted.struct_size = sizeof inserted;
+    published.struct_size = sizeof published;
+    info.struct_size = sizeof info;
+    cache_now.struct_size = sizeof cache_now;
+    table_now.struct_size = sizeof table_now;
+    count_up(pages, 4, 1);
+    for (int again = 0; again < 2; again++) {
+        POISONED(rkv_cache_match(f.cache, NULL, &tokens, 0, NULL, 0, &match));
+        CHECK(message_names("internal error"));
+        POISONED(rkv_cache_probe(f.cache, NULL, &tokens, NULL, &count));
+        POISONED(rkv_cache_insert(f.cache, &insert_into, NULL, &inserted));
+        POISONED(rkv_cache_lock(f.cache, node));
+        POISONED(rkv_cache_unlock(f.cache, node));
+        POISONED(rkv_cache_evict(f.cache, 1, NULL, 0, &count));
+        POISONED(rkv_cache_contains_page(f.cache, 1, &answer));
+        POISONED(rkv_cache_node_info(f.cache, node, &info));
+        POISONED(rkv_cache_node_pages(f.cache, node, NULL, 0, &count));
+        POISONED(rkv_cache_node_children(f.cache, node, NULL, 0, &count));
+        POISONED(rkv_cache_stats(f.cache, &cache_now));
+        POISONED(rkv_cache_check(f.cache));
+        POISONED(rkv_cache_dump(f.cache, RKV_DUMP_JSON, NULL, 0, &count));
+        POISONED(rkv_fault_panic(f.cache));
+        POISONED(rkv_sequence_begin(f.cache, &begin_with, &state));
+        POISONED(rkv_sequence_query(f.cache, sequence, &state));
+        POISONED(rkv_sequence_confirm_copy(f.cache, sequence));
+        POISONED(rkv_sequence_append(f.cache, sequence, &tokens));
+        POISONED(rkv_sequence_truncate(f.cache, sequence, 6));
+        POISONED(rkv_sequence_publish(f.cache, sequence, 6, &published));
+        POISONED(rkv_sequence_release(f.cache, sequence));
+        /* the page table shares the state, so it refuses too */
+        POISONED(rkv_page_table_stats(f.table, &table_now));
+        POISONED(rkv_page_table_allocate_slot(f.table, &slot));
+        POISONED(rkv_page_table_erase(f.table, slot));
+        POISONED(rkv_page_table_allocate_pages(f.table, 1, pages));
+        POISONED(rkv_page_table_free_pages(f.table, pages, 1));
+        POISONED(rkv_page_table_map(f.table, slot, 0, pages, 1));
+        POISONED(rkv_page_table_reserve(f.table, slot, 2));
+        POISONED(rkv_page_table_can_reserve(f.table, slot, 2, &answer));
+        POISONED(rkv_page_table_capacity(f.table, slot, &count));
+        POISONED(rkv_page_table_row(f.table, slot, 0, NULL, 0, &count));
+        POISONED(rkv_page_table_audit(f.table));
+    }
+    CHECK(count == 77 && answer);
+    rkv_cache *second = NULL;
+    POISONED(rkv_cache_create(f.table, NULL, &second));
+    CHECK(second == NULL);
+    /* the process and other handles live on, and destroying stays allowed, in any order */
+    insert(&healthy, text(ids, 4));
+    CHECK_EQ(probe(&healthy, text(ids, 4)), 4);
+    end_fixture(&healthy);
+    rkv_page_table_destroy(f.table);
+    rkv_cache_destroy(f.cache);
+}
+
+static void m02_cache_destroyed_first(void) {
+    fixture f = new_fixture(2, 16);
+    log_record record;
+    memset(&record, 0, sizeof record);
+    rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
+    CHECK_STATUS(rkv_fault_panic(f.cache), RKV_STATUS_INTERNAL);
+    rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
+    CHECK_EQ(record.messages, 1);
+    rkv_cache_destroy(f.cache);
+    POISONED(rkv_page_table_audit(f.table));
+    rkv_page_table_destroy(f.table);
+    CHECK_STATUS(rkv_fault_panic(NULL), RKV_STATUS_INVALID_ARGUMENT);
+}
+
+int main(void) {
+    RUN(m02_poisoned_handles_refuse);
+    RUN(m02_cache_destroyed_first);
+    return check_result();
+}
