@@ -1,0 +1,56 @@
+# radixkv: everything that is done with the tree, one target each. `make help` lists them.
+PREFIX ?= /usr/local
+LIBDIR ?= lib
+CARGO  ?= cargo
+export PREFIX LIBDIR DESTDIR
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## libradixkv.so and libradixkv.a, optimised, in target/release
+	$(CARGO) build --locked --release
+
+test: ## everything that a change must pass; installs missing tools where it can
+	@bash scripts/test.sh
+
+test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; about an hour)
+	@bash scripts/test-long.sh
+
+lint: ## formatting, clippy, rustdoc; any warning fails
+	@bash scripts/test.sh lint
+
+docs: ## API pages from the header, in target/doxygen; any warning fails
+	@bash scripts/test.sh docs
+
+header: ## rewrite include/radixkv.h from src/capi
+	RKV_BLESS=1 $(CARGO) test --locked --test header
+
+abi: ## compare exports, layouts and types with the blessed ones in abi/
+	@bash scripts/test.sh abi
+
+abi-bless: ## accept the present ABI as the blessed one; read docs/ABI.md first
+	RKV_BLESS=1 $(CARGO) test --locked --test abi
+	@bash scripts/abi.sh --bless
+
+demo: ## a minute's tour: replay a small trace and show what the cache did
+	@bash scripts/replay.sh demo
+
+replay: ## replay the public traces and compare the hit rates with the expected ones
+	@bash scripts/replay.sh
+
+bench: ## measure; prints machine, commit and command with the numbers
+	@bash scripts/bench.sh
+
+install: ## install to PREFIX (/usr/local): headers, libraries, pkg-config, CMake; DESTDIR, LIBDIR
+	@bash scripts/install.sh
+
+uninstall: ## remove what install puts there
+	@bash scripts/install.sh --uninstall
+
+clean: ## remove everything that was built
+	$(CARGO) clean
+
+.PHONY: help build test test-long lint docs header abi abi-bless demo replay bench install \
+        uninstall clean
