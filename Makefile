@@ -16,7 +16,8 @@ test: ## everything that a change must pass; installs missing tools where it can
 	@bash scripts/test.sh
 
 test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; about an hour)
-	@bash scripts/test-long.sh
+	@bash scripts/sanitizers.sh
+	@bash scripts/fuzz.sh 600
 
 lint: ## formatting, clippy, rustdoc; any warning fails
 	@bash scripts/test.sh lint

@@ -20,14 +20,15 @@ soname=libradixkv.so.${version%.*}
 include=$root$prefix/include
 lib=$root$prefix/$libdir
 cmake=$lib/cmake/radixkv
-installed=("$include"/radixkv.{h,hpp} "$lib"/libradixkv.{a,so} "$lib/$soname"
+parts=(include/radixkv/*.hpp) # of radixkv.hpp
+installed=("$include"/radixkv.{h,hpp} "${parts[@]/#include/$include}" "$lib"/libradixkv.{a,so} "$lib/$soname"
     "$lib/libradixkv.so.$version" "$lib/pkgconfig/radixkv.pc"
     "$cmake"/radixkvConfig{,Version}.cmake)
 
 case ${1-} in
 --uninstall)
     rm -f "${installed[@]}"
-    rmdir "$cmake" 2>/dev/null || true
+    rmdir "$cmake" "$include/radixkv" 2>/dev/null || true
     exit 0
     ;;
 '') ;;
@@ -59,8 +60,9 @@ fill() {
     chmod 644 "$2"
 }
 
-install -d "$include" "$lib/pkgconfig" "$cmake"
+install -d "$include/radixkv" "$lib/pkgconfig" "$cmake"
 install -m 644 include/radixkv.h include/radixkv.hpp "$include"
+install -m 644 "${parts[@]}" "$include/radixkv"
 install -m 644 "$target/release/libradixkv.a" "$lib"
 install -m 755 "$target/release/libradixkv.so" "$lib/libradixkv.so.$version"
 ln -sf "libradixkv.so.$version" "$lib/$soname"

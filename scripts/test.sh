@@ -6,14 +6,15 @@ cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
 all=(lint tests faults memcheck abi docs go fuzz)
-limit='timeout --kill-after=10 1200' # a stage that hangs is a failed stage
-logs=${CARGO_TARGET_DIR:-target}/test-logs
+limit='timeout --kill-after=10 1200' # what hangs has failed
+target=${CARGO_TARGET_DIR:-target}
+logs=$target/test-logs
 
 have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
 }
 
-lint() { # formatting, clippy, rustdoc
+stage_lint() { # formatting, clippy, rustdoc
     if cargo fmt --version >/dev/null 2>&1; then
         cargo fmt --check
     else
@@ -28,17 +29,17 @@ lint() { # formatting, clippy, rustdoc
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --all-features
 }
 
-tests() { # unit, model, header, source, layout, C, C++ and installation tests
-    $limit cargo test --locked
+stage_tests() { # unit, model, header, source, layout, C, C++ and installation tests
+    $limit cargo test --locked --no-fail-fast
 }
 
-faults() { # panics inside the library, through the header
+stage_faults() { # panics inside the library, through the header
     # A folder of its own: cargo keeps one libradixkv.so per profile, whatever its features.
-    $limit cargo test --locked --features fault-injection --test c \
-        --target-dir "${CARGO_TARGET_DIR:-target}/fault-injection"
+    $limit cargo test --locked --no-fail-fast --features fault-injection --test c \
+        --target-dir "$target/fault-injection"
 }
 
-memcheck() { # the C and C++ tests under valgrind
+stage_memcheck() { # the C and C++ tests under valgrind
     have valgrind memcheck || return 0
     local kinds=definite,possible
     # A printed backtrace leaves megabytes reachable.
@@ -47,47 +48,59 @@ memcheck() { # the C and C++ tests under valgrind
         $limit cargo test --locked --test c
 }
 
-abi() { # names, numbers, layouts and types against abi/
+stage_abi() { # names, numbers, layouts and types against abi/
     cargo test --locked --test abi
     bash scripts/abi.sh
 }
 
-docs() { # every parameter of the header is described
+stage_docs() { # every parameter of the header is described
     have doxygen docs || return 0
     mkdir -p target
     doxygen Doxyfile
     echo "target/doxygen/html/index.html"
 }
 
-go() { # the Go binding
-    have go "Go binding" || return 0
-    $limit bash scripts/go.sh
+stage_go() { # the Go binding, against an installed library
+    have go "Go binding" && have pkg-config "Go binding" || return 0
+    local minor prefix
+    minor=$(go env GOVERSION | sed 's/^go1\.\([0-9]*\).*/\1/')
+    if [ "$minor" -lt 21 ]; then
+        echo "SKIP Go binding: it needs Go 1.21, this is $(go env GOVERSION)"
+        return 0
+    fi
+    prefix=$(cd "$target" && pwd)/prefix
+    PREFIX=$prefix LIBDIR=lib DESTDIR='' bash scripts/install.sh
+    cd bindings/go
+    export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
+    go vet ./...
+    $limit go test -race -count=1 ./...
+    GOEXPERIMENT=cgocheck2 $limit go test -count=1 ./...
 }
 
-fuzz() { # a minute for each fuzz target
-    if [ -f scripts/fuzz.sh ]; then $limit bash scripts/fuzz.sh 60; fi
+stage_fuzz() { # a minute for each fuzz target
+    $limit bash scripts/fuzz.sh 60
 }
 
 mkdir -p "$logs"
 rm -f "$logs"/*
 [ $# -gt 0 ] || bash scripts/tools.sh || exit 1
 
-report=() failed=0 began=$SECONDS
+report=() failed=0
 [ $# -gt 0 ] && stages=("$@") || stages=("${all[@]}")
 for stage in "${stages[@]}"; do
     printf '\n=== %s\n' "$stage"
     start=$SECONDS
-    (set -e && "$stage") </dev/null 2>&1 | tee "$logs/$stage.log"
+    (set -e; "stage_$stage") </dev/null 2>&1 | tee "$logs/$stage.log"
     code=${PIPESTATUS[0]} said=ok
     [ "$code" = 0 ] || { said="FAILED ($code)" failed=1; }
-    report+=("$(printf '%-10s %5d s  %s' "$stage" $((SECONDS - start)) "$said")")
+    report+=("$(printf '%-9s %5d s  %s' "$stage" $((SECONDS - start)) "$said")")
 done
 
-printf '\n=== summary, %d s\n' $((SECONDS - began))
-for stage in "${stages[@]}"; do
-    sed -n "s/^ *Running .*(\(.*\))/  \1/p;/^test result: /p;/^ok  */p;/^FAIL/p" "$logs/$stage.log" |
-        sed "s/^/$stage: /"
-done
+printf '\n=== %d s in all\n' $SECONDS
 printf '%s\n' "${report[@]}"
-if grep -hs '^SKIP' "$logs"/*; then :; else echo "nothing was skipped"; fi
+grep -hs '^SKIP' "$logs"/* || echo "nothing was skipped"
+# What the runners of cargo and go counted, in their own words.
+for stage in "${stages[@]}"; do
+    grep -hE '^test result: |^(ok|FAIL|---) ' "$logs/$stage.log" | grep -v ' 0 passed; 0 failed'
+done
 exit $failed
