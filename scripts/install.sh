@@ -21,9 +21,9 @@ include=$root$prefix/include
 lib=$root$prefix/$libdir
 cmake=$lib/cmake/radixkv
 parts=(include/radixkv/*.hpp) # of radixkv.hpp
-installed=("$include"/radixkv.{h,hpp} "${parts[@]/#include/$include}" "$lib"/libradixkv.{a,so} "$lib/$soname"
-    "$lib/libradixkv.so.$version" "$lib/pkgconfig/radixkv.pc"
-    "$cmake"/radixkvConfig{,Version}.cmake)
+installed=("$include"/radixkv.{h,hpp} "${parts[@]/#include/$include}"
+    "$lib"/libradixkv.{a,so} "$lib/$soname" "$lib/libradixkv.so.$version"
+    "$lib/pkgconfig/radixkv.pc" "$cmake"/radixkvConfig{,Version}.cmake)
 
 case ${1-} in
 --uninstall)

@@ -9,7 +9,15 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin"
 has_sanitizer_runtime() {
     local dir
     dir=$(clang -print-runtime-dir 2>/dev/null) || return 1
-    compgen -G "$dir/libclang_rt.asan*" >/dev/null || compgen -G "${dir%/*}/*/libclang_rt.asan*" >/dev/null
+    # The folder that clang 14 names is not always the one that it uses: any beside it will do.
+    compgen -G "${dir%/*}/*/libclang_rt.asan*" >/dev/null
+}
+
+go_minor=21 # of Go 1, the oldest that the binding takes
+has_go() {
+    local minor
+    minor=$(go env GOVERSION 2>/dev/null | sed 's/^go1\.\([0-9]*\).*/\1/')
+    [ "${minor:-0}" -ge $go_minor ]
 }
 
 # Each line: how to see that it is there | its Debian package
@@ -29,7 +37,7 @@ command -v abidiff|abigail-tools
 command -v doxygen|doxygen
 command -v cmake|cmake
 command -v pkg-config|pkg-config
-command -v go|golang-go
+has_go|golang-go
 command -v zstd|zstd
 TOOLS
 }
@@ -39,21 +47,29 @@ apt() { # as root, never asking
     if [ "$(id -u)" = 0 ]; then "${get[@]}"; else sudo -n "${get[@]}"; fi
 }
 
+can_apt() {
+    command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+}
+
+install_packages() {
+    apt update
+    # Don't fetch a Go that is too old anyway.
+    local minor
+    minor=$(apt-cache policy golang-go | sed -n 's/ *Candidate: 2:1\.\([0-9]*\).*/\1/p')
+    [ "${minor:-0}" -ge $go_minor ] || set -- $(printf '%s\n' "$@" | grep -vx golang-go)
+    # Together, for speed; one by one when this release calls one of them otherwise.
+    apt install --no-install-recommends "$@" && return
+    for package in "$@"; do apt install --no-install-recommends "$package"; done
+}
+
 mapfile -t packages < <(missing)
 if [ ${#packages[@]} -gt 0 ]; then
     echo "missing: ${packages[*]}"
-    if command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
+    if can_apt; then
         log=$(mktemp)
-        {
-            apt update
-            # Together, for speed; one by one when a package of this release is called otherwise.
-            apt install --no-install-recommends "${packages[@]}" ||
-                for package in "${packages[@]}"; do
-                    apt install --no-install-recommends "$package"
-                done
-        } >"$log" 2>&1 </dev/null
+        install_packages "${packages[@]}" >"$log" 2>&1 </dev/null
         mapfile -t packages < <(missing)
-        [ ${#packages[@]} -eq 0 ] || { echo "apt-get said:"; tail -n 5 "$log"; }
+        grep '^E: ' "$log"
         rm -f "$log"
     fi
 fi
@@ -68,6 +84,7 @@ fi
 if [ ${#packages[@]} -gt 0 ]; then
     echo "still missing, so some checks are skipped. To have them all:"
     echo "    sudo apt-get install -y --no-install-recommends ${packages[*]}"
+    echo "(where golang-go is older than Go 1.$go_minor: https://go.dev/dl)"
 fi
 for tool in make cc c++ cargo; do
     if ! command -v "$tool" >/dev/null; then
