@@ -2,7 +2,7 @@
 //! exports, the numbers behind the names, and the layout of every struct. `docs/ABI.md` says what
 //! may change; `make abi-bless` accepts additions.
 use radixkv::capi;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
@@ -182,16 +182,16 @@ fn numbers_keep_their_meaning() {
 #[test]
 fn every_struct_of_the_header_is_pinned() {
     let header = header();
-    let mut found = Vec::new();
+    let mut found = BTreeMap::new();
     for piece in header.split("typedef struct ").skip(1) {
         let Some((name, body)) = piece.split_once(" {") else { continue };
         if name.contains(';') {
             continue; // an opaque handle
         }
         let fields = body.split_once('}').unwrap().0.split_terminator(';').map(last_word);
-        found.push((name, fields.filter(|field| !field.is_empty()).collect::<Vec<_>>()));
+        found.insert(name, fields.filter(|field| !field.is_empty()).collect::<Vec<_>>());
     }
-    let pinned: Vec<(&str, Vec<&str>)> = LAYOUTS
+    let pinned: BTreeMap<&str, Vec<&str>> = LAYOUTS
         .iter()
         .map(|layout| (layout.name, layout.fields.iter().map(|field| field.0).collect()))
         .collect();
