@@ -174,6 +174,19 @@ fn a_consumer_finds_the_package_with_cmake() {
 }
 
 #[test]
+fn the_go_binding_finds_the_library_with_pkg_config() {
+    let binding = root().join("bindings/go");
+    if have("Go binding by pkg-config", &["go", "pkg-config"]) {
+        run(Command::new("go")
+            .args(["test", "-count=1", "."])
+            .current_dir(binding)
+            .env("GOTOOLCHAIN", "local")
+            .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"))
+            .env("LD_LIBRARY_PATH", prefix().join("lib")));
+    }
+}
+
+#[test]
 fn cmake_refuses_another_series() {
     if !have("CMake version check", &["cmake", "make"]) {
         return;
