@@ -84,8 +84,8 @@ done
 printf '\n=== %d s in all\n' $SECONDS
 printf '%s\n' "${report[@]}"
 grep -ohs 'SKIP.*: .*' "$logs"/* | sort -u | grep . || echo "nothing was skipped"
-# What cargo's runners counted, in their own words.
+# What the runners counted, in their own words.
 for stage in "${stages[@]}"; do
-    grep -h '^test result: ' "$logs/$stage.log" | grep -v ' 0 passed; 0 failed'
+    grep -hE '^(test result: |PASS |FAIL )' "$logs/$stage.log" | grep -v ' 0 passed; 0 failed'
 done
 exit $failed
