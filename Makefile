@@ -35,16 +35,16 @@ abi-bless: ## accept the present ABI as the blessed one; read docs/ABI.md first
 	RKV_BLESS=1 $(CARGO) test --locked --test abi
 	@bash scripts/abi.sh --bless
 
-demo: ## a minute's tour: replay a small trace and show what the cache did
-	@bash scripts/replay.sh demo
-
-replay: ## replay the public traces and compare the hit rates with the expected ones
+demo: ## build the library, replay real request traces: hit rates, costs, a chart
 	@bash scripts/replay.sh
 
-bench: ## measure; prints machine, commit and command with the numbers
-	@bash scripts/bench.sh
+replay: ## the same with options: make replay ARGS='--trace agent --pools 1M' or ARGS=--help
+	@bash scripts/replay.sh $(ARGS)
 
-install: ## install to PREFIX (/usr/local): headers, libraries, pkg-config, CMake; DESTDIR, LIBDIR
+bench: ## measure every call; options in ARGS as for replay
+	@bash scripts/bench.sh $(ARGS)
+
+install: ## install to PREFIX (/usr/local): headers, libraries, pkg-config, CMake
 	@bash scripts/install.sh
 
 uninstall: ## remove what install puts there
