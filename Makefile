@@ -17,6 +17,7 @@ test: ## everything that a change must pass; installs missing tools where it can
 
 test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; about an hour)
 	@bash scripts/sanitizers.sh
+	RKV_MODEL_SEED=$$(date +%s) RKV_MODEL_STEPS=10000000 $(CARGO) test --locked --test model
 	@bash scripts/fuzz.sh 600
 
 lint: ## formatting, clippy, rustdoc; any warning fails
