@@ -1,0 +1,58 @@
+# radixkv: everything that is done with the tree, one target each. `make help` lists them.
+PREFIX ?= /usr/local
+LIBDIR ?= lib
+CARGO  ?= cargo
+export PREFIX LIBDIR DESTDIR
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## libradixkv.so and libradixkv.a, optimised, in target/release
+	$(CARGO) build --locked --release
+
+test: ## everything that a change must pass; installs missing tools where it can
+	@bash scripts/test.sh
+
+test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; about an hour)
+	@bash scripts/sanitizers.sh
+	RKV_MODEL_SEED=$$(date +%s) RKV_MODEL_STEPS=10000000 $(CARGO) test --locked --test model
+	@bash scripts/fuzz.sh 600
+
+lint: ## formatting, clippy, rustdoc; any warning fails
+	@bash scripts/test.sh lint
+
+docs: ## API pages from the header, in target/doxygen; any warning fails
+	@bash scripts/test.sh docs
+
+header: ## rewrite include/radixkv.h from src/capi
+	RKV_BLESS=1 $(CARGO) test --locked --test header
+
+abi: ## compare exports, layouts and types with the blessed ones in abi/
+	@bash scripts/test.sh abi
+
+abi-bless: ## accept the present ABI as the blessed one; read docs/ABI.md first
+	RKV_BLESS=1 $(CARGO) test --locked --test abi
+	@bash scripts/abi.sh --bless
+
+demo: ## build the library, replay real request traces: hit rates, costs, a chart
+	@bash scripts/replay.sh
+
+replay: ## the same with options: make replay ARGS='--trace agent --pools 1M' or ARGS=--help
+	@bash scripts/replay.sh $(ARGS)
+
+bench: ## measure every call; options in ARGS as for replay
+	@bash scripts/bench.sh $(ARGS)
+
+install: ## install to PREFIX (/usr/local): headers, libraries, pkg-config, CMake
+	@bash scripts/install.sh
+
+uninstall: ## remove what install puts there
+	@bash scripts/install.sh --uninstall
+
+clean: ## remove everything that was built
+	$(CARGO) clean
+
+.PHONY: help build test test-long lint docs header abi abi-bless demo replay bench install \
+        uninstall clean

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# What every change must pass: `make test`. Runs every stage even when one fails, then says how each
+# went, what was skipped, and what the runners counted. With arguments: only those stages.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
+
+all=(lint tests faults memcheck abi docs fuzz)
+limit='timeout --kill-after=10 1200' # what hangs has failed
+target=${CARGO_TARGET_DIR:-target}
+logs=$target/test-logs
+
+have() { # command, what it shows
+    command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
+}
+
+stage_lint() { # formatting, clippy, rustdoc
+    if cargo fmt --version >/dev/null 2>&1; then
+        cargo fmt --check
+    else
+        echo "SKIP formatting: rustfmt is not installed"
+    fi
+    if cargo clippy --version >/dev/null 2>&1; then
+        cargo clippy --locked --all-targets -- -D warnings
+        cargo clippy --locked --all-targets --all-features -- -D warnings
+    else
+        echo "SKIP clippy: it is not installed"
+    fi
+    RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --all-features
+}
+
+stage_tests() { # everything under cargo: the Rust tests, and those that drive C, C++, Go, CMake
+    $limit cargo test --locked --no-fail-fast
+}
+
+stage_faults() { # panics inside the library, through the header
+    # A folder of its own: cargo keeps one libradixkv.so per profile, whatever its features.
+    $limit cargo test --locked --no-fail-fast --features fault-injection \
+        --test c --test cpp --test go \
+        --target-dir "$target/fault-injection"
+}
+
+stage_memcheck() { # the C and C++ tests under valgrind
+    have valgrind memcheck || return 0
+    local kinds=definite,possible
+    # A printed backtrace leaves megabytes reachable.
+    RUST_BACKTRACE=0 RKV_RUNNER="valgrind -q --leak-check=full --show-leak-kinds=$kinds \
+        --errors-for-leak-kinds=$kinds --error-exitcode=99" \
+        $limit cargo test --locked --no-fail-fast --test c --test cpp --test examples
+}
+
+stage_abi() { # names, numbers, layouts and types against abi/
+    cargo test --locked --test abi
+    bash scripts/abi.sh
+}
+
+stage_docs() { # every parameter of the header is described
+    have doxygen docs || return 0
+    mkdir -p target
+    doxygen Doxyfile
+    echo "target/doxygen/html/index.html"
+}
+
+stage_fuzz() { # a minute for each fuzz target
+    [ -f scripts/fuzz.sh ] || { echo "SKIP fuzz: there is no scripts/fuzz.sh"; return 0; }
+    $limit bash scripts/fuzz.sh 60
+}
+
+mkdir -p "$logs"
+rm -f "$logs"/*
+[ $# -gt 0 ] || bash scripts/tools.sh || exit 1
+
+report=() failed=0
+[ $# -gt 0 ] && stages=("$@") || stages=("${all[@]}")
+for stage in "${stages[@]}"; do
+    printf '\n=== %s\n' "$stage"
+    start=$SECONDS
+    (set -e; "stage_$stage") </dev/null 2>&1 | tee "$logs/$stage.log"
+    code=${PIPESTATUS[0]} said=ok
+    [ "$code" = 0 ] || { said="FAILED ($code)" failed=1; }
+    report+=("$(printf '%-9s %5d s  %s' "$stage" $((SECONDS - start)) "$said")")
+done
+
+printf '\n=== %d s in all\n' $SECONDS
+printf '%s\n' "${report[@]}"
+grep -ohs 'SKIP.*: .*' "$logs"/* | sort -u | grep . || echo "nothing was skipped"
+# What the runners counted, in their own words.
+for stage in "${stages[@]}"; do
+    grep -hE '^(test result: |PASS |FAIL )' "$logs/$stage.log" | grep -v ' 0 passed; 0 failed'
+done
+exit $failed

@@ -1,0 +1,224 @@
+//! What a program that was compiled against the header relies on: the names that the library
+//! exports, the numbers behind the names, and the layout of every struct. `docs/ABI.md` says what
+//! may change; `make abi-bless` accepts additions.
+use radixkv::capi;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+/// Only in builds with the fault-injection feature, and no part of the ABI.
+const FAULT: &str = "rkv_fault_panic";
+
+struct Layout {
+    name: &'static str,
+    size: usize,
+    fields: &'static [(&'static str, usize)],
+}
+
+/// Pins size and offsets, and checks them against the Rust structs.
+macro_rules! layouts {
+    ($($name:ident $size:literal { $($field:ident $offset:literal),* })*) => {
+        const LAYOUTS: &[Layout] = &[$(Layout {
+            name: stringify!($name),
+            size: $size,
+            fields: &[$((stringify!($field), $offset)),*],
+        }),*];
+
+        #[test]
+        fn rust_layouts_are_the_pinned_ones() {
+            $(
+                assert_eq!(size_of::<capi::$name>(), $size, stringify!($name));
+                $(assert_eq!(
+                    offset_of!(capi::$name, $field),
+                    $offset,
+                    concat!(stringify!($name), ".", stringify!($field)),
+                );)*
+            )*
+        }
+    };
+}
+
+// Fields are appended, never moved. Structs without struct_size are array elements and never grow.
+#[cfg(target_pointer_width = "64")]
+layouts! {
+    rkv_shortage 48 {
+        struct_size 0, reserved 4, needed_page_count 8, free_page_count 16,
+        reclaimable_page_count 24, locked_page_count 32, private_page_count 40
+    }
+    rkv_token_item 40 { token_index 0, kind 8, position_count 12, bin 16, height_bin 20, digest 24 }
+    rkv_tokens 40 { struct_size 0, reserved 4, ids 8, count 16, items 24, item_count 32 }
+    rkv_region 16 { start 0, end 8 }
+    rkv_page_table_config 24 {
+        struct_size 0, page_size 4, page_count 8, slot_count 12, row_page_limit 16, reserved 20
+    }
+    rkv_page_table_statistics 72 {
+        struct_size 0, page_size 4, total_page_count 8, free_page_count 16, cached_page_count 24,
+        private_page_count 32, reclaimable_page_count 40, slot_count 48, free_slot_count 56,
+        memory_bytes 64
+    }
+    rkv_batch_row 8 { slot 0, position_count 4 }
+    rkv_batch_arrays 40 {
+        struct_size 0, reserved 4, indptr 8, indices 16, indices_capacity 24, last_page_len 32
+    }
+    rkv_cache_config 16 { struct_size 0, flags 4, index 8, reserved 12 }
+    rkv_namespace 72 { struct_size 0, flags 4, lora_id 8, epoch 16, image_digest 24, salt 40 }
+    rkv_match 64 {
+        struct_size 0, partial_page 4, node 8, partial_node 16, locked_node 24, token_count 32,
+        position_count 40, page_count 48, partial_position_count 56
+    }
+    rkv_insert_args 64 {
+        struct_size 0, reserved 4, namespace_ 8, tokens 16, pages 24, page_count 32, from_node 40,
+        from_token_index 48, from_page_index 56
+    }
+    rkv_insert_result 32 {
+        struct_size 0, reserved 4, node 8, claimed_page_count 16, duplicate_page_count 24
+    }
+    rkv_node_info 64 {
+        struct_size 0, lock_count 4, parent 8, position_count 16, page_count 24, end_position 32,
+        child_count 40, last_access 48, hit_count 56
+    }
+    rkv_cache_statistics 120 {
+        struct_size 0, reserved 4, cached_page_count 8, reclaimable_page_count 16, node_count 24,
+        namespace_count 32, sequence_count 40, image_count 48, index_bytes 56, lookup_count 64,
+        lookup_position_count 72, hit_position_count 80, partial_hit_position_count 88,
+        inserted_page_count 96, duplicate_page_count 104, evicted_page_count 112
+    }
+    rkv_sequence_args 32 {
+        struct_size 0, flags 4, namespace_ 8, tokens 16, reserve_position_count 24
+    }
+    rkv_sequence_state 80 {
+        struct_size 0, slot 4, sequence 8, position_count 16, cached_position_count 24,
+        cached_token_count 32, page_count 40, shared_page_count 48, node 56,
+        copy_position_count 64, copy_source_page 72, copy_target_page 76
+    }
+    rkv_publish_result 40 {
+        struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,
+        first_remapped_index 24, shared_page_count 32
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The header without its comments.
+fn header() -> String {
+    let text = fs::read_to_string(root().join("include/radixkv.h")).unwrap();
+    let mut code = String::new();
+    for (at, piece) in text.split("/*").enumerate() {
+        code.push_str(if at == 0 { piece } else { piece.split_once("*/").unwrap().1 });
+    }
+    code
+}
+
+/// The identifier at the end of a declaration: `a` of `const uint8_t *a[16]`.
+fn last_word(declaration: &str) -> &str {
+    let name = declaration.split('[').next().unwrap().trim_end();
+    name.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap()
+}
+
+fn header_functions() -> BTreeSet<String> {
+    let header = header();
+    let (_, body) = header.split_once("extern \"C\" {").unwrap();
+    let declarations = body.split("RKV_API").skip(1);
+    declarations.map(|text| last_word(text.split('(').next().unwrap()).to_owned()).collect()
+}
+
+/// Compares a list with its blessed file. Blessing adds lines: one that changed or vanished is a
+/// broken promise, and has to be taken out of the file by hand.
+fn assert_blessed(file: &str, now: &BTreeSet<String>) {
+    let path = root().join("abi").join(file);
+    let blessed = fs::read_to_string(&path).unwrap_or_default();
+    let blessed: BTreeSet<String> = blessed.lines().map(str::to_owned).collect();
+    let gone: Vec<_> = blessed.difference(now).collect();
+    assert!(gone.is_empty(), "changed or removed, see docs/ABI.md: {gone:#?}");
+    if env::var_os("RKV_BLESS").is_some() {
+        let lines: Vec<_> = now.iter().map(String::as_str).collect();
+        return fs::write(&path, lines.join("\n") + "\n").unwrap();
+    }
+    let added: Vec<_> = now.difference(&blessed).collect();
+    assert!(added.is_empty(), "new; `make abi-bless` accepts it: {added:#?}");
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares() {
+    let mut declared = header_functions();
+    if !cfg!(feature = "fault-injection") {
+        assert!(declared.remove(FAULT));
+    }
+    // Where `cargo test` puts the cdylib: beside this test.
+    let library = env::current_exe().unwrap().with_file_name("libradixkv.so");
+    let nm = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().unwrap();
+    assert!(nm.status.success(), "{}", String::from_utf8_lossy(&nm.stderr));
+    let symbols = String::from_utf8(nm.stdout).unwrap();
+    let exported: BTreeSet<String> =
+        symbols.lines().map(|line| line.split_whitespace().last().unwrap().to_owned()).collect();
+    assert_eq!(exported, declared);
+
+    declared.remove(FAULT);
+    assert_blessed("exports.txt", &declared);
+}
+
+#[test]
+fn numbers_keep_their_meaning() {
+    let mut numbers = BTreeSet::new();
+    for line in header().lines() {
+        let line = line.trim().trim_end_matches(',').replace(" = ", " ");
+        let words: Vec<&str> = line.trim_start_matches("#define ").split(' ').collect();
+        if let [name, value] = words[..]
+            && name.starts_with("RKV_")
+            && value.parse::<u64>().is_ok()
+            && !name.contains("VERSION")
+        {
+            numbers.insert(format!("{name} {value}"));
+        }
+    }
+    assert!(numbers.contains("RKV_STATUS_OK 0"));
+    assert_blessed("numbers.txt", &numbers);
+}
+
+#[test]
+fn every_struct_of_the_header_is_pinned() {
+    let header = header();
+    let mut found = BTreeMap::new();
+    for piece in header.split("typedef struct ").skip(1) {
+        let Some((name, body)) = piece.split_once(" {") else { continue };
+        if name.contains(';') {
+            continue; // an opaque handle
+        }
+        let fields = body.split_once('}').unwrap().0.split_terminator(';').map(last_word);
+        found.insert(name, fields.filter(|field| !field.is_empty()).collect::<Vec<_>>());
+    }
+    let pinned: BTreeMap<&str, Vec<&str>> = LAYOUTS
+        .iter()
+        .map(|layout| (layout.name, layout.fields.iter().map(|field| field.0).collect()))
+        .collect();
+    assert_eq!(found, pinned);
+}
+
+#[test]
+fn c_sees_the_same_layouts() {
+    let mut code = "#include \"radixkv.h\"\n".to_owned();
+    for Layout { name, size, fields } in LAYOUTS {
+        code += &format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n");
+        for (field, offset) in *fields {
+            code += &format!(
+                "_Static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");\n"
+            );
+        }
+    }
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("layout.c");
+    fs::write(&source, code).unwrap();
+    let compiler = cc::Build::new()
+        .target(env!("RKV_TARGET"))
+        .host(env!("RKV_TARGET"))
+        .opt_level(0)
+        .cargo_metadata(false)
+        .include(root().join("include"))
+        .get_compiler();
+    let made = compiler.to_command().args(["-std=c11", "-fsyntax-only"]).arg(source).output();
+    let made = made.unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}

@@ -1,0 +1,210 @@
+//! `scripts/install.sh` into a prefix with a space in its path, then programs outside the tree that
+//! find the library the three usual ways: pkg-config, pkg-config --static, CMake.
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{env, fs};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn soname() -> String {
+    format!("libradixkv.so.{}", VERSION.rsplit_once('.').unwrap().0)
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A folder of this test alone, outside any other: empty, with a space in its name.
+fn scratch(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install {name}"));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Runs a command, which must succeed, and returns what it printed.
+fn run(command: &mut Command) -> String {
+    let made = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
+    assert!(made.status.success(), "{command:?}: {}\n{out}{err}", made.status);
+    out.into_owned()
+}
+
+/// The prefix, installed once for all tests here.
+fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = scratch("prefix");
+        run(&mut script(&prefix));
+        prefix
+    })
+}
+
+fn script(prefix: &Path) -> Command {
+    let mut script = Command::new("bash");
+    script.arg(root().join("scripts/install.sh"));
+    script.env("PREFIX", prefix).env_remove("DESTDIR").env_remove("LIBDIR");
+    // The compiler flags and settings of this test run are none of the installation's.
+    script.env_remove("RUSTFLAGS").env("CARGO_TARGET_DIR", target());
+    script
+}
+
+/// The target folder of this run: CARGO_TARGET_TMPDIR is its `tmp`.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
+}
+
+/// Whether the tools are here; says loudly what is not shown otherwise.
+fn have(test: &str, tools: &[&str]) -> bool {
+    use std::io::Write;
+    for tool in tools {
+        if Command::new(tool).arg("--version").output().is_err() {
+            // Past the capture of the test harness, which hides what a passing test prints.
+            writeln!(std::io::stderr(), "\nSKIP {test}: {tool} is not installed").unwrap();
+            return false;
+        }
+    }
+    true
+}
+
+fn assert_runs(program: &Path) {
+    let library_path = prefix().join("lib");
+    let said = run(Command::new(program).env("LD_LIBRARY_PATH", library_path));
+    assert_eq!(said.trim_end(), format!("radixkv {VERSION}"));
+}
+
+fn needs_shared_library(program: &Path) -> bool {
+    run(Command::new("readelf").arg("-d").arg(program)).contains(&format!("[{}]", soname()))
+}
+
+#[test]
+fn the_files_are_where_they_belong() {
+    let lib = prefix().join("lib");
+    for file in ["include/radixkv.h", "include/radixkv.hpp", "lib/libradixkv.a"] {
+        assert!(prefix().join(file).is_file(), "{file}");
+    }
+    let link = |name: &str| fs::read_link(lib.join(name)).unwrap().into_os_string();
+    assert_eq!(link("libradixkv.so"), *soname());
+    assert_eq!(link(&soname()), *format!("libradixkv.so.{VERSION}"));
+
+    let dynamic = run(Command::new("readelf").arg("-d").arg(lib.join("libradixkv.so")));
+    assert!(dynamic.contains(&format!("Library soname: [{}]", soname())), "{dynamic}");
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+    assert!(!dynamic.contains("RUNPATH") && !dynamic.contains("RPATH"), "{dynamic}");
+}
+
+#[test]
+fn another_libdir_and_destdir_and_back() {
+    let stage = scratch("stage");
+    let mut install = script(Path::new("/opt/some where"));
+    install.env("DESTDIR", &stage).env("LIBDIR", "lib/x86_64-linux-gnu");
+    run(&mut install);
+    let placed = stage.join("opt/some where");
+    let text = |file: &str| fs::read_to_string(placed.join(file)).unwrap();
+    let pc = text("lib/x86_64-linux-gnu/pkgconfig/radixkv.pc");
+    assert!(pc.starts_with("prefix=/opt/some where\nlibdir=${prefix}/lib/x86_64-linux-gnu\n"));
+    let config = text("lib/x86_64-linux-gnu/cmake/radixkv/radixkvConfig.cmake");
+    assert!(config.contains("${CMAKE_CURRENT_LIST_DIR}/../../../..\""), "{config}");
+    assert!(!pc.contains('@') && !config.contains('@'), "{pc}{config}");
+
+    run(install.arg("--uninstall"));
+    let left = run(Command::new("find").arg(&stage).args(["!", "-type", "d"]));
+    assert_eq!(left, "");
+}
+
+/// Compiles the consumer as a Makefile would: flags from pkg-config, through the shell.
+fn build_with_pkg_config(program: &Path, static_library: bool) {
+    // Both kinds are installed, and -l would take the shared one.
+    let flags = if static_library {
+        "$(pkg-config --cflags --libs --static radixkv | sed 's/-lradixkv/-l:libradixkv.a/')"
+    } else {
+        "$(pkg-config --cflags --libs radixkv)"
+    };
+    let shell = format!("eval cc -Wall -Werror -o '\"$OUT\"' '\"$SOURCE\"' \"{flags}\"");
+    run(Command::new("sh")
+        .args(["-c", &shell])
+        .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"))
+        .env("SOURCE", root().join("tests/install/consumer.c"))
+        .env("OUT", program)
+        .current_dir(env::temp_dir()));
+}
+
+#[test]
+fn a_consumer_finds_the_shared_library_with_pkg_config() {
+    if have("shared library by pkg-config", &["pkg-config"]) {
+        let program = scratch("pkg-config shared").join("consumer");
+        build_with_pkg_config(&program, false);
+        assert!(needs_shared_library(&program));
+        assert_runs(&program);
+    }
+}
+
+#[test]
+fn a_consumer_links_the_static_library_with_pkg_config() {
+    if have("static library by pkg-config", &["pkg-config"]) {
+        let program = scratch("pkg-config static").join("consumer");
+        build_with_pkg_config(&program, true);
+        assert!(!needs_shared_library(&program));
+        assert_runs(&program);
+    }
+}
+
+#[test]
+fn a_consumer_finds_the_package_with_cmake() {
+    if !have("CMake package", &["cmake", "make"]) {
+        return;
+    }
+    // Moved after the installation: the package is found by its own place.
+    let moved = scratch("moved");
+    run(Command::new("cp").arg("-a").arg(prefix().join(".")).arg(&moved));
+    let build = scratch("cmake");
+    run(Command::new("cmake")
+        .args(["-G", "Unix Makefiles", "-S"])
+        .arg(root().join("tests/install"))
+        .arg("-B")
+        .arg(&build)
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", moved.display())));
+    run(Command::new("cmake").arg("--build").arg(&build));
+    run(Command::new("ctest").arg("--output-on-failure").current_dir(&build));
+    for (program, shared) in [("c_shared", true), ("c_static", false), ("cpp_shared", true)] {
+        assert_eq!(needs_shared_library(&build.join(program)), shared, "{program}");
+        assert_runs(&build.join(program));
+    }
+}
+
+#[test]
+fn the_go_binding_finds_the_library_with_pkg_config() {
+    let binding = root().join("bindings/go");
+    if have("Go binding by pkg-config", &["go", "pkg-config"]) {
+        run(Command::new("go")
+            .args(["test", "-count=1", "."])
+            .current_dir(binding)
+            .env("GOTOOLCHAIN", "local")
+            .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"))
+            .env("LD_LIBRARY_PATH", prefix().join("lib")));
+    }
+}
+
+#[test]
+fn cmake_refuses_another_series() {
+    if !have("CMake version check", &["cmake", "make"]) {
+        return;
+    }
+    let project = scratch("cmake version");
+    for (wanted, found) in [("0.1", true), (VERSION, true), ("0.2", false), ("1.0", false)] {
+        let text = format!(
+            "cmake_minimum_required(VERSION 3.16)\nproject(version NONE)\n\
+             find_package(radixkv {wanted} CONFIG QUIET)\n\
+             message(STATUS \"found=${{radixkv_FOUND}}\")\n"
+        );
+        fs::write(project.join("CMakeLists.txt"), text).unwrap();
+        let said = run(Command::new("cmake")
+            .args(["-G", "Unix Makefiles", "-S"])
+            .arg(&project)
+            .arg("-B")
+            .arg(project.join(format!("build {wanted}")))
+            .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
+        assert_eq!(said.contains("found=1"), found, "{wanted}: {said}");
+    }
+}
