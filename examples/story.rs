@@ -1,5 +1,5 @@
-//! The story of two requests that share a system prompt and an image, in Rust. The same story stands
-//! in examples/c, examples/cpp and bindings/go/examples, and each prints the same text.
+//! The story of two requests that share a system prompt and an image, in Rust. The same story
+//! stands in examples/c, examples/cpp and bindings/go/examples, and each prints the same text.
 //!
 //! ```text
 //! cargo run --example story

@@ -186,7 +186,8 @@ typedef enum rkv_status {
      */
     RKV_STATUS_INVALID_ARGUMENT = 1,
     /**
-     * The node id names no node of this cache: evicted, changed by a trim, foreign, or never issued.
+     * The node id names no node of this cache: evicted, changed by a trim, foreign, or never
+     * issued.
      */
     RKV_STATUS_STALE_NODE = 2,
     /**
@@ -230,7 +231,8 @@ typedef enum rkv_status {
      */
     RKV_STATUS_INTERNAL = 900,
     /**
-     * An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is allowed.
+     * An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is
+     * allowed.
      */
     RKV_STATUS_POISONED = 901,
     /**
@@ -248,9 +250,9 @@ typedef struct rkv_cache rkv_cache;
 /**
  * A pool of physical pages and one row of pages per slot. Created by rkv_page_table_create().
  *
- * Each page is in exactly one of three states: free, private (it belongs to a row, or to the caller
- * that allocated it), or cached (a cache owns it, any number of rows may map it). Page 0 is reserved
- * as the target of padding: it is never handed out.
+ * Each page is in exactly one of three states: free, private (it belongs to a row, or to the
+ * caller that allocated it), or cached (a cache owns it, any number of rows may map it). Page 0 is
+ * reserved as the target of padding: it is never handed out.
  */
 typedef struct rkv_page_table rkv_page_table;
 
@@ -289,8 +291,8 @@ typedef struct rkv_shortage {
 } rkv_shortage;
 
 /**
- * Receives a log message. `message` is NUL-terminated and good during the call only. Called from any
- * thread; it must not call back into the library, throw or longjmp.
+ * Receives a log message. `message` is NUL-terminated and good during the call only. Called from
+ * any thread; it must not call back into the library, throw or longjmp.
  */
 typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user_data);
 
@@ -299,7 +301,8 @@ typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user
  */
 typedef struct rkv_token_item {
     /**
-     * Index of the token in the list; in rkv_tokens_build() the prompt index that it stands before.
+     * Index of the token in the list; in rkv_tokens_build() the prompt index that it stands
+     * before.
      */
     uint64_t token_index;
     /**
@@ -382,7 +385,8 @@ typedef struct rkv_page_table_config {
      */
     uint32_t page_size;
     /**
-     * Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set it.
+     * Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set
+     * it.
      */
     uint32_t page_count;
     /**
@@ -390,8 +394,8 @@ typedef struct rkv_page_table_config {
      */
     uint32_t slot_count;
     /**
-     * Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer row is
-     * refused as an invalid argument, not for want of pages.
+     * Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer
+     * row is refused as an invalid argument, not for want of pages.
      */
     uint32_t row_page_limit;
     /**
@@ -513,8 +517,8 @@ typedef struct rkv_cache_config {
 } rkv_cache_config;
 
 /**
- * A namespace. Prefixes of different namespaces never share a page; two are the same when all fields
- * are. NULL in a call means the namespace with no flag and all zero.
+ * A namespace. Prefixes of different namespaces never share a page; two are the same when all
+ * fields are. NULL in a call means the namespace with no flag and all zero.
  */
 typedef struct rkv_namespace {
     /**
@@ -548,9 +552,9 @@ typedef struct rkv_namespace {
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
  *
  * An id is good for as long as the node is locked; later it may become stale, which is detected: a
- * stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with the
- * deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused 2^24
- * times before it is retired.
+ * stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with
+ * the deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused
+ * 2^24 times before it is retired.
  */
 typedef uint64_t rkv_node_id;
 
@@ -575,8 +579,8 @@ typedef struct rkv_insert_args {
      */
     const struct rkv_tokens *tokens;
     /**
-     * The pages of the prefix, from its beginning; at least one for each whole page of the tokens.
-     * Those before from_page_index are not read.
+     * The pages of the prefix, from its beginning; at least one for each whole page of the
+     * tokens. Those before from_page_index are not read.
      */
     const uint32_t *pages;
     /**
@@ -588,7 +592,8 @@ typedef struct rkv_insert_args {
      */
     rkv_node_id from_node;
     /**
-     * Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without from_node.
+     * Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without
+     * from_node.
      */
     uint64_t from_token_index;
     /**
@@ -618,8 +623,8 @@ typedef struct rkv_insert_result {
      */
     uint64_t claimed_page_count;
     /**
-     * Pages that were not claimed because another page is published for the same tokens. They stay
-     * private to their holder.
+     * Pages that were not claimed because another page is published for the same tokens. They
+     * stay private to their holder.
      */
     uint64_t duplicate_page_count;
 } rkv_insert_result;
@@ -703,8 +708,8 @@ typedef struct rkv_match {
      */
     uint32_t struct_size;
     /**
-     * Page that holds the positions after the last whole page, for partial_position_count > 0; copy
-     * them, never write to the page. Else 0.
+     * Page that holds the positions after the last whole page, for partial_position_count > 0;
+     * copy them, never write to the page. Else 0.
      */
     uint32_t partial_page;
     /**
@@ -716,8 +721,8 @@ typedef struct rkv_match {
      */
     rkv_node_id partial_node;
     /**
-     * With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all pages of
-     * the match, partial_page included.
+     * With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all
+     * pages of the match, partial_page included.
      */
     rkv_node_id locked_node;
     /**
@@ -801,8 +806,8 @@ typedef struct rkv_sequence_args {
      */
     const struct rkv_tokens *tokens;
     /**
-     * Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0 is fine:
-     * rkv_sequence_append() allocates as it goes.
+     * Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0
+     * is fine: rkv_sequence_append() allocates as it goes.
      */
     uint64_t reserve_position_count;
 } rkv_sequence_args;
@@ -833,8 +838,8 @@ typedef struct rkv_sequence_state {
      */
     uint64_t position_count;
     /**
-     * Positions whose KV was reused at begin; computing starts here. Always less than the prompt, and
-     * a token boundary.
+     * Positions whose KV was reused at begin; computing starts here. Always less than the prompt,
+     * and a token boundary.
      */
     uint64_t cached_position_count;
     /**
@@ -854,9 +859,9 @@ typedef struct rkv_sequence_state {
      */
     rkv_node_id node;
     /**
-     * Copy to carry out before computing: the first copy_position_count positions of copy_source_page
-     * to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0 when there is none, or
-     * none left.
+     * Copy to carry out before computing: the first copy_position_count positions of
+     * copy_source_page to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0
+     * when there is none, or none left.
      */
     uint64_t copy_position_count;
     /**
@@ -890,8 +895,8 @@ typedef struct rkv_publish_result {
      */
     uint64_t remapped_page_count;
     /**
-     * Index in the row of the first remapped page; the row's length when none was. Mirrors of the row
-     * need an update from here to shared_page_count.
+     * Index in the row of the first remapped page; the row's length when none was. Mirrors of the
+     * row need an update from here to shared_page_count.
      */
     uint64_t first_remapped_index;
     /**
@@ -959,17 +964,17 @@ RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
  * The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
  *
  * @param out_shortage receives them; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of this
- * thread was refused for pages yet
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of
+ * this thread was refused for pages yet
  * @par Thread safety
  * any thread; reads only the calling thread's numbers
  */
 RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *out_shortage);
 
 /**
- * Sets where the library logs to, for the whole process. When it returns, the earlier callback is no
- * longer running and will not be called again. Without a callback only panics, that is bugs, are
- * written to standard error.
+ * Sets where the library logs to, for the whole process. When it returns, the earlier callback is
+ * no longer running and will not be called again. Without a callback only panics, that is bugs,
+ * are written to standard error.
  *
  * @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
  * @param callback receives the messages; NULL for none, which is the default
@@ -977,10 +982,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *ou
  * @par Thread safety
  * any thread, but not from inside the callback
  */
-RKV_API
-void rkv_set_log_callback(uint32_t max_level,
-                          rkv_log_callback callback,
-                          void *user_data);
+RKV_API void rkv_set_log_callback(uint32_t max_level, rkv_log_callback callback, void *user_data);
 
 /**
  * Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
@@ -1045,9 +1047,9 @@ enum rkv_status rkv_image_digest(const void *bytes,
 /**
  * Puts items between the ids of a prompt: the token list of a prompt with images.
  *
- * Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts it
- * at the end, and equal indices keep their order, so images may be adjacent. (Here alone the indices
- * need only ascend, not strictly, and every id of the prompt is kept.)
+ * Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts
+ * it at the end, and equal indices keep their order, so images may be adjacent. (Here alone the
+ * indices need only ascend, not strictly, and every id of the prompt is kept.)
  *
  * @param prompt the ids, and the items with their places
  * @param ids receives prompt->count + prompt->item_count ids; zero at the items
@@ -1219,16 +1221,16 @@ enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
 /**
  * Appends pages to a row. Rows are mapped strictly in order.
  *
- * A private page must be in no row yet; it becomes the row's. A cached page may be in any number of
- * rows; keep the node that owns it locked for as long as the row maps it.
+ * A private page must be in no row yet; it becomes the row's. A cached page may be in any number
+ * of rows; keep the node that owns it locked for as long as the row maps it.
  *
  * @param table the page table
  * @param slot a slot from rkv_page_table_allocate_slot()
  * @param first_index index in the row of the first page: the row's present length
  * @param pages page_count pages
  * @param page_count how many
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns
- * the slot; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
+ * owns the slot; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -1316,8 +1318,8 @@ enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
                                    size_t *out_count);
 
 /**
- * Proves page by page that each is in exactly one state, that the counts agree, and that no row maps
- * a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+ * Proves page by page that each is in exactly one state, that the counts agree, and that no row
+ * maps a page that is free or somebody else's. Cost: one pass over pages, rows and index.
  *
  * @param table the page table
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
@@ -1325,9 +1327,7 @@ enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
  * @par Thread safety
  * any thread
  */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
 
 /**
  * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
@@ -1337,8 +1337,8 @@ enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
  * @param positions count positions of the row, in any order
  * @param count how many
  * @param out_mapping receives count entries
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page for;
- * RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
+ * for; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -1391,8 +1391,8 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param table the page table; it takes one cache at a time
  * @param config how to build it; NULL takes the defaults
  * @param out_cache receives the cache, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the page
- * table has a cache; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
+ * page table has a cache; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -1418,9 +1418,9 @@ RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
 /**
  * Publishes the whole pages of a prefix.
  *
- * Pages for which the cache has none yet are claimed: they must be private, and are the cache's from
- * then on, also where they are mapped. Where the cache has another page for the same tokens, that one
- * stays and the caller's is a duplicate: `published_pages` tells what to map instead.
+ * Pages for which the cache has none yet are claimed: they must be private, and are the cache's
+ * from then on, also where they are mapped. Where the cache has another page for the same tokens,
+ * that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
  *
  * @param cache the cache
  * @param args what to insert
@@ -1442,8 +1442,9 @@ enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
 /**
  * Evicts pages, least recently used first, and returns them to the free pool.
  *
- * The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent that
- * became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is locked.
+ * The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent
+ * that became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is
+ * locked.
  *
  * @param cache the cache
  * @param page_count pages wanted
@@ -1493,8 +1494,8 @@ enum rkv_status rkv_cache_stats(const struct rkv_cache *cache,
                                 struct rkv_cache_statistics *out_stats);
 
 /**
- * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it. For
- * tests and debug builds of an engine.
+ * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it.
+ * For tests and debug builds of an engine.
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
@@ -1542,8 +1543,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
 /**
  * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
  *
- * A match that ends inside a node splits the node at the page boundary there. It reports, and never
- * creates, namespaces and images. The pages stay good while the match is locked; without
+ * A match that ends inside a node splits the node at the page boundary there. It reports, and
+ * never creates, namespaces and images. The pages stay good while the match is locked; without
  * RKV_MATCH_LOCK another thread may evict them at once.
  *
  * @param cache the cache
@@ -1672,19 +1673,19 @@ enum rkv_status rkv_cache_node_children(const struct rkv_cache *cache,
                                         size_t *out_count);
 
 /**
- * Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared pages
- * and allocates the others, evicting when the pool is short. One transaction: it happens whole or
- * not at all.
+ * Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared
+ * pages and allocates the others, evicting when the pool is short. One transaction: it happens
+ * whole or not at all.
  *
- * At least one token is left to compute, and the cut is never inside an image. Where the prefix ends
- * inside a page, the info names the copy to carry out.
+ * At least one token is left to compute, and the cut is never inside an image. Where the prefix
+ * ends inside a page, the info names the copy to carry out.
  *
  * @param cache the cache
  * @param args the prompt and its namespace
  * @param out_state receives the sequence; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
- * evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row
- * may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a
+ * row may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -1700,8 +1701,8 @@ enum rkv_status rkv_sequence_begin(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param out_state receives it; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED @par Thread safety
  * any thread
  */
 RKV_API
@@ -1745,13 +1746,13 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
                                     const struct rkv_tokens *tokens);
 
 /**
- * Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with the
- * row for what comes next.
+ * Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with
+ * the row for what comes next.
  *
  * @param cache the cache
  * @param sequence the sequence
- * @param position_count positions to keep: no fewer than the prompt's, no fewer than are published, and
- * not inside an image
+ * @param position_count positions to keep: no fewer than the prompt's, no fewer than are
+ * published, and not inside an image
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_POISONED
  * @par Thread safety
@@ -1764,14 +1765,15 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
                                       uint64_t position_count);
 
 /**
- * Publishes the whole pages among the first positions of a sequence, so that others find them. May be
- * called after every chunk of a prefill and during decode. The sequence keeps exactly one lock, on
- * what it published last; where others have published more of the same prompt, on the end of that.
+ * Publishes the whole pages among the first positions of a sequence, so that others find them. May
+ * be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
+ * on what it published last; where others have published more of the same prompt, on the end of
+ * that.
  *
  * @param cache the cache
  * @param sequence the sequence
- * @param computed_position_count positions whose KV is written, from the beginning; leave out draft
- * tokens. Fewer than before does nothing.
+ * @param computed_position_count positions whose KV is written, from the beginning; leave out
+ * draft tokens. Fewer than before does nothing.
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
  * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
@@ -1787,8 +1789,8 @@ enum rkv_status rkv_sequence_publish(struct rkv_cache *cache,
                                      struct rkv_publish_result *out_result);
 
 /**
- * Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What it
- * published stays in the cache.
+ * Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What
+ * it published stays in the cache.
  *
  * @param cache the cache
  * @param sequence the sequence

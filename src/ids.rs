@@ -1,4 +1,5 @@
-//! The ids that cross the ABI: integers that name one thing for its lifetime and nothing afterwards.
+//! The ids that cross the ABI: integers that name one thing for its lifetime and nothing
+//! afterwards.
 
 /// "The prefix that ends here": cache tag (8 bits), generation (24), slot in the index (32).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

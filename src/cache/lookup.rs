@@ -124,8 +124,8 @@ impl PrefixCache {
         walk.pages * self.page_size + partial.map_or(0, |partial| partial.positions)
     }
 
-    /// As many of the positions that were found as may be reused: whole pages, unless parts are shared
-    /// too.
+    /// As many of the positions that were found as may be reused: whole pages, unless parts are
+    /// shared too.
     pub fn reusable(&self, positions: usize, query: Query<'_>) -> usize {
         if self.whole_pages { query.page_boundary(positions, self.page_size) } else { positions }
     }

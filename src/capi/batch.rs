@@ -46,8 +46,8 @@ unsafe impl AbiStruct for rkv_batch_arrays {
 /// @param positions count positions of the row, in any order
 /// @param count how many
 /// @param out_mapping receives count entries
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page for;
-/// RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
+/// for; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -62,14 +62,15 @@ pub struct rkv_insert_args {
     pub namespace_: *const rkv_namespace,
     /// All tokens of the prefix, from its beginning.
     pub tokens: *const rkv_tokens,
-    /// The pages of the prefix, from its beginning; at least one for each whole page of the tokens.
-    /// Those before from_page_index are not read.
+    /// The pages of the prefix, from its beginning; at least one for each whole page of the
+    /// tokens. Those before from_page_index are not read.
     pub pages: *const u32,
     /// Number of pages.
     pub page_count: usize,
     /// Node of an earlier match to go on from; 0 begins at the root.
     pub from_node: rkv_node_id,
-    /// Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without from_node.
+    /// Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without
+    /// from_node.
     pub from_token_index: u64,
     /// Pages up to from_node's end, as rkv_match.page_count says; 0 without from_node.
     pub from_page_index: u64,
@@ -92,8 +93,8 @@ pub struct rkv_insert_result {
     pub node: rkv_node_id,
     /// Pages that the cache owns from now on.
     pub claimed_page_count: u64,
-    /// Pages that were not claimed because another page is published for the same tokens. They stay
-    /// private to their holder.
+    /// Pages that were not claimed because another page is published for the same tokens. They
+    /// stay private to their holder.
     pub duplicate_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
@@ -168,8 +169,8 @@ pub unsafe extern "C" fn rkv_cache_config_init(
 /// @param table the page table; it takes one cache at a time
 /// @param config how to build it; NULL takes the defaults
 /// @param out_cache receives the cache, owned by the caller
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the page
-/// table has a cache; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
+/// page table has a cache; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -221,9 +222,9 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
 
 /// Publishes the whole pages of a prefix.
 ///
-/// Pages for which the cache has none yet are claimed: they must be private, and are the cache's from
-/// then on, also where they are mapped. Where the cache has another page for the same tokens, that one
-/// stays and the caller's is a duplicate: `published_pages` tells what to map instead.
+/// Pages for which the cache has none yet are claimed: they must be private, and are the cache's
+/// from then on, also where they are mapped. Where the cache has another page for the same tokens,
+/// that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
 ///
 /// @param cache the cache
 /// @param args what to insert
@@ -284,8 +285,9 @@ pub unsafe extern "C" fn rkv_cache_insert(
 
 /// Evicts pages, least recently used first, and returns them to the free pool.
 ///
-/// The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent that
-/// became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is locked.
+/// The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent
+/// that became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is
+/// locked.
 ///
 /// @param cache the cache
 /// @param page_count pages wanted
@@ -383,8 +385,8 @@ pub unsafe extern "C" fn rkv_cache_stats(
     }
 }
 
-/// Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it. For
-/// tests and debug builds of an engine.
+/// Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it.
+/// For tests and debug builds of an engine.
 ///
 /// @param cache the cache
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;

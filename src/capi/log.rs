@@ -7,8 +7,8 @@ pub const RKV_LOG_OFF: u32 = 0;
 /// Level of a message: something is broken, e.g. a caught panic with its place in the source.
 pub const RKV_LOG_ERROR: u32 = 1;
 
-/// Receives a log message. `message` is NUL-terminated and good during the call only. Called from any
-/// thread; it must not call back into the library, throw or longjmp.
+/// Receives a log message. `message` is NUL-terminated and good during the call only. Called from
+/// any thread; it must not call back into the library, throw or longjmp.
 pub type rkv_log_callback =
     Option<unsafe extern "C-unwind" fn(level: u32, message: *const c_char, user_data: *mut c_void)>;
 
@@ -36,8 +36,8 @@ fn log(level: u32, message: &str) -> bool {
     true
 }
 
-/// Sends the place and text of panics to the log, when the engine has one. The shared library has its
-/// own standard library, so only its own panics pass here.
+/// Sends the place and text of panics to the log, when the engine has one. The shared library has
+/// its own standard library, so only its own panics pass here.
 pub(super) fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -50,9 +50,9 @@ pub(super) fn install_panic_hook() {
     });
 }
 
-/// Sets where the library logs to, for the whole process. When it returns, the earlier callback is no
-/// longer running and will not be called again. Without a callback only panics, that is bugs, are
-/// written to standard error.
+/// Sets where the library logs to, for the whole process. When it returns, the earlier callback is
+/// no longer running and will not be called again. Without a callback only panics, that is bugs,
+/// are written to standard error.
 ///
 /// @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
 /// @param callback receives the messages; NULL for none, which is the default

@@ -18,15 +18,15 @@ pub const RKV_MATCH_LOCK: u32 = 1;
 pub struct rkv_match {
     /// sizeof(rkv_match).
     pub struct_size: u32,
-    /// Page that holds the positions after the last whole page, for partial_position_count > 0; copy
-    /// them, never write to the page. Else 0.
+    /// Page that holds the positions after the last whole page, for partial_position_count > 0;
+    /// copy them, never write to the page. Else 0.
     pub partial_page: u32,
     /// Node that ends where the whole pages end; 0 when no whole page matched.
     pub node: rkv_node_id,
     /// Node that owns partial_page; 0 when there is none.
     pub partial_node: rkv_node_id,
-    /// With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all pages of
-    /// the match, partial_page included.
+    /// With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all
+    /// pages of the match, partial_page included.
     pub locked_node: rkv_node_id,
     /// Tokens matched; the rest begins at this index. Never ends inside an image.
     pub token_count: u64,
@@ -45,8 +45,8 @@ unsafe impl AbiStruct for rkv_match {
 
 /// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
 ///
-/// A match that ends inside a node splits the node at the page boundary there. It reports, and never
-/// creates, namespaces and images. The pages stay good while the match is locked; without
+/// A match that ends inside a node splits the node at the page boundary there. It reports, and
+/// never creates, namespaces and images. The pages stay good while the match is locked; without
 /// RKV_MATCH_LOCK another thread may evict them at once.
 ///
 /// @param cache the cache

@@ -9,8 +9,8 @@ pub const RKV_NAMESPACE_LORA: u32 = 1;
 /// Flag of rkv_namespace: image_digest is set.
 pub const RKV_NAMESPACE_IMAGE: u32 = 2;
 
-/// A namespace. Prefixes of different namespaces never share a page; two are the same when all fields
-/// are. NULL in a call means the namespace with no flag and all zero.
+/// A namespace. Prefixes of different namespaces never share a page; two are the same when all
+/// fields are. NULL in a call means the namespace with no flag and all zero.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_namespace {

@@ -9,9 +9,9 @@ use crate::sequence::Shared;
 
 /// A pool of physical pages and one row of pages per slot. Created by rkv_page_table_create().
 ///
-/// Each page is in exactly one of three states: free, private (it belongs to a row, or to the caller
-/// that allocated it), or cached (a cache owns it, any number of rows may map it). Page 0 is reserved
-/// as the target of padding: it is never handed out.
+/// Each page is in exactly one of three states: free, private (it belongs to a row, or to the
+/// caller that allocated it), or cached (a cache owns it, any number of rows may map it). Page 0 is
+/// reserved as the target of padding: it is never handed out.
 pub struct rkv_page_table {
     // Opaque to C and to debug information: behind the pointer lies a Handle.
     _private: [u8; 0],
@@ -30,12 +30,13 @@ pub struct rkv_page_table_config {
     pub struct_size: u32,
     /// Positions per page, 1 to RKV_PAGE_SIZE_MAX. Default 16.
     pub page_size: u32,
-    /// Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set it.
+    /// Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set
+    /// it.
     pub page_count: u32,
     /// Slots, that is sequences alive at once: at least 1. Default 256.
     pub slot_count: u32,
-    /// Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer row is
-    /// refused as an invalid argument, not for want of pages.
+    /// Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer
+    /// row is refused as an invalid argument, not for want of pages.
     pub row_page_limit: u32,
     /// Zero.
     pub reserved: u32,
@@ -274,16 +275,16 @@ pub unsafe extern "C" fn rkv_page_table_free_pages(
 
 /// Appends pages to a row. Rows are mapped strictly in order.
 ///
-/// A private page must be in no row yet; it becomes the row's. A cached page may be in any number of
-/// rows; keep the node that owns it locked for as long as the row maps it.
+/// A private page must be in no row yet; it becomes the row's. A cached page may be in any number
+/// of rows; keep the node that owns it locked for as long as the row maps it.
 ///
 /// @param table the page table
 /// @param slot a slot from rkv_page_table_allocate_slot()
 /// @param first_index index in the row of the first page: the row's present length
 /// @param pages page_count pages
 /// @param page_count how many
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns
-/// the slot; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
+/// owns the slot; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -410,8 +411,8 @@ pub unsafe extern "C" fn rkv_page_table_row(
     }
 }
 
-/// Proves page by page that each is in exactly one state, that the counts agree, and that no row maps
-/// a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+/// Proves page by page that each is in exactly one state, that the counts agree, and that no row
+/// maps a page that is free or somebody else's. Cost: one pass over pages, rows and index.
 ///
 /// @param table the page table
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;

@@ -134,8 +134,8 @@ pub(super) unsafe fn fill<T: Copy>(
     Ok(())
 }
 
-/// Reads a struct of any size that this library, an older or a newer one could have. What is missing
-/// is zero; what this library doesn't know must be zero.
+/// Reads a struct of any size that this library, an older or a newer one could have. What is
+/// missing is zero; what this library doesn't know must be zero.
 ///
 /// # Safety
 /// `pointer` is NULL, or as many bytes are readable there as its struct_size says.
@@ -176,7 +176,8 @@ pub(super) unsafe fn write_struct<T: AbiStruct>(pointer: *mut T, value: &T) -> R
     let size = unsafe { struct_size(pointer)? };
     let known = size.min(size_of::<T>());
     let head = size_of::<u32>();
-    // SAFETY: `size` bytes are writable and `known` of them come from `value`, which has no padding.
+    // SAFETY: `size` bytes are writable and `known` of them come from `value`, which has no
+    // padding.
     unsafe {
         let (to, from) = (pointer.cast::<u8>(), (&raw const *value).cast::<u8>());
         to.add(head).copy_from_nonoverlapping(from.add(head), known - head);

@@ -25,8 +25,8 @@ pub struct rkv_sequence_args {
     pub namespace_: *const rkv_namespace,
     /// The prompt, at least one token.
     pub tokens: *const rkv_tokens,
-    /// Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0 is fine:
-    /// rkv_sequence_append() allocates as it goes.
+    /// Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0
+    /// is fine: rkv_sequence_append() allocates as it goes.
     pub reserve_position_count: u64,
 }
 // SAFETY: integers and pointers, no padding.
@@ -47,8 +47,8 @@ pub struct rkv_sequence_state {
     pub sequence: rkv_sequence_id,
     /// Positions of its tokens so far.
     pub position_count: u64,
-    /// Positions whose KV was reused at begin; computing starts here. Always less than the prompt, and
-    /// a token boundary.
+    /// Positions whose KV was reused at begin; computing starts here. Always less than the prompt,
+    /// and a token boundary.
     pub cached_position_count: u64,
     /// Tokens that those positions hold; the first token to compute has this index.
     pub cached_token_count: u64,
@@ -58,9 +58,9 @@ pub struct rkv_sequence_state {
     pub shared_page_count: u64,
     /// The node that the sequence keeps locked, 0 for none.
     pub node: rkv_node_id,
-    /// Copy to carry out before computing: the first copy_position_count positions of copy_source_page
-    /// to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0 when there is none, or
-    /// none left.
+    /// Copy to carry out before computing: the first copy_position_count positions of
+    /// copy_source_page to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0
+    /// when there is none, or none left.
     pub copy_position_count: u64,
     /// The page to copy from; cached, protected until the copy is confirmed.
     pub copy_source_page: u32,
@@ -85,8 +85,8 @@ pub struct rkv_publish_result {
     pub claimed_page_count: u64,
     /// Pages that somebody else had published first: the row maps those now, ours are free again.
     pub remapped_page_count: u64,
-    /// Index in the row of the first remapped page; the row's length when none was. Mirrors of the row
-    /// need an update from here to shared_page_count.
+    /// Index in the row of the first remapped page; the row's length when none was. Mirrors of the
+    /// row need an update from here to shared_page_count.
     pub first_remapped_index: u64,
     /// Leading pages of the row that the cache owns now.
     pub shared_page_count: u64,
@@ -115,19 +115,19 @@ fn state_struct(info: &SequenceInfo) -> rkv_sequence_state {
     }
 }
 
-/// Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared pages
-/// and allocates the others, evicting when the pool is short. One transaction: it happens whole or
-/// not at all.
+/// Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared
+/// pages and allocates the others, evicting when the pool is short. One transaction: it happens
+/// whole or not at all.
 ///
-/// At least one token is left to compute, and the cut is never inside an image. Where the prefix ends
-/// inside a page, the info names the copy to carry out.
+/// At least one token is left to compute, and the cut is never inside an image. Where the prefix
+/// ends inside a page, the info names the copy to carry out.
 ///
 /// @param cache the cache
 /// @param args the prompt and its namespace
 /// @param out_state receives the sequence; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
-/// evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row
-/// may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a
+/// row may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -161,8 +161,8 @@ pub unsafe extern "C" fn rkv_sequence_begin(
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param out_state receives it; set its struct_size first
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Thread safety
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_POISONED @par Thread safety
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
@@ -224,13 +224,13 @@ pub unsafe extern "C" fn rkv_sequence_append(
     }
 }
 
-/// Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with the
-/// row for what comes next.
+/// Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with
+/// the row for what comes next.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
-/// @param position_count positions to keep: no fewer than the prompt's, no fewer than are published, and
-/// not inside an image
+/// @param position_count positions to keep: no fewer than the prompt's, no fewer than are
+/// published, and not inside an image
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_POISONED
 /// @par Thread safety
@@ -251,14 +251,15 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
     }
 }
 
-/// Publishes the whole pages among the first positions of a sequence, so that others find them. May be
-/// called after every chunk of a prefill and during decode. The sequence keeps exactly one lock, on
-/// what it published last; where others have published more of the same prompt, on the end of that.
+/// Publishes the whole pages among the first positions of a sequence, so that others find them. May
+/// be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
+/// on what it published last; where others have published more of the same prompt, on the end of
+/// that.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
-/// @param computed_position_count positions whose KV is written, from the beginning; leave out draft
-/// tokens. Fewer than before does nothing.
+/// @param computed_position_count positions whose KV is written, from the beginning; leave out
+/// draft tokens. Fewer than before does nothing.
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
 /// RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
@@ -292,8 +293,8 @@ pub unsafe extern "C" fn rkv_sequence_publish(
     }
 }
 
-/// Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What it
-/// published stays in the cache.
+/// Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What
+/// it published stays in the cache.
 ///
 /// @param cache the cache
 /// @param sequence the sequence

@@ -13,7 +13,8 @@ pub enum rkv_status {
     Ok = 0,
     /// An argument is NULL, out of range, inconsistent or unknown; the message names it.
     InvalidArgument = 1,
-    /// The node id names no node of this cache: evicted, changed by a trim, foreign, or never issued.
+    /// The node id names no node of this cache: evicted, changed by a trim, foreign, or never
+    /// issued.
     StaleNode = 2,
     /// The sequence id names no live sequence of this cache: released, foreign, or never issued.
     StaleSequence = 3,
@@ -35,7 +36,8 @@ pub enum rkv_status {
     Busy = 103,
     /// A bug in the library: a panic was caught. The handle is poisoned.
     Internal = 900,
-    /// An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is allowed.
+    /// An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is
+    /// allowed.
     Poisoned = 901,
     /// A check of the invariants failed; the message names the one.
     Corrupt = 902,
@@ -142,8 +144,8 @@ pub unsafe extern "C" fn rkv_last_error_message(buffer: *mut c_char, capacity: u
 /// The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
 ///
 /// @param out_shortage receives them; set its struct_size first
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of this
-/// thread was refused for pages yet
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of
+/// this thread was refused for pages yet
 /// @par Thread safety
 /// any thread; reads only the calling thread's numbers
 #[must_use]

@@ -21,7 +21,8 @@ pub const RKV_TEXT_ID_LIMIT: u32 = 2147483648;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_token_item {
-    /// Index of the token in the list; in rkv_tokens_build() the prompt index that it stands before.
+    /// Index of the token in the list; in rkv_tokens_build() the prompt index that it stands
+    /// before.
     pub token_index: u64,
     /// RKV_TOKEN_COORD, RKV_TOKEN_SIZE or RKV_TOKEN_IMAGE.
     pub kind: u32,
@@ -229,9 +230,9 @@ pub unsafe extern "C" fn rkv_image_digest(
 
 /// Puts items between the ids of a prompt: the token list of a prompt with images.
 ///
-/// Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts it
-/// at the end, and equal indices keep their order, so images may be adjacent. (Here alone the indices
-/// need only ascend, not strictly, and every id of the prompt is kept.)
+/// Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts
+/// it at the end, and equal indices keep their order, so images may be adjacent. (Here alone the
+/// indices need only ascend, not strictly, and every id of the prompt is kept.)
 ///
 /// @param prompt the ids, and the items with their places
 /// @param ids receives prompt->count + prompt->item_count ids; zero at the items

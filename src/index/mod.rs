@@ -1,7 +1,7 @@
 //! What is cached: prefixes of keys, page by page, and the order in which they go.
 //!
-//! An index knows keys and page numbers. It knows nothing of free pages, rows or sequences; it owns no
-//! page, it says which page holds which keys.
+//! An index knows keys and page numbers. It knows nothing of free pages, rows or sequences; it owns
+//! no page, it says which page holds which keys.
 #![forbid(unsafe_code)]
 
 mod namespace;
@@ -13,8 +13,8 @@ pub use radix::RadixIndex;
 use crate::error::Error;
 use crate::ids::NodeId;
 
-/// A node, for as long as nothing changes the index, or for as long as it is locked: a split leaves it
-/// with the deeper half.
+/// A node, for as long as nothing changes the index, or for as long as it is locked: a split leaves
+/// it with the deeper half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(pub(crate) u32);
 
@@ -45,7 +45,8 @@ pub struct Partial {
 /// What an insert did.
 #[derive(Debug, Clone, Copy)]
 pub struct Inserted {
-    /// The node that ends where the pages end; or further on, where the longest match of the keys ends.
+    /// The node that ends where the pages end; or further on, where the longest match of the keys
+    /// ends.
     pub node: Node,
     /// Leading pages that were there already; the others are the index's now.
     pub existing: usize,
@@ -96,8 +97,8 @@ pub enum DumpFormat {
     Dot,
 }
 
-/// A prefix index. Keys and pages always come in whole pages unless said otherwise; `Node`s passed in
-/// must be current.
+/// A prefix index. Keys and pages always come in whole pages unless said otherwise; `Node`s passed
+/// in must be current.
 pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// The root of a namespace that has one.
     fn find_root(&self, namespace: &Namespace) -> Option<Node>;
@@ -118,19 +119,20 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// The pages from the beginning to a node's end.
     fn end_page(&self, node: Node) -> usize;
 
-    /// Makes a node end after `pages` pages of the prefix on which `node` lies, by a split if need be.
+    /// Makes a node end after `pages` pages of the prefix on which `node` lies, by a split if need
+    /// be.
     fn end_node_at(&mut self, node: Node, pages: usize) -> Node;
 
     /// Marks a node and all above it as used now.
     fn touch(&mut self, node: Node);
 
-    /// Puts pages with their keys after a node's end. Where the keys are known already, the pages there
-    /// stay, and those given are not used. There may be more keys than pages: as far as the index has
-    /// these too, the node of the result goes on.
+    /// Puts pages with their keys after a node's end. Where the keys are known already, the pages
+    /// there stay, and those given are not used. There may be more keys than pages: as far as the
+    /// index has these too, the node of the result goes on.
     fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
 
-    /// Like `insert`, for a caller who holds a lock on `from` and moves it to the result. May make the
-    /// node itself longer, under a new id, when nobody else can have a part in it.
+    /// Like `insert`, for a caller who holds a lock on `from` and moves it to the result. May make
+    /// the node itself longer, under a new id, when nobody else can have a part in it.
     fn insert_moving_lock(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
 
     /// Protects a node and all above it.
@@ -139,8 +141,8 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Undoes one lock of exactly this node; false when there is none.
     fn unlock(&mut self, node: Node) -> bool;
 
-    /// Pages of unlocked nodes that a lock of this node would protect, if the node ended after `pages`
-    /// pages of the prefix.
+    /// Pages of unlocked nodes that a lock of this node would protect, if the node ended after
+    /// `pages` pages of the prefix.
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize;
 
     /// Drops up to `count` pages, least recently used first, and reports each with its keys.
@@ -149,8 +151,8 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Whether the prefix that ends at a node has exactly these keys.
     fn has_keys(&self, node: Node, keys: &[u32]) -> bool;
 
-    /// Calls `segment` with the pages of each node from the given one up to the root, and the place of
-    /// the first of them in the prefix.
+    /// Calls `segment` with the pages of each node from the given one up to the root, and the place
+    /// of the first of them in the prefix.
     fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32]));
 
     /// Calls `visit` with the pages and keys of every node.

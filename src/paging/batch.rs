@@ -1,7 +1,7 @@
 //! A batch of rows as the arrays that paged attention kernels take.
 //!
-//! The layout is that of FlashInfer's paged KV cache: `indices[indptr[i]..indptr[i + 1]]` are the pages
-//! of row i, and `last_page_len[i]` of the positions of its last page count.
+//! The layout is that of FlashInfer's paged KV cache: `indices[indptr[i]..indptr[i + 1]]` are the
+//! pages of row i, and `last_page_len[i]` of the positions of its last page count.
 use super::table::PageTable;
 use crate::error::Error;
 

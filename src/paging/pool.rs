@@ -117,8 +117,8 @@ impl PagePool {
         self.cached += 1;
     }
 
-    /// Gives pages that must be private to the index, all or none. `first` is the place of the first
-    /// in the caller's list, for the message.
+    /// Gives pages that must be private to the index, all or none. `first` is the place of the
+    /// first in the caller's list, for the message.
     pub fn claim_all(&mut self, pages: &[u32], first: usize) -> Result<(), Error> {
         let before: Vec<_> = pages.iter().map(|&page| self.state(page)).collect();
         for (at, &page) in pages.iter().enumerate() {

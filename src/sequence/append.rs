@@ -5,7 +5,8 @@ use crate::ids::SequenceId;
 use crate::token::{ImageSpan, TokenList, position_count, with_query};
 
 impl State {
-    /// Pages that the row of a sequence needs for more tokens, after making sure that they can be had.
+    /// Pages that the row of a sequence needs for more tokens, after making sure that they can be
+    /// had.
     pub(super) fn plan_append(
         &self,
         id: SequenceId,

@@ -64,8 +64,8 @@ struct Sequence {
     namespace: Namespace,
     /// The node on which its one lock is.
     lock: Option<Node>,
-    /// The node after whose end `tail` begins; None is the root. The same as `lock`, unless that is the
-    /// owner of a page to copy from.
+    /// The node after whose end `tail` begins; None is the root. The same as `lock`, unless that
+    /// is the owner of a page to copy from.
     base: Option<Node>,
     /// Pages up to there.
     base_pages: usize,

@@ -19,8 +19,8 @@ pub struct Published {
 impl State {
     /// Publishes the whole pages among the first `computed` positions.
     ///
-    /// Where somebody else published a page for the same tokens first, the row maps that one and ours is
-    /// freed; so the pages of the cache are always the first of the row.
+    /// Where somebody else published a page for the same tokens first, the row maps that one and
+    /// ours is freed; so the pages of the cache are always the first of the row.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         let sequence = self.sequence(id)?;
         if computed > sequence.positions {
@@ -40,8 +40,8 @@ impl State {
         if pages <= before {
             return Ok(done);
         }
-        // Pages that were computed again although the cache has them: a full hit, or a cut before an
-        // image of which only a part was cached.
+        // Pages that were computed again although the cache has them: a full hit, or a cut before
+        // an image of which only a part was cached.
         self.remap_shared(slot, before, pages.min(base_pages));
         if pages > base_pages {
             done.claimed = self.publish_tail(slot, pages);
@@ -59,8 +59,8 @@ impl State {
         Ok(done)
     }
 
-    /// Publishes from the end of the base on; the base and the lock move there. Returns how many pages
-    /// were claimed.
+    /// Publishes from the end of the base on; the base and the lock move there. Returns how many
+    /// pages were claimed.
     fn publish_tail(&mut self, slot: u32, pages: usize) -> usize {
         let page_size = self.table.page_size();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
@@ -68,9 +68,9 @@ impl State {
         debug_assert_eq!(sequence.lock, sequence.base);
         let base_pages = sequence.base_pages;
         let row = &self.table.row(slot).expect("the slot is in use")[base_pages..pages];
-        // The rest of the prompt is known too. Where somebody computed the same one already, the lock goes
-        // to the end of that, instead of cutting his node at the end of each of our chunks. Draft tokens
-        // may still be taken back, so they don't count.
+        // The rest of the prompt is known too. Where somebody computed the same one already, the
+        // lock goes to the end of that, instead of cutting his node at the end of each of our
+        // chunks. Draft tokens may still be taken back, so they don't count.
         let last = pages.max(sequence.prompt_positions / page_size);
         let keys = &sequence.tail()[..(last - base_pages) * page_size];
         let inserted = match sequence.lock {

@@ -1,9 +1,9 @@
 //! One lock around pages, index and sequences, and where waiting threads are let in.
 //!
-//! Why one: a page table and its cache change together in nearly every call, and the order of two locks
-//! would be a bug in waiting. It is a readers-writer lock, so that probes and statistics run side by
-//! side. A call that evicts many pages does it in slices; between two slices the state is whole, and
-//! whoever waits gets in.
+//! Why one: a page table and its cache change together in nearly every call, and the order of two
+//! locks would be a bug in waiting. It is a readers-writer lock, so that probes and statistics run
+//! side by side. A call that evicts many pages does it in slices; between two slices the state is
+//! whole, and whoever waits gets in.
 use super::{SequenceInfo, State};
 use crate::cache::{CacheConfig, Namespace};
 use crate::error::Error;
@@ -32,7 +32,8 @@ enum Fill {
 }
 
 impl State {
-    /// Makes a row longer by private pages, evicting when the pool is empty; at most a slice of them.
+    /// Makes a row longer by private pages, evicting when the pool is empty; at most a slice of
+    /// them.
     fn fill_row(&mut self, slot: u32, pages: usize) -> Fill {
         let mut left = SLICE;
         loop {

@@ -1,7 +1,7 @@
 //! The images that are known: a number for each (digest, length), for as long as somebody uses it.
 //!
-//! Equality of images is equality of digest and length; the number only stands for them. A number is
-//! given out again when no position of the index and no sequence holds it, so the counts must be
+//! Equality of images is equality of digest and length; the number only stands for them. A number
+//! is given out again when no position of the index and no sequence holds it, so the counts must be
 //! exact: `check` of the cache compares them with a recount.
 use super::keys;
 use super::list::{Item, TokenKind};

@@ -1,5 +1,5 @@
-//! The key of a KV position. Keys of different kinds lie in different ranges, so that comparing keys
-//! compares tokens exactly:
+//! The key of a KV position. Keys of different kinds lie in different ranges, so that comparing
+//! keys compares tokens exactly:
 //!
 //! | range                     | token                                         |
 //! |---------------------------|-----------------------------------------------|
@@ -8,8 +8,8 @@
 //! | 2^31 + 2^20 ..            | size, + width bin * 1024 + height bin         |
 //! | 2^31 + 2^21 ..            | image, + number of the interned image         |
 //!
-//! An image is a run of its key, as long as the image has positions. The number stands for digest and
-//! length, so a run of keys can be read in one way only.
+//! An image is a run of its key, as long as the image has positions. The number stands for digest
+//! and length, so a run of keys can be read in one way only.
 
 /// Text ids are smaller than this.
 pub const TEXT_ID_LIMIT: u32 = 1 << 31;

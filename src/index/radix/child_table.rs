@@ -2,8 +2,8 @@
 //!
 //! The table never stops to rehash. When it is full a larger one is opened, and each later change
 //! moves a few slots of the old one; lookups ask both meanwhile. Tables are made of chunks, taken
-//! when first written to and given back one by one, so that neither growing nor dropping an old table
-//! is a long step either. Entries carry 32 bits of the hash; the caller compares the keys.
+//! when first written to and given back one by one, so that neither growing nor dropping an old
+//! table is a long step either. Entries carry 32 bits of the hash; the caller compares the keys.
 
 /// Slots of a chunk.
 const CHUNK: usize = 512;
@@ -157,7 +157,8 @@ impl ChildTable {
     }
 
     /// Opens a table that the entries fill to at most three eighths, and not so small that it could
-    /// fill up before the old one is moved: it takes at least 3/16 of the old one's slots in inserts.
+    /// fill up before the old one is moved: it takes at least 3/16 of the old one's slots in
+    /// inserts.
     fn reopen(&mut self) {
         debug_assert!(self.old.is_none(), "STEP is too small");
         let slots = ((self.len + 1) * 8 / 3).next_power_of_two();

@@ -97,7 +97,8 @@ impl RadixIndex {
             let color = if node.locks > 0 { ", fillcolor=lightblue" } else { "" };
             let _ = writeln!(
                 text,
-                "  n{at} [label=\"{shown}{more}\\n{} pages, {} locks, used at {}, {} hits\"{color}];\
+                "  n{at} [label=\"{shown}{more}\\n{} pages, {} locks, used at {}, {} hits\"\
+                 {color}];\
                  \n  n{} -> n{at};",
                 node.label.len(),
                 node.locks,

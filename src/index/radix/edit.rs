@@ -95,9 +95,9 @@ impl RadixIndex {
 
     /// Coalesces a node with its only child, and that with its own, as far as possible.
     ///
-    /// Only when it changes nothing that eviction can see: neither is locked, and the parent was not
-    /// used after the child. Then the parent's pages go right after the child's anyway, since a parent
-    /// is never evicted before its child. The child's id stays.
+    /// Only when it changes nothing that eviction can see: neither is locked, and the parent was
+    /// not used after the child. Then the parent's pages go right after the child's anyway, since a
+    /// parent is never evicted before its child. The child's id stays.
     pub(super) fn coalesce(&mut self, mut parent: u32) {
         while let Some(child) = self.mergeable_child(parent) {
             let next = self.nodes[parent].parent;

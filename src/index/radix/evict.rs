@@ -1,9 +1,10 @@
 //! Which page goes next: least recently used, from the ends of unlocked leaves.
 //!
-//! Evictable leaves wait in a list by time of last use. A leaf that becomes evictable is nearly always
-//! the one that was used last, and goes to its end; one that was used earlier (it was locked for long,
-//! or it was a parent until now) goes into an ordered map beside it. The next victim is the older of
-//! the two fronts. So a touch, a lock and an eviction cost O(1) in the usual case, O(log n) at worst.
+//! Evictable leaves wait in a list by time of last use. A leaf that becomes evictable is nearly
+//! always the one that was used last, and goes to its end; one that was used earlier (it was locked
+//! for long, or it was a parent until now) goes into an ordered map beside it. The next victim is
+//! the older of the two fronts. So a touch, a lock and an eviction cost O(1) in the usual case,
+//! O(log n) at worst.
 //!
 //! No two leaves have the same time: nodes that were used by one match lie on one path.
 use super::RadixIndex;

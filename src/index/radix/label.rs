@@ -1,8 +1,9 @@
 //! The segment of a node: its keys and its pages, contiguous, in one allocation.
 //!
-//! Dropping pages at either end only moves an end: a split at the front of a long segment, or a trim
-//! of its tail, copies nothing. What is dropped is freed when it exceeds an eighth of what is left, so
-//! that each dropped page pays for a bounded amount of copying and memory follows the live pages.
+//! Dropping pages at either end only moves an end: a split at the front of a long segment, or a
+//! trim of its tail, copies nothing. What is dropped is freed when it exceeds an eighth of what is
+//! left, so that each dropped page pays for a bounded amount of copying and memory follows the live
+//! pages.
 
 /// Keys and pages of a segment. `words` holds room for `capacity` pages, then for their keys.
 #[derive(Debug, Default)]

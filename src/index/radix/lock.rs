@@ -1,5 +1,5 @@
-//! Locks: a count on every node of a path. So an unlocked node has only unlocked nodes below it, and
-//! the pages of unlocked nodes are exactly those that eviction can free.
+//! Locks: a count on every node of a path. So an unlocked node has only unlocked nodes below it,
+//! and the pages of unlocked nodes are exactly those that eviction can free.
 use super::RadixIndex;
 
 impl RadixIndex {

@@ -32,8 +32,9 @@ use std::hash::{BuildHasher, RandomState};
 
 /// A prefix index that compares tokens exactly.
 ///
-/// Sources: the tree of multi-token nodes is that of SGLang's RadixAttention (arXiv 2312.07104); page
-/// alignment, trimming, exact reclaimable counts and re-merging are described in `docs/index.md`.
+/// Sources: the tree of multi-token nodes is that of SGLang's RadixAttention (arXiv 2312.07104);
+/// page alignment, trimming, exact reclaimable counts and re-merging are described in
+/// `docs/index.md`.
 #[derive(Debug)]
 pub struct RadixIndex {
     page_size: usize,

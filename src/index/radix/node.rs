@@ -94,8 +94,8 @@ impl RadixNode {
 /// that comes or goes.
 const RENEWAL_LIMIT: u32 = 1 << 22;
 
-/// Nodes of a chunk; a power of two, so that indexing one needs no check. Small, so that a small index
-/// takes little and opening one is quick.
+/// Nodes of a chunk; a power of two, so that indexing one needs no check. Small, so that a small
+/// index takes little and opening one is quick.
 const CHUNK: usize = 64;
 
 type Chunk = Box<[RadixNode; CHUNK]>;

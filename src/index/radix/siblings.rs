@@ -2,8 +2,8 @@
 //!
 //! The order serves the search for the child that shares the longest start of a page: it is one of
 //! the two between which the query would stand. (A child that shares a whole page is found by the
-//! `ChildTable`.) A few children are one sorted list; many are sorted runs of bounded length, so that
-//! adding one moves little.
+//! `ChildTable`.) A few children are one sorted list; many are sorted runs of bounded length, so
+//! that adding one moves little.
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
@@ -145,7 +145,8 @@ impl Siblings {
         match self {
             Self::Few(few) => (0, few.partition_point(before)),
             Self::Many { runs, .. } => {
-                // The last run that begins before: what follows may stand in its middle or at its end.
+                // The last run that begins before: what follows may stand in its middle or at its
+                // end.
                 let run = runs.partition_point(|run| before(&run[0])).saturating_sub(1);
                 let at = runs[run].partition_point(&mut before);
                 if at == runs[run].len() && run + 1 < runs.len() { (run + 1, 0) } else { (run, at) }

@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hasher};
 
 /// Keys that two lists have in common at the start.
 ///
-/// One comparison of everything decides the usual case, a segment that matches whole, at the speed of
-/// memcmp; only a difference is searched for, in ever smaller blocks.
+/// One comparison of everything decides the usual case, a segment that matches whole, at the speed
+/// of memcmp; only a difference is searched for, in ever smaller blocks.
 pub(super) fn common_start(left: &[u32], right: &[u32]) -> usize {
     let len = left.len().min(right.len());
     let (left, right) = (&left[..len], &right[..len]);
@@ -34,8 +34,8 @@ impl RadixIndex {
         (hasher.finish() >> 16) as u32
     }
 
-    /// The child that begins with the first whole page of keys, and how many keys its segment shares
-    /// with them.
+    /// The child that begins with the first whole page of keys, and how many keys its segment
+    /// shares with them.
     pub(super) fn child(&self, parent: u32, keys: &[u32]) -> Option<(u32, usize)> {
         let first_page = keys.get(..self.page_size)?;
         let children = &self.nodes[parent].children;
