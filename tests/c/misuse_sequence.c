@@ -87,7 +87,7 @@ static void m01_sequences(void) {
     BAD(f, rkv_sequence_truncate(NULL, id, 8), "cache");
     BAD(f, rkv_sequence_truncate(f->cache, id, 9), "position_count");
     BAD(f, rkv_sequence_truncate(f->cache, id, UINT64_MAX), "position_count");
-    BAD(f, rkv_sequence_truncate(f->cache, id, 3), "position_count"); /* 4 are reused */
+    BAD(f, rkv_sequence_truncate(f->cache, id, 3), "position_count"); /* less than the prompt */
     BAD(f, rkv_sequence_publish(NULL, id, 8, &result), "cache");
     OUTPUT_SIZES(f, rkv_publish_result, p, rkv_sequence_publish(f->cache, id, 8, p),
                  "out_result");

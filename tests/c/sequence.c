@@ -260,13 +260,16 @@ static void m04_append_out_of_pages(void) {
     end_fixture(&f);
 }
 
-/* Draft tokens are taken off again, and never below what is published, reused or one image. */
+/* Draft tokens are taken off again: never the prompt, what is published, or a part of an image. */
 static void truncate_drops_drafts(void) {
     fixture f = new_fixture(2, 32);
     const uint32_t ids[6] = {1, 2, 3, 4, 0, 5};
-    rkv_token_item picture = image(4, 1, 5);
-    rkv_sequence_state state = begin(&f, with_items(ids, 6, &picture, 1));
-    CHECK_EQ(state.position_count, 10);
+    rkv_token_item picture = image(1, 1, 5);
+    rkv_tokens more = with_items(ids + 3, 3, &picture, 1);
+    rkv_sequence_state state = begin(&f, text(ids, 3));
+    CHECK_STATUS(rkv_sequence_truncate(f.cache, state.sequence, 2), RKV_STATUS_INVALID_ARGUMENT);
+    CHECK_OK(rkv_sequence_append(f.cache, state.sequence, &more));
+    CHECK_EQ(query(&f, state.sequence).position_count, 10);
     publish(&f, state.sequence, 5);
     append(&f, state.sequence, 70);
     append(&f, state.sequence, 71);
@@ -288,7 +291,7 @@ static void truncate_drops_drafts(void) {
     publish(&f, state.sequence, 6);
     const uint32_t now[6] = {1, 2, 3, 4, 80, 81};
     CHECK_EQ(probe(&f, text(now, 6)), 6);
-    CHECK_EQ(probe(&f, with_items(ids, 6, &picture, 1)), 4);
+    CHECK_EQ(probe(&f, text(ids, 4)), 4);
     release(&f, state.sequence);
     end_fixture(&f);
 }
