@@ -385,12 +385,12 @@ typedef struct rkv_page_table_config {
      */
     uint32_t page_size;
     /**
-     * Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set
-     * it.
+     * Physical pages, the reserved page 0 included: 2 to 2^31 - 1. Default 0, which is refused:
+     * set it.
      */
     uint32_t page_count;
     /**
-     * Slots, that is sequences alive at once: at least 1. Default 256.
+     * Slots, that is sequences alive at once: 1 to 2^20. Default 256.
      */
     uint32_t slot_count;
     /**
@@ -592,8 +592,8 @@ typedef struct rkv_insert_args {
      */
     rkv_node_id from_node;
     /**
-     * Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without
-     * from_node.
+     * Tokens up to from_node's end, as rkv_match.token_count says: those of a page that matched
+     * in part may be counted too. 0 without from_node.
      */
     uint64_t from_token_index;
     /**
@@ -780,7 +780,7 @@ typedef struct rkv_node_info {
      */
     uint64_t last_access;
     /**
-     * Matches that covered the node.
+     * Matches that covered the node; stays at 2^32 - 1.
      */
     uint64_t hit_count;
 } rkv_node_info;
@@ -1047,13 +1047,13 @@ enum rkv_status rkv_image_digest(const void *bytes,
 /**
  * Puts items between the ids of a prompt: the token list of a prompt with images.
  *
- * Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts
+ * Each item of `tokens` stands before the prompt id at its token_index; the prompt's length puts
  * it at the end, and equal indices keep their order, so images may be adjacent. (Here alone the
  * indices need only ascend, not strictly, and every id of the prompt is kept.)
  *
- * @param prompt the ids, and the items with their places
- * @param ids receives prompt->count + prompt->item_count ids; zero at the items
- * @param items receives prompt->item_count items, token_index in the new list
+ * @param tokens the ids of the prompt, and the items with their places
+ * @param ids receives tokens->count + tokens->item_count ids; zero at the items
+ * @param items receives tokens->item_count items, token_index in the new list
  * @param id_capacity room in ids; the items need no capacity, their number is known
  * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
@@ -1062,7 +1062,7 @@ enum rkv_status rkv_image_digest(const void *bytes,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_tokens_build(const struct rkv_tokens *prompt,
+enum rkv_status rkv_tokens_build(const struct rkv_tokens *tokens,
                                  uint32_t *ids,
                                  size_t id_capacity,
                                  struct rkv_token_item *items,
@@ -1356,7 +1356,8 @@ enum rkv_status rkv_page_table_slot_mapping(const struct rkv_page_table *table,
  * @param table the page table
  * @param rows row_count rows, in the order of the batch
  * @param row_count how many
- * @param arrays where to write; (indices NULL, indices_capacity 0) asks for the count
+ * @param arrays where to write; with (indices NULL, indices_capacity 0) only the count
+ * is written, unless it is 0
  * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_POISONED
@@ -1425,7 +1426,7 @@ RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
  * @param cache the cache
  * @param args what to insert
  * @param published_pages receives page_count entries: the cache's page at each whole page of the
- * tokens, and the caller's own before from_page_index and after the last whole page; may be NULL
+ * tokens, and the caller's own after the last whole page; may be NULL
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
  * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.

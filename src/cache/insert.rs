@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::ids::NodeId;
 use crate::index::Node;
 use crate::paging::PageTable;
-use crate::token::{Query, TokenList, with_query};
+use crate::token::{Query, TokenList, position_count, with_query};
 
 /// What to insert.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +43,14 @@ impl PrefixCache {
         table: &mut PageTable,
         request: InsertRequest<'_>,
     ) -> Result<InsertResult, Error> {
+        // Before images become as many keys as they have positions.
+        let pages = position_count(request.tokens)? / self.page_size;
+        if request.pages.len() < pages {
+            return Err(Error::argument(format!(
+                "args.page_count {} is less than the {pages} whole pages of the tokens",
+                request.pages.len()
+            )));
+        }
         let held = self.images.hold_all(request.tokens.items)?;
         let done = with_query(request.tokens, &held, |query| {
             query.check_text(0)?;
@@ -59,12 +67,6 @@ impl PrefixCache {
         query: Query<'_>,
     ) -> Result<InsertResult, Error> {
         let pages = query.keys.len() / self.page_size;
-        if request.pages.len() < pages {
-            return Err(Error::argument(format!(
-                "args.page_count {} is less than the {pages} whole pages of the tokens",
-                request.pages.len()
-            )));
-        }
         let from = self.insert_start(request, query)?;
         if pages <= request.from_page {
             return Ok(InsertResult { node: from, pages, claimed: 0, duplicates: 0 });

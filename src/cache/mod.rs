@@ -10,7 +10,7 @@ pub use lookup::{Found, Matched};
 
 use crate::error::{Error, Shortage};
 use crate::ids::NodeId;
-use crate::index::{Node, PrefixIndex, RadixIndex};
+use crate::index::{Holder, Node, PrefixIndex, RadixIndex};
 use crate::paging::PageTable;
 use crate::token::Images;
 use std::mem::MaybeUninit;
@@ -69,14 +69,15 @@ impl PrefixCache {
     /// The node of an id, for its holder.
     pub fn lock_id(&mut self, id: NodeId) -> Result<(), Error> {
         let node = self.index.resolve(id)?;
-        self.index.lock(node);
+        self.index.lock(node, Holder::Caller);
         Ok(())
     }
 
     /// Undoes one lock of exactly this node.
     pub fn unlock_id(&mut self, id: NodeId) -> Result<(), Error> {
         let node = self.index.resolve(id)?;
-        if self.index.unlock(node) { Ok(()) } else { Err(Error::NotLocked(id.0)) }
+        let unlocked = self.index.unlock(node, Holder::Caller);
+        if unlocked { Ok(()) } else { Err(Error::NotLocked(id.0)) }
     }
 
     /// Evicts up to `count` pages into the pool.

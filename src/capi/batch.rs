@@ -77,7 +77,8 @@ pub unsafe extern "C" fn rkv_page_table_slot_mapping(
 /// @param table the page table
 /// @param rows row_count rows, in the order of the batch
 /// @param row_count how many
-/// @param arrays where to write; (indices NULL, indices_capacity 0) asks for the count
+/// @param arrays where to write; with (indices NULL, indices_capacity 0) only the count
+/// is written, unless it is 0
 /// @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_POISONED
@@ -105,9 +106,10 @@ pub unsafe extern "C" fn rkv_page_table_batch(
                 .collect();
             let made = shared.read().batch(&rows)?;
             let capacity = arrays.indices_capacity;
+            let names = ["arrays.indices", "out_index_count"];
             let fill_indices =
-                || fill(&made.indices, arrays.indices, capacity, out_index_count, "arrays.indices");
-            if arrays.indices.is_null() && capacity == 0 {
+                || fill(&made.indices, arrays.indices, capacity, out_index_count, names);
+            if arrays.indices.is_null() && !made.indices.is_empty() {
                 return fill_indices();
             }
             let indptr = out_slice(arrays.indptr, row_count + 1, row_count + 1, "arrays.indptr")?;

@@ -10,7 +10,7 @@ use super::pointer::{
 };
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
-use crate::cache::{CacheConfig, InsertRequest};
+use crate::cache::{CacheConfig, InsertRequest, Namespace};
 use crate::error::Error;
 use crate::ids::NodeId;
 use crate::index::DumpFormat;
@@ -69,8 +69,8 @@ pub struct rkv_insert_args {
     pub page_count: usize,
     /// Node of an earlier match to go on from; 0 begins at the root.
     pub from_node: rkv_node_id,
-    /// Tokens that end at or before from_node's end, as rkv_match.token_count says; 0 without
-    /// from_node.
+    /// Tokens up to from_node's end, as rkv_match.token_count says: those of a page that matched
+    /// in part may be counted too. 0 without from_node.
     pub from_token_index: u64,
     /// Pages up to from_node's end, as rkv_match.page_count says; 0 without from_node.
     pub from_page_index: u64,
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
 /// @param cache the cache
 /// @param args what to insert
 /// @param published_pages receives page_count entries: the cache's page at each whole page of the
-/// tokens, and the caller's own before from_page_index and after the last whole page; may be NULL
+/// tokens, and the caller's own after the last whole page; may be NULL
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
 /// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
@@ -252,7 +252,10 @@ pub unsafe extern "C" fn rkv_cache_insert(
             }
             check_fit(out_result)?;
             let pages = slice(args.pages, args.page_count, "args.pages")?;
-            let namespace = read_namespace(args.namespace_)?;
+            let namespace = match args.from_node {
+                0 => read_namespace(args.namespace_)?,
+                _ => Namespace::default(),
+            };
             with_tokens(args.tokens, |tokens| {
                 let mut state = shared.write();
                 let request = InsertRequest {
@@ -431,7 +434,7 @@ pub unsafe extern "C" fn rkv_cache_dump(
             };
             let mut text = shared.read().dump(format)?.into_bytes();
             text.push(0);
-            fill(&text, buffer.cast::<u8>(), capacity, out_bytes, "buffer")
+            fill(&text, buffer.cast::<u8>(), capacity, out_bytes, ["buffer", "out_bytes"])
         })
     }
 }

@@ -33,7 +33,7 @@ pub struct rkv_node_info {
     pub child_count: u64,
     /// Logical time of the last match that covered the node.
     pub last_access: u64,
-    /// Matches that covered the node.
+    /// Matches that covered the node; stays at 2^32 - 1.
     pub hit_count: u64,
 }
 // SAFETY: plain integers, no padding.
@@ -130,7 +130,13 @@ pub unsafe extern "C" fn rkv_cache_node_pages(
     unsafe {
         with(cache, |shared| {
             let state = shared.read();
-            fill(state.node_pages(NodeId(node))?, pages, capacity, out_count, "pages")
+            fill(
+                state.node_pages(NodeId(node))?,
+                pages,
+                capacity,
+                out_count,
+                ["pages", "out_count"],
+            )
         })
     }
 }
@@ -159,7 +165,7 @@ pub unsafe extern "C" fn rkv_cache_node_children(
     unsafe {
         with(cache, |shared| {
             let found = shared.read().node_children(NodeId(node))?;
-            fill(&found, children.cast::<NodeId>(), capacity, out_count, "children")
+            fill(&found, children.cast::<NodeId>(), capacity, out_count, ["children", "out_count"])
         })
     }
 }

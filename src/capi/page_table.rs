@@ -30,10 +30,10 @@ pub struct rkv_page_table_config {
     pub struct_size: u32,
     /// Positions per page, 1 to RKV_PAGE_SIZE_MAX. Default 16.
     pub page_size: u32,
-    /// Physical pages, the reserved page 0 included: at least 2. Default 0, which is refused: set
-    /// it.
+    /// Physical pages, the reserved page 0 included: 2 to 2^31 - 1. Default 0, which is refused:
+    /// set it.
     pub page_count: u32,
-    /// Slots, that is sequences alive at once: at least 1. Default 256.
+    /// Slots, that is sequences alive at once: 1 to 2^20. Default 256.
     pub slot_count: u32,
     /// Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer
     /// row is refused as an invalid argument, not for want of pages.

@@ -121,11 +121,11 @@ pub(super) unsafe fn fill<T: Copy>(
     pointer: *mut T,
     capacity: usize,
     out_count: *mut usize,
-    name: &str,
+    [name, count_name]: [&str; 2],
 ) -> Result<(), Fail> {
     check_out(pointer, capacity, name)?;
     // SAFETY: the caller's contract.
-    unsafe { put(values.len(), out_count, "out_count")? };
+    unsafe { put(values.len(), out_count, count_name)? };
     if pointer.is_null() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Tokens: what they are, how values become bins, how prompts and images become a token list.
 use super::guard::{Fail, guard};
-use super::pointer::{AbiStruct, fill, out, out_slice, put, read_struct, slice};
+use super::pointer::{AbiStruct, check_out, fill, out, out_slice, put, read_struct, slice};
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::token::{Item, TokenKind, TokenList, bins, digest};
@@ -230,13 +230,13 @@ pub unsafe extern "C" fn rkv_image_digest(
 
 /// Puts items between the ids of a prompt: the token list of a prompt with images.
 ///
-/// Each item of `prompt` stands before the prompt id at its token_index; the prompt's length puts
+/// Each item of `tokens` stands before the prompt id at its token_index; the prompt's length puts
 /// it at the end, and equal indices keep their order, so images may be adjacent. (Here alone the
 /// indices need only ascend, not strictly, and every id of the prompt is kept.)
 ///
-/// @param prompt the ids, and the items with their places
-/// @param ids receives prompt->count + prompt->item_count ids; zero at the items
-/// @param items receives prompt->item_count items, token_index in the new list
+/// @param tokens the ids of the prompt, and the items with their places
+/// @param ids receives tokens->count + tokens->item_count ids; zero at the items
+/// @param items receives tokens->item_count items, token_index in the new list
 /// @param id_capacity room in ids; the items need no capacity, their number is known
 /// @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
@@ -245,21 +245,22 @@ pub unsafe extern "C" fn rkv_image_digest(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_tokens_build(
-    prompt: *const rkv_tokens,
+    tokens: *const rkv_tokens,
     ids: *mut u32,
     id_capacity: usize,
     items: *mut rkv_token_item,
     out_token_count: *mut usize,
 ) -> rkv_status {
     guard(|| {
-        // SAFETY: the caller's contract on prompt, out_token_count, ids and items.
+        // SAFETY: the caller's contract on tokens, out_token_count, ids and items.
         unsafe {
-            with_tokens(prompt, |prompt| {
-                let (made_ids, made_items) = crate::token::build(prompt)?;
+            with_tokens(tokens, |tokens| {
+                let (made_ids, made_items) = crate::token::build(tokens)?;
                 let made_items: Vec<_> = made_items.iter().map(rkv_token_item::from).collect();
                 let count = out(out_token_count, "out_token_count")?;
                 let item_room = made_items.len();
                 let items = out_slice(items, item_room, item_room, "items")?;
+                check_out(ids, id_capacity, "ids")?;
                 count.write(made_ids.len());
                 let ids = out_slice(ids, id_capacity, made_ids.len(), "ids")?;
                 ids.write_copy_of_slice(&made_ids);
@@ -295,7 +296,7 @@ pub unsafe extern "C" fn rkv_tokens_regions(
                     .iter()
                     .map(|r| rkv_region { start: r.start as u64, end: r.end as u64 })
                     .collect();
-                fill(&found, regions, capacity, out_count, "regions")
+                fill(&found, regions, capacity, out_count, ["regions", "out_count"])
             })
         }
     })

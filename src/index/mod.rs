@@ -42,6 +42,15 @@ pub struct Partial {
     pub positions: usize,
 }
 
+/// Who took a lock. A caller can't undo a sequence's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// Somebody who has the node's id.
+    Caller,
+    /// A sequence.
+    Sequence,
+}
+
 /// What an insert did.
 #[derive(Debug, Clone, Copy)]
 pub struct Inserted {
@@ -131,15 +140,15 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// index has these too, the node of the result goes on.
     fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
 
-    /// Like `insert`, for a caller who holds a lock on `from` and moves it to the result. May make
-    /// the node itself longer, under a new id, when nobody else can have a part in it.
+    /// Like `insert`, for a sequence that holds a lock on `from` and moves it to the result. May
+    /// make the node itself longer, under a new id, when nobody else can have a part in it.
     fn insert_moving_lock(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
 
     /// Protects a node and all above it.
-    fn lock(&mut self, node: Node);
+    fn lock(&mut self, node: Node, holder: Holder);
 
-    /// Undoes one lock of exactly this node; false when there is none.
-    fn unlock(&mut self, node: Node) -> bool;
+    /// Undoes one lock of such a holder on exactly this node; false when there is none.
+    fn unlock(&mut self, node: Node, holder: Holder) -> bool;
 
     /// Pages of unlocked nodes that a lock of this node would protect, if the node ended after
     /// `pages` pages of the prefix.

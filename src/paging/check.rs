@@ -1,6 +1,6 @@
 //! Proves that each page is in exactly one state, and that rows map only what they may.
 use super::pool::PageState;
-use super::table::PageTable;
+use super::table::{PageTable, RowOwner};
 use crate::error::Error;
 
 impl PageTable {
@@ -33,7 +33,7 @@ impl PageTable {
                 Some(PageState::Cached) if !indexed[at] => {
                     return corrupt(page, "leaked: cached, but not in the index");
                 }
-                Some(PageState::Mapped) if rows[at] != 1 => {
+                Some(PageState::Mapped | PageState::Sequence) if rows[at] != 1 => {
                     return corrupt(page, "is private to a row, but not in exactly one");
                 }
                 Some(PageState::Loose) if rows[at] != 0 => {
@@ -62,8 +62,19 @@ impl PageTable {
             }
             for &page in &row.pages {
                 match self.pool.state(page) {
-                    Some(PageState::Mapped | PageState::Cached) => rows[page as usize] += 1,
-                    _ => return corrupt(page, "is mapped in a row, but free or nobody's"),
+                    Some(PageState::Cached) => rows[page as usize] += 1,
+                    Some(PageState::Mapped) if row.owner == Some(RowOwner::Caller) => {
+                        rows[page as usize] += 1;
+                    }
+                    Some(PageState::Sequence) if row.owner == Some(RowOwner::Sequence) => {
+                        rows[page as usize] += 1;
+                    }
+                    _ => {
+                        return corrupt(
+                            page,
+                            "is mapped in a row, but free, nobody's or of another kind of row",
+                        );
+                    }
                 }
             }
         }

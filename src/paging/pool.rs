@@ -6,6 +6,7 @@
 //!                    (loose)           (in a row)   or from loose
 //!                       └── put back ──────┴── row erased ─────────────────────► free
 //! ```
+use super::table::RowOwner;
 use crate::error::Error;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +14,10 @@ pub(super) enum PageState {
     Free,
     /// Private and in no row.
     Loose,
-    /// Private and in exactly one row.
+    /// Private and in exactly one row, of a caller.
     Mapped,
+    /// Private and in exactly one row, of a sequence: nobody else may publish or free it.
+    Sequence,
     Cached,
 }
 
@@ -87,9 +90,12 @@ impl PagePool {
     }
 
     /// Takes a page that becomes a row's.
-    pub(super) fn take_for_row(&mut self) -> Option<u32> {
+    pub(super) fn take_for_row(&mut self, owner: RowOwner) -> Option<u32> {
         let page = self.free.pop()?;
-        self.states[page as usize] = PageState::Mapped;
+        self.states[page as usize] = match owner {
+            RowOwner::Caller => PageState::Mapped,
+            RowOwner::Sequence => PageState::Sequence,
+        };
         Some(page)
     }
 
@@ -109,21 +115,21 @@ impl PagePool {
         self.free.push(page);
     }
 
-    /// Gives a private page to the index.
+    /// Gives a sequence's page to the index.
     pub fn claim(&mut self, page: u32) {
-        let state = &mut self.states[page as usize];
-        debug_assert!(matches!(state, PageState::Loose | PageState::Mapped));
-        *state = PageState::Cached;
+        debug_assert_eq!(self.state(page), Some(PageState::Sequence));
+        self.states[page as usize] = PageState::Cached;
         self.cached += 1;
     }
 
-    /// Gives pages that must be private to the index, all or none. `first` is the place of the
-    /// first in the caller's list, for the message.
+    /// Gives pages that must be private, and no sequence's, to the index, all or none. `first` is
+    /// the place of the first in the caller's list, for the message.
     pub fn claim_all(&mut self, pages: &[u32], first: usize) -> Result<(), Error> {
         let before: Vec<_> = pages.iter().map(|&page| self.state(page)).collect();
         for (at, &page) in pages.iter().enumerate() {
-            if self.is_private(page) {
-                self.claim(page);
+            if matches!(self.state(page), Some(PageState::Loose | PageState::Mapped)) {
+                self.states[page as usize] = PageState::Cached;
+                self.cached += 1;
                 continue;
             }
             for (&page, state) in pages[..at].iter().zip(before).rev() {
@@ -131,7 +137,7 @@ impl PagePool {
                 self.cached -= 1;
             }
             return Err(Error::argument(format!(
-                "args.pages[{}] {page} is not private, or given twice",
+                "args.pages[{}] {page} is not private to the caller, or given twice",
                 first + at
             )));
         }
@@ -145,7 +151,8 @@ impl PagePool {
 
     /// Whether a page belongs to a row or a caller.
     pub fn is_private(&self, page: u32) -> bool {
-        matches!(self.state(page), Some(PageState::Loose | PageState::Mapped))
+        use PageState::{Loose, Mapped, Sequence};
+        matches!(self.state(page), Some(Loose | Mapped | Sequence))
     }
 
     /// Puts back pages that must be private and in no row, all or none.
@@ -161,7 +168,7 @@ impl PagePool {
                 Some(PageState::Free) => "free already",
                 Some(PageState::Cached) => "owned by the cache",
                 Some(PageState::Mapped) if pages[..at].contains(&page) => "given twice",
-                Some(PageState::Mapped) => "mapped in a row",
+                Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
             };
             for &page in &pages[..at] {
                 self.states[page as usize] = PageState::Loose;

@@ -209,7 +209,7 @@ impl PageTable {
                 }
                 None => "no page of this table",
                 Some(PageState::Free) => "free",
-                Some(PageState::Mapped) => "private and mapped already",
+                Some(PageState::Mapped | PageState::Sequence) => "private and mapped already",
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
             return Err(Error::argument(format!("pages[{at}] {page} is {what}")));
@@ -228,11 +228,11 @@ impl PageTable {
 
     /// Takes a page from the pool to the end of a row; false when the pool is empty.
     pub fn extend_private(&mut self, slot: u32) -> bool {
-        let Some(page) = self.pool.take_for_row() else {
-            return false;
-        };
-        self.rows[slot as usize].pages.push(page);
-        true
+        let row = &mut self.rows[slot as usize];
+        let owner = row.owner.expect("the slot is in use");
+        let page = self.pool.take_for_row(owner);
+        row.pages.extend(page);
+        page.is_some()
     }
 
     /// Puts the private pages at the end of a row back, down to `len` pages.

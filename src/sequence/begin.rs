@@ -3,7 +3,7 @@ use super::{PageCopy, Sequence, State};
 use crate::cache::{Found, Namespace};
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::index::Node;
+use crate::index::{Holder, Node};
 use crate::paging::RowOwner;
 use crate::token::{Query, TokenList, position_count, with_query};
 
@@ -80,7 +80,7 @@ impl State {
         let matched = cache.take(&reuse.found, reuse.locks_partial);
         let lock = if reuse.locks_partial { matched.deepest() } else { matched.node };
         if let Some(node) = lock {
-            cache.index.lock(node);
+            cache.index.lock(node, Holder::Sequence);
         }
         let shared = reuse.positions / page_size;
         let copied = reuse.positions % page_size;

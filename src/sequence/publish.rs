@@ -2,6 +2,7 @@
 use super::State;
 use crate::error::Error;
 use crate::ids::SequenceId;
+use crate::index::Holder;
 
 /// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl State {
             None => {
                 let root = cache.index.make_root(&sequence.namespace);
                 let inserted = cache.index.insert(root, keys, row);
-                cache.index.lock(inserted.node);
+                cache.index.lock(inserted.node, Holder::Sequence);
                 inserted
             }
         };
@@ -124,10 +125,11 @@ impl State {
         sequence.copy = None;
         if sequence.lock != sequence.base {
             if let Some(base) = sequence.base {
-                cache.index.lock(base);
+                cache.index.lock(base, Holder::Sequence);
             }
             let source = std::mem::replace(&mut sequence.lock, sequence.base);
-            let unlocked = cache.index.unlock(source.expect("the source was locked"));
+            let unlocked =
+                cache.index.unlock(source.expect("the source was locked"), Holder::Sequence);
             debug_assert!(unlocked);
         }
         Ok(())

@@ -2,6 +2,7 @@
 use super::{Sequence, State, TAIL_KEPT};
 use crate::error::Error;
 use crate::ids::SequenceId;
+use crate::index::Holder;
 
 impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
@@ -11,7 +12,7 @@ impl State {
         let mut ended = std::mem::take(&mut self.sequences[slot as usize]);
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         if let Some(node) = ended.lock {
-            let unlocked = cache.index.unlock(node);
+            let unlocked = cache.index.unlock(node, Holder::Sequence);
             debug_assert!(unlocked);
         }
         cache.images.release(&ended.images);

@@ -5,7 +5,7 @@ use crate::cache::{
 };
 use crate::error::Error;
 use crate::ids::NodeId;
-use crate::index::{DumpFormat, Node, NodeInfo};
+use crate::index::{DumpFormat, Holder, Node, NodeInfo};
 use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
 use crate::token::TokenList;
 use std::mem::MaybeUninit;
@@ -246,7 +246,7 @@ impl State {
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(&found, found.positions(), partial);
         if let Some(node) = matched.deepest().filter(|_| lock) {
-            cache.index.lock(node);
+            cache.index.lock(node, Holder::Caller);
         }
         Ok(matched)
     }

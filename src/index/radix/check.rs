@@ -74,7 +74,7 @@ impl RadixIndex {
             return Err("child_order: children are not in the order of their first pages".into());
         }
         let below: u64 = children.iter().map(|child| self.nodes[child.node].locks as u64).sum();
-        if node.locks as u64 != below + node.own_locks as u64 {
+        if node.locks as u64 != below + node.own_locks() as u64 {
             return Err("lock_sum: locks are not those below and the node's own".into());
         }
         Ok(())

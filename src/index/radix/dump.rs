@@ -69,7 +69,7 @@ impl RadixIndex {
                 self.id(Node(node.parent)).0,
                 node.start,
                 node.locks,
-                node.own_locks,
+                node.own_locks(),
                 node.last_access,
                 node.hits,
                 node.label.pages(),

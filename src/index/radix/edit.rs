@@ -172,13 +172,13 @@ impl RadixIndex {
         leaf
     }
 
-    /// Whether a node is a leaf on which its only lock was taken.
+    /// Whether a node is a leaf on which a sequence took its only lock.
     pub(super) fn can_extend(&self, at: u32) -> bool {
         let node = &self.nodes[at];
         node.state == State::Node
             && node.children.is_empty()
             && node.locks == 1
-            && node.own_locks == 1
+            && node.sequence_locks == 1
     }
 
     /// Makes a locked leaf longer. Its id meant the shorter prefix and becomes stale.

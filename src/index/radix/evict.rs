@@ -40,7 +40,7 @@ impl RadixIndex {
         loop {
             let node = &mut self.nodes[at];
             node.last_access = now;
-            node.hits += 1;
+            node.hits = node.hits.saturating_add(1);
             if node.parent == NONE {
                 break;
             }

@@ -1,10 +1,11 @@
 //! Locks: a count on every node of a path. So an unlocked node has only unlocked nodes below it,
 //! and the pages of unlocked nodes are exactly those that eviction can free.
+use super::super::Holder;
 use super::RadixIndex;
 
 impl RadixIndex {
-    pub(super) fn lock_path(&mut self, node: u32) {
-        self.nodes[node].own_locks += 1;
+    pub(super) fn lock_path(&mut self, node: u32, holder: Holder) {
+        *self.nodes[node].locks_of(holder) += 1;
         self.add_locks(node, None);
     }
 
@@ -21,12 +22,13 @@ impl RadixIndex {
         }
     }
 
-    /// False when no lock was taken on this very node.
-    pub(super) fn unlock_path(&mut self, node: u32) -> bool {
-        if self.nodes[node].own_locks == 0 {
+    /// False when no such holder took a lock on this very node.
+    pub(super) fn unlock_path(&mut self, node: u32, holder: Holder) -> bool {
+        let locks = self.nodes[node].locks_of(holder);
+        if *locks == 0 {
             return false;
         }
-        self.nodes[node].own_locks -= 1;
+        *locks -= 1;
         let mut next = Some(node);
         while let Some(at) = next {
             next = self.above(at);
@@ -50,13 +52,13 @@ impl RadixIndex {
         }
     }
 
-    /// Moves a lock from a node to one below it. Nothing above the upper one changes.
+    /// Moves a sequence's lock from a node to one below it. Nothing above the upper one changes.
     pub(super) fn move_lock_down(&mut self, from: u32, to: u32) {
         if from == to {
             return;
         }
-        self.nodes[from].own_locks -= 1;
-        self.nodes[to].own_locks += 1;
+        self.nodes[from].sequence_locks -= 1;
+        self.nodes[to].sequence_locks += 1;
         self.add_locks(to, Some(from));
     }
 

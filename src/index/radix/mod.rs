@@ -20,7 +20,9 @@ mod node;
 mod siblings;
 mod walk;
 
-use super::{DumpFormat, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Walk};
+use super::{
+    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Walk,
+};
 use crate::error::Error;
 use crate::ids::NodeId;
 use child_table::ChildTable;
@@ -166,12 +168,12 @@ impl PrefixIndex for RadixIndex {
         inserted
     }
 
-    fn lock(&mut self, node: Node) {
-        self.lock_path(node.0);
+    fn lock(&mut self, node: Node, holder: Holder) {
+        self.lock_path(node.0, holder);
     }
 
-    fn unlock(&mut self, node: Node) -> bool {
-        self.unlock_path(node.0)
+    fn unlock(&mut self, node: Node, holder: Holder) -> bool {
+        self.unlock_path(node.0, holder)
     }
 
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize {
@@ -227,7 +229,7 @@ impl PrefixIndex for RadixIndex {
             end_position: at.end() * self.page_size,
             children: at.children.len(),
             last_access: at.last_access,
-            hits: at.hits,
+            hits: at.hits as u64,
         }
     }
 

@@ -1,4 +1,5 @@
 //! Nodes, and the arena that they live in.
+use super::super::Holder;
 use super::label::Label;
 use super::siblings::Siblings;
 use crate::ids::GENERATION_LIMIT;
@@ -15,7 +16,7 @@ pub(super) struct RadixNode {
     pub(super) children: Siblings,
     /// Logical time of the last match, or of the insert.
     pub(super) last_access: u64,
-    pub(super) hits: u64,
+    pub(super) hits: u32,
     /// NONE for a root. The next free node in the free list.
     pub(super) parent: u32,
     pub(super) generation: u32,
@@ -23,8 +24,9 @@ pub(super) struct RadixNode {
     pub(super) start: u32,
     /// Locks on this node and below it.
     pub(super) locks: u32,
-    /// Of those, the ones on this very node.
-    pub(super) own_locks: u32,
+    /// Of those, the ones on this very node, by who took them.
+    pub(super) caller_locks: u32,
+    pub(super) sequence_locks: u32,
     /// Neighbours in the eviction order.
     pub(super) older: u32,
     pub(super) newer: u32,
@@ -69,7 +71,8 @@ impl RadixNode {
             generation: 1,
             start: 0,
             locks: 0,
-            own_locks: 0,
+            caller_locks: 0,
+            sequence_locks: 0,
             older: NONE,
             newer: NONE,
             queue: Queue::Out,
@@ -77,6 +80,19 @@ impl RadixNode {
             media: false,
             merge_pending: false,
         }
+    }
+
+    /// Locks of such a holder on this very node.
+    pub(super) fn locks_of(&mut self, holder: Holder) -> &mut u32 {
+        match holder {
+            Holder::Caller => &mut self.caller_locks,
+            Holder::Sequence => &mut self.sequence_locks,
+        }
+    }
+
+    /// Locks on this very node.
+    pub(super) fn own_locks(&self) -> u32 {
+        self.caller_locks + self.sequence_locks
     }
 
     /// Pages of the prefix up to the end of this segment.
