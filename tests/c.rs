@@ -95,7 +95,10 @@ fn execute(program: &Path) {
     let program = program.to_str().unwrap();
     let mut words = runner.split_whitespace().chain([program]);
     // A printed backtrace would leave memory behind that valgrind reports.
-    must(Command::new(words.next().unwrap()).args(words).env("RUST_BACKTRACE", "0"));
+    // cargo names target/<profile> in LD_LIBRARY_PATH: another build may have left an older library
+    // there.
+    let mut command = Command::new(words.next().unwrap());
+    must(command.args(words).env("RUST_BACKTRACE", "0").env_remove("LD_LIBRARY_PATH"));
 }
 
 /// Builds and runs every program, and tells of all that failed.

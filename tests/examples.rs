@@ -70,7 +70,5 @@ fn go() {
         .output()
         .unwrap();
     native::check(&output, &module);
-    let output = Command::new(&program).output().unwrap();
-    native::check(&output, &program);
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected());
+    assert_eq!(native::run(&program), expected());
 }

@@ -123,9 +123,9 @@ static void m01_tokens_build(void) {
     mark(ids, sizeof ids);
     mark(&item, sizeof item);
     mark(&count, sizeof count);
-    BAD(&f, rkv_tokens_build(NULL, ids, 4, &item, &count), "prompt");
+    BAD(&f, rkv_tokens_build(NULL, ids, 4, &item, &count), "tokens");
     BAD_INPUT_SIZES(&f, rkv_tokens, good, p, rkv_tokens_build(p, ids, 4, &item, &count),
-                    "prompt");
+                    "tokens");
     BAD(&f, rkv_tokens_build(&good, NULL, 4, &item, &count), "ids");
     BAD(&f, rkv_tokens_build(&good, ids, 4, NULL, &count), "items");
     BAD(&f, rkv_tokens_build(&good, ids, 4, &item, NULL), "out_token_count");

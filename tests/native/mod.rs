@@ -81,6 +81,8 @@ pub fn run(program: &Path) -> String {
     let output = Command::new(words.next().unwrap())
         .args(words)
         .env("RUST_BACKTRACE", "0")
+        // cargo names target/<profile> here, where another build may have left an older library.
+        .env_remove("LD_LIBRARY_PATH")
         .output()
         .unwrap();
     check(&output, program);
