@@ -1,0 +1,122 @@
+/* Runs workloads, each page size of each in a process of its own, and prints what they measured. */
+#include "report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct options options = {.leaf_limit = 1000000};
+
+static const struct {
+    const char *name;
+    void (*run)(uint32_t page_size);
+    uint32_t page_sizes[4];     /* Ends with 0. */
+} WORKLOADS[] = {
+    {"w1", run_w1, {16, 1, 64}}, {"w2", run_w2, {16, 1, 64}},       {"w3", run_w3, {16, 1, 64}},
+    {"w4", run_w4, {16, 1, 64}}, {"w5", run_w5, {16, 1, 64}},       {"w6", run_w6, {16, 1}},
+    {"probe", run_probe, {16}},  {"rows", run_rows, {16, 1, 64}},
+};
+enum { WORKLOAD_COUNT = sizeof WORKLOADS / sizeof *WORKLOADS };
+
+static void usage(void)
+{
+    fprintf(stderr,
+            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows] [--page N] [--runs N] [--leaves N]\n"
+            "                   [--json] [--count] [--operation TEXT]\n");
+    exit(2);
+}
+
+static void parse(int argument_count, char **arguments)
+{
+    for (int i = 1; i < argument_count; i++) {
+        const char *argument = arguments[i];
+        bool has_value = i + 1 < argument_count;
+        if (strcmp(argument, "--json") == 0) {
+            options.json = true;
+        } else if (strcmp(argument, "--count") == 0) {
+            options.count = true;
+        } else if (strcmp(argument, "--page") == 0 && has_value) {
+            options.page_size = (uint32_t)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(argument, "--runs") == 0 && has_value) {
+            options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(argument, "--leaves") == 0 && has_value) {
+            options.leaf_limit = (uint32_t)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(argument, "--operation") == 0 && has_value) {
+            options.operation = arguments[++i];
+        } else if (argument[0] != '-' && options.workload == NULL) {
+            options.workload = argument;
+        } else {
+            usage();
+        }
+    }
+}
+
+static void run_in_child(struct report *report, int workload, uint32_t page_size)
+{
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    fflush(NULL);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        close(ends[0]);
+        rows_to(ends[1]);
+        WORKLOADS[workload].run(page_size);
+        exit(0);
+    }
+    close(ends[1]);
+    report_read(report, ends[0]);
+    close(ends[0]);
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    if (status != 0) {
+        fprintf(stderr, "%s at page size %u failed\n", WORKLOADS[workload].name, page_size);
+        exit(1);
+    }
+}
+
+int main(int argument_count, char **arguments)
+{
+    static struct report report;
+    bool known = false;
+    parse(argument_count, arguments);
+    if (!options.count) {
+        clock_calibrate();
+    }
+    for (int i = 0; i < WORKLOAD_COUNT; i++) {
+        if (options.workload != NULL && strcmp(options.workload, WORKLOADS[i].name) != 0) {
+            continue;
+        }
+        known = true;
+        for (int p = 0; p < 4 && WORKLOADS[i].page_sizes[p] != 0; p++) {
+            uint32_t page_size = WORKLOADS[i].page_sizes[p];
+            if (options.page_size != 0 && options.page_size != page_size) {
+                continue;
+            }
+            fprintf(stderr, "%s, page size %u\n", WORKLOADS[i].name, page_size);
+            if (options.count) {
+                /* In this process: callgrind writes one set of counts per process. */
+                WORKLOADS[i].run(page_size);
+            } else {
+                run_in_child(&report, i, page_size);
+            }
+        }
+    }
+    if (!known) {
+        usage();
+    }
+    if (options.count) {
+        return 0;
+    }
+    report_page_one_targets(&report);
+    if (options.json) {
+        report_json(&report);
+    } else {
+        printf("%s, %ld cores; an empty timed interval takes %.0f ns\n\n", cpu_model(),
+               sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
+        report_markdown(&report);
+    }
+    return 0;
+}

@@ -1,0 +1,228 @@
+/*
+ * Threads: the owner runs W4 while other threads probe without a pause.
+ *
+ * Rounds without a probing thread, with one and with two alternate on the same cache, so that the
+ * noise of the machine meets all alike.
+ */
+#include "bench.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PROBERS = 2, CASES = PROBERS + 1, ROUND_REQUESTS = 256 * BATCH, WARM_UP = 20000 };
+enum { SAMPLES = 1 << 16, IDLE_MILLISECONDS = 50 };
+
+struct prober {
+    pthread_t thread;
+    struct churn *churn;
+    struct rng rng;
+    atomic_bool stop;
+    uint64_t probe_count;
+    uint64_t ticks;
+    uint32_t samples[SAMPLES];  /* of the latest probes */
+};
+
+static void *probe(void *context)
+{
+    struct prober *prober = context;
+    struct churn *churn = prober->churn;
+    while (!atomic_load_explicit(&prober->stop, memory_order_relaxed)) {
+        size_t document = churn_document(churn, &prober->rng);
+        rkv_tokens tokens = {.struct_size = sizeof tokens,
+                             .ids = churn->documents + document * CHURN_DOCUMENT_TOKENS,
+                             .count = CHURN_DOCUMENT_TOKENS};
+        size_t found;
+        uint64_t start = ticks_now();
+        CHECK(rkv_cache_probe(churn->fixture.cache, NULL, &tokens, NULL, &found));
+        uint64_t taken = ticks_now() - start;
+        REQUIRE(found <= CHURN_DOCUMENT_TOKENS);
+        prober->ticks += taken;
+        prober->samples[prober->probe_count++ % SAMPLES] =
+            taken < UINT32_MAX ? (uint32_t)taken : UINT32_MAX;
+    }
+    return NULL;
+}
+
+static void start(struct prober *probers, struct churn *churn, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        probers[i].churn = churn;
+        probers[i].rng.state = 7 + i;
+        probers[i].probe_count = 0;
+        probers[i].ticks = 0;
+        atomic_store(&probers[i].stop, false);
+        REQUIRE(pthread_create(&probers[i].thread, NULL, probe, &probers[i]) == 0);
+    }
+}
+
+static void stop(struct prober *probers, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        atomic_store(&probers[i].stop, true);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        pthread_join(probers[i].thread, NULL);
+    }
+}
+
+static int compare_samples(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left;
+    uint32_t b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+struct latency {
+    double mean, p50, p99, p9999, million_per_second;
+};
+
+/* Of the first prober; the throughput is that of all together. */
+static struct latency latency_of(struct prober *probers, unsigned count, double microseconds)
+{
+    struct prober *first = &probers[0];
+    size_t samples = first->probe_count < SAMPLES ? (size_t)first->probe_count : SAMPLES;
+    struct latency result = {0};
+    if (samples == 0) {
+        return result;
+    }
+    qsort(first->samples, samples, sizeof *first->samples, compare_samples);
+    result.mean = nanoseconds((double)first->ticks) / 1e3 / (double)first->probe_count;
+    result.p50 = nanoseconds(first->samples[samples / 2]) / 1e3;
+    result.p99 = nanoseconds(first->samples[samples * 99 / 100]) / 1e3;
+    result.p9999 = nanoseconds(first->samples[samples - 1 - samples / 10000]) / 1e3;
+    for (unsigned i = 0; i < count; i++) {
+        result.million_per_second += (double)probers[i].probe_count / microseconds;
+    }
+    return result;
+}
+
+static void owner_round(struct churn *churn, struct meter *meter)
+{
+    meter_begin(meter, TIMING_SINGLE);
+    for (size_t i = 0; i < ROUND_REQUESTS; i += BATCH) {
+        churn_prepare(churn, BATCH);
+        meter_calls(meter, churn_request, churn, BATCH);
+    }
+    meter_end(meter);
+}
+
+static double since(uint64_t start)
+{
+    return nanoseconds((double)(ticks_now() - start)) / 1e3;
+}
+
+static void emit_latency(const char *operation, uint32_t page_size, const struct latency *rounds,
+                         unsigned count)
+{
+    double values[4][RUN_LIMIT];
+    for (unsigned i = 0; i < count; i++) {
+        values[0][i] = rounds[i].mean;
+        values[1][i] = rounds[i].p50;
+        values[2][i] = rounds[i].p99;
+        values[3][i] = rounds[i].p9999;
+    }
+    struct row row = row_new("probe", operation, page_size);
+    row.median = median_of(values[0], count);
+    row.least = least_of(values[0], count);
+    row.p50 = median_of(values[1], count);
+    row.p99 = median_of(values[2], count);
+    row.p9999 = median_of(values[3], count);
+    row_emit(&row);
+}
+
+static void emit_owner(struct meter meters[CASES], uint32_t page_size)
+{
+    for (unsigned i = 0; i < CASES; i++) {
+        struct row row = meter_row(&meters[i], "probe", page_size);
+        row.longest = -1;   /* Rounds differ in what they evict: no call is repeated. */
+        row_emit(&row);
+    }
+    struct row growth = row_new("probe", "owner's p99, one probing thread / none", page_size);
+    growth.unit = UNIT_RATIO;
+    double ratios[RUN_LIMIT];
+    for (unsigned i = 0; i < meters[0].single_count; i++) {
+        ratios[i] = meters[1].p99[i] / meters[0].p99[i];
+    }
+    growth.median = median_of(ratios, meters[0].single_count);
+    growth.least = least_of(ratios, meters[0].single_count);
+    growth.target = 1.1;
+    row_emit(&growth);
+}
+
+static void emit_scaling(struct latency idle[CASES][RUN_LIMIT], unsigned rounds,
+                         uint32_t page_size)
+{
+    double one[RUN_LIMIT], two[RUN_LIMIT], ratio[RUN_LIMIT];
+    for (unsigned i = 0; i < rounds; i++) {
+        one[i] = idle[1][i].million_per_second;
+        two[i] = idle[2][i].million_per_second;
+        ratio[i] = one[i] / two[i];
+    }
+    struct row row = row_new("probe", "M probes/s, one thread, owner idle", page_size);
+    row.unit = UNIT_MILLION_PER_SECOND;
+    row.median = row.least = median_of(one, rounds);
+    row_emit(&row);
+    row = row_new("probe", "M probes/s, two threads, owner idle", page_size);
+    row.unit = UNIT_MILLION_PER_SECOND;
+    row.median = row.least = median_of(two, rounds);
+    row_emit(&row);
+    row = row_new("probe", "throughput of one thread / of two", page_size);
+    row.unit = UNIT_RATIO;
+    row.median = median_of(ratio, rounds);
+    row.least = least_of(ratio, rounds);
+    /* Perfect scaling is 0.5; this leaves a tenth for the memory that cores share. */
+    row.target = 0.55;
+    row_emit(&row);
+}
+
+void run_probe(uint32_t page_size)
+{
+    static struct prober probers[PROBERS];
+    static struct latency busy[CASES][RUN_LIMIT];
+    static struct latency idle[CASES][RUN_LIMIT];
+    struct churn churn;
+    struct meter meters[CASES];
+    if (options.count) {
+        return;
+    }
+    meter_init(&meters[0], "W4 request, nobody probes");
+    meter_init(&meters[1], "W4 request, one thread probes");
+    meter_init(&meters[2], "W4 request, two threads probe");
+    churn_open(&churn, page_size);
+    for (size_t i = 0; i < WARM_UP; i++) {
+        churn_prepare(&churn, 1);
+        churn_request(&churn, 0);
+    }
+    unsigned rounds = run_count(9);
+    for (unsigned round = 0; round < rounds; round++) {
+        for (unsigned i = 0; i < CASES; i++) {
+            /* Another order in every round: nobody is always first. */
+            unsigned count = (i + round) % CASES;
+            uint64_t started = ticks_now();
+            start(probers, &churn, count);
+            owner_round(&churn, &meters[count]);
+            stop(probers, count);
+            if (count > 0) {
+                busy[count][round] = latency_of(probers, count, since(started));
+                started = ticks_now();
+                start(probers, &churn, count);
+                nanosleep(&(struct timespec){.tv_nsec = IDLE_MILLISECONDS * 1000000L}, NULL);
+                stop(probers, count);
+                idle[count][round] = latency_of(probers, count, since(started));
+            }
+        }
+    }
+    emit_owner(meters, page_size);
+    emit_latency("probe of 1024 tokens, owner idle", page_size, idle[1], rounds);
+    emit_latency("probe of 1024 tokens, owner runs W4", page_size, busy[1], rounds);
+    emit_scaling(idle, rounds, page_size);
+    fixture_verify(&churn.fixture);
+    for (unsigned i = 0; i < CASES; i++) {
+        meter_free(&meters[i]);
+    }
+    churn_close(&churn);
+}

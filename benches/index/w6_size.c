@@ -1,0 +1,334 @@
+/*
+ * W6: a 6-level 10-ary tree of 64-token edges, grown leaf by leaf in random order; at 1 k, 10 k,
+ * 100 k and 1 M leaves the cost of each operation.
+ *
+ * A leaf is a number below 10^6; its decimal digits are the edges of its path. At fewer than 10^6
+ * leaves the tree is as deep in tokens, and edges that do not branch yet are one node.
+ */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEVELS = 6, EDGE_TOKENS = 64, PATH_TOKENS = LEVELS * EDGE_TOKENS, LEAVES = 1000000 };
+enum { EDGES = 1111110, SIZES = 4, SEED = 606, MATCHES = 16384, EVICTIONS = 2048 };
+static const uint32_t SIZE[SIZES] = {1000, 10000, 100000, 1000000};
+static const char *const SIZE_NAME[SIZES] = {"1 k", "10 k", "100 k", "1 M"};
+
+struct w6 {
+    struct fixture fixture;
+    struct prompts prompts;
+    struct rng rng;
+    uint32_t *order;            /* leaves in the order of their insertion */
+    uint32_t *page_leaf;        /* leaf with which a page was claimed */
+    uint32_t leaf[BATCH];
+    uint64_t expected;
+    rkv_match matches[BATCH];
+    rkv_insert_result inserted[BATCH];
+    uint32_t *pages[BATCH];     /* of the whole path */
+    uint32_t *published[BATCH];
+    uint32_t path_pages, edge_pages;
+    uint32_t *evicted;
+    size_t evicted_count;
+};
+
+enum operation { GROW_MATCH, ALLOCATE, INSERT, HIT, MISS, LOCK, UNLOCK, EVICT, OPERATIONS };
+static const struct {
+    const char *name;
+    double target_least, target_most;   /* at 1 k and at 1 M leaves */
+} OPERATION[OPERATIONS] = {
+    [GROW_MATCH] = {"match of a leaf to be", -1, -1},
+    [ALLOCATE] = {"allocate its pages", -1, -1},
+    [INSERT] = {"insert", -1, -1},
+    [HIT] = {"match, hit", 0.25, 2},
+    [MISS] = {"match, miss", -1, -1},
+    [LOCK] = {"lock", -1, -1},
+    [UNLOCK] = {"unlock", -1, -1},
+    [EVICT] = {"evict 64 tokens", 0.5, 1.5},
+};
+
+static void write_path(uint32_t leaf, uint32_t *ids)
+{
+    uint32_t divisor = LEAVES;
+    for (uint32_t level = 0; level < LEVELS; level++) {
+        divisor /= 10;
+        /* An edge is named by its level and the digits down to it. */
+        tokens_fill(SEED + level, leaf / divisor, ids + level * EDGE_TOKENS, EDGE_TOKENS);
+    }
+}
+
+static void match(void *context, size_t i)
+{
+    struct w6 *w6 = context;
+    rkv_tokens tokens = {
+        .struct_size = sizeof tokens, .ids = w6->prompts.ids[i], .count = PATH_TOKENS};
+    w6->matches[i].struct_size = sizeof w6->matches[i];
+    CHECK(rkv_cache_match(w6->fixture.cache, NULL, &tokens, 0, w6->pages[i], w6->path_pages,
+                          &w6->matches[i]));
+}
+
+static void match_expected(void *context, size_t i)
+{
+    struct w6 *w6 = context;
+    match(context, i);
+    REQUIRE(w6->matches[i].position_count == w6->expected);
+}
+
+static void allocate_pages(void *context, size_t i)
+{
+    struct w6 *w6 = context;
+    size_t shared = w6->matches[i].page_count;
+    CHECK(rkv_page_table_allocate_pages(w6->fixture.table, w6->path_pages - shared,
+                                        w6->pages[i] + shared));
+}
+
+static void insert(void *context, size_t i)
+{
+    struct w6 *w6 = context;
+    const rkv_match *from = &w6->matches[i];
+    rkv_tokens tokens = {
+        .struct_size = sizeof tokens, .ids = w6->prompts.ids[i], .count = PATH_TOKENS};
+    rkv_insert_args args = {
+        .struct_size = sizeof args,
+        .tokens = &tokens,
+        .pages = w6->pages[i],
+        .page_count = w6->path_pages,
+        .from_node = from->node,
+        .from_page_index = from->page_count,
+        .from_token_index = from->page_count * w6->fixture.page_size,
+    };
+    w6->inserted[i].struct_size = sizeof w6->inserted[i];
+    CHECK(rkv_cache_insert(w6->fixture.cache, &args, w6->published[i], &w6->inserted[i]));
+}
+
+static void lock(void *context, size_t i)
+{
+    struct w6 *w6 = context;
+    CHECK(rkv_cache_lock(w6->fixture.cache, w6->matches[i].node));
+}
+
+static void unlock(void *context, size_t i)
+{
+    struct w6 *w6 = context;
+    CHECK(rkv_cache_unlock(w6->fixture.cache, w6->matches[i].node));
+}
+
+static void evict(void *context, size_t i)
+{
+    struct w6 *w6 = context;
+    size_t count;
+    (void)i;
+    CHECK(rkv_cache_evict(w6->fixture.cache, w6->edge_pages, w6->evicted + w6->evicted_count,
+                          w6->edge_pages, &count));
+    REQUIRE(count == w6->edge_pages);
+    w6->evicted_count += count;
+}
+
+/* Notes who claimed what, and frees the pages that a leaf of the same batch had published. */
+static void settle(struct w6 *w6, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t duplicates[PATH_TOKENS];
+        size_t duplicate_count = 0;
+        for (uint32_t page = (uint32_t)w6->matches[i].page_count; page < w6->path_pages; page++) {
+            if (w6->published[i][page] == w6->pages[i][page]) {
+                w6->page_leaf[w6->pages[i][page]] = w6->leaf[i];
+            } else {
+                duplicates[duplicate_count++] = w6->pages[i][page];
+            }
+        }
+        REQUIRE(duplicate_count == w6->inserted[i].duplicate_page_count);
+        if (duplicate_count > 0) {
+            CHECK(rkv_page_table_free_pages(w6->fixture.table, duplicates, duplicate_count));
+        }
+    }
+}
+
+static void insert_leaves(struct w6 *w6, struct meter *meters, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        write_path(w6->leaf[i], w6->prompts.ids[i]);
+    }
+    meter_calls(&meters[GROW_MATCH], match, w6, count);
+    meter_calls(&meters[ALLOCATE], allocate_pages, w6, count);
+    meter_calls(&meters[INSERT], insert, w6, count);
+    settle(w6, count);
+}
+
+static int compare_leaves(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left;
+    uint32_t b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Puts back the leaves that lost pages: without them the tree would shrink under the meter. */
+static void restore(struct w6 *w6)
+{
+    for (size_t i = 0; i < w6->evicted_count; i++) {
+        w6->evicted[i] = w6->page_leaf[w6->evicted[i]];
+    }
+    qsort(w6->evicted, w6->evicted_count, sizeof *w6->evicted, compare_leaves);
+    for (size_t i = 0; i < w6->evicted_count; i++) {
+        if (i > 0 && w6->evicted[i] == w6->evicted[i - 1]) {
+            continue;
+        }
+        w6->leaf[0] = w6->evicted[i];
+        write_path(w6->leaf[0], w6->prompts.ids[0]);
+        match(w6, 0);
+        if (w6->matches[0].page_count < w6->path_pages) {
+            allocate_pages(w6, 0);
+            insert(w6, 0);
+            settle(w6, 1);
+        }
+    }
+    w6->evicted_count = 0;
+}
+
+static void measure(struct w6 *w6, struct meter *meters, uint32_t leaf_count)
+{
+    size_t match_count = options.count ? 8 * BATCH : MATCHES;
+    for (size_t first = 0; first < match_count; first += BATCH) {
+        for (size_t i = 0; i < BATCH; i++) {
+            write_path(w6->order[rng_below(&w6->rng, leaf_count)], w6->prompts.ids[i]);
+        }
+        w6->expected = PATH_TOKENS;
+        meter_calls(&meters[HIT], match_expected, w6, BATCH);
+        meter_calls(&meters[LOCK], lock, w6, BATCH);
+        meter_calls(&meters[UNLOCK], unlock, w6, BATCH);
+        for (size_t i = 0; i < BATCH; i++) {
+            w6->prompts.ids[i][0] = FRESH_MISS + (uint32_t)i;
+        }
+        w6->expected = 0;
+        meter_calls(&meters[MISS], match_expected, w6, BATCH);
+    }
+    size_t eviction_count = options.count ? 8 * BATCH : EVICTIONS;
+    for (size_t first = 0; first < eviction_count; first += BATCH) {
+        meter_calls(&meters[EVICT], evict, w6, BATCH);
+        restore(w6);
+    }
+}
+
+static void run(struct w6 *w6, struct meter meters[SIZES][OPERATIONS], uint32_t page_size,
+                unsigned number, bool last)
+{
+    size_t capacity = (size_t)EDGES * EDGE_TOKENS + 2 * BATCH * PATH_TOKENS;
+    uint32_t leaf_count = 0;
+    fixture_open(&w6->fixture, page_size, capacity, PATH_TOKENS);
+    w6->rng.state = SEED;
+    for (unsigned size = 0; size < SIZES && SIZE[size] <= options.leaf_limit; size++) {
+        for (int i = 0; i < OPERATIONS; i++) {
+            meter_begin(&meters[size][i], run_timing(number));
+        }
+        while (leaf_count < SIZE[size]) {
+            size_t count = SIZE[size] - leaf_count < BATCH ? SIZE[size] - leaf_count : BATCH;
+            memcpy(w6->leaf, w6->order + leaf_count, count * sizeof *w6->leaf);
+            insert_leaves(w6, meters[size], count);
+            leaf_count += (uint32_t)count;
+        }
+        if (number == 0 && size + 1 == SIZES) {
+            fixture_memory(&w6->fixture, "W6");
+        }
+        measure(w6, meters[size], leaf_count);
+        for (int i = 0; i < OPERATIONS; i++) {
+            meter_end(&meters[size][i]);
+        }
+    }
+    if (last) {
+        fixture_verify(&w6->fixture);
+    }
+    fixture_close(&w6->fixture);
+}
+
+static void emit_ratio(const struct meter *small, const struct meter *large, const char *name,
+                       uint32_t page_size)
+{
+    struct row low = meter_row(small, "W6", page_size);
+    struct row high = meter_row(large, "W6", page_size);
+    char operation[sizeof high.operation];
+    snprintf(operation, sizeof operation, "%s, cost at 1 M / 1 k", name);
+    struct row row = row_new("W6", operation, page_size);
+    row.unit = UNIT_RATIO;
+    row.median = high.median / low.median;
+    row.least = high.least / low.least;
+    row.target = 3;
+    row_emit(&row);
+}
+
+/* The rule "no call over 50 us", over every call of the workload, growth included. */
+static void emit_longest(struct meter meters[SIZES][OPERATIONS], uint32_t page_size)
+{
+    struct row longest = row_new("W6", "longest call", page_size);
+    for (int i = 0; i < SIZES * OPERATIONS; i++) {
+        const struct meter *meter = &meters[i / OPERATIONS][i % OPERATIONS];
+        struct row row = meter_row(meter, "W6", page_size);
+        if (row.longest > longest.median) {
+            longest.median = longest.least = longest.longest = row.longest;
+            longest.longest_raw = row.longest_raw;
+            snprintf(longest.operation, sizeof longest.operation, "longest call: %.40s",
+                     meter->operation);
+        }
+        longest.call_count += row.call_count;
+    }
+    longest.target = 50;
+    row_emit(&longest);
+}
+
+static void emit(struct meter meters[SIZES][OPERATIONS], uint32_t page_size)
+{
+    for (int i = 0; i < OPERATIONS; i++) {
+        for (unsigned size = 0; size < SIZES && SIZE[size] <= options.leaf_limit; size++) {
+            double target = size == 0           ? OPERATION[i].target_least
+                            : size + 1 == SIZES ? OPERATION[i].target_most
+                                                : -1;
+            double limit = i == HIT && size + 1 == SIZES ? 1.5 : -1;
+            meter_emit(&meters[size][i], "W6", page_size, target, limit);
+        }
+        if (options.leaf_limit >= LEAVES && !options.count && i != ALLOCATE && i != MISS) {
+            emit_ratio(&meters[0][i], &meters[SIZES - 1][i], OPERATION[i].name, page_size);
+        }
+    }
+    if (!options.count) {
+        emit_longest(meters, page_size);
+    }
+}
+
+static void init(struct w6 *w6, uint32_t page_size)
+{
+    w6->path_pages = PATH_TOKENS / page_size;
+    w6->edge_pages = EDGE_TOKENS / page_size;
+    w6->order = allocate(LEAVES, sizeof *w6->order);
+    w6->page_leaf = allocate((size_t)EDGES * w6->edge_pages + 2 * BATCH * w6->path_pages + 1,
+                             sizeof *w6->page_leaf);
+    w6->evicted = allocate((size_t)BATCH * w6->edge_pages, sizeof *w6->evicted);
+    for (uint32_t i = 0; i < LEAVES; i++) {
+        w6->order[i] = i;
+    }
+    struct rng rng = {SEED};
+    rng_shuffle(&rng, w6->order, LEAVES);
+    prompts_init(&w6->prompts, BATCH, PATH_TOKENS);
+    for (size_t i = 0; i < BATCH; i++) {
+        w6->pages[i] = allocate(w6->path_pages, sizeof **w6->pages);
+        w6->published[i] = allocate(w6->path_pages, sizeof **w6->published);
+    }
+}
+
+void run_w6(uint32_t page_size)
+{
+    static struct w6 w6;
+    static struct meter meters[SIZES][OPERATIONS];
+    for (unsigned size = 0; size < SIZES; size++) {
+        for (int i = 0; i < OPERATIONS; i++) {
+            char name[56];
+            snprintf(name, sizeof name, "%s, %s leaves", OPERATION[i].name, SIZE_NAME[size]);
+            meter_init(&meters[size][i], name);
+        }
+    }
+    init(&w6, page_size);
+    unsigned runs = run_count(page_size == 16 ? 6 : 4);
+    for (unsigned number = 0; number < runs; number++) {
+        run(&w6, meters, page_size, number, number + 1 == runs);
+    }
+    emit(meters, page_size);
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Benchmarks of the index and the page table, through the C ABI of the release library.
+#
+#   scripts/bench.sh                        all workloads, as a table
+#   scripts/bench.sh w4 --page 16           one workload: w1 to w6, probe, rows
+#   scripts/bench.sh --json                 the same numbers as JSON
+#   scripts/bench.sh --count w4 --page 16   instructions per call, counted by callgrind
+#   scripts/bench.sh --profile w4 "churn request" --page 16
+#                                           the functions where those instructions go
+#
+# Times on a shared machine are noisy; instruction counts are not. Compare two versions of the
+# library with --count, or with several alternating runs.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+build=$target/bench
+mkdir -p "$build"
+
+cargo build --release --quiet
+"${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/index/*.c \
+    -o "$build/index-bench" -L"$target/release" -Wl,-rpath,'$ORIGIN/../release' \
+    -lradixkv -lm -pthread
+
+callgrind() {
+    rm -f "$build"/callgrind.*
+    valgrind -q --tool=callgrind --collect-atstart=no --dump-instr=no \
+        --callgrind-out-file="$build/callgrind.out" "$build/index-bench" --count "$@" >&2
+}
+
+case ${1:-} in
+--count)
+    shift
+    workload=$1
+    shift
+    for page in 16 1; do
+        # Without --page, both; the argument given last wins.
+        case " $* " in *" --page "*) [ "$page" = 16 ] || continue ;; *) ;; esac
+        callgrind "$workload" --page "$page" --leaves 10000 "$@"
+        echo "$workload${*:+ $*}, instructions per call (page size $page unless given):"
+        awk -F'[|]' '
+            /^desc: Trigger: Client Request: / {
+                sub(/^desc: Trigger: Client Request: /, ""); name = $1; calls = $2
+            }
+            /^(totals|summary): / && name != "" {
+                split($0, field, " ")
+                if (!(name in sum)) order[++count] = name
+                sum[name] += field[2]; total[name] += calls; name = ""
+            }
+            END {
+                for (i = 1; i <= count; i++)
+                    printf "%-44s %10.0f  (%d calls)\n", order[i], \
+                        sum[order[i]] / total[order[i]], total[order[i]]
+            }' $(ls -v "$build"/callgrind.out.[0-9]*)
+    done
+    ;;
+--profile)
+    workload=$2 operation=$3
+    shift 3
+    callgrind "$workload" --leaves 10000 --operation "$operation" "$@"
+    for order in no yes; do
+        echo "$workload, \"$operation\": instructions, inclusive: $order"
+        callgrind_annotate --inclusive=$order --auto=no "$build/callgrind.out" |
+            sed -n '/file:function/,$p' | head -32 | cut -c1-160
+    done
+    ;;
+*)
+    "$build/index-bench" "$@"
+    ;;
+esac
