@@ -2,7 +2,7 @@
 # Benchmarks of the index and the page table, through the C ABI of the release library.
 #
 #   scripts/bench.sh                        all workloads, as a table
-#   scripts/bench.sh w4 --page 16           one workload: w1 to w6, probe, rows
+#   scripts/bench.sh w4 --page 16           one workload: w1 to w6, probe, rows, machine
 #   scripts/bench.sh --json                 the same numbers as JSON
 #   scripts/bench.sh --count w4 --page 16   instructions per call, counted by callgrind
 #   scripts/bench.sh --profile w4 "churn request" --page 16
@@ -65,6 +65,7 @@ case ${1:-} in
     done
     ;;
 *)
-    "$build/index-bench" "$@"
+    RKV_BENCH_COMMIT=$(git describe --always --dirty 2>/dev/null || echo unknown) \
+        "$build/index-bench" "$@"
     ;;
 esac

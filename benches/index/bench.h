@@ -30,6 +30,7 @@ enum { RUN_LIMIT = 32 };
 struct options {
     const char *workload;   /* NULL for all */
     const char *operation;  /* with --profile: collect only operations whose name contains this */
+    const char *commit;     /* of the library, for the head of the report */
     uint32_t page_size;     /* 0 for 16, 1 and 64 */
     unsigned run_count;     /* 0 for the workload's own number */
     uint32_t leaf_limit;    /* largest W6 tree */
@@ -211,5 +212,6 @@ void run_w5(uint32_t page_size);
 void run_w6(uint32_t page_size);
 void run_probe(uint32_t page_size);
 void run_rows(uint32_t page_size);
+void run_machine(uint32_t page_size);
 
 #endif

@@ -16,14 +16,15 @@ static const struct {
 } WORKLOADS[] = {
     {"w1", run_w1, {16, 1, 64}}, {"w2", run_w2, {16, 1, 64}},       {"w3", run_w3, {16, 1, 64}},
     {"w4", run_w4, {16, 1, 64}}, {"w5", run_w5, {16, 1, 64}},       {"w6", run_w6, {16, 1}},
-    {"probe", run_probe, {16}},  {"rows", run_rows, {16, 1, 64}},
+    {"probe", run_probe, {16}},  {"rows", run_rows, {16, 1, 64}}, {"machine", run_machine, {16}},
 };
 enum { WORKLOAD_COUNT = sizeof WORKLOADS / sizeof *WORKLOADS };
 
 static void usage(void)
 {
     fprintf(stderr,
-            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows] [--page N] [--runs N] [--leaves N]\n"
+            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|machine]\n"
+            "                   [--page N] [--runs N] [--leaves N]\n"
             "                   [--json] [--count] [--operation TEXT]\n");
     exit(2);
 }
@@ -81,6 +82,7 @@ int main(int argument_count, char **arguments)
 {
     static struct report report;
     bool known = false;
+    options.commit = getenv("RKV_BENCH_COMMIT") != NULL ? getenv("RKV_BENCH_COMMIT") : "unknown";
     parse(argument_count, arguments);
     if (!options.count) {
         clock_calibrate();
@@ -114,8 +116,8 @@ int main(int argument_count, char **arguments)
     if (options.json) {
         report_json(&report);
     } else {
-        printf("%s, %ld cores; an empty timed interval takes %.0f ns\n\n", cpu_model(),
-               sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
+        printf("Commit %s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
+               options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
         report_markdown(&report);
     }
     return 0;

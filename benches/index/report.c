@@ -226,9 +226,9 @@ static void json_row(const struct row *row)
 
 void report_json(const struct report *report)
 {
-    printf("{\n  \"cpu\": \"%s\",\n  \"core_count\": %ld,\n  \"clock_cost_ns\": %.1f,\n"
-           "  \"rows\": [\n",
-           cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
+    printf("{\n  \"commit\": \"%s\",\n  \"cpu\": \"%s\",\n  \"core_count\": %ld,\n"
+           "  \"clock_cost_ns\": %.1f,\n  \"rows\": [\n",
+           options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
     for (size_t i = 0; i < report->row_count; i++) {
         json_row(&report->rows[i]);
         printf(i + 1 < report->row_count ? ",\n" : "\n");
