@@ -78,7 +78,8 @@ struct row {
     uint32_t page_size;
     uint32_t unit;
     uint64_t call_count;
-    double median, least;        /* of the runs; of `what the row is about` */
+    double median;               /* of the runs */
+    double quiet;                /* each batch, or call, at the quickest of its runs */
     double p50, p99, p9999;      /* of single calls, median of the runs */
     double longest;              /* longest call, each call at the quickest of its runs */
     double longest_raw;          /* longest call of any run, interruptions included */
@@ -101,16 +102,26 @@ struct row row_new(const char *workload, const char *operation, uint32_t page_si
 /* In batches: the mean, with the clock's cost spread over a batch. Singly: the distribution. */
 enum timing { TIMING_BATCH, TIMING_SINGLE };
 
+/*
+ * Runs repeat the same calls, so the n-th sample of every run is of the same work: the least of
+ * them is free of whatever else the machine did in the other runs.
+ */
+struct samples {
+    uint32_t *ticks;        /* of the present run */
+    uint32_t *least;
+    size_t count, capacity;
+    size_t least_count;
+};
+
 struct meter {
     char operation[56];
     enum timing timing;
     bool in_run;
     size_t call_count;      /* of the present run */
-    size_t capacity;
     uint64_t batch_ticks;
-    uint32_t *ticks;        /* per call of the present run, when timed singly */
-    uint32_t *least;        /* per call, the quickest of the runs timed singly */
-    size_t least_count, last_call_count;
+    struct samples batches;     /* of runs timed in batches */
+    struct samples singles;     /* of runs timed singly */
+    size_t last_call_count;
     unsigned mean_count, single_count;
     double mean[RUN_LIMIT], single_mean[RUN_LIMIT];
     double p50[RUN_LIMIT], p99[RUN_LIMIT], p9999[RUN_LIMIT], over_limit[RUN_LIMIT];
@@ -124,13 +135,14 @@ void meter_begin(struct meter *meter, enum timing timing);
 /* Calls `call(context, 0 .. count - 1)` and times it as meter_begin() said. */
 void meter_calls(struct meter *meter, timed_call call, void *context, size_t count);
 void meter_end(struct meter *meter);
-/* The row of a meter: median and least mean, quantiles, longest call. */
+/* p99 of single calls, each at the quickest of its runs. */
+double meter_quiet_p99(const struct meter *meter);
+/* The row of a meter: median and quiet mean, quantiles, longest call. */
 struct row meter_row(const struct meter *meter, const char *workload, uint32_t page_size);
 void meter_emit(const struct meter *meter, const char *workload, uint32_t page_size, double target,
                 double limit);
 void meter_free(struct meter *meter);
 double median_of(const double *values, unsigned count);
-double least_of(const double *values, unsigned count);
 
 /* Runs of a workload, half of them timed in batches and half singly, in turn. */
 unsigned run_count(unsigned usual);

@@ -36,18 +36,56 @@ void meter_begin(struct meter *meter, enum timing timing)
     meter->in_run = true;
     meter->call_count = 0;
     meter->batch_ticks = 0;
+    meter->batches.count = 0;
+    meter->singles.count = 0;
 }
 
-static void meter_grow(struct meter *meter, size_t count)
+/* Room for `count` more samples of this run. */
+static uint32_t *samples_extend(struct samples *samples, size_t count)
 {
-    if (count <= meter->capacity) {
-        return;
+    size_t needed = samples->count + count;
+    if (needed > samples->capacity) {
+        size_t capacity = samples->capacity * 2 > needed ? samples->capacity * 2 : needed;
+        samples->ticks = realloc(samples->ticks, capacity * sizeof *samples->ticks);
+        samples->least = realloc(samples->least, capacity * sizeof *samples->least);
+        REQUIRE(samples->ticks != NULL && samples->least != NULL);
+        samples->capacity = capacity;
     }
-    size_t capacity = meter->capacity * 2 > count ? meter->capacity * 2 : count;
-    meter->ticks = realloc(meter->ticks, capacity * sizeof *meter->ticks);
-    meter->least = realloc(meter->least, capacity * sizeof *meter->least);
-    REQUIRE(meter->ticks != NULL && meter->least != NULL);
-    meter->capacity = capacity;
+    uint32_t *ticks = samples->ticks + samples->count;
+    samples->count = needed;
+    return ticks;
+}
+
+static uint32_t clamp(uint64_t ticks)
+{
+    return ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
+}
+
+static void samples_end_run(struct samples *samples)
+{
+    for (size_t i = 0; i < samples->count; i++) {
+        if (i >= samples->least_count || samples->ticks[i] < samples->least[i]) {
+            samples->least[i] = samples->ticks[i];
+        }
+    }
+    samples->least_count =
+        samples->count > samples->least_count ? samples->count : samples->least_count;
+}
+
+static double samples_quiet_sum(const struct samples *samples)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < samples->least_count; i++) {
+        sum += samples->least[i];
+    }
+    return nanoseconds((double)sum) / 1e3;
+}
+
+static void samples_free(struct samples *samples)
+{
+    free(samples->ticks);
+    free(samples->least);
+    memset(samples, 0, sizeof *samples);
 }
 
 static void count_calls(struct meter *meter, timed_call call, void *context, size_t count)
@@ -74,19 +112,21 @@ void meter_calls(struct meter *meter, timed_call call, void *context, size_t cou
     if (options.count) {
         count_calls(meter, call, context, count);
     } else if (meter->timing == TIMING_BATCH) {
+        /* Before the clock starts: the first touch of new memory would be in the interval. */
+        uint32_t *sample = samples_extend(&meter->batches, 1);
         uint64_t start = ticks_now();
         for (size_t i = 0; i < count; i++) {
             call(context, i);
         }
-        meter->batch_ticks += ticks_now() - start;
+        uint64_t taken = ticks_now() - start;
+        *sample = clamp(taken);
+        meter->batch_ticks += taken;
     } else {
-        meter_grow(meter, meter->call_count + count);
-        uint32_t *ticks = meter->ticks + meter->call_count;
+        uint32_t *ticks = samples_extend(&meter->singles, count);
         for (size_t i = 0; i < count; i++) {
             uint64_t start = ticks_now();
             call(context, i);
-            uint64_t taken = ticks_now() - start;
-            ticks[i] = taken < UINT32_MAX ? (uint32_t)taken : UINT32_MAX;
+            ticks[i] = clamp(ticks_now() - start);
         }
     }
     meter->call_count += count;
@@ -107,25 +147,22 @@ static double quantile(const uint32_t *sorted, size_t count, double part)
 
 static void single_run_end(struct meter *meter)
 {
+    uint32_t *ticks = meter->singles.ticks;
     size_t count = meter->call_count;
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++) {
-        sum += meter->ticks[i];
-        if (i >= meter->least_count || meter->ticks[i] < meter->least[i]) {
-            meter->least[i] = meter->ticks[i];
-        }
+        sum += ticks[i];
     }
-    meter->least_count = count > meter->least_count ? count : meter->least_count;
-    qsort(meter->ticks, count, sizeof *meter->ticks, compare_ticks);
+    qsort(ticks, count, sizeof *ticks, compare_ticks);
     unsigned run = meter->single_count++;
     meter->single_mean[run] = nanoseconds((double)sum) / 1e3 / (double)count;
-    meter->p50[run] = quantile(meter->ticks, count, 0.5);
-    meter->p99[run] = quantile(meter->ticks, count, 0.99);
-    meter->p9999[run] = quantile(meter->ticks, count, 0.9999);
-    double longest = nanoseconds(meter->ticks[count - 1]) / 1e3;
+    meter->p50[run] = quantile(ticks, count, 0.5);
+    meter->p99[run] = quantile(ticks, count, 0.99);
+    meter->p9999[run] = quantile(ticks, count, 0.9999);
+    double longest = nanoseconds(ticks[count - 1]) / 1e3;
     meter->longest_raw = longest > meter->longest_raw ? longest : meter->longest_raw;
     size_t over = 0;
-    while (over < count && nanoseconds(meter->ticks[count - 1 - over]) / 1e3 > LONG_CALL) {
+    while (over < count && nanoseconds(ticks[count - 1 - over]) / 1e3 > LONG_CALL) {
         over++;
     }
     meter->over_limit[run] = (double)over;
@@ -138,6 +175,8 @@ void meter_end(struct meter *meter)
     }
     meter->in_run = false;
     meter->last_call_count = meter->call_count;
+    samples_end_run(&meter->batches);
+    samples_end_run(&meter->singles);
     if (meter->timing == TIMING_BATCH) {
         double mean = nanoseconds((double)meter->batch_ticks) / 1e3 / (double)meter->call_count;
         meter->mean[meter->mean_count++] = mean;
@@ -164,28 +203,30 @@ double median_of(const double *values, unsigned count)
     return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 
-double least_of(const double *values, unsigned count)
+double meter_quiet_p99(const struct meter *meter)
 {
-    double least = count > 0 ? values[0] : -1;
-    for (unsigned i = 1; i < count; i++) {
-        least = values[i] < least ? values[i] : least;
-    }
-    return least;
+    const struct samples *singles = &meter->singles;
+    uint32_t *sorted = allocate(singles->least_count, sizeof *sorted);
+    memcpy(sorted, singles->least, singles->least_count * sizeof *sorted);
+    qsort(sorted, singles->least_count, sizeof *sorted, compare_ticks);
+    double p99 = quantile(sorted, singles->least_count, 0.99);
+    free(sorted);
+    return p99;
 }
 
 struct row meter_row(const struct meter *meter, const char *workload, uint32_t page_size)
 {
     struct row row = row_new(workload, meter->operation, page_size);
     bool batched = meter->mean_count > 0;
-    const double *means = batched ? meter->mean : meter->single_mean;
-    unsigned mean_count = batched ? meter->mean_count : meter->single_count;
     row.call_count = meter->last_call_count;
-    row.median = median_of(means, mean_count);
-    row.least = least_of(means, mean_count);
+    row.median = batched ? median_of(meter->mean, meter->mean_count)
+                         : median_of(meter->single_mean, meter->single_count);
+    row.quiet = samples_quiet_sum(batched ? &meter->batches : &meter->singles) /
+                (double)meter->last_call_count;
     if (meter->single_count > 0) {
         uint32_t longest = 0;
-        for (size_t i = 0; i < meter->least_count; i++) {
-            longest = meter->least[i] > longest ? meter->least[i] : longest;
+        for (size_t i = 0; i < meter->singles.least_count; i++) {
+            longest = meter->singles.least[i] > longest ? meter->singles.least[i] : longest;
         }
         row.p50 = median_of(meter->p50, meter->single_count);
         row.p99 = median_of(meter->p99, meter->single_count);
@@ -211,9 +252,6 @@ void meter_emit(const struct meter *meter, const char *workload, uint32_t page_s
 
 void meter_free(struct meter *meter)
 {
-    free(meter->ticks);
-    free(meter->least);
-    meter->ticks = NULL;
-    meter->least = NULL;
-    meter->capacity = 0;
+    samples_free(&meter->batches);
+    samples_free(&meter->singles);
 }

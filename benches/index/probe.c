@@ -127,7 +127,6 @@ static void emit_latency(const char *operation, uint32_t page_size, const struct
     }
     struct row row = row_new("probe", operation, page_size);
     row.median = median_of(values[0], count);
-    row.least = least_of(values[0], count);
     row.p50 = median_of(values[1], count);
     row.p99 = median_of(values[2], count);
     row.p9999 = median_of(values[3], count);
@@ -138,7 +137,7 @@ static void emit_owner(struct meter meters[CASES], uint32_t page_size)
 {
     for (unsigned i = 0; i < CASES; i++) {
         struct row row = meter_row(&meters[i], "probe", page_size);
-        row.longest = -1;   /* Rounds differ in what they evict: no call is repeated. */
+        row.quiet = row.longest = -1;   /* Rounds differ in what they evict. */
         row_emit(&row);
     }
     struct row growth = row_new("probe", "owner's p99, one probing thread / none", page_size);
@@ -148,7 +147,6 @@ static void emit_owner(struct meter meters[CASES], uint32_t page_size)
         ratios[i] = meters[1].p99[i] / meters[0].p99[i];
     }
     growth.median = median_of(ratios, meters[0].single_count);
-    growth.least = least_of(ratios, meters[0].single_count);
     growth.target = 1.1;
     row_emit(&growth);
 }
@@ -164,16 +162,15 @@ static void emit_scaling(struct latency idle[CASES][RUN_LIMIT], unsigned rounds,
     }
     struct row row = row_new("probe", "M probes/s, one thread, owner idle", page_size);
     row.unit = UNIT_MILLION_PER_SECOND;
-    row.median = row.least = median_of(one, rounds);
+    row.median = median_of(one, rounds);
     row_emit(&row);
     row = row_new("probe", "M probes/s, two threads, owner idle", page_size);
     row.unit = UNIT_MILLION_PER_SECOND;
-    row.median = row.least = median_of(two, rounds);
+    row.median = median_of(two, rounds);
     row_emit(&row);
     row = row_new("probe", "throughput of one thread / of two", page_size);
     row.unit = UNIT_RATIO;
     row.median = median_of(ratio, rounds);
-    row.least = least_of(ratio, rounds);
     /* Perfect scaling is 0.5; this leaves a tenth for the memory that cores share. */
     row.target = 0.55;
     row_emit(&row);

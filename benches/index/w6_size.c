@@ -251,7 +251,7 @@ static void emit_ratio(const struct meter *small, const struct meter *large, con
     struct row row = row_new("W6", operation, page_size);
     row.unit = UNIT_RATIO;
     row.median = high.median / low.median;
-    row.least = high.least / low.least;
+    row.quiet = high.quiet / low.quiet;
     row.target = 3;
     row_emit(&row);
 }
@@ -264,7 +264,7 @@ static void emit_longest(struct meter meters[SIZES][OPERATIONS], uint32_t page_s
         const struct meter *meter = &meters[i / OPERATIONS][i % OPERATIONS];
         struct row row = meter_row(meter, "W6", page_size);
         if (row.longest > longest.median) {
-            longest.median = longest.least = longest.longest = row.longest;
+            longest.median = longest.quiet = longest.longest = row.longest;
             longest.longest_raw = row.longest_raw;
             snprintf(longest.operation, sizeof longest.operation, "longest call: %.40s",
                      meter->operation);
