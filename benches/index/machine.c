@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES = 1 << 21, LINE_WORDS = 16, CHASES = 1 << 16, SEED = 808 };
+enum { LINES = 1 << 21, LINE_WORDS = 16, CHASES = 1 << 18, SEED = 808 };
 enum { FAR_BYTES = 512 << 20 };
 
 struct machine {
@@ -98,6 +98,10 @@ void run_machine(uint32_t page_size)
     measure(&machine, "dependent load within 16 KiB", chase, CHASES);
     link_lines(&machine, 16384);
     measure(&machine, "dependent load within 1 MiB", chase, CHASES);
+    link_lines(&machine, 131072);
+    measure(&machine, "dependent load within 8 MiB", chase, CHASES);
+    link_lines(&machine, 524288);
+    measure(&machine, "dependent load within 32 MiB", chase, CHASES);
     link_lines(&machine, LINES);
     measure(&machine, "dependent load within 128 MiB", chase, CHASES);
     machine.sink = machine.position;
