@@ -4,6 +4,7 @@
 #   scripts/bench.sh                        all workloads, as a table
 #   scripts/bench.sh w4 --page 16           one workload: w1 to w6, probe, rows, machine
 #   scripts/bench.sh --json                 the same numbers as JSON
+#   scripts/bench.sh --docs                 measures all and rewrites the table of the documentation
 #   scripts/bench.sh --count w4 --page 16   instructions per call, counted by callgrind
 #   scripts/bench.sh --profile w4 "churn request" --page 16
 #                                           the functions where those instructions go
@@ -21,6 +22,11 @@ cargo build --release --quiet
 "${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/index/*.c \
     -o "$build/index-bench" -L"$target/release" -Wl,-rpath,'$ORIGIN/../release' \
     -lradixkv -lm -pthread
+
+# The commit that last changed the library; a + says that the working tree has more.
+commit=$(git log -1 --format=%h -- src 2>/dev/null || echo unknown)
+git diff --quiet HEAD -- src 2>/dev/null || commit=$commit+
+export RKV_BENCH_COMMIT=$commit
 
 callgrind() {
     rm -f "$build"/callgrind.*
@@ -68,8 +74,17 @@ case ${1:-} in
             sed -n '/file:function/,$p' | head -32 | cut -c1-160
     done
     ;;
+--docs)
+    page=docs/PERFORMANCE.md
+    table=$("$build/index-bench" --brief)
+    TABLE=$table awk '
+        /<!-- end of scripts\/bench.sh -->/ { inside = 0 }
+        !inside { print }
+        /<!-- scripts\/bench.sh -->/ { inside = 1; print ""; print ENVIRON["TABLE"]; print "" }
+        ' "$page" > "$build/page.md"
+    mv "$build/page.md" "$page"
+    ;;
 *)
-    RKV_BENCH_COMMIT=$(git describe --always --dirty 2>/dev/null || echo unknown) \
-        "$build/index-bench" "$@"
+    "$build/index-bench" "$@"
     ;;
 esac

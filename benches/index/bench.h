@@ -35,6 +35,7 @@ struct options {
     unsigned run_count;     /* 0 for the workload's own number */
     uint32_t leaf_limit;    /* largest W6 tree */
     bool json;
+    bool brief;             /* only what the documentation shows */
     bool count;             /* under callgrind: one run, instructions instead of time */
 };
 extern struct options options;

@@ -25,7 +25,7 @@ static void usage(void)
     fprintf(stderr,
             "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|machine]\n"
             "                   [--page N] [--runs N] [--leaves N]\n"
-            "                   [--json] [--count] [--operation TEXT]\n");
+            "                   [--json] [--brief] [--count] [--operation TEXT]\n");
     exit(2);
 }
 
@@ -36,6 +36,8 @@ static void parse(int argument_count, char **arguments)
         bool has_value = i + 1 < argument_count;
         if (strcmp(argument, "--json") == 0) {
             options.json = true;
+        } else if (strcmp(argument, "--brief") == 0) {
+            options.brief = true;
         } else if (strcmp(argument, "--count") == 0) {
             options.count = true;
         } else if (strcmp(argument, "--page") == 0 && has_value) {
