@@ -61,7 +61,8 @@ fn have(test: &str, tools: &[&str]) -> bool {
     for tool in tools {
         if Command::new(tool).arg("--version").output().is_err() {
             // Past the capture of the test harness, which hides what a passing test prints.
-            writeln!(std::io::stderr(), "\nSKIP {test}: {tool} is not installed").unwrap();
+            let reason = format!("SKIP {test}: {tool} is not installed\n");
+            std::io::stderr().write_all(reason.as_bytes()).unwrap();
             return false;
         }
     }
