@@ -9,6 +9,7 @@
 
 mod model {
     pub mod abi;
+    pub mod caching;
     pub mod compare;
     pub mod driver;
     pub mod generate;
@@ -16,11 +17,13 @@ mod model {
     pub mod lookups;
     pub mod naive;
     pub mod ops;
+    pub mod pages;
     pub mod prompt;
     pub mod published;
     pub mod rows;
     pub mod sequences;
     pub mod shrink;
+    pub mod tokens;
 }
 
 use model::generate::{Generator, Theme};

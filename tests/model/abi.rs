@@ -1,6 +1,6 @@
 //! The C ABI with Rust's manners: slices in, results out, nothing interpreted.
 use super::ops::Config;
-use super::prompt::{Piece, Prompt};
+use super::tokens::TokenList;
 use radixkv::capi::*;
 use std::ptr::{null, null_mut};
 
@@ -31,7 +31,7 @@ fn namespace(number: u8) -> Option<rkv_namespace> {
 }
 
 /// A struct of the header, zero but for its size.
-fn sized<T: Copy>() -> T {
+pub fn sized<T: Copy>() -> T {
     let mut made = std::mem::MaybeUninit::<T>::zeroed();
     // SAFETY: called for structs of the header alone: repr(C), plain integers and pointers, for
     // which zero is a value, with struct_size: u32 first.
@@ -41,56 +41,8 @@ fn sized<T: Copy>() -> T {
     }
 }
 
-fn done<T>(status: Status, value: T) -> Result<T, Status> {
+pub fn done<T>(status: Status, value: T) -> Result<T, Status> {
     if status == Status::Ok { Ok(value) } else { Err(status) }
-}
-
-/// A prompt in the form of the header.
-pub struct TokenList {
-    ids: Vec<u32>,
-    items: Vec<rkv_token_item>,
-}
-
-impl TokenList {
-    pub fn of(prompt: &Prompt) -> TokenList {
-        let mut list = TokenList { ids: Vec::new(), items: Vec::new() };
-        for &piece in &prompt.0 {
-            match piece {
-                Piece::Text(id, count) => list.ids.extend(id..id + count),
-                Piece::Coord(bin) => list.item(RKV_TOKEN_COORD, bin, 0, 0, 0),
-                Piece::Size(width, height) => list.item(RKV_TOKEN_SIZE, width, height, 0, 0),
-                Piece::Image(content, positions) => {
-                    list.item(RKV_TOKEN_IMAGE, 0, 0, positions, content);
-                }
-            }
-        }
-        list
-    }
-
-    fn item(&mut self, kind: u32, bin: u32, height_bin: u32, position_count: u32, content: u8) {
-        let token_index = self.ids.len() as u64;
-        let digest = [content; 16];
-        self.items.push(rkv_token_item {
-            token_index,
-            kind,
-            position_count,
-            bin,
-            height_bin,
-            digest,
-        });
-        self.ids.push(u32::MAX); // Not read.
-    }
-
-    fn raw(&self) -> rkv_tokens {
-        let items = if self.items.is_empty() { null() } else { self.items.as_ptr() };
-        rkv_tokens {
-            ids: self.ids.as_ptr(),
-            count: self.ids.len(),
-            items,
-            item_count: self.items.len(),
-            ..sized()
-        }
-    }
 }
 
 /// What an insert is made of.
@@ -120,8 +72,8 @@ impl Drop for Library {
     }
 }
 
-// Every block below has this reason: the handles live as long as the object, each pointer comes from
-// a reference or from a slice with its length, and the library keeps none of them.
+// Every block below has this reason: the handles live as long as the object, each pointer comes
+// from a reference or from a slice with its length, and the library keeps none of them.
 impl Library {
     pub fn new(config: &Config) -> Result<Library, Status> {
         let mut raw: rkv_page_table_config = sized();

@@ -5,7 +5,7 @@ use super::published::Label;
 use radixkv::capi::{rkv_node_info, rkv_sequence_state};
 use std::collections::BTreeMap;
 
-/// Which node id stands for which label. Both are used once only, so a pair once seen holds for ever.
+/// Which node id stands for which label. Both are used once only: a pair once seen holds for ever.
 #[derive(Default)]
 pub struct Names {
     ids: BTreeMap<Label, u64>,

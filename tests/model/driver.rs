@@ -1,10 +1,11 @@
 //! Carries out operations on the library and on the model, and compares the answers.
-use super::abi::{Library, Status, TokenList, namespace_of};
+use super::abi::{Library, Status, namespace_of};
 use super::compare::{Names, compare, compare_sequence, equal};
 use super::naive::{Fault, Naive, Page, Refusal, Shortage, Wrong, require};
 use super::ops::{Config, Op, Pick};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
+use super::tokens::TokenList;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -85,6 +86,25 @@ pub fn agree<T, U: Debug>(
     }
 }
 
+fn read_tokens(prompt: &Prompt) -> Result<(), Wrong> {
+    let list = TokenList::of(prompt);
+    let mut at = 0;
+    let mut regions = Vec::new();
+    for piece in &prompt.0 {
+        let end = at + piece.positions() as u64;
+        if matches!(piece, Piece::Image(..)) {
+            regions.push((at, end));
+        }
+        at = end;
+    }
+    let measured = list.measure();
+    require!(measured == Ok((at as usize, regions)), "a token list is measured {measured:?}");
+    let built = list.is_what_the_library_builds();
+    let expected = if prompt.has_bad_ids() { Err(Status::InvalidArgument) } else { Ok(true) };
+    require!(built == expected, "rkv_tokens_build: {built:?}: {}", Library::last_message());
+    Ok(())
+}
+
 /// An element by an index that may be too large.
 pub fn pick<T: Clone>(from: &[T], at: Pick) -> Option<T> {
     from.get(at as usize % from.len().max(1)).cloned()
@@ -124,6 +144,7 @@ impl Driver {
             }
             Op::MatchTooSmall { ns, prompt } => self.match_too_small(*ns, prompt),
             Op::Probe { ns, prompt } => self.probe(*ns, prompt),
+            Op::ReadTokens { prompt } => read_tokens(prompt),
             Op::Insert { ns, prompt, keep } => self.insert(*ns, prompt, *keep),
             Op::InsertResumed { earlier, more, keep } => {
                 self.insert_resumed(*earlier, more, *keep)
@@ -165,6 +186,12 @@ impl Driver {
     fn begin(&mut self, ns: u8, prompt: &Prompt, reserve: usize) -> Result<(), Wrong> {
         let tokens = Tokens::of(prompt);
         let begun = self.library.begin(ns, &TokenList::of(prompt), reserve);
+        if tokens.bad {
+            // Which of two reasons is told is open.
+            let refused = matches!(begun, Err(Status::InvalidArgument | Status::OutOfSlots));
+            require!(refused, "rkv_sequence_begin takes a text id that is none");
+            return Ok(());
+        }
         let source = begun.as_ref().map_or(0, |state| state.copy_source_page);
         let plan = self.model.begin_plan(namespace_of(ns), &tokens, reserve, source);
         let Some((state, plan)) = agree("rkv_sequence_begin", begun, plan)? else { return Ok(()) };
@@ -361,6 +388,9 @@ impl Driver {
     }
 
     pub fn remember(&mut self, earlier: Earlier) {
+        if earlier.prompt.has_bad_ids() {
+            return;
+        }
         if self.earlier.len() == 16 {
             self.earlier.remove(0);
         }

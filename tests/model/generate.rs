@@ -119,7 +119,20 @@ impl Generator {
             let place = self.rng.usize(0..self.prompts.len());
             self.prompts[place] = made.clone();
         }
-        made
+        if self.rng.u8(0..50) == 0 { self.spoil(made) } else { made }
+    }
+
+    /// A prompt with ids that are no text ids, which must not pass for images or coordinates.
+    fn spoil(&mut self, mut prompt: Prompt) -> Prompt {
+        let id = match self.rng.u8(0..4) {
+            0 => (1 << 31) + self.rng.u32(0..4),
+            1 => (1 << 31) + self.rng.u32(..1 << 31) / 2,
+            2 => (3 << 30) + self.rng.u32(0..2048),
+            _ => u32::MAX - self.rng.u32(2..6),
+        };
+        let place = self.rng.usize(0..=prompt.0.len());
+        prompt.0.insert(place, Piece::Text(id, self.rng.u32(1..=2)));
+        prompt
     }
 
     /// What decoding adds: usually a token.
@@ -159,7 +172,8 @@ impl Generator {
             0..=29 => {
                 Op::Match { ns: self.ns(), prompt: self.prompt(), lock: self.rng.u8(0..3) == 0 }
             }
-            30..=33 => Op::Probe { ns: self.ns(), prompt: self.prompt() },
+            30 => Op::ReadTokens { prompt: self.prompt() },
+            31..=33 => Op::Probe { ns: self.ns(), prompt: self.prompt() },
             34..=58 => {
                 Op::Insert { ns: self.ns(), prompt: self.prompt(), keep: self.rng.u8(0..20) == 0 }
             }
@@ -209,7 +223,7 @@ impl Generator {
     }
 
     fn misuse_op(&mut self) -> Op {
-        const WRONGS: [Wrong; 13] = [
+        const WRONGS: [Wrong; 14] = [
             Wrong::PageZero,
             Wrong::PageOutOfRange,
             Wrong::PageFree,
@@ -222,6 +236,7 @@ impl Generator {
             Wrong::PageIndexTooSmall,
             Wrong::PageIndexTooLarge,
             Wrong::IndexWithoutNode,
+            Wrong::OtherPrefix,
             Wrong::ForeignNode,
         ];
         match self.rng.u8(0..100) {

@@ -1,11 +1,12 @@
 //! The driver's matches and inserts.
-use super::abi::{InsertCall, Library, Status, TokenList, namespace_of};
+use super::abi::{InsertCall, Library, Status, namespace_of};
 use super::compare::equal;
 use super::driver::{Driver, Earlier, agree, pick};
 use super::naive::{Page, Refusal, Wrong, require};
 use super::ops::{Pick, Wrong as Fault};
-use super::prompt::{Prompt, Tokens};
+use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
+use super::tokens::TokenList;
 
 impl Driver {
     /// A match. Returns its whole pages and the lock that it took.
@@ -123,20 +124,28 @@ impl Driver {
         self.free_left_over(&pages, keep)
     }
 
+    /// An earlier match or insert, at times a root and nothing yet after it.
+    fn earlier_or_root(&self, at: Pick) -> Option<Earlier> {
+        if at % 8 > 0 {
+            return pick(&self.earlier, at / 8);
+        }
+        let roots: Vec<(u8, Label)> =
+            self.model.cache.roots.iter().map(|(&ns, root)| (ns, root.label)).collect();
+        let (ns, node) = pick(&roots, at / 8)?;
+        Some(Earlier { ns, prompt: Prompt::default(), node, whole_pages: 0 })
+    }
+
     pub fn insert_resumed(
         &mut self,
         earlier: Pick,
         more: &Prompt,
         keep: bool,
     ) -> Result<(), Wrong> {
-        let Some(earlier) = pick(&self.earlier, earlier) else { return Ok(()) };
+        let Some(earlier) = self.earlier_or_root(earlier) else { return Ok(()) };
         let prompt = earlier.prompt.then(more);
         let tokens = Tokens::of(&prompt);
         let page_size = self.model.config.page_size;
         let from = earlier.whole_pages;
-        if !tokens.is_boundary(from * page_size) {
-            return Ok(());
-        }
         let count = tokens.positions() / page_size - from;
         let Some(new) = self.allocate(count)? else { return Ok(()) };
         // The pages before are not read, nor is the namespace.
@@ -173,7 +182,7 @@ impl Driver {
             return Ok(None);
         };
         require!(
-            published[call.from_page_index..] == plan.published[call.from_page_index..],
+            published == plan.published,
             "published pages are {published:?}, in the model {:?}",
             plan.published
         );
@@ -232,6 +241,9 @@ impl Driver {
         prompt: &Prompt,
     ) -> Result<(), Wrong> {
         let tokens = Tokens::of(prompt);
+        if tokens.bad {
+            return Ok(());
+        }
         let whole = tokens.positions() / self.model.config.page_size;
         let Some(allocated) = self.allocate(whole)? else { return Ok(()) };
         self.try_wrong(wrong, earlier, ns, prompt, allocated.clone())?;
@@ -281,14 +293,23 @@ impl Driver {
             Fault::TokenIndexTooSmall
             | Fault::TokenIndexTooLarge
             | Fault::PageIndexTooSmall
-            | Fault::PageIndexTooLarge => {
+            | Fault::PageIndexTooLarge
+            | Fault::OtherPrefix => {
                 let Some(earlier) = pick(&self.earlier, earlier) else { return Ok(()) };
                 if !self.model.cache.is_live(earlier.node) {
                     return Ok(());
                 }
                 // A page of text more, so that an index too large still lies in the tokens.
-                let more = Prompt(vec![super::prompt::Piece::Text(9000, 2 * page_size as u32)]);
-                let prompt = earlier.prompt.then(&more);
+                let more = Prompt(vec![Piece::Text(9000, 2 * page_size as u32)]);
+                let mut prompt = earlier.prompt.then(&more);
+                if wrong == Fault::OtherPrefix {
+                    prompt.0[0] = match prompt.0[0] {
+                        Piece::Text(id, count) => Piece::Text(id + 1, count),
+                        Piece::Coord(bin) => Piece::Text(bin, 1),
+                        Piece::Size(width, height) => Piece::Size(width, height + 1),
+                        Piece::Image(content, positions) => Piece::Image(content + 1, positions),
+                    };
+                }
                 let tokens = Tokens::of(&prompt);
                 list = TokenList::of(&prompt);
                 pages = vec![u32::MAX; tokens.positions() / page_size];
@@ -296,9 +317,11 @@ impl Driver {
                 from_page_index = earlier.whole_pages;
                 from_token_index = tokens.count_within(from_page_index * page_size);
                 match wrong {
+                    Fault::TokenIndexTooSmall if from_token_index == 0 => return Ok(()),
                     Fault::TokenIndexTooSmall => from_token_index -= 1,
                     Fault::TokenIndexTooLarge => from_token_index += page_size,
                     Fault::PageIndexTooSmall => from_page_index -= 1,
+                    Fault::OtherPrefix => {}
                     _ => from_page_index += 1,
                 }
             }

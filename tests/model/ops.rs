@@ -33,6 +33,7 @@ pub enum Wrong {
     PageIndexTooSmall,
     PageIndexTooLarge,
     IndexWithoutNode,
+    OtherPrefix,
     ForeignNode,
 }
 
@@ -43,6 +44,8 @@ pub enum Op {
     /// A match with one page less of room than it needs.
     MatchTooSmall { ns: u8, prompt: Prompt },
     Probe { ns: u8, prompt: Prompt },
+    /// What can be asked of a token list without a cache.
+    ReadTokens { prompt: Prompt },
     /// Allocates the pages, inserts, and gives the duplicates back unless they are kept.
     Insert { ns: u8, prompt: Prompt, keep: bool },
     /// Goes on from the node of an earlier match, with more tokens.

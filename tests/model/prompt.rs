@@ -61,6 +61,12 @@ impl Prompt {
         Prompt(kept)
     }
 
+    /// Whether a text id is none.
+    pub fn has_bad_ids(&self) -> bool {
+        let limit = radixkv::capi::RKV_TEXT_ID_LIMIT;
+        self.0.iter().any(|piece| matches!(*piece, Piece::Text(id, count) if id + count > limit))
+    }
+
     pub fn then(&self, more: &Prompt) -> Prompt {
         Prompt(self.0.iter().chain(&more.0).copied().collect())
     }
@@ -82,11 +88,13 @@ pub struct Tokens {
     pub keys: Vec<Key>,
     /// For each token the position after its last.
     pub ends: Vec<usize>,
+    /// A text id is none. Nothing ever matches it.
+    pub bad: bool,
 }
 
 impl Tokens {
     pub fn of(prompt: &Prompt) -> Tokens {
-        let mut tokens = Tokens::default();
+        let mut tokens = Tokens { bad: prompt.has_bad_ids(), ..Tokens::default() };
         for &piece in &prompt.0 {
             match piece {
                 Piece::Text(id, count) => {

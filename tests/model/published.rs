@@ -185,7 +185,8 @@ impl PublishedPages {
     }
 
     pub fn locks_below(&self, ns: u8, prefix: &[Key]) -> u32 {
-        let below = self.pages.iter().filter(|page| page.ns == ns && page.prefix.starts_with(prefix));
+        let of_namespace = self.pages.iter().filter(|page| page.ns == ns);
+        let below = of_namespace.filter(|page| page.prefix.starts_with(prefix));
         below.filter_map(|page| page.mark.as_ref()).map(|mark| mark.locks).sum()
     }
 

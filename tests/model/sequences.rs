@@ -174,7 +174,7 @@ impl Naive {
         let sequence = self.sequence(index)?;
         let length = self.row(sequence.slot)?.pages.len();
         let wanted = self.pages_for(sequence.tokens.positions() + more.positions());
-        if wanted > self.row_limit() {
+        if more.bad || wanted > self.row_limit() {
             return Err(Status::InvalidArgument.into());
         }
         let lacking = wanted.saturating_sub(length);
@@ -236,11 +236,31 @@ impl Naive {
         self.counters.duplicates += done.remapped;
         self.edit(index).shared = whole;
         if whole > base {
-            let node = self.publish_and_move_lock(ns, &tokens, whole, &claimed, node);
+            let end = if claimed.is_empty() { self.node_goes_on(index, whole) } else { whole };
+            tokens.keys = self.sequence(index)?.tokens.keys[..end * page_size].to_vec();
+            let node = self.publish_and_move_lock(ns, &tokens, end, &claimed, node);
             let sequence = self.edit(index);
-            (sequence.base, sequence.node) = (whole, node);
+            (sequence.base, sequence.node) = (end, node);
         }
         Ok(done)
+    }
+
+    /// Where somebody published more of the same prompt, his node is not cut at the end of ours: the
+    /// pages up to which it goes on like the prompt.
+    fn node_goes_on(&self, index: usize, whole: usize) -> usize {
+        let Sequence { ns, prompt_positions, ref tokens, .. } =
+            *self.sequence(index).expect("it was looked up");
+        let page_size = self.config.page_size;
+        let known = &tokens.keys[..prompt_positions.min(tokens.positions())];
+        let mut end = whole;
+        let at = |end: usize| self.cache.find(ns, known.get(..end * page_size)?);
+        while let Some(page) = at(end)
+            && self.cache.pages[page].mark.is_none()
+            && at(end + 1).is_some()
+        {
+            end += 1;
+        }
+        end
     }
 
     fn publish_and_move_lock(

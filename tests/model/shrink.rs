@@ -97,6 +97,7 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
         | Op::MatchTooSmall { ns, prompt }
         | Op::Probe { ns, prompt }
         | Op::Insert { ns, prompt, .. } => (Some(prompt), Some(ns), vec![]),
+        Op::ReadTokens { prompt } => (Some(prompt), None, vec![]),
         Op::InsertResumed { earlier, more, .. } => (Some(more), None, vec![earlier]),
         Op::InsertRow { row, ns, prompt } | Op::MapMatch { row, ns, prompt } => {
             (Some(prompt), Some(ns), vec![row])
