@@ -236,7 +236,7 @@ impl Naive {
         self.counters.duplicates += done.remapped;
         self.edit(index).shared = whole;
         if whole > base {
-            let end = if claimed.is_empty() { self.node_goes_on(index, whole) } else { whole };
+            let end = if claimed.is_empty() { self.prompt_goes_on(index, whole) } else { whole };
             tokens.keys = self.sequence(index)?.tokens.keys[..end * page_size].to_vec();
             let node = self.publish_and_move_lock(ns, &tokens, end, &claimed, node);
             let sequence = self.edit(index);
@@ -245,22 +245,17 @@ impl Naive {
         Ok(done)
     }
 
-    /// Where somebody published more of the same prompt, his node is not cut at the end of ours: the
-    /// pages up to which it goes on like the prompt.
-    fn node_goes_on(&self, index: usize, whole: usize) -> usize {
+    /// Where somebody published more of the same prompt, the lock goes to the end of that: the pages
+    /// up to which the prompt is cached.
+    fn prompt_goes_on(&self, index: usize, whole: usize) -> usize {
         let Sequence { ns, prompt_positions, ref tokens, .. } =
             *self.sequence(index).expect("it was looked up");
-        let page_size = self.config.page_size;
-        let known = &tokens.keys[..prompt_positions.min(tokens.positions())];
-        let mut end = whole;
-        let at = |end: usize| self.cache.find(ns, known.get(..end * page_size)?);
-        while let Some(page) = at(end)
-            && self.cache.pages[page].mark.is_none()
-            && at(end + 1).is_some()
-        {
-            end += 1;
-        }
-        end
+        let known = &tokens.keys[..prompt_positions];
+        let pages = known.len() / self.config.page_size;
+        let is_cached = |end: &usize| {
+            self.cache.find(ns, &known[..end * self.config.page_size]).is_some()
+        };
+        (whole + 1..=pages).take_while(is_cached).last().unwrap_or(whole)
     }
 
     fn publish_and_move_lock(
