@@ -167,8 +167,7 @@ impl Library {
         let mut can = false;
         let slot = slot.unwrap_or(RKV_NO_SLOT);
         // SAFETY: see above.
-        let status =
-            unsafe { rkv_page_table_can_reserve(self.table, slot, positions, &mut can) };
+        let status = unsafe { rkv_page_table_can_reserve(self.table, slot, positions, &mut can) };
         done(status, can)
     }
 
@@ -185,9 +184,8 @@ impl Library {
         loop {
             let (data, room) = (pages.as_mut_ptr(), pages.len());
             // SAFETY: see above.
-            let status = unsafe {
-                rkv_page_table_row(self.table, slot, first, data, room, &mut count)
-            };
+            let status =
+                unsafe { rkv_page_table_row(self.table, slot, first, data, room, &mut count) };
             done(status, ())?;
             if count <= room {
                 pages.truncate(count);
@@ -201,9 +199,8 @@ impl Library {
         let mut mapping = vec![i64::MIN; positions.len()];
         let (data, into) = (positions.as_ptr(), mapping.as_mut_ptr());
         // SAFETY: see above.
-        let status = unsafe {
-            rkv_page_table_slot_mapping(self.table, slot, data, positions.len(), into)
-        };
+        let status =
+            unsafe { rkv_page_table_slot_mapping(self.table, slot, data, positions.len(), into) };
         done(status, mapping)
     }
 
@@ -267,9 +264,8 @@ impl Library {
         let (mut count, mut positions) = (usize::MAX, usize::MAX);
         let tokens = tokens.raw();
         // SAFETY: see above.
-        let status = unsafe {
-            rkv_cache_probe(self.cache, namespace, &tokens, &mut count, &mut positions)
-        };
+        let status =
+            unsafe { rkv_cache_probe(self.cache, namespace, &tokens, &mut count, &mut positions) };
         done(status, (count, positions))
     }
 
@@ -289,9 +285,8 @@ impl Library {
         let mut published = vec![u32::MAX; call.pages.len()];
         let mut result = sized();
         // SAFETY: see above.
-        let status = unsafe {
-            rkv_cache_insert(self.cache, &args, published.as_mut_ptr(), &mut result)
-        };
+        let status =
+            unsafe { rkv_cache_insert(self.cache, &args, published.as_mut_ptr(), &mut result) };
         done(status, (result, published))
     }
 
@@ -311,9 +306,8 @@ impl Library {
         let into = if room.is_some() { pages.as_mut_ptr() } else { null_mut() };
         let mut evicted = 0;
         // SAFETY: see above.
-        let status = unsafe {
-            rkv_cache_evict(self.cache, count, into, room.unwrap_or(0), &mut evicted)
-        };
+        let status =
+            unsafe { rkv_cache_evict(self.cache, count, into, room.unwrap_or(0), &mut evicted) };
         pages.truncate(if room.is_some() { evicted } else { 0 });
         done(status, (evicted, pages))
     }

@@ -33,6 +33,9 @@ impl Naive {
     pub fn match_cut(&self, ns: u8, tokens: &Tokens) -> Cut {
         let longest = self.cache.longest(ns, &tokens.keys);
         let mut raw = longest.path.len() * self.config.page_size + longest.partial;
+        if !tokens.is_boundary(raw) {
+            self.mark("an image is cached in part");
+        }
         if self.fault == Fault::LongerMatch && longest.partial > 0 && raw < tokens.positions() {
             raw += 1;
         }
@@ -50,6 +53,9 @@ impl Naive {
         let path = self.cache.longest(ns, &tokens.keys).path;
         let now = self.cache.now();
         let end = *path[..whole_pages].last()?;
+        if self.cache.pages[end].mark.is_none() {
+            self.mark("a match splits a node");
+        }
         let forgotten = if self.fault == Fault::ForgetsPath { whole_pages - 1 } else { 0 };
         for &page in &path[forgotten..whole_pages] {
             self.cache.pages[page].used = now;
@@ -77,6 +83,9 @@ impl Naive {
     ) -> Result<Label, Wrong> {
         let whole = cut.whole_pages * self.config.page_size;
         let sources = self.cache.copy_sources(ns, &tokens.keys, whole, cut.partial);
+        if sources.len() > 1 {
+            self.mark("several pages to copy from");
+        }
         require!(sources.contains(&source), "page {source} is copied, not one of {sources:?}");
         let page = self.cache.by_page(source).expect("it is published");
         Ok(self.cache.label(self.cache.node_end(page)))
@@ -117,8 +126,7 @@ impl Naive {
             return Err(Status::InvalidArgument.into());
         }
         let mut plan = InsertPlan { published: pages.to_vec(), claimed: vec![], duplicates: 0 };
-        for index in from_page..whole {
-            let given = pages[index];
+        for (index, &given) in pages.iter().enumerate().take(whole).skip(from_page) {
             match self.cache.find(ns, &tokens.keys[..(index + 1) * page_size]) {
                 Some(there) => {
                     let there = self.cache.pages[there].page;
@@ -142,6 +150,9 @@ impl Naive {
 
     pub fn insert(&mut self, ns: u8, tokens: &Tokens, plan: &InsertPlan) -> Option<Label> {
         let whole = tokens.positions() / self.config.page_size;
+        if plan.duplicates > 0 && !plan.claimed.is_empty() {
+            self.mark("an insert finds a part there");
+        }
         self.counters.duplicates += plan.duplicates;
         self.counters.inserted += plan.claimed.len();
         self.publish_after(ns, tokens, whole, &plan.claimed)
@@ -158,6 +169,9 @@ impl Naive {
         let there = whole - claimed.len();
         let path = self.cache.longest(ns, &tokens.keys).path;
         if let Some(&last) = path[..there].last() {
+            if self.cache.pages[last].mark.is_none() {
+                self.mark("an insert splits a node");
+            }
             self.cache.split_after(last);
         }
         self.cache.add(ns, &tokens.keys, there, claimed);
@@ -180,8 +194,13 @@ impl Naive {
         if !self.cache.is_live(node) {
             return Err(Status::StaleNode.into());
         }
+        let nodes = self.cache.node_count();
         if !self.cache.unlock(node) {
+            self.mark("not locked");
             return Err(Status::NotLocked.into());
+        }
+        if self.cache.node_count() < nodes {
+            self.mark("an unlock merges nodes");
         }
         Ok(())
     }

@@ -139,7 +139,7 @@ pub fn compare_sequence(
 
 fn compare_counters(library: &Library, model: &Naive) -> Result<(), Wrong> {
     let stats = library.stats().map_err(fail("rkv_cache_stats"))?;
-    let nodes = model.cache.pages.iter().filter(|page| page.mark.is_some()).count();
+    let nodes = model.cache.node_count();
     let counters = &model.counters;
     equal!("cache",
         cached: model.cache.pages.len(), stats.cached_page_count;
@@ -191,7 +191,7 @@ fn compare_tree(library: &Library, model: &Naive, names: &mut Names) -> Result<(
             open.extend(children.into_iter().map(|child| (id, child, below.clone())));
         }
     }
-    let nodes = model.cache.pages.iter().filter(|page| page.mark.is_some()).count();
+    let nodes = model.cache.node_count();
     require!(times.len() == nodes, "{} nodes are found, {nodes} in the model", times.len());
     times.sort();
     for pair in times.windows(2) {

@@ -146,9 +146,7 @@ impl Driver {
             Op::Probe { ns, prompt } => self.probe(*ns, prompt),
             Op::ReadTokens { prompt } => read_tokens(prompt),
             Op::Insert { ns, prompt, keep } => self.insert(*ns, prompt, *keep),
-            Op::InsertResumed { earlier, more, keep } => {
-                self.insert_resumed(*earlier, more, *keep)
-            }
+            Op::InsertResumed { earlier, more, keep } => self.insert_resumed(*earlier, more, *keep),
             Op::InsertRow { row, ns, prompt } => self.insert_row(*row, *ns, prompt),
             Op::InsertWrong { wrong, earlier, ns, prompt } => {
                 self.insert_wrong(*wrong, *earlier, *ns, prompt)
@@ -165,9 +163,7 @@ impl Driver {
             Op::ConfirmCopy { sequence } => self.confirm_copy(*sequence),
             Op::Append { sequence, prompt } => self.append(*sequence, prompt),
             Op::Truncate { sequence, back } => self.truncate(*sequence, -i64::from(*back)),
-            Op::TruncateBeyond { sequence, more } => {
-                self.truncate(*sequence, i64::from(*more) + 1)
-            }
+            Op::TruncateBeyond { sequence, more } => self.truncate(*sequence, i64::from(*more) + 1),
             Op::Publish { sequence, back } => self.publish(*sequence, -i64::from(*back)),
             Op::PublishBeyond { sequence, more } => self.publish(*sequence, i64::from(*more) + 1),
             Op::Release { sequence } => self.release(*sequence),
@@ -300,7 +296,7 @@ impl Driver {
     /// Any node that was ever seen, live ones preferred.
     fn any_node(&self, at: Pick) -> Option<Label> {
         let known = &self.names.known;
-        if at % 4 == 0 {
+        if at.is_multiple_of(4) {
             return pick(known, at / 4);
         }
         let live = known.iter().copied().filter(|&label| self.model.cache.is_live(label));
@@ -308,7 +304,7 @@ impl Driver {
     }
 
     fn lock(&mut self, at: Pick) -> Result<(), Wrong> {
-        if at % 32 == 0 {
+        if at.is_multiple_of(32) {
             let answer = self.library.lock(self.foreign.node);
             require!(answer == Err(Status::StaleNode), "a foreign node is locked: {answer:?}");
         }
@@ -335,7 +331,7 @@ impl Driver {
     }
 
     fn unlock_any(&mut self, at: Pick) -> Result<(), Wrong> {
-        if at % 32 == 0 {
+        if at.is_multiple_of(32) {
             let answer = self.library.unlock(self.foreign.node);
             require!(answer == Err(Status::StaleNode), "a foreign node is unlocked: {answer:?}");
         }

@@ -1,7 +1,7 @@
 //! Runs random operations until something differs, makes the list small, and prints it.
 use super::driver::Driver;
 use super::generate::{Generator, Theme};
-use super::naive::Fault;
+use super::naive::{Fault, Marks};
 use super::ops::{Config, Op};
 use super::shrink::shrink;
 use fastrand::Rng;
@@ -16,8 +16,8 @@ pub struct Failure {
     pub message: String,
 }
 
-/// Carries out operations on a new library and a new model.
-pub fn run(config: &Config, ops: &[Op], fault: Fault) -> Result<(), Failure> {
+/// Carries out operations on a new library and a new model. Returns what the model came across.
+pub fn run(config: &Config, ops: &[Op], fault: Fault) -> Result<Marks, Failure> {
     let mut step = 0;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut driver = Driver::new(config, fault)?;
@@ -25,10 +25,10 @@ pub fn run(config: &Config, ops: &[Op], fault: Fault) -> Result<(), Failure> {
             driver.step(op)?;
             step += 1;
         }
-        Ok(())
+        Ok(driver.model.marks.take())
     }));
     let message = match outcome {
-        Ok(Ok(())) => return Ok(()),
+        Ok(Ok(marks)) => return Ok(marks),
         Ok(Err(wrong)) => wrong,
         Err(panic) => match panic.downcast_ref::<String>() {
             Some(text) => format!("the model or the driver panicked: {text}"),
@@ -38,10 +38,18 @@ pub fn run(config: &Config, ops: &[Op], fault: Fault) -> Result<(), Failure> {
     Err(Failure { step, message })
 }
 
-/// A small list that fails like the given one, which does.
+impl Failure {
+    /// The beginning of the message without its numbers: what went wrong, wherever it did.
+    fn kind(&self) -> String {
+        self.message.chars().filter(|c| !c.is_ascii_hexdigit()).take(24).collect()
+    }
+}
+
+/// A small list that fails in the same way as the given one.
 pub fn smallest(config: &Config, ops: &[Op], failure: &Failure, fault: Fault) -> Vec<Op> {
     let upto = ops[..(failure.step + 1).min(ops.len())].to_vec();
-    shrink(upto, |ops| run(config, ops, fault).is_err())
+    let kind = failure.kind();
+    shrink(upto, |ops| run(config, ops, fault).is_err_and(|failure| failure.kind() == kind))
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -67,10 +75,12 @@ fn config(rng: &mut Rng, theme: Theme, page_size: usize) -> Config {
 }
 
 /// Many runs of one theme. RKV_MODEL_STEPS operations in all, from the seed RKV_MODEL_SEED on.
-pub fn soak(theme: Theme, default_steps: u64) {
+/// Each of the marks, the rare cases of the theme, must be come across.
+pub fn soak(theme: Theme, default_steps: u64, expected: &[&str]) {
     let seed = number("RKV_MODEL_SEED", 1).wrapping_mul(1_000_003);
     let steps = number("RKV_MODEL_STEPS", default_steps);
     let mut done = 0;
+    let mut marks = Marks::default();
     for episode in 0.. {
         if done >= steps {
             break;
@@ -81,18 +91,26 @@ pub fn soak(theme: Theme, default_steps: u64) {
         let config = config(&mut rng, theme, page_size);
         let count = rng.usize(200..=800) / (1 + page_size / 32);
         let ops = Generator::new(rng, theme, config).ops(count);
-        if let Err(failure) = run(&config, &ops, Fault::None) {
-            report(theme, seed.wrapping_add(episode), &config, &ops, &failure);
+        match run(&config, &ops, Fault::None) {
+            Ok(more) => more.iter().for_each(|(mark, count)| {
+                *marks.entry(mark).or_default() += count;
+            }),
+            Err(failure) => {
+                report(theme, seed.wrapping_add(episode), &config, &ops, &failure);
+            }
         }
         done += count as u64;
     }
+    println!("{theme:?}: {done} operations, {marks:#?}");
+    let missed: Vec<_> = expected.iter().filter(|mark| !marks.contains_key(*mark)).collect();
+    assert!(missed.is_empty() || done < default_steps, "{theme:?} never comes to {missed:?}");
 }
 
 fn report(theme: Theme, seed: u64, config: &Config, ops: &[Op], failure: &Failure) -> ! {
     let small = smallest(config, ops, failure, Fault::None);
     let message = match run(config, &small, Fault::None) {
         Err(failure) => failure.message,
-        Ok(()) => "does not fail every time".into(),
+        Ok(_) => "does not fail every time".into(),
     };
     let lines: String = small.iter().map(|op| format!("        {op:?},\n")).collect();
     panic!(

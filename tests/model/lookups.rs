@@ -31,13 +31,8 @@ impl Driver {
         let tokens = Tokens::of(prompt);
         let page_size = self.model.config.page_size;
         let room = tokens.positions() / page_size;
-        let (status, seen, mut pages) =
-            self.library.lookup(ns, &TokenList::of(prompt), lock, room);
-        require!(
-            status == Status::Ok,
-            "rkv_cache_match: {status:?}: {}",
-            Library::last_message()
-        );
+        let (status, seen, mut pages) = self.library.lookup(ns, &TokenList::of(prompt), lock, room);
+        require!(status == Status::Ok, "rkv_cache_match: {status:?}: {}", Library::last_message());
         let ns = namespace_of(ns);
         let cut = self.model.match_cut(ns, &tokens);
         equal!("rkv_cache_match",
@@ -126,7 +121,7 @@ impl Driver {
 
     /// An earlier match or insert, at times a root and nothing yet after it.
     fn earlier_or_root(&self, at: Pick) -> Option<Earlier> {
-        if at % 8 > 0 {
+        if !at.is_multiple_of(8) {
             return pick(&self.earlier, at / 8);
         }
         let roots: Vec<(u8, Label)> =

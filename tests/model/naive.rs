@@ -6,7 +6,8 @@ use super::ops::Config;
 use super::prompt::{Tokens, images};
 use super::published::{Label, PublishedPages};
 use radixkv::capi::rkv_status as Status;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A bug planted in the model, to show that the harness finds bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +100,9 @@ pub struct Counters {
     pub evicted: usize,
 }
 
+/// How often the model came to cases that are rare and easy to get wrong.
+pub type Marks = BTreeMap<&'static str, u64>;
+
 /// Where a prompt's reuse ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
@@ -117,6 +121,7 @@ pub struct Naive {
     /// By order of beginning; none after the release.
     pub sequences: Vec<Option<Sequence>>,
     pub counters: Counters,
+    pub marks: RefCell<Marks>,
 }
 
 /// The library chose something that it must not choose, or gave a wrong answer.
@@ -143,7 +148,13 @@ impl Naive {
             cache: PublishedPages::new(config.page_size, 0),
             sequences: Vec::new(),
             counters: Counters::default(),
+            marks: RefCell::default(),
         }
+    }
+
+    /// Says that a rare case came.
+    pub fn mark(&self, case: &'static str) {
+        *self.marks.borrow_mut().entry(case).or_default() += 1;
     }
 
     // Counts.
@@ -197,6 +208,7 @@ impl Naive {
         if needed <= free + reclaimable {
             return Ok(());
         }
+        self.mark("refused for want of pages");
         let locked = self.cache.pages.len() - reclaimable;
         let private = self.private();
         Err(Refusal::Pages(Shortage { needed, free, reclaimable, locked, private }))
@@ -205,7 +217,14 @@ impl Naive {
     /// Evicts the next page.
     fn evict_one(&mut self) -> Option<u32> {
         let victim = self.cache.victim(self.fault == Fault::EvictsNewest)?;
+        let nodes = self.cache.node_count();
         let page = self.cache.remove(victim);
+        if self.cache.node_count() + 1 < nodes {
+            self.mark("an eviction merges nodes");
+        }
+        if self.cache.node_count() == nodes {
+            self.mark("an eviction trims a node");
+        }
         self.pages[page as usize] = Page::Free;
         self.counters.evicted += 1;
         Some(page)
@@ -214,6 +233,7 @@ impl Naive {
     /// Hands out the pages that the library chose, after evicting as many as the pool lacks.
     pub fn take(&mut self, chosen: &[u32], state: Page) -> Result<(), Wrong> {
         while self.free() < chosen.len() {
+            self.mark("an allocation evicts");
             require!(self.evict_one().is_some(), "pages {chosen:?} were allocated out of nothing");
         }
         for &page in chosen {

@@ -15,7 +15,8 @@ pub struct Mark {
     pub label: Label,
     /// Locks taken on this very node.
     pub locks: u32,
-    /// A merge with the only child failed for a lock alone: it happens when the lock goes.
+    /// The node was left with a single child, and a lock alone stood against a merge: it happens
+    /// when the lock goes, unless another child came.
     pub merge_pending: bool,
 }
 
@@ -63,6 +64,10 @@ impl PublishedPages {
 
     pub fn next_label(&self) -> Label {
         self.next_label
+    }
+
+    pub fn node_count(&self) -> usize {
+        self.pages.iter().filter(|page| page.mark.is_some()).count()
     }
 
     pub fn now(&mut self) -> u64 {
@@ -243,6 +248,9 @@ impl PublishedPages {
         if !self.roots.contains_key(&ns) {
             let mark = self.new_mark();
             self.roots.insert(ns, mark);
+        }
+        if let Some(parent) = self.find(ns, &keys[..first * self.page_size]) {
+            self.pages[parent].mark.as_mut().expect("a node ends here").merge_pending = false;
         }
         let used = self.now();
         for (index, &page) in pages.iter().enumerate() {

@@ -125,7 +125,7 @@ impl Driver {
     }
 
     fn can_reserve(&mut self, at: Pick, positions: usize) -> Result<(), Wrong> {
-        let slot = (at % 3 > 0).then(|| self.any_slot(at / 3));
+        let slot = (!at.is_multiple_of(3)).then(|| self.any_slot(at / 3));
         let can = self.library.can_reserve(slot, positions);
         let ours = self.model.can_reserve(slot, positions);
         if let Some((can, ours)) = agree("rkv_page_table_can_reserve", can, ours)? {

@@ -49,6 +49,7 @@ impl Naive {
         if self.check_begin(ns, tokens, &plan, source).is_ok() {
             return Ok(plan);
         }
+        self.mark("a begin gives reuse up");
         // What is reused in part, or found beyond the cut, is given up when protecting it is what
         // makes the allocation impossible.
         let cut = self.cut(tokens, found_positions, limit, true);
@@ -105,6 +106,12 @@ impl Naive {
     ) -> Result<(), Wrong> {
         let cut = plan.cut;
         self.count_lookup(tokens.positions(), cut);
+        if cut.partial > 0 {
+            self.mark("a begin copies");
+        }
+        if cut.whole_pages < plan.matched_pages {
+            self.mark("a begin computes a cached page again");
+        }
         let matched = self.refresh(ns, &tokens, plan.matched_pages);
         let copy = (cut.partial > 0).then_some(Copy { source, positions: cut.partial });
         let node = match copy {
@@ -219,17 +226,21 @@ impl Naive {
         tokens.keys.truncate(whole * page_size);
         let mut done = Publishing { shared: whole, ..nothing };
         let mut claimed = Vec::new();
-        for index in shared..whole {
+        for (index, &own) in row.iter().enumerate().take(whole).skip(shared) {
             match self.cache.find(ns, &tokens.keys[..(index + 1) * page_size]) {
-                None => claimed.push(row[index]),
+                None => claimed.push(own),
                 Some(there) => {
                     let there = self.cache.pages[there].page;
-                    self.pages[row[index] as usize] = Page::Free;
+                    self.pages[own as usize] = Page::Free;
                     self.rows[slot as usize].as_mut().expect("in use").pages[index] = there;
                     done.first_remapped = done.first_remapped.min(index);
                     done.remapped += 1;
                 }
             }
+        }
+        if done.remapped > 0 {
+            let all = claimed.is_empty();
+            self.mark(if all { "a publish remaps all" } else { "a publish remaps and claims" });
         }
         done.claimed = claimed.len();
         self.counters.inserted += done.claimed;
@@ -245,17 +256,20 @@ impl Naive {
         Ok(done)
     }
 
-    /// Where somebody published more of the same prompt, the lock goes to the end of that: the pages
-    /// up to which the prompt is cached.
+    /// Where somebody published more of the same prompt, the lock goes to the end of that: the
+    /// pages up to which the prompt is cached.
     fn prompt_goes_on(&self, index: usize, whole: usize) -> usize {
         let Sequence { ns, prompt_positions, ref tokens, .. } =
             *self.sequence(index).expect("it was looked up");
         let known = &tokens.keys[..prompt_positions];
         let pages = known.len() / self.config.page_size;
-        let is_cached = |end: &usize| {
-            self.cache.find(ns, &known[..end * self.config.page_size]).is_some()
-        };
-        (whole + 1..=pages).take_while(is_cached).last().unwrap_or(whole)
+        let is_cached =
+            |end: &usize| self.cache.find(ns, &known[..end * self.config.page_size]).is_some();
+        let further = (whole + 1..=pages).take_while(is_cached).last();
+        if further.is_some() {
+            self.mark("a publish locks what others published further on");
+        }
+        further.unwrap_or(whole)
     }
 
     fn publish_and_move_lock(
@@ -271,6 +285,7 @@ impl Naive {
             && self.cache.children(end).next().is_none()
         {
             // The sequence alone holds its node, and nothing follows it: the node becomes longer.
+            self.mark("a publish makes its node longer");
             let longer = self.cache.extend(end, &tokens.keys, claimed);
             claimed.iter().for_each(|&page| self.pages[page as usize] = Page::Cached);
             return Some(longer);
