@@ -1,0 +1,222 @@
+//! Random operations through the C ABI, against an executable specification.
+//!
+//! The specification (`model/naive.rs` and its neighbours) has no tree: a cache is a flat set of
+//! pages keyed by everything that stands before them. After each operation every answer and every
+//! count that can be seen are compared, and the library proves its own invariants.
+//!
+//! `RKV_MODEL_STEPS` and `RKV_MODEL_SEED` make the runs longer and other ones. A failure prints the
+//! smallest list of operations that still fails, to be pasted below as a regression test.
+
+mod model {
+    pub mod abi;
+    pub mod caching;
+    pub mod compare;
+    pub mod driver;
+    pub mod generate;
+    pub mod harness;
+    pub mod lookups;
+    pub mod naive;
+    pub mod ops;
+    pub mod pages;
+    pub mod prompt;
+    pub mod published;
+    pub mod rows;
+    pub mod sequences;
+    pub mod shrink;
+    pub mod tokens;
+}
+
+use model::generate::{Generator, Theme};
+use model::harness::{run, smallest, soak};
+use model::naive::Fault;
+use model::ops::Op::*;
+use model::ops::{Config, Op, Wrong};
+use model::prompt::Piece::*;
+use model::prompt::prompt;
+
+// K05 K06 K07 K08 K09 K13 K24 B01 B08
+#[test]
+fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
+    soak(
+        Theme::Cache,
+        200_000,
+        &[
+            "a match splits a node",
+            "an insert splits a node",
+            "an insert finds a part there",
+            "an eviction trims a node",
+            "an eviction merges nodes",
+            "an unlock merges nodes",
+            "several pages to copy from",
+        ],
+    );
+}
+
+// K14 K15 K16 K17 K18 K25 B02 B05 B07
+#[test]
+fn k14_sequences_do_what_the_specification_does() {
+    soak(
+        Theme::Sequences,
+        200_000,
+        &[
+            "a begin copies",
+            "a begin computes a cached page again",
+            "a publish makes its node longer",
+            "a publish remaps all",
+            "a publish remaps and claims",
+            "a publish locks what others published further on",
+            "an allocation evicts",
+        ],
+    );
+}
+
+// K14 M04 B06
+#[test]
+fn k14_sequences_in_a_small_pool_do_what_the_specification_does() {
+    soak(
+        Theme::Pressure,
+        200_000,
+        &["a begin gives reuse up", "refused for want of pages", "an allocation evicts"],
+    );
+}
+
+// K12 K19
+#[test]
+fn k12_the_page_table_does_what_the_specification_does() {
+    soak(Theme::PageTable, 150_000, &["refused for want of pages", "an allocation evicts"]);
+}
+
+// K01 K04 K15 K21 B08
+#[test]
+fn k15_prompts_full_of_images_do_what_the_specification_does() {
+    soak(
+        Theme::Images,
+        150_000,
+        &["an image is cached in part", "a begin copies", "several pages to copy from"],
+    );
+}
+
+// M01 K08 K18
+#[test]
+fn m01_refused_calls_change_nothing() {
+    soak(Theme::Misuse, 150_000, &["not locked", "refused for want of pages"]);
+}
+
+// K11 K19
+#[test]
+fn k19_everything_at_once_does_what_the_specification_does() {
+    soak(
+        Theme::All,
+        200_000,
+        &["an allocation evicts", "an eviction merges nodes", "a begin gives reuse up"],
+    );
+}
+
+/// Bugs are planted in the specification: each must be found, and shrunk to a few operations.
+#[test]
+fn the_harness_finds_planted_bugs_and_shrinks_them() {
+    let planted = [
+        (Fault::LongerMatch, Theme::Cache),
+        (Fault::EvictsNewest, Theme::Cache),
+        (Fault::ForgetsPath, Theme::Cache),
+        (Fault::LeaksLock, Theme::Sequences),
+        (Fault::ShortReserve, Theme::PageTable),
+    ];
+    let config = Config {
+        page_size: 4,
+        page_count: 24,
+        slot_count: 4,
+        row_page_limit: 0,
+        whole_pages: false,
+    };
+    for (fault, theme) in planted {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let (ops, failure) = (0..20)
+            .find_map(|_| {
+                let ops = Generator::new(rng.fork(), theme, config).ops(300);
+                let failure = run(&config, &ops, fault).err()?;
+                Some((ops, failure))
+            })
+            .unwrap_or_else(|| panic!("{fault:?} is not found"));
+        let small = smallest(&config, &ops, &failure, fault);
+        assert!(run(&config, &small, fault).is_err(), "{fault:?}: the small case does not fail");
+        assert!(run(&config, &small, Fault::None).is_ok(), "{fault:?} is not what was found");
+        assert!(small.len() <= 4, "{fault:?} is shrunk no further than {small:?}");
+    }
+}
+
+/// Carries out a printed list.
+fn replay(config: Config, ops: &[Op]) {
+    if let Err(failure) = run(&config, ops, Fault::None) {
+        panic!("operation {}: {}", failure.step, failure.message);
+    }
+}
+
+// What the random runs found once.
+
+const SMALL: Config =
+    Config { page_size: 2, page_count: 16, slot_count: 4, row_page_limit: 0, whole_pages: false };
+
+#[test]
+fn k16_an_insert_cannot_claim_a_page_of_a_sequence() {
+    replay(
+        SMALL,
+        &[
+            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0 },
+            InsertWrong {
+                wrong: Wrong::PageOfSequence,
+                earlier: 0,
+                ns: 0,
+                prompt: prompt([Text(2000, 2)]),
+            },
+        ],
+    );
+}
+
+#[test]
+fn k07_an_insert_resumed_from_a_root_or_inside_an_image_reports_the_callers_pages() {
+    replay(
+        SMALL,
+        &[
+            Insert { ns: 0, prompt: prompt([Image(1, 3)]), keep: false },
+            InsertResumed { earlier: 0, more: prompt([]), keep: false },
+            InsertResumed { earlier: 1, more: prompt([Text(0, 3)]), keep: false },
+        ],
+    );
+}
+
+#[test]
+fn k04_a_truncated_sequence_forgets_the_images_it_lost() {
+    replay(
+        SMALL,
+        &[
+            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0 },
+            Append { sequence: 0, prompt: prompt([Image(0, 2)]) },
+            Truncate { sequence: 0, back: 2 },
+        ],
+    );
+}
+
+#[test]
+fn k24_a_merge_does_not_wait_for_a_child_that_went() {
+    replay(
+        Config { page_size: 1, page_count: 21, whole_pages: true, ..SMALL },
+        &[
+            Begin { ns: 0, prompt: prompt([Image(1, 1)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(1000, 2)]), reserve: 0 },
+            Release { sequence: 0 },
+            Publish { sequence: 0, back: 0 },
+            Begin { ns: 0, prompt: prompt([Text(1000, 1)]), reserve: 0 },
+            Insert { ns: 0, prompt: prompt([Text(1000, 1), Coord(1)]), keep: false },
+            Release { sequence: 0 },
+            Append { sequence: 0, prompt: prompt([Text(0, 1)]) },
+            Evict { count: 2, reported: true },
+            Publish { sequence: 0, back: 0 },
+            Lock { node: 13749 },
+            Append { sequence: 0, prompt: prompt([Size(1, 0)]) },
+            Publish { sequence: 0, back: 0 },
+            Release { sequence: 0 },
+            Unlock { lock: 0 },
+        ],
+    );
+}

@@ -1,0 +1,395 @@
+//! Carries out operations on the library and on the model, and compares the answers.
+use super::abi::{Library, Status, namespace_of};
+use super::compare::{Names, compare, compare_sequence, equal};
+use super::naive::{Fault, Naive, Page, Refusal, Shortage, Wrong, require};
+use super::ops::{Config, Op, Pick};
+use super::prompt::{Piece, Prompt, Tokens};
+use super::published::Label;
+use super::tokens::TokenList;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// A node to go on from, and the prompt that its prefix begins.
+#[derive(Clone)]
+pub struct Earlier {
+    pub ns: u8,
+    pub prompt: Prompt,
+    pub node: Label,
+    pub whole_pages: usize,
+}
+
+pub struct Driver {
+    pub library: Library,
+    pub model: Naive,
+    pub names: Names,
+    /// Ids by the model's index.
+    pub sequences: Vec<u64>,
+    /// Locks that operations took and may undo.
+    pub locks: Vec<Label>,
+    /// Locks that protect the cached pages of rows which the caller mapped.
+    pub row_locks: BTreeMap<u32, Vec<Label>>,
+    pub earlier: Vec<Earlier>,
+    pub foreign: Foreign,
+}
+
+/// Another cache, whose ids mean nothing here.
+pub struct Foreign {
+    _library: Library,
+    pub node: u64,
+    pub sequence: u64,
+}
+
+impl Foreign {
+    fn new() -> Result<Foreign, Status> {
+        let config = Config {
+            page_size: 1,
+            page_count: 4,
+            slot_count: 1,
+            row_page_limit: 0,
+            whole_pages: false,
+        };
+        let library = Library::new(&config)?;
+        let tokens = TokenList::of(&Prompt(vec![Piece::Text(1, 2)]));
+        let sequence = library.begin(0, &tokens, 0)?.sequence;
+        library.publish(sequence, 2)?;
+        let node = library.query(sequence)?.node;
+        Ok(Foreign { _library: library, node, sequence })
+    }
+}
+
+/// Both answers, when the call succeeded; nothing when both refused it for the same reason.
+pub fn agree<T, U: Debug>(
+    what: &str,
+    library: Result<T, Status>,
+    model: Result<U, Refusal>,
+) -> Result<Option<(T, U)>, Wrong> {
+    match (library, model) {
+        (Ok(library), Ok(model)) => Ok(Some((library, model))),
+        (Err(Status::OutOfPages), Err(Refusal::Pages(ours))) => {
+            let theirs = Library::last_shortage().map_err(|status| format!("{status:?}"))?;
+            let theirs = Shortage {
+                needed: theirs.needed_page_count as usize,
+                free: theirs.free_page_count as usize,
+                reclaimable: theirs.reclaimable_page_count as usize,
+                locked: theirs.locked_page_count as usize,
+                private: theirs.private_page_count as usize,
+            };
+            require!(ours == theirs, "{what}: {theirs:?}, in the model {ours:?}");
+            Ok(None)
+        }
+        (Err(theirs), Err(Refusal::Status(ours))) if theirs == ours => Ok(None),
+        (Err(theirs), model) => Err(format!(
+            "{what} returned {theirs:?} ({}), in the model {model:?}",
+            Library::last_message()
+        )),
+        (Ok(_), Err(ours)) => Err(format!("{what} succeeded, in the model {ours:?}")),
+    }
+}
+
+fn read_tokens(prompt: &Prompt) -> Result<(), Wrong> {
+    let list = TokenList::of(prompt);
+    let mut at = 0;
+    let mut regions = Vec::new();
+    for piece in &prompt.0 {
+        let end = at + piece.positions() as u64;
+        if matches!(piece, Piece::Image(..)) {
+            regions.push((at, end));
+        }
+        at = end;
+    }
+    let measured = list.measure();
+    require!(measured == Ok((at as usize, regions)), "a token list is measured {measured:?}");
+    let built = list.is_what_the_library_builds();
+    let expected = if prompt.has_bad_ids() { Err(Status::InvalidArgument) } else { Ok(true) };
+    require!(built == expected, "rkv_tokens_build: {built:?}: {}", Library::last_message());
+    Ok(())
+}
+
+/// An element by an index that may be too large.
+pub fn pick<T: Clone>(from: &[T], at: Pick) -> Option<T> {
+    from.get(at as usize % from.len().max(1)).cloned()
+}
+
+impl Driver {
+    pub fn new(config: &Config, fault: Fault) -> Result<Driver, Wrong> {
+        let library = Library::new(config).map_err(|status| format!("create: {status:?}"))?;
+        let foreign = Foreign::new().map_err(|status| format!("foreign cache: {status:?}"))?;
+        Ok(Driver {
+            library,
+            model: Naive::new(*config, fault),
+            names: Names::default(),
+            sequences: Vec::new(),
+            locks: Vec::new(),
+            row_locks: BTreeMap::new(),
+            earlier: Vec::new(),
+            foreign,
+        })
+    }
+
+    /// One operation, and whether everything is as it should be after it.
+    pub fn step(&mut self, op: &Op) -> Result<(), Wrong> {
+        self.apply(op)?;
+        self.compare_all()
+    }
+
+    pub fn compare_all(&mut self) -> Result<(), Wrong> {
+        compare(&self.library, &self.model, &mut self.names, &self.sequences)
+    }
+
+    pub fn apply(&mut self, op: &Op) -> Result<(), Wrong> {
+        match op {
+            Op::Match { ns, prompt, lock } => {
+                self.lookup(*ns, prompt, *lock)?;
+                Ok(())
+            }
+            Op::MatchTooSmall { ns, prompt } => self.match_too_small(*ns, prompt),
+            Op::Probe { ns, prompt } => self.probe(*ns, prompt),
+            Op::ReadTokens { prompt } => read_tokens(prompt),
+            Op::Insert { ns, prompt, keep } => self.insert(*ns, prompt, *keep),
+            Op::InsertResumed { earlier, more, keep } => self.insert_resumed(*earlier, more, *keep),
+            Op::InsertRow { row, ns, prompt } => self.insert_row(*row, *ns, prompt),
+            Op::InsertWrong { wrong, earlier, ns, prompt } => {
+                self.insert_wrong(*wrong, *earlier, *ns, prompt)
+            }
+            Op::Lock { node } => self.lock(*node),
+            Op::Unlock { lock } => self.unlock_one(*lock),
+            Op::UnlockNode { node } => self.unlock_any(*node),
+            Op::Evict { count, reported } => self.evict(*count as usize, *reported),
+            Op::EvictSmallBuffer { count, capacity } => {
+                self.evict_into(*count as usize, *capacity as usize)
+            }
+            Op::RecreateCache => self.recreate_cache(),
+            Op::Begin { ns, prompt, reserve } => self.begin(*ns, prompt, *reserve as usize),
+            Op::ConfirmCopy { sequence } => self.confirm_copy(*sequence),
+            Op::Append { sequence, prompt } => self.append(*sequence, prompt),
+            Op::Truncate { sequence, back } => self.truncate(*sequence, -i64::from(*back)),
+            Op::TruncateBeyond { sequence, more } => self.truncate(*sequence, i64::from(*more) + 1),
+            Op::Publish { sequence, back } => self.publish(*sequence, -i64::from(*back)),
+            Op::PublishBeyond { sequence, more } => self.publish(*sequence, i64::from(*more) + 1),
+            Op::Release { sequence } => self.release(*sequence),
+            Op::DeadSequence { sequence } => self.dead_sequence(*sequence),
+            _ => self.apply_to_table(op),
+        }
+    }
+
+    // Sequences.
+
+    fn live_sequence(&self, at: Pick) -> Option<usize> {
+        let live: Vec<usize> = self.model.live_sequences().map(|(index, _)| index).collect();
+        pick(&live, at)
+    }
+
+    fn begin(&mut self, ns: u8, prompt: &Prompt, reserve: usize) -> Result<(), Wrong> {
+        let tokens = Tokens::of(prompt);
+        let begun = self.library.begin(ns, &TokenList::of(prompt), reserve);
+        if tokens.bad {
+            // Which of two reasons is told is open.
+            let refused = matches!(begun, Err(Status::InvalidArgument | Status::OutOfSlots));
+            require!(refused, "rkv_sequence_begin takes a text id that is none");
+            return Ok(());
+        }
+        let source = begun.as_ref().map_or(0, |state| state.copy_source_page);
+        let plan = self.model.begin_plan(namespace_of(ns), &tokens, reserve, source);
+        let Some((state, plan)) = agree("rkv_sequence_begin", begun, plan)? else { return Ok(()) };
+        require!(!self.sequences.contains(&state.sequence), "a sequence id is used again");
+        let row = self.library.row(state.slot, 0).map_err(|status| format!("row: {status:?}"))?;
+        let shared = plan.cut.whole_pages;
+        require!(row.len() >= shared, "the row {row:?} is shorter than the {shared} shared pages");
+        let ns = namespace_of(ns);
+        self.model.begin(ns, tokens, &plan, state.slot, &row[shared..], source)?;
+        self.sequences.push(state.sequence);
+        let sequence = self.model.sequences.last().and_then(Option::as_ref);
+        compare_sequence(&self.model, &mut self.names, sequence.expect("just begun"), &state)
+    }
+
+    fn confirm_copy(&mut self, at: Pick) -> Result<(), Wrong> {
+        let Some(index) = self.live_sequence(at) else { return Ok(()) };
+        let confirmed = self.library.confirm_copy(self.sequences[index]);
+        agree("rkv_sequence_confirm_copy", confirmed, self.model.confirm_copy(index))?;
+        Ok(())
+    }
+
+    fn append(&mut self, at: Pick, prompt: &Prompt) -> Result<(), Wrong> {
+        let Some(index) = self.live_sequence(at) else { return Ok(()) };
+        let tokens = Tokens::of(prompt);
+        let appended = self.library.append(self.sequences[index], &TokenList::of(prompt));
+        let plan = self.model.append_plan(index, &tokens);
+        let Some(((), lacking)) = agree("rkv_sequence_append", appended, plan)? else {
+            return Ok(());
+        };
+        let slot = self.model.sequence(index).expect("it is live").slot;
+        let chosen = self.new_pages(slot, lacking)?;
+        self.model.append(index, &tokens, &chosen)
+    }
+
+    /// The pages by which a row of the library is longer than the model's.
+    pub fn new_pages(&self, slot: u32, count: usize) -> Result<Vec<u32>, Wrong> {
+        let before = self.model.row(slot).map_or(0, |row| row.pages.len());
+        let row = self.library.row(slot, 0).map_err(|status| format!("row: {status:?}"))?;
+        require!(
+            row.len() == before + count,
+            "row {slot} grew from {before} to {} pages, in the model to {}",
+            row.len(),
+            before + count
+        );
+        Ok(row[before..].to_vec())
+    }
+
+    /// The sequence and a number of positions relative to what it has.
+    fn relative(&self, at: Pick, more: i64) -> Option<(usize, usize)> {
+        let index = self.live_sequence(at)?;
+        let positions = self.model.sequence(index).expect("it is live").tokens.positions();
+        Some((index, (positions as i64 + more).max(0) as usize))
+    }
+
+    fn truncate(&mut self, at: Pick, more: i64) -> Result<(), Wrong> {
+        let Some((index, keep)) = self.relative(at, more) else { return Ok(()) };
+        let truncated = self.library.truncate(self.sequences[index], keep);
+        agree("rkv_sequence_truncate", truncated, self.model.truncate(index, keep))?;
+        Ok(())
+    }
+
+    fn publish(&mut self, at: Pick, more: i64) -> Result<(), Wrong> {
+        let Some((index, computed)) = self.relative(at, more) else { return Ok(()) };
+        let published = self.library.publish(self.sequences[index], computed);
+        let done = self.model.publish(index, computed);
+        if let Some((seen, done)) = agree("rkv_sequence_publish", published, done)? {
+            equal!("rkv_sequence_publish",
+                claimed: done.claimed, seen.claimed_page_count;
+                remapped: done.remapped, seen.remapped_page_count;
+                first_remapped: done.first_remapped, seen.first_remapped_index;
+                shared: done.shared, seen.shared_page_count;
+            );
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, at: Pick) -> Result<(), Wrong> {
+        let Some(index) = self.live_sequence(at) else { return Ok(()) };
+        let released = self.library.release(self.sequences[index]);
+        agree("rkv_sequence_release", released, self.model.release(index))?;
+        Ok(())
+    }
+
+    fn dead_sequence(&mut self, at: Pick) -> Result<(), Wrong> {
+        let dead = (0..self.sequences.len()).filter(|&index| self.model.sequence(index).is_err());
+        let mut dead: Vec<u64> = dead.map(|index| self.sequences[index]).collect();
+        dead.extend([self.foreign.sequence, 0, u64::MAX]);
+        let id = pick(&dead, at).expect("there are three at least");
+        let tokens = TokenList::of(&Prompt(vec![Piece::Text(1, 1)]));
+        let library = &self.library;
+        let answers = [
+            library.query(id).map(|_| ()),
+            library.confirm_copy(id),
+            library.append(id, &tokens),
+            library.truncate(id, 1),
+            library.publish(id, 1).map(|_| ()),
+            library.release(id),
+        ];
+        let stale = answers.iter().all(|answer| *answer == Err(Status::StaleSequence));
+        require!(stale, "the dead sequence {id:#x} gets {answers:?}");
+        Ok(())
+    }
+
+    // Locks and eviction.
+
+    /// Any node that was ever seen, live ones preferred.
+    fn any_node(&self, at: Pick) -> Option<Label> {
+        let known = &self.names.known;
+        if at.is_multiple_of(4) {
+            return pick(known, at / 4);
+        }
+        let live = known.iter().copied().filter(|&label| self.model.cache.is_live(label));
+        pick(&live.collect::<Vec<_>>(), at / 4)
+    }
+
+    fn lock(&mut self, at: Pick) -> Result<(), Wrong> {
+        if at.is_multiple_of(32) {
+            let answer = self.library.lock(self.foreign.node);
+            require!(answer == Err(Status::StaleNode), "a foreign node is locked: {answer:?}");
+        }
+        let Some(node) = self.any_node(at) else { return Ok(()) };
+        let locked = self.library.lock(self.names.id(node));
+        if agree("rkv_cache_lock", locked, self.model.lock(node))?.is_some() {
+            self.locks.push(node);
+        }
+        Ok(())
+    }
+
+    fn unlock_one(&mut self, at: Pick) -> Result<(), Wrong> {
+        if self.locks.is_empty() {
+            return Ok(());
+        }
+        let node = self.locks.swap_remove(at as usize % self.locks.len());
+        self.unlock(node)
+    }
+
+    pub fn unlock(&mut self, node: Label) -> Result<(), Wrong> {
+        let unlocked = self.library.unlock(self.names.id(node));
+        agree("rkv_cache_unlock", unlocked, self.model.unlock(node))?;
+        Ok(())
+    }
+
+    fn unlock_any(&mut self, at: Pick) -> Result<(), Wrong> {
+        if at.is_multiple_of(32) {
+            let answer = self.library.unlock(self.foreign.node);
+            require!(answer == Err(Status::StaleNode), "a foreign node is unlocked: {answer:?}");
+        }
+        let Some(node) = self.any_node(at) else { return Ok(()) };
+        if let Some(mine) = self.locks.iter().position(|&lock| lock == node) {
+            self.locks.swap_remove(mine);
+        } else if self.model.cache.mark_mut(node).is_some_and(|mark| mark.locks > 0) {
+            return Ok(()); // A sequence's or a row's, and not to be taken away from it.
+        }
+        self.unlock(node)
+    }
+
+    fn evict(&mut self, count: usize, reported: bool) -> Result<(), Wrong> {
+        let evicted = self.library.evict(count, reported.then_some(count));
+        let (number, pages) = evicted.map_err(|status| format!("rkv_cache_evict: {status:?}"))?;
+        let ours = self.model.evict(count);
+        require!(number == ours.len(), "{number} pages are evicted, in the model {ours:?}");
+        require!(!reported || pages == ours, "pages {pages:?} are evicted, in the model {ours:?}");
+        Ok(())
+    }
+
+    fn evict_into(&mut self, count: usize, capacity: usize) -> Result<(), Wrong> {
+        let evicted = self.library.evict(count, Some(capacity));
+        let (_, pages) = evicted.map_err(|status| format!("rkv_cache_evict: {status:?}"))?;
+        let ours = self.model.evict(count.min(capacity));
+        require!(pages == ours, "pages {pages:?} are evicted, in the model {ours:?}");
+        Ok(())
+    }
+
+    fn recreate_cache(&mut self) -> Result<(), Wrong> {
+        let old = self.names.known.last().map(|&label| self.names.id(label));
+        let created = self.library.recreate_cache();
+        created.map_err(|status| format!("rkv_cache_create: {status:?}"))?;
+        self.model.recreate_cache();
+        if let Some(old) = old {
+            let answer = self.library.lock(old);
+            let stale = answer == Err(Status::StaleNode);
+            require!(stale, "a node of the destroyed cache is locked: {answer:?}");
+        }
+        self.names = Names::default();
+        self.locks.clear();
+        self.row_locks.clear();
+        self.earlier.clear();
+        Ok(())
+    }
+
+    /// Pages that are private and in no row.
+    pub fn loose(&self) -> Vec<u32> {
+        self.model.pages_in(|page| page == Page::Loose)
+    }
+
+    pub fn remember(&mut self, earlier: Earlier) {
+        if earlier.prompt.has_bad_ids() {
+            return;
+        }
+        if self.earlier.len() == 16 {
+            self.earlier.remove(0);
+        }
+        self.earlier.push(earlier);
+    }
+}

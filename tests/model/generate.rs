@@ -1,0 +1,262 @@
+//! Random operations: prompts that often share a beginning, and a mix of verbs for each theme.
+use super::abi::NAMESPACE_COUNT;
+use super::ops::{Config, Op, Wrong};
+use super::prompt::{Piece, Prompt};
+use fastrand::Rng;
+
+/// What a run of operations is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Theme {
+    /// Match, insert, lock and evict.
+    Cache,
+    /// Begin, append, publish and release.
+    Sequences,
+    /// Sequences in a pool that is too small for them.
+    Pressure,
+    /// Slots, rows and pages.
+    PageTable,
+    /// Prompts full of images.
+    Images,
+    /// Calls that must fail among a few that succeed.
+    Misuse,
+    /// Everything.
+    All,
+}
+
+pub struct Generator {
+    rng: Rng,
+    theme: Theme,
+    config: Config,
+    /// Prompts of earlier operations.
+    prompts: Vec<Prompt>,
+    /// Different text ids to begin a piece with.
+    variety: u32,
+    namespaces: u8,
+}
+
+impl Generator {
+    pub fn new(mut rng: Rng, theme: Theme, config: Config) -> Self {
+        let variety = rng.u32(2..5);
+        let namespaces = if rng.bool() { 2 } else { NAMESPACE_COUNT };
+        Generator { rng, theme, config, prompts: Vec::new(), variety, namespaces }
+    }
+
+    pub fn ops(&mut self, count: usize) -> Vec<Op> {
+        (0..count).map(|_| self.op()).collect()
+    }
+
+    fn ns(&mut self) -> u8 {
+        if self.rng.u8(0..4) > 0 { 0 } else { self.rng.u8(0..self.namespaces) }
+    }
+
+    /// Mostly small, at times up to `most`.
+    fn few(&mut self, most: usize) -> u16 {
+        let most = if self.rng.u8(0..4) > 0 { most / 4 } else { most };
+        self.rng.u16(0..=most as u16)
+    }
+
+    fn pick(&mut self) -> u16 {
+        self.rng.u16(..)
+    }
+
+    /// Positions that a row of a usual sequence has.
+    fn usual_positions(&self) -> usize {
+        let limit = match self.config.row_page_limit {
+            0 => self.config.page_count,
+            limit => limit.min(self.config.page_count),
+        };
+        self.config.page_size * (limit / 2).clamp(1, 6) + self.config.page_size / 2
+    }
+
+    fn piece(&mut self) -> Piece {
+        let page_size = self.config.page_size as u32;
+        let images = if self.theme == Theme::Images { 5 } else { 1 };
+        match self.rng.u8(0..10) {
+            kind if kind < images => {
+                // The same content twice, at two lengths, and some that span pages.
+                let lengths = [1, 2, page_size, page_size + 1, page_size * 2 + page_size / 2];
+                Piece::Image(self.rng.u8(0..2), self.rng.choice(lengths).unwrap_or(1))
+            }
+            5 => Piece::Coord(self.rng.u32(0..2)),
+            6 => Piece::Size(self.rng.u32(0..2), self.rng.u32(0..2)),
+            _ => {
+                let count = match self.rng.u8(0..4) {
+                    0 => self.rng.u32(1..=2),
+                    1 => page_size,
+                    _ => self.rng.u32(1..=page_size * 2),
+                };
+                Piece::Text(self.rng.u32(0..self.variety) * 1000, count)
+            }
+        }
+    }
+
+    fn fresh(&mut self) -> Prompt {
+        let wanted = self.rng.usize(0..=self.usual_positions());
+        let mut made = Prompt::default();
+        while made.positions() < wanted {
+            made.0.push(self.piece());
+        }
+        made
+    }
+
+    /// Often an earlier prompt, the beginning of one, or one gone on with.
+    fn prompt(&mut self) -> Prompt {
+        let earlier = self.rng.choice(&self.prompts).cloned();
+        let made = match (earlier, self.rng.u8(0..8)) {
+            (Some(earlier), 0..=1) => earlier,
+            (Some(earlier), 2..=3) => earlier.cut(self.rng.usize(0..=earlier.positions())),
+            (Some(earlier), 4..=6) => {
+                let kept = earlier.cut(self.rng.usize(0..=earlier.positions()));
+                kept.then(&Prompt(vec![self.piece()]))
+            }
+            _ => self.fresh(),
+        };
+        let most = self.usual_positions() * 2;
+        let made = if made.positions() > most { made.cut(most) } else { made };
+        if self.prompts.len() < 12 {
+            self.prompts.push(made.clone());
+        } else {
+            let place = self.rng.usize(0..self.prompts.len());
+            self.prompts[place] = made.clone();
+        }
+        if self.rng.u8(0..50) == 0 { self.spoil(made) } else { made }
+    }
+
+    /// A prompt with ids that are no text ids, which must not pass for images or coordinates.
+    fn spoil(&mut self, mut prompt: Prompt) -> Prompt {
+        let id = match self.rng.u8(0..4) {
+            0 => (1 << 31) + self.rng.u32(0..4),
+            1 => (1 << 31) + self.rng.u32(..1 << 31) / 2,
+            2 => (3 << 30) + self.rng.u32(0..2048),
+            _ => u32::MAX - self.rng.u32(2..6),
+        };
+        let place = self.rng.usize(0..=prompt.0.len());
+        prompt.0.insert(place, Piece::Text(id, self.rng.u32(1..=2)));
+        prompt
+    }
+
+    /// What decoding adds: usually a token.
+    fn more(&mut self) -> Prompt {
+        match self.rng.u8(0..6) {
+            0 => Prompt(vec![self.piece(), self.piece()]),
+            1 => Prompt(vec![self.piece()]),
+            2 => Prompt(vec![Piece::Text(self.rng.u32(0..self.variety) * 1000, 3)]),
+            _ => Prompt(vec![Piece::Text(self.rng.u32(0..self.variety), 1)]),
+        }
+    }
+
+    fn op(&mut self) -> Op {
+        let (cache, sequence, table, misuse) = match self.theme {
+            Theme::Cache => (90, 0, 4, 6),
+            Theme::Sequences | Theme::Pressure => (12, 84, 2, 2),
+            Theme::PageTable => (25, 10, 60, 5),
+            Theme::Images => (45, 50, 2, 3),
+            Theme::Misuse => (20, 20, 15, 45),
+            Theme::All => (35, 40, 15, 10),
+        };
+        let at = self.rng.u32(0..cache + sequence + table + misuse);
+        if at < cache {
+            self.cache_op()
+        } else if at < cache + sequence {
+            self.sequence_op()
+        } else if at < cache + sequence + table {
+            self.table_op()
+        } else {
+            self.misuse_op()
+        }
+    }
+
+    fn cache_op(&mut self) -> Op {
+        let pages = self.config.page_count;
+        match self.rng.u8(0..100) {
+            0..=29 => {
+                Op::Match { ns: self.ns(), prompt: self.prompt(), lock: self.rng.u8(0..3) == 0 }
+            }
+            30 => Op::ReadTokens { prompt: self.prompt() },
+            31..=33 => Op::Probe { ns: self.ns(), prompt: self.prompt() },
+            34..=58 => {
+                Op::Insert { ns: self.ns(), prompt: self.prompt(), keep: self.rng.u8(0..20) == 0 }
+            }
+            59..=67 => {
+                let more = if self.rng.bool() { self.fresh() } else { self.more() };
+                Op::InsertResumed { earlier: self.pick(), more, keep: false }
+            }
+            68..=71 => Op::Lock { node: self.pick() },
+            72..=86 => Op::Unlock { lock: self.pick() },
+            87..=89 => Op::InsertRow { row: self.pick(), ns: self.ns(), prompt: self.prompt() },
+            90..=98 => Op::Evict { count: self.few(pages), reported: self.rng.u8(0..4) > 0 },
+            _ => Op::EvictSmallBuffer { count: self.few(pages), capacity: self.few(pages / 2) },
+        }
+    }
+
+    fn sequence_op(&mut self) -> Op {
+        let page_size = self.config.page_size;
+        match self.rng.u8(0..100) {
+            0..=21 => {
+                let reserve = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
+                Op::Begin { ns: self.ns(), prompt: self.prompt(), reserve }
+            }
+            22..=34 => Op::ConfirmCopy { sequence: self.pick() },
+            35..=54 => Op::Append { sequence: self.pick(), prompt: self.more() },
+            55..=58 => Op::Truncate { sequence: self.pick(), back: self.few(page_size * 2) },
+            59..=81 => {
+                let back = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
+                Op::Publish { sequence: self.pick(), back }
+            }
+            _ => Op::Release { sequence: self.pick() },
+        }
+    }
+
+    fn table_op(&mut self) -> Op {
+        let positions = self.config.page_size * self.config.page_count;
+        match self.rng.u8(0..100) {
+            0..=9 => Op::AllocateSlot,
+            10..=19 => Op::Erase { slot: self.pick() },
+            20..=31 => Op::AllocatePages { count: self.few(self.config.page_count) },
+            32..=43 => Op::FreePages { first: self.pick(), count: self.few(12) },
+            44..=57 => Op::Map { row: self.pick(), first: self.pick(), count: self.few(12) },
+            58..=67 => Op::MapMatch { row: self.pick(), ns: self.ns(), prompt: self.prompt() },
+            68..=81 => Op::Reserve { slot: self.pick(), positions: self.few(positions) },
+            82..=87 => Op::CanReserve { slot: self.pick(), positions: self.few(positions) },
+            _ => Op::ReadRows { first: self.pick(), count: self.few(8), seed: self.pick() },
+        }
+    }
+
+    fn misuse_op(&mut self) -> Op {
+        const WRONGS: [Wrong; 14] = [
+            Wrong::PageZero,
+            Wrong::PageOutOfRange,
+            Wrong::PageFree,
+            Wrong::PageTwice,
+            Wrong::PageCachedElsewhere,
+            Wrong::PageOfSequence,
+            Wrong::TooFewPages,
+            Wrong::TokenIndexTooSmall,
+            Wrong::TokenIndexTooLarge,
+            Wrong::PageIndexTooSmall,
+            Wrong::PageIndexTooLarge,
+            Wrong::IndexWithoutNode,
+            Wrong::OtherPrefix,
+            Wrong::ForeignNode,
+        ];
+        match self.rng.u8(0..100) {
+            0..=39 => Op::InsertWrong {
+                wrong: self.rng.choice(WRONGS).unwrap_or(Wrong::PageZero),
+                earlier: self.pick(),
+                ns: self.ns(),
+                prompt: self.prompt(),
+            },
+            40..=49 => Op::UnlockNode { node: self.pick() },
+            50..=59 => Op::DeadSequence { sequence: self.pick() },
+            60..=64 => Op::TruncateBeyond { sequence: self.pick(), more: self.few(100) },
+            65..=69 => Op::PublishBeyond { sequence: self.pick(), more: self.few(100) },
+            70..=79 => Op::FreeAny { pages: [self.pick(), self.pick()] },
+            80..=89 => {
+                Op::MapAny { slot: self.pick(), index: self.rng.u16(0..4), page: self.pick() }
+            }
+            90..=97 => Op::MatchTooSmall { ns: self.ns(), prompt: self.prompt() },
+            _ if self.rng.u8(0..10) == 0 => Op::RecreateCache,
+            _ => Op::Lock { node: self.pick() },
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The operations, as data. Each names live objects by an index that is taken modulo their number,
+//! so that any list of operations means something, also after some were dropped.
+use super::prompt::Prompt;
+
+/// How the page table and the cache are built.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub page_size: usize,
+    /// Physical pages, page 0 included.
+    pub page_count: usize,
+    pub slot_count: usize,
+    /// Longest row in pages; 0 as many as there are pages.
+    pub row_page_limit: usize,
+    /// RKV_CACHE_WHOLE_PAGES.
+    pub whole_pages: bool,
+}
+
+/// Index of an object, modulo the number of objects.
+pub type Pick = u16;
+
+/// What is wrong with an insert that must fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    PageZero,
+    PageOutOfRange,
+    PageFree,
+    PageTwice,
+    PageCachedElsewhere,
+    PageOfSequence,
+    TooFewPages,
+    TokenIndexTooSmall,
+    TokenIndexTooLarge,
+    PageIndexTooSmall,
+    PageIndexTooLarge,
+    IndexWithoutNode,
+    OtherPrefix,
+    ForeignNode,
+}
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    // The cache.
+    Match {
+        ns: u8,
+        prompt: Prompt,
+        lock: bool,
+    },
+    /// A match with one page less of room than it needs.
+    MatchTooSmall {
+        ns: u8,
+        prompt: Prompt,
+    },
+    Probe {
+        ns: u8,
+        prompt: Prompt,
+    },
+    /// What can be asked of a token list without a cache.
+    ReadTokens {
+        prompt: Prompt,
+    },
+    /// Allocates the pages, inserts, and gives the duplicates back unless they are kept.
+    Insert {
+        ns: u8,
+        prompt: Prompt,
+        keep: bool,
+    },
+    /// Goes on from the node of an earlier match, with more tokens.
+    InsertResumed {
+        earlier: Pick,
+        more: Prompt,
+        keep: bool,
+    },
+    /// Publishes pages of a row that the caller filled; they stay mapped there.
+    InsertRow {
+        row: Pick,
+        ns: u8,
+        prompt: Prompt,
+    },
+    /// An insert that must be refused, resumed from an earlier match where the fault needs it.
+    InsertWrong {
+        wrong: Wrong,
+        earlier: Pick,
+        ns: u8,
+        prompt: Prompt,
+    },
+    Lock {
+        node: Pick,
+    },
+    Unlock {
+        lock: Pick,
+    },
+    /// Any node, locked or not, live or not.
+    UnlockNode {
+        node: Pick,
+    },
+    Evict {
+        count: u16,
+        reported: bool,
+    },
+    /// Room for fewer pages than are wanted.
+    EvictSmallBuffer {
+        count: u16,
+        capacity: u16,
+    },
+    /// Destroys the cache and makes a new one on the same page table.
+    RecreateCache,
+    // Sequences.
+    Begin {
+        ns: u8,
+        prompt: Prompt,
+        reserve: u16,
+    },
+    ConfirmCopy {
+        sequence: Pick,
+    },
+    Append {
+        sequence: Pick,
+        prompt: Prompt,
+    },
+    /// Keeps all but this many positions.
+    Truncate {
+        sequence: Pick,
+        back: u16,
+    },
+    /// Keeps more positions than there are.
+    TruncateBeyond {
+        sequence: Pick,
+        more: u16,
+    },
+    /// All but this many positions are computed.
+    Publish {
+        sequence: Pick,
+        back: u16,
+    },
+    /// More positions are said to be computed than there are.
+    PublishBeyond {
+        sequence: Pick,
+        more: u16,
+    },
+    Release {
+        sequence: Pick,
+    },
+    /// All sequence verbs on an id that is not live.
+    DeadSequence {
+        sequence: Pick,
+    },
+    // The page table.
+    AllocateSlot,
+    Erase {
+        slot: Pick,
+    },
+    AllocatePages {
+        count: u16,
+    },
+    FreePages {
+        first: Pick,
+        count: u16,
+    },
+    /// Any page numbers, with one that cannot be freed among them, as it may be.
+    FreeAny {
+        pages: [u16; 2],
+    },
+    Map {
+        row: Pick,
+        first: Pick,
+        count: u16,
+    },
+    /// Any slot, index and page.
+    MapAny {
+        slot: u16,
+        index: u16,
+        page: u16,
+    },
+    /// Maps the pages of a locked match into a row.
+    MapMatch {
+        row: Pick,
+        ns: u8,
+        prompt: Prompt,
+    },
+    Reserve {
+        slot: Pick,
+        positions: u16,
+    },
+    CanReserve {
+        slot: Pick,
+        positions: u16,
+    },
+    /// Capacity, row range, slot mapping and batch arrays of some rows.
+    ReadRows {
+        first: Pick,
+        count: u16,
+        seed: u16,
+    },
+}
