@@ -174,7 +174,7 @@ fn k16_an_insert_cannot_claim_a_page_of_a_sequence() {
 }
 
 #[test]
-fn k07_an_insert_resumed_from_a_root_or_inside_an_image_reports_the_callers_pages() {
+fn k07_an_insert_resumes_from_a_root_and_inside_an_image() {
     replay(
         SMALL,
         &[

@@ -1,14 +1,14 @@
 //! The executable specification of the cache: match, insert, lock, and the end of a cache.
 use super::naive::{Counters, Cut, Fault, Naive, Page, Refusal, Wrong, require};
 use super::prompt::Tokens;
-use super::published::{Label, PublishedPages};
+use super::published::{Holder, Label, PublishedPages};
 use radixkv::capi::rkv_status as Status;
 use std::collections::BTreeSet;
 
 /// What an insert comes to.
 #[derive(Clone, Debug)]
 pub struct InsertPlan {
-    /// The cache's page at each index, and the caller's where there is none.
+    /// The cache's page at each index, and the caller's after the last whole page.
     pub published: Vec<u32>,
     /// Always the last whole pages.
     pub claimed: Vec<u32>,
@@ -126,11 +126,11 @@ impl Naive {
             return Err(Status::InvalidArgument.into());
         }
         let mut plan = InsertPlan { published: pages.to_vec(), claimed: vec![], duplicates: 0 };
-        for (index, &given) in pages.iter().enumerate().take(whole).skip(from_page) {
+        for (index, &given) in pages.iter().enumerate().take(whole) {
             match self.cache.find(ns, &tokens.keys[..(index + 1) * page_size]) {
                 Some(there) => {
                     let there = self.cache.pages[there].page;
-                    plan.duplicates += usize::from(there != given);
+                    plan.duplicates += usize::from(index >= from_page && there != given);
                     plan.published[index] = there;
                 }
                 None => plan.claimed.push(given),
@@ -186,16 +186,24 @@ impl Naive {
     }
 
     pub fn lock(&mut self, node: Label) -> Result<(), Refusal> {
-        self.cache.mark_mut(node).ok_or(Status::StaleNode)?.locks += 1;
-        Ok(())
+        self.lock_for(node, Holder::Caller)
     }
 
     pub fn unlock(&mut self, node: Label) -> Result<(), Refusal> {
+        self.unlock_for(node, Holder::Caller)
+    }
+
+    pub fn lock_for(&mut self, node: Label, holder: Holder) -> Result<(), Refusal> {
+        *self.cache.mark_mut(node).ok_or(Status::StaleNode)?.locks_of(holder) += 1;
+        Ok(())
+    }
+
+    pub fn unlock_for(&mut self, node: Label, holder: Holder) -> Result<(), Refusal> {
         if !self.cache.is_live(node) {
             return Err(Status::StaleNode.into());
         }
         let nodes = self.cache.node_count();
-        if !self.cache.unlock(node) {
+        if !self.cache.unlock(node, holder) {
             self.mark("not locked");
             return Err(Status::NotLocked.into());
         }

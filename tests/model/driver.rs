@@ -339,7 +339,7 @@ impl Driver {
         if let Some(mine) = self.locks.iter().position(|&lock| lock == node) {
             self.locks.swap_remove(mine);
         } else if self.model.cache.mark_mut(node).is_some_and(|mark| mark.locks > 0) {
-            return Ok(()); // A sequence's or a row's, and not to be taken away from it.
+            return Ok(()); // It protects the pages of a row, and is not to be taken away from it.
         }
         self.unlock(node)
     }

@@ -130,19 +130,19 @@ impl Driver {
         Some(Earlier { ns, prompt: Prompt::default(), node, whole_pages: 0 })
     }
 
-    pub fn insert_resumed(
-        &mut self,
-        earlier: Pick,
-        more: &Prompt,
-        keep: bool,
-    ) -> Result<(), Wrong> {
-        let Some(earlier) = self.earlier_or_root(earlier) else { return Ok(()) };
+    pub fn insert_resumed(&mut self, which: Pick, more: &Prompt, keep: bool) -> Result<(), Wrong> {
+        let Some(earlier) = self.earlier_or_root(which) else { return Ok(()) };
         let prompt = earlier.prompt.then(more);
         let tokens = Tokens::of(&prompt);
         let page_size = self.model.config.page_size;
         let from = earlier.whole_pages;
         let count = tokens.positions() / page_size - from;
         let Some(new) = self.allocate(count)? else { return Ok(()) };
+        // Tokens up to the node's end, and those of the next page, which may have matched in part.
+        let valid: Vec<usize> = (0..=tokens.ends.len())
+            .filter(|&count| tokens.position_of(count) / page_size == from)
+            .collect();
+        let from_token_index = pick(&valid, which).unwrap_or(tokens.count_within(from * page_size));
         // The pages before are not read, nor is the namespace.
         let pages: Vec<u32> = std::iter::repeat_n(u32::MAX, from).chain(new.clone()).collect();
         let list = TokenList::of(&prompt);
@@ -151,14 +151,18 @@ impl Driver {
             tokens: &list,
             pages: &pages,
             from_node: self.names.id(earlier.node),
-            from_token_index: tokens.count_within(from * page_size),
+            from_token_index,
             from_page_index: from,
         };
-        if self.model.cache.is_live(earlier.node) {
-            self.insert_call(&call, earlier.ns, &prompt)?;
-        } else {
+        if !self.model.cache.is_live(earlier.node) {
             let answer = self.library.insert(&call).map(|_| ());
             require!(answer == Err(Status::StaleNode), "insert from a stale node: {answer:?}");
+        } else if valid.is_empty() {
+            // The node ends inside an image that goes on for more than a page.
+            let answer = self.library.insert(&call).map(|_| ());
+            require!(answer == Err(Status::InvalidArgument), "insert inside an image: {answer:?}");
+        } else {
+            self.insert_call(&call, earlier.ns, &prompt)?;
         }
         self.free_left_over(&new, keep)
     }

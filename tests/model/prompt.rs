@@ -119,6 +119,11 @@ impl Tokens {
         self.keys.len()
     }
 
+    /// Where a token begins.
+    pub fn position_of(&self, token: usize) -> usize {
+        token.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+
     /// Tokens that end at or before a position.
     pub fn count_within(&self, position: usize) -> usize {
         self.ends.iter().filter(|&&end| end <= position).count()

@@ -10,14 +10,32 @@ use std::collections::BTreeMap;
 pub type Label = u64;
 
 /// The mark on the last page of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Mark {
     pub label: Label,
-    /// Locks taken on this very node.
+    /// Locks that callers took on this very node.
     pub locks: u32,
+    /// Sequences that keep this very node locked.
+    pub sequences: u32,
     /// The node was left with a single child, and a lock alone stood against a merge: it happens
     /// when the lock goes, unless another child came.
     pub merge_pending: bool,
+}
+
+/// Who took a lock. A caller cannot undo a sequence's.
+#[derive(Clone, Copy, Debug)]
+pub enum Holder {
+    Caller,
+    Sequence,
+}
+
+impl Mark {
+    pub fn locks_of(&mut self, holder: Holder) -> &mut u32 {
+        match holder {
+            Holder::Caller => &mut self.locks,
+            Holder::Sequence => &mut self.sequences,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -77,7 +95,7 @@ impl PublishedPages {
 
     fn new_mark(&mut self) -> Mark {
         self.next_label += 1;
-        Mark { label: self.next_label, locks: 0, merge_pending: false }
+        Mark { label: self.next_label, ..Mark::default() }
     }
 
     /// The page published for a prefix.
@@ -192,7 +210,7 @@ impl PublishedPages {
     pub fn locks_below(&self, ns: u8, prefix: &[Key]) -> u32 {
         let of_namespace = self.pages.iter().filter(|page| page.ns == ns);
         let below = of_namespace.filter(|page| page.prefix.starts_with(prefix));
-        below.filter_map(|page| page.mark.as_ref()).map(|mark| mark.locks).sum()
+        below.filter_map(|page| page.mark.as_ref()).map(|mark| mark.locks + mark.sequences).sum()
     }
 
     pub fn is_reclaimable(&self, page: usize) -> bool {
@@ -264,7 +282,7 @@ impl PublishedPages {
     /// A namespace vanishes with its last page, unless its root is locked.
     pub fn prune_root(&mut self, ns: u8) {
         let empty = self.pages.iter().all(|page| page.ns != ns);
-        if empty && self.roots.get(&ns).is_some_and(|root| root.locks == 0) {
+        if empty && self.roots.get(&ns).is_some_and(|root| root.locks + root.sequences == 0) {
             self.roots.remove(&ns);
         }
     }
@@ -283,7 +301,7 @@ impl PublishedPages {
             let prefix = keys[..(first + index + 1) * self.page_size].to_vec();
             self.pages.push(Published { ns, prefix, page, used, hits, mark: None });
         }
-        let mark = Mark { locks: old.locks, ..self.new_mark() };
+        let mark = Mark { sequences: old.sequences, ..self.new_mark() };
         let label = mark.label;
         self.pages.last_mut().expect("the node had a page").mark = Some(mark);
         label
@@ -316,10 +334,14 @@ impl PublishedPages {
         }
     }
 
-    /// Takes one lock off a node, and does what waited for it. False when none was taken on it.
-    pub fn unlock(&mut self, label: Label) -> bool {
-        let Some(mark) = self.mark_mut(label).filter(|mark| mark.locks > 0) else { return false };
-        mark.locks -= 1;
+    /// Takes one lock off a node, and does what waited for it. False when no such holder has one.
+    pub fn unlock(&mut self, label: Label, holder: Holder) -> bool {
+        let Some(mark) = self.mark_mut(label) else { return false };
+        let locks = mark.locks_of(holder);
+        if *locks == 0 {
+            return false;
+        }
+        *locks -= 1;
         if let Some(ns) = self.root_by_label(label) {
             self.prune_root(ns);
             return true;

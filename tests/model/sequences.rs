@@ -1,7 +1,7 @@
 //! The executable specification of sequences: begin, publish, release and what is between.
 use super::naive::{Copy, Cut, Fault, Naive, Page, Refusal, Sequence, Wrong, require};
 use super::prompt::Tokens;
-use super::published::Label;
+use super::published::{Holder, Label};
 use radixkv::capi::rkv_status as Status;
 
 /// What a begin comes to.
@@ -121,7 +121,7 @@ impl Naive {
             _ => matched,
         };
         if let Some(node) = node {
-            self.lock(node).expect("it is live");
+            self.lock_for(node, Holder::Sequence).expect("it is live");
         }
         self.allocate_slot(slot, true)?;
         let shared = self.whole_pages(ns, &tokens, cut.whole_pages);
@@ -169,10 +169,10 @@ impl Naive {
             return;
         }
         if let Some(to) = to {
-            self.lock(to).expect("it is live");
+            self.lock_for(to, Holder::Sequence).expect("it is live");
         }
         if let Some(from) = from {
-            self.unlock(from).expect("the sequence locked it");
+            self.unlock_for(from, Holder::Sequence).expect("the sequence locked it");
         }
     }
 
@@ -300,7 +300,7 @@ impl Naive {
         self.sequences[index] = None;
         self.drop_row(slot);
         if let Some(node) = node.filter(|_| self.fault != Fault::LeaksLock) {
-            self.unlock(node)?;
+            self.unlock_for(node, Holder::Sequence)?;
         }
         Ok(())
     }
