@@ -69,7 +69,8 @@ impl PrefixCache {
         let pages = query.keys.len() / self.page_size;
         let from = self.insert_start(request, query)?;
         if pages <= request.from_page {
-            return Ok(InsertResult { node: from, pages, claimed: 0, duplicates: 0 });
+            let node = from.filter(|_| pages > 0);
+            return Ok(InsertResult { node, pages, claimed: 0, duplicates: 0 });
         }
         let start = request.from_page * self.page_size;
         let keys = &query.keys[start..pages * self.page_size];

@@ -73,7 +73,13 @@ impl State {
         let dropped = sequence.positions - keep;
         sequence.tail.truncate(sequence.tail.len() - dropped);
         sequence.positions = keep;
+        let images = sequence.appended_images.len();
         sequence.appended_images.retain(|image| image.start < keep);
+        let gone = images - sequence.appended_images.len();
+        let kept = sequence.images.len() - gone;
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        cache.images.release(&sequence.images[kept..]);
+        sequence.images.truncate(kept);
         Ok(())
     }
 }

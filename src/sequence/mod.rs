@@ -79,7 +79,7 @@ struct Sequence {
     cached_positions: usize,
     cached_tokens: usize,
     copy: Option<PageCopy>,
-    /// Keys of the images that it knows.
+    /// Keys of the images that it knows, in order, those that were appended last.
     images: Vec<u32>,
     /// The images that were appended.
     appended_images: Vec<ImageSpan>,

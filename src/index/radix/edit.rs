@@ -40,6 +40,7 @@ impl RadixIndex {
     /// Hangs a node with its label under a parent.
     fn attach(&mut self, parent: u32, child: u32) {
         self.nodes[child].parent = parent;
+        self.nodes[parent].merge_pending = false;
         self.with_children(parent, |index, children| {
             let page = index.first_page(child);
             let new = Sibling { first_key: page[0], node: child };
@@ -52,6 +53,7 @@ impl RadixIndex {
     /// Takes a node, still with its label, away from its parent.
     pub(super) fn detach(&mut self, child: u32) {
         let parent = self.nodes[child].parent;
+        self.nodes[parent].merge_pending = false;
         let hash = self.child_hash(parent, self.first_page(child));
         self.table.remove(hash, child);
         self.with_children(parent, |index, children| {
