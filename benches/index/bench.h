@@ -70,7 +70,7 @@ const char *cpu_model(void);
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
-enum unit { UNIT_MICROSECONDS, UNIT_RATIO, UNIT_BYTES, UNIT_MILLION_PER_SECOND };
+enum unit { UNIT_MICROSECONDS, UNIT_RATIO };
 
 /* One line of the result. Times in microseconds; a negative number is "not measured". */
 struct row {
