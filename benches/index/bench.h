@@ -70,7 +70,7 @@ const char *cpu_model(void);
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
-enum unit { UNIT_MICROSECONDS, UNIT_RATIO, UNIT_BYTES, UNIT_MILLION_PER_SECOND };
+enum unit { UNIT_MICROSECONDS, UNIT_RATIO };
 
 /* One line of the result. Times in microseconds; a negative number is "not measured". */
 struct row {
@@ -142,6 +142,8 @@ double meter_quiet_p99(const struct meter *meter);
 struct row meter_row(const struct meter *meter, const char *workload, uint32_t page_size);
 void meter_emit(const struct meter *meter, const char *workload, uint32_t page_size, double target,
                 double limit);
+/* A row for the rule that no call takes more than 50 us. */
+void longest_emit(const struct meter *meter, const char *workload, uint32_t page_size);
 void meter_free(struct meter *meter);
 double median_of(const double *values, unsigned count);
 

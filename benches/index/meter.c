@@ -250,6 +250,19 @@ void meter_emit(const struct meter *meter, const char *workload, uint32_t page_s
     row_emit(&row);
 }
 
+void longest_emit(const struct meter *meter, const char *workload, uint32_t page_size)
+{
+    struct row of = meter_row(meter, workload, page_size);
+    char operation[sizeof of.operation];
+    snprintf(operation, sizeof operation, "longest call: %.40s", meter->operation);
+    struct row row = row_new(workload, operation, page_size);
+    row.call_count = of.call_count;
+    row.median = row.quiet = row.longest = of.longest;
+    row.longest_raw = of.longest_raw;
+    row.target = LONG_CALL;
+    row_emit(&row);
+}
+
 void meter_free(struct meter *meter)
 {
     samples_free(&meter->batches);

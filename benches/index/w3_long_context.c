@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { DOCUMENTS = 64, DOCUMENT_TOKENS = 32768, SUFFIX_TOKENS = 64, LONG_TOKENS = 131072 };
-enum { REQUESTS = 1000, LONG_MATCHES = 64, SEED = 303 };
+enum { REQUESTS = 1000, LONG_MATCHES = 64, EVICTED_TOKENS = 64, SEED = 303 };
 /* Eight prompts of 128 KiB stay in a second-level cache. */
 enum { PROMPTS = 8 };
 
@@ -58,7 +58,25 @@ static void request_long(void *context, size_t i)
     fixture_request(&w3->fixture, w3->long_sequence, LONG_TOKENS);
 }
 
-enum operation { COLD, WARM, MATCH, COLD_LONG, MATCH_LONG, OPERATIONS };
+static void split_long(void *context, size_t i)
+{
+    struct w3 *w3 = context;
+    (void)i;
+    size_t half = page_floor(&w3->fixture, LONG_TOKENS / 2);
+    REQUIRE(fixture_match(&w3->fixture, w3->long_sequence, half, NULL) == half);
+}
+
+static void evict_long(void *context, size_t i)
+{
+    struct w3 *w3 = context;
+    size_t count;
+    (void)i;
+    size_t page_count = EVICTED_TOKENS / w3->fixture.page_size;
+    CHECK(rkv_cache_evict(w3->fixture.cache, page_count, NULL, 0, &count));
+    REQUIRE(count == page_count);
+}
+
+enum operation { COLD, WARM, MATCH, COLD_LONG, MATCH_LONG, SPLIT_LONG, EVICT_LONG, OPERATIONS };
 static const struct {
     const char *name;
     double target, limit;
@@ -68,6 +86,8 @@ static const struct {
     [MATCH] = {"match of 32k tokens", 11, 8.7},
     [COLD_LONG] = {"request, new sequence of 131k", -1, -1},
     [MATCH_LONG] = {"match of 131k tokens", 20, 12},
+    [SPLIT_LONG] = {"match that cuts a node of 131k in half", -1, -1},
+    [EVICT_LONG] = {"evict 64 tokens off a node of 131k", 0.5, -1},
 };
 
 static void requests(struct w3 *w3, struct meter *meters)
@@ -101,6 +121,17 @@ static void matches(struct w3 *w3, struct meter *meters)
     meter_calls(&meters[MATCH_LONG], match_long, w3, LONG_MATCHES);
 }
 
+/* Long nodes alone: what does it cost to cut one, and to take it away bit by bit? */
+static void cuts(struct w3 *w3, struct meter *meters, uint32_t page_size)
+{
+    fixture_open(&w3->fixture, page_size, LONG_TOKENS + EVICTED_TOKENS, LONG_TOKENS);
+    request_long(w3, 0);
+    meter_calls(&meters[EVICT_LONG], evict_long, w3, LONG_TOKENS / EVICTED_TOKENS);
+    request_long(w3, 0);
+    meter_calls(&meters[SPLIT_LONG], split_long, w3, 1);
+    fixture_close(&w3->fixture);
+}
+
 static void run(struct w3 *w3, struct meter *meters, uint32_t page_size, unsigned number,
                 bool last)
 {
@@ -121,6 +152,7 @@ static void run(struct w3 *w3, struct meter *meters, uint32_t page_size, unsigne
         fixture_verify(&w3->fixture);
     }
     fixture_close(&w3->fixture);
+    cuts(w3, meters, page_size);
     for (int i = 0; i < OPERATIONS; i++) {
         meter_end(&meters[i]);
     }
@@ -147,6 +179,12 @@ void run_w3(uint32_t page_size)
     }
     for (int i = 0; i < OPERATIONS; i++) {
         meter_emit(&meters[i], "W3", page_size, OPERATION[i].target, OPERATION[i].limit);
+    }
+    /* A copy of what is left would be proportional to it: it must not happen in one call. */
+    if (!options.count) {
+        longest_emit(&meters[EVICT_LONG], "W3", page_size);
+    }
+    for (int i = 0; i < OPERATIONS; i++) {
         meter_free(&meters[i]);
     }
     free(w3.documents);
