@@ -313,9 +313,9 @@ fn structs_of_other_sizes() {
     }
 }
 
-/// K16: the twin's threads, with little work each.
+/// K16
 #[test]
-fn two_threads() {
+fn threads_publish_one_prompt() {
     let pair = Pair::new();
     struct Handle(*mut rkv_cache);
     // SAFETY: every call may be made from any thread.
