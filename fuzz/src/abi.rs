@@ -1,0 +1,129 @@
+//! Small helpers around the raw calls.
+use radixkv::capi::*;
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+/// A struct of the ABI that is all zero but for its struct_size.
+///
+/// # Safety
+/// All zero bytes are a T, and its first field is a u32 that holds the size.
+pub unsafe trait Sized32: Copy {
+    fn sized() -> Self {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let mut made = std::mem::zeroed::<Self>();
+            (&raw mut made).cast::<u32>().write(size_of::<Self>() as u32);
+            made
+        }
+    }
+}
+
+macro_rules! sized {
+    ($($name:ty),* $(,)?) => {
+        // SAFETY: integers and raw pointers, struct_size first.
+        $(unsafe impl Sized32 for $name {})*
+    };
+}
+sized!(
+    rkv_batch_arrays,
+    rkv_cache_config,
+    rkv_cache_statistics,
+    rkv_insert_args,
+    rkv_insert_result,
+    rkv_match,
+    rkv_namespace,
+    rkv_node_info,
+    rkv_page_table_config,
+    rkv_page_table_statistics,
+    rkv_publish_result,
+    rkv_sequence_args,
+    rkv_sequence_state,
+    rkv_shortage,
+    rkv_tokens,
+);
+
+/// The calling thread's last message.
+pub fn last_message() -> String {
+    let mut text = [0u8; 512];
+    // SAFETY: the buffer has the room that is stated.
+    unsafe { rkv_last_error_message(text.as_mut_ptr().cast::<c_char>(), text.len()) };
+    CStr::from_bytes_until_nul(&text).unwrap().to_string_lossy().into_owned()
+}
+
+/// Panics with the library's message unless the call went well.
+#[track_caller]
+pub fn ok(status: rkv_status) {
+    assert_eq!(status, rkv_status::Ok, "{}", last_message());
+}
+
+/// A page table with a cache.
+pub struct Pair {
+    pub table: *mut rkv_page_table,
+    pub cache: *mut rkv_cache,
+}
+
+impl Pair {
+    pub fn new(config: &rkv_page_table_config, flags: u32) -> Self {
+        let mut pair = Self { table: ptr::null_mut(), cache: ptr::null_mut() };
+        let cache_config = rkv_cache_config { flags, ..Sized32::sized() };
+        // SAFETY: all pointers lead to live values.
+        unsafe {
+            ok(rkv_page_table_create(config, &mut pair.table));
+            ok(rkv_cache_create(pair.table, &cache_config, &mut pair.cache));
+        }
+        pair
+    }
+
+    /// Every invariant that the library can check itself.
+    #[track_caller]
+    pub fn check(&self) {
+        // SAFETY: both handles are alive.
+        unsafe {
+            ok(rkv_cache_check(self.cache));
+            ok(rkv_page_table_audit(self.table));
+        }
+    }
+
+    pub fn table_stats(&self) -> rkv_page_table_statistics {
+        let mut stats = rkv_page_table_statistics::sized();
+        // SAFETY: the handle is alive, the struct has its size.
+        ok(unsafe { rkv_page_table_stats(self.table, &mut stats) });
+        stats
+    }
+
+    pub fn cache_stats(&self) -> rkv_cache_statistics {
+        let mut stats = rkv_cache_statistics::sized();
+        // SAFETY: the handle is alive, the struct has its size.
+        ok(unsafe { rkv_cache_stats(self.cache, &mut stats) });
+        stats
+    }
+
+    pub fn row(&self, slot: u32) -> Vec<u32> {
+        let mut count = 0;
+        // SAFETY: the handle is alive, the buffer has the room that is stated.
+        unsafe {
+            ok(rkv_page_table_row(self.table, slot, 0, ptr::null_mut(), 0, &mut count));
+            let mut pages = vec![0; count];
+            ok(rkv_page_table_row(self.table, slot, 0, pages.as_mut_ptr(), count, &mut count));
+            pages
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // SAFETY: nobody else uses the handles.
+        unsafe {
+            rkv_cache_destroy(self.cache);
+            rkv_page_table_destroy(self.table);
+        }
+    }
+}
+
+/// The shortage behind the last OUT_OF_PAGES.
+pub fn last_shortage() -> rkv_shortage {
+    let mut shortage = rkv_shortage::sized();
+    // SAFETY: the struct has its size.
+    ok(unsafe { rkv_last_shortage(&mut shortage) });
+    shortage
+}

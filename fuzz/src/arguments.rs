@@ -1,0 +1,79 @@
+//! Every function of the header with raw arguments: sizes, enum values, flags, ids and pointers that
+//! no caller should pass, and some that it should.
+//!
+//! A pointer is NULL, misaligned, or leads to memory of exactly the stated size, so that
+//! AddressSanitizer sees every byte too far; it is never dangling, which the contract forbids. A call
+//! must not crash; one that fails must leave the state and its outputs as they were.
+mod arena;
+mod functions;
+mod values;
+mod world;
+
+pub use functions::FUNCTIONS;
+
+use crate::abi::last_message;
+use crate::input::Input;
+use arena::Arena;
+use radixkv::capi::rkv_status;
+use world::World;
+
+/// Calls in one run.
+const STEP_LIMIT: usize = 64;
+
+/// What a call did.
+pub enum Outcome {
+    /// It returned a status.
+    Status(rkv_status),
+    /// The same, and the world must be built anew: a handle is gone, or the caller broke a promise.
+    Last(rkv_status),
+    /// It cannot fail.
+    Done,
+}
+
+impl From<rkv_status> for Outcome {
+    fn from(status: rkv_status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// Makes arguments and calls one function.
+pub type Call = fn(&mut World, &mut Input<'_>, &mut Arena) -> Outcome;
+
+/// Runs the calls that `data` stands for.
+pub fn arguments(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mut world = World::new();
+    for _ in 0..STEP_LIMIT {
+        if input.is_empty() {
+            break;
+        }
+        let (name, call) = FUNCTIONS[input.below(FUNCTIONS.len())];
+        let before = world.snapshots();
+        let mut arena = Arena::default();
+        let status = match call(&mut world, &mut input, &mut arena) {
+            Outcome::Status(status) => status,
+            Outcome::Last(status) => {
+                arena.check(status);
+                world = World::new();
+                continue;
+            }
+            Outcome::Done => rkv_status::Ok,
+        };
+        assert!(
+            !matches!(
+                status,
+                rkv_status::Internal | rkv_status::Poisoned | rkv_status::Corrupt
+            ),
+            "{name}: {status:?}: {}",
+            last_message()
+        );
+        arena.check(status);
+        world.check();
+        let after = world.snapshots();
+        assert_eq!(before[1], after[1], "{name} changed another page table");
+        if status != rkv_status::Ok {
+            assert!(!last_message().is_empty(), "{name} says nothing about {status:?}");
+            assert_eq!(before[0], after[0], "{name} failed and changed something");
+        }
+    }
+}

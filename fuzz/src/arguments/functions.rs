@@ -1,0 +1,397 @@
+//! One entry for each function of the header.
+use super::values::*;
+use super::{Call, Outcome};
+use crate::abi::{Pair, Sized32};
+use crate::input::Input;
+use radixkv::capi::*;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+
+/// Functions by name. A test compares the names with the header.
+pub const FUNCTIONS: &[(&str, Call)] = &[
+    // Version, status, log
+    ("rkv_abi_version", |_, _, _| {
+        assert_eq!(rkv_abi_version(), RKV_ABI_VERSION);
+        Outcome::Done
+    }),
+    ("rkv_version_string", |_, _, _| text(rkv_version_string())),
+    ("rkv_features", |_, _, _| {
+        assert_ne!(rkv_features() & RKV_FEATURE_RADIX_INDEX, 0);
+        Outcome::Done
+    }),
+    ("rkv_status_name", |_, i, _| text(rkv_status_name(number(i) as i32))),
+    ("rkv_last_error_message", |_, i, a| {
+        let count = i.below(80);
+        let buffer = if i.rarely(8) { ptr::null_mut() } else { a.room_for::<c_char>(i, count) };
+        // SAFETY: NULL, or the room that is stated.
+        unsafe {
+            let needed = rkv_last_error_message(buffer, count);
+            assert!(needed >= 1);
+            if count > 0 && !buffer.is_null() {
+                let written = CStr::from_ptr(buffer).to_bytes().len();
+                assert!(written < count && written < needed);
+            }
+        }
+        Outcome::Done
+    }),
+    // SAFETY, here and below: each pointer is NULL, misaligned, or leads to what is stated.
+    ("rkv_last_shortage", |_, i, a| unsafe { rkv_last_shortage(a.write(i)) }.into()),
+    ("rkv_set_log_callback", |_, i, _| {
+        unsafe extern "C-unwind" fn silent(_: u32, _: *const c_char, _: *mut c_void) {}
+        let user_data = ptr::without_provenance_mut(size(i));
+        unsafe {
+            rkv_set_log_callback(number(i), i.flag().then_some(silent), user_data);
+            // A callback would swallow the report of a panic.
+            rkv_set_log_callback(RKV_LOG_OFF, None, ptr::null_mut());
+        }
+        Outcome::Done
+    }),
+    // Tokens
+    ("rkv_coord_bin", |_, i, a| unsafe { rkv_coord_bin(float(i), a.out(i)) }.into()),
+    ("rkv_coord_value", |_, i, a| unsafe { rkv_coord_value(number(i), a.out(i)) }.into()),
+    ("rkv_size_bin", |_, i, a| unsafe { rkv_size_bin(float(i), a.out(i)) }.into()),
+    ("rkv_size_value", |_, i, a| unsafe { rkv_size_value(number(i), a.out(i)) }.into()),
+    ("rkv_image_digest", |_, i, a| {
+        let bytes: Vec<_> = (0..i.below(70)).map(|_| i.byte()).collect();
+        let (bytes, count) = a.list(i, &bytes);
+        unsafe { rkv_image_digest(bytes.cast(), count, a.room_for(i, 16)) }.into()
+    }),
+    ("rkv_tokens_build", |_, i, a| {
+        let prompt = tokens(i, a);
+        let (ids, capacity) = a.room(i, 32);
+        // As many as there can be.
+        let items = a.room_for(i, 5);
+        unsafe { rkv_tokens_build(prompt, ids, capacity, items, a.count(i)) }.into()
+    }),
+    ("rkv_tokens_regions", |_, i, a| {
+        let list = tokens(i, a);
+        let (regions, capacity) = a.room(i, 4);
+        unsafe { rkv_tokens_regions(list, regions, capacity, a.count(i)) }.into()
+    }),
+    ("rkv_tokens_position_count", |_, i, a| {
+        unsafe { rkv_tokens_position_count(tokens(i, a), a.out(i)) }.into()
+    }),
+    // The page table
+    ("rkv_page_table_config_init", |_, i, a| {
+        let (room, size) = init_room(i, size_of::<rkv_page_table_config>());
+        let config = a.room_for::<u64>(i, room).cast();
+        unsafe { rkv_page_table_config_init(config, size) }.into()
+    }),
+    ("rkv_page_table_create", |_, i, a| {
+        let config = rkv_page_table_config {
+            page_size: number(i),
+            page_count: modest(i, 31),
+            slot_count: modest(i, 20),
+            row_page_limit: if i.flag() { number(i) } else { 0 },
+            reserved: zero(i),
+            ..Sized32::sized()
+        };
+        let (config, into) = (a.read(i, &config), a.out::<*mut rkv_page_table>(i));
+        unsafe {
+            let status = rkv_page_table_create(config, into);
+            if status == rkv_status::Ok {
+                rkv_page_table_destroy(into.read());
+            }
+            status.into()
+        }
+    }),
+    ("rkv_page_table_destroy", |w, i, _| {
+        if i.rarely(4) {
+            unsafe { rkv_page_table_destroy(ptr::null_mut()) };
+            return Outcome::Done;
+        }
+        let table = std::mem::replace(&mut w.pairs[0].table, ptr::null_mut());
+        unsafe { rkv_page_table_destroy(table) };
+        // The cache lives on without the handle of what it stands on.
+        Outcome::Last(unsafe { rkv_cache_check(w.pairs[0].cache) })
+    }),
+    ("rkv_page_table_stats", |w, i, a| {
+        unsafe { rkv_page_table_stats(w.table(i), a.write(i)) }.into()
+    }),
+    ("rkv_page_table_allocate_slot", |w, i, a| {
+        unsafe { rkv_page_table_allocate_slot(w.table(i), a.out(i)) }.into()
+    }),
+    ("rkv_page_table_erase", |w, i, _| {
+        unsafe { rkv_page_table_erase(w.table(i), w.slot(i)) }.into()
+    }),
+    ("rkv_page_table_allocate_pages", |w, i, a| {
+        let (mut count, table) = (i.below(24), w.table(i));
+        let mut pages = a.room_for::<u32>(i, count);
+        if i.rarely(16) {
+            (count, pages) = (size(i), ptr::null_mut());
+        }
+        let status = unsafe { rkv_page_table_allocate_pages(table, count, pages) };
+        if status == rkv_status::Ok && count > 0 {
+            w.loose.extend_from_slice(unsafe { std::slice::from_raw_parts(pages, count) });
+            w.loose.drain(..w.loose.len().saturating_sub(48));
+        }
+        status.into()
+    }),
+    ("rkv_page_table_free_pages", |w, i, a| {
+        let list = w.pages(i);
+        let (pages, count) = a.list(i, &list);
+        unsafe { rkv_page_table_free_pages(w.table(i), pages, count) }.into()
+    }),
+    ("rkv_page_table_map", |w, i, a| {
+        let slot = w.slot(i);
+        let list = w.pages(i);
+        let (pages, count) = a.list(i, &list);
+        let first = if i.flag() { row_length(&w.pairs[0], slot) } else { size(i) };
+        let status = unsafe { rkv_page_table_map(w.table(i), slot, first, pages, count) };
+        // A row that maps cached pages without a lock breaks a promise.
+        if status == rkv_status::Ok { Outcome::Last(status) } else { status.into() }
+    }),
+    ("rkv_page_table_reserve", |w, i, _| {
+        unsafe { rkv_page_table_reserve(w.table(i), w.slot(i), size(i)) }.into()
+    }),
+    ("rkv_page_table_can_reserve", |w, i, a| {
+        unsafe { rkv_page_table_can_reserve(w.table(i), w.slot(i), size(i), a.out(i)) }.into()
+    }),
+    ("rkv_page_table_capacity", |w, i, a| {
+        unsafe { rkv_page_table_capacity(w.table(i), w.slot(i), a.out(i)) }.into()
+    }),
+    ("rkv_page_table_row", |w, i, a| {
+        let (pages, capacity) = a.room(i, 12);
+        let (table, slot) = (w.table(i), w.slot(i));
+        unsafe { rkv_page_table_row(table, slot, size(i), pages, capacity, a.out(i)) }.into()
+    }),
+    ("rkv_page_table_slot_mapping", |w, i, a| {
+        let positions: Vec<_> = (0..i.below(8)).map(|_| size(i) as u64 % 80).collect();
+        let mapping = a.room_for(i, positions.len());
+        let (positions, count) = a.list(i, &positions);
+        let (table, slot) = (w.table(i), w.slot(i));
+        unsafe { rkv_page_table_slot_mapping(table, slot, positions, count, mapping) }.into()
+    }),
+    ("rkv_page_table_batch", |w, i, a| {
+        let row = |i: &mut Input<'_>| rkv_batch_row { slot: w.slot(i), position_count: number(i) };
+        let rows: Vec<_> = (0..i.below(4)).map(|_| row(i)).collect();
+        let (indices, indices_capacity) = a.room(i, 20);
+        let arrays = rkv_batch_arrays {
+            reserved: zero(i),
+            indptr: a.room_for(i, rows.len() + 1),
+            indices,
+            indices_capacity,
+            last_page_len: a.room_for(i, rows.len()),
+            ..Sized32::sized()
+        };
+        let (rows, count) = a.list(i, &rows);
+        let arrays = a.read(i, &arrays);
+        unsafe { rkv_page_table_batch(w.table(i), rows, count, arrays, a.count(i)) }.into()
+    }),
+    ("rkv_page_table_audit", |w, i, _| unsafe { rkv_page_table_audit(w.table(i)) }.into()),
+    // The cache
+    ("rkv_cache_config_init", |_, i, a| {
+        let (room, size) = init_room(i, size_of::<rkv_cache_config>());
+        let config = a.room_for::<u64>(i, room).cast();
+        unsafe { rkv_cache_config_init(config, size) }.into()
+    }),
+    ("rkv_cache_create", |w, i, a| {
+        let vacant = i.flag().then(vacant_table);
+        let config = rkv_cache_config {
+            flags: flags(i, RKV_CACHE_WHOLE_PAGES),
+            index: zero(i),
+            reserved: zero(i),
+            ..Sized32::sized()
+        };
+        let config = if i.rarely(8) { ptr::null() } else { a.read(i, &config) };
+        let into = a.out::<*mut rkv_cache>(i);
+        unsafe {
+            let status = rkv_cache_create(vacant.unwrap_or(w.table(i)), config, into);
+            if let Some(table) = vacant {
+                rkv_page_table_destroy(table);
+            }
+            if status == rkv_status::Ok {
+                rkv_cache_destroy(into.read());
+            }
+            status.into()
+        }
+    }),
+    ("rkv_cache_destroy", |w, i, _| {
+        if i.rarely(4) {
+            unsafe { rkv_cache_destroy(ptr::null_mut()) };
+            return Outcome::Done;
+        }
+        let cache = std::mem::replace(&mut w.pairs[0].cache, ptr::null_mut());
+        unsafe { rkv_cache_destroy(cache) };
+        let stats = w.pairs[0].table_stats();
+        assert_eq!((stats.cached_page_count, stats.reclaimable_page_count), (0, 0));
+        Outcome::Last(unsafe { rkv_page_table_audit(w.pairs[0].table) })
+    }),
+    ("rkv_cache_match", |w, i, a| {
+        let (namespace, list) = (namespace(i, a), tokens(i, a));
+        let flags = flags(i, RKV_MATCH_LOCK);
+        let (pages, capacity) = a.room(i, 8);
+        let (cache, found) = (w.cache(i), a.write_partly::<rkv_match>(i));
+        let status =
+            unsafe { rkv_cache_match(cache, namespace, list, flags, pages, capacity, found) };
+        if status == rkv_status::Ok {
+            let found = unsafe { found.read() };
+            w.note_node(found.node);
+            if found.locked_node != 0 {
+                w.locks.push(found.locked_node);
+            }
+        }
+        status.into()
+    }),
+    ("rkv_cache_probe", |w, i, a| {
+        let (namespace, list) = (namespace(i, a), tokens(i, a));
+        let count = if i.flag() { ptr::null_mut() } else { a.out(i) };
+        unsafe { rkv_cache_probe(w.cache(i), namespace, list, count, a.out(i)) }.into()
+    }),
+    ("rkv_cache_insert", |w, i, a| {
+        let list = w.pages(i);
+        let published = if i.flag() { ptr::null_mut() } else { a.room_for(i, list.len()) };
+        let (pages, page_count) = a.list(i, &list);
+        let from = i.below(4) == 0;
+        let args = rkv_insert_args {
+            reserved: zero(i),
+            namespace_: namespace(i, a),
+            tokens: tokens(i, a),
+            pages,
+            page_count,
+            from_node: if from { w.node(i) } else { 0 },
+            from_token_index: if from { size(i) as u64 } else { zero(i) as u64 },
+            from_page_index: if from { size(i) as u64 } else { zero(i) as u64 },
+            ..Sized32::sized()
+        };
+        let (args, result) = (a.read(i, &args), a.write::<rkv_insert_result>(i));
+        let status = unsafe { rkv_cache_insert(w.cache(i), args, published, result) };
+        if status == rkv_status::Ok {
+            w.note_node(unsafe { (*result).node });
+            w.check();
+            // A row that maps what is cached now, without a lock, breaks a promise.
+            return Outcome::Last(status);
+        }
+        status.into()
+    }),
+    ("rkv_cache_lock", |w, i, _| {
+        let node = w.node(i);
+        let status = unsafe { rkv_cache_lock(w.cache(i), node) };
+        if status == rkv_status::Ok {
+            w.locks.push(node);
+        }
+        status.into()
+    }),
+    ("rkv_cache_unlock", |w, i, _| {
+        let node = w.node(i);
+        let status = unsafe { rkv_cache_unlock(w.cache(i), node) };
+        if status == rkv_status::Ok {
+            let ours = w.locks.iter().position(|&lock| lock == node);
+            w.locks.swap_remove(ours.expect("the lock of a sequence was taken away"));
+        }
+        status.into()
+    }),
+    ("rkv_cache_evict", |w, i, a| {
+        let (cache, count) = (w.cache(i), size(i));
+        let (pages, capacity) = a.room(i, 12);
+        unsafe { rkv_cache_evict(cache, count, pages, capacity, a.out(i)) }.into()
+    }),
+    ("rkv_cache_contains_page", |w, i, a| {
+        unsafe { rkv_cache_contains_page(w.cache(i), w.page(i), a.out(i)) }.into()
+    }),
+    ("rkv_cache_node_info", |w, i, a| {
+        unsafe { rkv_cache_node_info(w.cache(i), w.node(i), a.write(i)) }.into()
+    }),
+    ("rkv_cache_node_pages", |w, i, a| {
+        let (pages, capacity) = a.room(i, 8);
+        unsafe { rkv_cache_node_pages(w.cache(i), w.node(i), pages, capacity, a.count(i)) }.into()
+    }),
+    ("rkv_cache_node_children", |w, i, a| {
+        let (nodes, capacity) = a.room(i, 8);
+        unsafe { rkv_cache_node_children(w.cache(i), w.node(i), nodes, capacity, a.count(i)) }
+            .into()
+    }),
+    ("rkv_cache_stats", |w, i, a| unsafe { rkv_cache_stats(w.cache(i), a.write(i)) }.into()),
+    ("rkv_cache_check", |w, i, _| unsafe { rkv_cache_check(w.cache(i)) }.into()),
+    ("rkv_cache_dump", |w, i, a| {
+        let format = flags(i, RKV_DUMP_DOT);
+        let (buffer, mut capacity) = a.room::<c_char>(i, 255);
+        let buffer = if i.flag() {
+            capacity = 8192;
+            a.room_for(i, capacity)
+        } else {
+            buffer
+        };
+        unsafe { rkv_cache_dump(w.cache(i), format, buffer, capacity, a.count(i)) }.into()
+    }),
+    // Sequences
+    ("rkv_sequence_begin", |w, i, a| {
+        let args = rkv_sequence_args {
+            flags: zero(i),
+            namespace_: namespace(i, a),
+            tokens: tokens(i, a),
+            reserve_position_count: size(i) as u64,
+            ..Sized32::sized()
+        };
+        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_state>(i));
+        let status = unsafe { rkv_sequence_begin(w.cache(i), args, state) };
+        if status == rkv_status::Ok && w.sequences.len() < 16 {
+            w.sequences.push(unsafe { (*state).sequence });
+        }
+        status.into()
+    }),
+    ("rkv_sequence_query", |w, i, a| {
+        unsafe { rkv_sequence_query(w.cache(i), w.sequence(i), a.write(i)) }.into()
+    }),
+    ("rkv_sequence_confirm_copy", |w, i, _| {
+        unsafe { rkv_sequence_confirm_copy(w.cache(i), w.sequence(i)) }.into()
+    }),
+    ("rkv_sequence_append", |w, i, a| {
+        unsafe { rkv_sequence_append(w.cache(i), w.sequence(i), tokens(i, a)) }.into()
+    }),
+    ("rkv_sequence_truncate", |w, i, _| {
+        unsafe { rkv_sequence_truncate(w.cache(i), w.sequence(i), size(i) as u64) }.into()
+    }),
+    ("rkv_sequence_publish", |w, i, a| {
+        let (cache, id, count) = (w.cache(i), w.sequence(i), size(i) as u64);
+        unsafe { rkv_sequence_publish(cache, id, count, a.write(i)) }.into()
+    }),
+    ("rkv_sequence_release", |w, i, _| {
+        unsafe { rkv_sequence_release(w.cache(i), w.sequence(i)) }.into()
+    }),
+];
+
+/// A text that must end.
+fn text(text: *const c_char) -> Outcome {
+    // SAFETY: the header promises a static text.
+    assert!(!unsafe { CStr::from_ptr(text) }.is_empty());
+    Outcome::Done
+}
+
+/// Room in 8-byte words for a struct, and the size to state.
+fn init_room(input: &mut Input<'_>, known: usize) -> (usize, usize) {
+    let stated = match input.below(4) {
+        0 => size(input),
+        1 => input.below(known + 1),
+        2 => known + input.below(64),
+        _ => known,
+    };
+    (if stated <= 4096 { stated.div_ceil(8) } else { 0 }, stated)
+}
+
+/// A number that takes little memory when it is allowed: small, or `bits` long and more.
+fn modest(input: &mut Input<'_>, bits: u32) -> u32 {
+    match number(input) {
+        large if large > 4096 => large.max((1 << bits) + 1),
+        small => small,
+    }
+}
+
+fn row_length(pair: &Pair, slot: u32) -> usize {
+    let mut count = 0;
+    // SAFETY: the handle is alive; no room is stated.
+    match unsafe { rkv_page_table_row(pair.table, slot, 0, ptr::null_mut(), 0, &mut count) } {
+        rkv_status::Ok => count,
+        _ => 0,
+    }
+}
+
+/// A page table of its own, without a cache.
+fn vacant_table() -> *mut rkv_page_table {
+    let config =
+        rkv_page_table_config { page_size: 2, page_count: 4, slot_count: 1, ..Sized32::sized() };
+    let mut table = ptr::null_mut();
+    // SAFETY: all pointers lead to live values.
+    crate::abi::ok(unsafe { rkv_page_table_create(&config, &mut table) });
+    table
+}

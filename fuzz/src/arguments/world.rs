@@ -1,0 +1,116 @@
+//! Two page tables with caches in which something goes on.
+use crate::abi::{Pair, Sized32, ok};
+use crate::snapshot::Snapshot;
+use radixkv::capi::*;
+use std::ptr;
+
+/// What the calls work on. The first pair is ours, the second one must never change.
+pub struct World {
+    pub pairs: [Pair; 2],
+    /// Pages of the first pair that are private and in no row.
+    pub loose: Vec<u32>,
+    /// Nodes of the first pair, the last one stale.
+    pub nodes: Vec<rkv_node_id>,
+    /// Sequences of the first pair, the last one released.
+    pub sequences: Vec<rkv_sequence_id>,
+    /// Nodes of the first pair that we locked, once for each lock.
+    pub locks: Vec<rkv_node_id>,
+    /// Nodes and sequences of the second pair.
+    pub foreign: Vec<u64>,
+}
+
+fn begin(pair: &Pair, ids: &[u32]) -> rkv_sequence_state {
+    let tokens = rkv_tokens { ids: ids.as_ptr(), count: ids.len(), ..Sized32::sized() };
+    let args = rkv_sequence_args { tokens: &tokens, ..Sized32::sized() };
+    let mut state = rkv_sequence_state::sized();
+    // SAFETY: all pointers lead to live values.
+    ok(unsafe { rkv_sequence_begin(pair.cache, &args, &mut state) });
+    state
+}
+
+/// Publishes all that can be, and gives the node where that ends.
+fn publish(pair: &Pair, state: &rkv_sequence_state) -> rkv_node_id {
+    let mut result = rkv_publish_result::sized();
+    let mut now = rkv_sequence_state::sized();
+    // SAFETY: all pointers lead to live values.
+    unsafe {
+        if state.copy_position_count > 0 {
+            ok(rkv_sequence_confirm_copy(pair.cache, state.sequence));
+        }
+        ok(rkv_sequence_publish(
+            pair.cache,
+            state.sequence,
+            state.position_count,
+            &mut result,
+        ));
+        ok(rkv_sequence_query(pair.cache, state.sequence, &mut now));
+    }
+    now.node
+}
+
+impl World {
+    pub const PAGES: u32 = 40;
+    pub const SLOTS: u32 = 8;
+    const PAGE_SIZE: u32 = 4;
+
+    pub fn new() -> Self {
+        let config = rkv_page_table_config {
+            page_size: Self::PAGE_SIZE,
+            page_count: Self::PAGES,
+            slot_count: Self::SLOTS,
+            row_page_limit: 16,
+            ..Sized32::sized()
+        };
+        let pairs = [Pair::new(&config, 0), Pair::new(&config, 0)];
+        let [ours, other] = &pairs;
+        let mut nodes = Vec::new();
+        let mut sequences = Vec::new();
+
+        let released = begin(ours, &[0, 1, 1, 0, 1, 1, 1, 1, 0]);
+        nodes.push(publish(ours, &released));
+        // SAFETY: the handle is alive.
+        ok(unsafe { rkv_sequence_release(ours.cache, released.sequence) });
+        let longer = begin(ours, &[0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
+        nodes.push(publish(ours, &longer));
+        let copying = begin(ours, &[0, 1, 1, 0, 0, 0, 1]);
+        sequences.extend([longer.sequence, copying.sequence, released.sequence]);
+
+        // A node that was evicted.
+        let brief = begin(ours, &[2, 2, 2, 2, 2]);
+        let stale = publish(ours, &brief);
+        // SAFETY: the handle is alive, all pointers lead to live values.
+        unsafe {
+            ok(rkv_sequence_release(ours.cache, brief.sequence));
+            let mut count = 0;
+            ok(rkv_cache_evict(ours.cache, 3, ptr::null_mut(), 0, &mut count));
+        }
+        nodes.push(stale);
+
+        let mut slot = 0;
+        let mut loose = vec![0; 8];
+        // SAFETY: the handle is alive, the buffer has the room that is stated.
+        unsafe {
+            ok(rkv_page_table_allocate_slot(ours.table, &mut slot));
+            ok(rkv_page_table_reserve(ours.table, slot, 9));
+            ok(rkv_page_table_allocate_pages(ours.table, loose.len(), loose.as_mut_ptr()));
+        }
+        let theirs = begin(other, &[0, 1, 1, 0, 1]);
+        let foreign = vec![publish(other, &theirs), theirs.sequence];
+        Self { pairs, loose, nodes, locks: Vec::new(), sequences, foreign }
+    }
+
+    pub fn snapshots(&self) -> [Snapshot; 2] {
+        [Snapshot::of(&self.pairs[0]), Snapshot::of(&self.pairs[1])]
+    }
+
+    #[track_caller]
+    pub fn check(&self) {
+        self.pairs.iter().for_each(Pair::check);
+    }
+
+    pub fn note_node(&mut self, node: rkv_node_id) {
+        if node != 0 && self.nodes.len() < 24 {
+            self.nodes.push(node);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What the fuzz targets do with their bytes. Each function takes any bytes, turns them into calls of
+//! the C ABI, and panics when the library breaks its contract; the tests replay saved inputs through
+//! the same functions.
+
+mod abi;
+mod arguments;
+mod input;
+mod operations;
+mod prompt;
+mod snapshot;
+mod tokens;
+
+pub use arguments::{FUNCTIONS, arguments};
+pub use operations::operations;
+pub use tokens::tokens;

@@ -1,0 +1,281 @@
+//! The life of sequences.
+use super::{Live, World, namespace};
+use crate::abi::{Sized32, last_message, ok};
+use crate::input::Input;
+use crate::prompt::Prompt;
+use radixkv::capi::*;
+
+impl World {
+    pub(super) fn begin(&mut self, input: &mut Input<'_>) {
+        let prompt = self.prompt(input);
+        let number = input.below(4);
+        let reserve = if input.rarely(4) { input.byte() as usize } else { 0 };
+        let (namespace, tokens) = (namespace(number), prompt.raw());
+        let (_, found) = self.probe(number, &prompt);
+        let free = self.last.free() as usize;
+        let args = rkv_sequence_args {
+            namespace_: &namespace,
+            tokens: &tokens,
+            reserve_position_count: reserve as u64,
+            ..Sized32::sized()
+        };
+        let mut state = rkv_sequence_state::sized();
+        // SAFETY: all pointers lead to live values.
+        let status = unsafe { rkv_sequence_begin(self.pair.cache, &args, &mut state) };
+        let row_pages = (prompt.positions() + reserve).div_ceil(self.page_size);
+        let free_slots = self.last.free_slots();
+        if !self.after(status) {
+            match status {
+                rkv_status::InvalidArgument => {
+                    assert!(prompt.tokens() == 0 || row_pages > self.row_limit);
+                }
+                rkv_status::OutOfSlots => assert_eq!(free_slots, 0),
+                rkv_status::OutOfPages => {
+                    self.check_shortage();
+                    assert!(row_pages > free, "refused although the pool alone is enough");
+                }
+                other => panic!("begin: {other:?}: {}", last_message()),
+            }
+            return;
+        }
+        let cached = state.cached_position_count as usize;
+        let most = found.min(prompt.boundary(prompt.positions() - 1));
+        let page_size = self.page_size;
+        let most = if self.whole_pages { prompt.page_boundary(most, page_size) } else { most };
+        assert!(cached <= most, "{cached} positions are reused, {found} were found");
+        if row_pages <= free {
+            assert_eq!(cached, most, "there was room to reuse everything");
+        }
+        assert!(prompt.is_boundary(cached));
+        assert_eq!(state.cached_token_count as usize, prompt.tokens_before(cached));
+        assert_eq!(state.position_count as usize, prompt.positions());
+        assert_eq!(state.shared_page_count as usize, cached / page_size);
+        assert_eq!(state.copy_position_count as usize, cached % page_size);
+        let row = self.pair.row(state.slot);
+        assert_eq!(row.len(), row_pages);
+        assert_eq!(state.page_count as usize, row_pages);
+        self.check_content(&prompt, number, &row, cached / page_size * page_size);
+        let copy = (state.copy_position_count > 0).then_some((
+            state.copy_source_page,
+            state.copy_target_page,
+            cached % page_size,
+        ));
+        if let Some((_, target, _)) = copy {
+            assert_eq!(target, row[cached / page_size], "the copy goes to the row");
+        }
+        self.note_node(state.node);
+        self.live.push(Live {
+            id: state.sequence,
+            slot: state.slot,
+            namespace: number,
+            prompt,
+            computed: cached / page_size * page_size,
+            copy,
+        });
+        let at = self.live.len() - 1;
+        self.compute(at);
+    }
+
+    /// Does what an engine does between calls: writes the KV of every position that lacks it.
+    fn compute(&mut self, at: usize) {
+        let (live, page_size) = (&self.live[at], self.page_size);
+        if live.copy.is_some() {
+            return;
+        }
+        let (prompt, number) = (live.prompt.clone(), live.namespace);
+        let row = self.pair.row(live.slot);
+        let shared = self.query(at).shared_page_count as usize * page_size;
+        let todo = live.computed..prompt.positions();
+        assert!(todo.is_empty() || todo.start >= shared, "a shared page would be written to");
+        self.live[at].computed = todo.end;
+        self.write_content(&prompt, number, &row, todo);
+    }
+
+    pub(super) fn query(&self, at: usize) -> rkv_sequence_state {
+        let live = &self.live[at];
+        let mut state = rkv_sequence_state::sized();
+        // SAFETY: all pointers lead to live values.
+        ok(unsafe { rkv_sequence_query(self.pair.cache, live.id, &mut state) });
+        assert_eq!((state.sequence, state.slot), (live.id, live.slot));
+        assert_eq!(state.position_count as usize, live.prompt.positions());
+        assert_eq!(state.copy_position_count > 0, live.copy.is_some());
+        assert!(state.shared_page_count <= state.page_count);
+        assert!(state.page_count as usize * self.page_size >= live.prompt.positions());
+        state
+    }
+
+    fn pick_live(&self, input: &mut Input<'_>) -> Option<usize> {
+        let places: Vec<_> = (0..self.live.len()).collect();
+        input.pick(&places).copied()
+    }
+
+    pub(super) fn append(&mut self, input: &mut Input<'_>) {
+        let Some(at) = self.pick_live(input) else {
+            return;
+        };
+        let before = self.live[at].prompt.tokens();
+        let mut longer = self.live[at].prompt.clone();
+        for _ in 0..1 + input.below(6) {
+            longer.push_any(input);
+        }
+        let added = longer.rest(before);
+        let tokens = added.raw();
+        // SAFETY: all pointers lead to live values.
+        let status =
+            unsafe { rkv_sequence_append(self.pair.cache, self.live[at].id, &tokens) };
+        if self.after(status) {
+            self.prompts.pop();
+            self.prompts.push(longer.clone());
+            self.live[at].prompt = longer;
+            self.compute(at);
+            return;
+        }
+        match status {
+            rkv_status::OutOfPages => self.check_shortage(),
+            rkv_status::InvalidArgument => {
+                assert!(longer.positions().div_ceil(self.page_size) > self.row_limit);
+            }
+            other => panic!("append: {other:?}: {}", last_message()),
+        }
+    }
+
+    pub(super) fn truncate(&mut self, input: &mut Input<'_>) {
+        let Some(at) = self.pick_live(input) else {
+            return;
+        };
+        let state = self.query(at);
+        let keep = state.position_count.saturating_sub(input.below(20) as u64) as usize;
+        // SAFETY: the handle is alive.
+        let status =
+            unsafe { rkv_sequence_truncate(self.pair.cache, self.live[at].id, keep as u64) };
+        let good = self.after(status);
+        let live = &mut self.live[at];
+        if good {
+            assert!(live.prompt.is_boundary(keep), "an image was cut");
+            assert!(keep >= state.shared_page_count as usize * self.page_size);
+            assert!(keep as u64 >= state.cached_position_count);
+            live.prompt = live.prompt.cut_at(keep);
+            live.computed = live.computed.min(keep);
+        } else {
+            assert_eq!(status, rkv_status::InvalidArgument);
+            assert_ne!(keep, live.prompt.positions(), "keeping all is always allowed");
+        }
+    }
+
+    pub(super) fn publish(&mut self, input: &mut Input<'_>) {
+        let Some(at) = self.pick_live(input) else {
+            return;
+        };
+        let before = self.query(at);
+        let live = &self.live[at];
+        let too_many = input.rarely(16);
+        let computed = match input.byte() as usize {
+            _ if too_many => live.prompt.positions() + 1,
+            some if some < 128 => live.computed * some / 128,
+            _ => live.computed,
+        };
+        let mut result = rkv_publish_result::sized();
+        let (free, cached) = (self.last.free(), self.last.cached());
+        // SAFETY: all pointers lead to live values.
+        let status = unsafe {
+            rkv_sequence_publish(self.pair.cache, live.id, computed as u64, &mut result)
+        };
+        let live_copy = live.copy.is_some();
+        if !self.after(status) {
+            match status {
+                rkv_status::InvalidArgument => assert!(too_many),
+                rkv_status::InvalidState => assert!(live_copy),
+                other => panic!("publish: {other:?}: {}", last_message()),
+            }
+            return;
+        }
+        assert!(!too_many && !live_copy);
+        let (after, live) = (self.query(at), &self.live[at]);
+        let row = self.pair.row(live.slot);
+        let shared = (computed / self.page_size) as u64;
+        assert_eq!(result.shared_page_count, shared.max(before.shared_page_count));
+        assert_eq!(result.shared_page_count, after.shared_page_count);
+        assert_eq!(
+            result.claimed_page_count + result.remapped_page_count,
+            after.shared_page_count - before.shared_page_count
+        );
+        assert_eq!(after.page_count, before.page_count);
+        assert_eq!(self.last.free() - free, result.remapped_page_count);
+        assert_eq!(self.last.cached() - cached, result.claimed_page_count);
+        if result.remapped_page_count == 0 {
+            assert_eq!(result.first_remapped_index, row.len() as u64);
+        }
+        self.check_content(&live.prompt, live.namespace, &row, live.computed);
+        self.note_node(after.node);
+    }
+
+    pub(super) fn confirm_copy(&mut self, input: &mut Input<'_>) {
+        let Some(at) = self.pick_live(input) else {
+            return;
+        };
+        let page_size = self.page_size;
+        if let Some((source, target, count)) = self.live[at].copy {
+            // Only now, to see that the source was protected all the time.
+            let (source, target) = (source as usize * page_size, target as usize * page_size);
+            self.kv.copy_within(source..source + count, target);
+            let live = &self.live[at];
+            let row = self.pair.row(live.slot);
+            self.check_content(&live.prompt, live.namespace, &row, live.computed + count);
+            self.live[at].computed += count;
+        }
+        // SAFETY: the handle is alive.
+        let status = unsafe { rkv_sequence_confirm_copy(self.pair.cache, self.live[at].id) };
+        if self.after(status) {
+            assert!(self.live[at].copy.take().is_some());
+            self.compute(at);
+        } else {
+            assert_eq!(status, rkv_status::InvalidState);
+            assert!(self.live[at].copy.is_none());
+        }
+    }
+
+    pub(super) fn release(&mut self, input: &mut Input<'_>) {
+        if let Some(at) = self.pick_live(input) {
+            let live = self.live.swap_remove(at);
+            self.release_one(live);
+        }
+    }
+
+    pub(super) fn release_one(&mut self, live: Live) {
+        let row = self.pair.row(live.slot);
+        self.check_content(&live.prompt, live.namespace, &row, live.computed);
+        let (before, slots) = (self.last.private(), self.last.free_slots());
+        // SAFETY: the handle is alive.
+        let status = unsafe { rkv_sequence_release(self.pair.cache, live.id) };
+        assert!(self.after(status), "release: {status:?}: {}", last_message());
+        assert!(self.last.private() <= before);
+        assert_eq!(self.last.free_slots(), slots + 1);
+        self.released.push(live.id);
+    }
+
+    pub(super) fn release_twice(&mut self, input: &mut Input<'_>) {
+        let Some(&id) = input.pick(&self.released) else {
+            return;
+        };
+        // SAFETY: the handle is alive.
+        let status = unsafe { rkv_sequence_release(self.pair.cache, id) };
+        assert_eq!(status, rkv_status::StaleSequence);
+        self.after(status);
+    }
+
+    /// What a sequence published is found for as long as it lives.
+    pub(super) fn probe_live(&mut self, input: &mut Input<'_>) {
+        let Some(at) = self.pick_live(input) else {
+            return;
+        };
+        let shared = self.query(at).shared_page_count as usize * self.page_size;
+        let live = &self.live[at];
+        let (prompt, number): (Prompt, _) = (live.prompt.clone(), live.namespace);
+        let (_, found) = self.probe(number, &prompt);
+        let least = prompt.page_boundary(shared, self.page_size);
+        let least = if self.whole_pages { least } else { prompt.boundary(shared) };
+        assert!(found >= least, "{shared} positions are published, {found} are found");
+        let row = self.pair.row(self.live[at].slot);
+        self.check_content(&prompt, number, &row, self.live[at].computed);
+    }
+}

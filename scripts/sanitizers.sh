@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# Lets machines look for undefined behaviour and races: scripts/sanitizers.sh [part...]
+#
+#   miri      the ABI through the Rust library, strict provenance
+#   address   AddressSanitizer in the library: Rust tests, and the C and C++ tests on top
+#   thread    ThreadSanitizer in the library and in std: tests/threads.rs
+#   helgrind  tests/c/threads.c on a lock that helgrind understands, and without its read locks
+#
+# Each part says PASS, FAIL or SKIP with the reason; status 1 when one failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=(miri address thread helgrind)
+triple=$(rustc -vV | sed -n 's/^host: //p')
+build=${CARGO_TARGET_DIR:-$PWD/target}/sanitizers
+mkdir -p "$build"
+export RUST_BACKTRACE=0
+lines=()
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+has_component() {
+    rustup +nightly component list 2>/dev/null | grep -q "^$1.*(installed)" ||
+        rustup component add --toolchain nightly "$1" >/dev/null 2>&1
+}
+
+has_nightly() {
+    rustc +nightly -V >/dev/null 2>&1 && return
+    has rustup && rustup toolchain install nightly --profile minimal >/dev/null 2>&1
+}
+
+# The feature that puts the library on a lock that race detectors and Miri understand.
+has_pthread_lock() { grep -q '^pthread-lock' Cargo.toml; }
+
+say() { lines+=("$*") && echo "$*"; }
+
+# logged <name> <seconds> <command...>: into a log, which is shown when the command fails.
+logged() {
+    local log=$build/$1.log seconds=$2
+    shift 2
+    timeout "$seconds" "$@" >"$log" 2>&1 && return
+    local status=$?
+    echo "--- exit status $status: $*"
+    tail -40 "$log"
+    return 1
+}
+
+tests_passed() { grep -ohE '^test result: ok. [0-9]+' "$@" | awk '{n += $4} END {print n + 0}'; }
+
+miri() {
+    has_nightly || { say "SKIP miri: no nightly toolchain"; return; }
+    has_component miri && has_component rust-src ||
+        { say "SKIP miri: it cannot be installed"; return; }
+    local ok=1 run=(cargo +nightly miri test --test capi_miri) threads
+    export CARGO_TARGET_DIR=$build MIRIFLAGS="-Zmiri-strict-provenance"
+    logged miri 900 "${run[@]}" -- --skip threads || ok=0
+    # Where threads wait, parking_lot does what Miri refuses: pointers of integers, a raw futex call.
+    if has_pthread_lock; then
+        MIRIFLAGS+=" -Zmiri-many-seeds=0..8"
+        logged miri-threads 900 "${run[@]}" --features pthread-lock -- threads || ok=0
+        threads="threads with 8 schedules"
+    else
+        threads="threads left out, for parking_lot's sake"
+    fi
+    unset CARGO_TARGET_DIR MIRIFLAGS
+    if [ $ok -eq 1 ]; then
+        say "PASS miri: $(tests_passed "$build/miri.log") tests with strict provenance, $threads"
+    else
+        say "FAIL miri"
+    fi
+}
+
+# Compiles and runs each program of a folder against the instrumented library.
+programs() {
+    local compiler=$1 std=$2 lib=$3
+    shift 3
+    local source program
+    for source in "$@"; do
+        program=$build/programs/$(basename "$source" | tr . -)
+        logged program 60 "$compiler" "-std=$std" -g -O1 -fsanitize=address,undefined \
+            -fno-sanitize-recover=undefined -DRKV_FAULT_INJECTION -Iinclude "$source" \
+            -o "$program" "-L$lib" -lradixkv "-Wl,-rpath,$lib" -lpthread || return 1
+        # The library is told apart from a plain one by what it needs.
+        nm -D "$lib/libradixkv.so" | grep -q __asan_report || return 1
+        logged program 300 "$program" || return 1
+    done
+}
+
+address() {
+    has_nightly || { say "SKIP address: no nightly toolchain"; return; }
+    has gcc && has g++ || { say "SKIP address: no gcc"; return; }
+    local lib=$build/asan/$triple/debug ok=1
+    export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1
+    RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan RKV_MODEL_STEPS=20000 \
+        logged asan-rust 1800 cargo +nightly test --target "$triple" \
+        --test capi_miri --test threads --test model || ok=0
+    RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan \
+        logged asan-build 900 cargo +nightly build --target "$triple" \
+        --features fault-injection || ok=0
+    mkdir -p "$build/programs"
+    local c=(tests/c/*.c) cpp=(tests/cpp/*.cpp)
+    [ $ok -eq 1 ] && { programs gcc c11 "$lib" "${c[@]}" || ok=0; }
+    [ $ok -eq 1 ] && { programs g++ c++17 "$lib" "${cpp[@]}" || ok=0; }
+    unset ASAN_OPTIONS
+    if [ $ok -eq 1 ]; then
+        say "PASS address: $(tests_passed "$build/asan-rust.log") Rust tests," \
+            "${#c[@]} C and ${#cpp[@]} C++ programs, library and programs instrumented"
+    else
+        say "FAIL address"
+    fi
+}
+
+thread() {
+    has_nightly || { say "SKIP thread: no nightly toolchain"; return; }
+    has_component rust-src || { say "SKIP thread: rust-src cannot be installed"; return; }
+    # std is built too: without that its atomics would be invisible.
+    if RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=$build/tsan \
+        logged tsan 1800 cargo +nightly test -Zbuild-std --target "$triple" \
+        --test threads --test capi_miri; then
+        say "PASS thread: $(tests_passed "$build/tsan.log") tests, std instrumented"
+    else
+        say "FAIL thread"
+    fi
+}
+
+helgrind() {
+    has valgrind && has gcc || { say "SKIP helgrind: no valgrind or gcc"; return; }
+    if ! has_pthread_lock; then
+        say "SKIP helgrind: this library has no lock that helgrind understands"
+        return
+    fi
+    local lib=$build/helgrind/debug program=$build/programs/threads-helgrind ok=1
+    mkdir -p "$build/programs"
+    CARGO_TARGET_DIR=$build/helgrind \
+        logged helgrind-build 900 cargo build --features pthread-lock || ok=0
+    logged helgrind-gcc 60 gcc -std=c11 -g -O1 -Iinclude tests/c/threads.c -o "$program" \
+        "-L$lib" -lradixkv "-Wl,-rpath,$lib" -lpthread || ok=0
+    logged helgrind-shim 60 gcc -std=c11 -shared -fPIC -O1 tests/helgrind/unlocked_reads.c \
+        -o "$build/programs/unlocked_reads.so" -ldl || ok=0
+    local run=(valgrind --tool=helgrind --error-exitcode=99 "$program")
+    [ $ok -eq 1 ] && { logged helgrind 900 "${run[@]}" || ok=0; }
+    if [ $ok -eq 1 ]; then
+        LD_PRELOAD=$build/programs/unlocked_reads.so timeout 900 "${run[@]}" \
+            >"$build/helgrind-races.log" 2>&1
+        local races
+        races=$(grep -c 'Possible data race' "$build/helgrind-races.log")
+        if [ "$races" -gt 0 ]; then
+            say "PASS helgrind: no race, without suppressions; without read locks it finds $races"
+            return
+        fi
+        echo "helgrind sees no race even where readers take no lock"
+    fi
+    say "FAIL helgrind"
+}
+
+for part in "${parts[@]}"; do
+    case $part in
+    miri | address | thread | helgrind) "$part" ;;
+    *) echo "unknown part: $part" && exit 2 ;;
+    esac
+done
+echo "---"
+printf '%s\n' "${lines[@]}"
+! printf '%s\n' "${lines[@]}" | grep -q '^FAIL'

@@ -1,0 +1,23 @@
+/* Preloaded, takes the lock away from readers: helgrind must then find races, which shows that it
+ * looks at all. See scripts/sanitizers.sh. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+
+static __thread int reading;
+
+int pthread_rwlock_rdlock(pthread_rwlock_t *lock) {
+    (void)lock;
+    reading++;
+    return 0;
+}
+
+int pthread_rwlock_unlock(pthread_rwlock_t *lock) {
+    if (reading > 0) {
+        reading--;
+        return 0;
+    }
+    int (*unlock)(pthread_rwlock_t *);
+    *(void **)&unlock = dlsym(RTLD_NEXT, "pthread_rwlock_unlock");
+    return unlock(lock);
+}
