@@ -169,12 +169,8 @@ fn pages_rows_and_the_tree() {
     // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
     unsafe {
         ok(rkv_page_table_allocate_pages(table, 3, pages.as_mut_ptr()));
-        let args = rkv_insert_args {
-            tokens: &tokens,
-            pages: pages.as_ptr(),
-            page_count: 3,
-            ..sized()
-        };
+        let args =
+            rkv_insert_args { tokens: &tokens, pages: pages.as_ptr(), page_count: 3, ..sized() };
         let (mut published, mut inserted) = ([0; 3], sized::<rkv_insert_result>());
         ok(rkv_cache_insert(cache, &args, published.as_mut_ptr(), &mut inserted));
         assert_eq!((inserted.claimed_page_count, published), (2, pages));

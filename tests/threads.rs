@@ -111,8 +111,7 @@ impl Shared {
                 assert_eq!(status, rkv_status::Ok);
                 assert_eq!(result.shared_page_count, positions / PAGE_SIZE as u64);
                 let (into, room) = (row.as_mut_ptr(), row.len());
-                let status =
-                    rkv_page_table_row(self.table, state.slot, 0, into, room, &mut count);
+                let status = rkv_page_table_row(self.table, state.slot, 0, into, room, &mut count);
                 assert_eq!(status, rkv_status::Ok);
                 for &page in &row[..result.shared_page_count as usize] {
                     let mut contains = false;
@@ -179,8 +178,7 @@ impl Shared {
                     &mut found,
                 );
                 assert_eq!(status, rkv_status::Ok);
-                let status =
-                    rkv_cache_evict(self.cache, 8, evicted.as_mut_ptr(), 8, &mut count);
+                let status = rkv_cache_evict(self.cache, 8, evicted.as_mut_ptr(), 8, &mut count);
                 assert_eq!(status, rkv_status::Ok);
                 let locked = &pages[..found.page_count as usize];
                 assert!(evicted[..count].iter().all(|page| !locked.contains(page)));

@@ -1,6 +1,6 @@
 //! The prefix cache: match, probe, insert, lock, evict, and what can be seen of the tree.
 use super::guard::guard;
-use super::handle::{Handle, with};
+use super::handle::{Handle, Opaque, destroy, with};
 use super::namespace::{read_namespace, rkv_namespace};
 use super::node::rkv_node_id;
 use super::page_table::rkv_page_table;
@@ -14,12 +14,18 @@ use crate::cache::{CacheConfig, InsertRequest, Namespace};
 use crate::error::Error;
 use crate::ids::NodeId;
 use crate::index::DumpFormat;
+use crate::sequence::Shared;
 
 /// The prefix index over one page table: which published pages hold which tokens. Created by
 /// rkv_cache_create().
 pub struct rkv_cache {
     // Opaque to C and to debug information: behind the pointer lies a Handle.
     _private: [u8; 0],
+}
+
+impl Opaque for rkv_cache {
+    const NAME: &'static str = "cache";
+    const MAGIC: u64 = u64::from_le_bytes(*b"rkvcache");
 }
 
 /// Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
@@ -217,7 +223,7 @@ pub unsafe extern "C" fn rkv_cache_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
     // SAFETY: the caller's contract: from rkv_cache_create(), not destroyed yet.
-    unsafe { super::handle::destroy_cache(cache) }
+    unsafe { destroy(cache, Shared::detach_cache) }
 }
 
 /// Publishes the whole pages of a prefix.

@@ -1,7 +1,5 @@
 //! Handles: what an opaque pointer leads to.
-use super::cache::rkv_cache;
 use super::guard::{Fail, guard_with};
-use super::page_table::rkv_page_table;
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::sequence::Shared;
@@ -18,16 +16,6 @@ pub(super) struct Handle {
 pub(super) trait Opaque {
     const NAME: &'static str;
     const MAGIC: u64;
-}
-
-impl Opaque for rkv_page_table {
-    const NAME: &'static str = "table";
-    const MAGIC: u64 = u64::from_le_bytes(*b"rkvtable");
-}
-
-impl Opaque for rkv_cache {
-    const NAME: &'static str = "cache";
-    const MAGIC: u64 = u64::from_le_bytes(*b"rkvcache");
 }
 
 impl Handle {
@@ -86,37 +74,18 @@ unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<Shared>> {
     Some(handle.shared)
 }
 
-/// Destroys a page table's handle.
+/// Destroys a handle; `last_words` get what it stands on, unless that is poisoned: what a panic
+/// left half done is better leaked than touched.
 ///
 /// # Safety
 /// As for `with`, and the caller is the handle's last user.
-pub(super) unsafe fn destroy(pointer: *mut rkv_page_table) {
-    guard_with(
-        || {
-            // SAFETY: the caller's contract.
-            drop(unsafe { take(pointer) });
-            Ok(())
-        },
-        || {},
-    );
-}
-
-/// Destroys a cache's handle, and the cache.
-///
-/// # Safety
-/// As for `with`, and the caller is the handle's last user.
-pub(super) unsafe fn destroy_cache(pointer: *mut rkv_cache) {
-    guard_with(
-        || {
-            // SAFETY: the caller's contract.
-            if let Some(shared) = unsafe { take(pointer) } {
-                // What a panic left half done is better leaked than touched.
-                if !shared.is_poisoned() {
-                    shared.detach_cache();
-                }
-            }
-            Ok(())
-        },
-        || {},
-    );
+pub(super) unsafe fn destroy<T: Opaque>(pointer: *mut T, last_words: impl FnOnce(&Shared)) {
+    let end = || {
+        // SAFETY: the caller's contract.
+        if let Some(shared) = unsafe { take(pointer) }.filter(|shared| !shared.is_poisoned()) {
+            last_words(&shared);
+        }
+        Ok(())
+    };
+    guard_with(end, || {});
 }

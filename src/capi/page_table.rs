@@ -1,6 +1,6 @@
 //! The page table: a pool of physical pages, and one row of pages per slot.
 use super::guard::guard;
-use super::handle::{Handle, with};
+use super::handle::{Handle, Opaque, destroy, with};
 use super::pointer::{AbiStruct, check_out, out, out_slice, put, read_struct, slice, write_struct};
 use super::status::rkv_status;
 use crate::error::Error;
@@ -15,6 +15,11 @@ use crate::sequence::Shared;
 pub struct rkv_page_table {
     // Opaque to C and to debug information: behind the pointer lies a Handle.
     _private: [u8; 0],
+}
+
+impl Opaque for rkv_page_table {
+    const NAME: &'static str = "table";
+    const MAGIC: u64 = u64::from_le_bytes(*b"rkvtable");
 }
 
 /// "No slot yet", for rkv_page_table_can_reserve().
@@ -144,7 +149,7 @@ pub unsafe extern "C" fn rkv_page_table_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_page_table_destroy(table: *mut rkv_page_table) {
     // SAFETY: the caller's contract: from rkv_page_table_create(), not destroyed yet.
-    unsafe { super::handle::destroy(table) }
+    unsafe { destroy(table, |_| {}) }
 }
 
 /// Pages by state and slots in use, at one moment.

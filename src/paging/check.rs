@@ -1,6 +1,6 @@
 //! Proves that each page is in exactly one state, and that rows map only what they may.
-use super::pool::PageState;
-use super::table::{PageTable, RowOwner};
+use super::pool::{PageState, RowOwner};
+use super::table::PageTable;
 use crate::error::Error;
 
 impl PageTable {

@@ -7,5 +7,5 @@ mod pool;
 mod table;
 
 pub use batch::{BatchArrays, BatchRow};
-pub use pool::PagePool;
-pub use table::{PageTable, PageTableConfig, RowOwner};
+pub use pool::{PagePool, RowOwner};
+pub use table::{PageTable, PageTableConfig};

@@ -6,8 +6,16 @@
 //!                    (loose)           (in a row)   or from loose
 //!                       └── put back ──────┴── row erased ─────────────────────► free
 //! ```
-use super::table::RowOwner;
 use crate::error::Error;
+
+/// Who may change a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOwner {
+    /// Whoever allocated the slot.
+    Caller,
+    /// A sequence.
+    Sequence,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageState {

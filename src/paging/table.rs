@@ -1,5 +1,5 @@
 //! Rows: the pages of each slot, in order.
-use super::pool::{PagePool, PageState};
+use super::pool::{PagePool, PageState, RowOwner};
 use crate::error::Error;
 use crate::ids::SLOT_LIMIT;
 
@@ -51,15 +51,6 @@ impl PageTableConfig {
         }
         Ok(())
     }
-}
-
-/// Who may change a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowOwner {
-    /// Whoever allocated the slot.
-    Caller,
-    /// A sequence.
-    Sequence,
 }
 
 #[derive(Debug, Default)]
