@@ -4,6 +4,7 @@ use super::pointer::{AbiStruct, check_out, fill, out, out_slice, put, read_struc
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::token::{Item, TokenKind, TokenList, bins, digest};
+use smallvec::SmallVec;
 use std::ffi::c_void;
 
 /// Kind of an rkv_token_item: a coordinate, `bin` in [0, 1024).
@@ -140,7 +141,8 @@ pub(super) unsafe fn with_tokens<R>(
     }
     // SAFETY: the caller's contract.
     let items = unsafe { slice(raw.items, raw.item_count, "tokens.items")? };
-    let items = items.iter().map(Item::try_from).collect::<Result<Vec<_>, _>>()?;
+    // A few items are converted without an allocation: lookups stand on this.
+    let items = items.iter().map(Item::try_from).collect::<Result<SmallVec<[_; 4]>, _>>()?;
     body(TokenList { ids, items: &items })
 }
 
