@@ -15,14 +15,17 @@ pub(super) unsafe trait AbiStruct: Copy {
     const V1: usize;
 }
 
+#[cold]
 fn null(name: &str) -> Fail {
     Error::argument(format!("{name} is NULL")).into()
 }
 
+#[cold]
 fn misaligned(name: &str) -> Fail {
     Error::argument(format!("{name} is not aligned")).into()
 }
 
+#[inline]
 fn check<T>(pointer: *const T, name: &str) -> Result<(), Fail> {
     if pointer.is_null() {
         return Err(null(name));
@@ -34,6 +37,7 @@ fn check<T>(pointer: *const T, name: &str) -> Result<(), Fail> {
 }
 
 /// Fewer elements than would overflow an address.
+#[inline]
 fn check_count<T>(count: usize, name: &str) -> Result<(), Fail> {
     if count > isize::MAX as usize / size_of::<T>() {
         return Err(Error::argument(format!("{name}: {count} elements are absurd")).into());
@@ -45,6 +49,7 @@ fn check_count<T>(count: usize, name: &str) -> Result<(), Fail> {
 ///
 /// # Safety
 /// `pointer` is NULL, or `count` elements are readable there during the call.
+#[inline]
 pub(super) unsafe fn slice<'a, T>(
     pointer: *const T,
     count: usize,
@@ -63,6 +68,7 @@ pub(super) unsafe fn slice<'a, T>(
 ///
 /// # Safety
 /// `pointer` is NULL, or a T is writable there during the call.
+#[inline]
 pub(super) unsafe fn out<'a, T>(
     pointer: *mut T,
     name: &str,
@@ -76,6 +82,7 @@ pub(super) unsafe fn out<'a, T>(
 ///
 /// # Safety
 /// As for `out`.
+#[inline]
 pub(super) unsafe fn put<T>(value: T, pointer: *mut T, name: &str) -> Result<(), Fail> {
     // SAFETY: the caller's contract.
     unsafe { out(pointer, name)? }.write(value);
@@ -83,6 +90,7 @@ pub(super) unsafe fn put<T>(value: T, pointer: *mut T, name: &str) -> Result<(),
 }
 
 /// Checks a buffer that is written to later. (NULL, 0) is fine.
+#[inline]
 pub(super) fn check_out<T>(pointer: *mut T, count: usize, name: &str) -> Result<(), Fail> {
     if count == 0 {
         return Ok(());
@@ -95,6 +103,7 @@ pub(super) fn check_out<T>(pointer: *mut T, count: usize, name: &str) -> Result<
 ///
 /// # Safety
 /// `pointer` is NULL, or `capacity` elements are writable there during the call.
+#[inline]
 pub(super) unsafe fn out_slice<'a, T>(
     pointer: *mut T,
     capacity: usize,
@@ -139,6 +148,7 @@ pub(super) unsafe fn fill<T: Copy>(
 ///
 /// # Safety
 /// `pointer` is NULL, or as many bytes are readable there as its struct_size says.
+#[inline]
 pub(super) unsafe fn read_struct<T: AbiStruct>(pointer: *const T) -> Result<T, Fail> {
     // SAFETY: the caller's contract.
     let size = unsafe { struct_size(pointer)? };
@@ -161,6 +171,7 @@ pub(super) unsafe fn read_struct<T: AbiStruct>(pointer: *const T) -> Result<T, F
 ///
 /// # Safety
 /// As for `read_struct`.
+#[inline]
 pub(super) unsafe fn check_fit<T: AbiStruct>(pointer: *mut T) -> Result<(), Fail> {
     // SAFETY: the caller's contract.
     unsafe { struct_size(pointer) }.map(drop)
@@ -171,6 +182,7 @@ pub(super) unsafe fn check_fit<T: AbiStruct>(pointer: *mut T) -> Result<(), Fail
 ///
 /// # Safety
 /// As for `read_struct`, and writable.
+#[inline]
 pub(super) unsafe fn write_struct<T: AbiStruct>(pointer: *mut T, value: &T) -> Result<(), Fail> {
     // SAFETY: the caller's contract.
     let size = unsafe { struct_size(pointer)? };
@@ -206,6 +218,7 @@ pub(super) unsafe fn init_struct<T: AbiStruct>(
 
 /// # Safety
 /// `pointer` is NULL or leads to a struct that begins with its size.
+#[inline]
 unsafe fn struct_size<T: AbiStruct>(pointer: *const T) -> Result<usize, Fail> {
     check(pointer, T::NAME)?;
     // SAFETY: not NULL and aligned; the first field of every AbiStruct is its size.
@@ -216,11 +229,14 @@ unsafe fn struct_size<T: AbiStruct>(pointer: *const T) -> Result<usize, Fail> {
 /// Sizes of structs stay far below this.
 const SIZE_LIMIT: usize = 4096;
 
+#[inline]
 fn check_size<T: AbiStruct>(size: usize, field: &str) -> Result<(), Fail> {
-    if !(T::V1..=SIZE_LIMIT).contains(&size) {
-        let (name, least) = (T::NAME, T::V1);
-        let message = format!("{name}: {field} {size} is not the size of this struct ({least})");
-        return Err(Error::argument(message).into());
-    }
-    Ok(())
+    if (T::V1..=SIZE_LIMIT).contains(&size) { Ok(()) } else { Err(bad_size::<T>(size, field)) }
+}
+
+#[cold]
+fn bad_size<T: AbiStruct>(size: usize, field: &str) -> Fail {
+    let (name, least) = (T::NAME, T::V1);
+    let message = format!("{name}: {field} {size} is not the size of this struct ({least})");
+    Error::argument(message).into()
 }
