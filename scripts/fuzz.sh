@@ -66,7 +66,8 @@ for target in "${targets[@]}"; do
     rate=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
     coverage=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -1)
     if [ $status -eq 0 ]; then
-        lines+=("PASS fuzz $target: ${runs:-0} runs in $seconds s, ${rate:-0}/s, ${coverage:-no coverage}")
+        counts="${runs:-0} runs in $seconds s, ${rate:-0}/s, ${coverage:-no coverage}"
+        lines+=("PASS fuzz $target: $counts")
     else
         failed=1
         grep -vE '^#[0-9]+\s+(NEW|REDUCE|RELOAD|pulse)' "$log" | tail -40

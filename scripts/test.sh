@@ -17,6 +17,7 @@ have() { # command, what it shows
 stage_lint() { # formatting, clippy, rustdoc
     if cargo fmt --version >/dev/null 2>&1; then
         cargo fmt --check
+        cargo fmt --check --manifest-path fuzz/Cargo.toml
     else
         echo "SKIP formatting: rustfmt is not installed"
     fi
