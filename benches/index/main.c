@@ -118,7 +118,7 @@ int main(int argument_count, char **arguments)
     if (options.json) {
         report_json(&report);
     } else {
-        printf("Commit %s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
+        printf("Library of commit %s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
                options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
         report_markdown(&report);
     }
