@@ -1,9 +1,9 @@
-//! Every function of the header with raw arguments: sizes, enum values, flags, ids and pointers that
-//! no caller should pass, and some that it should.
+//! Every function of the header with raw arguments: sizes, enum values, flags, ids and pointers
+//! that no caller should pass, and some that it should.
 //!
 //! A pointer is NULL, misaligned, or leads to memory of exactly the stated size, so that
-//! AddressSanitizer sees every byte too far; it is never dangling, which the contract forbids. A call
-//! must not crash; one that fails must leave the state and its outputs as they were.
+//! AddressSanitizer sees every byte too far; it is never dangling, which the contract forbids. A
+//! call must not crash; one that fails must leave the state and its outputs as they were.
 mod arena;
 mod functions;
 mod values;
@@ -60,10 +60,7 @@ pub fn arguments(data: &[u8]) {
             Outcome::Done => rkv_status::Ok,
         };
         assert!(
-            !matches!(
-                status,
-                rkv_status::Internal | rkv_status::Poisoned | rkv_status::Corrupt
-            ),
+            !matches!(status, rkv_status::Internal | rkv_status::Poisoned | rkv_status::Corrupt),
             "{name}: {status:?}: {}",
             last_message()
         );

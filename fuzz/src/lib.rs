@@ -1,6 +1,6 @@
-//! What the fuzz targets do with their bytes. Each function takes any bytes, turns them into calls of
-//! the C ABI, and panics when the library breaks its contract; the tests replay saved inputs through
-//! the same functions.
+//! What the fuzz targets do with their bytes. Each function takes any bytes, turns them into calls
+//! of the C ABI, and panics when the library breaks its contract; the tests replay saved inputs
+//! through the same functions.
 
 mod abi;
 mod arguments;

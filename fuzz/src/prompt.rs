@@ -114,10 +114,8 @@ impl Prompt {
     /// The tokens from one on, as a list of its own.
     pub fn rest(&self, from: usize) -> Self {
         let items = self.items.iter().filter(|item| item.token_index >= from as u64);
-        let items = items.map(|item| rkv_token_item {
-            token_index: item.token_index - from as u64,
-            ..*item
-        });
+        let items = items
+            .map(|item| rkv_token_item { token_index: item.token_index - from as u64, ..*item });
         Self { ids: self.ids[from..].to_vec(), items: items.collect(), ..Self::default() }
     }
 

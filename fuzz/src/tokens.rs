@@ -276,9 +276,7 @@ fn digest(input: &mut Input<'_>) {
     let of = |bytes: &[u8]| {
         let mut digest = [0; 16];
         // SAFETY: the pointers lead to live values of the stated length.
-        ok(unsafe {
-            rkv_image_digest(bytes.as_ptr().cast(), bytes.len(), digest.as_mut_ptr())
-        });
+        ok(unsafe { rkv_image_digest(bytes.as_ptr().cast(), bytes.len(), digest.as_mut_ptr()) });
         digest
     };
     assert_eq!(of(&bytes), of(&bytes.clone()));

@@ -37,12 +37,7 @@ fn publish(pair: &Pair, state: &rkv_sequence_state) -> rkv_node_id {
         if state.copy_position_count > 0 {
             ok(rkv_sequence_confirm_copy(pair.cache, state.sequence));
         }
-        ok(rkv_sequence_publish(
-            pair.cache,
-            state.sequence,
-            state.position_count,
-            &mut result,
-        ));
+        ok(rkv_sequence_publish(pair.cache, state.sequence, state.position_count, &mut result));
         ok(rkv_sequence_query(pair.cache, state.sequence, &mut now));
     }
     now.node

@@ -109,8 +109,7 @@ impl World {
             0 => {
                 let mut slot = 0;
                 // SAFETY: all pointers lead to live values.
-                let status =
-                    unsafe { rkv_page_table_allocate_slot(self.pair.table, &mut slot) };
+                let status = unsafe { rkv_page_table_allocate_slot(self.pair.table, &mut slot) };
                 if self.after(status) {
                     self.rows.push(CallerRow { slot, lock: None });
                     self.map_prefix(input);
@@ -160,9 +159,8 @@ impl World {
         let before = self.pair.row(slot);
         let from = if pages.is_empty() { ptr::null() } else { pages.as_ptr() };
         // SAFETY: the handle is alive, the buffer has the length that is stated.
-        let status = unsafe {
-            rkv_page_table_map(self.pair.table, slot, before.len(), from, pages.len())
-        };
+        let status =
+            unsafe { rkv_page_table_map(self.pair.table, slot, before.len(), from, pages.len()) };
         let good = self.after(status);
         if good {
             assert_eq!(self.pair.row(slot), [&before, pages].concat());

@@ -59,15 +59,7 @@ impl World {
         let into = if room == 0 { ptr::null_mut() } else { pages.as_mut_ptr() };
         // SAFETY: all pointers lead to live values, `pages` has the room that is stated.
         let status = unsafe {
-            rkv_cache_match(
-                self.pair.cache,
-                &namespace,
-                &tokens,
-                flags,
-                into,
-                room,
-                &mut found,
-            )
+            rkv_cache_match(self.pair.cache, &namespace, &tokens, flags, into, room, &mut found)
         };
         if !self.after(status) {
             assert_eq!(status, rkv_status::BufferTooSmall, "{}", last_message());
@@ -194,8 +186,7 @@ impl World {
         let mut evicted = 0;
         let into = if room == 0 { ptr::null_mut() } else { pages.as_mut_ptr() };
         // SAFETY: all pointers lead to live values, `pages` has the room that is stated.
-        let status =
-            unsafe { rkv_cache_evict(self.pair.cache, count, into, room, &mut evicted) };
+        let status = unsafe { rkv_cache_evict(self.pair.cache, count, into, room, &mut evicted) };
         assert!(self.after(status), "evict: {status:?}: {}", last_message());
         assert_eq!(evicted as u64, (count as u64).min(reclaimable), "reclaimable is exact");
         assert_eq!(self.last.free(), free + evicted as u64);
@@ -230,9 +221,7 @@ impl World {
             let mut count = 0;
             let (into, room) = (children.as_mut_ptr(), children.len());
             // SAFETY: all pointers lead to live values, `children` has the room that is stated.
-            ok(unsafe {
-                rkv_cache_node_children(self.pair.cache, node, into, room, &mut count)
-            });
+            ok(unsafe { rkv_cache_node_children(self.pair.cache, node, into, room, &mut count) });
             assert_eq!(count, children.len());
             let mut locks = 0;
             for child in children {

@@ -121,8 +121,7 @@ impl World {
         let added = longer.rest(before);
         let tokens = added.raw();
         // SAFETY: all pointers lead to live values.
-        let status =
-            unsafe { rkv_sequence_append(self.pair.cache, self.live[at].id, &tokens) };
+        let status = unsafe { rkv_sequence_append(self.pair.cache, self.live[at].id, &tokens) };
         if self.after(status) {
             self.prompts.pop();
             self.prompts.push(longer.clone());
@@ -177,9 +176,8 @@ impl World {
         let mut result = rkv_publish_result::sized();
         let (free, cached) = (self.last.free(), self.last.cached());
         // SAFETY: all pointers lead to live values.
-        let status = unsafe {
-            rkv_sequence_publish(self.pair.cache, live.id, computed as u64, &mut result)
-        };
+        let status =
+            unsafe { rkv_sequence_publish(self.pair.cache, live.id, computed as u64, &mut result) };
         let live_copy = live.copy.is_some();
         if !self.after(status) {
             match status {
