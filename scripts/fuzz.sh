@@ -59,15 +59,14 @@ for target in "${targets[@]}"; do
     log=$build/$target.log
     ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1} \
         "$build/$triple/release/$target" "$found" "${seeds[@]}" \
-        -max_total_time="$seconds" -max_len=2048 -timeout=20 -rss_limit_mb=2048 \
+        -max_total_time="$seconds" -max_len=1024 -timeout=60 -rss_limit_mb=2048 \
         -print_final_stats=1 -artifact_prefix="$artifacts" >"$log" 2>&1
     status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     rate=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
     coverage=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -1)
     if [ $status -eq 0 ]; then
-        counts="${runs:-0} runs in $seconds s, ${rate:-0}/s, ${coverage:-no coverage}"
-        lines+=("PASS fuzz $target: $counts")
+        lines+=("PASS fuzz $target: ${runs:-0} runs in $seconds s, ${rate:-0}/s, $coverage")
     else
         failed=1
         grep -vE '^#[0-9]+\s+(NEW|REDUCE|RELOAD|pulse)' "$log" | tail -40
