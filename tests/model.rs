@@ -174,6 +174,19 @@ fn k16_an_insert_cannot_claim_a_page_of_a_sequence() {
 }
 
 #[test]
+fn k08_a_caller_cannot_undo_the_lock_of_a_sequence() {
+    replay(
+        SMALL,
+        &[
+            Begin { ns: 0, prompt: prompt([Text(0, 2)]), reserve: 0 },
+            Publish { sequence: 0, back: 0 },
+            UnlockNode { node: 1 },
+            Evict { count: 1, reported: true },
+        ],
+    );
+}
+
+#[test]
 fn k07_an_insert_resumes_from_a_root_and_inside_an_image() {
     replay(
         SMALL,
