@@ -80,20 +80,20 @@ impl PrefixCache {
         if unlocked { Ok(()) } else { Err(Error::NotLocked(id.0)) }
     }
 
-    /// Evicts up to `count` pages into the pool.
+    /// Evicts up to `count` pages into the pool; `report` gets runs, of which the last page goes first.
     pub fn evict(
         &mut self,
         table: &mut PageTable,
         count: usize,
-        report: &mut dyn FnMut(u32),
+        report: &mut dyn FnMut(&[u32]),
     ) -> usize {
         let images = &mut self.images;
-        let evicted = self.index.evict(count, &mut |page, keys| {
+        let evicted = self.index.evict(count, &mut |pages, keys| {
             if !images.is_empty() {
                 images.release(keys);
             }
-            table.pool.put_back(page);
-            report(page);
+            table.pool.put_back_all(pages);
+            report(pages);
         });
         self.counters.evicted_pages += evicted as u64;
         evicted

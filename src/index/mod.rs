@@ -154,8 +154,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// `pages` pages of the prefix.
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize;
 
-    /// Drops up to `count` pages, least recently used first, and reports each with its keys.
-    fn evict(&mut self, count: usize, report: &mut dyn FnMut(u32, &[u32])) -> usize;
+    /// Drops up to `count` pages, least recently used first. Reports them by runs of one node, with
+    /// their keys: of a run the last page goes first.
+    fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
 
     /// Whether the prefix that ends at a node has exactly these keys.
     fn has_keys(&self, node: Node, keys: &[u32]) -> bool;

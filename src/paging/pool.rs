@@ -97,14 +97,17 @@ impl PagePool {
         }
     }
 
-    /// Takes a page that becomes a row's.
-    pub(super) fn take_for_row(&mut self, owner: RowOwner) -> Option<u32> {
-        let page = self.free.pop()?;
-        self.states[page as usize] = match owner {
+    /// Takes pages that become a row's; the pool has that many.
+    pub(super) fn take_for_row(&mut self, owner: RowOwner, count: usize, row: &mut Vec<u32>) {
+        let state = match owner {
             RowOwner::Caller => PageState::Mapped,
             RowOwner::Sequence => PageState::Sequence,
         };
-        Some(page)
+        row.reserve(count);
+        for page in self.free.drain(self.free.len() - count..).rev() {
+            self.states[page as usize] = state;
+            row.push(page);
+        }
     }
 
     /// Takes a page that belongs to the caller.
@@ -123,11 +126,18 @@ impl PagePool {
         self.free.push(page);
     }
 
-    /// Gives a sequence's page to the index.
-    pub fn claim(&mut self, page: u32) {
-        debug_assert_eq!(self.state(page), Some(PageState::Sequence));
-        self.states[page as usize] = PageState::Cached;
-        self.cached += 1;
+    /// Puts pages back that the index dropped, the last one first.
+    pub fn put_back_all(&mut self, pages: &[u32]) {
+        pages.iter().rev().for_each(|&page| self.put_back(page));
+    }
+
+    /// Gives pages of a sequence to the index.
+    pub fn claim(&mut self, pages: &[u32]) {
+        for &page in pages {
+            debug_assert_eq!(self.state(page), Some(PageState::Sequence));
+            self.states[page as usize] = PageState::Cached;
+        }
+        self.cached += pages.len();
     }
 
     /// Gives pages that must be private, and no sequence's, to the index, all or none. `first` is

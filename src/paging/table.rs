@@ -2,6 +2,7 @@
 use super::pool::{PagePool, PageState, RowOwner};
 use crate::error::Error;
 use crate::ids::SLOT_LIMIT;
+use std::ops::Range;
 
 /// Largest page size.
 const PAGE_SIZE_MAX: u32 = 256;
@@ -217,13 +218,15 @@ impl PageTable {
         &mut pages[len..]
     }
 
-    /// Takes a page from the pool to the end of a row; false when the pool is empty.
-    pub fn extend_private(&mut self, slot: u32) -> bool {
+    /// Takes pages that the pool has to the end of a row.
+    pub fn extend_private(&mut self, slot: u32, count: usize) {
         let row = &mut self.rows[slot as usize];
-        let owner = row.owner.expect("the slot is in use");
-        let page = self.pool.take_for_row(owner);
-        row.pages.extend(page);
-        page.is_some()
+        self.pool.take_for_row(row.owner.expect("the slot is in use"), count, &mut row.pages);
+    }
+
+    /// Gives a range of a sequence's private pages to the index.
+    pub fn claim_range(&mut self, slot: u32, range: Range<usize>) {
+        self.pool.claim(&self.rows[slot as usize].pages[range]);
     }
 
     /// Puts the private pages at the end of a row back, down to `len` pages.

@@ -92,10 +92,7 @@ impl State {
         (sequence.lock, sequence.base) = (Some(inserted.node), Some(inserted.node));
         sequence.base_pages = end;
         let existing = base_pages + inserted.existing;
-        for index in existing..pages {
-            let page = self.table.row(slot).expect("the slot is in use")[index];
-            self.table.pool.claim(page);
-        }
+        self.table.claim_range(slot, existing..pages);
         self.remap_shared(slot, base_pages, existing);
         pages - existing
     }

@@ -47,11 +47,9 @@ impl State {
             if self.table.pool.free() == 0 && self.evict(missing.min(left), &mut |_| {}) == 0 {
                 return Fill::Stuck;
             }
-            for _ in 0..missing.min(left).min(self.table.pool.free()) {
-                let extended = self.table.extend_private(slot);
-                debug_assert!(extended);
-                left -= 1;
-            }
+            let count = missing.min(left).min(self.table.pool.free());
+            self.table.extend_private(slot, count);
+            left -= count;
         }
     }
 }
@@ -136,9 +134,11 @@ impl Shared {
         let mut done = 0;
         while done < count {
             let mut at = done;
-            let evicted = state.evict((count - done).min(SLICE), &mut |page| {
-                report(at, page);
-                at += 1;
+            let evicted = state.evict((count - done).min(SLICE), &mut |pages| {
+                for &page in pages.iter().rev() {
+                    report(at, page);
+                    at += 1;
+                }
             });
             if evicted == 0 {
                 break;

@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Evicts up to `count` pages into the pool.
-    pub fn evict(&mut self, count: usize, report: &mut dyn FnMut(u32)) -> usize {
+    pub fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32])) -> usize {
         match &mut self.cache {
             Some(cache) => cache.evict(&mut self.table, count, report),
             None => 0,

@@ -110,17 +110,15 @@ impl RadixIndex {
     pub(super) fn evict_pages(
         &mut self,
         count: usize,
-        report: &mut dyn FnMut(u32, &[u32]),
+        report: &mut dyn FnMut(&[u32], &[u32]),
     ) -> usize {
         let mut left = count;
         while let Some(victim) = self.next_victim().filter(|_| left > 0) {
             let label = &self.nodes[victim].label;
             let taken = left.min(label.len());
             let kept = label.len() - taken;
-            let keys = label.keys(self.page_size).chunks_exact(self.page_size);
-            for (&page, keys) in label.pages()[kept..].iter().zip(keys.skip(kept)).rev() {
-                report(page, keys);
-            }
+            let keys = &label.keys(self.page_size)[kept * self.page_size..];
+            report(&label.pages()[kept..], keys);
             self.cached_pages -= taken;
             self.reclaimable_pages -= taken;
             left -= taken;

@@ -182,7 +182,7 @@ impl PrefixIndex for RadixIndex {
         unlocked.map(|at| end(at).saturating_sub(self.nodes[at].start as usize)).sum()
     }
 
-    fn evict(&mut self, count: usize, report: &mut dyn FnMut(u32, &[u32])) -> usize {
+    fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
         self.evict_pages(count, report)
     }
 
