@@ -29,6 +29,8 @@ pub struct Generator {
     config: Config,
     /// Prompts of earlier operations.
     prompts: Vec<Prompt>,
+    /// The rest of a prompt of which a sequence began with the first part.
+    rest: Option<Prompt>,
     /// Different text ids to begin a piece with.
     variety: u32,
     namespaces: u8,
@@ -38,7 +40,7 @@ impl Generator {
     pub fn new(mut rng: Rng, theme: Theme, config: Config) -> Self {
         let variety = rng.u32(2..5);
         let namespaces = if rng.bool() { 2 } else { NAMESPACE_COUNT };
-        Generator { rng, theme, config, prompts: Vec::new(), variety, namespaces }
+        Generator { rng, theme, config, prompts: Vec::new(), rest: None, variety, namespaces }
     }
 
     pub fn ops(&mut self, count: usize) -> Vec<Op> {
@@ -137,6 +139,9 @@ impl Generator {
 
     /// What decoding adds: usually a token.
     fn more(&mut self) -> Prompt {
+        if let Some(rest) = self.rest.take() {
+            return rest;
+        }
         match self.rng.u8(0..6) {
             0 => Prompt(vec![self.piece(), self.piece()]),
             1 => Prompt(vec![self.piece()]),
@@ -193,6 +198,13 @@ impl Generator {
         let page_size = self.config.page_size;
         match self.rng.u8(0..100) {
             0..=21 => {
+                if let Some(earlier) = self.rng.choice(&self.prompts).cloned()
+                    && self.rng.u8(0..4) == 0
+                {
+                    let at = self.rng.usize(0..=earlier.positions());
+                    self.rest = Some(earlier.after(at));
+                    return Op::Begin { ns: 0, prompt: earlier.cut(at), reserve: 0 };
+                }
                 let reserve = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
                 Op::Begin { ns: self.ns(), prompt: self.prompt(), reserve }
             }

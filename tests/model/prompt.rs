@@ -61,6 +61,23 @@ impl Prompt {
         Prompt(kept)
     }
 
+    /// What follows the pieces that `cut` keeps.
+    pub fn after(&self, positions: usize) -> Prompt {
+        let mut skipped = self.cut(positions).positions();
+        let mut rest = Vec::new();
+        for &piece in &self.0 {
+            match piece {
+                piece if piece.positions() <= skipped => skipped -= piece.positions(),
+                Piece::Text(id, count) => {
+                    rest.push(Piece::Text(id + skipped as u32, count - skipped as u32));
+                    skipped = 0;
+                }
+                piece => rest.push(piece),
+            }
+        }
+        Prompt(rest)
+    }
+
     /// Whether a text id is none.
     pub fn has_bad_ids(&self) -> bool {
         let limit = radixkv::capi::RKV_TEXT_ID_LIMIT;
