@@ -1,9 +1,9 @@
 //! Sequences of calls that an engine could make, with a shadow of the KV memory beside them.
 //!
-//! The shadow holds for each position of each page a hash of all tokens up to there. Whatever
-//! a match, a row or a copy names must hold what the tokens say: a page that is shared
-//! wrongly, handed out twice or freed too early shows at once. After each call the library
-//! checks itself, and a call that failed must have changed nothing.
+//! The shadow holds for each position of each page a hash of all tokens up to there. Whatever a
+//! match, a row or a copy names must hold what the tokens say: a page that is shared wrongly,
+//! handed out twice or freed too early shows at once. After each call the library checks itself,
+//! and a call that failed must have changed nothing.
 mod caller;
 mod lookups;
 mod sequences;

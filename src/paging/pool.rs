@@ -103,11 +103,9 @@ impl PagePool {
             RowOwner::Caller => PageState::Mapped,
             RowOwner::Sequence => PageState::Sequence,
         };
-        row.reserve(count);
-        for page in self.free.drain(self.free.len() - count..).rev() {
-            self.states[page as usize] = state;
-            row.push(page);
-        }
+        let first = row.len();
+        row.extend(self.free.drain(self.free.len() - count..).rev());
+        row[first..].iter().for_each(|&page| self.states[page as usize] = state);
     }
 
     /// Takes a page that belongs to the caller.
@@ -128,7 +126,12 @@ impl PagePool {
 
     /// Puts pages back that the index dropped, the last one first.
     pub fn put_back_all(&mut self, pages: &[u32]) {
-        pages.iter().rev().for_each(|&page| self.put_back(page));
+        for &page in pages {
+            debug_assert_eq!(self.state(page), Some(PageState::Cached));
+            self.states[page as usize] = PageState::Free;
+        }
+        self.cached -= pages.len();
+        self.free.extend(pages.iter().rev());
     }
 
     /// Gives pages of a sequence to the index.
