@@ -163,16 +163,6 @@
 #define RKV_MATCH_LOCK 1
 
 /**
- * Bins of a coordinate, a width or a height.
- */
-#define BIN_COUNT 1024
-
-/**
- * Text ids are smaller than this.
- */
-#define TEXT_ID_LIMIT (1 << 31)
-
-/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -1713,7 +1703,8 @@ enum rkv_status rkv_sequence_query(const struct rkv_cache *cache,
                                    struct rkv_sequence_state *out_state);
 
 /**
- * Says that the copy named at begin is done: the source page is no longer protected by it.
+ * Says that the copy named at begin is done: the source page is no longer protected by it. (After
+ * a full hit it still is, as part of the prefix that the sequence keeps locked.)
  *
  * @param cache the cache
  * @param sequence the sequence

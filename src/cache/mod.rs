@@ -80,7 +80,8 @@ impl PrefixCache {
         if unlocked { Ok(()) } else { Err(Error::NotLocked(id.0)) }
     }
 
-    /// Evicts up to `count` pages into the pool; `report` gets runs, of which the last page goes first.
+    /// Evicts up to `count` pages into the pool; `report` gets runs, of which the last page goes
+    /// first.
     pub fn evict(
         &mut self,
         table: &mut PageTable,

@@ -180,7 +180,8 @@ pub unsafe extern "C" fn rkv_sequence_query(
     }
 }
 
-/// Says that the copy named at begin is done: the source page is no longer protected by it.
+/// Says that the copy named at begin is done: the source page is no longer protected by it. (After
+/// a full hit it still is, as part of the prefix that the sequence keeps locked.)
 ///
 /// @param cache the cache
 /// @param sequence the sequence

@@ -54,6 +54,14 @@ impl State {
         added
     }
 
+    /// Gives back what a row got for an append that failed, but nothing that its tokens need.
+    pub(super) fn give_back(&mut self, id: SequenceId, row_len: usize) {
+        if let Ok(sequence) = self.sequence(id) {
+            let needed = sequence.positions.div_ceil(self.table.page_size());
+            self.table.shorten(id.slot(), row_len.max(needed));
+        }
+    }
+
     /// Keeps the first positions of a sequence; the row keeps its pages.
     pub fn truncate(&mut self, id: SequenceId, keep: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;

@@ -169,12 +169,17 @@ impl Shared {
     /// Adds tokens to a sequence.
     pub fn append(&self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
         let mut state = self.write();
-        let pages = state.plan_append(id, tokens)?;
+        let mut pages = state.plan_append(id, tokens)?;
         let before = state.table.row(id.slot())?.len();
-        let filled = fill(&mut state, id.slot(), pages);
-        let added = filled.and_then(|()| state.finish_append(id, tokens));
-        if added.is_err() && state.sequence_info(id).is_ok() {
-            state.table.shorten(id.slot(), before);
+        let mut added = Ok(());
+        // Whoever was let in meanwhile may have added to the same sequence.
+        while added.is_ok() && state.table.row(id.slot())?.len() < pages {
+            added = fill(&mut state, id.slot(), pages);
+            added = added.and_then(|()| state.plan_append(id, tokens).map(|now| pages = now));
+        }
+        let added = added.and_then(|()| state.finish_append(id, tokens));
+        if added.is_err() {
+            state.give_back(id, before);
         }
         added
     }

@@ -2,7 +2,7 @@
 use crate::error::Error;
 
 /// Bins of a coordinate, a width or a height.
-pub const BIN_COUNT: u32 = 1024;
+pub(crate) const BIN_COUNT: u32 = 1024;
 
 const LAST: f64 = (BIN_COUNT - 1) as f64;
 /// Sizes span 2^-10 to 1.

@@ -12,7 +12,7 @@
 //! and length, so a run of keys can be read in one way only.
 
 /// Text ids are smaller than this.
-pub const TEXT_ID_LIMIT: u32 = 1 << 31;
+pub(crate) const TEXT_ID_LIMIT: u32 = 1 << 31;
 const COORD: u32 = TEXT_ID_LIMIT;
 const SIZE: u32 = TEXT_ID_LIMIT + (1 << 20);
 const IMAGE: u32 = TEXT_ID_LIMIT + (1 << 21);

@@ -9,7 +9,8 @@ mod list;
 mod query;
 
 pub use images::Images;
-pub use keys::{TEXT_ID_LIMIT, all_text, image_number, is_text};
+pub(crate) use keys::TEXT_ID_LIMIT;
+pub use keys::{all_text, image_number, is_text};
 pub(crate) use list::bad_id;
 pub use list::{Item, TokenKind, TokenList, build, position_count, regions};
 pub use query::{ImageSpan, Query, with_known_query, with_query};
