@@ -293,9 +293,6 @@ impl PublishedPages {
         let used = self.now();
         let Published { ns, hits, ref prefix, .. } = self.pages[end];
         let first = prefix.len() / self.page_size;
-        for page in self.segment(end) {
-            self.pages[page].used = used;
-        }
         let old = self.pages[end].mark.take().expect("a node ends here");
         for (index, &page) in pages.iter().enumerate() {
             let prefix = keys[..(first + index + 1) * self.page_size].to_vec();
@@ -317,16 +314,15 @@ impl PublishedPages {
             let (Some(only), None) = (children.next(), children.next()) else { return };
             drop(children);
             let child = self.node_end(only);
-            if self.pages[at].used > self.pages[child].used {
+            if self.pages[at].used > self.pages[only].used {
                 return;
             }
             if self.locks_at(at) > 0 {
                 self.pages[at].mark.as_mut().expect("a node ends here").merge_pending = true;
                 return;
             }
-            let Published { used, hits, .. } = self.pages[child];
+            let hits = self.pages[child].hits;
             for page in self.segment(at) {
-                self.pages[page].used = used;
                 self.pages[page].hits = hits;
             }
             self.pages[at].mark = None;

@@ -1,6 +1,7 @@
 //! Every invariant of the tree, each with a name. Used by tests, fuzzing and `rkv_cache_check`.
 use super::super::Namespace;
 use super::RadixIndex;
+use super::ages::Age;
 use super::node::{NONE, Queue, RadixNode, State};
 use crate::token::all_text;
 use std::collections::HashSet;
@@ -36,6 +37,14 @@ impl RadixIndex {
         }
         if node.label.keys(self.page_size).len() != node.label.len() * self.page_size {
             return Err("segment_shape: pages and positions disagree".into());
+        }
+        let ages = node.ages.parts();
+        let grows = |before: &Age, after: &Age| before.end < after.end && before.time < after.time;
+        let last = |part: &Age| {
+            (part.end as usize) < node.label.len() && part.time < node.last_access && part.end > 0
+        };
+        if !ages.is_sorted_by(grows) || !ages.last().is_none_or(last) {
+            return Err("segment_ages: parts are not older towards the front".into());
         }
         if node.start as usize != parent.end() {
             return Err("segment_place: a segment doesn't start where the parent's ends".into());

@@ -84,22 +84,22 @@ impl RadixIndex {
             self.with_bytes(at, |index| index.nodes[at].label.split_front(page_size, count));
         self.segment_bytes += label.bytes();
         let old = &mut self.nodes[at];
-        let (start, locks, last_access, hits, media) =
-            (old.start, old.locks, old.last_access, old.hits, old.media);
+        let (ages, earlier) = old.ages.split_front(count);
+        let last_access = earlier.unwrap_or(old.last_access);
+        let (start, locks, hits, media) = (old.start, old.locks, old.hits, old.media);
         old.start += count as u32;
         let new = &mut self.nodes[front];
         (new.start, new.locks, new.last_access, new.hits, new.media) =
             (start, locks, last_access, hits, media);
-        new.label = label;
+        (new.label, new.ages) = (label, ages);
         self.attach(front, at);
         front
     }
 
     /// Coalesces a node with its only child, and that with its own, as far as possible.
     ///
-    /// Only when it changes nothing that eviction can see: neither is locked, and the parent was
-    /// not used after the child. Then the parent's pages go right after the child's anyway, since a
-    /// parent is never evicted before its child. The child's id stays.
+    /// Only when neither is locked and the parent was not used after the child: parts of a segment
+    /// may be older than its end (`Ages`), but not younger. The child's id stays.
     pub(super) fn coalesce(&mut self, mut parent: u32) {
         while let Some(child) = self.mergeable_child(parent) {
             let next = self.nodes[parent].parent;
@@ -112,7 +112,7 @@ impl RadixIndex {
         let above = &self.nodes[parent];
         let child = above.children.only().filter(|_| above.state == State::Node)?;
         let below = &self.nodes[child];
-        if above.last_access > below.last_access {
+        if above.last_access > below.first_access() {
             return None;
         }
         if above.locks > 0 {
@@ -131,8 +131,12 @@ impl RadixIndex {
         self.substitute(parent, child);
         let label = std::mem::take(&mut self.nodes[parent].label);
         self.segment_bytes -= label.bytes();
-        let (start, media) = (self.nodes[parent].start, self.nodes[parent].media);
+        let ages = std::mem::take(&mut self.nodes[parent].ages);
+        let above = &self.nodes[parent];
+        let (start, media, last_access) = (above.start, above.media, above.last_access);
         self.nodes.release(parent);
+        let (len, own) = (label.len(), self.nodes[child].first_access());
+        self.nodes[child].ages.prepend(ages, len, last_access, own);
         let page_size = self.page_size;
         self.with_bytes(child, |index| index.nodes[child].label.prepend(page_size, label));
         let node = &mut self.nodes[child];
@@ -186,10 +190,11 @@ impl RadixIndex {
     /// Makes a locked leaf longer. Its id meant the shorter prefix and becomes stale.
     pub(super) fn extend(&mut self, at: u32, keys: &[u32], pages: &[u32]) {
         debug_assert!(self.can_extend(at));
-        let (now, page_size) = (self.tick(), self.page_size);
+        let (now, page_size, len) = (self.tick(), self.page_size, self.nodes[at].label.len());
         self.nodes.renew(at);
         self.with_bytes(at, |index| index.nodes[at].label.append(page_size, keys, pages));
         let node = &mut self.nodes[at];
+        node.ages.push(len, node.last_access);
         node.last_access = now;
         node.media |= !all_text(keys);
         self.cached_pages += pages.len();

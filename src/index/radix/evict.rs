@@ -40,6 +40,7 @@ impl RadixIndex {
         loop {
             let node = &mut self.nodes[at];
             node.last_access = now;
+            node.ages.clear();
             node.hits = node.hits.saturating_add(1);
             if node.parent == NONE {
                 break;
@@ -114,8 +115,10 @@ impl RadixIndex {
     ) -> usize {
         let mut left = count;
         while let Some(victim) = self.next_victim().filter(|_| left > 0) {
+            // Pages that were used earlier than the end take their turn by their own time.
+            let older = self.nodes[victim].ages.parts().last().copied();
             let label = &self.nodes[victim].label;
-            let taken = left.min(label.len());
+            let taken = left.min(label.len() - older.map_or(0, |part| part.end as usize));
             let kept = label.len() - taken;
             let keys = &label.keys(self.page_size)[kept * self.page_size..];
             report(&label.pages()[kept..], keys);
@@ -127,6 +130,12 @@ impl RadixIndex {
                 self.remove_leaf(victim);
             } else {
                 self.trim(victim, kept);
+                if let Some(part) = older.filter(|part| part.end as usize == kept) {
+                    self.retire(victim);
+                    self.nodes[victim].ages.pop();
+                    self.nodes[victim].last_access = part.time;
+                    self.enlist(victim);
+                }
             }
         }
         count - left

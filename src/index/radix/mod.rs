@@ -9,6 +9,7 @@
 //! The verbs are in files of their own: `walk` reads, `edit` splits, merges and inserts, `lock` and
 //! `evict` keep what may go and in which order, `check` proves the whole.
 
+mod ages;
 mod check;
 mod child_table;
 mod dump;

@@ -1,5 +1,6 @@
 //! Nodes, and the arena that they live in.
 use super::super::Holder;
+use super::ages::Ages;
 use super::label::Label;
 use super::siblings::Siblings;
 use crate::ids::GENERATION_LIMIT;
@@ -14,8 +15,10 @@ const NODE_LIMIT: usize = u32::MAX as usize - 2;
 pub(super) struct RadixNode {
     pub(super) label: Label,
     pub(super) children: Siblings,
-    /// Logical time of the last match, or of the insert.
+    /// Logical time of the last match, or of the insert: of the segment's end.
     pub(super) last_access: u64,
+    /// Of the parts before the end, where they are older.
+    pub(super) ages: Ages,
     pub(super) hits: u32,
     /// NONE for a root. The next free node in the free list.
     pub(super) parent: u32,
@@ -39,7 +42,7 @@ pub(super) struct RadixNode {
 }
 
 // A bound of the design: 128 bytes for a node, with what else it takes.
-const _: () = assert!(size_of::<RadixNode>() <= 112);
+const _: () = assert!(size_of::<RadixNode>() <= 120);
 
 /// Where a node stands in the eviction order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +69,7 @@ impl RadixNode {
             label: Label::default(),
             children: Siblings::default(),
             last_access: 0,
+            ages: Ages::default(),
             hits: 0,
             parent: NONE,
             generation: 1,
@@ -98,6 +102,11 @@ impl RadixNode {
     /// Pages of the prefix up to the end of this segment.
     pub(super) fn end(&self) -> usize {
         self.start as usize + self.label.len()
+    }
+
+    /// When the first page of the segment was used last.
+    pub(super) fn first_access(&self) -> u64 {
+        self.ages.parts().first().map_or(self.last_access, |part| part.time)
     }
 
     /// A leaf that nobody protects: what eviction takes.
