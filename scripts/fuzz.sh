@@ -70,6 +70,7 @@ for target in "${targets[@]}"; do
     else
         failed=1
         grep -vE '^#[0-9]+\s+(NEW|REDUCE|RELOAD|pulse)' "$log" | tail -40
+        grep -A2 'panicked at' "$log" | head -6
         lines+=("FAIL fuzz $target: $(grep -oE 'Test unit written to .*' "$log" | tail -1)")
     fi
 done

@@ -71,20 +71,20 @@ miri() {
     fi
 }
 
-# Compiles and runs each program of a folder against the instrumented library.
+# Compiles and runs programs against the instrumented library; all of them, also after a failure.
 programs() {
-    local compiler=$1 std=$2 lib=$3
+    local compiler=$1 std=$2 lib=$3 source program failed=0
     shift 3
-    local source program
+    # The library is told apart from a plain one by what it needs.
+    nm -D "$lib/libradixkv.so" | grep -q __asan_report || return 1
     for source in "$@"; do
         program=$build/programs/$(basename "$source" | tr . -)
-        logged program 60 "$compiler" "-std=$std" -g -O1 -fsanitize=address,undefined \
+        logged program 120 "$compiler" "-std=$std" -g -O0 -fsanitize=address,undefined \
             -fno-sanitize-recover=undefined -DRKV_FAULT_INJECTION -Iinclude "$source" \
-            -o "$program" "-L$lib" -lradixkv "-Wl,-rpath,$lib" -lpthread || return 1
-        # The library is told apart from a plain one by what it needs.
-        nm -D "$lib/libradixkv.so" | grep -q __asan_report || return 1
-        logged program 300 "$program" || return 1
+            -o "$program" "-L$lib" -lradixkv "-Wl,-rpath,$lib" -lpthread -lm &&
+            logged program 300 "$program" || failed=1
     done
+    return $failed
 }
 
 address() {
@@ -100,8 +100,8 @@ address() {
         --features fault-injection || ok=0
     mkdir -p "$build/programs"
     local c=(tests/c/*.c) cpp=(tests/cpp/*.cpp)
-    [ $ok -eq 1 ] && { programs gcc c11 "$lib" "${c[@]}" || ok=0; }
-    [ $ok -eq 1 ] && { programs g++ c++17 "$lib" "${cpp[@]}" || ok=0; }
+    programs gcc c11 "$lib" "${c[@]}" || ok=0
+    programs g++ c++17 "$lib" "${cpp[@]}" || ok=0
     unset ASAN_OPTIONS
     if [ $ok -eq 1 ]; then
         say "PASS address: $(tests_passed "$build/asan-rust.log") Rust tests," \
