@@ -21,13 +21,15 @@
 //!            └───────────┘
 //! ```
 //!
-//! A module uses only those below it. Only [`capi`] has `unsafe` code.
+//! A module uses only those below it. Only [`capi`] has `unsafe` code, and a lock for race
+//! detectors that is built for tests alone.
 
 pub mod cache;
 pub mod capi;
 pub mod error;
 pub mod ids;
 pub mod index;
+mod lock;
 pub mod paging;
 pub mod sequence;
 pub mod token;

@@ -142,10 +142,10 @@ pub unsafe extern "C" fn rkv_cache_probe(
             with_tokens(tokens, |tokens| {
                 let namespace = read_namespace(namespace_)?;
                 let (token_count, position_count) = shared.probe(&namespace, tokens)?;
-                into.write(position_count);
                 if !out_token_count.is_null() {
                     put(token_count, out_token_count, "out_token_count")?;
                 }
+                into.write(position_count);
                 Ok(())
             })
         })

@@ -8,9 +8,9 @@ use super::{SequenceInfo, State};
 use crate::cache::{CacheConfig, Namespace};
 use crate::error::Error;
 use crate::ids::SequenceId;
+use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::paging::PageTableConfig;
 use crate::token::TokenList;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 

@@ -1,8 +1,8 @@
 //! When the parts of a segment were used last.
 //!
-//! Usually all at once, and then the node's own time says it. Where nodes were merged, or a sequence
-//! made its node longer, the front was used earlier than the end. Eviction must still see that: once
-//! the end is gone, the front takes its turn by its own time.
+//! Usually all at once, and then the node's own time says it. Where nodes were merged, or a
+//! sequence made its node longer, the front was used earlier than the end. Eviction must still see
+//! that: once the end is gone, the front takes its turn by its own time.
 
 /// Pages of a segment up to `end` were used last at `time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +11,8 @@ pub(super) struct Age {
     pub(super) time: u64,
 }
 
-/// The parts of a segment before its last one, from the front; each was used before the next. Boxed,
-/// since few nodes have any.
+/// The parts of a segment before its last one, from the front; each was used before the next.
+/// Boxed, since few nodes have any.
 #[derive(Debug, Default)]
 #[allow(clippy::box_collection)]
 pub(super) struct Ages(Option<Box<Vec<Age>>>);
@@ -61,8 +61,8 @@ impl Ages {
         (Self::from_parts(front), last)
     }
 
-    /// Puts a segment of `len` pages in front, whose last part is of `time`; this one's first part is
-    /// of `own`, no earlier.
+    /// Puts a segment of `len` pages in front, whose last part is of `time`; this one's first part
+    /// is of `own`, no earlier.
     pub(super) fn prepend(&mut self, front: Self, len: usize, time: u64, own: u64) {
         let mut parts = front.parts().to_vec();
         if time < own {
