@@ -12,16 +12,43 @@ use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::paging::PageTableConfig;
 use crate::token::TokenList;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 /// Pages evicted or taken before a waiting thread gets in.
 const SLICE: usize = 64;
+
+/// Polls of a busy lock before a thread gives up its processor, and then before it sleeps. A critical
+/// section is about a microsecond, waking a thread takes fifty: with sleepers behind it, each unlock
+/// of the owner would be a system call, and its 99th percentile ten times what it is.
+const POLLS: u32 = 1000;
+const YIELDS: u32 = 1000;
 
 /// A page table, perhaps with a cache, for any number of threads.
 #[derive(Debug)]
 pub struct Shared {
     state: RwLock<State>,
+    /// Threads that wait to change something: readers let them go first.
+    waiting_writers: AtomicU32,
+    /// Threads that wait to read: long changes let them in.
+    waiting_readers: AtomicU32,
     poisoned: AtomicBool,
+}
+
+/// Tries until it succeeds; counts itself as waiting meanwhile, and sleeps in the end.
+#[cold]
+fn wait<G>(waiting: &AtomicU32, attempt: impl Fn() -> Option<G>, sleep: impl FnOnce() -> G) -> G {
+    waiting.fetch_add(1, Ordering::Relaxed);
+    let polled = (0..POLLS + YIELDS).find_map(|round| {
+        if round < POLLS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+        attempt()
+    });
+    let guard = polled.unwrap_or_else(sleep);
+    waiting.fetch_sub(1, Ordering::Relaxed);
+    guard
 }
 
 enum Fill {
@@ -57,18 +84,40 @@ impl State {
 impl Shared {
     /// A page table without a cache.
     pub fn new(config: PageTableConfig) -> Result<Arc<Self>, Error> {
-        let state = RwLock::new(State::new(config)?);
-        Ok(Arc::new(Self { state, poisoned: AtomicBool::new(false) }))
+        Ok(Arc::new(Self {
+            state: RwLock::new(State::new(config)?),
+            waiting_writers: AtomicU32::new(0),
+            waiting_readers: AtomicU32::new(0),
+            poisoned: AtomicBool::new(false),
+        }))
     }
 
-    /// For calls that change nothing; any number at once.
+    /// For calls that change nothing; any number at once. Gives way to calls that change something.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read()
+        self.try_read().unwrap_or_else(|| {
+            wait(&self.waiting_readers, || self.try_read(), || self.state.read())
+        })
+    }
+
+    fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
+        let nobody_waits = self.waiting_writers.load(Ordering::Relaxed) == 0;
+        nobody_waits.then(|| self.state.try_read()).flatten()
     }
 
     /// For calls that change something.
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write()
+        let attempt = || self.state.try_write();
+        attempt().unwrap_or_else(|| wait(&self.waiting_writers, attempt, || self.state.write()))
+    }
+
+    /// Lets waiting threads in, in the middle of a call. The state must be whole.
+    fn let_others_in(&self, state: &mut RwLockWriteGuard<'_, State>) {
+        if self.waiting_readers.load(Ordering::Relaxed) == 0 {
+            return RwLockWriteGuard::bump(state);
+        }
+        // A few polls of theirs.
+        let pause = || (0..8).for_each(|_| std::hint::spin_loop());
+        RwLockWriteGuard::unlocked(state, pause);
     }
 
     /// Whether a call panicked and may have left things half done.
@@ -109,7 +158,7 @@ impl Shared {
                 state.free_pages(&taken)?;
                 state.check_room(count, 0)?;
             }
-            RwLockWriteGuard::bump(&mut state);
+            self.let_others_in(&mut state);
         }
         Ok(taken)
     }
@@ -121,7 +170,7 @@ impl Shared {
         let pages = state.table.pages_for(positions, "position_count")?;
         let before = state.table.row(slot)?.len();
         state.check_room(pages.saturating_sub(before), 0)?;
-        let filled = fill(&mut state, slot, pages);
+        let filled = self.fill(&mut state, slot, pages);
         if filled.is_err() {
             state.table.shorten(slot, before);
         }
@@ -144,7 +193,7 @@ impl Shared {
                 break;
             }
             done += evicted;
-            RwLockWriteGuard::bump(&mut state);
+            self.let_others_in(&mut state);
         }
         Ok(done)
     }
@@ -158,7 +207,7 @@ impl Shared {
     ) -> Result<SequenceInfo, Error> {
         let mut state = self.write();
         let begun = state.start(namespace, tokens, reserve)?;
-        if let Err(error) = fill(&mut state, begun.id.slot(), begun.row_pages) {
+        if let Err(error) = self.fill(&mut state, begun.id.slot(), begun.row_pages) {
             state.release(begun.id)?;
             return Err(error);
         }
@@ -174,7 +223,7 @@ impl Shared {
         let mut added = Ok(());
         // Whoever was let in meanwhile may have added to the same sequence.
         while added.is_ok() && state.table.row(id.slot())?.len() < pages {
-            added = fill(&mut state, id.slot(), pages);
+            added = self.fill(&mut state, id.slot(), pages);
             added = added.and_then(|()| state.plan_append(id, tokens).map(|now| pages = now));
         }
         let added = added.and_then(|()| state.finish_append(id, tokens));
@@ -193,17 +242,22 @@ impl Shared {
         let found = self.read().find(namespace, tokens)?;
         Ok((found.tokens(), found.positions()))
     }
-}
 
-/// Makes a row longer, letting waiting threads in between slices.
-fn fill(state: &mut RwLockWriteGuard<'_, State>, slot: u32, pages: usize) -> Result<(), Error> {
-    loop {
-        match state.fill_row(slot, pages) {
-            Fill::Done => return Ok(()),
-            Fill::More => RwLockWriteGuard::bump(state),
-            Fill::Stuck => {
-                let missing = pages - state.table.row(slot)?.len();
-                state.check_room(missing, 0)?;
+    /// Makes a row longer, letting waiting threads in between slices.
+    fn fill(
+        &self,
+        state: &mut RwLockWriteGuard<'_, State>,
+        slot: u32,
+        pages: usize,
+    ) -> Result<(), Error> {
+        loop {
+            match state.fill_row(slot, pages) {
+                Fill::Done => return Ok(()),
+                Fill::More => self.let_others_in(state),
+                Fill::Stuck => {
+                    let missing = pages - state.table.row(slot)?.len();
+                    state.check_room(missing, 0)?;
+                }
             }
         }
     }
