@@ -15,13 +15,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 /// Pages evicted or taken before a waiting thread gets in.
-const SLICE: usize = 64;
+const SLICE: usize = 512;
 
-/// Polls of a busy lock before a thread gives up its processor, and then before it sleeps. A critical
-/// section is about a microsecond, waking a thread takes fifty: with sleepers behind it, each unlock
-/// of the owner would be a system call, and its 99th percentile ten times what it is.
-const POLLS: u32 = 1000;
+/// Pauses on a busy lock, about 100 microseconds, before a thread gives up its processor, and how
+/// often it does that before it sleeps. A critical section is about a microsecond, waking a thread
+/// takes fifty: with sleepers behind it, each unlock of the owner would be a system call.
+const PAUSES: u32 = 4000;
 const YIELDS: u32 = 1000;
+/// Pauses between two looks at a busy lock. Readers look seldom: each look takes the lock's cache
+/// line away from the thread that works under it.
+const READER_PAUSES: u32 = 100;
+const WRITER_PAUSES: u32 = 1;
 
 /// A page table, perhaps with a cache, for any number of threads.
 #[derive(Debug)]
@@ -36,11 +40,17 @@ pub struct Shared {
 
 /// Tries until it succeeds; counts itself as waiting meanwhile, and sleeps in the end.
 #[cold]
-fn wait<G>(waiting: &AtomicU32, attempt: impl Fn() -> Option<G>, sleep: impl FnOnce() -> G) -> G {
+fn wait<G>(
+    waiting: &AtomicU32,
+    pause: u32,
+    attempt: impl Fn() -> Option<G>,
+    sleep: impl FnOnce() -> G,
+) -> G {
     waiting.fetch_add(1, Ordering::Relaxed);
-    let polled = (0..POLLS + YIELDS).find_map(|round| {
-        if round < POLLS {
-            std::hint::spin_loop();
+    let polls = PAUSES / pause;
+    let polled = (0..polls + YIELDS).find_map(|round| {
+        if round < polls {
+            (0..pause).for_each(|_| std::hint::spin_loop());
         } else {
             std::thread::yield_now();
         }
@@ -95,7 +105,7 @@ impl Shared {
     /// For calls that change nothing; any number at once. Gives way to calls that change something.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
         self.try_read().unwrap_or_else(|| {
-            wait(&self.waiting_readers, || self.try_read(), || self.state.read())
+            wait(&self.waiting_readers, READER_PAUSES, || self.try_read(), || self.state.read())
         })
     }
 
@@ -107,7 +117,9 @@ impl Shared {
     /// For calls that change something.
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
         let attempt = || self.state.try_write();
-        attempt().unwrap_or_else(|| wait(&self.waiting_writers, attempt, || self.state.write()))
+        attempt().unwrap_or_else(|| {
+            wait(&self.waiting_writers, WRITER_PAUSES, attempt, || self.state.write())
+        })
     }
 
     /// Lets waiting threads in, in the middle of a call. The state must be whole.
@@ -115,8 +127,8 @@ impl Shared {
         if self.waiting_readers.load(Ordering::Relaxed) == 0 {
             return RwLockWriteGuard::bump(state);
         }
-        // A few polls of theirs.
-        let pause = || (0..8).for_each(|_| std::hint::spin_loop());
+        // Until they look again.
+        let pause = || (0..READER_PAUSES).for_each(|_| std::hint::spin_loop());
         RwLockWriteGuard::unlocked(state, pause);
     }
 
