@@ -12,6 +12,10 @@ int pthread_rwlock_rdlock(pthread_rwlock_t *lock) {
     return 0;
 }
 
+int pthread_rwlock_tryrdlock(pthread_rwlock_t *lock) {
+    return pthread_rwlock_rdlock(lock);
+}
+
 int pthread_rwlock_unlock(pthread_rwlock_t *lock) {
     if (reading > 0) {
         reading--;
