@@ -24,6 +24,7 @@ pub struct rkv_cache {
 }
 
 impl Opaque for rkv_cache {
+    type Object = Shared;
     const NAME: &'static str = "cache";
     const MAGIC: u64 = u64::from_le_bytes(*b"rkvcache");
 }
