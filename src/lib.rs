@@ -21,11 +21,16 @@
 //!            └───────────┘
 //! ```
 //!
-//! A module uses only those below it. Only [`capi`] has `unsafe` code, and a lock for race
-//! detectors that is built for tests alone.
+//! Beside them stand [`attention`], which says what attention over paged KV memory is, without
+//! pointers, and [`cpu`], which computes it.
+//!
+//! A module uses only those below it. Only [`capi`] and [`cpu`] have `unsafe` code, and a lock for
+//! race detectors that is built for tests alone.
 
+pub mod attention;
 pub mod cache;
 pub mod capi;
+pub mod cpu;
 pub mod error;
 pub mod ids;
 pub mod index;
