@@ -19,6 +19,9 @@ pub enum Error {
     /// The object is in a state that does not allow the call.
     #[error("{0}")]
     State(Cow<'static, str>),
+    /// This build, or this machine, cannot do it.
+    #[error("{0}")]
+    Unsupported(Cow<'static, str>),
     /// Pages are short even if everything reclaimable were evicted.
     #[error("{0}")]
     OutOfPages(Shortage),
@@ -46,6 +49,19 @@ impl Error {
 
     pub(crate) fn state(message: impl Into<Cow<'static, str>>) -> Self {
         Self::State(message.into())
+    }
+
+    /// The same, saying in which part of an argument.
+    pub(crate) fn within(self, place: &str) -> Self {
+        match self {
+            Self::Argument(message) => Self::argument(format!("{place}: {message}")),
+            Self::State(message) => Self::state(format!("{place}: {message}")),
+            other => other,
+        }
+    }
+
+    pub(crate) fn unsupported(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Unsupported(message.into())
     }
 
     pub(crate) fn memory(what: impl Into<Cow<'static, str>>) -> Self {

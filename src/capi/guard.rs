@@ -33,6 +33,7 @@ impl From<Error> for Fail {
             Error::StaleSequence(_) => rkv_status::StaleSequence,
             Error::NotLocked(_) => rkv_status::NotLocked,
             Error::State(_) | Error::NoShortage => rkv_status::InvalidState,
+            Error::Unsupported(_) => rkv_status::Unsupported,
             Error::OutOfPages(shortage) => {
                 set_last_shortage(*shortage);
                 rkv_status::OutOfPages

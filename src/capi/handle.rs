@@ -80,6 +80,16 @@ pub(super) unsafe fn with<T: Opaque>(
     })
 }
 
+/// What a second handle of a call leads to.
+///
+/// # Safety
+/// As for `with`; the handle is not destroyed during the call.
+pub(super) unsafe fn borrow<'a, T: Opaque + 'a>(pointer: *const T) -> Result<&'a T::Object, Fail> {
+    // SAFETY: the caller's contract.
+    let handle = unsafe { Handle::<T>::borrow(pointer)? };
+    if handle.object.is_poisoned() { Err(Fail::poisoned()) } else { Ok(&handle.object) }
+}
+
 /// # Safety
 /// `pointer` is NULL or came from the create function of its type and is not destroyed.
 unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<T::Object>> {

@@ -33,15 +33,30 @@ pub struct CpuBackend {
     _threads: Threads,
 }
 
+impl std::fmt::Debug for CpuBackend {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CpuBackend").field("threads", &self.threads()).finish()
+    }
+}
+
 impl CpuBackend {
     /// A backend that computes on `threads`.
     pub fn new(threads: Threads) -> Result<Self, Error> {
         Ok(Self { _threads: threads })
     }
 
+    /// Threads that compute.
+    pub fn threads(&self) -> usize {
+        let (Threads::Own(count) | Threads::Engine { count, .. }) = &self._threads;
+        match count {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            count => *count,
+        }
+    }
+
     /// Whether these shapes and formats can be computed; the error names what cannot.
     pub fn supports(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Result<(), Error> {
-        let fail = |text: String| Err(Error::argument(text));
+        let fail = |text: String| Err(Error::unsupported(text));
         let Geometry { query_heads, kv_heads, head_dim, page_size } = *geometry;
         if ![64, 96, 128, 256].contains(&head_dim) {
             return fail(format!("head_dim {head_dim} is not 64, 96, 128 or 256"));

@@ -7,11 +7,13 @@
 
 mod append;
 mod begin;
+mod compute;
 mod publish;
 mod release;
 mod shared;
 mod state;
 
+pub use compute::{ComputedRow, RowPages};
 pub use publish::Published;
 pub use shared::Shared;
 pub use state::{CacheStats, PageTableStats, State};
