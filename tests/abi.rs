@@ -97,6 +97,29 @@ layouts! {
         struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,
         first_remapped_index 24, shared_page_count 32
     }
+    rkv_kv_memory 40 { k 0, v 8, page_stride 16, position_stride 24, head_stride 32 }
+    rkv_page_copy 16 { source_page 0, target_page 4, position_count 8, reserved 12 }
+    rkv_runner_config 72 {
+        struct_size 0, backend 4, layer_count 8, query_head_count 12, kv_head_count 16,
+        head_dim 20, dtype 24, kv_dtype 28, kv_layout 32, thread_count 36, flags 40, device 44,
+        kv_layers 48, parallel_for 56, parallel_user_data 64
+    }
+    rkv_runner_statistics 24 { struct_size 0, thread_count 4, kv_bytes 8, page_bytes 16 }
+    rkv_plan_row 40 { sequence 0, slot 8, region_count 12, regions 16, start 24, count 32 }
+    rkv_plan_arrays 56 {
+        struct_size 0, row_count 4, position_count 8, query_indptr 16, indptr 24, indices 32,
+        last_page_len 40, slot_mapping 48
+    }
+    rkv_append_prefill_args 152 {
+        struct_size 0, layer 4, q 8, k 16, v 24, out 32, lse 40, q_position_stride 48,
+        q_head_stride 56, k_position_stride 64, k_head_stride 72, v_position_stride 80,
+        v_head_stride 88, out_position_stride 96, out_head_stride 104, sinks 112, scale 120,
+        soft_cap 124, window 128, k_scale 132, v_scale 136, reserved 140, stream 144
+    }
+    rkv_merge_states_args 56 {
+        struct_size 0, state_count 4, position_count 8, outs 16, lses 24, out 32, lse 40,
+        stream 48
+    }
 }
 
 fn root() -> &'static Path {
