@@ -6,6 +6,7 @@
 
 mod namespace;
 mod radix;
+mod tree;
 
 pub use namespace::Namespace;
 pub use radix::RadixIndex;
@@ -91,6 +92,8 @@ pub struct IndexStats {
     pub reclaimable_pages: usize,
     /// Nodes, without roots.
     pub nodes: usize,
+    /// Nodes with none below them: prefixes that no other one goes on.
+    pub leaves: usize,
     /// Roots.
     pub namespaces: usize,
     /// Bytes of memory.
