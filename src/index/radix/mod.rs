@@ -20,12 +20,13 @@ mod node;
 mod siblings;
 mod walk;
 
-use super::tree::{NodeTable, Tree};
+use super::tree::{ChildTable, Tree};
 use super::{
     DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Walk,
 };
 use crate::error::Error;
 use crate::ids::NodeId;
+use crate::token::Keys;
 use foldhash::fast::FixedState;
 use node::Segment;
 use std::hash::{BuildHasher, RandomState};
@@ -40,7 +41,7 @@ pub struct RadixIndex {
     page_size: usize,
     tree: Tree<Segment>,
     /// Nodes by their parent and their first page.
-    table: NodeTable,
+    table: ChildTable,
     hasher: FixedState,
     /// Heap memory of labels and sibling lists.
     segment_bytes: usize,
@@ -52,7 +53,7 @@ impl RadixIndex {
         Self {
             page_size,
             tree: Tree::new(page_size, tag),
-            table: NodeTable::new(),
+            table: ChildTable::new(),
             // Seeded, so that nobody can choose tokens that collide.
             hasher: FixedState::with_seed(RandomState::new().hash_one(tag)),
             segment_bytes: 0,
@@ -73,8 +74,8 @@ impl PrefixIndex for RadixIndex {
         self.tree.prune_root(root.0);
     }
 
-    fn walk(&self, from: Node, keys: &[u32]) -> Walk {
-        self.walk_down(from.0, keys)
+    fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
+        self.walk_down(from.0, keys.keys)
     }
 
     fn node_at_page(&self, node: Node, page: usize) -> Node {
@@ -98,16 +99,16 @@ impl PrefixIndex for RadixIndex {
         self.tree.touch_path(node.0);
     }
 
-    fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted {
-        self.insert_below(from.0, keys, pages)
+    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
+        self.insert_below(from.0, keys.keys, pages)
     }
 
-    fn insert_moving_lock(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted {
+    fn insert_moving_lock(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
         if self.can_extend(from.0) {
-            self.extend(from.0, &keys[..pages.len() * self.page_size], pages);
+            self.extend(from.0, &keys.keys[..pages.len() * self.page_size], pages);
             return Inserted { node: from, existing: 0 };
         }
-        let inserted = self.insert_below(from.0, keys, pages);
+        let inserted = self.insert_below(from.0, keys.keys, pages);
         self.tree.move_lock_down(from.0, inserted.node.0);
         inserted
     }
@@ -128,11 +129,11 @@ impl PrefixIndex for RadixIndex {
         self.evict_pages(count, report)
     }
 
-    fn has_keys(&self, node: Node, keys: &[u32]) -> bool {
+    fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {
         self.tree.path(node.0).all(|at| {
             let (label, start) = (&self.tree.nodes[at].label, self.tree.nodes[at].start as usize);
             let range = start * self.page_size..(start + label.len()) * self.page_size;
-            keys.get(range) == Some(label.keys(self.page_size))
+            keys.keys.get(range) == Some(label.keys(self.page_size))
         })
     }
 

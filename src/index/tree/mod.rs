@@ -3,16 +3,16 @@
 
 mod arena;
 mod check;
+mod child_table;
 mod dump;
 mod lock;
 mod node;
 mod order;
 mod roots;
-mod table;
 
 pub use check::Totals;
+pub(crate) use child_table::ChildTable;
 pub use node::{Held, NONE, State, TreeNode};
-pub use table::NodeTable;
 
 use super::{IndexStats, Namespace, Node, NodeInfo};
 use crate::error::Error;

@@ -1,9 +1,9 @@
-//! Finds a node by the hash of what it stands for: one table for the whole tree.
+//! Finds a child by the hash of what tells it from all others: one table for the whole tree.
 //!
 //! The table never stops to rehash. When it is full a larger one is opened, and each later change
 //! moves a few slots of the old one; lookups ask both meanwhile. Tables are made of chunks, taken
 //! when first written to and given back one by one, so that neither growing nor dropping an old
-//! table is a long step either. Entries carry 32 bits of the hash; the caller compares the rest.
+//! table is a long step either. Entries carry 32 bits of the hash; the caller compares the keys.
 
 /// Slots of a chunk.
 const CHUNK: usize = 512;
@@ -87,29 +87,29 @@ impl Slots {
 }
 
 #[derive(Debug)]
-pub struct NodeTable {
+pub(crate) struct ChildTable {
     current: Slots,
     /// The table before, and the first of its slots that is not moved yet.
     old: Option<(Slots, usize)>,
     len: usize,
 }
 
-impl NodeTable {
-    pub fn new() -> Self {
+impl ChildTable {
+    pub(crate) fn new() -> Self {
         Self { current: Slots::new(SMALLEST), old: None, len: 0 }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Approximate: every chunk of the current table counts, written or not.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let slots = self.current.len() + self.old.as_ref().map_or(0, |(old, at)| old.len() - at);
         slots * size_of::<u64>()
     }
 
-    pub fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
         if let Some(at) = self.current.find(hash, 0, &mut matches) {
             return Some(entry_node(self.current.get(at)));
         }
@@ -117,7 +117,7 @@ impl NodeTable {
         old.find(hash, *moved, matches).map(|at| entry_node(old.get(at)))
     }
 
-    pub fn insert(&mut self, hash: u32, node: u32) {
+    pub(crate) fn insert(&mut self, hash: u32, node: u32) {
         self.step();
         if (self.current.taken + 1) * 4 > self.current.len() * 3 {
             self.reopen();
@@ -127,7 +127,7 @@ impl NodeTable {
     }
 
     /// Makes the entry of `from` lead to `to`.
-    pub fn replace(&mut self, hash: u32, from: u32, to: u32) {
+    pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32) {
         let found = if let Some(at) = self.current.find(hash, 0, |node| node == from) {
             Some((&mut self.current, at))
         } else {
@@ -136,20 +136,20 @@ impl NodeTable {
                 old.find(hash, *moved, |node| node == from).map(|at| (old, at))
             })
         };
-        let (table, at) = found.expect("the node is in the table");
+        let (table, at) = found.expect("the child is in the table");
         *table.slot(at) = entry(hash, to);
     }
 
-    pub fn remove(&mut self, hash: u32, node: u32) {
+    pub(crate) fn remove(&mut self, hash: u32, node: u32) {
         if let Some(at) = self.current.find(hash, 0, |found| found == node) {
             // The end of a probe chain can be EMPTY again, which keeps chains short under churn.
             let next = self.current.get((at + 1) & self.current.mask);
             *self.current.slot(at) = if next == EMPTY { EMPTY } else { GONE };
             self.current.taken -= (next == EMPTY) as usize;
         } else {
-            let (old, moved) = self.old.as_mut().expect("the node is in one of the tables");
+            let (old, moved) = self.old.as_mut().expect("the child is in one of the tables");
             let at = old.find(hash, *moved, |found| found == node);
-            let at = at.expect("the node is in the table");
+            let at = at.expect("the child is in the table");
             *old.slot(at) = GONE;
         }
         self.len -= 1;
