@@ -12,7 +12,8 @@ mod roots;
 
 pub use check::Totals;
 pub(crate) use child_table::ChildTable;
-pub use node::{Held, NONE, State, TreeNode};
+pub(crate) use node::NONE;
+pub use node::{Held, State, TreeNode};
 
 use super::{IndexStats, Namespace, Node, NodeInfo};
 use crate::error::Error;

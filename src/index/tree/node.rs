@@ -3,7 +3,7 @@ use super::super::Holder;
 use std::ops::{Deref, DerefMut};
 
 /// No node.
-pub const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// What the nodes of an index hold, and what the tree has to know of it.
 pub trait Held: std::fmt::Debug + Default {
