@@ -79,12 +79,17 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 1
+#define RKV_ABI_VERSION 2
 
 /**
  * Bit of rkv_features(): the radix tree index.
  */
 #define RKV_FEATURE_RADIX_INDEX 1
+
+/**
+ * Bit of rkv_features(): the block-hash index.
+ */
+#define RKV_FEATURE_BLOCK_HASH_INDEX 2
 
 /**
  * Level of rkv_set_log_callback(): nothing.
@@ -160,6 +165,13 @@
  * Index of rkv_cache_config: the radix tree, exact token comparison.
  */
 #define RKV_INDEX_RADIX 0
+
+/**
+ * Index of rkv_cache_config: pages by their digests, see rkv_tokens_page_digests(). One node for
+ * each page. A page is found when its digest is, tokens are not compared; a match ends where the
+ * known pages end, parts of other pages are not looked for.
+ */
+#define RKV_INDEX_BLOCK_HASH 1
 
 /**
  * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
@@ -427,6 +439,80 @@ typedef struct rkv_region {
 } rkv_region;
 
 /**
+ * A namespace. Prefixes of different namespaces never share a page; two are the same when all
+ * fields are. NULL in a call means the namespace with no flag and all zero.
+ */
+typedef struct rkv_namespace {
+    /**
+     * sizeof(rkv_namespace).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_NAMESPACE_ flags: which of the fields are set.
+     */
+    uint32_t flags;
+    /**
+     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
+     */
+    uint64_t lora_id;
+    /**
+     * Version of the weights or of the adapter; raise it when they change.
+     */
+    uint64_t epoch;
+    /**
+     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
+     * RKV_NAMESPACE_IMAGE.
+     */
+    uint8_t image_digest[16];
+    /**
+     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
+     */
+    uint8_t salt[32];
+} rkv_namespace;
+
+/**
+ * Names the content of a page together with everything before it. An array element: its layout
+ * never changes.
+ */
+typedef struct rkv_page_digest {
+    /**
+     * SHA-256 over the digest of the page before and the tokens of the page.
+     */
+    uint8_t bytes[32];
+} rkv_page_digest;
+
+/**
+ * What rkv_tokens_page_digests() makes digests of.
+ */
+typedef struct rkv_page_digest_args {
+    /**
+     * sizeof(rkv_page_digest_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Positions per page, 1 to RKV_PAGE_SIZE_MAX.
+     */
+    uint32_t page_size;
+    /**
+     * The namespace; NULL for the default one. Not read when parent is set.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * The tokens, pages of which are counted from their first position.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * Digest of the page before first_page, to go on from; NULL to begin with the namespace.
+     */
+    const struct rkv_page_digest *parent;
+    /**
+     * First page of the tokens to make a digest of. 0 without parent. With parent, 0 means that
+     * the tokens themselves go on where the parent's page ends.
+     */
+    uint64_t first_page;
+} rkv_page_digest_args;
+
+/**
  * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
  */
 typedef struct rkv_page_table_config {
@@ -561,7 +647,7 @@ typedef struct rkv_cache_config {
      */
     uint32_t flags;
     /**
-     * RKV_INDEX_RADIX.
+     * RKV_INDEX_RADIX or RKV_INDEX_BLOCK_HASH. Default RKV_INDEX_RADIX.
      */
     uint32_t index;
     /**
@@ -569,38 +655,6 @@ typedef struct rkv_cache_config {
      */
     uint32_t reserved;
 } rkv_cache_config;
-
-/**
- * A namespace. Prefixes of different namespaces never share a page; two are the same when all
- * fields are. NULL in a call means the namespace with no flag and all zero.
- */
-typedef struct rkv_namespace {
-    /**
-     * sizeof(rkv_namespace).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_NAMESPACE_ flags: which of the fields are set.
-     */
-    uint32_t flags;
-    /**
-     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
-     */
-    uint64_t lora_id;
-    /**
-     * Version of the weights or of the adapter; raise it when they change.
-     */
-    uint64_t epoch;
-    /**
-     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
-     * RKV_NAMESPACE_IMAGE.
-     */
-    uint8_t image_digest[16];
-    /**
-     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
-     */
-    uint8_t salt[32];
-} rkv_namespace;
 
 /**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
@@ -751,6 +805,10 @@ typedef struct rkv_cache_statistics {
      * Pages evicted.
      */
     uint64_t evicted_page_count;
+    /**
+     * Cached prefixes now that no longer one goes on: nodes without children.
+     */
+    uint64_t prefix_count;
 } rkv_cache_statistics;
 
 /**
@@ -1521,6 +1579,31 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
                                           size_t *out_position_count);
+
+/**
+ * Digests of the whole pages of a token list, each over the page and everything before it.
+ *
+ * Two pages have the same digest when, and only when, their tokens, all tokens before, the page
+ * size and the namespace are the same. Digests are the same in every process and on every machine,
+ * and they are those of RKV_INDEX_BLOCK_HASH; docs/block_hash.md says how to compute them without
+ * this library.
+ *
+ * @param args what to make digests of
+ * @param digests receives them, that of first_page first; (NULL, 0) asks for the count
+ * @param capacity room in digests
+ * @param out_count receives the number of whole pages from first_page on, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is no text id;
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_page_digests(const struct rkv_page_digest_args *args,
+                                        struct rkv_page_digest *digests,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Writes the defaults into a config.

@@ -2,10 +2,8 @@
 use super::pool::{PagePool, PageState, RowOwner};
 use crate::error::Error;
 use crate::ids::SLOT_LIMIT;
+use crate::token::PAGE_SIZE_MAX;
 use std::ops::Range;
-
-/// Largest page size.
-const PAGE_SIZE_MAX: u32 = 256;
 
 /// How to build a page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +27,7 @@ impl Default for PageTableConfig {
 impl PageTableConfig {
     fn check(&self) -> Result<(), Error> {
         let fail = |text: String| Err(Error::argument(text));
-        if self.page_size == 0 || self.page_size > PAGE_SIZE_MAX {
+        if self.page_size == 0 || self.page_size as usize > PAGE_SIZE_MAX {
             return fail(format!("config.page_size {} is not in 1..=256", self.page_size));
         }
         if self.page_count < 2 {
