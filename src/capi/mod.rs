@@ -16,6 +16,7 @@ mod cache;
 mod lookup;
 mod node;
 mod sequence;
+mod continuation;
 
 mod guard;
 mod handle;
@@ -23,6 +24,7 @@ mod pointer;
 
 pub use batch::*;
 pub use cache::*;
+pub use continuation::*;
 pub use log::*;
 pub use lookup::*;
 pub use namespace::*;
