@@ -22,6 +22,7 @@ mod threads;
 mod runner;
 mod plan;
 mod attention;
+mod continuation;
 
 mod guard;
 mod handle;
@@ -30,6 +31,7 @@ mod pointer;
 pub use attention::*;
 pub use batch::*;
 pub use cache::*;
+pub use continuation::*;
 pub use kv::*;
 pub use log::*;
 pub use lookup::*;
