@@ -17,6 +17,8 @@
  * Order      Objects may be destroyed in any order. A Sequence and a Lock keep the C cache alive:
  *            when the Cache object goes first, rkv_cache_destroy() waits for the last of them. A
  *            Runner keeps the C page table alive, a Plan the C runner.
+ * Children   Sequence::retain() ends a sequence and empties its object; what is retained belongs to
+ *            the cache and goes by its id, with no object.
  * Vectors    What returns a vector allocates it. Each has an overload that writes in the caller's
  *            buffer instead and allocates nothing, for the path of every request.
  * Threads    As in C. An object of this header, like any C++ object, must not be moved or destroyed
