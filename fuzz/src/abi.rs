@@ -25,18 +25,23 @@ macro_rules! sized {
     };
 }
 sized!(
+    rkv_append_prefill_args,
     rkv_batch_arrays,
     rkv_cache_config,
     rkv_cache_statistics,
     rkv_insert_args,
     rkv_insert_result,
     rkv_match,
+    rkv_merge_states_args,
     rkv_namespace,
     rkv_node_info,
     rkv_page_digest_args,
     rkv_page_table_config,
     rkv_page_table_statistics,
+    rkv_plan_arrays,
     rkv_publish_result,
+    rkv_runner_config,
+    rkv_runner_statistics,
     rkv_sequence_args,
     rkv_sequence_state,
     rkv_shortage,

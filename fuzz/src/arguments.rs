@@ -5,7 +5,9 @@
 //! AddressSanitizer sees every byte too far; it is never dangling, which the contract forbids. A
 //! call must not crash; one that fails must leave the state and its outputs as they were.
 mod arena;
+mod compute;
 mod functions;
+mod runner;
 mod values;
 mod world;
 

@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome};
+use super::{Call, Outcome, runner};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -365,6 +365,21 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let (digests, capacity) = a.room(i, 8);
         unsafe { rkv_tokens_page_digests(args, digests, capacity, a.count(i)) }.into()
     }),
+    // The runner
+    ("rkv_runner_kv_memory", runner::KV_MEMORY),
+    ("rkv_runner_copy_pages", runner::COPY_PAGES),
+    ("rkv_runner_config_init", runner::CONFIG_INIT),
+    ("rkv_runner_supports", runner::SUPPORTS),
+    ("rkv_runner_create", runner::CREATE),
+    ("rkv_runner_destroy", runner::DESTROY),
+    ("rkv_runner_stats", runner::STATS),
+    ("rkv_plan_create", runner::PLAN_CREATE),
+    ("rkv_plan_destroy", runner::PLAN_DESTROY),
+    ("rkv_plan_set", runner::PLAN_SET),
+    ("rkv_plan_view", runner::PLAN_VIEW),
+    ("rkv_runner_append_prefill", runner::APPEND_PREFILL),
+    ("rkv_runner_merge_states", runner::MERGE_STATES),
+    ("rkv_spatial_decode", runner::SPATIAL_DECODE),
 ];
 
 /// A text that must end.
@@ -375,7 +390,7 @@ fn text(text: *const c_char) -> Outcome {
 }
 
 /// Room in 8-byte words for a struct, and the size to state.
-fn init_room(input: &mut Input<'_>, known: usize) -> (usize, usize) {
+pub fn init_room(input: &mut Input<'_>, known: usize) -> (usize, usize) {
     let stated = match input.below(4) {
         0 => size(input),
         1 => input.below(known + 1),
@@ -403,7 +418,7 @@ fn row_length(pair: &Pair, slot: u32) -> usize {
 }
 
 /// A page table of its own, without a cache.
-fn vacant_table() -> *mut rkv_page_table {
+pub fn vacant_table() -> *mut rkv_page_table {
     let config =
         rkv_page_table_config { page_size: 2, page_count: 4, slot_count: 1, ..Sized32::sized() };
     let mut table = ptr::null_mut();

@@ -1,4 +1,5 @@
-//! Two page tables with caches in which something goes on.
+//! Two page tables with caches in which something goes on, and a runner over each.
+use super::compute::Compute;
 use crate::abi::{Pair, Sized32, ok};
 use crate::snapshot::Snapshot;
 use radixkv::capi::*;
@@ -7,6 +8,8 @@ use std::ptr;
 /// What the calls work on. The first pair is ours, the second one must never change.
 pub struct World {
     pub pairs: [Pair; 2],
+    /// Runners over them.
+    pub computes: [Compute; 2],
     /// Pages of the first pair that are private and in no row.
     pub loose: Vec<u32>,
     /// Nodes of the first pair, the last one stale.
@@ -91,7 +94,8 @@ impl World {
         }
         let theirs = begin(other, &[0, 1, 1, 0, 1]);
         let foreign = vec![publish(other, &theirs), theirs.sequence];
-        Self { pairs, loose, nodes, locks: Vec::new(), sequences, foreign }
+        let computes = [0, 1].map(|at| Compute::new(pairs[at].table, Self::PAGES, Self::PAGE_SIZE));
+        Self { pairs, computes, loose, nodes, locks: Vec::new(), sequences, foreign }
     }
 
     pub fn snapshots(&self) -> [Snapshot; 2] {
