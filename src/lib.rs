@@ -32,4 +32,5 @@ pub mod index;
 mod lock;
 pub mod paging;
 pub mod sequence;
+pub mod snapshot;
 pub mod token;

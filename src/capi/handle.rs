@@ -6,6 +6,7 @@ use crate::sequence::Shared;
 use std::sync::Arc;
 
 /// What lies behind an opaque pointer.
+#[repr(C)] // the magic first, so that a handle of another kind is told apart
 pub(super) struct Handle {
     /// An aid against use after destroy and mixed-up handles, not a guarantee.
     magic: u64,

@@ -1,5 +1,6 @@
 //! The C ABI: thin and mechanical, the only place with `extern "C"`. Each body checks and converts
-//! its arguments, calls one verb of [`crate::sequence`], and writes the result.
+//! its arguments, calls one verb of [`crate::sequence`] or [`crate::snapshot`], and writes the
+//! result.
 #![allow(non_camel_case_types)] // the names here are the C names
 #![allow(clippy::missing_safety_doc)] // the header states each contract
 #![allow(clippy::too_many_arguments)]
@@ -16,10 +17,13 @@ mod cache;
 mod lookup;
 mod node;
 mod sequence;
+mod snapshot;
+mod snapshot_entry;
 
 mod guard;
 mod handle;
 mod pointer;
+mod snapshot_handle;
 
 pub use batch::*;
 pub use cache::*;
@@ -29,6 +33,8 @@ pub use namespace::*;
 pub use node::*;
 pub use page_table::*;
 pub use sequence::*;
+pub use snapshot::*;
+pub use snapshot_entry::*;
 pub use status::*;
 pub use token::*;
 pub use version::*;

@@ -9,6 +9,7 @@ mod radix;
 
 pub use namespace::Namespace;
 pub use radix::RadixIndex;
+pub(crate) use radix::{ChildTable, common_start};
 
 use crate::error::Error;
 use crate::ids::NodeId;

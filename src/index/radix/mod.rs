@@ -26,12 +26,13 @@ use super::{
 };
 use crate::error::Error;
 use crate::ids::NodeId;
-use child_table::ChildTable;
+pub(crate) use child_table::ChildTable;
 use evict::EvictionOrder;
 use foldhash::fast::FixedState;
 use node::{Arena, NONE, State};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+pub(crate) use walk::common_start;
 
 /// A prefix index that compares tokens exactly.
 ///
