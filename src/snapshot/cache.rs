@@ -103,8 +103,8 @@ impl<V> SnapshotCache<V> {
     /// Ends a pin.
     pub fn release(&self, pin: PinId, freed: &mut Freed<V>) -> Result<(), Error> {
         let mut ledger = self.ledger.write();
-        ledger.unpin(pin, freed)?;
-        if ledger.is_over() && ledger.recency.oldest().is_some() {
+        let is_last = ledger.unpin(pin, freed)?;
+        if is_last && ledger.is_over() && ledger.recency.oldest().is_some() {
             // The locks in their order.
             drop(ledger);
             let mut tree = self.tree.write();

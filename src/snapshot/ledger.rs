@@ -136,13 +136,14 @@ impl<V> Ledger<V> {
         (self.pins.take(at), record)
     }
 
-    /// Ends a pin. With the last one a stored record was used until now, and a detached one goes.
-    pub(super) fn unpin(&mut self, pin: PinId, freed: &mut Freed<V>) -> Result<(), Error> {
+    /// Ends a pin; whether it was the last one. Then a stored record was used until now, and a
+    /// detached one goes.
+    pub(super) fn unpin(&mut self, pin: PinId, freed: &mut Freed<V>) -> Result<bool, Error> {
         let at = self.pins.release(pin)?;
         let record = self.at(at);
         record.pins -= 1;
         if record.pins > 0 {
-            return Ok(());
+            return Ok(false);
         }
         if record.node != NONE {
             self.pinned -= 1;
@@ -152,7 +153,7 @@ impl<V> Ledger<V> {
             self.detached_bytes -= bytes;
             self.free(at, freed);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The entry at a node has another number.
