@@ -38,6 +38,11 @@ fn sequence() {
 }
 
 #[test]
+fn snapshot() {
+    run_noun("snapshot");
+}
+
+#[test]
 fn tokens() {
     run_noun("tokens");
 }
@@ -54,7 +59,7 @@ fn every_file_has_a_test() {
         .iter()
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    assert_eq!(names, ["cache", "errors", "page_table", "sequence", "tokens"]);
+    assert_eq!(names, ["cache", "errors", "page_table", "sequence", "snapshot", "tokens"]);
 }
 
 /// Two translation units in one program: finds a function that should be inline and is not.

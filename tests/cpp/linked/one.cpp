@@ -8,6 +8,7 @@
 #include <radixkv/owned.hpp>
 #include <radixkv/page_table.hpp>
 #include <radixkv/sequence.hpp>
+#include <radixkv/snapshot.hpp>
 #include <radixkv/span.hpp>
 #include <radixkv/token.hpp>
 
