@@ -55,11 +55,7 @@ impl CpuBackend {
 
     /// Threads that compute.
     pub fn threads(&self) -> usize {
-        let (Threads::Own(count) | Threads::Engine { count, .. }) = &self._threads;
-        match count {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            count => *count,
-        }
+        self.team.count()
     }
 
     /// Whether these shapes and formats can be computed; the error names what cannot.
