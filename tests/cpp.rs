@@ -43,6 +43,11 @@ fn tokens() {
 }
 
 #[test]
+fn page_digest() {
+    run_noun("page_digest");
+}
+
+#[test]
 fn errors() {
     run_noun("errors");
 }
@@ -54,7 +59,7 @@ fn every_file_has_a_test() {
         .iter()
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    assert_eq!(names, ["cache", "errors", "page_table", "sequence", "tokens"]);
+    assert_eq!(names, ["cache", "errors", "page_digest", "page_table", "sequence", "tokens"]);
 }
 
 /// Two translation units in one program: finds a function that should be inline and is not.

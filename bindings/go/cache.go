@@ -108,8 +108,12 @@ const CacheWholePages CacheFlags = C.RKV_CACHE_WHOLE_PAGES
 // IndexKind says what stands behind a cache.
 type IndexKind uint32
 
-// IndexRadix is the radix tree, exact token comparison.
-const IndexRadix IndexKind = C.RKV_INDEX_RADIX
+const (
+	// IndexRadix is the radix tree, exact token comparison.
+	IndexRadix IndexKind = C.RKV_INDEX_RADIX
+	// IndexBlockHash knows pages by their digests, see [Tokens.PageDigests].
+	IndexBlockHash IndexKind = C.RKV_INDEX_BLOCK_HASH
+)
 
 // DumpFormat is how Dump writes.
 type DumpFormat uint32
@@ -125,7 +129,7 @@ const (
 type CacheConfig struct {
 	// Flags are Cache flags.
 	Flags CacheFlags
-	// Index is IndexRadix.
+	// Index is IndexRadix or IndexBlockHash.
 	Index IndexKind
 }
 
@@ -294,6 +298,8 @@ type CacheStatistics struct {
 	DuplicatePageCount uint64
 	// EvictedPageCount counts the pages evicted.
 	EvictedPageCount uint64
+	// PrefixCount counts the cached prefixes now that no longer one goes on.
+	PrefixCount uint64
 }
 
 // Stats are the counters at one moment. It waits for no eviction.
@@ -319,6 +325,7 @@ func (c *Cache) Stats() (CacheStatistics, error) {
 		InsertedPageCount:       uint64(made.stats.inserted_page_count),
 		DuplicatePageCount:      uint64(made.stats.duplicate_page_count),
 		EvictedPageCount:        uint64(made.stats.evicted_page_count),
+		PrefixCount:             uint64(made.stats.prefix_count),
 	}, asError(made.failure)
 }
 
