@@ -157,6 +157,17 @@ fn tokens_bins_and_digests() {
         ok(rkv_tokens_regions(&made, ptr::null_mut(), 0, &mut count));
         ok(rkv_tokens_regions(&made, regions.as_mut_ptr(), count, &mut count));
         assert_eq!((regions[0].start, regions[0].end), (3, 8));
+
+        let mut digests = [rkv_page_digest { bytes: [0; 32] }; 4];
+        let mut args = rkv_page_digest_args { page_size: 2, tokens: &made, ..sized() };
+        let into = digests.as_mut_ptr();
+        ok(rkv_tokens_page_digests(&args, into, 4, &mut count));
+        assert_eq!(count, 4);
+        let last = digests[3];
+        // Going on in place: the parent lies where the digests go.
+        (args.parent, args.first_page) = (into.add(1).cast_const(), 2);
+        ok(rkv_tokens_page_digests(&args, into, 2, &mut count));
+        assert_eq!(digests[1].bytes, last.bytes);
     }
 }
 
