@@ -1,4 +1,5 @@
 //! Two page tables with caches in which something goes on.
+use super::shelf::Shelf;
 use crate::abi::{Pair, Sized32, ok};
 use crate::snapshot::Snapshot;
 use radixkv::capi::*;
@@ -17,6 +18,8 @@ pub struct World {
     pub locks: Vec<rkv_node_id>,
     /// Nodes and sequences of the second pair.
     pub foreign: Vec<u64>,
+    /// A snapshot cache.
+    pub shelf: Shelf,
 }
 
 fn begin(pair: &Pair, ids: &[u32]) -> rkv_sequence_state {
@@ -91,7 +94,8 @@ impl World {
         }
         let theirs = begin(other, &[0, 1, 1, 0, 1]);
         let foreign = vec![publish(other, &theirs), theirs.sequence];
-        Self { pairs, loose, nodes, locks: Vec::new(), sequences, foreign }
+        let shelf = Shelf::new();
+        Self { pairs, loose, nodes, locks: Vec::new(), sequences, foreign, shelf }
     }
 
     pub fn snapshots(&self) -> [Snapshot; 2] {
@@ -101,6 +105,7 @@ impl World {
     #[track_caller]
     pub fn check(&self) {
         self.pairs.iter().for_each(Pair::check);
+        self.shelf.check();
     }
 
     pub fn note_node(&mut self, node: rkv_node_id) {
