@@ -89,6 +89,7 @@ var goValues = map[string]int64{
 	"RKV_STATUS_BUFFER_TOO_SMALL": int64(radixkv.BufferTooSmall),
 	"RKV_STATUS_INVALID_STATE":    int64(radixkv.InvalidState),
 	"RKV_STATUS_UNSUPPORTED":      int64(radixkv.Unsupported),
+	"RKV_STATUS_STALE_PIN":        int64(radixkv.StalePin),
 	"RKV_STATUS_OUT_OF_PAGES":     int64(radixkv.OutOfPages),
 	"RKV_STATUS_OUT_OF_SLOTS":     int64(radixkv.OutOfSlots),
 	"RKV_STATUS_OUT_OF_MEMORY":    int64(radixkv.OutOfMemory),

@@ -45,6 +45,11 @@ sized!(
     rkv_sequence_args,
     rkv_sequence_state,
     rkv_shortage,
+    rkv_snapshot_cache_config,
+    rkv_snapshot_cache_statistics,
+    rkv_snapshot_insert_args,
+    rkv_snapshot_insert_result,
+    rkv_snapshot_match,
     rkv_tokens,
 );
 

@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome, runner};
+use super::{Call, Outcome, runner, snapshots};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -380,6 +380,18 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_runner_append_prefill", runner::APPEND_PREFILL),
     ("rkv_runner_merge_states", runner::MERGE_STATES),
     ("rkv_spatial_decode", runner::SPATIAL_DECODE),
+    // The snapshot cache
+    ("rkv_snapshot_cache_config_init", snapshots::config_init),
+    ("rkv_snapshot_cache_create", snapshots::create),
+    ("rkv_snapshot_cache_destroy", snapshots::destroy),
+    ("rkv_snapshot_cache_clear", snapshots::clear),
+    ("rkv_snapshot_cache_stats", snapshots::stats),
+    ("rkv_snapshot_cache_check", snapshots::check),
+    ("rkv_snapshot_cache_insert", snapshots::insert),
+    ("rkv_snapshot_cache_match", snapshots::find),
+    ("rkv_snapshot_cache_probe", snapshots::probe),
+    ("rkv_snapshot_cache_release", snapshots::release),
+    ("rkv_snapshot_cache_remove", snapshots::remove),
 ];
 
 /// A text that must end.
@@ -387,17 +399,6 @@ fn text(text: *const c_char) -> Outcome {
     // SAFETY: the header promises a static text.
     assert!(!unsafe { CStr::from_ptr(text) }.is_empty());
     Outcome::Done
-}
-
-/// Room in 8-byte words for a struct, and the size to state.
-pub fn init_room(input: &mut Input<'_>, known: usize) -> (usize, usize) {
-    let stated = match input.below(4) {
-        0 => size(input),
-        1 => input.below(known + 1),
-        2 => known + input.below(64),
-        _ => known,
-    };
-    (if stated <= 4096 { stated.div_ceil(8) } else { 0 }, stated)
 }
 
 /// A number that takes little memory when it is allowed: small, or `bits` long and more.

@@ -1,5 +1,6 @@
 //! Two page tables with caches in which something goes on, and a runner over each.
 use super::compute::Compute;
+use super::shelf::Shelf;
 use crate::abi::{Pair, Sized32, ok};
 use crate::snapshot::Snapshot;
 use radixkv::capi::*;
@@ -20,6 +21,8 @@ pub struct World {
     pub locks: Vec<rkv_node_id>,
     /// Nodes and sequences of the second pair.
     pub foreign: Vec<u64>,
+    /// A snapshot cache.
+    pub shelf: Shelf,
 }
 
 fn begin(pair: &Pair, ids: &[u32]) -> rkv_sequence_state {
@@ -95,7 +98,8 @@ impl World {
         let theirs = begin(other, &[0, 1, 1, 0, 1]);
         let foreign = vec![publish(other, &theirs), theirs.sequence];
         let computes = [0, 1].map(|at| Compute::new(pairs[at].table, Self::PAGES, Self::PAGE_SIZE));
-        Self { pairs, computes, loose, nodes, locks: Vec::new(), sequences, foreign }
+        let shelf = Shelf::new();
+        Self { pairs, computes, loose, nodes, locks: Vec::new(), sequences, foreign, shelf }
     }
 
     pub fn snapshots(&self) -> [Snapshot; 2] {
@@ -105,6 +109,7 @@ impl World {
     #[track_caller]
     pub fn check(&self) {
         self.pairs.iter().for_each(Pair::check);
+        self.shelf.check();
     }
 
     pub fn note_node(&mut self, node: rkv_node_id) {
