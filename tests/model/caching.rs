@@ -230,7 +230,9 @@ impl Naive {
                 }
             }
         }
-        for page in self.pages_in(|page| page == Page::Cached) {
+        self.retained.clear();
+        let left = |page| matches!(page, Page::Cached | Page::Kept | Page::Lent);
+        for page in self.pages_in(left) {
             self.pages[page as usize] = Page::Free;
         }
         self.cache = PublishedPages::new(self.config.page_size, self.cache.next_label());
