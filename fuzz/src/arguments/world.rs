@@ -74,7 +74,19 @@ impl World {
         let longer = begin(ours, &[0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
         nodes.push(publish(ours, &longer));
         let copying = begin(ours, &[0, 1, 1, 0, 0, 0, 1]);
-        sequences.extend([longer.sequence, copying.sequence, released.sequence]);
+        // One that is retained, and a child of it that has yet to copy.
+        let kept = begin(ours, &[3, 3, 3, 3, 3, 3]);
+        nodes.push(publish(ours, &kept));
+        let args = rkv_continue_args { parent: kept.sequence, ..Sized32::sized() };
+        let (mut child, mut retained) = (rkv_sequence_state::sized(), false);
+        // SAFETY: all pointers lead to live values.
+        unsafe {
+            ok(rkv_sequence_retain(ours.cache, kept.sequence, &mut retained));
+            ok(rkv_sequence_continue(ours.cache, &args, &mut child));
+        }
+        assert!(retained && child.copy_position_count > 0);
+        sequences.extend([longer.sequence, copying.sequence, child.sequence]);
+        sequences.extend([kept.sequence, released.sequence]);
 
         // A node that was evicted.
         let brief = begin(ours, &[2, 2, 2, 2, 2]);
