@@ -27,8 +27,8 @@ float inverse_rms(const float* x, std::size_t width, float epsilon) {
     return 1.0F / std::sqrt(sum / static_cast<float>(width) + epsilon);
 }
 
-/// e^x to two units in the last place, in operations that compilers turn into vectors; the library's
-/// would take a seventh of a prompt's time. Beyond the limits the result stays at the end.
+/// e^x to two units in the last place, in operations that compilers turn into vectors; the C
+/// library's would take a seventh of a prompt's time. Beyond the limits the result stays there.
 float exponential(float x) {
     x = x < -87.0F ? -87.0F : x;
     x = x > 88.0F ? 88.0F : x;

@@ -28,7 +28,8 @@ void keep_blas_on_one_thread() noexcept;
 class Linear {
 public:
     Linear() = default;
-    /// `weight` is [outputs][inputs], as checkpoints store it; `bias` has `outputs` numbers or none.
+    /// `weight` is [outputs][inputs], as checkpoints store it; `bias` has `outputs` numbers or
+    /// none.
     Linear(std::vector<float> weight, std::size_t outputs, std::size_t inputs,
            std::vector<float> bias, Gemm gemm);
 

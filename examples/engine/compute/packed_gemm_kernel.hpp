@@ -21,8 +21,8 @@ constexpr std::size_t parts = width / lanes;
 typedef float Vector
     __attribute__((vector_size(lanes * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-/// `Rows` rows by one column. Twelve accumulators of AVX hide the latency of the additions, and with
-/// two weights and one x they fit in its sixteen registers.
+/// `Rows` rows by one column. Twelve accumulators of AVX hide the latency of the additions, and
+/// with two weights and one x they fit in its sixteen registers.
 template <std::size_t Rows>
 void tile(const float* __restrict x, std::size_t depth, const float* __restrict column,
           float* __restrict y, std::size_t y_stride, std::size_t written) {

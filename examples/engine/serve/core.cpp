@@ -139,7 +139,7 @@ void Core::emit(const StepRow& row, const float* logits, Clock::time_point now) 
     Request& request = *row.request;
     const std::size_t vocab_size = model_config().vocab_size;
     if (!std::all_of(logits, logits + vocab_size, [](float x) { return std::isfinite(x); }))
-        return finish(request.number, Finish::error, "the model computed logits that are no numbers");
+        return finish(request.number, Finish::error, "the model computed infinities or NaN");
     const std::uint32_t id =
         sample(logits, vocab_size, request.spec.sampling, request.generated());
     request.tokens.push_back(id);

@@ -17,8 +17,8 @@ struct Sampling {
     std::uint64_t seed = 0;
 };
 
-/// The token after `logits`. The draw depends on the seed and on `index`, the number of tokens drawn
-/// before, and on nothing else: a request that is interrupted and goes on draws the same.
+/// The token after `logits`. The draw depends on the seed and on `index`, the number of tokens
+/// drawn before, and on nothing else: a request that is interrupted and goes on draws the same.
 /// Equal logits: the lower id goes first.
 [[nodiscard]] std::uint32_t sample(const float* logits, std::size_t count,
                                    const Sampling& sampling, std::uint64_t index);

@@ -1,5 +1,5 @@
-// Which requests take part in the next step, and with how many tokens. Memory is asked for here, and
-// here alone: pages for prompts that begin, pages for tokens that were generated.
+// Which requests take part in the next step, and with how many tokens. Memory is asked for here
+// alone: pages for prompts that begin, pages for tokens that were generated.
 #ifndef ENGINE_SERVE_SCHEDULER_HPP
 #define ENGINE_SERVE_SCHEDULER_HPP
 
