@@ -79,12 +79,17 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 1
+#define RKV_ABI_VERSION 2
 
 /**
  * Bit of rkv_features(): the radix tree index.
  */
 #define RKV_FEATURE_RADIX_INDEX 1
+
+/**
+ * Bit of rkv_features(): the block-hash index.
+ */
+#define RKV_FEATURE_BLOCK_HASH_INDEX 2
 
 /**
  * Level of rkv_set_log_callback(): nothing.
@@ -162,6 +167,13 @@
 #define RKV_INDEX_RADIX 0
 
 /**
+ * Index of rkv_cache_config: pages by their digests, see rkv_tokens_page_digests(). One node for
+ * each page. A page is found when its digest is, tokens are not compared; a match ends where the
+ * known pages end, parts of other pages are not looked for.
+ */
+#define RKV_INDEX_BLOCK_HASH 1
+
+/**
  * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
  * rkv_match.locked_node.
  */
@@ -215,6 +227,12 @@
 #define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
+ * Flag of rkv_continue_args: take over what a parent that is still running has computed so far.
+ * Without it such a parent is RKV_STATUS_PENDING.
+ */
+#define RKV_CONTINUE_RUNNING 1
+
+/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -233,7 +251,8 @@ typedef enum rkv_status {
      */
     RKV_STATUS_STALE_NODE = 2,
     /**
-     * The sequence id names no live sequence of this cache: released, foreign, or never issued.
+     * The sequence id names no live sequence of this cache: ended, foreign, or never issued; nor,
+     * where that would do, a retained one.
      */
     RKV_STATUS_STALE_SEQUENCE = 3,
     /**
@@ -257,7 +276,7 @@ typedef enum rkv_status {
      */
     RKV_STATUS_OUT_OF_PAGES = 100,
     /**
-     * Every slot of the page table is in use.
+     * Not enough slots of the page table are free.
      */
     RKV_STATUS_OUT_OF_SLOTS = 101,
     /**
@@ -268,6 +287,10 @@ typedef enum rkv_status {
      * The page table already has a cache.
      */
     RKV_STATUS_BUSY = 103,
+    /**
+     * The sequence to go on from is still running; ask again when it is retained.
+     */
+    RKV_STATUS_PENDING = 104,
     /**
      * A bug in the library: a panic was caught. The handle is poisoned.
      */
@@ -339,9 +362,14 @@ typedef struct rkv_shortage {
      */
     uint64_t locked_page_count;
     /**
-     * Pages that belong to rows or to the caller.
+     * Pages that belong to rows, to retained sequences or to the caller.
      */
     uint64_t private_page_count;
+    /**
+     * Of the locked and the private pages, those that retained sequences keep: what
+     * rkv_cache_drop_retained() can help with, as far as nobody else uses them.
+     */
+    uint64_t retained_page_count;
 } rkv_shortage;
 
 /**
@@ -425,6 +453,80 @@ typedef struct rkv_region {
      */
     uint64_t end;
 } rkv_region;
+
+/**
+ * A namespace. Prefixes of different namespaces never share a page; two are the same when all
+ * fields are. NULL in a call means the namespace with no flag and all zero.
+ */
+typedef struct rkv_namespace {
+    /**
+     * sizeof(rkv_namespace).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_NAMESPACE_ flags: which of the fields are set.
+     */
+    uint32_t flags;
+    /**
+     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
+     */
+    uint64_t lora_id;
+    /**
+     * Version of the weights or of the adapter; raise it when they change.
+     */
+    uint64_t epoch;
+    /**
+     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
+     * RKV_NAMESPACE_IMAGE.
+     */
+    uint8_t image_digest[16];
+    /**
+     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
+     */
+    uint8_t salt[32];
+} rkv_namespace;
+
+/**
+ * Names the content of a page together with everything before it. An array element: its layout
+ * never changes.
+ */
+typedef struct rkv_page_digest {
+    /**
+     * SHA-256 over the digest of the page before and the tokens of the page.
+     */
+    uint8_t bytes[32];
+} rkv_page_digest;
+
+/**
+ * What rkv_tokens_page_digests() makes digests of.
+ */
+typedef struct rkv_page_digest_args {
+    /**
+     * sizeof(rkv_page_digest_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Positions per page, 1 to RKV_PAGE_SIZE_MAX.
+     */
+    uint32_t page_size;
+    /**
+     * The namespace; NULL for the default one. Not read when parent is set.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * The tokens, pages of which are counted from their first position.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * Digest of the page before first_page, to go on from; NULL to begin with the namespace.
+     */
+    const struct rkv_page_digest *parent;
+    /**
+     * First page of the tokens to make a digest of. 0 without parent. With parent, 0 means that
+     * the tokens themselves go on where the parent's page ends.
+     */
+    uint64_t first_page;
+} rkv_page_digest_args;
 
 /**
  * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
@@ -561,46 +663,23 @@ typedef struct rkv_cache_config {
      */
     uint32_t flags;
     /**
-     * RKV_INDEX_RADIX.
+     * RKV_INDEX_RADIX or RKV_INDEX_BLOCK_HASH. Default RKV_INDEX_RADIX.
      */
     uint32_t index;
     /**
      * Zero.
      */
     uint32_t reserved;
+    /**
+     * Finished sequences that rkv_sequence_retain() keeps at most. Default and 0: 1024.
+     */
+    uint32_t retained_sequence_limit;
+    /**
+     * Pages that those keep together at most, each counted once. Default and 0: half of the page
+     * table's.
+     */
+    uint32_t retained_page_limit;
 } rkv_cache_config;
-
-/**
- * A namespace. Prefixes of different namespaces never share a page; two are the same when all
- * fields are. NULL in a call means the namespace with no flag and all zero.
- */
-typedef struct rkv_namespace {
-    /**
-     * sizeof(rkv_namespace).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_NAMESPACE_ flags: which of the fields are set.
-     */
-    uint32_t flags;
-    /**
-     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
-     */
-    uint64_t lora_id;
-    /**
-     * Version of the weights or of the adapter; raise it when they change.
-     */
-    uint64_t epoch;
-    /**
-     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
-     * RKV_NAMESPACE_IMAGE.
-     */
-    uint8_t image_digest[16];
-    /**
-     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
-     */
-    uint8_t salt[32];
-} rkv_namespace;
 
 /**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
@@ -751,6 +830,31 @@ typedef struct rkv_cache_statistics {
      * Pages evicted.
      */
     uint64_t evicted_page_count;
+    /**
+     * Cached prefixes now that no longer one goes on: nodes without children.
+     */
+    uint64_t prefix_count;
+    /**
+     * Retained sequences now.
+     */
+    uint64_t retained_sequence_count;
+    /**
+     * Pages that those keep now, each counted once; they are among the cached and the private
+     * ones.
+     */
+    uint64_t retained_page_count;
+    /**
+     * Retained sequences that gave way: to later ones, or by rkv_cache_drop_retained().
+     */
+    uint64_t displaced_sequence_count;
+    /**
+     * Sequences that went on from another one: continued and forked ones. No lookups.
+     */
+    uint64_t inherit_count;
+    /**
+     * Positions that they inherited; not among the hits of lookups.
+     */
+    uint64_t inherited_position_count;
 } rkv_cache_statistics;
 
 /**
@@ -892,8 +996,8 @@ typedef struct rkv_sequence_state {
      */
     uint64_t position_count;
     /**
-     * Positions whose KV was reused at begin; computing starts here. Always less than the prompt,
-     * and a token boundary.
+     * Positions whose KV was reused at begin; computing starts here. A token boundary, and less
+     * than the prompt; only for the children of rkv_sequence_fork() it may be all of it.
      */
     uint64_t cached_position_count;
     /**
@@ -919,13 +1023,18 @@ typedef struct rkv_sequence_state {
      */
     uint64_t copy_position_count;
     /**
-     * The page to copy from; cached, protected until the copy is confirmed.
+     * The page to copy from; the cache's or a parent's, protected until the copy is confirmed.
      */
     uint32_t copy_source_page;
     /**
      * The page to copy to; private.
      */
     uint32_t copy_target_page;
+    /**
+     * Of the reused positions, those inherited from a parent; 0 unless
+     * rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
+     */
+    uint64_t inherited_position_count;
 } rkv_sequence_state;
 
 /**
@@ -1327,6 +1436,93 @@ typedef struct rkv_merge_states_args {
     void *stream;
 } rkv_merge_states_args;
 
+/**
+ * How to go on from another sequence.
+ */
+typedef struct rkv_continue_args {
+    /**
+     * sizeof(rkv_continue_args).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_CONTINUE_ flags.
+     */
+    uint32_t flags;
+    /**
+     * The parent: a retained or a live sequence.
+     */
+    rkv_sequence_id parent;
+    /**
+     * The namespace, which must be the parent's; NULL for the default one.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * What the child has after the tokens of its parent; NULL for nothing.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * All tokens of the child, to begin with by a lookup when the parent is neither live nor
+     * retained any more; NULL when that is to fail. Compared with nothing otherwise.
+     */
+    const struct rkv_tokens *all_tokens;
+    /**
+     * Positions beyond the child's tokens to allocate pages for at once.
+     */
+    uint64_t reserve_position_count;
+} rkv_continue_args;
+
+/**
+ * How to fork a sequence.
+ */
+typedef struct rkv_fork_args {
+    /**
+     * sizeof(rkv_fork_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The parent: a live or a retained sequence. It stays as it is.
+     */
+    rkv_sequence_id parent;
+    /**
+     * Children, at least one.
+     */
+    size_t child_count;
+    /**
+     * Positions beyond the parent's tokens to allocate pages for at once, for each child.
+     */
+    uint64_t reserve_position_count;
+} rkv_fork_args;
+
+/**
+ * A child of a fork. An array element: its layout never changes.
+ */
+typedef struct rkv_fork_child {
+    /**
+     * The child; rkv_sequence_query() tells the rest.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * Its row in the page table.
+     */
+    uint32_t slot;
+    /**
+     * Copy to carry out before the child computes, as in rkv_sequence_state; 0 for none.
+     */
+    uint32_t copy_position_count;
+    /**
+     * The page to copy from, the same for all children; protected until the copy is confirmed.
+     */
+    uint32_t copy_source_page;
+    /**
+     * The page to copy to; private to the child.
+     */
+    uint32_t copy_target_page;
+} rkv_fork_child;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1521,6 +1717,31 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
                                           size_t *out_position_count);
+
+/**
+ * Digests of the whole pages of a token list, each over the page and everything before it.
+ *
+ * Two pages have the same digest when, and only when, their tokens, all tokens before, the page
+ * size and the namespace are the same. Digests are the same in every process and on every machine,
+ * and they are those of RKV_INDEX_BLOCK_HASH; docs/block_hash.md says how to compute them without
+ * this library.
+ *
+ * @param args what to make digests of
+ * @param digests receives them, that of first_page first; (NULL, 0) asks for the count
+ * @param capacity room in digests
+ * @param out_count receives the number of whole pages from first_page on, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is no text id;
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_page_digests(const struct rkv_page_digest_args *args,
+                                        struct rkv_page_digest *digests,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Writes the defaults into a config.
@@ -1828,9 +2049,9 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
 /**
  * Destroys a cache. NULL is allowed and does nothing.
  *
- * Sequences that still live in it end; all their pages and all cached pages return to the page
- * table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
- * erased from that page on.
+ * Sequences that still live in it or are retained end; all their pages and all cached pages return
+ * to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
+ * place: they are erased from that page on.
  *
  * @param cache the cache
  * @par Thread safety
@@ -2176,9 +2397,9 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param position_count positions to keep: no fewer than the prompt's, no fewer than are
- * published, and not inside an image
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_POISONED
+ * published, and not inside an image. The prompt of a child is all that it began with
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
+ * yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2455,6 +2676,138 @@ enum rkv_status rkv_spatial_decode(uint32_t kind,
                                    size_t logit_count,
                                    uint32_t *out_bin,
                                    double *out_value);
+
+/**
+ * Begins a sequence that goes on from another one: its tokens are all that the parent has now, and
+ * those that are given. What the parent has computed is taken over by reference: no lookup, no
+ * comparison of its tokens, no copy of whole pages, and no eviction can come in between.
+ *
+ * Computed is what rkv_sequence_publish() was told last, or what the parent began with. Where that
+ * ends inside a page, the child is told to copy as at rkv_sequence_begin(); the page to copy from
+ * stays protected also when the parent ends. At least one token is left to compute, and the cut is
+ * never inside an image.
+ *
+ * @param cache the cache
+ * @param args parent and tokens
+ * @param out_state receives the sequence; set its struct_size first. inherited_position_count is 0
+ * when it began with all_tokens instead
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
+ * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set;
+ * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
+ * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the
+ * parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
+                                      const struct rkv_continue_args *args,
+                                      struct rkv_sequence_state *out_state);
+
+/**
+ * Forks a sequence: begins children with the same tokens, e.g. for beam search or for several
+ * samples of one prompt. All of them or none.
+ *
+ * Each child takes over what the parent has computed, as at rkv_sequence_continue(), and may have
+ * nothing left to compute: append its first own token. Whole pages are shared once
+ * rkv_sequence_publish() was told that they are computed, since what several rows map is the
+ * cache's; so publish before a fork. The page that is computed in part stays the parent's, and
+ * each child copies it. Releasing a child frees exactly its private pages.
+ *
+ * @param cache the cache
+ * @param args parent and number of children
+ * @param out_children receives child_count children
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
+ * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
+                                  const struct rkv_fork_args *args,
+                                  struct rkv_fork_child *out_children);
+
+/**
+ * Ends a sequence like rkv_sequence_release(), but keeps it for rkv_sequence_continue() and
+ * rkv_sequence_fork() under its id: its tokens, the pages that it published, and the page that it
+ * computed in part. The slot is free, the other private pages are, too. A copy that is not
+ * confirmed is given up.
+ *
+ * While a sequence is retained its pages are not evicted, whatever else is short. It stays until
+ * rkv_sequence_drop(), rkv_cache_drop_retained(), or until the bounds of the cache's
+ * configuration are exceeded: then those that finished first give way, whether or not somebody
+ * went on from them since. To publish what was computed last, call rkv_sequence_publish() before.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param out_retained receives false when the sequence alone has more pages than all retained ones
+ * may have; it was released then
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
+                                    rkv_sequence_id sequence,
+                                    bool *out_retained);
+
+/**
+ * Forgets a retained sequence. What it published stays in the cache and may be evicted, its
+ * private page returns to the pool once no copy reads it.
+ *
+ * @param cache the cache
+ * @param sequence a retained sequence
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_drop(struct rkv_cache *cache,
+                                  rkv_sequence_id sequence);
+
+/**
+ * Forgets retained sequences, those that finished first at first, until so many more pages can be
+ * had: free ones, or ones that eviction could free. No allocation does this by itself, since a
+ * retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+ *
+ * @param cache the cache
+ * @param page_count pages wanted; SIZE_MAX forgets all
+ * @param out_page_count receives how many more can be had: fewer when none is retained any more
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; lets waiting threads in between sequences
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
+                                        size_t page_count,
+                                        size_t *out_page_count);
+
+/**
+ * The retained sequences, those that finished first at the front.
+ *
+ * @param cache the cache
+ * @param sequences receives their ids; (NULL, 0) asks for the count
+ * @param capacity room in ids
+ * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_retained(const struct rkv_cache *cache,
+                                   rkv_sequence_id *sequences,
+                                   size_t capacity,
+                                   size_t *out_count);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -82,6 +82,7 @@ impl Drop for Pair {
 fn version_and_messages() {
     assert_eq!(rkv_abi_version(), RKV_ABI_VERSION);
     assert_ne!(rkv_features() & RKV_FEATURE_RADIX_INDEX, 0);
+    assert_ne!(rkv_features() & RKV_FEATURE_BLOCK_HASH_INDEX, 0);
     // SAFETY: the texts are static, the buffers have the room that is stated.
     unsafe {
         assert!(!CStr::from_ptr(rkv_version_string()).is_empty());

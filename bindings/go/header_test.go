@@ -64,6 +64,7 @@ var goValues = map[string]int64{
 
 	"RKV_CACHE_WHOLE_PAGES": int64(radixkv.CacheWholePages),
 	"RKV_MATCH_LOCK":        int64(radixkv.MatchLock),
+	"RKV_CONTINUE_RUNNING":  int64(radixkv.ContinueRunning),
 	"RKV_DUMP_JSON":         int64(radixkv.DumpJSON),
 	"RKV_DUMP_DOT":          int64(radixkv.DumpDOT),
 	"RKV_INDEX_RADIX":       int64(radixkv.IndexRadix),
@@ -80,6 +81,7 @@ var goValues = map[string]int64{
 	"RKV_STATUS_OUT_OF_SLOTS":     int64(radixkv.OutOfSlots),
 	"RKV_STATUS_OUT_OF_MEMORY":    int64(radixkv.OutOfMemory),
 	"RKV_STATUS_BUSY":             int64(radixkv.Busy),
+	"RKV_STATUS_PENDING":          int64(radixkv.Pending),
 	"RKV_STATUS_INTERNAL":         int64(radixkv.Internal),
 	"RKV_STATUS_POISONED":         int64(radixkv.Poisoned),
 	"RKV_STATUS_CORRUPT":          int64(radixkv.Corrupt),

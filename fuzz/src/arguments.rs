@@ -11,7 +11,7 @@ mod world;
 
 pub use functions::FUNCTIONS;
 
-use crate::abi::last_message;
+use crate::abi::{index_for, last_message};
 use crate::input::Input;
 use arena::Arena;
 use radixkv::capi::rkv_status;
@@ -42,7 +42,7 @@ pub type Call = fn(&mut World, &mut Input<'_>, &mut Arena) -> Outcome;
 /// Runs the calls that `data` stands for.
 pub fn arguments(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut world = World::new();
+    let mut world = World::new(index_for(data));
     for _ in 0..STEP_LIMIT {
         if input.is_empty() {
             break;
@@ -54,7 +54,7 @@ pub fn arguments(data: &[u8]) {
             Outcome::Status(status) => status,
             Outcome::Last(status) => {
                 arena.check(status);
-                world = World::new();
+                world = World::new(index_for(data));
                 continue;
             }
             Outcome::Done => rkv_status::Ok,

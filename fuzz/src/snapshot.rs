@@ -8,8 +8,8 @@ use radixkv::capi::*;
 pub struct Snapshot {
     /// Free, cached, private, reclaimable, free slots.
     pub pages: [u64; 5],
-    /// Nodes, namespaces, sequences, images, and the counters.
-    pub cache: [u64; 11],
+    /// Nodes, namespaces, sequences, images, the counters, prefixes.
+    pub cache: [u64; 12],
     /// The whole tree, recency and locks included.
     tree: String,
     /// The row of each slot; None where it is not in use.
@@ -49,6 +49,7 @@ impl Snapshot {
                 cache.inserted_page_count,
                 cache.duplicate_page_count,
                 cache.evicted_page_count,
+                cache.prefix_count,
             ],
             tree: tree(pair),
             rows: (0..table.slot_count as u32).map(|slot| row(pair, slot)).collect(),

@@ -38,9 +38,10 @@ impl From<Error> for Fail {
                 set_last_shortage(*shortage);
                 rkv_status::OutOfPages
             }
-            Error::OutOfSlots(_) => rkv_status::OutOfSlots,
+            Error::OutOfSlots(..) => rkv_status::OutOfSlots,
             Error::OutOfMemory(_) => rkv_status::OutOfMemory,
             Error::Busy => rkv_status::Busy,
+            Error::Pending(_) => rkv_status::Pending,
             Error::Corrupt(_) => rkv_status::Corrupt,
         };
         Self { status, message: error.to_string() }

@@ -2,10 +2,8 @@
 use super::pool::{PagePool, PageState, RowOwner};
 use crate::error::Error;
 use crate::ids::SLOT_LIMIT;
+use crate::token::PAGE_SIZE_MAX;
 use std::ops::Range;
-
-/// Largest page size.
-const PAGE_SIZE_MAX: u32 = 256;
 
 /// How to build a page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +27,7 @@ impl Default for PageTableConfig {
 impl PageTableConfig {
     fn check(&self) -> Result<(), Error> {
         let fail = |text: String| Err(Error::argument(text));
-        if self.page_size == 0 || self.page_size > PAGE_SIZE_MAX {
+        if self.page_size == 0 || self.page_size as usize > PAGE_SIZE_MAX {
             return fail(format!("config.page_size {} is not in 1..=256", self.page_size));
         }
         if self.page_count < 2 {
@@ -131,9 +129,16 @@ impl PageTable {
         Ok(pages)
     }
 
+    /// Refuses more slots than are free.
+    pub fn check_slots(&self, needed: usize) -> Result<(), Error> {
+        let free = self.free_slots();
+        if needed <= free { Ok(()) } else { Err(Error::OutOfSlots(needed, free, self.slots())) }
+    }
+
     /// Takes a slot.
     pub fn take_slot(&mut self, owner: RowOwner) -> Result<u32, Error> {
-        let slot = self.free_slots.pop().ok_or(Error::OutOfSlots(self.rows.len()))?;
+        self.check_slots(1)?;
+        let slot = self.free_slots.pop().expect("one is free");
         let row = &mut self.rows[slot as usize];
         row.owner = Some(owner);
         debug_assert!(row.pages.is_empty());
@@ -152,6 +157,19 @@ impl PageTable {
         }
         row.pages.clear();
         row.version += 1;
+        self.free_slots.push(slot);
+    }
+
+    /// Gives the slot of a sequence back, but not its first pages: those are copied to `into`, and
+    /// the ones of them that are private stay so.
+    pub fn retire_row(&mut self, slot: u32, private_from: usize, kept: usize, into: &mut Vec<u32>) {
+        self.shorten(slot, kept);
+        let row = &mut self.rows[slot as usize];
+        debug_assert_eq!((row.owner, row.pages.len()), (Some(RowOwner::Sequence), kept));
+        into.extend_from_slice(&row.pages);
+        row.pages[private_from..].iter().for_each(|&page| self.pool.set_retained(page));
+        row.owner = None;
+        row.pages.clear();
         self.free_slots.push(slot);
     }
 
@@ -216,6 +234,7 @@ impl PageTable {
                 None => "no page of this table",
                 Some(PageState::Free) => "free",
                 Some(PageState::Mapped | PageState::Sequence) => "private and mapped already",
+                Some(PageState::Retained | PageState::Lent) => "private, but not the caller's",
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
             return Err(Error::argument(format!("pages[{at}] {page} is {what}")));
@@ -230,6 +249,13 @@ impl PageTable {
         let len = pages.len();
         pages.resize(len + count, 0);
         &mut pages[len..]
+    }
+
+    /// Appends the first pages of another row to a row.
+    pub fn share_row(&mut self, from: u32, to: u32, count: usize) {
+        let mut pages = std::mem::take(&mut self.rows[to as usize].pages);
+        pages.extend_from_slice(&self.rows[from as usize].pages[..count]);
+        self.rows[to as usize].pages = pages;
     }
 
     /// Takes pages that the pool has to the end of a row.

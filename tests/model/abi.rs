@@ -60,6 +60,7 @@ pub struct Library {
     table: *mut rkv_page_table,
     cache: *mut rkv_cache,
     whole_pages: bool,
+    block_hash: bool,
 }
 
 impl Drop for Library {
@@ -84,8 +85,8 @@ impl Library {
         let mut table = null_mut();
         // SAFETY: see above.
         done(unsafe { rkv_page_table_create(&raw, &mut table) }, ())?;
-        let whole_pages = config.whole_pages;
-        let mut library = Library { table, cache: null_mut(), whole_pages };
+        let Config { whole_pages, block_hash, .. } = *config;
+        let mut library = Library { table, cache: null_mut(), whole_pages, block_hash };
         library.create_cache()?;
         Ok(library)
     }
@@ -93,6 +94,7 @@ impl Library {
     fn create_cache(&mut self) -> Result<(), Status> {
         let mut raw: rkv_cache_config = sized();
         raw.flags = if self.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 };
+        raw.index = if self.block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX };
         // SAFETY: see above.
         done(unsafe { rkv_cache_create(self.table, &raw, &mut self.cache) }, ())
     }

@@ -47,6 +47,7 @@ impl Foreign {
             slot_count: 1,
             row_page_limit: 0,
             whole_pages: false,
+            block_hash: false,
         };
         let library = Library::new(&config)?;
         let tokens = TokenList::of(&Prompt(vec![Piece::Text(1, 2)]));

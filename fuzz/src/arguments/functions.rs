@@ -16,7 +16,8 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     }),
     ("rkv_version_string", |_, _, _| text(rkv_version_string())),
     ("rkv_features", |_, _, _| {
-        assert_ne!(rkv_features() & RKV_FEATURE_RADIX_INDEX, 0);
+        let known = RKV_FEATURE_RADIX_INDEX | RKV_FEATURE_BLOCK_HASH_INDEX;
+        assert_eq!(rkv_features() & known, known);
         Outcome::Done
     }),
     ("rkv_status_name", |_, i, _| text(rkv_status_name(number(i) as i32))),
@@ -348,6 +349,21 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     }),
     ("rkv_sequence_release", |w, i, _| {
         unsafe { rkv_sequence_release(w.cache(i), w.sequence(i)) }.into()
+    }),
+    // At the end, so that saved inputs go on calling what they called.
+    ("rkv_tokens_page_digests", |_, i, a| {
+        let parent = rkv_page_digest { bytes: [i.byte(); 32] };
+        let args = rkv_page_digest_args {
+            page_size: number(i).wrapping_add(1),
+            namespace_: namespace(i, a),
+            tokens: tokens(i, a),
+            parent: if i.flag() { a.list(i, &[parent]).0 } else { ptr::null() },
+            first_page: if i.flag() { size(i) as u64 } else { 0 },
+            ..Sized32::sized()
+        };
+        let args = a.read(i, &args);
+        let (digests, capacity) = a.room(i, 8);
+        unsafe { rkv_tokens_page_digests(args, digests, capacity, a.count(i)) }.into()
     }),
 ];
 

@@ -48,7 +48,7 @@ impl World {
     pub const SLOTS: u32 = 8;
     const PAGE_SIZE: u32 = 4;
 
-    pub fn new() -> Self {
+    pub fn new(index: u32) -> Self {
         let config = rkv_page_table_config {
             page_size: Self::PAGE_SIZE,
             page_count: Self::PAGES,
@@ -56,7 +56,7 @@ impl World {
             row_page_limit: 16,
             ..Sized32::sized()
         };
-        let pairs = [Pair::new(&config, 0), Pair::new(&config, 0)];
+        let pairs = [Pair::new(&config, 0, index), Pair::new(&config, 0, index)];
         let [ours, other] = &pairs;
         let mut nodes = Vec::new();
         let mut sequences = Vec::new();
