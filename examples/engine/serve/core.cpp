@@ -105,11 +105,7 @@ void Core::compute(const std::vector<StepRow>& planned) {
             tokens_.positions.push_back(i);
         }
         if (row.reaches_end()) tokens_.logit_rows.push_back(tokens_.ids.size() - 1);
-        rkv_plan_row plan{};
-        plan.sequence = row.request->sequence.get();
-        plan.start = row.start;
-        plan.count = row.count;
-        plan_rows_.push_back(plan);
+        plan_rows_.push_back(rkv::plan_row(row.request->sequence, row.start, row.count));
     }
     if (config_.before_forward) config_.before_forward(tokens_.ids.size());
     kv_.plan(plan_rows_);

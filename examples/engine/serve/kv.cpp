@@ -9,8 +9,7 @@ namespace {
 rkv_runner_config runner_config(const ModelConfig& model, const KvConfig& config,
                                 ThreadPool& pool) {
     const auto narrow = [](std::size_t n) { return static_cast<std::uint32_t>(n); };
-    rkv_runner_config runner{};
-    rkv::check(rkv_runner_config_init(&runner, sizeof runner));
+    rkv_runner_config runner = rkv::Runner::config();
     runner.layer_count = narrow(model.layer_count);
     runner.query_head_count = narrow(model.query_head_count);
     runner.kv_head_count = narrow(model.kv_head_count);
@@ -26,8 +25,7 @@ rkv_runner_config runner_config(const ModelConfig& model, const KvConfig& config
 
 rkv_page_table_config table_config(const rkv_runner_config& runner, const KvConfig& config) {
     rkv_page_table_config table = rkv::PageTable::config();
-    std::uint64_t page_bytes = 0;
-    rkv::check(rkv_runner_supports(&runner, config.page_size, &page_bytes));
+    const std::uint64_t page_bytes = rkv::Runner::supports(runner, config.page_size);
     table.page_size = config.page_size;
     table.slot_count = config.slot_count;
     // One more: page 0 is never handed out.
@@ -37,28 +35,16 @@ rkv_page_table_config table_config(const rkv_runner_config& runner, const KvConf
     return table;
 }
 
-rkv_runner* create_runner(rkv::PageTable& table, const rkv_runner_config& config) {
-    rkv_runner* runner = nullptr;
-    rkv::check(rkv_runner_create(table.get(), &config, &runner));
-    return runner;
-}
-
-rkv_plan* create_plan(rkv_runner* runner) {
-    rkv_plan* plan = nullptr;
-    rkv::check(rkv_plan_create(runner, &plan));
-    return plan;
-}
-
 }  // namespace
 
 Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
     : table_(table_config(runner_config(model, config, pool), config)),
       cache_(table_),
-      runner_(create_runner(table_, runner_config(model, config, pool))),
-      plan_(create_plan(runner_.get())) {}
+      runner_(table_, runner_config(model, config, pool)),
+      plan_(runner_.plan()) {}
 
 void Kv::plan(const std::vector<rkv_plan_row>& rows) {
-    rkv::check(rkv_plan_set(plan_.get(), rows.data(), rows.size()));
+    plan_.set(rows);
 }
 
 void Kv::attend(const AttentionCall& call) {
@@ -71,7 +57,7 @@ void Kv::attend(const AttentionCall& call) {
     args.q_position_stride = call.stride;
     args.k_position_stride = call.stride;
     args.v_position_stride = call.stride;
-    rkv::check(rkv_runner_append_prefill(runner_.get(), plan_.get(), &args));
+    runner_.append_prefill(plan_, args);
 }
 
 }  // namespace engine

@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 namespace engine {
@@ -47,15 +46,10 @@ public:
     void attend(const AttentionCall& call) override;
 
 private:
-    struct Destroy {
-        void operator()(rkv_runner* runner) const noexcept { rkv_runner_destroy(runner); }
-        void operator()(rkv_plan* plan) const noexcept { rkv_plan_destroy(plan); }
-    };
-
     rkv::PageTable table_;
     rkv::Cache cache_;
-    std::unique_ptr<rkv_runner, Destroy> runner_;
-    std::unique_ptr<rkv_plan, Destroy> plan_;
+    rkv::Runner runner_;
+    rkv::Plan plan_;
 };
 
 }  // namespace engine
