@@ -180,6 +180,7 @@ void Safetensors::add_file(const std::filesystem::path& path) {
     std::string name = "header";
     try {
         const Json json = Json::parse(header, header + header_bytes);
+        if (!json.is_object()) refuse("not an object");
         for (const auto& [key, entry] : json.items()) {
             name = key;
             if (key == "__metadata__") continue;
