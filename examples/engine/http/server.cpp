@@ -61,7 +61,6 @@ public:
     /// Writes what there is, or waits a little for it. False when the client is gone.
     bool write_some(httplib::DataSink& sink) {
         const OutputQueue::Output output = queue_->wait(look_at_client);
-        if (output.empty()) return sink.is_writable();
         std::string text;
         if (stream_) {
             text = response_.events(output);
@@ -69,7 +68,8 @@ public:
             response_.collect(output);
             if (response_.finished()) text = response_.whole();
         }
-        if (!text.empty() && !sink.write(text.data(), text.size())) return false;
+        if (text.empty()) return sink.is_writable();
+        if (!sink.write(text.data(), text.size())) return false;
         if (response_.finished()) sink.done();
         return true;
     }
