@@ -5,9 +5,10 @@
  * Generated from src/capi by cbindgen: edit there, then run `make header`.
  *
  * Objects
- *   rkv_page_table   a pool of physical pages and one row of pages per slot
- *   rkv_cache        the prefix index over one page table
- *   sequences        named by rkv_sequence_id; they live in a cache
+ *   rkv_page_table       a pool of physical pages and one row of pages per slot
+ *   rkv_cache            the prefix index over one page table
+ *   sequences            named by rkv_sequence_id; they live in a cache
+ *   rkv_snapshot_cache   opaque states by token list; stands alone
  *
  * Conventions
  *   Names      rkv_<object>_<verb>. A page holds page_size positions; a position is one KV entry;
@@ -233,6 +234,11 @@
 #define RKV_CONTINUE_RUNNING 1
 
 /**
+ * Limit of rkv_snapshot_cache_config: none.
+ */
+#define RKV_SNAPSHOT_NO_LIMIT 18446744073709551615ull
+
+/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -271,6 +277,10 @@ typedef enum rkv_status {
      * This build cannot do what was asked.
      */
     RKV_STATUS_UNSUPPORTED = 7,
+    /**
+     * The pin id names no pin of this cache: released, foreign, or never issued.
+     */
+    RKV_STATUS_STALE_PIN = 8,
     /**
      * Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
      */
@@ -332,6 +342,13 @@ typedef struct rkv_plan rkv_plan;
  * rkv_runner_create().
  */
 typedef struct rkv_runner rkv_runner;
+
+/**
+ * A store of opaque states by token list, that finds the longest stored prefix. For engines whose
+ * KV isn't paged, and for models without KV. It stands alone: it needs no page table. Created by
+ * rkv_snapshot_cache_create().
+ */
+typedef struct rkv_snapshot_cache rkv_snapshot_cache;
 
 /**
  * Why an allocation was refused, in pages: free + reclaimable < needed.
@@ -1522,6 +1539,245 @@ typedef struct rkv_fork_child {
      */
     uint32_t copy_target_page;
 } rkv_fork_child;
+
+/**
+ * How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
+ */
+typedef struct rkv_snapshot_cache_config {
+    /**
+     * sizeof(rkv_snapshot_cache_config).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * Entries, at most; never more than 2^30. 0 disables the cache. Default 1024.
+     */
+    uint64_t entry_limit;
+    /**
+     * Bytes of all snapshots that the cache keeps, by the sizes that were stated; those that only
+     * readers still use are counted in. 0 disables the cache. Default RKV_SNAPSHOT_NO_LIMIT.
+     */
+    uint64_t byte_limit;
+} rkv_snapshot_cache_config;
+
+/**
+ * Counters of a snapshot cache. Counts since creation unless they say "now".
+ */
+typedef struct rkv_snapshot_cache_statistics {
+    /**
+     * sizeof(rkv_snapshot_cache_statistics).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Entries now.
+     */
+    uint64_t entry_count;
+    /**
+     * Bytes now of the snapshots of all entries.
+     */
+    uint64_t entry_bytes;
+    /**
+     * Entries now whose snapshot is pinned.
+     */
+    uint64_t pinned_entry_count;
+    /**
+     * Pins now.
+     */
+    uint64_t pin_count;
+    /**
+     * Snapshots now that have no entry any more and wait for their readers.
+     */
+    uint64_t detached_count;
+    /**
+     * Their bytes.
+     */
+    uint64_t detached_bytes;
+    /**
+     * Nodes of the tree now: fewer than two for each entry.
+     */
+    uint64_t node_count;
+    /**
+     * Namespaces now.
+     */
+    uint64_t namespace_count;
+    /**
+     * Bytes of host memory that the cache itself takes now, without the snapshots.
+     */
+    uint64_t index_bytes;
+    /**
+     * Matches asked for; probes are not counted.
+     */
+    uint64_t lookup_count;
+    /**
+     * Of those, matches that found a snapshot. The others are misses.
+     */
+    uint64_t hit_count;
+    /**
+     * Of those, matches that found a snapshot of all tokens.
+     */
+    uint64_t full_hit_count;
+    /**
+     * Tokens that matches asked for.
+     */
+    uint64_t lookup_token_count;
+    /**
+     * Tokens that matches found.
+     */
+    uint64_t hit_token_count;
+    /**
+     * Snapshots stored.
+     */
+    uint64_t stored_count;
+    /**
+     * Of those, how many took the place of another.
+     */
+    uint64_t replaced_count;
+    /**
+     * Snapshots that an insert did not store.
+     */
+    uint64_t rejected_count;
+    /**
+     * Entries that went for the limits.
+     */
+    uint64_t evicted_count;
+    /**
+     * Entries that the caller removed.
+     */
+    uint64_t removed_count;
+} rkv_snapshot_cache_statistics;
+
+/**
+ * Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
+ * rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
+ * call did everything else and while no lock is held: it may call the library, this cache
+ * included. It must not throw or longjmp.
+ */
+typedef void (*rkv_snapshot_destructor)(void *data, uint64_t size_bytes, void *user_data);
+
+/**
+ * What rkv_snapshot_cache_insert() puts where.
+ */
+typedef struct rkv_snapshot_insert_args {
+    /**
+     * sizeof(rkv_snapshot_insert_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The namespace; NULL for the default one.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * The tokens that led to the state: text only. They are copied.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * The snapshot, any pointer, NULL included. It is passed on and never followed.
+     */
+    void *data;
+    /**
+     * What the snapshot takes, for the byte limit; 0 is allowed.
+     */
+    uint64_t size_bytes;
+    /**
+     * Destroys the snapshot; NULL when there is nothing to do.
+     */
+    rkv_snapshot_destructor destructor;
+    /**
+     * Passed to the destructor.
+     */
+    void *user_data;
+    /**
+     * 1 when next_token is set, else 0.
+     */
+    uint32_t has_next_token;
+    /**
+     * The token that the model predicts after these, any number. Zero without has_next_token.
+     */
+    uint32_t next_token;
+} rkv_snapshot_insert_args;
+
+/**
+ * What rkv_snapshot_cache_insert() did.
+ */
+typedef struct rkv_snapshot_insert_result {
+    /**
+     * sizeof(rkv_snapshot_insert_result).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when the snapshot is in the cache; 0 when it was destroyed at once.
+     */
+    uint32_t stored;
+    /**
+     * 1 when it took the place of another, else 0.
+     */
+    uint32_t replaced;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Entries that went for the limits.
+     */
+    uint64_t evicted_count;
+} rkv_snapshot_insert_result;
+
+/**
+ * Names a pin on a snapshot of one cache. Zero names none.
+ *
+ * An id is good until it is released, and never means another pin afterwards: a stale id gives
+ * RKV_STATUS_STALE_PIN. Ids tell 255 caches of a process apart. 2^24 pins can be out at once.
+ */
+typedef uint64_t rkv_snapshot_pin;
+
+/**
+ * The snapshot of the longest stored prefix of a token list. All zero when there is none.
+ */
+typedef struct rkv_snapshot_match {
+    /**
+     * sizeof(rkv_snapshot_match).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when the snapshot is that of all tokens: with next_token no forward pass is needed.
+     */
+    uint32_t full_hit;
+    /**
+     * Keeps the snapshot: rkv_snapshot_cache_release() when it is no longer read. 0 for a miss.
+     */
+    rkv_snapshot_pin pin;
+    /**
+     * The snapshot.
+     */
+    void *data;
+    /**
+     * What it takes.
+     */
+    uint64_t size_bytes;
+    /**
+     * Tokens that it covers; the rest begins at this index.
+     */
+    uint64_t token_count;
+    /**
+     * 1 when next_token is set, else 0.
+     */
+    uint32_t has_next_token;
+    /**
+     * The token that the model predicts after the tokens that the snapshot covers.
+     */
+    uint32_t next_token;
+} rkv_snapshot_match;
 
 #ifdef __cplusplus
 extern "C" {
@@ -2808,6 +3064,201 @@ enum rkv_status rkv_cache_retained(const struct rkv_cache *cache,
                                    rkv_sequence_id *sequences,
                                    size_t capacity,
                                    size_t *out_count);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_snapshot_cache_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_config_init(struct rkv_snapshot_cache_config *config,
+                                               size_t struct_size);
+
+/**
+ * Creates an empty snapshot cache.
+ *
+ * @param config how to build it; NULL takes the defaults
+ * @param out_cache receives the cache, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config *config,
+                                          struct rkv_snapshot_cache **out_cache);
+
+/**
+ * Destroys a snapshot cache and every snapshot that nobody reads. NULL is allowed and does
+ * nothing.
+ *
+ * Snapshots that are pinned stay as they are until their pins are released, and so does the cache
+ * behind the handle: releasing those pins is the only call that is still allowed on it, and the
+ * last release ends both.
+ *
+ * @param cache the cache
+ * @par Thread safety
+ * the caller must be the last user of this handle, but for threads that release pins
+ */
+RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
+
+/**
+ * Removes every entry. Snapshots that are pinned stay until their pins are released, the others
+ * are destroyed before the call returns.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
+
+/**
+ * Counters of a snapshot cache, at one moment.
+ *
+ * @param cache the cache
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_stats(const struct rkv_snapshot_cache *cache,
+                                         struct rkv_snapshot_cache_statistics *out_stats);
+
+/**
+ * Checks every invariant of a snapshot cache: structure, order, pins, counts, limits. Cost: one
+ * pass over it. For tests and debug builds of an engine.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_check(const struct rkv_snapshot_cache *cache);
+
+#if defined(RKV_FAULT_INJECTION)
+/**
+ * Panics inside the library while the handle is in use. Only in builds with the fault-injection
+ * feature, for tests.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_INTERNAL, and the cache is poisoned
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snapshot_cache *cache);
+#endif
+
+/**
+ * Stores a snapshot for a token list, in the place of an earlier one if there is one.
+ *
+ * The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
+ * used first, when it is replaced or removed, with the cache. Who has it pinned keeps it until the
+ * release. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
+ * cache is not stored: it is destroyed before the call returns, nothing else changes, and that is
+ * no error. The new entry itself never goes for the limits in this call: when all others are
+ * pinned, the cache is over them until a release.
+ *
+ * @param cache the cache
+ * @param args what to insert
+ * @param out_result receives what was done; set its struct_size first; may be NULL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is not below
+ * RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
+ * but RKV_STATUS_OK the snapshot stays the caller's.
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
+                                          const struct rkv_snapshot_insert_args *args,
+                                          struct rkv_snapshot_insert_result *out_result);
+
+/**
+ * Finds the snapshot of the longest stored prefix and pins it: it stays as it is, and is not
+ * destroyed, until the pin is released. The entry is in use from now until then.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for: text only; ids of RKV_TEXT_ID_LIMIT and above match nothing
+ * @param flags zero
+ * @param out_match receives the match; set its struct_size first
+ * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; any number compare tokens at once
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_match(struct rkv_snapshot_cache *cache,
+                                         const struct rkv_namespace *namespace_,
+                                         const struct rkv_tokens *tokens,
+                                         uint32_t flags,
+                                         struct rkv_snapshot_match *out_match);
+
+/**
+ * Length of the longest stored prefix. Changes nothing: no pin, no recency, no count.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for: text only
+ * @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, any number at once
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_probe(const struct rkv_snapshot_cache *cache,
+                                         const struct rkv_namespace *namespace_,
+                                         const struct rkv_tokens *tokens,
+                                         size_t *out_token_count);
+
+/**
+ * Ends a pin. With the last pin on a snapshot the entry was used until now; a snapshot that has
+ * no entry any more is destroyed before the call returns, and so are entries that must go for the
+ * limits.
+ *
+ * @param cache the cache, which may be destroyed already
+ * @param pin a pin from rkv_snapshot_cache_match()
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_PIN when it was released already, or is of another
+ * cache; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
+                                           rkv_snapshot_pin pin);
+
+/**
+ * Removes the entry of exactly these tokens. Its snapshot is destroyed before the call returns,
+ * or with its last pin.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens the tokens of the entry: text only
+ * @param out_removed receives whether there was one; may be NULL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_remove(struct rkv_snapshot_cache *cache,
+                                          const struct rkv_namespace *namespace_,
+                                          const struct rkv_tokens *tokens,
+                                          bool *out_removed);
 
 #ifdef __cplusplus
 }  // extern "C"

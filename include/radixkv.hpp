@@ -8,8 +8,8 @@
  * Errors     A status other than RKV_STATUS_OK is thrown as rkv::Error, a shortage of pages as
  *            rkv::OutOfPages. The C call changed nothing then, and neither did the wrapper. Code
  *            built without exceptions uses radixkv.h.
- * Ownership  PageTable, Cache, Sequence, Lock, Runner and Plan own what they name and can be moved,
- *            not copied.
+ * Ownership  PageTable, Cache, Sequence, Lock, Runner, Plan, SnapshotCache and SnapshotPin own what
+ *            they name and can be moved, not copied.
  *            They speak the language of std::unique_ptr: get() looks, release() gives up ownership,
  *            reset() ends it now and throws when that fails, where a destructor must stay silent.
  *            A moved-from object is empty: it may be destroyed, assigned, asked with get(); any
@@ -45,5 +45,6 @@
 #include "radixkv/sequence.hpp"
 #include "radixkv/plan.hpp"
 #include "radixkv/runner.hpp"
+#include "radixkv/snapshot.hpp"
 
 #endif  // RADIXKV_HPP

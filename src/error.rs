@@ -13,6 +13,9 @@ pub enum Error {
     /// The id names no live sequence of this cache.
     #[error("sequence {0:#x} is stale: ended, displaced, of another cache, or never issued")]
     StaleSequence(u64),
+    /// The id names no pin of this cache.
+    #[error("pin {0:#x} is stale: released, of another cache, or never issued")]
+    StalePin(u64),
     /// No lock was taken on this very node.
     #[error("node {0:#x} is not locked")]
     NotLocked(u64),

@@ -45,4 +45,5 @@ mod lock;
 pub mod paging;
 pub mod runner;
 pub mod sequence;
+pub mod snapshot;
 pub mod token;

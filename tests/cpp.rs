@@ -48,6 +48,11 @@ fn continuation() {
 }
 
 #[test]
+fn snapshot() {
+    run_noun("snapshot");
+}
+
+#[test]
 fn tokens() {
     run_noun("tokens");
 }
@@ -64,7 +69,16 @@ fn every_file_has_a_test() {
         .iter()
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    let nouns = ["cache", "continuation", "errors", "page_table", "runner", "sequence", "tokens"];
+    let nouns = [
+        "cache",
+        "continuation",
+        "errors",
+        "page_table",
+        "runner",
+        "sequence",
+        "snapshot",
+        "tokens",
+    ];
     assert_eq!(names, nouns);
 }
 

@@ -69,6 +69,16 @@ var goValues = map[string]int64{
 	"RKV_DUMP_DOT":          int64(radixkv.DumpDOT),
 	"RKV_INDEX_RADIX":       int64(radixkv.IndexRadix),
 
+	"RKV_DTYPE_F32":              int64(radixkv.DTypeF32),
+	"RKV_DTYPE_F16":              int64(radixkv.DTypeF16),
+	"RKV_DTYPE_BF16":             int64(radixkv.DTypeBF16),
+	"RKV_DTYPE_FP8_E4M3":         int64(radixkv.DTypeFP8E4M3),
+	"RKV_KV_LAYOUT_NHD":          int64(radixkv.KVLayoutNHD),
+	"RKV_KV_LAYOUT_HND":          int64(radixkv.KVLayoutHND),
+	"RKV_BACKEND_CPU":            int64(radixkv.BackendCPU),
+	"RKV_BACKEND_CUDA":           int64(radixkv.BackendCUDA),
+	"RKV_RUNNER_BATCH_INVARIANT": int64(radixkv.RunnerBatchInvariant),
+
 	"RKV_STATUS_OK":               int64(radixkv.OK),
 	"RKV_STATUS_INVALID_ARGUMENT": int64(radixkv.InvalidArgument),
 	"RKV_STATUS_STALE_NODE":       int64(radixkv.StaleNode),
@@ -153,7 +163,7 @@ func TestHeaderFields(t *testing.T) {
 				continue
 			}
 			mirrored := strings.ReplaceAll(name, "_", "")
-			if !strings.Contains(source, "."+name) &&
+			if !regexp.MustCompile(`(?:\.|->)`+name+`\b|\t`+name+`:`).MatchString(source) &&
 				!regexp.MustCompile(`(?im)^\t`+mirrored+` `).MatchString(source) {
 				t.Errorf("%s.%s has no Go counterpart", found[1], name)
 			}

@@ -31,6 +31,7 @@ impl From<Error> for Fail {
             Error::Argument(_) => rkv_status::InvalidArgument,
             Error::StaleNode(_) => rkv_status::StaleNode,
             Error::StaleSequence(_) => rkv_status::StaleSequence,
+            Error::StalePin(_) => rkv_status::StalePin,
             Error::NotLocked(_) => rkv_status::NotLocked,
             Error::State(_) | Error::NoShortage => rkv_status::InvalidState,
             Error::Unsupported(_) => rkv_status::Unsupported,

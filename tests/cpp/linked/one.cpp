@@ -10,6 +10,7 @@
 #include <radixkv/plan.hpp>
 #include <radixkv/runner.hpp>
 #include <radixkv/sequence.hpp>
+#include <radixkv/snapshot.hpp>
 #include <radixkv/span.hpp>
 #include <radixkv/token.hpp>
 
