@@ -234,11 +234,6 @@
 #define RKV_CONTINUE_RUNNING 1
 
 /**
- * Limit of rkv_snapshot_cache_config: none.
- */
-#define RKV_SNAPSHOT_NO_LIMIT 18446744073709551615ull
-
-/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -1553,12 +1548,13 @@ typedef struct rkv_snapshot_cache_config {
      */
     uint32_t flags;
     /**
-     * Entries, at most; never more than 2^30. 0 disables the cache. Default 1024.
+     * Entries, at most; never more than 2^30, which larger numbers mean. 0 disables the cache.
+     * Default 1024.
      */
     uint64_t entry_limit;
     /**
      * Bytes of all snapshots that the cache keeps, by the sizes that were stated; those that only
-     * readers still use are counted in. 0 disables the cache. Default RKV_SNAPSHOT_NO_LIMIT.
+     * readers still use are counted in. 0 disables the cache. Default UINT64_MAX, no limit.
      */
     uint64_t byte_limit;
 } rkv_snapshot_cache_config;

@@ -8,6 +8,8 @@ mod arena;
 mod compute;
 mod functions;
 mod runner;
+mod shelf;
+mod snapshots;
 mod values;
 mod world;
 
@@ -51,6 +53,7 @@ pub fn arguments(data: &[u8]) {
         }
         let (name, call) = FUNCTIONS[input.below(FUNCTIONS.len())];
         let before = world.snapshots();
+        let shelf = world.shelf.view();
         let mut arena = Arena::default();
         let status = match call(&mut world, &mut input, &mut arena) {
             Outcome::Status(status) => status,
@@ -73,6 +76,7 @@ pub fn arguments(data: &[u8]) {
         if status != rkv_status::Ok {
             assert!(!last_message().is_empty(), "{name} says nothing about {status:?}");
             assert_eq!(before[0], after[0], "{name} failed and changed something");
+            assert_eq!(shelf, world.shelf.view(), "{name} failed and changed something");
         }
     }
 }

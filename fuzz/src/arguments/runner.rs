@@ -1,8 +1,8 @@
 //! The functions of runner and plan, which `functions` lists.
 use super::arena::Arena;
 use super::compute::{HEAD_DIM, KV_HEADS, LAYERS, QUERY_HEADS};
-use super::functions::{init_room, vacant_table};
-use super::values::{flags, float, number, size, zero};
+use super::functions::vacant_table;
+use super::values::{flags, float, init_room, number, size, zero};
 use super::world::World;
 use super::{Call, Outcome};
 use crate::abi::Sized32;

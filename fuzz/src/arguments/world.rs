@@ -1,5 +1,6 @@
 //! Two page tables with caches in which something goes on, and a runner over each.
 use super::compute::Compute;
+use super::shelf::Shelf;
 use crate::abi::{Pair, Sized32, ok};
 use crate::snapshot::Snapshot;
 use radixkv::capi::*;
@@ -21,6 +22,8 @@ pub struct World {
     pub locks: Vec<rkv_node_id>,
     /// Nodes and sequences of the second pair.
     pub foreign: Vec<u64>,
+    /// A snapshot cache.
+    pub shelf: Shelf,
 }
 
 fn begin(pair: &Pair, ids: &[u32]) -> rkv_sequence_state {
@@ -72,7 +75,19 @@ impl World {
         let longer = begin(ours, &[0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
         nodes.push(publish(ours, &longer));
         let copying = begin(ours, &[0, 1, 1, 0, 0, 0, 1]);
-        sequences.extend([longer.sequence, copying.sequence, released.sequence]);
+        // One that is retained, and a child of it that has yet to copy.
+        let kept = begin(ours, &[3, 3, 3, 3, 3, 3]);
+        nodes.push(publish(ours, &kept));
+        let args = rkv_continue_args { parent: kept.sequence, ..Sized32::sized() };
+        let (mut child, mut retained) = (rkv_sequence_state::sized(), false);
+        // SAFETY: all pointers lead to live values.
+        unsafe {
+            ok(rkv_sequence_retain(ours.cache, kept.sequence, &mut retained));
+            ok(rkv_sequence_continue(ours.cache, &args, &mut child));
+        }
+        assert!(retained && child.copy_position_count > 0);
+        sequences.extend([longer.sequence, copying.sequence, child.sequence]);
+        sequences.extend([kept.sequence, released.sequence]);
 
         // A node that was evicted.
         let brief = begin(ours, &[2, 2, 2, 2, 2]);
@@ -103,6 +118,7 @@ impl World {
             locks: Vec::new(),
             sequences,
             foreign,
+            shelf: Shelf::new(),
         }
     }
 
@@ -113,6 +129,7 @@ impl World {
     #[track_caller]
     pub fn check(&self) {
         self.pairs.iter().for_each(Pair::check);
+        self.shelf.check();
     }
 
     pub fn compute(&self) -> &Compute {
