@@ -13,12 +13,18 @@ pub enum Error {
     /// The id names no live sequence of this cache.
     #[error("sequence {0:#x} is stale: ended, displaced, of another cache, or never issued")]
     StaleSequence(u64),
+    /// The id names no pin of this cache.
+    #[error("pin {0:#x} is stale: released, of another cache, or never issued")]
+    StalePin(u64),
     /// No lock was taken on this very node.
     #[error("node {0:#x} is not locked")]
     NotLocked(u64),
     /// The object is in a state that does not allow the call.
     #[error("{0}")]
     State(Cow<'static, str>),
+    /// This build, or this machine, cannot do it.
+    #[error("{0}")]
+    Unsupported(Cow<'static, str>),
     /// Pages are short even if everything reclaimable were evicted.
     #[error("{0}")]
     OutOfPages(Shortage),
@@ -49,6 +55,19 @@ impl Error {
 
     pub(crate) fn state(message: impl Into<Cow<'static, str>>) -> Self {
         Self::State(message.into())
+    }
+
+    /// The same, saying in which part of an argument.
+    pub(crate) fn within(self, place: &str) -> Self {
+        match self {
+            Self::Argument(message) => Self::argument(format!("{place}: {message}")),
+            Self::State(message) => Self::state(format!("{place}: {message}")),
+            other => other,
+        }
+    }
+
+    pub(crate) fn unsupported(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Unsupported(message.into())
     }
 
     pub(crate) fn memory(what: impl Into<Cow<'static, str>>) -> Self {

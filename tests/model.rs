@@ -29,7 +29,7 @@ mod model {
 }
 
 use model::generate::{Generator, Theme};
-use model::harness::{run, smallest, soak};
+use model::harness::{run, smallest, soak, soak_block_hash};
 use model::naive::Fault;
 use model::ops::Op::*;
 use model::ops::{Config, Op, Wrong};
@@ -135,6 +135,52 @@ fn k19_everything_at_once_does_what_the_specification_does() {
     );
 }
 
+// H02 H03 H04 H05: match, insert, lock and evict with the block-hash index.
+#[test]
+fn h03_block_hash_lookups_do_what_the_specification_does() {
+    soak_block_hash(
+        Theme::Cache,
+        200_000,
+        &["an insert finds a part there", "an image is cached in part", "not locked"],
+    );
+}
+
+// H02 H03 H04: sequences with the block-hash index.
+#[test]
+fn h04_block_hash_sequences_do_what_the_specification_does() {
+    soak_block_hash(
+        Theme::Sequences,
+        200_000,
+        &[
+            "a begin copies",
+            "a begin computes a cached page again",
+            "a publish remaps all",
+            "a publish remaps and claims",
+            "a publish locks what others published further on",
+            "an allocation evicts",
+        ],
+    );
+}
+
+// H02 H05 M04: the same in a small pool.
+#[test]
+fn h05_block_hash_in_a_small_pool_does_what_the_specification_does() {
+    let marks = ["a begin gives reuse up", "refused for want of pages", "an allocation evicts"];
+    soak_block_hash(Theme::Pressure, 200_000, &marks);
+}
+
+// H01 H02: prompts full of images with the block-hash index.
+#[test]
+fn h02_block_hash_of_images_does_what_the_specification_does() {
+    soak_block_hash(Theme::Images, 150_000, &["an image is cached in part", "a begin copies"]);
+}
+
+// H02 H07 M01: everything at once with the block-hash index.
+#[test]
+fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
+    soak_block_hash(Theme::All, 200_000, &["an allocation evicts", "a begin gives reuse up"]);
+}
+
 /// Bugs are planted in the specification: each must be found, and shrunk to a few operations.
 #[test]
 fn the_harness_finds_planted_bugs_and_shrinks_them() {
@@ -152,6 +198,7 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
         slot_count: 4,
         row_page_limit: 0,
         whole_pages: false,
+        block_hash: false,
         retained_sequences: 0,
         retained_pages: 0,
     };
@@ -186,6 +233,7 @@ const SMALL: Config = Config {
     slot_count: 4,
     row_page_limit: 0,
     whole_pages: false,
+    block_hash: false,
     retained_sequences: 0,
     retained_pages: 0,
 };

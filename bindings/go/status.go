@@ -27,6 +27,8 @@ const (
 	InvalidState Status = C.RKV_STATUS_INVALID_STATE
 	// Unsupported: this build cannot do what was asked.
 	Unsupported Status = C.RKV_STATUS_UNSUPPORTED
+	// StalePin: the pin was released before, or is of another cache.
+	StalePin Status = C.RKV_STATUS_STALE_PIN
 	// OutOfPages: not enough pages, even if everything reclaimable were evicted; see [Shortage].
 	OutOfPages Status = C.RKV_STATUS_OUT_OF_PAGES
 	// OutOfSlots: not enough slots of the page table are free.

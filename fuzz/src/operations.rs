@@ -9,7 +9,7 @@ mod children;
 mod lookups;
 mod sequences;
 
-use crate::abi::{Pair, Sized32, last_message};
+use crate::abi::{Pair, Sized32, index_for, last_message};
 use crate::input::Input;
 use crate::prompt::Prompt;
 use crate::snapshot::Snapshot;
@@ -72,7 +72,7 @@ struct World {
 /// Runs the calls that `data` stands for.
 pub fn operations(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut world = World::new(&mut input);
+    let mut world = World::new(&mut input, index_for(data));
     for _ in 0..STEP_LIMIT {
         if input.is_empty() {
             break;
@@ -95,7 +95,7 @@ fn namespace(number: usize) -> rkv_namespace {
 }
 
 impl World {
-    fn new(input: &mut Input<'_>) -> Self {
+    fn new(input: &mut Input<'_>, index: u32) -> Self {
         const SIZES: [u32; 8] = [1, 2, 3, 4, 8, 16, 64, 256];
         let page_size = *input.pick(&SIZES).expect("there are some");
         let page_count = 2 + input.below(96) as u32;
@@ -110,7 +110,7 @@ impl World {
             ..Sized32::sized()
         };
         let flags = if input.rarely(3) { RKV_CACHE_WHOLE_PAGES } else { 0 };
-        let pair = Pair::new(&config, flags);
+        let pair = Pair::new(&config, flags, index);
         let last = Snapshot::of(&pair);
         Self {
             pair,

@@ -8,8 +8,8 @@ use radixkv::capi::*;
 pub struct Snapshot {
     /// Free, cached, private, reclaimable, free slots.
     pub pages: [u64; 5],
-    /// Nodes, namespaces, sequences, images, and the counters.
-    pub cache: [u64; 16],
+    /// Nodes, namespaces, sequences, images, the counters, prefixes, and what is retained.
+    pub cache: [u64; 17],
     /// The whole tree, recency and locks included.
     tree: String,
     /// Retained sequences in order.
@@ -51,6 +51,7 @@ impl Snapshot {
                 cache.inserted_page_count,
                 cache.duplicate_page_count,
                 cache.evicted_page_count,
+                cache.prefix_count,
                 cache.retained_sequence_count,
                 cache.retained_page_count,
                 cache.displaced_sequence_count,

@@ -101,12 +101,12 @@ impl PrefixCache {
         let Some(root) = self.index.find_root(namespace) else {
             return nothing;
         };
-        let mut walk = self.index.walk(root, query.keys);
+        let mut walk = self.index.walk(root, self.keys(query.keys));
         if query.unchecked && walk.media {
             // An id of the caller could look like the key of an image.
             let text = query.text_prefix(self.matched_positions(&walk));
             if text.keys.len() < query.keys.len() {
-                walk = self.index.walk(root, text.keys);
+                walk = self.index.walk(root, self.keys(text.keys));
             }
         }
         let matched = self.matched_positions(&walk);

@@ -10,14 +10,16 @@ pub use lookup::{Found, Matched};
 
 use crate::error::{Error, Shortage};
 use crate::ids::NodeId;
-use crate::index::{Holder, Node, PrefixIndex, RadixIndex};
+use crate::index::{Holder, IndexKind, Node, PrefixIndex};
 use crate::paging::PageTable;
-use crate::token::Images;
+use crate::token::{Images, Keys};
 use std::mem::MaybeUninit;
 
 /// How to build a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheConfig {
+    /// Which index finds prefixes.
+    pub index: IndexKind,
     /// Share whole pages only.
     pub whole_pages: bool,
     /// Finished sequences that are retained at most; 0 for the default.
@@ -68,12 +70,17 @@ impl PrefixCache {
     /// An empty cache whose ids carry `tag`.
     pub fn new(page_size: usize, tag: u8, config: CacheConfig) -> Self {
         Self {
-            index: Box::new(RadixIndex::new(page_size, tag)),
+            index: config.index.open(page_size, tag),
             images: Images::default(),
             counters: Counters::default(),
             page_size,
             whole_pages: config.whole_pages,
         }
+    }
+
+    /// Keys as the index reads them.
+    fn keys<'a>(&'a self, keys: &'a [u32]) -> Keys<'a> {
+        Keys { keys, images: &self.images }
     }
 
     /// The node of an id, for its holder.

@@ -13,7 +13,7 @@ use super::token::{rkv_tokens, with_tokens};
 use crate::cache::{CacheConfig, InsertRequest, Namespace};
 use crate::error::Error;
 use crate::ids::NodeId;
-use crate::index::DumpFormat;
+use crate::index::{DumpFormat, IndexKind};
 use crate::sequence::Shared;
 
 /// The prefix index over one page table: which published pages hold which tokens. Created by
@@ -24,6 +24,7 @@ pub struct rkv_cache {
 }
 
 impl Opaque for rkv_cache {
+    type Object = Shared;
     const NAME: &'static str = "cache";
     const MAGIC: u64 = u64::from_le_bytes(*b"rkvcache");
 }
@@ -36,6 +37,10 @@ pub const RKV_DUMP_JSON: u32 = 0;
 pub const RKV_DUMP_DOT: u32 = 1;
 /// Index of rkv_cache_config: the radix tree, exact token comparison.
 pub const RKV_INDEX_RADIX: u32 = 0;
+/// Index of rkv_cache_config: pages by their digests, see rkv_tokens_page_digests(). One node for
+/// each page. A page is found when its digest is, tokens are not compared; a match ends where the
+/// known pages end, parts of other pages are not looked for.
+pub const RKV_INDEX_BLOCK_HASH: u32 = 1;
 
 /// How to build a cache. Fill with rkv_cache_config_init(), then change fields.
 #[repr(C)]
@@ -45,7 +50,7 @@ pub struct rkv_cache_config {
     pub struct_size: u32,
     /// RKV_CACHE_ flags. Default 0.
     pub flags: u32,
-    /// RKV_INDEX_RADIX.
+    /// RKV_INDEX_RADIX or RKV_INDEX_BLOCK_HASH. Default RKV_INDEX_RADIX.
     pub index: u32,
     /// Zero.
     pub reserved: u32,
@@ -150,6 +155,8 @@ pub struct rkv_cache_statistics {
     pub duplicate_page_count: u64,
     /// Pages evicted.
     pub evicted_page_count: u64,
+    /// Cached prefixes now that no longer one goes on: nodes without children.
+    pub prefix_count: u64,
     /// Retained sequences now.
     pub retained_sequence_count: u64,
     /// Pages that those keep now, each counted once; they are among the cached and the private
@@ -165,7 +172,7 @@ pub struct rkv_cache_statistics {
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_statistics {
     const NAME: &'static str = "out_stats";
-    const V1: usize = 160;
+    const V1: usize = 120;
 }
 
 /// Writes the defaults into a config.
@@ -219,9 +226,11 @@ pub unsafe extern "C" fn rkv_cache_create(
                 if raw.flags & !RKV_CACHE_WHOLE_PAGES != 0 {
                     return Err(Error::argument("config.flags has an unknown bit").into());
                 }
-                if raw.index != RKV_INDEX_RADIX {
-                    return Err(Error::argument("config.index is unknown").into());
-                }
+                made.index = match raw.index {
+                    RKV_INDEX_RADIX => IndexKind::Radix,
+                    RKV_INDEX_BLOCK_HASH => IndexKind::BlockHash,
+                    _ => return Err(Error::argument("config.index is unknown").into()),
+                };
                 if raw.reserved != 0 {
                     return Err(Error::argument("config.reserved must be zero").into());
                 }
@@ -413,6 +422,7 @@ pub unsafe extern "C" fn rkv_cache_stats(
                 inserted_page_count: stats.counters.inserted_pages,
                 duplicate_page_count: stats.counters.duplicate_pages,
                 evicted_page_count: stats.counters.evicted_pages,
+                prefix_count: stats.prefixes as u64,
                 retained_sequence_count: stats.retained_sequences as u64,
                 retained_page_count: stats.retained_pages as u64,
                 displaced_sequence_count: stats.counters.displaced,

@@ -31,8 +31,10 @@ impl From<Error> for Fail {
             Error::Argument(_) => rkv_status::InvalidArgument,
             Error::StaleNode(_) => rkv_status::StaleNode,
             Error::StaleSequence(_) => rkv_status::StaleSequence,
+            Error::StalePin(_) => rkv_status::StalePin,
             Error::NotLocked(_) => rkv_status::NotLocked,
             Error::State(_) | Error::NoShortage => rkv_status::InvalidState,
+            Error::Unsupported(_) => rkv_status::Unsupported,
             Error::OutOfPages(shortage) => {
                 set_last_shortage(*shortage);
                 rkv_status::OutOfPages

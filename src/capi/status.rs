@@ -27,6 +27,8 @@ pub enum rkv_status {
     InvalidState = 6,
     /// This build cannot do what was asked.
     Unsupported = 7,
+    /// The pin id names no pin of this cache: released, foreign, or never issued.
+    StalePin = 8,
     /// Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
     OutOfPages = 100,
     /// Not enough slots of the page table are free.
@@ -105,6 +107,7 @@ pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
         5 => c"RKV_STATUS_BUFFER_TOO_SMALL",
         6 => c"RKV_STATUS_INVALID_STATE",
         7 => c"RKV_STATUS_UNSUPPORTED",
+        8 => c"RKV_STATUS_STALE_PIN",
         100 => c"RKV_STATUS_OUT_OF_PAGES",
         101 => c"RKV_STATUS_OUT_OF_SLOTS",
         102 => c"RKV_STATUS_OUT_OF_MEMORY",

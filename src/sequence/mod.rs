@@ -12,6 +12,7 @@
 
 mod append;
 mod begin;
+mod compute;
 mod inherit;
 mod publish;
 mod release;
@@ -19,6 +20,7 @@ mod retained;
 mod shared;
 mod state;
 
+pub use compute::{ComputedRow, RowPages};
 pub use inherit::Continuation;
 pub use publish::Published;
 pub use shared::Shared;

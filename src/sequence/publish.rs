@@ -3,6 +3,7 @@ use super::State;
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::{Holder, Node};
+use crate::token::Keys;
 use std::ops::Range;
 
 /// What publishing did.
@@ -77,11 +78,12 @@ impl State {
         // chunks. Draft tokens may still be taken back, so they don't count.
         let last = pages.max(sequence.prompt_positions / page_size);
         let keys = &sequence.tail()[..(last - base_pages) * page_size];
+        let known = Keys { keys, images: &cache.images };
         let inserted = match sequence.lock {
-            Some(node) => cache.index.insert_moving_lock(node, keys, row),
+            Some(node) => cache.index.insert_moving_lock(node, known, row),
             None => {
                 let root = cache.index.make_root(&sequence.namespace);
-                let inserted = cache.index.insert(root, keys, row);
+                let inserted = cache.index.insert(root, known, row);
                 cache.index.lock(inserted.node, Holder::Sequence);
                 inserted
             }

@@ -43,6 +43,8 @@ pub struct CacheStats {
     pub reclaimable_pages: usize,
     /// Nodes.
     pub nodes: usize,
+    /// Nodes without children.
+    pub prefixes: usize,
     /// Namespaces.
     pub namespaces: usize,
     /// Sequences.
@@ -334,6 +336,7 @@ impl State {
             cached_pages: stats.cached_pages,
             reclaimable_pages: stats.reclaimable_pages,
             nodes: stats.nodes,
+            prefixes: stats.leaves,
             namespaces: stats.namespaces,
             sequences: self.live,
             retained_sequences: self.retained.len(),

@@ -7,6 +7,24 @@
 
 #include "check.h"
 
+/* The index of the caches that new_fixture() makes. */
+static uint32_t fixture_index = RKV_INDEX_RADIX;
+
+/* Runs a test with one index, then with the other: what it shows doesn't depend on the index. */
+#define RUN_BOTH(test)                                                                            \
+    do {                                                                                          \
+        RUN(test);                                                                                \
+        RUN_BLOCK_HASH(test);                                                                     \
+    } while (0)
+
+#define RUN_BLOCK_HASH(test)                                                                      \
+    do {                                                                                          \
+        fixture_index = RKV_INDEX_BLOCK_HASH;                                                     \
+        check_test = #test ", block-hash index";                                                  \
+        test();                                                                                   \
+        fixture_index = RKV_INDEX_RADIX;                                                          \
+    } while (0)
+
 typedef struct fixture {
     rkv_page_table *table;
     rkv_cache *cache;
@@ -35,6 +53,7 @@ static inline fixture new_fixture_with(uint32_t page_size, uint32_t page_count,
     f.table = new_table(page_size, page_count + 1, slot_count);
     CHECK_OK(rkv_cache_config_init(&config, sizeof config));
     config.flags = flags;
+    config.index = fixture_index;
     if (!CHECK_OK(rkv_cache_create(f.table, &config, &f.cache))) {
         exit(1);
     }
@@ -81,6 +100,12 @@ static inline void check_sane(const fixture *f) {
     CHECK(pages.reclaimable_page_count <= pages.cached_page_count);
     CHECK_OK(rkv_page_table_audit(f->table));
     CHECK_OK(rkv_cache_check(f->cache));
+}
+
+/* How many nodes there are where the radix tree has `count`: the block-hash index has one for each
+ * page. */
+static inline uint64_t nodes(const fixture *f, uint64_t count) {
+    return fixture_index == RKV_INDEX_RADIX ? count : cached_pages(f);
 }
 
 static inline void end_fixture(fixture *f) {

@@ -251,6 +251,6 @@ static void b09_many_threads_on_one_cache(void) {
 }
 
 int main(void) {
-    RUN(b09_many_threads_on_one_cache);
+    RUN_BOTH(b09_many_threads_on_one_cache);
     return check_result();
 }

@@ -20,6 +20,7 @@ static void version_is_the_headers(void) {
     CHECK(strcmp(rkv_version_string(), expected) == 0);
     CHECK_EQ(rkv_abi_version(), RKV_ABI_VERSION);
     CHECK((rkv_features() & RKV_FEATURE_RADIX_INDEX) != 0);
+    CHECK((rkv_features() & RKV_FEATURE_BLOCK_HASH_INDEX) != 0);
 }
 
 static void m01_every_status_has_a_name(void) {
@@ -110,7 +111,9 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_match, page_count), 48);
     CHECK_EQ(sizeof(rkv_insert_result), 32);
     CHECK_EQ(sizeof(rkv_node_info), 64);
-    CHECK_EQ(sizeof(rkv_cache_statistics), 160);
+    CHECK_EQ(offsetof(rkv_cache_statistics, prefix_count), 120);
+    CHECK_EQ(sizeof(rkv_page_digest), 32);
+    CHECK_EQ(sizeof(rkv_cache_statistics), 168);
     CHECK_EQ(sizeof(rkv_sequence_state), 88);
     CHECK_EQ(offsetof(rkv_sequence_state, copy_source_page), 72);
     CHECK_EQ(sizeof(rkv_publish_result), 40);
@@ -121,6 +124,7 @@ static void layout_is_the_abi(void) {
         CHECK_EQ(sizeof(rkv_batch_arrays), 40);
         CHECK_EQ(sizeof(rkv_insert_args), 64);
         CHECK_EQ(sizeof(rkv_sequence_args), 32);
+        CHECK_EQ(sizeof(rkv_page_digest_args), 40);
     }
 }
 

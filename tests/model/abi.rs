@@ -86,6 +86,7 @@ impl Library {
         done(unsafe { rkv_page_table_create(&raw, &mut table) }, ())?;
         let cache_config = rkv_cache_config {
             flags: if config.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 },
+            index: if config.block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX },
             retained_sequence_limit: config.retained_sequences as u32,
             retained_page_limit: config.retained_pages as u32,
             ..sized()

@@ -147,6 +147,7 @@ fn compare_counters(library: &Library, model: &Naive) -> Result<(), Wrong> {
         cached: model.cache.pages.len(), stats.cached_page_count;
         reclaimable: model.cache.reclaimable(), stats.reclaimable_page_count;
         nodes: nodes, stats.node_count;
+        prefixes: model.cache.prefix_count(), stats.prefix_count;
         namespaces: model.cache.roots.len(), stats.namespace_count;
         sequences: model.live_sequences().count(), stats.sequence_count;
         images: model.image_count(), stats.image_count;

@@ -48,6 +48,7 @@ impl Foreign {
             slot_count: 1,
             row_page_limit: 0,
             whole_pages: false,
+            block_hash: false,
             retained_sequences: 0,
             retained_pages: 0,
         };

@@ -162,7 +162,7 @@ impl Naive {
             fault,
             pages,
             rows: vec![None; config.slot_count],
-            cache: PublishedPages::new(config.page_size, 0),
+            cache: PublishedPages::new(config.page_size, config.block_hash, 0),
             sequences: Vec::new(),
             retained: Vec::new(),
             counters: Counters::default(),

@@ -13,6 +13,8 @@ pub struct Config {
     pub row_page_limit: usize,
     /// RKV_CACHE_WHOLE_PAGES.
     pub whole_pages: bool,
+    /// RKV_INDEX_BLOCK_HASH.
+    pub block_hash: bool,
     /// Limits of what is retained; 0 for the defaults.
     pub retained_sequences: usize,
     pub retained_pages: usize,

@@ -295,6 +295,7 @@ impl Naive {
         if let Some(end) = from.and_then(|from| self.cache.by_label(from))
             && self.cache.locks_at(end) == 1
             && self.cache.children(end).next().is_none()
+            && !self.cache.page_nodes
         {
             // The sequence alone holds its node, and nothing follows it: the node becomes longer.
             self.mark("a publish makes its node longer");

@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome};
+use super::{Call, Outcome, runner, snapshots};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -16,7 +16,8 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     }),
     ("rkv_version_string", |_, _, _| text(rkv_version_string())),
     ("rkv_features", |_, _, _| {
-        assert_ne!(rkv_features() & RKV_FEATURE_RADIX_INDEX, 0);
+        let known = RKV_FEATURE_RADIX_INDEX | RKV_FEATURE_BLOCK_HASH_INDEX;
+        assert_eq!(rkv_features() & known, known);
         Outcome::Done
     }),
     ("rkv_status_name", |_, i, _| text(rkv_status_name(number(i) as i32))),
@@ -351,6 +352,48 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_sequence_release", |w, i, _| {
         unsafe { rkv_sequence_release(w.cache(i), w.sequence(i)) }.into()
     }),
+    // At the end, so that saved inputs go on calling what they called.
+    ("rkv_tokens_page_digests", |_, i, a| {
+        let parent = rkv_page_digest { bytes: [i.byte(); 32] };
+        let args = rkv_page_digest_args {
+            page_size: number(i).wrapping_add(1),
+            namespace_: namespace(i, a),
+            tokens: tokens(i, a),
+            parent: if i.flag() { a.list(i, &[parent]).0 } else { ptr::null() },
+            first_page: if i.flag() { size(i) as u64 } else { 0 },
+            ..Sized32::sized()
+        };
+        let args = a.read(i, &args);
+        let (digests, capacity) = a.room(i, 8);
+        unsafe { rkv_tokens_page_digests(args, digests, capacity, a.count(i)) }.into()
+    }),
+    // The runner
+    ("rkv_runner_kv_memory", runner::KV_MEMORY),
+    ("rkv_runner_copy_pages", runner::COPY_PAGES),
+    ("rkv_runner_config_init", runner::CONFIG_INIT),
+    ("rkv_runner_supports", runner::SUPPORTS),
+    ("rkv_runner_create", runner::CREATE),
+    ("rkv_runner_destroy", runner::DESTROY),
+    ("rkv_runner_stats", runner::STATS),
+    ("rkv_plan_create", runner::PLAN_CREATE),
+    ("rkv_plan_destroy", runner::PLAN_DESTROY),
+    ("rkv_plan_set", runner::PLAN_SET),
+    ("rkv_plan_view", runner::PLAN_VIEW),
+    ("rkv_runner_append_prefill", runner::APPEND_PREFILL),
+    ("rkv_runner_merge_states", runner::MERGE_STATES),
+    ("rkv_spatial_decode", runner::SPATIAL_DECODE),
+    // The snapshot cache
+    ("rkv_snapshot_cache_config_init", snapshots::config_init),
+    ("rkv_snapshot_cache_create", snapshots::create),
+    ("rkv_snapshot_cache_destroy", snapshots::destroy),
+    ("rkv_snapshot_cache_clear", snapshots::clear),
+    ("rkv_snapshot_cache_stats", snapshots::stats),
+    ("rkv_snapshot_cache_check", snapshots::check),
+    ("rkv_snapshot_cache_insert", snapshots::insert),
+    ("rkv_snapshot_cache_match", snapshots::find),
+    ("rkv_snapshot_cache_probe", snapshots::probe),
+    ("rkv_snapshot_cache_release", snapshots::release),
+    ("rkv_snapshot_cache_remove", snapshots::remove),
     // Parents and children
     ("rkv_sequence_continue", |w, i, a| {
         let args = rkv_continue_args {
@@ -402,17 +445,6 @@ fn text(text: *const c_char) -> Outcome {
     Outcome::Done
 }
 
-/// Room in 8-byte words for a struct, and the size to state.
-fn init_room(input: &mut Input<'_>, known: usize) -> (usize, usize) {
-    let stated = match input.below(4) {
-        0 => size(input),
-        1 => input.below(known + 1),
-        2 => known + input.below(64),
-        _ => known,
-    };
-    (if stated <= 4096 { stated.div_ceil(8) } else { 0 }, stated)
-}
-
 /// A number that takes little memory when it is allowed: small, or `bits` long and more.
 fn modest(input: &mut Input<'_>, bits: u32) -> u32 {
     match number(input) {
@@ -431,7 +463,7 @@ fn row_length(pair: &Pair, slot: u32) -> usize {
 }
 
 /// A page table of its own, without a cache.
-fn vacant_table() -> *mut rkv_page_table {
+pub fn vacant_table() -> *mut rkv_page_table {
     let config =
         rkv_page_table_config { page_size: 2, page_count: 4, slot_count: 1, ..Sized32::sized() };
     let mut table = ptr::null_mut();
