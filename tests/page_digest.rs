@@ -150,9 +150,9 @@ fn h01_digests_go_on_from_any_page() {
 fn h01_no_two_pages_of_the_vectors_meet() {
     let mut seen = std::collections::BTreeMap::new();
     for case in cases() {
-        let space = case.namespace.map(|space| {
-            (space.flags, space.lora_id, space.epoch, space.image_digest, space.salt)
-        });
+        let space = case
+            .namespace
+            .map(|space| (space.flags, space.lora_id, space.epoch, space.image_digest, space.salt));
         for (index, digest) in case.pages.iter().enumerate() {
             let end = (index + 1) * case.page_size as usize;
             let before = seen.entry(digest.clone()).or_insert((space, end, case.page_size));
