@@ -39,7 +39,8 @@ impl From<Error> for Fail {
                 rkv_status::OutOfPages
             }
             Error::OutOfSlots(_) => rkv_status::OutOfSlots,
-            Error::OutOfMemory(_) => rkv_status::OutOfMemory,
+            Error::OutOfMemory(_) | Error::DeviceMemory(_) => rkv_status::OutOfMemory,
+            Error::Device { .. } => rkv_status::Device,
             Error::Busy => rkv_status::Busy,
             Error::Corrupt(_) => rkv_status::Corrupt,
         };
