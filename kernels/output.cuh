@@ -36,10 +36,13 @@ struct Writer {
         }
     }
 
-    RKV_DEVICE void add_sink_of(RowState &state, int head) const {
+    // What sums of values are multiplied with; the sink is in the denominator then.
+    RKV_DEVICE float finish(RowState &state, int head) const {
+        float rescale = 1.0f;
         if (args.sinks != nullptr && (!is_partial() || fault(Fault::kSinkTwice))) {
-            add_sink(state, load_global(args.sinks + head));
+            rescale = add_sink(state, load_global(args.sinks + head));
         }
+        return rescale * inverse_sum(state) * args.v_scale;
     }
 
     RKV_DEVICE void write4(int row, int query, int head, int element, const float (&x)[4]) const {
@@ -80,8 +83,7 @@ struct Writer {
             }
             const int row = row_warp * 16 + (lane >> 2) + half * 8;
             const int query = query_of[half], head = head_of[half];
-            add_sink_of(state[half], head);
-            const float factor = inverse_sum(state[half]) * args.v_scale;
+            const float factor = finish(state[half], head);
             RKV_UNROLL
             for (int n = 0; n < S::kHeadDim / 8; n += S::kIsFp8 ? 2 : 1) {
                 const int element = element_of<S>(n, 0, lane);
@@ -152,8 +154,7 @@ struct Writer {
             const int local = item.row_begin + row;
             const int head = kv_head * args.group + local % args.group;
             const int query = load_global(args.order + item.order_begin + local / args.group);
-            add_sink_of(total, head);
-            const float factor = inverse_sum(total) * args.v_scale;
+            const float factor = finish(total, head);
             RKV_UNROLL
             for (int e = 0; e < 4; e++) {
                 x[e] *= factor;

@@ -64,15 +64,18 @@ RKV_DEVICE void finish_sum(RowState &row, float scale) {
     row.largest *= scale;
 }
 
-// A sink takes part in the denominator and has no value.
-RKV_DEVICE void add_sink(RowState &row, float sink) {
+// A sink takes part in the denominator and has no value. Returns the factor for the sum of values,
+// which is 1 unless the sink is larger than every logit.
+RKV_DEVICE float add_sink(RowState &row, float sink) {
     const float logit = sink * kLog2E;
     const float largest = larger(row.largest, logit);
     if (largest == -kInfinity) {
-        return;
+        return 1.0f;
     }
-    row.sum = row.sum * exp2_fast(row.largest - largest) + exp2_fast(logit - largest);
+    const float rescale = exp2_fast(row.largest - largest);
+    row.sum = row.sum * rescale + exp2_fast(logit - largest);
     row.largest = largest;
+    return rescale;
 }
 
 RKV_DEVICE float natural_lse(const RowState &row) {

@@ -11,16 +11,9 @@ mod cuda {
     pub mod device;
     pub mod emulator;
     pub mod world;
-}
 
-use cuda::world::{Setup, World};
-
-// K20
-#[test]
-fn k20_a_chunk_attends_to_the_prefix_and_itself() {
-    let mut world = World::new(Setup::new(64, 16), 1);
-    world.fill(0, 21);
-    world.step(&[(0, 37)]);
-    world.step(&[(0, 5)]);
-    world.step(&[(0, 1)]);
+    mod driver;
+    mod faults;
+    mod matrix;
+    mod steps;
 }

@@ -53,12 +53,15 @@ impl Groups {
             left.iter().zip(right).take_while(|(left, right)| left == right).count()
         }));
         // Rows that don't even share their first page part the batch.
-        let mut start = 0;
+        let (mut start, mut saved) = (0, 0.0);
         for end in 1..=self.order.len() {
             if self.common.get(end).is_none_or(|&common| common == 0) {
-                self.choose(batch, costs, start..end);
+                saved += self.choose(batch, costs, start..end);
                 start = end;
             }
+        }
+        if saved < costs.worthwhile {
+            self.chosen.clear();
         }
     }
 
@@ -99,14 +102,15 @@ impl Costs<'_> {
             flat += self.of(count, keys);
             queries += count;
         }
-        flat - self.of(queries, keys) - self.of_merging(2 * queries)
+        // An item of its own takes as long to begin and to end as two tiles of keys.
+        flat - self.of(queries, keys + 128) - self.of_merging(2 * queries)
     }
 
     /// Of `queries` queries that attend to `keys` keys.
     fn of(&self, queries: usize, keys: usize) -> f64 {
         let tile: &Tile = self.tile_for(queries);
         let tiles = queries.div_ceil(tile.queries(self.group)) as f64;
-        tiles * (keys as f64 / 64.0 + 2.0) * tile.cost
+        tiles * (keys as f64 / 64.0) * tile.cost
     }
 
     /// Of writing and reading this many partial results.

@@ -45,6 +45,9 @@ pub struct Machine<'a> {
 pub(super) struct Costs<'a> {
     pub tiles: &'a [Tile],
     pub group: usize,
+    /// Less saved time is not worth the launch that merges: one tile of keys for every block that the
+    /// machine holds. An estimate.
+    pub worthwhile: f64,
 }
 
 impl Costs<'_> {
@@ -137,7 +140,9 @@ impl Work {
         self.clear();
         self.order.extend(0..batch.query_count() as u32);
         if !machine.batch_invariant {
-            let costs = Costs { tiles: machine.tiles, group: machine.group };
+            let blocks = machine.multiprocessors * machine.tiles[0].blocks;
+            let worthwhile = blocks as f64 / machine.kv_heads as f64;
+            let costs = Costs { tiles: machine.tiles, group: machine.group, worthwhile };
             self.groups.find(batch, &costs);
         }
         self.make_segments(batch, machine);

@@ -89,6 +89,9 @@ pub struct World {
     strides: KvStrides,
     free: Vec<u32>,
     number: u64,
+    /// A function of the driver that fails during the next call, after so many calls that succeed,
+    /// with this code.
+    pub failing: Option<(&'static str, i32, i32)>,
     pub driver: Driver,
 }
 
@@ -135,6 +138,7 @@ impl World {
             strides,
             free,
             number: 0,
+            failing: None,
             driver,
             setup,
         }
@@ -278,11 +282,15 @@ impl World {
             lse: lse_there.address().cast(),
             layer: self.layer(),
         };
+        if let Some((name, after, code)) = self.failing.take() {
+            self.driver.fail(name, after, code);
+        }
         // SAFETY: device memory of these shapes, which lives until it is read.
         let done = unsafe {
             let stream = Stream::new(self.stream.0.cast());
             self.backend.append_prefill(&call, &mut self.plan, stream)
         };
+        self.driver.fail("", 0, 0);
         done.map_err(|error: Error| error.to_string())?;
         self.stream.synchronize();
         let failed = || self.driver.fault();
