@@ -10,7 +10,7 @@
 //!               │ runner     plan · append_prefill · copies     │  KV memory and a backend
 //!               └───────┬──────────────────────────┬───────────┘
 //!                       │                  ┌───────▼──────┐
-//!                       │                  │ cpu          │  computes
+//!                       │                  │ cpu │ gpu    │  compute
 //!                       │                  ├──────────────┤
 //!                       │                  │ attention    │  what is computed: shapes, batches,
 //!                       │                  └──────────────┘  masks; no pointers
@@ -31,14 +31,15 @@
 //!
 //! An engine with kernels of its own uses `capi` down to `sequence`, and no `runner`.
 //!
-//! A module uses only those below it. Only [`capi`], [`runner`] and [`cpu`] have `unsafe` code, and
-//! a lock for race detectors that is built for tests alone.
+//! A module uses only those below it. Only [`capi`], [`runner`], [`cpu`] and [`gpu`] have `unsafe`
+//! code, and a lock for race detectors that is built for tests alone.
 
 pub mod attention;
 pub mod cache;
 pub mod capi;
 pub mod cpu;
 pub mod error;
+pub mod gpu;
 pub mod ids;
 pub mod index;
 mod lock;
