@@ -7,8 +7,16 @@
 //!                    │ capi │ checks, converts, catches     │
 //!                    └──┬───┘                               │
 //!               ┌───────▼───────────────────────────────────▼──┐
+//!               │ runner     plan · append_prefill · copies     │  KV memory and a backend
+//!               └───────┬──────────────────────────┬───────────┘
+//!                       │                  ┌───────▼──────┐
+//!                       │                  │ cpu          │  computes
+//!                       │                  ├──────────────┤
+//!                       │                  │ attention    │  what is computed: shapes, batches,
+//!                       │                  └──────────────┘  masks; no pointers
+//!               ┌───────▼──────────────────────────────────────┐
 //!               │ sequence   begin · publish · append · release │  one lock (`Shared`)
-//!               └───────┬───────────────────────────────────────┘
+//!               └───────┬──────────────────────────────────────┘
 //!               ┌───────▼───────┐
 //!               │ cache         │  who owns which page; what a lookup means
 //!               └──┬─────────┬──┘
@@ -21,11 +29,10 @@
 //!            └───────────┘
 //! ```
 //!
-//! Beside them stand [`attention`], which says what attention over paged KV memory is, without
-//! pointers, and [`cpu`], which computes it.
+//! An engine with kernels of its own uses `capi` down to `sequence`, and no `runner`.
 //!
-//! A module uses only those below it. Only [`capi`] and [`cpu`] have `unsafe` code, and a lock for
-//! race detectors that is built for tests alone.
+//! A module uses only those below it. Only [`capi`], [`runner`] and [`cpu`] have `unsafe` code, and
+//! a lock for race detectors that is built for tests alone.
 
 pub mod attention;
 pub mod cache;
@@ -36,5 +43,7 @@ pub mod ids;
 pub mod index;
 mod lock;
 pub mod paging;
+pub mod runner;
 pub mod sequence;
+pub mod snapshot;
 pub mod token;

@@ -15,6 +15,8 @@ pub use fp8::{E4M3_MAX, e4m3_from_f32, e4m3_to_f32};
 pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, Tensor};
 pub use mask::{Mask, Region};
 
+pub use crate::sequence::PageCopy;
+
 /// What a call may choose for each layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
@@ -41,15 +43,4 @@ impl Params {
             v_scale: 1.0,
         }
     }
-}
-
-/// The first positions of a page that are copied to another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageCopy {
-    /// From.
-    pub source: u32,
-    /// To.
-    pub target: u32,
-    /// How many, from the page's beginning.
-    pub positions: usize,
 }

@@ -35,6 +35,12 @@ pub struct CpuBackend {
     merges: Kept<Numbers>,
 }
 
+impl std::fmt::Debug for CpuBackend {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CpuBackend").field("threads", &self.threads()).finish()
+    }
+}
+
 impl CpuBackend {
     /// A backend that computes on `threads` with the best instructions of the processor.
     pub fn new(threads: Threads) -> Result<Self, Error> {
@@ -49,9 +55,14 @@ impl CpuBackend {
         Ok(Self { isa, team, desks, scratches, merges })
     }
 
+    /// Threads that compute.
+    pub fn threads(&self) -> usize {
+        self.team.count()
+    }
+
     /// Whether these shapes and formats can be computed; the error names what cannot.
     pub fn supports(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Result<(), Error> {
-        let fail = |text: String| Err(Error::argument(text));
+        let fail = |text: String| Err(Error::unsupported(text));
         let Geometry { query_heads, kv_heads, head_dim, page_size } = *geometry;
         if ![64, 96, 128, 256].contains(&head_dim) {
             return fail(format!("head_dim {head_dim} is not 64, 96, 128 or 256"));

@@ -1,4 +1,4 @@
-//! Finds a child by its parent and its whole first page: one hash table for the whole tree.
+//! Finds a child by the hash of what tells it from all others: one table for the whole tree.
 //!
 //! The table never stops to rehash. When it is full a larger one is opened, and each later change
 //! moves a few slots of the old one; lookups ask both meanwhile. Tables are made of chunks, taken
@@ -87,7 +87,7 @@ impl Slots {
 }
 
 #[derive(Debug)]
-pub(super) struct ChildTable {
+pub(crate) struct ChildTable {
     current: Slots,
     /// The table before, and the first of its slots that is not moved yet.
     old: Option<(Slots, usize)>,
@@ -95,21 +95,21 @@ pub(super) struct ChildTable {
 }
 
 impl ChildTable {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { current: Slots::new(SMALLEST), old: None, len: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Approximate: every chunk of the current table counts, written or not.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let slots = self.current.len() + self.old.as_ref().map_or(0, |(old, at)| old.len() - at);
         slots * size_of::<u64>()
     }
 
-    pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
         if let Some(at) = self.current.find(hash, 0, &mut matches) {
             return Some(entry_node(self.current.get(at)));
         }
@@ -117,7 +117,7 @@ impl ChildTable {
         old.find(hash, *moved, matches).map(|at| entry_node(old.get(at)))
     }
 
-    pub(super) fn insert(&mut self, hash: u32, node: u32) {
+    pub(crate) fn insert(&mut self, hash: u32, node: u32) {
         self.step();
         if (self.current.taken + 1) * 4 > self.current.len() * 3 {
             self.reopen();
@@ -127,7 +127,7 @@ impl ChildTable {
     }
 
     /// Makes the entry of `from` lead to `to`.
-    pub(super) fn replace(&mut self, hash: u32, from: u32, to: u32) {
+    pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32) {
         let found = if let Some(at) = self.current.find(hash, 0, |node| node == from) {
             Some((&mut self.current, at))
         } else {
@@ -140,7 +140,7 @@ impl ChildTable {
         *table.slot(at) = entry(hash, to);
     }
 
-    pub(super) fn remove(&mut self, hash: u32, node: u32) {
+    pub(crate) fn remove(&mut self, hash: u32, node: u32) {
         if let Some(at) = self.current.find(hash, 0, |found| found == node) {
             // The end of a probe chain can be EMPTY again, which keeps chains short under churn.
             let next = self.current.get((at + 1) & self.current.mask);
