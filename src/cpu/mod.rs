@@ -1,11 +1,13 @@
 //! Attention on the CPU.
 
 mod append;
+mod block;
 mod call;
 mod copy;
 mod element;
 mod kernel;
 mod merge;
+mod places;
 mod schedule;
 mod scratch;
 mod simd;
