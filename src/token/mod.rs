@@ -13,4 +13,4 @@ pub(crate) use keys::TEXT_ID_LIMIT;
 pub use keys::{all_text, image_number, is_text};
 pub(crate) use list::bad_id;
 pub use list::{Item, TokenKind, TokenList, build, position_count, regions};
-pub use query::{ImageSpan, Query, with_known_query, with_query};
+pub use query::{ImageSpan, Query, with_imageless_query, with_known_query, with_query};

@@ -3,8 +3,10 @@ use super::super::Namespace;
 use super::RadixIndex;
 use super::ages::Age;
 use super::node::{NONE, Queue, RadixNode, State};
+use crate::grace::Reader;
 use crate::token::all_text;
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 impl RadixIndex {
     pub(super) fn check_tree(&self) -> Result<(), String> {
@@ -13,7 +15,8 @@ impl RadixIndex {
             let node = &self.nodes[at];
             self.check_node(at, node).map_err(|broken| format!("{broken} (node {at})"))?;
             self.check_children(at, node).map_err(|broken| format!("{broken} (node {at})"))?;
-            totals.add(node);
+            self.check_published(at, node).map_err(|broken| format!("{broken} (node {at})"))?;
+            totals.add(node, self.page_size);
         }
         self.check_totals(&totals)?;
         self.check_roots()?;
@@ -89,13 +92,34 @@ impl RadixIndex {
         Ok(())
     }
 
+    /// What readers without a lock see of a node is what it is.
+    fn check_published(&self, at: u32, node: &RadixNode) -> Result<(), String> {
+        let Some(reader) = Reader::enter() else {
+            // A hundred threads probe right now.
+            return Ok(());
+        };
+        let Ok(seen) = self.view.rows.read(at, &reader) else {
+            return Err("published: a row is half written".into());
+        };
+        let is_root = node.state == State::Root;
+        let words = self.names.get(&at).map(Namespace::words);
+        let keys = node.label.keys(self.page_size);
+        if seen.keys != words.as_ref().map_or(keys, |words| words)
+            || (seen.parent, seen.is_root, seen.media) != (node.parent, is_root, node.media)
+        {
+            return Err("published: readers see another node".into());
+        }
+        let children = node.children.iter().map(|sibling| sibling.node);
+        if !seen.children(&reader).into_iter().eq(children) {
+            return Err("published: readers see other children".into());
+        }
+        Ok(())
+    }
+
     fn check_totals(&self, totals: &Totals) -> Result<(), String> {
-        if totals.nodes != self.table.len() {
-            return Err(format!(
-                "child_table: {} nodes, {} entries",
-                totals.nodes,
-                self.table.len()
-            ));
+        let entries = self.table.len();
+        if totals.nodes + self.roots.len() != entries {
+            return Err(format!("child_table: {} nodes, {entries} entries", totals.nodes));
         }
         if totals.children != totals.nodes {
             return Err("child_link: a node is nobody's child, or several's".into());
@@ -125,6 +149,16 @@ impl RadixIndex {
                 return Err("namespace_empty: an empty namespace stayed".into());
             }
         }
+        for (&root, name) in &self.names {
+            let hash = self.child_hash(NONE, &name.words());
+            if self.table.find(hash, |found| found == root).is_none() {
+                return Err("namespace_root: a root is not in the table".into());
+            }
+        }
+        let published = self.view.default_root.load(Ordering::Relaxed);
+        if published != self.default_root {
+            return Err("published: readers see another default root".into());
+        }
         let default = self.roots.get(&Namespace::default()).copied();
         if default.unwrap_or(NONE) != self.default_root {
             return Err("namespace_root: the default namespace is found elsewhere".into());
@@ -148,12 +182,12 @@ struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, node: &RadixNode) {
+    fn add(&mut self, node: &RadixNode, page_size: usize) {
         self.nodes += (node.state == State::Node) as usize;
         self.children += node.children.len();
         self.pages += node.label.len();
         self.reclaimable += if node.locks == 0 { node.label.len() } else { 0 };
         self.bytes += node.label.bytes() + node.children.bytes();
-        self.distinct.extend(node.label.pages());
+        self.distinct.extend(node.label.pages(page_size));
     }
 }

@@ -72,7 +72,7 @@ impl RadixIndex {
                 node.own_locks(),
                 node.last_access,
                 node.hits,
-                node.label.pages(),
+                node.label.pages(self.page_size),
                 keys.join(", ")
             );
         }

@@ -3,7 +3,8 @@ use super::super::{Inserted, Node};
 use super::RadixIndex;
 use super::label::Label;
 use super::node::{NONE, State};
-use super::siblings::Sibling;
+use super::siblings::{Sibling, Siblings};
+use crate::grace::Garbage;
 use crate::token::all_text;
 
 impl RadixIndex {
@@ -23,31 +24,31 @@ impl RadixIndex {
         self.nodes[at].label.first_page_keys(self.page_size)
     }
 
-    /// Takes a node's children out to change them: the order of siblings needs the tree at hand.
-    fn with_children<R>(
-        &mut self,
-        parent: u32,
-        change: impl FnOnce(&Self, &mut super::siblings::Siblings) -> R,
-    ) -> R {
-        let mut children = std::mem::take(&mut self.nodes[parent].children);
-        let before = children.bytes();
-        let done = change(self, &mut children);
-        self.segment_bytes = self.segment_bytes + children.bytes() - before;
-        self.nodes[parent].children = children;
-        done
+    /// Changes a node's children, for readers too.
+    fn edit_children(&mut self, parent: u32, change: impl FnOnce(&mut Siblings, &mut Garbage)) {
+        let (node, row) = self.nodes.with_row(parent);
+        let before = node.children.bytes();
+        change(&mut node.children, &mut self.garbage);
+        node.children.publish(row, &mut self.garbage);
+        self.segment_bytes = self.segment_bytes + node.children.bytes() - before;
     }
 
-    /// Hangs a node with its label under a parent.
+    /// Where the children of a node begin that don't stand before a node's first page.
+    fn place(&self, parent: u32, child: u32) -> (usize, usize) {
+        let page = self.first_page(child);
+        let before = |other| other != child && self.first_page(other) < page;
+        self.nodes[parent].children.place(page[0], before)
+    }
+
+    /// Hangs a node with its label under a parent, whose children are announced to change.
     fn attach(&mut self, parent: u32, child: u32) {
         self.nodes[child].parent = parent;
         self.nodes[parent].merge_pending = false;
-        self.with_children(parent, |index, children| {
-            let page = index.first_page(child);
-            let new = Sibling { first_key: page[0], node: child };
-            children.insert(new, |other| index.sibling_order(other, page));
-        });
+        let place = self.place(parent, child);
+        let new = Sibling { first_key: self.first_page(child)[0], node: child };
+        self.edit_children(parent, |children, garbage| children.insert(place, new, garbage));
         let hash = self.child_hash(parent, self.first_page(child));
-        self.table.insert(hash, child);
+        self.table.insert(hash, child, &mut self.garbage);
     }
 
     /// Takes a node, still with its label, away from its parent.
@@ -55,11 +56,9 @@ impl RadixIndex {
         let parent = self.nodes[child].parent;
         self.nodes[parent].merge_pending = false;
         let hash = self.child_hash(parent, self.first_page(child));
-        self.table.remove(hash, child);
-        self.with_children(parent, |index, children| {
-            let page = index.first_page(child);
-            children.remove(|other| index.sibling_order(other, page));
-        });
+        self.table.remove(hash, child, &mut self.garbage);
+        let place = self.place(parent, child);
+        self.edit_children(parent, |children, garbage| children.remove(place, garbage));
     }
 
     /// Puts a node, which gets the same first page, in the place of another under its parent.
@@ -67,16 +66,19 @@ impl RadixIndex {
         let parent = self.nodes[old].parent;
         self.nodes[new].parent = parent;
         let hash = self.child_hash(parent, self.first_page(old));
-        self.table.replace(hash, old, new);
-        self.with_children(parent, |index, children| {
-            let page = index.first_page(old);
-            children.replace(new, |other| index.sibling_order(other, page));
-        });
+        self.table.replace(hash, old, new, &mut self.garbage);
+        let place = self.place(parent, old);
+        self.edit_children(parent, |children, _| children.replace(place, new));
     }
 
     /// Cuts a node after `count` of its pages. The new node is the front; the old one, with its id,
     /// keeps the deep end. Everything else goes to both.
     pub(super) fn split(&mut self, at: u32, count: usize) -> u32 {
+        let parent = self.nodes[at].parent;
+        self.changing_children(parent, |index| index.split_below(at, count))
+    }
+
+    fn split_below(&mut self, at: u32, count: usize) -> u32 {
         let front = self.nodes.allocate(State::Node);
         self.substitute(at, front);
         let page_size = self.page_size;
@@ -92,7 +94,11 @@ impl RadixIndex {
         (new.start, new.locks, new.last_access, new.hits, new.media) =
             (start, locks, last_access, hits, media);
         (new.label, new.ages) = (label, ages);
-        self.attach(front, at);
+        self.changing_children(front, |index| {
+            index.attach(front, at);
+            index.publish(at);
+        });
+        self.publish(front);
         front
     }
 
@@ -103,7 +109,9 @@ impl RadixIndex {
     pub(super) fn coalesce(&mut self, mut parent: u32) {
         while let Some(child) = self.mergeable_child(parent) {
             let next = self.nodes[parent].parent;
-            self.merge(parent, child);
+            self.changing_children(next, |index| {
+                index.changing_children(parent, |index| index.merge(parent, child));
+            });
             parent = next;
         }
     }
@@ -125,16 +133,15 @@ impl RadixIndex {
 
     fn merge(&mut self, parent: u32, child: u32) {
         let hash = self.child_hash(parent, self.first_page(child));
-        self.table.remove(hash, child);
-        self.segment_bytes -= self.nodes[parent].children.bytes();
-        self.nodes[parent].children = Default::default();
+        self.table.remove(hash, child, &mut self.garbage);
+        self.edit_children(parent, |children, _| *children = Siblings::default());
         self.substitute(parent, child);
         let label = std::mem::take(&mut self.nodes[parent].label);
         self.segment_bytes -= label.bytes();
         let ages = std::mem::take(&mut self.nodes[parent].ages);
         let above = &self.nodes[parent];
         let (start, media, last_access) = (above.start, above.media, above.last_access);
-        self.nodes.release(parent);
+        self.release(parent);
         let (len, own) = (label.len(), self.nodes[child].first_access());
         self.nodes[child].ages.prepend(ages, len, last_access, own);
         let page_size = self.page_size;
@@ -142,6 +149,7 @@ impl RadixIndex {
         let node = &mut self.nodes[child];
         node.start = start;
         node.media |= media;
+        self.publish(child);
     }
 
     pub(super) fn insert_below(&mut self, from: u32, keys: &[u32], pages: &[u32]) -> Inserted {
@@ -171,7 +179,10 @@ impl RadixIndex {
         node.start = start;
         node.last_access = last_access;
         node.media = !all_text(keys);
-        self.attach(parent, leaf);
+        self.changing_children(parent, |index| {
+            index.attach(parent, leaf);
+            index.publish(leaf);
+        });
         self.cached_pages += pages.len();
         self.reclaimable_pages += pages.len();
         self.enlist(leaf);
@@ -197,6 +208,7 @@ impl RadixIndex {
         node.ages.push(len, node.last_access);
         node.last_access = now;
         node.media |= !all_text(keys);
+        self.publish(at);
         self.cached_pages += pages.len();
     }
 
@@ -204,9 +216,9 @@ impl RadixIndex {
     pub(super) fn remove_leaf(&mut self, leaf: u32) {
         let parent = self.nodes[leaf].parent;
         debug_assert_ne!(parent, NONE);
-        self.detach(leaf);
+        self.changing_children(parent, |index| index.detach(leaf));
         self.segment_bytes -= self.nodes[leaf].label.bytes();
-        self.nodes.release(leaf);
+        self.release(leaf);
         if self.nodes[parent].state == State::Root {
             super::PrefixIndex::prune_root(self, Node(parent));
         } else if self.nodes[parent].is_evictable() {

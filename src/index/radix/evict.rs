@@ -121,7 +121,7 @@ impl RadixIndex {
             let taken = left.min(label.len() - older.map_or(0, |part| part.end as usize));
             let kept = label.len() - taken;
             let keys = &label.keys(self.page_size)[kept * self.page_size..];
-            report(&label.pages()[kept..], keys);
+            report(&label.pages(self.page_size)[kept..], keys);
             self.cached_pages -= taken;
             self.reclaimable_pages -= taken;
             left -= taken;
@@ -146,6 +146,7 @@ impl RadixIndex {
         let page_size = self.page_size;
         self.nodes.renew(leaf);
         self.with_bytes(leaf, |index| index.nodes[leaf].label.truncate(page_size, kept));
+        self.publish(leaf);
     }
 
     /// The nodes of the list, oldest first, and those of the map.

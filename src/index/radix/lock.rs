@@ -13,12 +13,14 @@ impl RadixIndex {
     fn add_locks(&mut self, from: u32, until: Option<u32>) {
         let mut next = Some(from).filter(|_| until != Some(from));
         while let Some(at) = next {
-            if self.nodes[at].locks == 0 {
+            let node = &mut self.nodes[at];
+            let (was_unlocked, above) = (node.locks == 0, node.parent);
+            node.locks += 1;
+            if was_unlocked {
+                self.reclaimable_pages -= node.label.len();
                 self.retire(at);
-                self.reclaimable_pages -= self.nodes[at].label.len();
             }
-            self.nodes[at].locks += 1;
-            next = self.above(at).filter(|&above| until != Some(above));
+            next = Some(above).filter(|&above| above != super::NONE && until != Some(above));
         }
     }
 
@@ -31,9 +33,10 @@ impl RadixIndex {
         *locks -= 1;
         let mut next = Some(node);
         while let Some(at) = next {
-            next = self.above(at);
-            self.nodes[at].locks -= 1;
-            if self.nodes[at].locks == 0 {
+            let node = &mut self.nodes[at];
+            next = Some(node.parent).filter(|&above| above != super::NONE);
+            node.locks -= 1;
+            if node.locks == 0 {
                 self.unprotect(at);
             }
         }
@@ -42,12 +45,13 @@ impl RadixIndex {
 
     /// What becomes of a node when its last lock goes.
     fn unprotect(&mut self, at: u32) {
-        self.reclaimable_pages += self.nodes[at].label.len();
-        if self.nodes[at].is_evictable() {
+        let node = &mut self.nodes[at];
+        self.reclaimable_pages += node.label.len();
+        if node.is_evictable() {
             self.enlist(at);
-        } else if std::mem::take(&mut self.nodes[at].merge_pending) {
+        } else if std::mem::take(&mut node.merge_pending) {
             self.coalesce(at);
-        } else if self.nodes[at].children.is_empty() {
+        } else if node.children.is_empty() {
             super::PrefixIndex::prune_root(self, super::Node(at));
         }
     }
@@ -60,9 +64,5 @@ impl RadixIndex {
         self.nodes[from].sequence_locks -= 1;
         self.nodes[to].sequence_locks += 1;
         self.add_locks(to, Some(from));
-    }
-
-    fn above(&self, at: u32) -> Option<u32> {
-        Some(self.nodes[at].parent).filter(|&parent| parent != super::NONE)
     }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The verbs are in files of their own: `walk` reads, `edit` splits, merges and inserts, `lock` and
-//! `evict` keep what may go and in which order, `check` proves the whole.
+//! `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without the
+//! lock what `publish` shows.
 
 mod ages;
 mod check;
@@ -18,20 +19,27 @@ mod evict;
 mod label;
 mod lock;
 mod node;
+mod probe;
+mod publish;
+mod row;
 mod siblings;
+mod version;
 mod walk;
 
 use super::{
-    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Walk,
+    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Probe, Walk,
 };
 use crate::error::Error;
+use crate::grace::Garbage;
 use crate::ids::NodeId;
 use child_table::ChildTable;
 use evict::EvictionOrder;
 use foldhash::fast::FixedState;
 use node::{Arena, NONE, State};
+use probe::View;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 /// A prefix index that compares tokens exactly.
 ///
@@ -57,26 +65,35 @@ pub struct RadixIndex {
     reclaimable_pages: usize,
     /// Heap memory of labels and sibling lists.
     segment_bytes: usize,
+    /// What readers without a lock see, and what they may still see of the past.
+    view: Arc<View>,
+    garbage: Garbage,
 }
 
 impl RadixIndex {
     /// An empty index whose node ids carry `tag`.
     pub fn new(page_size: usize, tag: u8) -> Self {
+        let mut garbage = Garbage::default();
+        let table = ChildTable::new(&mut garbage);
+        // Seeded, so that nobody can choose tokens that collide.
+        let hasher = FixedState::with_seed(RandomState::new().hash_one(tag));
+        let view = Arc::new(View::new(page_size, hasher.clone(), Arc::clone(table.view())));
         Self {
             page_size,
             tag,
-            nodes: Arena::new(),
-            table: ChildTable::new(),
+            nodes: Arena::new(Arc::clone(&view.rows)),
+            view,
+            table,
             order: EvictionOrder::new(),
             roots: BTreeMap::new(),
             names: BTreeMap::new(),
             default_root: NONE,
-            // Seeded, so that nobody can choose tokens that collide.
-            hasher: FixedState::with_seed(RandomState::new().hash_one(tag)),
+            hasher,
             clock: 0,
             cached_pages: 0,
             reclaimable_pages: 0,
             segment_bytes: 0,
+            garbage,
         }
     }
 
@@ -112,6 +129,7 @@ impl PrefixIndex for RadixIndex {
         }
         self.roots.insert(*namespace, root);
         self.names.insert(root, *namespace);
+        self.publish_root(root, namespace);
         Node(root)
     }
 
@@ -123,7 +141,7 @@ impl PrefixIndex for RadixIndex {
             if root.0 == self.default_root {
                 self.default_root = NONE;
             }
-            self.nodes.release(root.0);
+            self.withdraw_root(root.0, &name);
         }
     }
 
@@ -198,14 +216,14 @@ impl PrefixIndex for RadixIndex {
     fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32])) {
         for at in self.path(node.0) {
             let node = &self.nodes[at];
-            segment(node.start as usize, node.label.pages());
+            segment(node.start as usize, node.label.pages(self.page_size));
         }
     }
 
     fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32])) {
         for at in self.nodes.numbers() {
             let label = &self.nodes[at].label;
-            visit(label.pages(), label.keys(self.page_size));
+            visit(label.pages(self.page_size), label.keys(self.page_size));
         }
     }
 
@@ -235,7 +253,7 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn pages(&self, node: Node) -> &[u32] {
-        self.nodes[node.0].label.pages()
+        self.nodes[node.0].label.pages(self.page_size)
     }
 
     fn children(&self, node: Node) -> Vec<Node> {
@@ -252,8 +270,13 @@ impl PrefixIndex for RadixIndex {
                 + self.table.bytes()
                 + self.order.bytes()
                 + self.segment_bytes
+                + self.garbage.bytes()
                 + self.roots.len() * 2 * size_of::<(Namespace, u32)>(),
         }
+    }
+
+    fn prober(&self) -> Option<Arc<dyn Probe>> {
+        Some(Arc::clone(&self.view) as _)
     }
 
     fn check(&self) -> Result<(), Error> {

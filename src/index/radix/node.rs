@@ -2,8 +2,10 @@
 use super::super::Holder;
 use super::ages::Ages;
 use super::label::Label;
+use super::row::{Row, Rows};
 use super::siblings::Siblings;
 use crate::ids::GENERATION_LIMIT;
+use std::sync::Arc;
 
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;
@@ -41,8 +43,8 @@ pub(super) struct RadixNode {
     pub(super) merge_pending: bool,
 }
 
-// A bound of the design: 128 bytes for a node, with what else it takes.
-const _: () = assert!(size_of::<RadixNode>() <= 120);
+// A bound of the design, with what is published of a node.
+const _: () = assert!(size_of::<RadixNode>() + size_of::<Row>() <= 160);
 
 /// Where a node stands in the eviction order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +123,7 @@ const RENEWAL_LIMIT: u32 = 1 << 22;
 
 /// Nodes of a chunk; a power of two, so that indexing one needs no check. Small, so that a small
 /// index takes little and opening one is quick.
-const CHUNK: usize = 64;
+const CHUNK: usize = super::row::CHUNK;
 
 type Chunk = Box<[RadixNode; CHUNK]>;
 
@@ -133,11 +135,15 @@ pub(super) struct Arena {
     opened: usize,
     free: u32,
     len: usize,
+    /// What readers see of the nodes, chunk by chunk, and as they find it.
+    rows: Vec<super::row::Chunk>,
+    published: Arc<Rows>,
 }
 
 impl Arena {
-    pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), opened: 0, free: NONE, len: 0 }
+    pub(super) fn new(published: Arc<Rows>) -> Self {
+        let (chunks, rows) = (Vec::new(), Vec::new());
+        Self { chunks, opened: 0, free: NONE, len: 0, rows, published }
     }
 
     /// Nodes in use.
@@ -146,7 +152,7 @@ impl Arena {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.len() * size_of::<[RadixNode; CHUNK]>()
+        self.chunks.len() * CHUNK * (size_of::<RadixNode>() + size_of::<Row>())
     }
 
     /// Makes a node. Its generation is one that no id of the slot had before.
@@ -162,6 +168,7 @@ impl Arena {
                 let nodes: Vec<_> = (0..CHUNK).map(|_| RadixNode::new()).collect();
                 let chunk = nodes.into_boxed_slice().try_into();
                 self.chunks.push(chunk.expect("a chunk has CHUNK nodes"));
+                self.rows.push(self.published.make(self.opened as u32));
             }
             self.opened += 1;
             (self.opened - 1) as u32
@@ -195,6 +202,19 @@ impl Arena {
 
     pub(super) fn get(&self, at: u32) -> Option<&RadixNode> {
         Some(&self.chunks.get(at as usize / CHUNK)?[at as usize % CHUNK])
+    }
+
+    /// What readers see of a node.
+    #[inline]
+    pub(super) fn row(&self, at: u32) -> &Row {
+        &self.rows[at as usize / CHUNK][at as usize % CHUNK]
+    }
+
+    /// The same, and the node.
+    #[inline]
+    pub(super) fn with_row(&mut self, at: u32) -> (&mut RadixNode, &Row) {
+        let (chunk, at) = (at as usize / CHUNK, at as usize % CHUNK);
+        (&mut self.chunks[chunk][at], &self.rows[chunk][at])
     }
 
     /// The numbers of all nodes in use.

@@ -1,8 +1,7 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
 use super::super::{Node, Partial, Walk};
 use super::RadixIndex;
-use super::siblings::Sibling;
-use std::cmp::Ordering;
+use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
 /// Keys that two lists have in common at the start.
@@ -26,13 +25,21 @@ pub(super) fn common_start(left: &[u32], right: &[u32]) -> usize {
     at + rest.count()
 }
 
+/// The hash under which a child with this first page is found; for a root, which has no parent, its
+/// namespace is the page.
+#[inline]
+pub(super) fn child_hash(hasher: &FixedState, parent: u32, first_page: &[u32]) -> u32 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u32(parent);
+    hasher.write(bytemuck::cast_slice(first_page));
+    (hasher.finish() >> 16) as u32
+}
+
 impl RadixIndex {
     /// The hash under which a child with this first page is found.
+    #[inline]
     pub(super) fn child_hash(&self, parent: u32, first_page: &[u32]) -> u32 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u32(parent);
-        hasher.write(bytemuck::cast_slice(first_page));
-        (hasher.finish() >> 16) as u32
+        child_hash(&self.hasher, parent, first_page)
     }
 
     /// The child that begins with the first whole page of keys, and how many keys its segment
@@ -64,14 +71,6 @@ impl RadixIndex {
         Some((child, common_start(self.nodes[child].label.keys(self.page_size), keys)))
     }
 
-    /// How a child stands to keys in the order of siblings.
-    pub(super) fn sibling_order(&self, sibling: Sibling, keys: &[u32]) -> Ordering {
-        sibling
-            .first_key
-            .cmp(&keys[0])
-            .then_with(|| self.nodes[sibling.node].label.first_page_keys(self.page_size).cmp(keys))
-    }
-
     pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
         let mut node = from;
         let mut rest = keys;
@@ -84,7 +83,7 @@ impl RadixIndex {
             if whole < at.label.len() {
                 let partial = (common % self.page_size > 0).then(|| Partial {
                     node: Node(child),
-                    page: at.label.pages()[whole],
+                    page: at.label.pages(self.page_size)[whole],
                     positions: common % self.page_size,
                 });
                 return Walk {
@@ -111,12 +110,13 @@ impl RadixIndex {
         if siblings.is_empty() {
             return None;
         }
-        let neighbours = siblings.neighbours(|sibling| self.sibling_order(sibling, keys));
+        let neighbours = siblings
+            .neighbours(first, |at| self.nodes[at].label.first_page_keys(self.page_size) < keys);
         let candidates = neighbours.into_iter().flatten().filter(|near| near.first_key == first);
         let shared = candidates.map(|near| {
             let label = &self.nodes[near.node].label;
             let positions = common_start(label.first_page_keys(self.page_size), keys);
-            Partial { node: Node(near.node), page: label.pages()[0], positions }
+            Partial { node: Node(near.node), page: label.pages(self.page_size)[0], positions }
         });
         shared.max_by_key(|partial| partial.positions)
     }
