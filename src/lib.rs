@@ -7,8 +7,16 @@
 //!                    │ capi │ checks, converts, catches     │
 //!                    └──┬───┘                               │
 //!               ┌───────▼───────────────────────────────────▼──┐
+//!               │ runner     plan · append_prefill · copies     │  KV memory and a backend
+//!               └───────┬──────────────────────────┬───────────┘
+//!                       │                  ┌───────▼──────┐
+//!                       │                  │ cpu          │  computes
+//!                       │                  ├──────────────┤
+//!                       │                  │ attention    │  what is computed: shapes, batches,
+//!                       │                  └──────────────┘  masks; no pointers
+//!               ┌───────▼──────────────────────────────────────┐
 //!               │ sequence   begin · publish · append · release │  one lock (`Shared`)
-//!               └───────┬───────────────────────────────────────┘
+//!               └───────┬──────────────────────────────────────┘
 //!               ┌───────▼───────┐
 //!               │ cache         │  who owns which page; what a lookup means
 //!               └──┬─────────┬──┘
@@ -21,20 +29,26 @@
 //!            └───────────┘
 //! ```
 //!
-//! A module uses only those below it. Only [`capi`] has `unsafe` code, and two modules at the
-//! bottom: `grace`, which keeps memory alive for threads that probe without a lock, and a lock for
-//! race detectors that is built for tests alone.
+//! An engine with kernels of its own uses `capi` down to `sequence`, and no `runner`.
+//!
+//! A module uses only those below it. Only [`capi`], [`runner`] and [`cpu`] have `unsafe` code, and
+//! two modules at the bottom: `grace`, which keeps memory alive for threads that probe without a
+//! lock, and a lock for race detectors that is built for tests alone.
 //!
 //! A cache is changed, and nearly always read, under the lock. Only probes do without: the index
 //! publishes what they need (`index::Probe`), and they take the lock when that doesn't suffice.
 
+pub mod attention;
 pub mod cache;
 pub mod capi;
+pub mod cpu;
 pub mod error;
 pub mod ids;
 pub mod index;
 mod grace;
 mod lock;
 pub mod paging;
+pub mod runner;
 pub mod sequence;
+pub mod snapshot;
 pub mod token;

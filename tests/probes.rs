@@ -33,7 +33,7 @@ fn new_cache(whole_pages: bool) -> Arc<Shared> {
         ..PageTableConfig::default()
     };
     let shared = Shared::new(config).unwrap();
-    shared.attach_cache(CacheConfig { whole_pages }).unwrap();
+    shared.attach_cache(CacheConfig { whole_pages, ..CacheConfig::default() }).unwrap();
     shared
 }
 

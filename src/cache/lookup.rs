@@ -173,7 +173,7 @@ impl PrefixCache {
         };
         let mut walk = None;
         let positions = self.sharing.positions(query, |keys| {
-            walk = Some(self.index.walk(root, keys));
+            walk = Some(self.index.walk(root, self.keys(keys)));
             walk.as_ref().map(Walk::reach)
         });
         let positions = positions.unwrap_or(0);
@@ -189,6 +189,11 @@ impl PrefixCache {
     /// shared too.
     pub fn reusable(&self, positions: usize, query: Query<'_>) -> usize {
         self.sharing.reusable(positions, query)
+    }
+
+    /// Whether parts of pages are shared too, by copy.
+    pub fn shares_parts(&self) -> bool {
+        !self.sharing.whole_pages
     }
 
     /// Makes a node end where the match ends, and marks the path as used now.
@@ -218,5 +223,11 @@ impl PrefixCache {
         self.counters.lookup_positions += found.asked_positions as u64;
         self.counters.hit_positions += positions as u64;
         self.counters.partial_hit_positions += partial as u64;
+    }
+
+    /// Counts a sequence that went on from another one, and the positions that it inherited.
+    pub fn count_inherit(&mut self, positions: usize) {
+        self.counters.inherits += 1;
+        self.counters.inherited_positions += positions as u64;
     }
 }

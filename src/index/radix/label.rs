@@ -60,14 +60,10 @@ impl Label {
         self.words.as_deref().unwrap_or(&[])
     }
 
-    /// Where the page at an index of the room stands among the words.
-    fn page_at(&self, page_size: usize, index: usize) -> usize {
-        self.capacity as usize * page_size + index
-    }
-
-    pub(super) fn pages(&self, page_size: usize) -> &[u32] {
-        let start = self.page_at(page_size, self.start as usize);
-        &self.words()[start..start + self.len as usize]
+    pub(super) fn pages(&self) -> &[u32] {
+        let words = self.words();
+        let start = words.len() - (self.capacity - self.start) as usize;
+        &words[start..start + self.len as usize]
     }
 
     #[inline]
@@ -94,7 +90,7 @@ impl Label {
     /// Takes the first `count` pages off; copies the smaller part.
     pub(super) fn split_front(&mut self, page_size: usize, count: usize) -> Self {
         debug_assert!(0 < count && count < self.len());
-        let (keys, pages) = (self.keys(page_size), self.pages(page_size));
+        let (keys, pages) = (self.keys(page_size), self.pages());
         if count <= self.len() / 2 {
             let front = Self::new(page_size, &keys[..count * page_size], &pages[..count]);
             self.start += count as u32;
@@ -118,16 +114,16 @@ impl Label {
 
     /// Puts `front` before this segment, in the room of either of them where there is enough.
     pub(super) fn prepend(&mut self, page_size: usize, mut front: Self) {
-        let (keys, pages) = (self.keys(page_size), self.pages(page_size));
+        let (keys, pages) = (self.keys(page_size), self.pages());
         if front.write_behind(page_size, (keys, pages)) {
             *self = front;
             return;
         }
-        let (keys, pages) = (front.keys(page_size), front.pages(page_size));
+        let (keys, pages) = (front.keys(page_size), front.pages());
         if self.write_before(page_size, (keys, pages)) {
             return;
         }
-        let own = (self.keys(page_size), self.pages(page_size));
+        let own = (self.keys(page_size), self.pages());
         *self = Self::concat(page_size, (keys, pages), own, 0);
     }
 
@@ -135,7 +131,7 @@ impl Label {
     /// page by page is copied a constant number of times.
     pub(super) fn append(&mut self, page_size: usize, keys: &[u32], pages: &[u32]) {
         if !self.write_behind(page_size, (keys, pages)) {
-            let own = (self.keys(page_size), self.pages(page_size));
+            let own = (self.keys(page_size), self.pages());
             let spare = (self.len() + pages.len()) / 8;
             *self = Self::concat(page_size, own, (keys, pages), spare);
         }
@@ -164,7 +160,7 @@ impl Label {
 
     /// Writes pages into the room, unless a reader may look there, and shows them.
     fn write(&mut self, page_size: usize, index: usize, (keys, pages): Parts<'_>) -> bool {
-        let (key_at, page_at) = (index * page_size, self.page_at(page_size, index));
+        let (key_at, page_at) = (index * page_size, self.capacity as usize * page_size + index);
         let shown = ((self.start + self.len) as usize * page_size).max(key_at + keys.len());
         let Some(array) = &mut self.words else {
             return false;
@@ -181,7 +177,7 @@ impl Label {
 
     fn shrink(&mut self, page_size: usize) {
         if self.capacity > self.len + self.len / 8 {
-            *self = Self::new(page_size, self.keys(page_size), self.pages(page_size));
+            *self = Self::new(page_size, self.keys(page_size), self.pages());
         }
     }
 }

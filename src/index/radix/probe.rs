@@ -17,11 +17,9 @@
 //! never waits for a call on the index. When a node changes again and again while it looks, it
 //! gives up, and the caller takes the lock; a change takes a fraction of a microsecond, and only
 //! those of nodes on the probe's way matter, so that is rare.
+use super::super::tree::{Changed, NONE, TableView, Version};
 use super::super::{Namespace, Probe, Reach};
-use super::child_table::TableView;
-use super::node::NONE;
 use super::row::{Rows, SEVERAL, Seen};
-use super::version::{Changed, Version};
 use super::walk::{child_hash, common_start};
 use crate::grace::Reader;
 use foldhash::fast::FixedState;

@@ -1,7 +1,7 @@
 //! What readers without a lock see of a node.
-use super::node::NONE;
+use super::super::tree::{Changed, NONE, Version};
 use super::siblings::{Entry, Runs};
-use super::version::{Changed, Version};
+
 use crate::grace::{Link, Reader};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -115,16 +115,15 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Rows of a chunk, as in the arena of nodes.
-pub(super) const CHUNK: usize = 64;
+/// Rows of a chunk: a small index takes little, and opening one is quick.
+const CHUNK: usize = 64;
 /// Chunks of a span.
 const SPAN: usize = 512;
 /// Groups of spans: each has twice as many as the one before. Together they have more than 2^32
 /// rows.
 const GROUPS: usize = 18;
 
-/// Rows of a chunk, for the owner as well.
-pub(super) type Chunk = Arc<[Row; CHUNK]>;
+type Chunk = Arc<[Row; CHUNK]>;
 type Span = Box<[OnceLock<Chunk>]>;
 type Group = Box<[OnceLock<Span>]>;
 
@@ -152,7 +151,7 @@ impl Rows {
     }
 
     /// The rows of a number's chunk, made if need be.
-    pub(super) fn make(&self, at: u32) -> Chunk {
+    fn make(&self, at: u32) -> Chunk {
         let (group, span, chunk, _) = place(at);
         let spans = self.0[group].get_or_init(|| new(1 << group));
         let chunks = spans[span].get_or_init(|| new(SPAN));
@@ -163,5 +162,38 @@ impl Rows {
     /// The fields of a row.
     pub(super) fn read<'a>(&'a self, at: u32, reader: &'a Reader) -> Result<Seen<'a>, Changed> {
         self.get(at).ok_or(Changed)?.read(at, reader)
+    }
+}
+
+/// The same rows, as their owner finds them.
+#[derive(Debug)]
+pub(super) struct OwnRows {
+    chunks: Vec<Chunk>,
+    rows: Arc<Rows>,
+}
+
+impl OwnRows {
+    pub(super) fn new(rows: Arc<Rows>) -> Self {
+        Self { chunks: Vec::new(), rows }
+    }
+
+    /// Makes a row for a node that may be new. Nodes come in the order of their numbers.
+    pub(super) fn open(&mut self, at: u32) {
+        if at as usize == self.chunks.len() * CHUNK {
+            self.chunks.push(self.rows.make(at));
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<Row>()
+    }
+}
+
+impl std::ops::Index<u32> for OwnRows {
+    type Output = Row;
+
+    #[inline]
+    fn index(&self, at: u32) -> &Row {
+        &self.chunks[at as usize / CHUNK][at as usize % CHUNK]
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Readers without a lock search the same runs. An entry is one atomic, so what they read while
 //! entries move is some child or none; `Row::children` tells them that they have to read again.
+use super::super::tree::NONE;
 use super::row::{Row, SEVERAL};
 use crate::grace::{Array, Garbage, Link, Reader};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -378,7 +379,7 @@ impl Siblings {
     /// Shows a node's children to readers, while its row says that they are changing.
     pub(super) fn publish(&mut self, row: &Row, garbage: &mut Garbage) {
         let several = self.len() > 1;
-        let only = if several { SEVERAL } else { self.only().unwrap_or(super::NONE) };
+        let only = if several { SEVERAL } else { self.only().unwrap_or(NONE) };
         row.only.store(only, Relaxed);
         let (few, many) = match self {
             Self::None | Self::One(_) => (None, None),

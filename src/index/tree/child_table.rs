@@ -1,4 +1,4 @@
-//! Finds a child by its parent and its whole first page: one hash table for the whole tree.
+//! Finds a child by the hash of what tells it from all others: one table for the whole tree.
 //!
 //! The table never stops to rehash. When it is full a larger one is opened, and each later change
 //! moves a few slots of the old one; lookups ask both meanwhile. Tables are made of chunks, taken
@@ -130,9 +130,9 @@ impl Slots {
 
 /// The table for readers.
 #[derive(Debug, Default)]
-pub(super) struct TableView {
+pub(crate) struct TableView {
     /// Changes when entries are moved.
-    pub(super) moves: Version,
+    pub(crate) moves: Version,
     current: Link<Link<Chunk>>,
     old: Link<Link<Chunk>>,
     /// The first slot of the old table that is not moved yet.
@@ -141,7 +141,7 @@ pub(super) struct TableView {
 
 impl TableView {
     /// The first entry that matches. None means something only if no entries were moved meanwhile.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         hash: u32,
         reader: &Reader,
@@ -164,37 +164,39 @@ impl TableView {
 }
 
 #[derive(Debug)]
-pub(super) struct ChildTable {
+pub(crate) struct ChildTable {
     current: Slots,
     /// The table before, and the first of its slots that is not moved yet.
     old: Option<(Slots, usize)>,
     len: usize,
     view: Arc<TableView>,
+    garbage: Garbage,
 }
 
 impl ChildTable {
-    pub(super) fn new(garbage: &mut Garbage) -> Self {
+    pub(crate) fn new() -> Self {
         let (mut current, view) = (Slots::new(SMALLEST), Arc::new(TableView::default()));
-        view.current.set(Some(&mut current.links), garbage);
-        Self { current, old: None, len: 0, view }
+        let mut garbage = Garbage::default();
+        view.current.set(Some(&mut current.links), &mut garbage);
+        Self { current, old: None, len: 0, view, garbage }
     }
 
     /// The table for readers.
-    pub(super) fn view(&self) -> &Arc<TableView> {
+    pub(crate) fn view(&self) -> &Arc<TableView> {
         &self.view
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Approximate: every chunk of the current table counts, written or not.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let slots = self.current.len() + self.old.as_ref().map_or(0, |(old, at)| old.len() - at);
-        slots * size_of::<u64>()
+        slots * size_of::<u64>() + self.garbage.bytes()
     }
 
-    pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
         if let Some(at) = self.current.find(hash, 0, &mut matches) {
             return Some(entry_node(self.current.get(at)));
         }
@@ -202,17 +204,17 @@ impl ChildTable {
         old.find(hash, *moved, matches).map(|at| entry_node(old.get(at)))
     }
 
-    pub(super) fn insert(&mut self, hash: u32, node: u32, garbage: &mut Garbage) {
-        self.step(garbage);
+    pub(crate) fn insert(&mut self, hash: u32, node: u32) {
+        self.step();
         if (self.current.taken + 1) * 4 > self.current.len() * 3 {
-            self.reopen(garbage);
+            self.reopen();
         }
-        self.current.insert(hash, node, garbage);
+        self.current.insert(hash, node, &mut self.garbage);
         self.len += 1;
     }
 
     /// Makes the entry of `from` lead to `to`.
-    pub(super) fn replace(&mut self, hash: u32, from: u32, to: u32, garbage: &mut Garbage) {
+    pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32) {
         let found = if let Some(at) = self.current.find(hash, 0, |node| node == from) {
             Some((&mut self.current, at))
         } else {
@@ -222,66 +224,66 @@ impl ChildTable {
             })
         };
         let (table, at) = found.expect("the child is in the table");
-        table.set(at, entry(hash, to), garbage);
+        table.set(at, entry(hash, to), &mut self.garbage);
     }
 
-    pub(super) fn remove(&mut self, hash: u32, node: u32, garbage: &mut Garbage) {
+    pub(crate) fn remove(&mut self, hash: u32, node: u32) {
         if let Some(at) = self.current.find(hash, 0, |found| found == node) {
             // The end of a probe chain can be EMPTY again, which keeps chains short under churn.
             let next = self.current.get((at + 1) & self.current.mask);
-            self.current.set(at, if next == EMPTY { EMPTY } else { GONE }, garbage);
+            self.current.set(at, if next == EMPTY { EMPTY } else { GONE }, &mut self.garbage);
             self.current.taken -= (next == EMPTY) as usize;
         } else {
             let (old, moved) = self.old.as_mut().expect("the child is in one of the tables");
             let at = old.find(hash, *moved, |found| found == node);
-            old.set(at.expect("the child is in the table"), GONE, garbage);
+            old.set(at.expect("the child is in the table"), GONE, &mut self.garbage);
         }
         self.len -= 1;
-        self.step(garbage);
+        self.step();
     }
 
     /// Opens a table that the entries fill to at most three eighths, and not so small that it could
     /// fill up before the old one is moved: it takes at least 3/16 of the old one's slots in
     /// inserts.
-    fn reopen(&mut self, garbage: &mut Garbage) {
+    fn reopen(&mut self) {
         debug_assert!(self.old.is_none(), "STEP is too small");
         let slots = ((self.len + 1) * 8 / 3).next_power_of_two();
         let slots = slots.max(self.current.len() / 2).max(SMALLEST);
         let mut old = std::mem::replace(&mut self.current, Slots::new(slots));
         self.view.moves.begin();
         self.view.moved.store(0, Relaxed);
-        self.view.old.set(Some(&mut old.links), garbage);
-        self.view.current.set(Some(&mut self.current.links), garbage);
+        self.view.old.set(Some(&mut old.links), &mut self.garbage);
+        self.view.current.set(Some(&mut self.current.links), &mut self.garbage);
         self.view.moves.end();
         self.old = Some((old, 0));
     }
 
     /// Moves a few entries of the old table.
-    fn step(&mut self, garbage: &mut Garbage) {
+    fn step(&mut self) {
         if self.old.is_some() {
             self.view.moves.begin();
-            self.move_some(garbage);
+            self.move_some();
             self.view.moves.end();
         }
     }
 
-    fn move_some(&mut self, garbage: &mut Garbage) {
+    fn move_some(&mut self) {
         for _ in 0..STEP {
             let Some((old, moved)) = &mut self.old else {
                 return;
             };
             let found = old.get(*moved);
             if found > GONE {
-                self.current.insert(entry_hash(found), entry_node(found), garbage);
-                old.set(*moved, GONE, garbage);
+                self.current.insert(entry_hash(found), entry_node(found), &mut self.garbage);
+                old.set(*moved, GONE, &mut self.garbage);
             }
             *moved += 1;
             self.view.moved.store(*moved, Relaxed);
             if *moved % CHUNK == 0 {
-                old.drop_chunk(*moved / CHUNK - 1, garbage);
+                old.drop_chunk(*moved / CHUNK - 1, &mut self.garbage);
             }
             if *moved == old.len() {
-                self.view.old.set(None, garbage);
+                self.view.old.set(None, &mut self.garbage);
                 self.old = None;
             }
         }

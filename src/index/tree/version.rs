@@ -8,11 +8,11 @@ const LOOKS: u32 = 64;
 /// Odd while something is being changed, another even number after each change. What it guards is
 /// made of atomics, so that reading it at the wrong moment yields nonsense, which is noticed.
 #[derive(Debug, Default)]
-pub(super) struct Version(AtomicU64);
+pub(crate) struct Version(AtomicU64);
 
 impl Version {
     /// Announces a change. There is one thread that changes, and its changes don't overlap.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         let now = self.0.load(Ordering::Relaxed);
         debug_assert!(now.is_multiple_of(2));
         self.0.store(now + 1, Ordering::Relaxed);
@@ -20,14 +20,14 @@ impl Version {
     }
 
     /// Ends a change.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let now = self.0.load(Ordering::Relaxed);
         self.0.store(now + 1, Ordering::Release);
     }
 
     /// To be read before what it guards.
     #[inline]
-    pub(super) fn read(&self) -> Result<u64, Changed> {
+    pub(crate) fn read(&self) -> Result<u64, Changed> {
         for _ in 0..LOOKS {
             let now = self.0.load(Ordering::Acquire);
             if now.is_multiple_of(2) {
@@ -40,13 +40,13 @@ impl Version {
 
     /// Like `read`, for who may not need it in the end: `expect` fails when it was odd.
     #[inline]
-    pub(super) fn peek(&self) -> u64 {
+    pub(crate) fn peek(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
     /// To be asked after reading: fails when something changed since `then`.
     #[inline]
-    pub(super) fn expect(&self, then: u64) -> Result<(), Changed> {
+    pub(crate) fn expect(&self, then: u64) -> Result<(), Changed> {
         fence(Ordering::Acquire);
         let same = self.0.load(Ordering::Relaxed) == then && then.is_multiple_of(2);
         if same { Ok(()) } else { Err(Changed) }
@@ -55,4 +55,4 @@ impl Version {
 
 /// Something changed while it was read: what was read means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Changed;
+pub(crate) struct Changed;
