@@ -32,7 +32,11 @@
 //! An engine with kernels of its own uses `capi` down to `sequence`, and no `runner`.
 //!
 //! A module uses only those below it. Only [`capi`], [`runner`], [`cpu`] and [`gpu`] have `unsafe`
-//! code, and a lock for race detectors that is built for tests alone.
+//! code, and two modules at the bottom: `grace`, which keeps memory alive for threads that probe without a
+//! lock, and a lock for race detectors that is built for tests alone.
+//!
+//! A cache is changed, and nearly always read, under the lock. Only probes do without: the index
+//! publishes what they need (`index::Probe`), and they take the lock when that doesn't suffice.
 
 pub mod attention;
 pub mod cache;
@@ -42,6 +46,7 @@ pub mod error;
 pub mod gpu;
 pub mod ids;
 pub mod index;
+mod grace;
 mod lock;
 pub mod paging;
 pub mod runner;

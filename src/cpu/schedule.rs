@@ -1,10 +1,10 @@
-//! Which thread computes what: tiles of rows, and parts of a tile's keys where there are fewer tiles
-//! than threads can share evenly.
+//! Which thread computes what: tiles of rows, and parts of a tile's keys where there are fewer
+//! tiles than threads can share evenly.
 //!
 //! Keys are cut at multiples of [`SEGMENT`]. What a row sees of a segment is a state of its own;
-//! states are merged as a binary tree over the segments says, whose leaves are numbered from position
-//! 0 on. A part of a tile is a node of that tree, so it doesn't matter for a result how keys were
-//! parted.
+//! states are merged as a binary tree over the segments says, whose leaves are numbered from
+//! position 0 on. A part of a tile is a node of that tree, so it doesn't matter for a result how
+//! keys were parted.
 use super::call::AppendPrefill;
 use super::kernel::BLOCK;
 use crate::attention::Geometry;
@@ -27,7 +27,8 @@ const NEAR_BYTES: usize = 2048;
 /// Rows that cost as much as a single one does: less is bound by memory.
 const CHEAP_ROWS: usize = 4;
 
-/// Rows of some heads: a row is a query head of a query, and those that share a query are neighbours.
+/// Rows of some heads: a row is a query head of a query, and those that share a query are
+/// neighbours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tile {
     /// In the batch.
