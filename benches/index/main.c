@@ -24,10 +24,23 @@ enum { WORKLOAD_COUNT = sizeof WORKLOADS / sizeof *WORKLOADS };
 static void usage(void)
 {
     fprintf(stderr,
-            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|forks|machine]\n"
-            "                   [--page N] [--runs N] [--leaves N]\n"
+            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|forks|machine]
+"
+            "                   [--index radix|block-hash] [--page N] [--runs N] [--leaves N]
+"
             "                   [--json] [--brief] [--count] [--operation TEXT]\n");
     exit(2);
+}
+
+static uint32_t index_named(const char *name)
+{
+    if (strcmp(name, "block-hash") == 0) {
+        return RKV_INDEX_BLOCK_HASH;
+    }
+    if (strcmp(name, "radix") != 0) {
+        usage();
+    }
+    return RKV_INDEX_RADIX;
 }
 
 static void parse(int argument_count, char **arguments)
@@ -43,6 +56,8 @@ static void parse(int argument_count, char **arguments)
             options.count = true;
         } else if (strcmp(argument, "--page") == 0 && has_value) {
             options.page_size = (uint32_t)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(argument, "--index") == 0 && has_value) {
+            options.index = index_named(arguments[++i]);
         } else if (strcmp(argument, "--runs") == 0 && has_value) {
             options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
         } else if (strcmp(argument, "--leaves") == 0 && has_value) {
@@ -119,8 +134,9 @@ int main(int argument_count, char **arguments)
     if (options.json) {
         report_json(&report);
     } else {
-        printf("Library of commit %s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
-               options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
+        printf("Library of commit %s%s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
+               options.commit, options.index == RKV_INDEX_RADIX ? "" : ", block-hash index",
+               cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
         report_markdown(&report);
     }
     return 0;

@@ -85,7 +85,7 @@ impl Snapshot {
     }
 
     pub fn retained_pages(&self) -> u64 {
-        self.cache[12]
+        self.cache[13]
     }
 
     pub fn evicted(&self) -> u64 {

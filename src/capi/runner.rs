@@ -232,6 +232,8 @@ pub unsafe extern "C" fn rkv_runner_create(
         with(table, |shared| {
             let (raw, into) = (read_struct(config)?, out(out_runner, "out_runner")?);
             let (config, threads) = (config_of(&raw)?, threads_of(&raw));
+            // Before kv_layers is read, which is as long as layer_count says.
+            config.check(shared.read().page_table_stats().page_size)?;
             let runner = if raw.kv_layers.is_null() {
                 Runner::new(shared.clone(), config, threads)?
             } else {

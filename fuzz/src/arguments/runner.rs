@@ -77,7 +77,7 @@ pub const DESTROY: Call = |w, i, a| {
         unsafe { rkv_runner_destroy(ptr::null_mut()) };
         return Outcome::Done;
     }
-    let ours = &mut w.computes[0];
+    let ours = w.compute_mut();
     let runner = std::mem::replace(&mut ours.runner, ptr::null_mut());
     unsafe { rkv_runner_destroy(runner) };
     // The plan keeps what is behind the handle alive.
@@ -98,7 +98,7 @@ pub const PLAN_CREATE: Call = |w, i, a| {
 };
 
 pub const PLAN_DESTROY: Call = |w, i, _| {
-    let ours = &mut w.computes[0];
+    let ours = w.compute_mut();
     unsafe {
         if i.rarely(4) {
             rkv_plan_destroy(ptr::null_mut());
@@ -120,7 +120,7 @@ pub const PLAN_SET: Call = |w, i, a| {
 pub const PLAN_VIEW: Call = |w, i, a| unsafe { rkv_plan_view(w.plan(i), a.write(i)) }.into();
 
 pub const APPEND_PREFILL: Call = |w, i, a| {
-    let positions = w.computes[0].arrays().position_count as usize;
+    let positions = w.compute().arrays().position_count as usize;
     let (q, q_strides) = tensor(i, a, positions, QUERY_HEADS, Access::Read);
     let (out, out_strides) = tensor(i, a, positions, QUERY_HEADS, Access::Write);
     let (mut k, mut v) = ((ptr::null_mut(), [0; 2]), (ptr::null_mut(), [0; 2]));
@@ -156,7 +156,7 @@ pub const APPEND_PREFILL: Call = |w, i, a| {
     };
     let args = a.read(i, &args);
     // A plan of another runner is refused, so it doesn't matter how many positions that has.
-    let plan = if i.rarely(16) { w.computes[1].plan } else { w.plan(i) };
+    let plan = if i.rarely(16) { w.foreign_compute().plan } else { w.plan(i) };
     let runner = w.runner(i);
     unchanged_on_failure(w, || unsafe { rkv_runner_append_prefill(runner, plan, args) })
 };
@@ -201,10 +201,10 @@ pub const SPATIAL_DECODE: Call = |_, i, a| {
 
 /// A call that fails writes neither KV memory nor the plan.
 fn unchanged_on_failure(world: &World, call: impl FnOnce() -> rkv_status) -> Outcome {
-    let before = world.computes[0].held();
+    let before = world.compute().held();
     let status = call();
     assert!(
-        status == rkv_status::Ok || world.computes[0].held() == before,
+        status == rkv_status::Ok || world.compute().held() == before,
         "{status:?}, and yet the plan or the memory changed"
     );
     status.into()
@@ -358,8 +358,8 @@ impl World {
     fn runner(&self, input: &mut Input<'_>) -> *mut rkv_runner {
         match input.below(32) {
             30 => ptr::null_mut(),
-            31 => self.computes[0].plan.cast(),
-            _ => self.computes[0].runner,
+            31 => self.compute().plan.cast(),
+            _ => self.compute().runner,
         }
     }
 
@@ -367,7 +367,7 @@ impl World {
         match input.below(32) {
             30 => ptr::null_mut(),
             31 => self.pairs[0].table.cast(),
-            _ => self.computes[0].plan,
+            _ => self.compute().plan,
         }
     }
 }

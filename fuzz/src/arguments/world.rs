@@ -4,13 +4,14 @@ use super::shelf::Shelf;
 use crate::abi::{Pair, Sized32, ok};
 use crate::snapshot::Snapshot;
 use radixkv::capi::*;
+use std::cell::OnceCell;
 use std::ptr;
 
 /// What the calls work on. The first pair is ours, the second one must never change.
 pub struct World {
     pub pairs: [Pair; 2],
-    /// Runners over them.
-    pub computes: [Compute; 2],
+    /// Runners over them, once they are needed.
+    computes: [OnceCell<Compute>; 2],
     /// Pages of the first pair that are private and in no row.
     pub loose: Vec<u32>,
     /// Nodes of the first pair, the last one stale.
@@ -109,9 +110,16 @@ impl World {
         }
         let theirs = begin(other, &[0, 1, 1, 0, 1]);
         let foreign = vec![publish(other, &theirs), theirs.sequence];
-        let computes = [0, 1].map(|at| Compute::new(pairs[at].table, Self::PAGES, Self::PAGE_SIZE));
-        let shelf = Shelf::new();
-        Self { pairs, computes, loose, nodes, locks: Vec::new(), sequences, foreign, shelf }
+        Self {
+            pairs,
+            computes: Default::default(),
+            loose,
+            nodes,
+            locks: Vec::new(),
+            sequences,
+            foreign,
+            shelf: Shelf::new(),
+        }
     }
 
     pub fn snapshots(&self) -> [Snapshot; 2] {
@@ -122,6 +130,25 @@ impl World {
     pub fn check(&self) {
         self.pairs.iter().for_each(Pair::check);
         self.shelf.check();
+    }
+
+    pub fn compute(&self) -> &Compute {
+        self.compute_over(0)
+    }
+
+    /// One over the page table that must never change.
+    pub fn foreign_compute(&self) -> &Compute {
+        self.compute_over(1)
+    }
+
+    fn compute_over(&self, at: usize) -> &Compute {
+        let make = || Compute::new(self.pairs[at].table, Self::PAGES, Self::PAGE_SIZE);
+        self.computes[at].get_or_init(make)
+    }
+
+    pub fn compute_mut(&mut self) -> &mut Compute {
+        self.compute();
+        self.computes[0].get_mut().expect("just made")
     }
 
     pub fn note_node(&mut self, node: rkv_node_id) {
