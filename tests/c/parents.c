@@ -37,8 +37,8 @@ static void c05_a_running_parent(void) {
     end_fixture(&f);
 }
 
-/* A parent that began a moment ago has computed nothing but what it found; what it is to copy is not
- * there yet. */
+/* A parent that began a moment ago has computed nothing but what it found; what it is to copy is
+   not there yet. */
 static void c05_a_parent_that_has_yet_to_copy(void) {
     fixture f = new_fixture(4, 32);
     uint32_t ids[14], suffix[2] = {80, 81};

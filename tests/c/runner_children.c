@@ -1,5 +1,5 @@
-/* Children with a runner: what they inherit and copy is the KV of their tokens, so attention over it
- * gives what a prefill of their own would. */
+/* Children with a runner: what they inherit and copy is the KV of their tokens, so attention over
+ * it gives what a prefill of their own would. */
 #include "runner_fixture.h"
 
 static uint32_t prompt[64];
