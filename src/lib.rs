@@ -15,7 +15,7 @@
 //!                       │                  │ attention    │  what is computed: shapes, batches,
 //!                       │                  └──────────────┘  masks; no pointers
 //!               ┌───────▼──────────────────────────────────────┐
-//!               │ sequence   begin · publish · append · release │  one lock (`Shared`)
+//!               │ sequence   begin · fork · publish · release   │  one lock (`Shared`)
 //!               └───────┬──────────────────────────────────────┘
 //!               ┌───────▼───────┐
 //!               │ cache         │  who owns which page; what a lookup means

@@ -175,6 +175,22 @@ fn h02_block_hash_of_images_does_what_the_specification_does() {
     soak_block_hash(Theme::Images, 150_000, &["an image is cached in part", "a begin copies"]);
 }
 
+// H02 C02 C04 C08: parents and children with the block-hash index.
+#[test]
+fn h02_block_hash_children_do_what_the_specification_does() {
+    soak_block_hash(
+        Theme::Children,
+        150_000,
+        &[
+            "a child copies",
+            "a child copies from the cache",
+            "a child locks what its parent published meanwhile",
+            "a page outlives its owner for a copy",
+            "a retained sequence gives way",
+        ],
+    );
+}
+
 // H02 H07 M01: everything at once with the block-hash index.
 #[test]
 fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
