@@ -1,4 +1,5 @@
-//! The story in C, C++, Rust and Go: each version is built, run, and prints examples/story.txt.
+//! The story in C, C++, Rust and Go: each version is built, run, and prints examples/story.txt. The
+//! router, in C, prints examples/router.txt.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -10,18 +11,23 @@ mod native;
 #[path = "../examples/story.rs"]
 mod story;
 
+fn text_of(example: &str) -> String {
+    fs::read_to_string(native::root().join(format!("examples/{example}.txt"))).unwrap()
+}
+
 fn expected() -> String {
-    fs::read_to_string(native::root().join("examples/story.txt")).unwrap()
+    text_of("story")
 }
 
 fn check_native(source: &str, cpp: bool, standards: [&str; 2]) {
     let path = native::root().join(source);
+    let example = path.file_stem().unwrap().to_str().unwrap();
     for compiler in native::compilers(cpp) {
         for standard in standards {
-            let name = format!("story-{}", if cpp { "cpp" } else { "c" });
+            let name = format!("{example}-{}", if cpp { "cpp" } else { "c" });
             let program =
                 native::build(std::slice::from_ref(&path), &name, compiler, cpp, standard);
-            assert_eq!(native::run(&program), expected(), "{source}, {compiler} {standard}");
+            assert_eq!(native::run(&program), text_of(example), "{source}, {compiler} {standard}");
         }
     }
 }
@@ -29,6 +35,12 @@ fn check_native(source: &str, cpp: bool, standards: [&str; 2]) {
 #[test]
 fn c() {
     check_native("examples/c/story.c", false, ["c99", "c17"]);
+}
+
+/// H01, H02: what the router expects of digests is what the workers find.
+#[test]
+fn router() {
+    check_native("examples/c/router.c", false, ["c99", "c17"]);
 }
 
 #[test]

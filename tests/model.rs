@@ -162,21 +162,24 @@ fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
 #[test]
 fn the_harness_finds_planted_bugs_and_shrinks_them() {
     let planted = [
-        (Fault::LongerMatch, Theme::Cache),
-        (Fault::EvictsNewest, Theme::Cache),
-        (Fault::ForgetsPath, Theme::Cache),
-        (Fault::LeaksLock, Theme::Sequences),
-        (Fault::ShortReserve, Theme::PageTable),
+        (Fault::LongerMatch, Theme::Cache, false),
+        (Fault::EvictsNewest, Theme::Cache, false),
+        (Fault::EvictsNewest, Theme::Cache, true),
+        (Fault::ForgetsPath, Theme::Cache, false),
+        (Fault::ForgetsPath, Theme::Cache, true),
+        (Fault::LeaksLock, Theme::Sequences, false),
+        (Fault::LeaksLock, Theme::Sequences, true),
+        (Fault::ShortReserve, Theme::PageTable, false),
     ];
-    let config = Config {
-        page_size: 4,
-        page_count: 24,
-        slot_count: 4,
-        row_page_limit: 0,
-        whole_pages: false,
-        block_hash: false,
-    };
-    for (fault, theme) in planted {
+    for (fault, theme, block_hash) in planted {
+        let config = Config {
+            page_size: 4,
+            page_count: 24,
+            slot_count: 4,
+            row_page_limit: 0,
+            whole_pages: false,
+            block_hash,
+        };
         let mut rng = fastrand::Rng::with_seed(7);
         let (ops, failure) = (0..20)
             .find_map(|_| {
