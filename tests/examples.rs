@@ -1,5 +1,5 @@
 //! The examples are built and run. The story in C, C++, Rust and Go prints examples/story.txt, the
-//! beam search examples/beam.txt.
+//! others print the text of their own name.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -37,6 +37,12 @@ fn c() {
 #[test]
 fn beam_search() {
     check_native("beam", "c", ["c99", "c17"]);
+}
+
+/// H01, H02: what the router expects of digests is what the workers find.
+#[test]
+fn router() {
+    check_native("router", "c", ["c99", "c17"]);
 }
 
 #[test]

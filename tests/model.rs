@@ -201,24 +201,27 @@ fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
 #[test]
 fn the_harness_finds_planted_bugs_and_shrinks_them() {
     let planted = [
-        (Fault::LongerMatch, Theme::Cache, 4),
-        (Fault::EvictsNewest, Theme::Cache, 4),
-        (Fault::ForgetsPath, Theme::Cache, 4),
-        (Fault::LeaksLock, Theme::Sequences, 4),
-        (Fault::ShortReserve, Theme::PageTable, 4),
-        (Fault::ForgetsLoan, Theme::Children, 6),
+        (Fault::LongerMatch, Theme::Cache, 4, false),
+        (Fault::EvictsNewest, Theme::Cache, 4, false),
+        (Fault::EvictsNewest, Theme::Cache, 4, true),
+        (Fault::ForgetsPath, Theme::Cache, 4, false),
+        (Fault::ForgetsPath, Theme::Cache, 4, true),
+        (Fault::LeaksLock, Theme::Sequences, 4, false),
+        (Fault::LeaksLock, Theme::Sequences, 4, true),
+        (Fault::ShortReserve, Theme::PageTable, 4, false),
+        (Fault::ForgetsLoan, Theme::Children, 6, false),
     ];
-    let config = Config {
-        page_size: 4,
-        page_count: 24,
-        slot_count: 4,
-        row_page_limit: 0,
-        whole_pages: false,
-        block_hash: false,
-        retained_sequences: 0,
-        retained_pages: 0,
-    };
-    for (fault, theme, most) in planted {
+    for (fault, theme, most, block_hash) in planted {
+        let config = Config {
+            page_size: 4,
+            page_count: 24,
+            slot_count: 4,
+            row_page_limit: 0,
+            whole_pages: false,
+            block_hash,
+            retained_sequences: 0,
+            retained_pages: 0,
+        };
         let mut rng = fastrand::Rng::with_seed(7);
         let (ops, failure) = (0..20)
             .find_map(|_| {
