@@ -4,14 +4,14 @@
 //! value, and the useful one for a prompt is that of its longest stored prefix.
 //!
 //! ```text
-//!            tree (RwLock)                     ledger (RwLock)
-//!    tokens ─► node ─► entry ────────────► record: value, bytes, next token, pins
-//!            any number walk at once         order of use, pins by id, limits, counters
+//!            store (RwLock)                        ledger (RwLock)
+//!    tokens ─► tree ─► entry: value, bytes,        order of use, pins by id,
+//!                      next token                  limits, counters
 //! ```
 //!
 //! Two locks, always taken in this order. A lookup compares tokens, which may take long, under the
-//! tree's read lock, beside any number of others; only pinning what it found, a few steps, is done
-//! by one at a time. The ledger alone is enough for a release.
+//! store's read lock, beside any number of others; only pinning what it found, a few steps on memory
+//! that was fetched meanwhile, is done by one at a time. A release takes the same two.
 //!
 //! Values are dropped by the caller, from [`Freed`], after all locks are gone: so dropping one may
 //! call the cache again.
@@ -34,9 +34,9 @@ pub use pinned::Pinned;
 use crate::ids::PinId;
 use smallvec::SmallVec;
 
-/// No node, no record.
+/// No node.
 const NONE: u32 = u32::MAX;
-/// Numbers of nodes or records below which it is not worth to move them together.
+/// Numbers of nodes below which it is not worth to move them together.
 const SPARSE: usize = 1024;
 /// Entries that numbers suffice for.
 const ENTRY_LIMIT: usize = 1 << 30;
