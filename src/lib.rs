@@ -21,6 +21,9 @@
 //!            └───────────┘
 //! ```
 //!
+//! Beside them stands `snapshot`, states of models without paged KV by token list: of the others it
+//! uses tokens and namespaces, no page and no sequence.
+//!
 //! A module uses only those below it. Only [`capi`] has `unsafe` code, and a lock for race
 //! detectors that is built for tests alone.
 

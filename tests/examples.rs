@@ -1,4 +1,5 @@
-//! The story in C, C++, Rust and Go: each version is built, run, and prints examples/story.txt.
+//! The story in C, C++, Rust and Go: each version is built, run, and prints examples/story.txt. And
+//! the other examples, each with its text.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -29,6 +30,18 @@ fn check_native(source: &str, cpp: bool, standards: [&str; 2]) {
 #[test]
 fn c() {
     check_native("examples/c/story.c", false, ["c99", "c17"]);
+}
+
+/// S01, S04: with snapshots the same is said after fewer steps.
+#[test]
+fn recurrent() {
+    let source = native::root().join("examples/c/recurrent.c");
+    let expected = fs::read_to_string(source.with_extension("txt")).unwrap();
+    for compiler in native::compilers(false) {
+        let program =
+            native::build(std::slice::from_ref(&source), "recurrent", compiler, false, "c99");
+        assert_eq!(native::run(&program), expected, "{compiler}");
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@
 //	_, err = sequence.Publish(state.PositionCount)
 //	err = sequence.Release()
 //
+// A [SnapshotCache] stands alone: states of models without paged KV, by the tokens that led to them.
+//
 // # Errors
 //
 // A failed call returns an [*Error] that carries a [Status] and the library's message, which names

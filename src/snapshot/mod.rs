@@ -10,11 +10,32 @@
 //! ```
 //!
 //! Two locks, always taken in this order. A lookup compares tokens, which may take long, under the
-//! store's read lock, beside any number of others; only pinning what it found, a few steps on memory
-//! that was fetched meanwhile, is done by one at a time. A release takes the same two.
+//! store's read lock, beside any number of others; only pinning what it found, a few steps on
+//! memory that was fetched meanwhile, is done by one at a time. A release takes the same two.
 //!
 //! Values are dropped by the caller, from [`Freed`], after all locks are gone: so dropping one may
-//! call the cache again.
+//! call the cache again. In Rust, values behind an [`std::sync::Arc`] come with pins that release
+//! themselves:
+//!
+//! ```
+//! use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotCache, SnapshotLimits};
+//! use std::sync::Arc;
+//!
+//! let cache = SnapshotCache::new(SnapshotLimits { entries: 64, bytes: 1 << 30 });
+//! let namespace = Namespace::default();
+//! let state = vec![0.5f32; 1024]; // after the tokens 1, 2, 3
+//! let new = NewSnapshot {
+//!     namespace: &namespace,
+//!     tokens: &[1, 2, 3],
+//!     bytes: 4096,
+//!     next_token: Some(4),
+//! };
+//! cache.put(new, Arc::new(state))?;
+//!
+//! let found = cache.get(&namespace, &[1, 2, 3, 9])?.expect("a prefix is stored");
+//! assert_eq!((found.tokens(), found.next_token(), found[0]), (3, Some(4), 0.5));
+//! # Ok::<(), radixkv::error::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod cache;
