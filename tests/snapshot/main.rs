@@ -183,7 +183,7 @@ fn s08_memory_follows_the_entries() {
     let mut perform = |op: Op, at: usize| {
         real.perform(&op);
         naive.perform(&op);
-        if at % 97 == 0 {
+        if at.is_multiple_of(97) {
             compare(&real, &mut naive, false).unwrap();
         }
     };
