@@ -45,6 +45,12 @@ fn router() {
     check_native("router", "c", ["c99", "c17"]);
 }
 
+/// S01, S04: with snapshots the same is said after fewer steps.
+#[test]
+fn recurrent() {
+    check_native("recurrent", "c", ["c99", "c17"]);
+}
+
 #[test]
 fn cpp() {
     check_native("story", "cpp", ["c++17", "c++20"]);
