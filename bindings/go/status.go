@@ -39,6 +39,8 @@ const (
 	Busy Status = C.RKV_STATUS_BUSY
 	// Pending: the sequence to go on from is still running; ask again when it is retained.
 	Pending Status = C.RKV_STATUS_PENDING
+	// Device: the GPU or its driver refused or failed.
+	Device Status = C.RKV_STATUS_DEVICE
 	// Internal: a bug in the library. The handle refuses further work.
 	Internal Status = C.RKV_STATUS_INTERNAL
 	// Poisoned: an earlier call on this handle ended with Internal; only Close is left.
