@@ -83,6 +83,7 @@ impl Drop for Pair {
 fn version_and_messages() {
     assert_eq!(rkv_abi_version(), RKV_ABI_VERSION);
     assert_ne!(rkv_features() & RKV_FEATURE_RADIX_INDEX, 0);
+    assert_ne!(rkv_features() & RKV_FEATURE_BLOCK_HASH_INDEX, 0);
     // SAFETY: the texts are static, the buffers have the room that is stated.
     unsafe {
         assert!(!CStr::from_ptr(rkv_version_string()).is_empty());
@@ -156,6 +157,17 @@ fn tokens_bins_and_digests() {
         ok(rkv_tokens_regions(&made, ptr::null_mut(), 0, &mut count));
         ok(rkv_tokens_regions(&made, regions.as_mut_ptr(), count, &mut count));
         assert_eq!((regions[0].start, regions[0].end), (3, 8));
+
+        let mut digests = [rkv_page_digest { bytes: [0; 32] }; 4];
+        let mut args = rkv_page_digest_args { page_size: 2, tokens: &made, ..sized() };
+        let into = digests.as_mut_ptr();
+        ok(rkv_tokens_page_digests(&args, into, 4, &mut count));
+        assert_eq!(count, 4);
+        let last = digests[3];
+        // Going on in place: the parent lies where the digests go.
+        (args.parent, args.first_page) = (into.add(1).cast_const(), 2);
+        ok(rkv_tokens_page_digests(&args, into, 2, &mut count));
+        assert_eq!(digests[1].bytes, last.bytes);
     }
 }
 
@@ -348,6 +360,66 @@ fn snapshots_and_their_pins() {
         ok(rkv_snapshot_cache_release(cache, found.pin));
         assert_eq!(count(), 4);
         rkv_snapshot_cache_destroy(ptr::null_mut());
+    }
+}
+
+/// C01, C02, C04, C08
+#[test]
+fn parents_and_children() {
+    let pair = Pair::new();
+    let Pair(table, cache) = pair;
+    let (ids, none) = (
+        [1, 2, 3, 4, 5, 6],
+        rkv_fork_child {
+            sequence: 0,
+            slot: 0,
+            copy_position_count: 0,
+            copy_source_page: 0,
+            copy_target_page: 0,
+        },
+    );
+    // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
+    unsafe {
+        let parent = pair.begin(&list(&ids));
+        let mut result = sized::<rkv_publish_result>();
+        ok(rkv_sequence_publish(cache, parent.sequence, 6, &mut result));
+        let mut retained = false;
+        ok(rkv_sequence_retain(cache, parent.sequence, &mut retained));
+        let (mut kept, mut count) = ([0; 2], 0);
+        ok(rkv_cache_retained(cache, ptr::null_mut(), 0, &mut count));
+        ok(rkv_cache_retained(cache, kept.as_mut_ptr(), kept.len(), &mut count));
+        assert_eq!((retained, count, kept[0]), (true, 1, parent.sequence));
+
+        let (namespace, suffix, all) = (sized::<rkv_namespace>(), list(&[7]), list(&ids));
+        let mut args = rkv_continue_args {
+            parent: parent.sequence,
+            namespace_: &namespace,
+            tokens: &suffix,
+            all_tokens: &all,
+            ..sized()
+        };
+        let mut child = sized::<rkv_sequence_state>();
+        ok(rkv_sequence_continue(cache, &args, &mut child));
+        assert_eq!((child.inherited_position_count, child.copy_position_count), (6, 2));
+        args.parent = child.sequence;
+        assert_eq!(rkv_sequence_continue(cache, &args, &mut child), rkv_status::Pending);
+
+        let mut children = [none; 2];
+        let fork = rkv_fork_args { parent: parent.sequence, child_count: 2, ..sized() };
+        ok(rkv_sequence_fork(cache, &fork, children.as_mut_ptr()));
+        assert_eq!(children[1].copy_source_page, child.copy_source_page);
+        ok(rkv_sequence_drop(cache, parent.sequence));
+        pair.check();
+        for child in [child.sequence, children[0].sequence, children[1].sequence] {
+            ok(rkv_sequence_confirm_copy(cache, child));
+            ok(rkv_sequence_retain(cache, child, &mut retained));
+        }
+        ok(rkv_cache_drop_retained(cache, usize::MAX, &mut count));
+        assert_eq!(count, 4);
+        let mut stats = sized::<rkv_page_table_statistics>();
+        ok(rkv_page_table_stats(table, &mut stats));
+        assert_eq!(stats.private_page_count, 0);
+        pair.check();
     }
 }
 

@@ -5,7 +5,9 @@
 //! AddressSanitizer sees every byte too far; it is never dangling, which the contract forbids. A
 //! call must not crash; one that fails must leave the state and its outputs as they were.
 mod arena;
+mod compute;
 mod functions;
+mod runner;
 mod shelf;
 mod snapshots;
 mod values;
@@ -13,7 +15,7 @@ mod world;
 
 pub use functions::FUNCTIONS;
 
-use crate::abi::last_message;
+use crate::abi::{index_for, last_message};
 use crate::input::Input;
 use arena::Arena;
 use radixkv::capi::rkv_status;
@@ -44,7 +46,7 @@ pub type Call = fn(&mut World, &mut Input<'_>, &mut Arena) -> Outcome;
 /// Runs the calls that `data` stands for.
 pub fn arguments(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut world = World::new();
+    let mut world = World::new(index_for(data));
     for _ in 0..STEP_LIMIT {
         if input.is_empty() {
             break;
@@ -57,7 +59,7 @@ pub fn arguments(data: &[u8]) {
             Outcome::Status(status) => status,
             Outcome::Last(status) => {
                 arena.check(status);
-                world = World::new();
+                world = World::new(index_for(data));
                 continue;
             }
             Outcome::Done => rkv_status::Ok,

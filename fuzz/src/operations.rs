@@ -5,10 +5,11 @@
 //! handed out twice or freed too early shows at once. After each call the library checks itself,
 //! and a call that failed must have changed nothing.
 mod caller;
+mod children;
 mod lookups;
 mod sequences;
 
-use crate::abi::{Pair, Sized32, last_message};
+use crate::abi::{Pair, Sized32, index_for, last_message};
 use crate::input::Input;
 use crate::prompt::Prompt;
 use crate::snapshot::Snapshot;
@@ -27,8 +28,19 @@ struct Live {
     prompt: Prompt,
     /// Positions whose KV is in the shadow.
     computed: usize,
+    /// Of those, the ones that the library was told of.
+    told: usize,
     /// Source, target and positions of a copy that is not confirmed.
     copy: Option<(u32, u32, usize)>,
+}
+
+/// A retained sequence.
+struct Kept {
+    id: rkv_sequence_id,
+    namespace: usize,
+    prompt: Prompt,
+    /// Positions that it has KV for.
+    computed: usize,
 }
 
 /// A row that the caller maps, and the lock that keeps its cached pages.
@@ -46,6 +58,8 @@ struct World {
     kv: Vec<u64>,
     prompts: Vec<Prompt>,
     live: Vec<Live>,
+    /// By the order of finishing.
+    kept: Vec<Kept>,
     released: Vec<rkv_sequence_id>,
     locks: Vec<rkv_node_id>,
     /// Node ids seen, some of them stale by now.
@@ -58,7 +72,7 @@ struct World {
 /// Runs the calls that `data` stands for.
 pub fn operations(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut world = World::new(&mut input);
+    let mut world = World::new(&mut input, index_for(data));
     for _ in 0..STEP_LIMIT {
         if input.is_empty() {
             break;
@@ -81,7 +95,7 @@ fn namespace(number: usize) -> rkv_namespace {
 }
 
 impl World {
-    fn new(input: &mut Input<'_>) -> Self {
+    fn new(input: &mut Input<'_>, index: u32) -> Self {
         const SIZES: [u32; 8] = [1, 2, 3, 4, 8, 16, 64, 256];
         let page_size = *input.pick(&SIZES).expect("there are some");
         let page_count = 2 + input.below(96) as u32;
@@ -96,7 +110,7 @@ impl World {
             ..Sized32::sized()
         };
         let flags = if input.rarely(3) { RKV_CACHE_WHOLE_PAGES } else { 0 };
-        let pair = Pair::new(&config, flags);
+        let pair = Pair::new(&config, flags, index);
         let last = Snapshot::of(&pair);
         Self {
             pair,
@@ -106,6 +120,7 @@ impl World {
             kv: vec![0; page_count as usize * page_size as usize],
             prompts: Vec::new(),
             live: Vec::new(),
+            kept: Vec::new(),
             released: Vec::new(),
             locks: Vec::new(),
             nodes: Vec::new(),
@@ -121,15 +136,18 @@ impl World {
             6..9 => self.append(input),
             9 => self.truncate(input),
             10..14 => self.publish(input),
-            14 | 15 => self.confirm_copy(input),
-            16 | 17 => self.release(input),
+            14 => self.confirm_copy(input),
+            15 => self.go_on(input),
+            16 => self.release(input),
+            17 => self.retain_or_drop(input),
             18 => self.release_twice(input),
             19 | 20 => self.find(input),
             21 => self.probe_live(input),
             22 => self.lock(input),
             23 => self.unlock(input),
             24 | 25 => self.evict(input),
-            26 | 27 => self.insert(input),
+            26 => self.insert(input),
+            27 => self.fork(input),
             28 => self.allocate(input),
             29 => self.free(input),
             30 => self.caller_row(input),
@@ -225,6 +243,7 @@ impl World {
         assert_eq!(shortage.free_page_count, self.last.free());
         assert_eq!(shortage.private_page_count, self.last.private());
         assert!(shortage.reclaimable_page_count <= self.last.reclaimable());
+        assert_eq!(shortage.retained_page_count, self.last.retained_pages());
         assert_eq!(
             shortage.locked_page_count + shortage.reclaimable_page_count,
             self.last.cached()
@@ -236,6 +255,7 @@ impl World {
         while let Some(live) = self.live.pop() {
             self.release_one(live);
         }
+        self.drop_retained(usize::MAX);
         while let Some(row) = self.rows.pop() {
             self.erase_one(row);
         }

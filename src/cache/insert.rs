@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::ids::NodeId;
 use crate::index::Node;
 use crate::paging::PageTable;
-use crate::token::{Query, TokenList, position_count, with_query};
+use crate::token::{Keys, Query, TokenList, position_count, with_query};
 
 /// What to insert.
 #[derive(Debug, Clone, Copy)]
@@ -75,13 +75,13 @@ impl PrefixCache {
         let start = request.from_page * self.page_size;
         let keys = &query.keys[start..pages * self.page_size];
         let known = from.or_else(|| self.index.find_root(request.namespace));
-        let existing = known.map_or(0, |node| self.index.walk(node, keys).pages);
+        let existing = known.map_or(0, |node| self.index.walk(node, self.keys(keys)).pages);
         let existing = existing.max(request.from_page);
         table.pool.claim_all(&request.pages[existing..pages], existing)?;
 
         let node = from.unwrap_or_else(|| self.index.make_root(request.namespace));
         let given = &request.pages[request.from_page..pages];
-        let inserted = self.index.insert(node, keys, given);
+        let inserted = self.index.insert(node, Keys { keys, images: &self.images }, given);
         debug_assert_eq!(inserted.existing + request.from_page, existing);
         let claimed_keys = &query.keys[existing * self.page_size..pages * self.page_size];
         if !self.images.is_empty() {
@@ -132,7 +132,7 @@ impl PrefixCache {
                 request.from_token
             )));
         }
-        if !self.index.has_keys(node, &query.keys[..end * self.page_size]) {
+        if !self.index.has_keys(node, self.keys(&query.keys[..end * self.page_size])) {
             return Err(Error::argument("args.tokens does not begin with args.from_node's prefix"));
         }
         Ok(Some(node))

@@ -101,12 +101,12 @@ impl PrefixCache {
         let Some(root) = self.index.find_root(namespace) else {
             return nothing;
         };
-        let mut walk = self.index.walk(root, query.keys);
+        let mut walk = self.index.walk(root, self.keys(query.keys));
         if query.unchecked && walk.media {
             // An id of the caller could look like the key of an image.
             let text = query.text_prefix(self.matched_positions(&walk));
             if text.keys.len() < query.keys.len() {
-                walk = self.index.walk(root, text.keys);
+                walk = self.index.walk(root, self.keys(text.keys));
             }
         }
         let matched = self.matched_positions(&walk);
@@ -122,6 +122,11 @@ impl PrefixCache {
     fn matched_positions(&self, walk: &Walk) -> usize {
         let partial = walk.partial.filter(|_| !self.whole_pages);
         walk.pages * self.page_size + partial.map_or(0, |partial| partial.positions)
+    }
+
+    /// Whether parts of pages are shared too, by copy.
+    pub fn shares_parts(&self) -> bool {
+        !self.whole_pages
     }
 
     /// As many of the positions that were found as may be reused: whole pages, unless parts are
@@ -157,5 +162,11 @@ impl PrefixCache {
         self.counters.lookup_positions += found.asked_positions as u64;
         self.counters.hit_positions += positions as u64;
         self.counters.partial_hit_positions += partial as u64;
+    }
+
+    /// Counts a sequence that went on from another one, and the positions that it inherited.
+    pub fn count_inherit(&mut self, positions: usize) {
+        self.counters.inherits += 1;
+        self.counters.inherited_positions += positions as u64;
     }
 }

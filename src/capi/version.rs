@@ -12,6 +12,8 @@ pub const RKV_ABI_VERSION: u32 = 2;
 
 /// Bit of rkv_features(): the radix tree index.
 pub const RKV_FEATURE_RADIX_INDEX: u64 = 1;
+/// Bit of rkv_features(): the block-hash index.
+pub const RKV_FEATURE_BLOCK_HASH_INDEX: u64 = 2;
 
 // cbindgen needs literals above; a release that forgets to move them does not compile.
 const fn parse(text: &str) -> u32 {
@@ -54,5 +56,5 @@ pub extern "C" fn rkv_version_string() -> *const c_char {
 /// any thread, any time
 #[unsafe(no_mangle)]
 pub extern "C" fn rkv_features() -> u64 {
-    RKV_FEATURE_RADIX_INDEX
+    RKV_FEATURE_RADIX_INDEX | RKV_FEATURE_BLOCK_HASH_INDEX
 }

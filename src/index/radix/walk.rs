@@ -39,16 +39,16 @@ impl RadixIndex {
     /// shares with them.
     pub(super) fn child(&self, parent: u32, keys: &[u32]) -> Option<(u32, usize)> {
         let first_page = keys.get(..self.page_size)?;
-        let children = &self.nodes[parent].children;
+        let children = &self.tree.nodes[parent].children;
         let candidate = match children.only() {
             Some(only) => only,
             None if children.is_empty() => return None,
             None => {
                 let hash = self.child_hash(parent, first_page);
-                self.table.find(hash, |at| self.nodes[at].parent == parent)?
+                self.table.find(hash, |at| self.tree.nodes[at].parent == parent)?
             }
         };
-        let common = common_start(self.nodes[candidate].label.keys(self.page_size), keys);
+        let common = common_start(self.tree.nodes[candidate].label.keys(self.page_size), keys);
         if common >= self.page_size {
             return Some((candidate, common));
         }
@@ -57,19 +57,18 @@ impl RadixIndex {
         }
         // Two children whose hashes are equal: compare their pages.
         let begins = |at: u32| {
-            let node = &self.nodes[at];
+            let node = &self.tree.nodes[at];
             node.parent == parent && node.label.first_page_keys(self.page_size) == first_page
         };
         let child = self.table.find(self.child_hash(parent, first_page), begins)?;
-        Some((child, common_start(self.nodes[child].label.keys(self.page_size), keys)))
+        Some((child, common_start(self.tree.nodes[child].label.keys(self.page_size), keys)))
     }
 
     /// How a child stands to keys in the order of siblings.
     pub(super) fn sibling_order(&self, sibling: Sibling, keys: &[u32]) -> Ordering {
-        sibling
-            .first_key
-            .cmp(&keys[0])
-            .then_with(|| self.nodes[sibling.node].label.first_page_keys(self.page_size).cmp(keys))
+        sibling.first_key.cmp(&keys[0]).then_with(|| {
+            self.tree.nodes[sibling.node].label.first_page_keys(self.page_size).cmp(keys)
+        })
     }
 
     pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
@@ -78,7 +77,7 @@ impl RadixIndex {
         let mut media = false;
         while let Some((child, common)) = self.child(node, rest) {
             node = child;
-            let at = &self.nodes[child];
+            let at = &self.tree.nodes[child];
             media |= at.media;
             let whole = common / self.page_size;
             if whole < at.label.len() {
@@ -98,23 +97,23 @@ impl RadixIndex {
         }
         let partial = self.longest_start(node, rest);
         if let Some(partial) = &partial {
-            media |= self.nodes[partial.node.0].media;
+            media |= self.tree.nodes[partial.node.0].media;
         }
-        Walk { node: Node(node), pages: self.nodes[node].end(), partial, media }
+        Walk { node: Node(node), pages: self.tree.nodes[node].end(), partial, media }
     }
 
     /// The child that shares the longest start with keys of which no child has a whole page.
     fn longest_start(&self, parent: u32, keys: &[u32]) -> Option<Partial> {
         let first = *keys.first()?;
         let keys = &keys[..keys.len().min(self.page_size)];
-        let siblings = &self.nodes[parent].children;
+        let siblings = &self.tree.nodes[parent].children;
         if siblings.is_empty() {
             return None;
         }
         let neighbours = siblings.neighbours(|sibling| self.sibling_order(sibling, keys));
         let candidates = neighbours.into_iter().flatten().filter(|near| near.first_key == first);
         let shared = candidates.map(|near| {
-            let label = &self.nodes[near.node].label;
+            let label = &self.tree.nodes[near.node].label;
             let positions = common_start(label.first_page_keys(self.page_size), keys);
             Partial { node: Node(near.node), page: label.pages()[0], positions }
         });

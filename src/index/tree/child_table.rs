@@ -1,4 +1,4 @@
-//! Finds a child by its parent and its whole first page: one hash table for the whole tree.
+//! Finds a child by the hash of what tells it from all others: one table for the whole tree.
 //!
 //! The table never stops to rehash. When it is full a larger one is opened, and each later change
 //! moves a few slots of the old one; lookups ask both meanwhile. Tables are made of chunks, taken
