@@ -5,9 +5,10 @@
  * Generated from src/capi by cbindgen: edit there, then run `make header`.
  *
  * Objects
- *   rkv_page_table   a pool of physical pages and one row of pages per slot
- *   rkv_cache        the prefix index over one page table
- *   sequences        named by rkv_sequence_id; they live in a cache
+ *   rkv_page_table       a pool of physical pages and one row of pages per slot
+ *   rkv_cache            the prefix index over one page table
+ *   sequences            named by rkv_sequence_id; they live in a cache
+ *   rkv_snapshot_cache   opaque states by token list; stands alone
  *
  * Conventions
  *   Names      rkv_<object>_<verb>. A page holds page_size positions; a position is one KV entry;
@@ -55,6 +56,11 @@
 #endif
 /** @endcond */
 
+
+/**
+ * The largest number.
+ */
+#define E4M3_MAX 448.0
 
 /**
  * Major version of the release that this header came with.
@@ -175,6 +181,59 @@
 #define RKV_MATCH_LOCK 1
 
 /**
+ * 32-bit IEEE 754 floats.
+ */
+#define RKV_DTYPE_F32 0
+
+/**
+ * 16-bit IEEE 754 floats.
+ */
+#define RKV_DTYPE_F16 1
+
+/**
+ * The upper half of 32-bit floats.
+ */
+#define RKV_DTYPE_BF16 2
+
+/**
+ * 8-bit floats of 4 exponent bits and 3 of mantissa, without infinities: OCP E4M3. For K and V in
+ * memory only; what is too large becomes the largest, 448.
+ */
+#define RKV_DTYPE_FP8_E4M3 3
+
+/**
+ * Layout of a layer's K or V: [page][position][head][head_dim].
+ */
+#define RKV_KV_LAYOUT_NHD 0
+
+/**
+ * Layout of a layer's K or V: [page][head][position][head_dim].
+ */
+#define RKV_KV_LAYOUT_HND 1
+
+/**
+ * Backend of rkv_runner_config: the processor.
+ */
+#define RKV_BACKEND_CPU 0
+
+/**
+ * Backend of rkv_runner_config: an NVIDIA GPU.
+ */
+#define RKV_BACKEND_CUDA 1
+
+/**
+ * Flag of rkv_runner_config: a row's result has the same bits whatever else is in the batch, for
+ * any number of threads and however its prompt is cut into chunks.
+ */
+#define RKV_RUNNER_BATCH_INVARIANT 1
+
+/**
+ * Flag of rkv_continue_args: take over what a parent that is still running has computed so far.
+ * Without it such a parent is RKV_STATUS_PENDING.
+ */
+#define RKV_CONTINUE_RUNNING 1
+
+/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -193,7 +252,8 @@ typedef enum rkv_status {
      */
     RKV_STATUS_STALE_NODE = 2,
     /**
-     * The sequence id names no live sequence of this cache: released, foreign, or never issued.
+     * The sequence id names no live sequence of this cache: ended, foreign, or never issued; nor,
+     * where that would do, a retained one.
      */
     RKV_STATUS_STALE_SEQUENCE = 3,
     /**
@@ -213,11 +273,15 @@ typedef enum rkv_status {
      */
     RKV_STATUS_UNSUPPORTED = 7,
     /**
+     * The pin id names no pin of this cache: released, foreign, or never issued.
+     */
+    RKV_STATUS_STALE_PIN = 8,
+    /**
      * Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
      */
     RKV_STATUS_OUT_OF_PAGES = 100,
     /**
-     * Every slot of the page table is in use.
+     * Not enough slots of the page table are free.
      */
     RKV_STATUS_OUT_OF_SLOTS = 101,
     /**
@@ -228,6 +292,10 @@ typedef enum rkv_status {
      * The page table already has a cache.
      */
     RKV_STATUS_BUSY = 103,
+    /**
+     * The sequence to go on from is still running; ask again when it is retained.
+     */
+    RKV_STATUS_PENDING = 104,
     /**
      * A bug in the library: a panic was caught. The handle is poisoned.
      */
@@ -259,6 +327,25 @@ typedef struct rkv_cache rkv_cache;
 typedef struct rkv_page_table rkv_page_table;
 
 /**
+ * What one step computes: new positions of any mix of rows, prefill chunks and decodes alike. Made
+ * once by rkv_plan_create() and set anew for each step; its memory is reused.
+ */
+typedef struct rkv_plan rkv_plan;
+
+/**
+ * Attention over the rows of one page table, and the KV memory behind its pages. Created by
+ * rkv_runner_create().
+ */
+typedef struct rkv_runner rkv_runner;
+
+/**
+ * A store of opaque states by token list, that finds the longest stored prefix. For engines whose
+ * KV isn't paged, and for models without KV. It stands alone: it needs no page table. Created by
+ * rkv_snapshot_cache_create().
+ */
+typedef struct rkv_snapshot_cache rkv_snapshot_cache;
+
+/**
  * Why an allocation was refused, in pages: free + reclaimable < needed.
  */
 typedef struct rkv_shortage {
@@ -287,9 +374,14 @@ typedef struct rkv_shortage {
      */
     uint64_t locked_page_count;
     /**
-     * Pages that belong to rows or to the caller.
+     * Pages that belong to rows, to retained sequences or to the caller.
      */
     uint64_t private_page_count;
+    /**
+     * Of the locked and the private pages, those that retained sequences keep: what
+     * rkv_cache_drop_retained() can help with, as far as nobody else uses them.
+     */
+    uint64_t retained_page_count;
 } rkv_shortage;
 
 /**
@@ -590,6 +682,15 @@ typedef struct rkv_cache_config {
      * Zero.
      */
     uint32_t reserved;
+    /**
+     * Finished sequences that rkv_sequence_retain() keeps at most. Default and 0: 1024.
+     */
+    uint32_t retained_sequence_limit;
+    /**
+     * Pages that those keep together at most, each counted once. Default and 0: half of the page
+     * table's.
+     */
+    uint32_t retained_page_limit;
 } rkv_cache_config;
 
 /**
@@ -745,6 +846,27 @@ typedef struct rkv_cache_statistics {
      * Cached prefixes now that no longer one goes on: nodes without children.
      */
     uint64_t prefix_count;
+    /**
+     * Retained sequences now.
+     */
+    uint64_t retained_sequence_count;
+    /**
+     * Pages that those keep now, each counted once; they are among the cached and the private
+     * ones.
+     */
+    uint64_t retained_page_count;
+    /**
+     * Retained sequences that gave way: to later ones, or by rkv_cache_drop_retained().
+     */
+    uint64_t displaced_sequence_count;
+    /**
+     * Sequences that went on from another one: continued and forked ones. No lookups.
+     */
+    uint64_t inherit_count;
+    /**
+     * Positions that they inherited; not among the hits of lookups.
+     */
+    uint64_t inherited_position_count;
 } rkv_cache_statistics;
 
 /**
@@ -886,8 +1008,8 @@ typedef struct rkv_sequence_state {
      */
     uint64_t position_count;
     /**
-     * Positions whose KV was reused at begin; computing starts here. Always less than the prompt,
-     * and a token boundary.
+     * Positions whose KV was reused at begin; computing starts here. A token boundary, and less
+     * than the prompt; only for the children of rkv_sequence_fork() it may be all of it.
      */
     uint64_t cached_position_count;
     /**
@@ -913,13 +1035,18 @@ typedef struct rkv_sequence_state {
      */
     uint64_t copy_position_count;
     /**
-     * The page to copy from; cached, protected until the copy is confirmed.
+     * The page to copy from; the cache's or a parent's, protected until the copy is confirmed.
      */
     uint32_t copy_source_page;
     /**
      * The page to copy to; private.
      */
     uint32_t copy_target_page;
+    /**
+     * Of the reused positions, those inherited from a parent; 0 unless
+     * rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
+     */
+    uint64_t inherited_position_count;
 } rkv_sequence_state;
 
 /**
@@ -952,6 +1079,701 @@ typedef struct rkv_publish_result {
      */
     uint64_t shared_page_count;
 } rkv_publish_result;
+
+/**
+ * Where K and V of one layer lie; element (page, position in the page, head, d) at
+ * page * page_stride + position * position_stride + head * head_stride + d. An array element: its
+ * layout never changes.
+ */
+typedef struct rkv_kv_memory {
+    /**
+     * K of page 0.
+     */
+    void *k;
+    /**
+     * V of page 0.
+     */
+    void *v;
+    /**
+     * Elements from one page to the next, for K and for V.
+     */
+    uint64_t page_stride;
+    /**
+     * Elements from one position of a page to the next.
+     */
+    uint64_t position_stride;
+    /**
+     * Elements from one head to the next.
+     */
+    uint64_t head_stride;
+} rkv_kv_memory;
+
+/**
+ * A copy of the first positions of a page to another page. An array element: its layout never
+ * changes.
+ */
+typedef struct rkv_page_copy {
+    /**
+     * The page to copy from: cached or private.
+     */
+    uint32_t source_page;
+    /**
+     * The page to copy to: private.
+     */
+    uint32_t target_page;
+    /**
+     * How many positions, at most page_size.
+     */
+    uint32_t position_count;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_page_copy;
+
+/**
+ * Runs one task of many. `index` is below the count.
+ */
+typedef void (*rkv_parallel_task)(void *task, size_t index);
+
+/**
+ * Calls run(task, i) once for each i below `task_count`, in any order, on any threads, and returns
+ * when all calls have returned. A single thread may do it all.
+ */
+typedef void (*rkv_parallel_for)(void *user_data,
+                                 size_t task_count,
+                                 rkv_parallel_task run,
+                                 void *task);
+
+/**
+ * How to build a runner. Fill with rkv_runner_config_init(), then change fields.
+ */
+typedef struct rkv_runner_config {
+    /**
+     * sizeof(rkv_runner_config).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_BACKEND_CPU, the default, or RKV_BACKEND_CUDA.
+     */
+    uint32_t backend;
+    /**
+     * Layers of the model, 1 to 65536. Default 0, which is refused: set it.
+     */
+    uint32_t layer_count;
+    /**
+     * Heads of a query, 1 to 65536. Default 0, which is refused.
+     */
+    uint32_t query_head_count;
+    /**
+     * Heads of K and V; divides query_head_count. Default 0, which is refused.
+     */
+    uint32_t kv_head_count;
+    /**
+     * Elements of a head: 64, 96, 128 or 256. Default 128.
+     */
+    uint32_t head_dim;
+    /**
+     * Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16.
+     */
+    uint32_t dtype;
+    /**
+     * Of K and V in memory: the same, or RKV_DTYPE_FP8_E4M3.
+     */
+    uint32_t kv_dtype;
+    /**
+     * Of memory of its own: RKV_KV_LAYOUT_NHD, the default, or _HND. Not read with kv_layers.
+     */
+    uint32_t kv_layout;
+    /**
+     * Threads that compute: of its own, the calling one included, or with parallel_for the
+     * engine's. Default 0: as many as the process may use.
+     */
+    uint32_t thread_count;
+    /**
+     * RKV_RUNNER_ bits.
+     */
+    uint32_t flags;
+    /**
+     * Ordinal of the GPU; 0 for the CPU.
+     */
+    uint32_t device;
+    /**
+     * The engine's memory, layer_count of them, for every page of the page table, page 0
+     * included; it must outlive the runner. NULL: the runner allocates memory of its own.
+     */
+    const struct rkv_kv_memory *kv_layers;
+    /**
+     * The engine's threads. NULL: threads of its own.
+     */
+    rkv_parallel_for parallel_for;
+    /**
+     * Passed to parallel_for.
+     */
+    void *parallel_user_data;
+} rkv_runner_config;
+
+/**
+ * What a runner has.
+ */
+typedef struct rkv_runner_statistics {
+    /**
+     * sizeof(rkv_runner_statistics).
+     */
+    uint32_t struct_size;
+    /**
+     * Threads that compute.
+     */
+    uint32_t thread_count;
+    /**
+     * Bytes of KV memory of its own; 0 over the engine's.
+     */
+    uint64_t kv_bytes;
+    /**
+     * Bytes that one page takes, K and V of all layers, when they lie densely.
+     */
+    uint64_t page_bytes;
+} rkv_runner_statistics;
+
+/**
+ * New positions of one row. An array element: its layout never changes.
+ */
+typedef struct rkv_plan_row {
+    /**
+     * The sequence; 0 for a row of the page table that is no sequence's: `slot`.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * The row's slot; not read with a sequence.
+     */
+    uint32_t slot;
+    /**
+     * Number of regions.
+     */
+    uint32_t region_count;
+    /**
+     * Positions of the row that attend to each other in both directions, see
+     * rkv_tokens_regions(): ascending, disjoint, none cut by the first or the last new position.
+     * Regions behind the new positions are fine. NULL when there are none.
+     */
+    const struct rkv_region *regions;
+    /**
+     * The first new position: K and V of all positions before are in the row's pages.
+     */
+    uint64_t start;
+    /**
+     * New positions, at least 1. The row has pages for them, none of which the cache owns.
+     */
+    uint64_t count;
+} rkv_plan_row;
+
+/**
+ * The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
+ * it is set again or destroyed.
+ */
+typedef struct rkv_plan_arrays {
+    /**
+     * sizeof(rkv_plan_arrays).
+     */
+    uint32_t struct_size;
+    /**
+     * Rows.
+     */
+    uint32_t row_count;
+    /**
+     * New positions of all rows.
+     */
+    uint64_t position_count;
+    /**
+     * row_count + 1 offsets: the new positions of row i are query_indptr[i] to
+     * query_indptr[i + 1].
+     */
+    const int32_t *query_indptr;
+    /**
+     * row_count + 1 offsets into `indices`, the first 0.
+     */
+    const int32_t *indptr;
+    /**
+     * The pages of all rows up to their last new position, one row after another.
+     */
+    const int32_t *indices;
+    /**
+     * For each row, the positions in its last page: 1 to page_size.
+     */
+    const int32_t *last_page_len;
+    /**
+     * For each new position, where it lies: page * page_size + offset in the page.
+     */
+    const int64_t *slot_mapping;
+} rkv_plan_arrays;
+
+/**
+ * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
+ * elements, and 0 means dense.
+ */
+typedef struct rkv_append_prefill_args {
+    /**
+     * sizeof(rkv_append_prefill_args).
+     */
+    uint32_t struct_size;
+    /**
+     * The layer, below layer_count.
+     */
+    uint32_t layer;
+    /**
+     * Queries: [new positions of all rows, in the plan's order][query_head_count][head_dim].
+     */
+    const void *q;
+    /**
+     * Keys, rotated if the model does that: [new positions][kv_head_count][head_dim]. NULL
+     * together with v: K and V of the new positions are in the pages already.
+     */
+    const void *k;
+    /**
+     * Values, shaped like k.
+     */
+    const void *v;
+    /**
+     * Receives the result, shaped like q; must not overlap q, k and v.
+     */
+    void *out;
+    /**
+     * Receives the natural logarithm of each softmax denominator, sink included:
+     * [new positions][query_head_count]. NULL when not wanted.
+     */
+    float *lse;
+    /**
+     * Elements from one position of q to the next.
+     */
+    uint64_t q_position_stride;
+    /**
+     * Elements from one head of q to the next.
+     */
+    uint64_t q_head_stride;
+    /**
+     * The same of k.
+     */
+    uint64_t k_position_stride;
+    /**
+     * The same of k.
+     */
+    uint64_t k_head_stride;
+    /**
+     * The same of v.
+     */
+    uint64_t v_position_stride;
+    /**
+     * The same of v.
+     */
+    uint64_t v_head_stride;
+    /**
+     * The same of out.
+     */
+    uint64_t out_position_stride;
+    /**
+     * The same of out.
+     */
+    uint64_t out_head_stride;
+    /**
+     * A logit for each query head that takes part in the softmax's denominator only, an attention
+     * sink; not scaled. NULL for none.
+     */
+    const float *sinks;
+    /**
+     * Factor of q * k. 0: 1 / sqrt(head_dim).
+     */
+    float scale;
+    /**
+     * A scaled logit x becomes soft_cap * tanh(x / soft_cap). 0: none.
+     */
+    float soft_cap;
+    /**
+     * Positions that a query sees, itself included; its own region it sees whole. 0: all.
+     */
+    uint32_t window;
+    /**
+     * FP8 only: K is what is stored times this. 0: 1.
+     */
+    float k_scale;
+    /**
+     * FP8 only: V is what is stored times this. 0: 1.
+     */
+    float v_scale;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * CUDA only: the CUstream to work on. NULL on the CPU.
+     */
+    void *stream;
+} rkv_append_prefill_args;
+
+/**
+ * Results of attention over disjoint sets of keys, to be merged.
+ */
+typedef struct rkv_merge_states_args {
+    /**
+     * sizeof(rkv_merge_states_args).
+     */
+    uint32_t struct_size;
+    /**
+     * How many, at least 1.
+     */
+    uint32_t state_count;
+    /**
+     * Positions of each.
+     */
+    uint64_t position_count;
+    /**
+     * state_count results: [position_count][query_head_count][head_dim] of the runner's dtype.
+     */
+    const void *const *outs;
+    /**
+     * state_count logarithms of denominators: [position_count][query_head_count]. Minus infinity:
+     * the set was empty, its result is not read.
+     */
+    const float *const *lses;
+    /**
+     * Receives the merged result; may be one of outs.
+     */
+    void *out;
+    /**
+     * Receives the merged logarithms; may be one of lses. NULL when not wanted.
+     */
+    float *lse;
+    /**
+     * CUDA only: the CUstream to work on. NULL on the CPU.
+     */
+    void *stream;
+} rkv_merge_states_args;
+
+/**
+ * How to go on from another sequence.
+ */
+typedef struct rkv_continue_args {
+    /**
+     * sizeof(rkv_continue_args).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_CONTINUE_ flags.
+     */
+    uint32_t flags;
+    /**
+     * The parent: a retained or a live sequence.
+     */
+    rkv_sequence_id parent;
+    /**
+     * The namespace, which must be the parent's; NULL for the default one.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * What the child has after the tokens of its parent; NULL for nothing.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * All tokens of the child, to begin with by a lookup when the parent is neither live nor
+     * retained any more; NULL when that is to fail. Compared with nothing otherwise.
+     */
+    const struct rkv_tokens *all_tokens;
+    /**
+     * Positions beyond the child's tokens to allocate pages for at once.
+     */
+    uint64_t reserve_position_count;
+} rkv_continue_args;
+
+/**
+ * How to fork a sequence.
+ */
+typedef struct rkv_fork_args {
+    /**
+     * sizeof(rkv_fork_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The parent: a live or a retained sequence. It stays as it is.
+     */
+    rkv_sequence_id parent;
+    /**
+     * Children, at least one.
+     */
+    size_t child_count;
+    /**
+     * Positions beyond the parent's tokens to allocate pages for at once, for each child.
+     */
+    uint64_t reserve_position_count;
+} rkv_fork_args;
+
+/**
+ * A child of a fork. An array element: its layout never changes.
+ */
+typedef struct rkv_fork_child {
+    /**
+     * The child; rkv_sequence_query() tells the rest.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * Its row in the page table.
+     */
+    uint32_t slot;
+    /**
+     * Copy to carry out before the child computes, as in rkv_sequence_state; 0 for none.
+     */
+    uint32_t copy_position_count;
+    /**
+     * The page to copy from, the same for all children; protected until the copy is confirmed.
+     */
+    uint32_t copy_source_page;
+    /**
+     * The page to copy to; private to the child.
+     */
+    uint32_t copy_target_page;
+} rkv_fork_child;
+
+/**
+ * How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
+ */
+typedef struct rkv_snapshot_cache_config {
+    /**
+     * sizeof(rkv_snapshot_cache_config).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * Entries, at most; never more than 2^30, which larger numbers mean. 0 disables the cache.
+     * Default 1024.
+     */
+    uint64_t entry_limit;
+    /**
+     * Bytes of all snapshots that the cache keeps, by the sizes that were stated; those that only
+     * readers still use are counted in. 0 disables the cache. Default UINT64_MAX, no limit.
+     */
+    uint64_t byte_limit;
+} rkv_snapshot_cache_config;
+
+/**
+ * Counters of a snapshot cache. Counts since creation unless they say "now".
+ */
+typedef struct rkv_snapshot_cache_statistics {
+    /**
+     * sizeof(rkv_snapshot_cache_statistics).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Entries now.
+     */
+    uint64_t entry_count;
+    /**
+     * Bytes now of the snapshots of all entries.
+     */
+    uint64_t entry_bytes;
+    /**
+     * Entries now whose snapshot is pinned.
+     */
+    uint64_t pinned_entry_count;
+    /**
+     * Pins now.
+     */
+    uint64_t pin_count;
+    /**
+     * Snapshots now that have no entry any more and wait for their readers.
+     */
+    uint64_t detached_count;
+    /**
+     * Their bytes.
+     */
+    uint64_t detached_bytes;
+    /**
+     * Nodes of the tree now: fewer than two for each entry.
+     */
+    uint64_t node_count;
+    /**
+     * Namespaces now.
+     */
+    uint64_t namespace_count;
+    /**
+     * Bytes of host memory that the cache itself takes now, without the snapshots.
+     */
+    uint64_t index_bytes;
+    /**
+     * Matches asked for; probes are not counted.
+     */
+    uint64_t lookup_count;
+    /**
+     * Of those, matches that found a snapshot. The others are misses.
+     */
+    uint64_t hit_count;
+    /**
+     * Of those, matches that found a snapshot of all tokens.
+     */
+    uint64_t full_hit_count;
+    /**
+     * Tokens that matches asked for.
+     */
+    uint64_t lookup_token_count;
+    /**
+     * Tokens that matches found.
+     */
+    uint64_t hit_token_count;
+    /**
+     * Snapshots stored.
+     */
+    uint64_t stored_count;
+    /**
+     * Of those, how many took the place of another.
+     */
+    uint64_t replaced_count;
+    /**
+     * Snapshots that an insert did not store.
+     */
+    uint64_t rejected_count;
+    /**
+     * Entries that went for the limits.
+     */
+    uint64_t evicted_count;
+    /**
+     * Entries that the caller removed.
+     */
+    uint64_t removed_count;
+} rkv_snapshot_cache_statistics;
+
+/**
+ * Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
+ * rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
+ * call did everything else and while no lock is held: it may call the library, this cache
+ * included. It must not throw or longjmp.
+ */
+typedef void (*rkv_snapshot_destructor)(void *data, uint64_t size_bytes, void *user_data);
+
+/**
+ * What rkv_snapshot_cache_insert() puts where.
+ */
+typedef struct rkv_snapshot_insert_args {
+    /**
+     * sizeof(rkv_snapshot_insert_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The namespace; NULL for the default one.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * The tokens that led to the state: text only. They are copied.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * The snapshot, any pointer, NULL included. It is passed on and never followed.
+     */
+    void *data;
+    /**
+     * What the snapshot takes, for the byte limit; 0 is allowed.
+     */
+    uint64_t size_bytes;
+    /**
+     * Destroys the snapshot; NULL when there is nothing to do.
+     */
+    rkv_snapshot_destructor destructor;
+    /**
+     * Passed to the destructor.
+     */
+    void *user_data;
+    /**
+     * 1 when next_token is set, else 0.
+     */
+    uint32_t has_next_token;
+    /**
+     * The token that the model predicts after these, any number. Zero without has_next_token.
+     */
+    uint32_t next_token;
+} rkv_snapshot_insert_args;
+
+/**
+ * What rkv_snapshot_cache_insert() did.
+ */
+typedef struct rkv_snapshot_insert_result {
+    /**
+     * sizeof(rkv_snapshot_insert_result).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when the snapshot is in the cache; 0 when it was destroyed at once.
+     */
+    uint32_t stored;
+    /**
+     * 1 when it took the place of another, else 0.
+     */
+    uint32_t replaced;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Entries that went for the limits.
+     */
+    uint64_t evicted_count;
+} rkv_snapshot_insert_result;
+
+/**
+ * Names a pin on a snapshot of one cache. Zero names none.
+ *
+ * An id is good until it is released, and never means another pin afterwards: a stale id gives
+ * RKV_STATUS_STALE_PIN. Ids tell 255 caches of a process apart. 2^24 pins can be out at once.
+ */
+typedef uint64_t rkv_snapshot_pin;
+
+/**
+ * The snapshot of the longest stored prefix of a token list. All zero when there is none.
+ */
+typedef struct rkv_snapshot_match {
+    /**
+     * sizeof(rkv_snapshot_match).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when the snapshot is that of all tokens: with next_token no forward pass is needed.
+     */
+    uint32_t full_hit;
+    /**
+     * Keeps the snapshot: rkv_snapshot_cache_release() when it is no longer read. 0 for a miss.
+     */
+    rkv_snapshot_pin pin;
+    /**
+     * The snapshot.
+     */
+    void *data;
+    /**
+     * What it takes.
+     */
+    uint64_t size_bytes;
+    /**
+     * Tokens that it covers; the rest begins at this index.
+     */
+    uint64_t token_count;
+    /**
+     * 1 when next_token is set, else 0.
+     */
+    uint32_t has_next_token;
+    /**
+     * The token that the model predicts after the tokens that the snapshot covers.
+     */
+    uint32_t next_token;
+} rkv_snapshot_match;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1479,9 +2301,9 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
 /**
  * Destroys a cache. NULL is allowed and does nothing.
  *
- * Sequences that still live in it end; all their pages and all cached pages return to the page
- * table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
- * erased from that page on.
+ * Sequences that still live in it or are retained end; all their pages and all cached pages return
+ * to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
+ * place: they are erased from that page on.
  *
  * @param cache the cache
  * @par Thread safety
@@ -1827,9 +2649,9 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param position_count positions to keep: no fewer than the prompt's, no fewer than are
- * published, and not inside an image
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_POISONED
+ * published, and not inside an image. The prompt of a child is all that it began with
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
+ * yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -1878,6 +2700,561 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
                                      rkv_sequence_id sequence);
+
+/**
+ * Where K and V of a layer lie, for an engine that looks at them or has kernels of its own.
+ *
+ * @param runner the runner
+ * @param layer below layer_count
+ * @param out_memory receives pointers, good until the runner is destroyed, and strides
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; what is behind the pointers changes with rkv_runner_append_prefill()
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_kv_memory(const struct rkv_runner *runner,
+                                     uint32_t layer,
+                                     struct rkv_kv_memory *out_memory);
+
+/**
+ * Copies the first positions of pages to other pages, K and V of every layer.
+ *
+ * The copies that sequences wait for are carried out by rkv_plan_set(); this is for an engine that
+ * moves pages for reasons of its own.
+ *
+ * @param runner the runner
+ * @param copies copy_count copies; no target is another's source or target
+ * @param copy_count how many
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, while nobody writes the sources or uses the targets
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
+                                      const struct rkv_page_copy *copies,
+                                      size_t copy_count);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_runner_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_config_init(struct rkv_runner_config *config,
+                                       size_t struct_size);
+
+/**
+ * Whether this build, on this machine, can run such a runner, and how much memory a page takes:
+ * to be asked before a page table is made.
+ *
+ * @param config how the runner would be built; memory and threads are not looked at
+ * @param page_size positions of a page, 1 to RKV_PAGE_SIZE_MAX
+ * @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
+ * lie densely; NULL when not wanted
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
+                                    uint32_t page_size,
+                                    uint64_t *out_page_bytes);
+
+/**
+ * Creates a runner over a page table. The page table lives until the runner is destroyed too.
+ *
+ * @param table the page table, with or without a cache
+ * @param config how to build it; not NULL
+ * @param out_runner receives the runner, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_create(struct rkv_page_table *table,
+                                  const struct rkv_runner_config *config,
+                                  struct rkv_runner **out_runner);
+
+/**
+ * Destroys a runner and the memory of its own. NULL is allowed and does nothing.
+ *
+ * A plan of it keeps it alive until the plan is destroyed too.
+ *
+ * @param runner the runner
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_runner_destroy(struct rkv_runner *runner);
+
+/**
+ * What a runner has.
+ *
+ * @param runner the runner
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_stats(const struct rkv_runner *runner,
+                                 struct rkv_runner_statistics *out_stats);
+
+/**
+ * Creates a plan without rows.
+ *
+ * @param runner the runner that it is for; lives until the plan is destroyed too
+ * @param out_plan receives the plan, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_create(struct rkv_runner *runner,
+                                struct rkv_plan **out_plan);
+
+/**
+ * Destroys a plan. NULL is allowed and does nothing.
+ *
+ * @param plan the plan
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
+
+/**
+ * Sets what the next step computes.
+ *
+ * Copies that begun sequences wait for (see rkv_sequence_state.copy_position_count) are carried
+ * out in every layer, and confirmed. Several plans may be set before the first is computed. A plan
+ * is good until a row of it is released, truncated, or publishes what the plan computes.
+ *
+ * @param plan the plan
+ * @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
+ * row twice
+ * @param row_count how many; 0 empties the plan
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
+ * positions, pages that the cache owns, a region that is cut, ...; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_INVALID_STATE; RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Thread safety
+ * any thread, while nobody else computes or releases these rows
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_set(struct rkv_plan *plan,
+                             const struct rkv_plan_row *rows,
+                             size_t row_count);
+
+/**
+ * The arrays of a plan, for an engine with kernels of its own.
+ *
+ * @param plan the plan
+ * @param out_arrays receives pointers to them; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; nobody may set or destroy the plan while the arrays are read
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
+                              struct rkv_plan_arrays *out_arrays);
+
+/**
+ * Writes K and V of a plan's new positions into their pages, and attends from each new position to
+ * the cached and the new ones, in one pass. Decoding is the same call with one new position a row.
+ *
+ * The query at position p of a row sees the positions 0 to p, or the last `window` of them, and
+ * all of the region that p is in. What lies in unused positions of a page is never read into a
+ * result, NaN included.
+ *
+ * @param runner the runner
+ * @param plan a plan of this runner that was set
+ * @param args layer, tensors and parameters
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+ * no rows, or they changed since; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED. On failure
+ * nothing was computed or written.
+ * @par Thread safety
+ * any thread, several at once for different plans; nobody else computes the same rows in the same
+ * layer, or releases them, meanwhile
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
+                                          const struct rkv_plan *plan,
+                                          const struct rkv_append_prefill_args *args);
+
+/**
+ * Attention over the union of disjoint sets of keys, from the attention over each of them: the
+ * weights are exp(lse), as in the cascade of FlashInfer and the split KV of FlashDecoding.
+ *
+ * @param runner the runner, for its shapes, dtype and threads
+ * @param args the states and where to write
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
+                                        const struct rkv_merge_states_args *args);
+
+/**
+ * The most likely bin of a coordinate or a size, from a model's logits, and its value.
+ *
+ * @param kind RKV_TOKEN_COORD, or RKV_TOKEN_SIZE for a width or a height
+ * @param logits logit_count logits, one for each bin; of equal ones the first counts
+ * @param logit_count RKV_BIN_COUNT
+ * @param out_bin receives the bin
+ * @param out_value receives rkv_coord_value() or rkv_size_value() of it; NULL when not wanted
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for a logit that is NaN
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_spatial_decode(uint32_t kind,
+                                   const float *logits,
+                                   size_t logit_count,
+                                   uint32_t *out_bin,
+                                   double *out_value);
+
+/**
+ * Begins a sequence that goes on from another one: its tokens are all that the parent has now, and
+ * those that are given. What the parent has computed is taken over by reference: no lookup, no
+ * comparison of its tokens, no copy of whole pages, and no eviction can come in between.
+ *
+ * Computed is what rkv_sequence_publish() was told last, or what the parent began with. Where that
+ * ends inside a page, the child is told to copy as at rkv_sequence_begin(); the page to copy from
+ * stays protected also when the parent ends. At least one token is left to compute, and the cut is
+ * never inside an image.
+ *
+ * @param cache the cache
+ * @param args parent and tokens
+ * @param out_state receives the sequence; set its struct_size first. inherited_position_count is 0
+ * when it began with all_tokens instead
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
+ * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set;
+ * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
+ * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the
+ * parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
+                                      const struct rkv_continue_args *args,
+                                      struct rkv_sequence_state *out_state);
+
+/**
+ * Forks a sequence: begins children with the same tokens, e.g. for beam search or for several
+ * samples of one prompt. All of them or none.
+ *
+ * Each child takes over what the parent has computed, as at rkv_sequence_continue(), and may have
+ * nothing left to compute: append its first own token. Whole pages are shared once
+ * rkv_sequence_publish() was told that they are computed, since what several rows map is the
+ * cache's; so publish before a fork. The page that is computed in part stays the parent's, and
+ * each child copies it. Releasing a child frees exactly its private pages.
+ *
+ * @param cache the cache
+ * @param args parent and number of children
+ * @param out_children receives child_count children
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
+ * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
+                                  const struct rkv_fork_args *args,
+                                  struct rkv_fork_child *out_children);
+
+/**
+ * Ends a sequence like rkv_sequence_release(), but keeps it for rkv_sequence_continue() and
+ * rkv_sequence_fork() under its id: its tokens, the pages that it published, and the page that it
+ * computed in part. The slot is free, the other private pages are, too. A copy that is not
+ * confirmed is given up.
+ *
+ * While a sequence is retained its pages are not evicted, whatever else is short. It stays until
+ * rkv_sequence_drop(), rkv_cache_drop_retained(), or until the bounds of the cache's
+ * configuration are exceeded: then those that finished first give way, whether or not somebody
+ * went on from them since. To publish what was computed last, call rkv_sequence_publish() before.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param out_retained receives false when the sequence alone has more pages than all retained ones
+ * may have; it was released then
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
+                                    rkv_sequence_id sequence,
+                                    bool *out_retained);
+
+/**
+ * Forgets a retained sequence. What it published stays in the cache and may be evicted, its
+ * private page returns to the pool once no copy reads it.
+ *
+ * @param cache the cache
+ * @param sequence a retained sequence
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_drop(struct rkv_cache *cache,
+                                  rkv_sequence_id sequence);
+
+/**
+ * Forgets retained sequences, those that finished first at first, until so many more pages can be
+ * had: free ones, or ones that eviction could free. No allocation does this by itself, since a
+ * retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+ *
+ * @param cache the cache
+ * @param page_count pages wanted; SIZE_MAX forgets all
+ * @param out_page_count receives how many more can be had: fewer when none is retained any more
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; lets waiting threads in between sequences
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
+                                        size_t page_count,
+                                        size_t *out_page_count);
+
+/**
+ * The retained sequences, those that finished first at the front.
+ *
+ * @param cache the cache
+ * @param sequences receives their ids; (NULL, 0) asks for the count
+ * @param capacity room in ids
+ * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_retained(const struct rkv_cache *cache,
+                                   rkv_sequence_id *sequences,
+                                   size_t capacity,
+                                   size_t *out_count);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_snapshot_cache_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_config_init(struct rkv_snapshot_cache_config *config,
+                                               size_t struct_size);
+
+/**
+ * Creates an empty snapshot cache.
+ *
+ * @param config how to build it; NULL takes the defaults
+ * @param out_cache receives the cache, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config *config,
+                                          struct rkv_snapshot_cache **out_cache);
+
+/**
+ * Destroys a snapshot cache and every snapshot that nobody reads. NULL is allowed and does
+ * nothing.
+ *
+ * Snapshots that are pinned stay as they are until their pins are released, and so does the cache
+ * behind the handle: releasing those pins is the only call that is still allowed on it, and the
+ * last release ends both.
+ *
+ * @param cache the cache
+ * @par Thread safety
+ * the caller must be the last user of this handle, but for threads that release pins
+ */
+RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
+
+/**
+ * Removes every entry. Snapshots that are pinned stay until their pins are released, the others
+ * are destroyed before the call returns.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
+
+/**
+ * Counters of a snapshot cache, at one moment.
+ *
+ * @param cache the cache
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_stats(const struct rkv_snapshot_cache *cache,
+                                         struct rkv_snapshot_cache_statistics *out_stats);
+
+/**
+ * Checks every invariant of a snapshot cache: structure, order, pins, counts, limits. Cost: one
+ * pass over it. For tests and debug builds of an engine.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_check(const struct rkv_snapshot_cache *cache);
+
+#if defined(RKV_FAULT_INJECTION)
+/**
+ * Panics inside the library while the handle is in use. Only in builds with the fault-injection
+ * feature, for tests.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_INTERNAL, and the cache is poisoned
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snapshot_cache *cache);
+#endif
+
+/**
+ * Stores a snapshot for a token list, in the place of an earlier one if there is one.
+ *
+ * The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
+ * used first, when it is replaced or removed, with the cache. Who has it pinned keeps it until the
+ * release. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
+ * cache is not stored: it is destroyed before the call returns, nothing else changes, and that is
+ * no error. The new entry itself never goes for the limits in this call: when all others are
+ * pinned, the cache is over them until a release.
+ *
+ * @param cache the cache
+ * @param args what to insert
+ * @param out_result receives what was done; set its struct_size first; may be NULL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is not below
+ * RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
+ * but RKV_STATUS_OK the snapshot stays the caller's.
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
+                                          const struct rkv_snapshot_insert_args *args,
+                                          struct rkv_snapshot_insert_result *out_result);
+
+/**
+ * Finds the snapshot of the longest stored prefix and pins it: it stays as it is, and is not
+ * destroyed, until the pin is released. The entry is in use from now until then.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for: text only; ids of RKV_TEXT_ID_LIMIT and above match nothing
+ * @param flags zero
+ * @param out_match receives the match; set its struct_size first
+ * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; any number compare tokens at once
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_match(struct rkv_snapshot_cache *cache,
+                                         const struct rkv_namespace *namespace_,
+                                         const struct rkv_tokens *tokens,
+                                         uint32_t flags,
+                                         struct rkv_snapshot_match *out_match);
+
+/**
+ * Length of the longest stored prefix. Changes nothing: no pin, no recency, no count.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for: text only
+ * @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, any number at once
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_probe(const struct rkv_snapshot_cache *cache,
+                                         const struct rkv_namespace *namespace_,
+                                         const struct rkv_tokens *tokens,
+                                         size_t *out_token_count);
+
+/**
+ * Ends a pin. With the last pin on a snapshot the entry was used until now; a snapshot that has
+ * no entry any more is destroyed before the call returns, and so are entries that must go for the
+ * limits.
+ *
+ * @param cache the cache, which may be destroyed already
+ * @param pin a pin from rkv_snapshot_cache_match()
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_PIN when it was released already, or is of another
+ * cache; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
+                                           rkv_snapshot_pin pin);
+
+/**
+ * Removes the entry of exactly these tokens. Its snapshot is destroyed before the call returns,
+ * or with its last pin.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens the tokens of the entry: text only
+ * @param out_removed receives whether there was one; may be NULL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_remove(struct rkv_snapshot_cache *cache,
+                                          const struct rkv_namespace *namespace_,
+                                          const struct rkv_tokens *tokens,
+                                          bool *out_removed);
 
 #ifdef __cplusplus
 }  // extern "C"

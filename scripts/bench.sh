@@ -2,7 +2,7 @@
 # Benchmarks of the index and the page table, through the C ABI of the release library.
 #
 #   scripts/bench.sh                        all workloads, as a table
-#   scripts/bench.sh w4 --page 16           one workload: w1 to w6, probe, rows, machine
+#   scripts/bench.sh w4 --page 16           one workload: w1 to w6, probe, rows, forks, machine
 #   scripts/bench.sh --json                 the same numbers as JSON
 #   scripts/bench.sh --docs                 measures all and rewrites the table of the documentation
 #   scripts/bench.sh --count w4 --page 16   instructions per call, counted by callgrind

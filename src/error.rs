@@ -11,20 +11,29 @@ pub enum Error {
     #[error("node {0:#x} is stale: evicted, trimmed, merged, of another cache, or never issued")]
     StaleNode(u64),
     /// The id names no live sequence of this cache.
-    #[error("sequence {0:#x} is stale: released, of another cache, or never issued")]
+    #[error("sequence {0:#x} is stale: ended, displaced, of another cache, or never issued")]
     StaleSequence(u64),
+    /// The id names no pin of this cache.
+    #[error("pin {0:#x} is stale: released, of another cache, or never issued")]
+    StalePin(u64),
     /// No lock was taken on this very node.
     #[error("node {0:#x} is not locked")]
     NotLocked(u64),
     /// The object is in a state that does not allow the call.
     #[error("{0}")]
     State(Cow<'static, str>),
+    /// This build, or this machine, cannot do it.
+    #[error("{0}")]
+    Unsupported(Cow<'static, str>),
     /// Pages are short even if everything reclaimable were evicted.
     #[error("{0}")]
     OutOfPages(Shortage),
-    /// Every slot is in use.
-    #[error("all {0} slots are in use")]
-    OutOfSlots(usize),
+    /// Fewer slots are free than are needed: needed, free, all.
+    #[error("slots needed: {0}, free: {1} of {2}")]
+    OutOfSlots(usize, usize, usize),
+    /// The parent of a continuation is not finished yet.
+    #[error("args.parent {0:#x} is still running, and RKV_CONTINUE_RUNNING is not set")]
+    Pending(u64),
     /// The host has no memory for it.
     #[error("out of host memory for {0}")]
     OutOfMemory(Cow<'static, str>),
@@ -48,6 +57,19 @@ impl Error {
         Self::State(message.into())
     }
 
+    /// The same, saying in which part of an argument.
+    pub(crate) fn within(self, place: &str) -> Self {
+        match self {
+            Self::Argument(message) => Self::argument(format!("{place}: {message}")),
+            Self::State(message) => Self::state(format!("{place}: {message}")),
+            other => other,
+        }
+    }
+
+    pub(crate) fn unsupported(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Unsupported(message.into())
+    }
+
     pub(crate) fn memory(what: impl Into<Cow<'static, str>>) -> Self {
         Self::OutOfMemory(what.into())
     }
@@ -57,7 +79,7 @@ impl Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{needed} pages needed, but only {free} are free and {reclaimable} reclaimable \
-     ({locked} cached ones are locked, {private} are private)"
+     ({locked} cached ones are locked, {private} are private; retained sequences keep {retained})"
 )]
 pub struct Shortage {
     /// Pages that were needed beyond the shared ones.
@@ -70,4 +92,6 @@ pub struct Shortage {
     pub locked: usize,
     /// Pages of rows and callers.
     pub private: usize,
+    /// Of the locked and private ones, those that retained sequences keep.
+    pub retained: usize,
 }

@@ -10,10 +10,12 @@
 mod model {
     pub mod abi;
     pub mod caching;
+    pub mod children;
     pub mod compare;
     pub mod driver;
     pub mod generate;
     pub mod harness;
+    pub mod inherit;
     pub mod lookups;
     pub mod naive;
     pub mod ops;
@@ -77,6 +79,27 @@ fn k14_sequences_in_a_small_pool_do_what_the_specification_does() {
         Theme::Pressure,
         200_000,
         &["a begin gives reuse up", "refused for want of pages", "an allocation evicts"],
+    );
+}
+
+// C01 C02 C03 C04 C05 C06 C07 C08 C09 K16 K19
+#[test]
+fn c08_parents_and_children_do_what_the_specification_does() {
+    soak(
+        Theme::Children,
+        200_000,
+        &[
+            "a child copies",
+            "a child copies from the cache",
+            "a child begins without its parent",
+            "a child locks what its parent published meanwhile",
+            "a fork into several",
+            "a page outlives its owner for a copy",
+            "a retained sequence gives way",
+            "a sequence is too large to be retained",
+            "a truncate would take what a child is to copy",
+            "refused while pages are retained",
+        ],
     );
 }
 
@@ -162,16 +185,18 @@ fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
 #[test]
 fn the_harness_finds_planted_bugs_and_shrinks_them() {
     let planted = [
-        (Fault::LongerMatch, Theme::Cache, false),
-        (Fault::EvictsNewest, Theme::Cache, false),
-        (Fault::EvictsNewest, Theme::Cache, true),
-        (Fault::ForgetsPath, Theme::Cache, false),
-        (Fault::ForgetsPath, Theme::Cache, true),
-        (Fault::LeaksLock, Theme::Sequences, false),
-        (Fault::LeaksLock, Theme::Sequences, true),
-        (Fault::ShortReserve, Theme::PageTable, false),
+        (Fault::LongerMatch, Theme::Cache, false, 4),
+        (Fault::EvictsNewest, Theme::Cache, false, 4),
+        (Fault::EvictsNewest, Theme::Cache, true, 4),
+        (Fault::ForgetsPath, Theme::Cache, false, 4),
+        (Fault::ForgetsPath, Theme::Cache, true, 4),
+        (Fault::LeaksLock, Theme::Sequences, false, 4),
+        (Fault::LeaksLock, Theme::Sequences, true, 4),
+        (Fault::ShortReserve, Theme::PageTable, false, 4),
+        (Fault::ForgetsLoan, Theme::Children, false, 6),
+        (Fault::ForgetsLoan, Theme::Children, true, 6),
     ];
-    for (fault, theme, block_hash) in planted {
+    for (fault, theme, block_hash, most) in planted {
         let config = Config {
             page_size: 4,
             page_count: 24,
@@ -179,6 +204,8 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
             row_page_limit: 0,
             whole_pages: false,
             block_hash,
+            retained_sequences: 0,
+            retained_pages: 0,
         };
         let mut rng = fastrand::Rng::with_seed(7);
         let (ops, failure) = (0..20)
@@ -191,7 +218,7 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
         let small = smallest(&config, &ops, &failure, fault);
         assert!(run(&config, &small, fault).is_err(), "{fault:?}: the small case does not fail");
         assert!(run(&config, &small, Fault::None).is_ok(), "{fault:?} is not what was found");
-        assert!(small.len() <= 4, "{fault:?} is shrunk no further than {small:?}");
+        assert!(small.len() <= most, "{fault:?} is shrunk no further than {small:?}");
     }
 }
 
@@ -211,6 +238,8 @@ const SMALL: Config = Config {
     row_page_limit: 0,
     whole_pages: false,
     block_hash: false,
+    retained_sequences: 0,
+    retained_pages: 0,
 };
 
 #[test]

@@ -228,6 +228,7 @@ void run_w5(uint32_t page_size);
 void run_w6(uint32_t page_size);
 void run_probe(uint32_t page_size);
 void run_rows(uint32_t page_size);
+void run_forks(uint32_t page_size);
 void run_machine(uint32_t page_size);
 
 #endif

@@ -106,8 +106,9 @@ void report_page_one_targets(struct report *report)
         }
         row->target = row->limit = -1;
         const struct row *other = same_operation(report, row, 16);
-        bool counts_pages =
-            strcmp(row->workload, "rows") == 0 || strncmp(row->operation, "allocate", 8) == 0;
+        bool counts_pages = strcmp(row->workload, "rows") == 0 ||
+                            strcmp(row->workload, "forks") == 0 ||
+                            strncmp(row->operation, "allocate", 8) == 0;
         if (row->page_size == 1 && other != NULL && !counts_pages) {
             row->target = 2 * other->quiet;
         }

@@ -2,6 +2,7 @@ package radixkv_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	radixkv "github.com/radixkv/radixkv/bindings/go"
@@ -65,6 +66,14 @@ func wants(t testing.TB, err error, status radixkv.Status) *radixkv.Error {
 		t.Fatalf("%v comes without a message", status)
 	}
 	return e
+}
+
+// names demands one status, and a message that has a word, e.g. the argument's name.
+func names(t testing.TB, err error, status radixkv.Status, word string) {
+	t.Helper()
+	if e := wants(t, err, status); !strings.Contains(e.Message, word) {
+		t.Fatalf("%q does not say %q", e.Message, word)
+	}
 }
 
 func equal[T comparable](t testing.TB, what string, got, want T) {

@@ -5,6 +5,7 @@
 //! handed out twice or freed too early shows at once. After each call the library checks itself,
 //! and a call that failed must have changed nothing.
 mod caller;
+mod children;
 mod lookups;
 mod sequences;
 
@@ -27,8 +28,19 @@ struct Live {
     prompt: Prompt,
     /// Positions whose KV is in the shadow.
     computed: usize,
+    /// Of those, the ones that the library was told of.
+    told: usize,
     /// Source, target and positions of a copy that is not confirmed.
     copy: Option<(u32, u32, usize)>,
+}
+
+/// A retained sequence.
+struct Kept {
+    id: rkv_sequence_id,
+    namespace: usize,
+    prompt: Prompt,
+    /// Positions that it has KV for.
+    computed: usize,
 }
 
 /// A row that the caller maps, and the lock that keeps its cached pages.
@@ -46,6 +58,8 @@ struct World {
     kv: Vec<u64>,
     prompts: Vec<Prompt>,
     live: Vec<Live>,
+    /// By the order of finishing.
+    kept: Vec<Kept>,
     released: Vec<rkv_sequence_id>,
     locks: Vec<rkv_node_id>,
     /// Node ids seen, some of them stale by now.
@@ -106,6 +120,7 @@ impl World {
             kv: vec![0; page_count as usize * page_size as usize],
             prompts: Vec::new(),
             live: Vec::new(),
+            kept: Vec::new(),
             released: Vec::new(),
             locks: Vec::new(),
             nodes: Vec::new(),
@@ -121,15 +136,18 @@ impl World {
             6..9 => self.append(input),
             9 => self.truncate(input),
             10..14 => self.publish(input),
-            14 | 15 => self.confirm_copy(input),
-            16 | 17 => self.release(input),
+            14 => self.confirm_copy(input),
+            15 => self.go_on(input),
+            16 => self.release(input),
+            17 => self.retain_or_drop(input),
             18 => self.release_twice(input),
             19 | 20 => self.find(input),
             21 => self.probe_live(input),
             22 => self.lock(input),
             23 => self.unlock(input),
             24 | 25 => self.evict(input),
-            26 | 27 => self.insert(input),
+            26 => self.insert(input),
+            27 => self.fork(input),
             28 => self.allocate(input),
             29 => self.free(input),
             30 => self.caller_row(input),
@@ -225,6 +243,7 @@ impl World {
         assert_eq!(shortage.free_page_count, self.last.free());
         assert_eq!(shortage.private_page_count, self.last.private());
         assert!(shortage.reclaimable_page_count <= self.last.reclaimable());
+        assert_eq!(shortage.retained_page_count, self.last.retained_pages());
         assert_eq!(
             shortage.locked_page_count + shortage.reclaimable_page_count,
             self.last.cached()
@@ -236,6 +255,7 @@ impl World {
         while let Some(live) = self.live.pop() {
             self.release_one(live);
         }
+        self.drop_retained(usize::MAX);
         while let Some(row) = self.rows.pop() {
             self.erase_one(row);
         }

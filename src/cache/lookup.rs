@@ -124,6 +124,11 @@ impl PrefixCache {
         walk.pages * self.page_size + partial.map_or(0, |partial| partial.positions)
     }
 
+    /// Whether parts of pages are shared too, by copy.
+    pub fn shares_parts(&self) -> bool {
+        !self.whole_pages
+    }
+
     /// As many of the positions that were found as may be reused: whole pages, unless parts are
     /// shared too.
     pub fn reusable(&self, positions: usize, query: Query<'_>) -> usize {
@@ -157,5 +162,11 @@ impl PrefixCache {
         self.counters.lookup_positions += found.asked_positions as u64;
         self.counters.hit_positions += positions as u64;
         self.counters.partial_hit_positions += partial as u64;
+    }
+
+    /// Counts a sequence that went on from another one, and the positions that it inherited.
+    pub fn count_inherit(&mut self, positions: usize) {
+        self.counters.inherits += 1;
+        self.counters.inherited_positions += positions as u64;
     }
 }

@@ -22,6 +22,10 @@ pub struct CacheConfig {
     pub index: IndexKind,
     /// Share whole pages only.
     pub whole_pages: bool,
+    /// Finished sequences that are retained at most; 0 for the default.
+    pub retained_sequences: u32,
+    /// Pages that those may keep together; 0 for the default, half of all.
+    pub retained_pages: u32,
 }
 
 /// What a cache counted since it was made.
@@ -41,6 +45,12 @@ pub struct Counters {
     pub duplicate_pages: u64,
     /// Pages evicted.
     pub evicted_pages: u64,
+    /// Sequences that went on from another one.
+    pub inherits: u64,
+    /// Positions that they inherited.
+    pub inherited_positions: u64,
+    /// Retained sequences that gave way.
+    pub displaced: u64,
 }
 
 /// An index over a page table's pages.
@@ -115,7 +125,13 @@ impl PrefixCache {
     }
 
     /// Why `needed` pages can't be had while `protected` more pages are locked.
-    pub fn shortage(&self, table: &PageTable, needed: usize, protected: usize) -> Shortage {
+    pub fn shortage(
+        &self,
+        table: &PageTable,
+        needed: usize,
+        protected: usize,
+        retained: usize,
+    ) -> Shortage {
         let reclaimable = self.index.stats().reclaimable_pages - protected;
         Shortage {
             needed,
@@ -123,6 +139,7 @@ impl PrefixCache {
             reclaimable,
             locked: table.pool.cached() - reclaimable,
             private: table.pool.private(),
+            retained,
         }
     }
 }

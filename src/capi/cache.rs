@@ -24,6 +24,7 @@ pub struct rkv_cache {
 }
 
 impl Opaque for rkv_cache {
+    type Object = Shared;
     const NAME: &'static str = "cache";
     const MAGIC: u64 = u64::from_le_bytes(*b"rkvcache");
 }
@@ -53,11 +54,16 @@ pub struct rkv_cache_config {
     pub index: u32,
     /// Zero.
     pub reserved: u32,
+    /// Finished sequences that rkv_sequence_retain() keeps at most. Default and 0: 1024.
+    pub retained_sequence_limit: u32,
+    /// Pages that those keep together at most, each counted once. Default and 0: half of the page
+    /// table's.
+    pub retained_page_limit: u32,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_config {
     const NAME: &'static str = "config";
-    const V1: usize = 16;
+    const V1: usize = 24;
 }
 
 /// What rkv_cache_insert() puts where.
@@ -151,6 +157,17 @@ pub struct rkv_cache_statistics {
     pub evicted_page_count: u64,
     /// Cached prefixes now that no longer one goes on: nodes without children.
     pub prefix_count: u64,
+    /// Retained sequences now.
+    pub retained_sequence_count: u64,
+    /// Pages that those keep now, each counted once; they are among the cached and the private
+    /// ones.
+    pub retained_page_count: u64,
+    /// Retained sequences that gave way: to later ones, or by rkv_cache_drop_retained().
+    pub displaced_sequence_count: u64,
+    /// Sequences that went on from another one: continued and forked ones. No lookups.
+    pub inherit_count: u64,
+    /// Positions that they inherited; not among the hits of lookups.
+    pub inherited_position_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_statistics {
@@ -171,7 +188,14 @@ pub unsafe extern "C" fn rkv_cache_config_init(
     config: *mut rkv_cache_config,
     struct_size: usize,
 ) -> rkv_status {
-    let made = rkv_cache_config { struct_size: 0, flags: 0, index: RKV_INDEX_RADIX, reserved: 0 };
+    let made = rkv_cache_config {
+        struct_size: 0,
+        flags: 0,
+        index: RKV_INDEX_RADIX,
+        reserved: 0,
+        retained_sequence_limit: 1024,
+        retained_page_limit: 0,
+    };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
 }
@@ -211,6 +235,8 @@ pub unsafe extern "C" fn rkv_cache_create(
                     return Err(Error::argument("config.reserved must be zero").into());
                 }
                 made.whole_pages = raw.flags & RKV_CACHE_WHOLE_PAGES != 0;
+                made.retained_sequences = raw.retained_sequence_limit;
+                made.retained_pages = raw.retained_page_limit;
             }
             shared.attach_cache(made)?;
             into.write(Handle::into_raw(shared.clone()));
@@ -221,9 +247,9 @@ pub unsafe extern "C" fn rkv_cache_create(
 
 /// Destroys a cache. NULL is allowed and does nothing.
 ///
-/// Sequences that still live in it end; all their pages and all cached pages return to the page
-/// table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
-/// erased from that page on.
+/// Sequences that still live in it or are retained end; all their pages and all cached pages return
+/// to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
+/// place: they are erased from that page on.
 ///
 /// @param cache the cache
 /// @par Thread safety
@@ -397,6 +423,11 @@ pub unsafe extern "C" fn rkv_cache_stats(
                 duplicate_page_count: stats.counters.duplicate_pages,
                 evicted_page_count: stats.counters.evicted_pages,
                 prefix_count: stats.prefixes as u64,
+                retained_sequence_count: stats.retained_sequences as u64,
+                retained_page_count: stats.retained_pages as u64,
+                displaced_sequence_count: stats.counters.displaced,
+                inherit_count: stats.counters.inherits,
+                inherited_position_count: stats.counters.inherited_positions,
             };
             write_struct(out_stats, &made)
         })

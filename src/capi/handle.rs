@@ -5,29 +5,47 @@ use crate::error::Error;
 use crate::sequence::Shared;
 use std::sync::Arc;
 
-/// What lies behind an opaque pointer.
-pub(super) struct Handle {
-    /// An aid against use after destroy and mixed-up handles, not a guarantee.
-    magic: u64,
-    shared: Arc<Shared>,
+/// What can be behind a handle: something that refuses further work once a call on it panicked.
+pub(super) trait Object {
+    fn is_poisoned(&self) -> bool;
+    fn poison(&self);
+}
+
+impl Object for Shared {
+    fn is_poisoned(&self) -> bool {
+        self.is_poisoned()
+    }
+
+    fn poison(&self) {
+        self.poison();
+    }
 }
 
 /// A C type whose pointers lead to a `Handle`.
 pub(super) trait Opaque {
+    type Object: Object;
     const NAME: &'static str;
     const MAGIC: u64;
 }
 
-impl Handle {
+/// What lies behind an opaque pointer.
+#[repr(C)] // the magic first, so that a handle of another kind is told apart
+pub(super) struct Handle<T: Opaque> {
+    /// An aid against use after destroy and mixed-up handles, not a guarantee.
+    magic: u64,
+    object: Arc<T::Object>,
+}
+
+impl<T: Opaque> Handle<T> {
     /// A pointer for C, which owns what it leads to.
-    pub(super) fn into_raw<T: Opaque>(shared: Arc<Shared>) -> *mut T {
+    pub(super) fn into_raw(object: Arc<T::Object>) -> *mut T {
         super::log::install_panic_hook();
-        Box::into_raw(Box::new(Self { magic: T::MAGIC, shared })).cast()
+        Box::into_raw(Box::new(Self { magic: T::MAGIC, object })).cast()
     }
 
     /// # Safety
     /// `pointer` is NULL or leads to a live handle.
-    unsafe fn borrow<'a, T: Opaque>(pointer: *const T) -> Result<&'a Self, Fail> {
+    unsafe fn borrow<'a>(pointer: *const T) -> Result<&'a Self, Fail> {
         // SAFETY: the caller's contract.
         let handle = unsafe { pointer.cast::<Self>().as_ref() };
         let handle = handle.ok_or_else(|| Error::argument(format!("{} is NULL", T::NAME)))?;
@@ -45,33 +63,43 @@ impl Handle {
 #[inline]
 pub(super) unsafe fn with<T: Opaque>(
     pointer: *const T,
-    body: impl FnOnce(&Arc<Shared>) -> Result<(), Fail>,
+    body: impl FnOnce(&Arc<T::Object>) -> Result<(), Fail>,
 ) -> rkv_status {
     let call = || {
         // SAFETY: the caller's contract.
-        let handle = unsafe { Handle::borrow(pointer)? };
-        if handle.shared.is_poisoned() {
+        let handle = unsafe { Handle::<T>::borrow(pointer)? };
+        if handle.object.is_poisoned() {
             return Err(Fail::poisoned());
         }
-        body(&handle.shared)
+        body(&handle.object)
     };
     guard_with(call, || {
         // SAFETY: the caller's contract; the handle was found good before anything could panic.
-        if let Ok(handle) = unsafe { Handle::borrow(pointer) } {
-            handle.shared.poison();
+        if let Ok(handle) = unsafe { Handle::<T>::borrow(pointer) } {
+            handle.object.poison();
         }
     })
 }
 
+/// What a second handle of a call leads to.
+///
+/// # Safety
+/// As for `with`; the handle is not destroyed during the call.
+pub(super) unsafe fn borrow<'a, T: Opaque + 'a>(pointer: *const T) -> Result<&'a T::Object, Fail> {
+    // SAFETY: the caller's contract.
+    let handle = unsafe { Handle::<T>::borrow(pointer)? };
+    if handle.object.is_poisoned() { Err(Fail::poisoned()) } else { Ok(&handle.object) }
+}
+
 /// # Safety
 /// `pointer` is NULL or came from the create function of its type and is not destroyed.
-unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<Shared>> {
+unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<T::Object>> {
     // SAFETY: the caller's contract.
-    unsafe { Handle::borrow(pointer) }.ok()?;
+    unsafe { Handle::<T>::borrow(pointer) }.ok()?;
     // SAFETY: a live handle came from Box::into_raw in Handle::into_raw.
-    let mut handle = unsafe { Box::from_raw(pointer.cast::<Handle>()) };
+    let mut handle = unsafe { Box::from_raw(pointer.cast::<Handle<T>>()) };
     handle.magic = 0;
-    Some(handle.shared)
+    Some(handle.object)
 }
 
 /// Destroys a handle; `last_words` get what it stands on, unless that is poisoned: what a panic
@@ -79,11 +107,11 @@ unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<Shared>> {
 ///
 /// # Safety
 /// As for `with`, and the caller is the handle's last user.
-pub(super) unsafe fn destroy<T: Opaque>(pointer: *mut T, last_words: impl FnOnce(&Shared)) {
+pub(super) unsafe fn destroy<T: Opaque>(pointer: *mut T, last_words: impl FnOnce(&T::Object)) {
     let end = || {
         // SAFETY: the caller's contract.
-        if let Some(shared) = unsafe { take(pointer) }.filter(|shared| !shared.is_poisoned()) {
-            last_words(&shared);
+        if let Some(object) = unsafe { take(pointer) }.filter(|object| !object.is_poisoned()) {
+            last_words(&object);
         }
         Ok(())
     };

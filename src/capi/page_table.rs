@@ -18,6 +18,7 @@ pub struct rkv_page_table {
 }
 
 impl Opaque for rkv_page_table {
+    type Object = Shared;
     const NAME: &'static str = "table";
     const MAGIC: u64 = u64::from_le_bytes(*b"rkvtable");
 }

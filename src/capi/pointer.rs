@@ -152,6 +152,18 @@ pub(super) unsafe fn fill<T: Copy>(
 pub(super) unsafe fn read_struct<T: AbiStruct>(pointer: *const T) -> Result<T, Fail> {
     // SAFETY: the caller's contract.
     let size = unsafe { struct_size(pointer)? };
+    if size == size_of::<T>() {
+        // SAFETY: aligned, and as many bytes are readable; all bytes are valid for an AbiStruct.
+        return Ok(unsafe { pointer.read() });
+    }
+    // SAFETY: the caller's contract.
+    unsafe { read_other_size(pointer, size) }
+}
+
+/// # Safety
+/// `pointer` is aligned, and `size` bytes are readable there.
+#[cold]
+unsafe fn read_other_size<T: AbiStruct>(pointer: *const T, size: usize) -> Result<T, Fail> {
     let mut read = MaybeUninit::<T>::zeroed();
     let known = size.min(size_of::<T>());
     // SAFETY: `size` bytes are readable, `known` fit; all bytes are valid for an AbiStruct.
@@ -186,8 +198,14 @@ pub(super) unsafe fn check_fit<T: AbiStruct>(pointer: *mut T) -> Result<(), Fail
 pub(super) unsafe fn write_struct<T: AbiStruct>(pointer: *mut T, value: &T) -> Result<(), Fail> {
     // SAFETY: the caller's contract.
     let size = unsafe { struct_size(pointer)? };
-    let known = size.min(size_of::<T>());
     let head = size_of::<u32>();
+    if size == size_of::<T>() {
+        let (to, from) = (pointer.cast::<u8>(), (&raw const *value).cast::<u8>());
+        // SAFETY: `size` bytes are writable and come from `value`, which has no padding.
+        unsafe { to.add(head).copy_from_nonoverlapping(from.add(head), size_of::<T>() - head) };
+        return Ok(());
+    }
+    let known = size.min(size_of::<T>());
     // SAFETY: `size` bytes are writable and `known` of them come from `value`, which has no
     // padding.
     unsafe {

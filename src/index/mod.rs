@@ -12,6 +12,8 @@ mod tree;
 pub use block_hash::BlockHashIndex;
 pub use namespace::Namespace;
 pub use radix::RadixIndex;
+pub(crate) use radix::common_start;
+pub(crate) use tree::ChildTable;
 
 use crate::error::Error;
 use crate::ids::NodeId;

@@ -56,6 +56,9 @@ impl PageTableConfig {
 pub(super) struct Row {
     pub(super) pages: Vec<u32>,
     pub(super) owner: Option<RowOwner>,
+    /// Grows when a page of the row is replaced or goes away, not when pages are added: who noted
+    /// pages earlier sees whether they are still the row's.
+    pub(super) version: u64,
 }
 
 /// The pool and the rows.
@@ -126,9 +129,16 @@ impl PageTable {
         Ok(pages)
     }
 
+    /// Refuses more slots than are free.
+    pub fn check_slots(&self, needed: usize) -> Result<(), Error> {
+        let free = self.free_slots();
+        if needed <= free { Ok(()) } else { Err(Error::OutOfSlots(needed, free, self.slots())) }
+    }
+
     /// Takes a slot.
     pub fn take_slot(&mut self, owner: RowOwner) -> Result<u32, Error> {
-        let slot = self.free_slots.pop().ok_or(Error::OutOfSlots(self.rows.len()))?;
+        self.check_slots(1)?;
+        let slot = self.free_slots.pop().expect("one is free");
         let row = &mut self.rows[slot as usize];
         row.owner = Some(owner);
         debug_assert!(row.pages.is_empty());
@@ -146,6 +156,23 @@ impl PageTable {
             }
         }
         row.pages.clear();
+        row.version += 1;
+        self.free_slots.push(slot);
+    }
+
+    /// Gives the slot of a sequence back. One of its private pages may stay private, for when the
+    /// sequence is retained.
+    pub fn retire_row(&mut self, slot: u32, private_from: usize, kept: Option<u32>) {
+        if let Some(page) = kept {
+            self.pool.set_retained(page);
+        }
+        let row = &mut self.rows[slot as usize];
+        debug_assert_eq!(row.owner, Some(RowOwner::Sequence));
+        for &page in row.pages[private_from..].iter().rev().filter(|&&page| Some(page) != kept) {
+            self.pool.put_back(page);
+        }
+        row.owner = None;
+        row.pages.clear();
         self.free_slots.push(slot);
     }
 
@@ -155,9 +182,19 @@ impl PageTable {
         row.map(|row| &*row.pages).ok_or_else(|| not_in_use(slot))
     }
 
+    /// The pages of a slot in use, and their version: as long as it stays, so do they.
+    pub fn row_version(&self, slot: u32) -> Result<(&[u32], u64), Error> {
+        self.row(slot).map(|pages| (pages, self.rows[slot as usize].version))
+    }
+
+    /// Who has a slot.
+    pub fn owner(&self, slot: u32) -> Option<RowOwner> {
+        self.rows.get(slot as usize).and_then(|row| row.owner)
+    }
+
     /// Checks that the caller may change a row.
     pub fn check_callers_row(&self, slot: u32) -> Result<(), Error> {
-        match self.rows.get(slot as usize).and_then(|row| row.owner) {
+        match self.owner(slot) {
             Some(RowOwner::Caller) => Ok(()),
             Some(RowOwner::Sequence) => {
                 Err(Error::state(format!("slot {slot} belongs to a sequence")))
@@ -200,6 +237,7 @@ impl PageTable {
                 None => "no page of this table",
                 Some(PageState::Free) => "free",
                 Some(PageState::Mapped | PageState::Sequence) => "private and mapped already",
+                Some(PageState::Retained | PageState::Lent) => "private, but not the caller's",
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
             return Err(Error::argument(format!("pages[{at}] {page} is {what}")));
@@ -229,8 +267,10 @@ impl PageTable {
 
     /// Puts the private pages at the end of a row back, down to `len` pages.
     pub fn shorten(&mut self, slot: u32, len: usize) {
-        while self.rows[slot as usize].pages.len() > len {
-            let page = self.rows[slot as usize].pages.pop().expect("the row is longer");
+        let row = &mut self.rows[slot as usize];
+        row.version += (row.pages.len() > len) as u64;
+        while row.pages.len() > len {
+            let page = row.pages.pop().expect("the row is longer");
             if self.pool.is_private(page) {
                 self.pool.put_back(page);
             }
@@ -240,7 +280,9 @@ impl PageTable {
     /// Puts a page of the index in the place of a private one, which goes back to the pool.
     pub fn remap(&mut self, slot: u32, index: usize, page: u32) {
         debug_assert!(self.pool.is_cached(page));
-        let own = std::mem::replace(&mut self.rows[slot as usize].pages[index], page);
+        let row = &mut self.rows[slot as usize];
+        row.version += 1;
+        let own = std::mem::replace(&mut row.pages[index], page);
         debug_assert_ne!(own, page);
         self.pool.put_back(own);
     }

@@ -123,7 +123,7 @@ impl Shared {
     }
 
     /// Lets waiting threads in, in the middle of a call. The state must be whole.
-    fn let_others_in(&self, state: &mut RwLockWriteGuard<'_, State>) {
+    pub(super) fn let_others_in(&self, state: &mut RwLockWriteGuard<'_, State>) {
         if self.waiting_readers.load(Ordering::Relaxed) == 0 {
             return RwLockWriteGuard::bump(state);
         }
@@ -256,7 +256,7 @@ impl Shared {
     }
 
     /// Makes a row longer, letting waiting threads in between slices.
-    fn fill(
+    pub(super) fn fill(
         &self,
         state: &mut RwLockWriteGuard<'_, State>,
         slot: u32,

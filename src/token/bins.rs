@@ -34,6 +34,20 @@ pub fn size_value(bin: u32) -> Result<f64, Error> {
     check_bin(bin, "bin").map(|()| (OCTAVES * (bin as f64 / LAST - 1.0)).exp2())
 }
 
+/// The bin with the largest logit, the first of equal ones.
+pub fn most_likely(logits: &[f32]) -> Result<u32, Error> {
+    if logits.len() != BIN_COUNT as usize {
+        let count = logits.len();
+        return Err(Error::argument(format!("logit_count {count} is not {BIN_COUNT}")));
+    }
+    if let Some(at) = logits.iter().position(|logit| logit.is_nan()) {
+        return Err(Error::argument(format!("logits[{at}] is NaN")));
+    }
+    let best =
+        (0..logits.len()).reduce(|best, at| if logits[at] > logits[best] { at } else { best });
+    Ok(best.expect("there are bins") as u32)
+}
+
 pub(super) fn check_bin(bin: u32, name: &str) -> Result<(), Error> {
     if bin >= BIN_COUNT {
         return Err(Error::argument(format!("{name} {bin} is not below {BIN_COUNT}")));

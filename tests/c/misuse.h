@@ -30,7 +30,7 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
         snapshot before_ = take(f);                                                               \
         forget_message();                                                                         \
         CHECK_STATUS(call, want);                                                                 \
-        check_report(message_names(word), __FILE__, __LINE__, #call " names " word);              \
+        check_report(message_names(word), __FILE__, __LINE__, #call " names " #word);             \
         check_report(same(f, &before_), __FILE__, __LINE__, #call " changes nothing");            \
     } while (0)
 

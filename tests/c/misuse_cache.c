@@ -14,6 +14,7 @@ static void m01_cache_create(void) {
     CHECK_OK(rkv_cache_config_init(&config, sizeof config));
     CHECK(config.struct_size == sizeof config && config.flags == 0);
     CHECK(config.index == RKV_INDEX_RADIX && config.reserved == 0);
+    CHECK(config.retained_sequence_limit == 1024 && config.retained_page_limit == 0);
     BAD(&f, rkv_cache_create(NULL, &config, &cache), "table");
     BAD(&f, rkv_cache_create(table, &config, NULL), "out_cache");
     BAD_INPUT_SIZES(&f, rkv_cache_config, config, p, rkv_cache_create(table, p, &cache),

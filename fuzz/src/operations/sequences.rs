@@ -70,6 +70,7 @@ impl World {
             namespace: number,
             prompt,
             computed: cached / page_size * page_size,
+            told: cached,
             copy,
         });
         let at = self.live.len() - 1;
@@ -77,7 +78,7 @@ impl World {
     }
 
     /// Does what an engine does between calls: writes the KV of every position that lacks it.
-    fn compute(&mut self, at: usize) {
+    pub(super) fn compute(&mut self, at: usize) {
         let (live, page_size) = (&self.live[at], self.page_size);
         if live.copy.is_some() {
             return;
@@ -104,7 +105,7 @@ impl World {
         state
     }
 
-    fn pick_live(&self, input: &mut Input<'_>) -> Option<usize> {
+    pub(super) fn pick_live(&self, input: &mut Input<'_>) -> Option<usize> {
         let places: Vec<_> = (0..self.live.len()).collect();
         input.pick(&places).copied()
     }
@@ -155,10 +156,20 @@ impl World {
             assert!(keep as u64 >= state.cached_position_count);
             live.prompt = live.prompt.cut_at(keep);
             live.computed = live.computed.min(keep);
+            live.told = live.told.min(keep);
         } else {
-            assert_eq!(status, rkv_status::InvalidArgument);
+            let lent = status == rkv_status::InvalidState && self.is_lent(at);
+            assert!(lent || status == rkv_status::InvalidArgument, "{status:?}");
+            let live = &self.live[at];
             assert_ne!(keep, live.prompt.positions(), "keeping all is always allowed");
         }
+    }
+
+    /// Whether a copy of a private page of this sequence is still to be made.
+    fn is_lent(&self, at: usize) -> bool {
+        let row = self.pair.row(self.live[at].slot);
+        let sources = self.live.iter().filter_map(|live| live.copy);
+        sources.into_iter().any(|(source, ..)| row.contains(&source) && !self.contains(source))
     }
 
     pub(super) fn publish(&mut self, input: &mut Input<'_>) {
@@ -188,6 +199,7 @@ impl World {
             return;
         }
         assert!(!too_many && !live_copy);
+        self.live[at].told = self.live[at].told.max(computed);
         let (after, live) = (self.query(at), &self.live[at]);
         let row = self.pair.row(live.slot);
         let shared = (computed / self.page_size) as u64;

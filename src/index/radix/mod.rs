@@ -30,6 +30,7 @@ use crate::token::Keys;
 use foldhash::fast::FixedState;
 use node::Segment;
 use std::hash::{BuildHasher, RandomState};
+pub(crate) use walk::common_start;
 
 /// A prefix index that compares tokens exactly.
 ///

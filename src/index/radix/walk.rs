@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher};
 /// One comparison of everything decides the usual case, a segment that matches whole, at the speed
 /// of memcmp; only a difference is searched for, in ever smaller blocks.
 #[inline]
-pub(super) fn common_start(left: &[u32], right: &[u32]) -> usize {
+pub(crate) fn common_start(left: &[u32], right: &[u32]) -> usize {
     let len = left.len().min(right.len());
     let (left, right) = (&left[..len], &right[..len]);
     if left == right {

@@ -1,0 +1,182 @@
+//! A batch: for each row, its new positions, its pages and its regions, in arrays that are reused
+//! from step to step.
+use super::mask::{Mask, Region};
+use crate::error::Error;
+use std::ops::Range;
+
+/// A row of a batch: new positions behind what the KV cache holds already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The first new position.
+    pub start: usize,
+    /// New positions, at least one.
+    pub count: usize,
+    /// Index of its first new position among those of the batch.
+    pub first_query: usize,
+    /// Its pages in [`Batch::pages`].
+    pub pages: Range<usize>,
+    /// Its regions in [`Batch::regions`].
+    pub regions: Range<usize>,
+}
+
+impl Row {
+    /// Keys after the call: cached and new ones.
+    pub fn key_count(&self) -> usize {
+        self.start + self.count
+    }
+}
+
+/// The rows of a step, and the arrays that kernels take.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    page_size: usize,
+    rows: Vec<Row>,
+    pages: Vec<u32>,
+    regions: Vec<Region>,
+    slot_mapping: Vec<i64>,
+    last_page_len: Vec<i32>,
+    page_indptr: Vec<i32>,
+    query_indptr: Vec<i32>,
+}
+
+impl Batch {
+    /// No rows yet.
+    pub fn new(page_size: usize) -> Self {
+        assert!(page_size > 0, "a page has positions");
+        Self {
+            page_size,
+            rows: Vec::new(),
+            pages: Vec::new(),
+            regions: Vec::new(),
+            slot_mapping: Vec::new(),
+            last_page_len: Vec::new(),
+            page_indptr: vec![0],
+            query_indptr: vec![0],
+        }
+    }
+
+    /// Takes all rows away and keeps the room.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.pages.clear();
+        self.regions.clear();
+        self.slot_mapping.clear();
+        self.last_page_len.clear();
+        self.page_indptr.truncate(1);
+        self.query_indptr.truncate(1);
+    }
+
+    /// Adds a row: `count` new positions from `start` on, over the pages of positions from 0 on.
+    /// Pages beyond the last position are left out. A refused row changes nothing.
+    pub fn push_row(
+        &mut self,
+        start: usize,
+        count: usize,
+        pages: &[u32],
+        regions: &[Region],
+    ) -> Result<(), Error> {
+        let at = self.rows.len();
+        let fail = |text: String| Err(Error::argument(format!("rows[{at}].{text}")));
+        if count == 0 {
+            return fail("count is zero".into());
+        }
+        let Some(key_count) = start.checked_add(count) else {
+            return fail(format!("start {start} + count {count} is beyond 2^64"));
+        };
+        let page_count = key_count.div_ceil(self.page_size);
+        if page_count > pages.len() {
+            return fail(format!(
+                "start {start} + count {count} is beyond the row's {} positions",
+                pages.len() * self.page_size
+            ));
+        }
+        let mut before = 0;
+        for (index, region) in regions.iter().enumerate() {
+            if region.start < before || region.end <= region.start {
+                return fail(format!("regions[{index}] is empty, or not after the one before it"));
+            }
+            before = region.end;
+        }
+        let first_query = self.slot_mapping.len();
+        let page_end = i32::try_from(self.pages.len() + page_count);
+        let query_end = i32::try_from(first_query + count);
+        let (Ok(page_end), Ok(query_end)) = (page_end, query_end) else {
+            return fail("count: the batch has 2^31 pages or new positions".into());
+        };
+        let page_start = self.pages.len();
+        self.pages.extend_from_slice(&pages[..page_count]);
+        let region_start = self.regions.len();
+        self.regions.extend_from_slice(regions);
+        self.rows.push(Row {
+            start,
+            count,
+            first_query,
+            pages: page_start..self.pages.len(),
+            regions: region_start..self.regions.len(),
+        });
+        let size = self.page_size;
+        self.slot_mapping.extend((start..key_count).map(|position| {
+            i64::from(pages[position / size]) * size as i64 + (position % size) as i64
+        }));
+        self.last_page_len.push((key_count - (page_count - 1) * size) as i32);
+        self.page_indptr.push(page_end);
+        self.query_indptr.push(query_end);
+        Ok(())
+    }
+
+    /// Positions of a page.
+    pub fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// New positions of all rows.
+    pub fn query_count(&self) -> usize {
+        self.slot_mapping.len()
+    }
+
+    /// Pages of all rows, one row after another.
+    pub fn pages(&self) -> &[u32] {
+        &self.pages
+    }
+
+    /// Pages of a row, from position 0 on.
+    pub fn pages_of(&self, row: &Row) -> &[u32] {
+        &self.pages[row.pages.clone()]
+    }
+
+    /// Regions of all rows, one row after another.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The mask of a row.
+    pub fn mask_of(&self, row: &Row, window: Option<u32>) -> Mask<'_> {
+        let regions = &self.regions[row.regions.clone()];
+        Mask { key_count: row.key_count(), window, regions }
+    }
+
+    /// For each new position its place in KV memory: page * page_size + offset in the page.
+    pub fn slot_mapping(&self) -> &[i64] {
+        &self.slot_mapping
+    }
+
+    /// Where each row begins in `pages`, and where the last one ends.
+    pub fn page_indptr(&self) -> &[i32] {
+        &self.page_indptr
+    }
+
+    /// Where each row begins among the new positions, and where the last one ends.
+    pub fn query_indptr(&self) -> &[i32] {
+        &self.query_indptr
+    }
+
+    /// Positions in each row's last page.
+    pub fn last_page_len(&self) -> &[i32] {
+        &self.last_page_len
+    }
+}

@@ -1,0 +1,93 @@
+//! Where elements lie.
+use super::dtype::Dtype;
+use crate::error::Error;
+
+/// Shapes that all layers of a model share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Heads of q and of the result: a multiple of `kv_heads`.
+    pub query_heads: usize,
+    /// Heads of k and v.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Positions of a page.
+    pub page_size: usize,
+}
+
+impl Geometry {
+    /// Query heads that share a KV head.
+    pub fn group(&self) -> usize {
+        self.query_heads / self.kv_heads
+    }
+}
+
+/// Order of the dimensions of dense KV memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvLayout {
+    /// page, position, head, element
+    Nhd,
+    /// page, head, position, element
+    Hnd,
+}
+
+/// Distances in KV memory, in elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvStrides {
+    /// From a page to the next.
+    pub page: usize,
+    /// From a position to the next of its page.
+    pub position: usize,
+    /// From a head to the next.
+    pub head: usize,
+}
+
+impl KvStrides {
+    /// Those of memory without gaps.
+    pub fn dense(layout: KvLayout, geometry: &Geometry) -> Result<Self, Error> {
+        let Geometry { kv_heads, head_dim, page_size, .. } = *geometry;
+        let product = |factors: [usize; 2]| factors[0].checked_mul(factors[1]);
+        let made = || {
+            let position = product([kv_heads, head_dim])?;
+            let page = product([position, page_size])?;
+            Some(match layout {
+                KvLayout::Nhd => Self { page, position, head: head_dim },
+                KvLayout::Hnd => Self { page, position: head_dim, head: head_dim * page_size },
+            })
+        };
+        made().ok_or_else(|| Error::argument("a page has more than 2^64 elements"))
+    }
+}
+
+/// A tensor [position][head][head_dim] whose heads are contiguous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tensor<A> {
+    /// The first element.
+    pub address: A,
+    /// Of its elements.
+    pub dtype: Dtype,
+    /// From a position to the next, in elements.
+    pub position_stride: usize,
+    /// From a head to the next, in elements.
+    pub head_stride: usize,
+}
+
+impl<A> Tensor<A> {
+    /// A tensor without gaps.
+    pub fn dense(address: A, dtype: Dtype, heads: usize, head_dim: usize) -> Self {
+        Self { address, dtype, position_stride: heads * head_dim, head_stride: head_dim }
+    }
+}
+
+/// KV memory of one layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvLayer<A> {
+    /// Keys of page 0.
+    pub k: A,
+    /// Values of page 0.
+    pub v: A,
+    /// Of both.
+    pub strides: KvStrides,
+    /// Of both.
+    pub dtype: Dtype,
+}

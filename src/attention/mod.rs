@@ -1,0 +1,46 @@
+//! What attention over a paged KV cache is asked to do: shapes, batches, masks, number formats. No
+//! pointers: where data lies is a type parameter, which the backends fill in.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod dtype;
+mod fp8;
+mod layout;
+mod mask;
+pub mod reference;
+
+pub use batch::{Batch, Row};
+pub use dtype::Dtype;
+pub use fp8::{E4M3_MAX, e4m3_from_f32, e4m3_to_f32};
+pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, Tensor};
+pub use mask::{Mask, Region};
+
+pub use crate::sequence::PageCopy;
+
+/// What a call may choose for each layer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Params {
+    /// Factor of q · k; usually 1 / sqrt(head_dim).
+    pub scale: f32,
+    /// c: a logit x becomes c * tanh(x / c).
+    pub soft_cap: Option<f32>,
+    /// Positions that a query sees, itself included.
+    pub window: Option<u32>,
+    /// fp8 keys: value = stored * scale.
+    pub k_scale: f32,
+    /// fp8 values: value = stored * scale.
+    pub v_scale: f32,
+}
+
+impl Params {
+    /// Plain attention.
+    pub fn new(head_dim: usize) -> Self {
+        Self {
+            scale: (1.0 / (head_dim as f64).sqrt()) as f32,
+            soft_cap: None,
+            window: None,
+            k_scale: 1.0,
+            v_scale: 1.0,
+        }
+    }
+}

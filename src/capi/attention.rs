@@ -1,0 +1,271 @@
+//! Attention over cached and new positions, and merging of its results.
+use super::guard::{Fail, guard};
+use super::handle::{borrow, with};
+use super::plan::rkv_plan;
+use super::pointer::{AbiStruct, put, read_struct, slice};
+use super::runner::rkv_runner;
+use super::status::rkv_status;
+use super::token::{RKV_TOKEN_COORD, RKV_TOKEN_SIZE};
+use crate::attention::Params;
+use crate::error::Error;
+use crate::runner::{LayerStep, States, Strides};
+use crate::token::bins;
+use std::ffi::c_void;
+
+/// What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
+/// elements, and 0 means dense.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_append_prefill_args {
+    /// sizeof(rkv_append_prefill_args).
+    pub struct_size: u32,
+    /// The layer, below layer_count.
+    pub layer: u32,
+    /// Queries: [new positions of all rows, in the plan's order][query_head_count][head_dim].
+    pub q: *const c_void,
+    /// Keys, rotated if the model does that: [new positions][kv_head_count][head_dim]. NULL
+    /// together with v: K and V of the new positions are in the pages already.
+    pub k: *const c_void,
+    /// Values, shaped like k.
+    pub v: *const c_void,
+    /// Receives the result, shaped like q; must not overlap q, k and v.
+    pub out: *mut c_void,
+    /// Receives the natural logarithm of each softmax denominator, sink included:
+    /// [new positions][query_head_count]. NULL when not wanted.
+    pub lse: *mut f32,
+    /// Elements from one position of q to the next.
+    pub q_position_stride: u64,
+    /// Elements from one head of q to the next.
+    pub q_head_stride: u64,
+    /// The same of k.
+    pub k_position_stride: u64,
+    /// The same of k.
+    pub k_head_stride: u64,
+    /// The same of v.
+    pub v_position_stride: u64,
+    /// The same of v.
+    pub v_head_stride: u64,
+    /// The same of out.
+    pub out_position_stride: u64,
+    /// The same of out.
+    pub out_head_stride: u64,
+    /// A logit for each query head that takes part in the softmax's denominator only, an attention
+    /// sink; not scaled. NULL for none.
+    pub sinks: *const f32,
+    /// Factor of q * k. 0: 1 / sqrt(head_dim).
+    pub scale: f32,
+    /// A scaled logit x becomes soft_cap * tanh(x / soft_cap). 0: none.
+    pub soft_cap: f32,
+    /// Positions that a query sees, itself included; its own region it sees whole. 0: all.
+    pub window: u32,
+    /// FP8 only: K is what is stored times this. 0: 1.
+    pub k_scale: f32,
+    /// FP8 only: V is what is stored times this. 0: 1.
+    pub v_scale: f32,
+    /// Zero.
+    pub reserved: u32,
+    /// CUDA only: the CUstream to work on. NULL on the CPU.
+    pub stream: *mut c_void,
+}
+// SAFETY: integers, floats and pointers, no padding.
+unsafe impl AbiStruct for rkv_append_prefill_args {
+    const NAME: &'static str = "args";
+    const V1: usize = 152;
+}
+
+/// Results of attention over disjoint sets of keys, to be merged.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_merge_states_args {
+    /// sizeof(rkv_merge_states_args).
+    pub struct_size: u32,
+    /// How many, at least 1.
+    pub state_count: u32,
+    /// Positions of each.
+    pub position_count: u64,
+    /// state_count results: [position_count][query_head_count][head_dim] of the runner's dtype.
+    pub outs: *const *const c_void,
+    /// state_count logarithms of denominators: [position_count][query_head_count]. Minus infinity:
+    /// the set was empty, its result is not read.
+    pub lses: *const *const f32,
+    /// Receives the merged result; may be one of outs.
+    pub out: *mut c_void,
+    /// Receives the merged logarithms; may be one of lses. NULL when not wanted.
+    pub lse: *mut f32,
+    /// CUDA only: the CUstream to work on. NULL on the CPU.
+    pub stream: *mut c_void,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_merge_states_args {
+    const NAME: &'static str = "args";
+    const V1: usize = 56;
+}
+
+fn stride(value: u64, name: &str) -> Result<usize, Error> {
+    usize::try_from(value).map_err(|_| Error::argument(format!("args.{name} {value} is absurd")))
+}
+
+fn strides(position: u64, head: u64, names: [&str; 2]) -> Result<Strides, Error> {
+    Ok(Strides { position: stride(position, names[0])?, head: stride(head, names[1])? })
+}
+
+fn check_stream(stream: *mut c_void) -> Result<(), Error> {
+    if stream.is_null() {
+        return Ok(());
+    }
+    Err(Error::argument("args.stream is for CUDA only"))
+}
+
+fn or(value: f32, default: f32) -> f32 {
+    if value == 0.0 { default } else { value }
+}
+
+fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep, Fail> {
+    if args.reserved != 0 {
+        return Err(Error::argument("args.reserved must be zero").into());
+    }
+    check_stream(args.stream)?;
+    if args.k.is_null() != args.v.is_null() {
+        return Err(Error::argument("args.k and args.v are either both NULL or neither").into());
+    }
+    let q = strides(
+        args.q_position_stride,
+        args.q_head_stride,
+        ["q_position_stride", "q_head_stride"],
+    )?;
+    let k = strides(
+        args.k_position_stride,
+        args.k_head_stride,
+        ["k_position_stride", "k_head_stride"],
+    )?;
+    let v = strides(
+        args.v_position_stride,
+        args.v_head_stride,
+        ["v_position_stride", "v_head_stride"],
+    )?;
+    let out = strides(
+        args.out_position_stride,
+        args.out_head_stride,
+        ["out_position_stride", "out_head_stride"],
+    )?;
+    let new = !args.k.is_null();
+    Ok(LayerStep {
+        layer: args.layer as usize,
+        q: (args.q.cast(), q),
+        kv: new.then_some([(args.k.cast(), k), (args.v.cast(), v)]),
+        out: (args.out.cast(), out),
+        lse: args.lse,
+        sinks: args.sinks,
+        params: Params {
+            soft_cap: (args.soft_cap != 0.0).then_some(args.soft_cap),
+            window: (args.window != 0).then_some(args.window),
+            k_scale: or(args.k_scale, 1.0),
+            v_scale: or(args.v_scale, 1.0),
+            scale: or(args.scale, (head_dim as f32).sqrt().recip()),
+        },
+    })
+}
+
+/// Writes K and V of a plan's new positions into their pages, and attends from each new position to
+/// the cached and the new ones, in one pass. Decoding is the same call with one new position a row.
+///
+/// The query at position p of a row sees the positions 0 to p, or the last `window` of them, and
+/// all of the region that p is in. What lies in unused positions of a page is never read into a
+/// result, NaN included.
+///
+/// @param runner the runner
+/// @param plan a plan of this runner that was set
+/// @param args layer, tensors and parameters
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+/// no rows, or they changed since; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED. On failure
+/// nothing was computed or written.
+/// @par Thread safety
+/// any thread, several at once for different plans; nobody else computes the same rows in the same
+/// layer, or releases them, meanwhile
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_runner_append_prefill(
+    runner: *mut rkv_runner,
+    plan: *const rkv_plan,
+    args: *const rkv_append_prefill_args,
+) -> rkv_status {
+    // SAFETY: the caller's contract on runner, plan and args.
+    unsafe {
+        with(runner, |runner| {
+            let step = step_of(&read_struct(args)?, runner.config().head_dim)?;
+            Ok(runner.append_prefill(borrow(plan)?, &step)?)
+        })
+    }
+}
+
+/// Attention over the union of disjoint sets of keys, from the attention over each of them: the
+/// weights are exp(lse), as in the cascade of FlashInfer and the split KV of FlashDecoding.
+///
+/// @param runner the runner, for its shapes, dtype and threads
+/// @param args the states and where to write
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_runner_merge_states(
+    runner: *mut rkv_runner,
+    args: *const rkv_merge_states_args,
+) -> rkv_status {
+    // SAFETY: the caller's contract on runner and args.
+    unsafe {
+        with(runner, |runner| {
+            let args = read_struct(args)?;
+            check_stream(args.stream)?;
+            let count = args.state_count as usize;
+            Ok(runner.merge_states(&States {
+                outs: slice(args.outs.cast(), count, "args.outs")?,
+                lses: slice(args.lses, count, "args.lses")?,
+                positions: stride(args.position_count, "position_count")?,
+                out: args.out.cast(),
+                lse: args.lse,
+            })?)
+        })
+    }
+}
+
+/// The most likely bin of a coordinate or a size, from a model's logits, and its value.
+///
+/// @param kind RKV_TOKEN_COORD, or RKV_TOKEN_SIZE for a width or a height
+/// @param logits logit_count logits, one for each bin; of equal ones the first counts
+/// @param logit_count RKV_BIN_COUNT
+/// @param out_bin receives the bin
+/// @param out_value receives rkv_coord_value() or rkv_size_value() of it; NULL when not wanted
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for a logit that is NaN
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_spatial_decode(
+    kind: u32,
+    logits: *const f32,
+    logit_count: usize,
+    out_bin: *mut u32,
+    out_value: *mut f64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on logits, out_bin and out_value.
+    guard(|| unsafe {
+        let value_of = match kind {
+            RKV_TOKEN_COORD => bins::coord_value,
+            RKV_TOKEN_SIZE => bins::size_value,
+            other => {
+                return Err(Error::argument(format!("kind {other} has no bins to decode")).into());
+            }
+        };
+        let bin = bins::most_likely(slice(logits, logit_count, "logits")?)?;
+        let value = value_of(bin)?;
+        if !out_value.is_null() {
+            super::pointer::out(out_value, "out_value")?;
+        }
+        put(bin, out_bin, "out_bin")?;
+        if !out_value.is_null() {
+            put(value, out_value, "out_value")?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,156 @@
+//! KV memory: number formats, layouts, where it lies, copies of its pages.
+use super::guard::Fail;
+use super::handle::with;
+use super::pointer::{put, slice};
+use super::runner::rkv_runner;
+use super::status::rkv_status;
+use crate::attention::{Dtype, KvLayout, KvStrides};
+use crate::error::Error;
+use crate::sequence::PageCopy;
+use std::ffi::c_void;
+
+/// 32-bit IEEE 754 floats.
+pub const RKV_DTYPE_F32: u32 = 0;
+/// 16-bit IEEE 754 floats.
+pub const RKV_DTYPE_F16: u32 = 1;
+/// The upper half of 32-bit floats.
+pub const RKV_DTYPE_BF16: u32 = 2;
+/// 8-bit floats of 4 exponent bits and 3 of mantissa, without infinities: OCP E4M3. For K and V in
+/// memory only; what is too large becomes the largest, 448.
+pub const RKV_DTYPE_FP8_E4M3: u32 = 3;
+/// Layout of a layer's K or V: [page][position][head][head_dim].
+pub const RKV_KV_LAYOUT_NHD: u32 = 0;
+/// Layout of a layer's K or V: [page][head][position][head_dim].
+pub const RKV_KV_LAYOUT_HND: u32 = 1;
+
+/// Where K and V of one layer lie; element (page, position in the page, head, d) at
+/// page * page_stride + position * position_stride + head * head_stride + d. An array element: its
+/// layout never changes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_kv_memory {
+    /// K of page 0.
+    pub k: *mut c_void,
+    /// V of page 0.
+    pub v: *mut c_void,
+    /// Elements from one page to the next, for K and for V.
+    pub page_stride: u64,
+    /// Elements from one position of a page to the next.
+    pub position_stride: u64,
+    /// Elements from one head to the next.
+    pub head_stride: u64,
+}
+
+/// A copy of the first positions of a page to another page. An array element: its layout never
+/// changes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_page_copy {
+    /// The page to copy from: cached or private.
+    pub source_page: u32,
+    /// The page to copy to: private.
+    pub target_page: u32,
+    /// How many positions, at most page_size.
+    pub position_count: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+pub(super) fn dtype(value: u32, name: &str) -> Result<Dtype, Error> {
+    Ok(match value {
+        RKV_DTYPE_F32 => Dtype::F32,
+        RKV_DTYPE_F16 => Dtype::F16,
+        RKV_DTYPE_BF16 => Dtype::Bf16,
+        RKV_DTYPE_FP8_E4M3 => Dtype::Fp8E4m3,
+        _ => return Err(Error::argument(format!("config.{name} {value} is no RKV_DTYPE_"))),
+    })
+}
+
+pub(super) fn kv_layout(value: u32) -> Result<KvLayout, Error> {
+    match value {
+        RKV_KV_LAYOUT_NHD => Ok(KvLayout::Nhd),
+        RKV_KV_LAYOUT_HND => Ok(KvLayout::Hnd),
+        _ => Err(Error::argument(format!("config.kv_layout {value} is no RKV_KV_LAYOUT_"))),
+    }
+}
+
+pub(super) fn strides(memory: &rkv_kv_memory) -> Result<KvStrides, Fail> {
+    let stride = |value: u64, name: &str| {
+        usize::try_from(value)
+            .map_err(|_| Error::argument(format!("kv_layers: {name} {value} is too large")))
+    };
+    Ok(KvStrides {
+        page: stride(memory.page_stride, "page_stride")?,
+        position: stride(memory.position_stride, "position_stride")?,
+        head: stride(memory.head_stride, "head_stride")?,
+    })
+}
+
+/// Where K and V of a layer lie, for an engine that looks at them or has kernels of its own.
+///
+/// @param runner the runner
+/// @param layer below layer_count
+/// @param out_memory receives pointers, good until the runner is destroyed, and strides
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread; what is behind the pointers changes with rkv_runner_append_prefill()
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_runner_kv_memory(
+    runner: *const rkv_runner,
+    layer: u32,
+    out_memory: *mut rkv_kv_memory,
+) -> rkv_status {
+    // SAFETY: the caller's contract on runner and out_memory.
+    unsafe {
+        with(runner, |runner| {
+            let kv = runner.kv(layer as usize)?;
+            let made = rkv_kv_memory {
+                k: kv.k.cast(),
+                v: kv.v.cast(),
+                page_stride: kv.strides.page as u64,
+                position_stride: kv.strides.position as u64,
+                head_stride: kv.strides.head as u64,
+            };
+            put(made, out_memory, "out_memory")
+        })
+    }
+}
+
+/// Copies the first positions of pages to other pages, K and V of every layer.
+///
+/// The copies that sequences wait for are carried out by rkv_plan_set(); this is for an engine that
+/// moves pages for reasons of its own.
+///
+/// @param runner the runner
+/// @param copies copy_count copies; no target is another's source or target
+/// @param copy_count how many
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread, while nobody writes the sources or uses the targets
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_runner_copy_pages(
+    runner: *mut rkv_runner,
+    copies: *const rkv_page_copy,
+    copy_count: usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on runner and copies.
+    unsafe {
+        with(runner, |runner| {
+            let given = slice(copies, copy_count, "copies")?;
+            if given.iter().any(|copy| copy.reserved != 0) {
+                return Err(Error::argument("copies: reserved must be zero").into());
+            }
+            let copies: Vec<_> = given
+                .iter()
+                .map(|copy| PageCopy {
+                    source: copy.source_page,
+                    target: copy.target_page,
+                    positions: copy.position_count as usize,
+                })
+                .collect();
+            Ok(runner.copy_pages(&copies)?)
+        })
+    }
+}

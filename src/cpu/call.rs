@@ -1,0 +1,55 @@
+//! What a call is given.
+use crate::attention::{Batch, Geometry, KvLayer, Params, Tensor};
+
+/// Arguments of [`super::CpuBackend::append_prefill`].
+#[derive(Clone, Copy)]
+pub struct AppendPrefill<'a> {
+    /// Heads and pages.
+    pub geometry: Geometry,
+    /// Rows.
+    pub batch: &'a Batch,
+    /// Scale, window and so on.
+    pub params: Params,
+    /// A logit for each query head that takes part in the denominator only.
+    pub sinks: Option<&'a [f32]>,
+    /// [new positions of all rows][query head][element]
+    pub q: Tensor<*const u8>,
+    /// [new positions][KV head][element]; none: they are written already.
+    pub k: Option<Tensor<*const u8>>,
+    /// Like `k`.
+    pub v: Option<Tensor<*const u8>>,
+    /// Like `q`.
+    pub out: Tensor<*mut u8>,
+    /// [new positions][query head]: natural logarithm of the denominator. None: not wanted.
+    pub lse: Option<*mut f32>,
+    /// KV memory.
+    pub layer: KvLayer<*mut u8>,
+    /// A row's result has the same bits whatever the batch, the threads and the chunks are.
+    pub batch_invariant: bool,
+}
+
+/// A result of attention to some of the keys.
+#[derive(Debug, Clone, Copy)]
+pub struct PartialState {
+    /// [position][head][element]
+    pub out: Tensor<*const u8>,
+    /// [position][head]: natural logarithm; -inf: it saw no key, and `out` is not read.
+    pub lse: *const f32,
+}
+
+/// Arguments of [`super::CpuBackend::merge_states`].
+#[derive(Clone, Copy)]
+pub struct MergeStates<'a> {
+    /// At least one.
+    pub states: &'a [PartialState],
+    /// [position][head][element]
+    pub out: Tensor<*mut u8>,
+    /// [position][head]. None: not wanted.
+    pub lse: Option<*mut f32>,
+    /// Positions.
+    pub positions: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+}

@@ -1,0 +1,37 @@
+//! Copies of pages.
+use crate::attention::{Geometry, KvLayer, PageCopy};
+
+/// # Safety
+/// That of [`super::CpuBackend::copy_pages`].
+pub(super) unsafe fn copy_pages(
+    layers: &[KvLayer<*mut u8>],
+    geometry: &Geometry,
+    copies: &[PageCopy],
+) {
+    for layer in layers {
+        for copy in copies {
+            // SAFETY: the caller's contract.
+            unsafe {
+                copy_page(layer.k, layer, geometry, copy);
+                copy_page(layer.v, layer, geometry, copy);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// That of [`super::CpuBackend::copy_pages`].
+unsafe fn copy_page(base: *mut u8, layer: &KvLayer<*mut u8>, geometry: &Geometry, copy: &PageCopy) {
+    let (strides, bytes) = (layer.strides, layer.dtype.bytes());
+    for position in 0..copy.positions {
+        for head in 0..geometry.kv_heads {
+            let inside = position * strides.position + head * strides.head;
+            let at = |page: u32| (page as usize * strides.page + inside) * bytes;
+            // SAFETY: both pages are in the layer's memory.
+            unsafe {
+                let source = base.add(at(copy.source)).cast_const();
+                source.copy_to(base.add(at(copy.target)), geometry.head_dim * bytes);
+            }
+        }
+    }
+}

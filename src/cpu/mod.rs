@@ -1,0 +1,122 @@
+//! Attention on the CPU.
+
+mod append;
+mod call;
+mod copy;
+mod element;
+mod kernel;
+mod merge;
+mod schedule;
+mod scratch;
+mod simd;
+mod state;
+mod threads;
+mod tile;
+mod write;
+
+pub use call::{AppendPrefill, MergeStates, PartialState};
+pub use simd::Isa;
+pub use threads::{ParallelFor, Threads};
+
+use scratch::{Desk, Kept, Numbers, Scratch};
+use threads::Team;
+
+use crate::attention::{Dtype, Geometry, KvLayer, PageCopy};
+use crate::error::Error;
+
+/// The CPU backend: threads and scratch memory, no state between calls.
+pub struct CpuBackend {
+    isa: Isa,
+    team: Team,
+    desks: Kept<Desk>,
+    scratches: Kept<Scratch>,
+    merges: Kept<Numbers>,
+}
+
+impl std::fmt::Debug for CpuBackend {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CpuBackend").field("threads", &self.threads()).finish()
+    }
+}
+
+impl CpuBackend {
+    /// A backend that computes on `threads` with the best instructions of the processor.
+    pub fn new(threads: Threads) -> Result<Self, Error> {
+        let best = Isa::available().last();
+        Self::with_isa(threads, best.unwrap_or(Isa::Portable))
+    }
+
+    /// The same with a set of instructions, which tests choose; portable ones where it is not there.
+    pub fn with_isa(threads: Threads, isa: Isa) -> Result<Self, Error> {
+        let team = Team::new(threads)?;
+        let (desks, scratches, merges) = Default::default();
+        Ok(Self { isa, team, desks, scratches, merges })
+    }
+
+    /// Threads that compute.
+    pub fn threads(&self) -> usize {
+        self.team.count()
+    }
+
+    /// Whether these shapes and formats can be computed; the error names what cannot.
+    pub fn supports(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Result<(), Error> {
+        let fail = |text: String| Err(Error::unsupported(text));
+        let Geometry { query_heads, kv_heads, head_dim, page_size } = *geometry;
+        if ![64, 96, 128, 256].contains(&head_dim) {
+            return fail(format!("head_dim {head_dim} is not 64, 96, 128 or 256"));
+        }
+        if kv_heads == 0 || query_heads == 0 || query_heads % kv_heads != 0 {
+            return fail(format!(
+                "query_head_count {query_heads} is not a multiple of kv_head_count {kv_heads}"
+            ));
+        }
+        if page_size == 0 || page_size > 256 {
+            return fail(format!("page_size {page_size} is not in 1..=256"));
+        }
+        if dtype == Dtype::Fp8E4m3 {
+            return fail("dtype is not F32, F16 or BF16".into());
+        }
+        if kv_dtype != dtype && kv_dtype != Dtype::Fp8E4m3 {
+            return fail("kv_dtype is neither dtype nor FP8_E4M3".into());
+        }
+        Ok(())
+    }
+
+    /// Writes K and V of the new positions into their pages, then attends to all positions.
+    ///
+    /// # Safety
+    /// The shapes are supported. Addresses are valid for what the batch, the geometry and the
+    /// strides say, `sinks` has a logit for each query head, the batch has the geometry's page
+    /// size and its pages lie in the layer's memory. Nobody writes to any of it meanwhile, and
+    /// nobody reads what this writes; outputs overlap nothing else.
+    pub unsafe fn append_prefill(&self, call: &AppendPrefill<'_>) {
+        // SAFETY: the caller's contract.
+        unsafe { append::append_prefill(self.isa, &self.team, &self.desks, &self.scratches, call) }
+    }
+
+    /// Copies the first positions of pages to other pages, in every layer.
+    ///
+    /// # Safety
+    /// The pages lie in the memory of every layer, and nobody uses the targets meanwhile; a copy
+    /// has at most `page_size` positions, and no target is the source or target of another
+    /// copy.
+    pub unsafe fn copy_pages(
+        &self,
+        layers: &[KvLayer<*mut u8>],
+        geometry: &Geometry,
+        copies: &[PageCopy],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe { copy::copy_pages(layers, geometry, copies) }
+    }
+
+    /// Makes one state of several that saw disjoint keys.
+    ///
+    /// # Safety
+    /// Addresses are valid for the shapes that the call says; the result overlaps no input, or is
+    /// exactly one of them with the same strides and dtype.
+    pub unsafe fn merge_states(&self, call: &MergeStates<'_>) {
+        // SAFETY: the caller's contract.
+        unsafe { merge::merge_states(self.isa, &self.team, &self.merges, call) }
+    }
+}

@@ -1,0 +1,259 @@
+//! What a runner computes: attention for a step, copies of pages, merged states.
+use super::{Plan, Runner};
+use crate::attention::{Params, Tensor};
+use crate::cpu::{AppendPrefill, MergeStates, PartialState};
+use crate::error::Error;
+use crate::sequence::PageCopy;
+use std::sync::Arc;
+
+/// Distance of positions and of heads, in elements.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Strides {
+    /// From one position to the next; 0: dense.
+    pub position: usize,
+    /// From one head to the next; 0: dense.
+    pub head: usize,
+}
+
+/// The new positions of a step in one layer.
+#[derive(Debug, Clone, Copy)]
+pub struct LayerStep {
+    /// The layer.
+    pub layer: usize,
+    /// Queries.
+    pub q: (*const u8, Strides),
+    /// Keys and values; None when they are in the pages already.
+    pub kv: Option<[(*const u8, Strides); 2]>,
+    /// Receives the result, shaped like `q`.
+    pub out: (*mut u8, Strides),
+    /// Receives the logarithm of each query's denominator; may be NULL.
+    pub lse: *mut f32,
+    /// A logit for each query head that takes part in the denominator only; may be NULL.
+    pub sinks: *const f32,
+    /// Everything else.
+    pub params: Params,
+}
+
+/// Results of attention over disjoint sets of keys; all dense.
+#[derive(Debug, Clone, Copy)]
+pub struct States<'a> {
+    /// [positions][query_heads][head_dim] for each.
+    pub outs: &'a [*const u8],
+    /// [positions][query_heads] for each.
+    pub lses: &'a [*const f32],
+    /// Positions of each.
+    pub positions: usize,
+    /// Receives the result.
+    pub out: *mut u8,
+    /// Receives its logarithms; may be NULL.
+    pub lse: *mut f32,
+}
+
+impl Runner {
+    /// Writes K and V of a step's new positions into their pages, and attends to everything before
+    /// them and to them.
+    ///
+    /// # Safety
+    /// The pointers lead to memory of the shapes that the plan says, which nobody writes meanwhile;
+    /// nobody computes the plan's rows in this layer at the same time.
+    pub unsafe fn append_prefill(
+        self: &Arc<Self>,
+        plan: &Plan,
+        step: &LayerStep,
+    ) -> Result<(), Error> {
+        if !Arc::ptr_eq(plan.runner(), self) {
+            return Err(Error::argument("plan belongs to another runner"));
+        }
+        self.check_layer(step.layer)?;
+        let planned = plan.step()?;
+        let batch = &planned.batch;
+        let positions = batch.query_count();
+        let (query_heads, kv_heads) = (self.config.query_heads, self.config.kv_heads);
+        let tensor = |given: (*const u8, Strides), heads, name| {
+            self.tensor((given.0.cast_mut(), given.1), positions, heads, name)
+        };
+        let q = tensor(step.q, query_heads, "q")?;
+        let [k, v] = match step.kv {
+            Some([k, v]) => [Some(tensor(k, kv_heads, "k")?), Some(tensor(v, kv_heads, "v")?)],
+            None => [None, None],
+        };
+        let out = self.tensor(step.out, positions, query_heads, "out")?;
+        for (input, heads) in [(Some(q), query_heads), (k, kv_heads), (v, kv_heads)] {
+            let given = input.as_ref().map(|input| (input, heads));
+            if given.is_some_and(|given| self.overlap((&out, query_heads), given, positions)) {
+                return Err(Error::argument("out overlaps an input"));
+            }
+        }
+        check_f32(step.lse, "lse")?;
+        check_f32(step.sinks, "sinks")?;
+        check_params(&step.params)?;
+        let call = AppendPrefill {
+            geometry: self.geometry,
+            batch,
+            params: step.params,
+            // SAFETY: aligned, and the caller promises a logit for each query head.
+            sinks: (!step.sinks.is_null())
+                .then(|| unsafe { std::slice::from_raw_parts(step.sinks, query_heads) }),
+            q: read_only(q),
+            k: k.map(read_only),
+            v: v.map(read_only),
+            out,
+            lse: (!step.lse.is_null()).then_some(step.lse),
+            layer: *self.memory.layer(step.layer),
+            batch_invariant: self.config.batch_invariant,
+        };
+        // SAFETY: the caller's contract, and the checks above; the pages are the rows'.
+        unsafe { self.backend.append_prefill(&call) };
+        Ok(())
+    }
+
+    /// Copies the first positions of pages to other pages, in every layer.
+    ///
+    /// # Safety
+    /// Nobody writes the sources, or uses the targets, meanwhile.
+    pub unsafe fn copy_pages(&self, copies: &[PageCopy]) -> Result<(), Error> {
+        let state = self.shared.read();
+        for (at, copy) in copies.iter().enumerate() {
+            let check = state.check_page_copy(copy);
+            check.map_err(|error| error.within(&format!("copies[{at}]")))?;
+        }
+        drop(state);
+        // SAFETY: the pages are in range; the rest is the caller's contract.
+        unsafe { self.carry_out(copies) };
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for `copy_pages`, and the pages are in range.
+    pub(super) unsafe fn carry_out(&self, copies: &[PageCopy]) {
+        // SAFETY: the caller's contract.
+        unsafe { self.backend.copy_pages(self.memory.layers(), &self.geometry, copies) };
+    }
+
+    /// Attention over the union of disjoint sets of keys, from the attention over each.
+    ///
+    /// # Safety
+    /// The pointers lead to dense memory of the shapes that [`States`] says.
+    pub unsafe fn merge_states(&self, states: &States<'_>) -> Result<(), Error> {
+        let States { outs, lses, positions, out, lse } = *states;
+        let heads = self.config.query_heads;
+        if outs.is_empty() || outs.len() != lses.len() {
+            return Err(Error::argument("args.state_count: there is no state to merge"));
+        }
+        if positions == 0 {
+            return Ok(());
+        }
+        let dense = |address, name: &str| {
+            self.tensor((address, Strides::default()), positions, heads, name)
+        };
+        let out = dense(out, "args.out")?;
+        check_f32(lse, "args.lse")?;
+        let mut states = Vec::with_capacity(outs.len());
+        for (at, (&from, &weights)) in outs.iter().zip(lses).enumerate() {
+            let from = dense(from.cast_mut(), &format!("args.outs[{at}]"))?;
+            let name = format!("args.lses[{at}]");
+            check_f32(weights, &name)?;
+            if weights.is_null() {
+                return Err(Error::argument(format!("{name} is NULL")));
+            }
+            states.push(PartialState { out: read_only(from), lse: weights });
+        }
+        let call = MergeStates {
+            states: &states,
+            out,
+            lse: (!lse.is_null()).then_some(lse),
+            positions,
+            heads,
+            head_dim: self.config.head_dim,
+        };
+        // SAFETY: the caller's contract, and the checks above.
+        unsafe { self.backend.merge_states(&call) };
+        Ok(())
+    }
+
+    /// Checks a tensor of [positions][heads][head_dim] that the engine gave.
+    fn tensor(
+        &self,
+        (address, strides): (*mut u8, Strides),
+        positions: usize,
+        heads: usize,
+        name: &str,
+    ) -> Result<Tensor<*mut u8>, Error> {
+        let wrong = |what: &str| Err(Error::argument(format!("{name}{what}")));
+        if address.is_null() {
+            return wrong(" is NULL");
+        }
+        if !address.addr().is_multiple_of(self.config.dtype.bytes()) {
+            return wrong(" is not aligned for its dtype");
+        }
+        let dim = self.config.head_dim;
+        let or = |stride: usize, dense: usize| if stride == 0 { dense } else { stride };
+        let head_stride = or(strides.head, dim);
+        let position_stride = or(strides.position, dim * heads);
+        let dims = [(position_stride, positions), (head_stride, heads), (0, 1)];
+        if span(dim, dims).is_none() {
+            return wrong(": with these strides two elements share a place, or lie absurdly far");
+        }
+        Ok(Tensor { address, dtype: self.config.dtype, position_stride, head_stride })
+    }
+
+    /// Whether two tensors of checked strides share memory, as far as their ends tell.
+    fn overlap(
+        &self,
+        (left, left_heads): (&Tensor<*mut u8>, usize),
+        (right, right_heads): (&Tensor<*mut u8>, usize),
+        positions: usize,
+    ) -> bool {
+        let range = |tensor: &Tensor<*mut u8>, heads: usize| {
+            let last = (positions - 1) * tensor.position_stride + (heads - 1) * tensor.head_stride;
+            let start = tensor.address.addr();
+            start..start + (last + self.config.head_dim) * self.config.dtype.bytes()
+        };
+        let (left, right) = (range(left, left_heads), range(right, right_heads));
+        left.start < right.end && right.start < left.end
+    }
+}
+
+fn read_only(tensor: Tensor<*mut u8>) -> Tensor<*const u8> {
+    let Tensor { address, dtype, position_stride, head_stride } = tensor;
+    Tensor { address: address.cast_const(), dtype, position_stride, head_stride }
+}
+
+/// Largest tensor in bytes that an address can span, for the widest element.
+const ELEMENT_LIMIT: usize = isize::MAX as usize / size_of::<f32>();
+
+/// Elements from the first to the last of a tensor whose innermost `dim` elements lie densely and
+/// whose other dimensions are (stride, extent); None when two elements would share a place.
+pub(super) fn span(dim: usize, mut dims: [(usize, usize); 3]) -> Option<usize> {
+    dims.sort_unstable();
+    let mut span = dim;
+    for (stride, extent) in dims {
+        if extent > 1 {
+            if stride < span {
+                return None;
+            }
+            span = stride.checked_mul(extent - 1)?.checked_add(span)?;
+        }
+    }
+    (span <= ELEMENT_LIMIT).then_some(span)
+}
+
+fn check_f32(pointer: *const f32, name: &str) -> Result<(), Error> {
+    if pointer.is_aligned() {
+        return Ok(());
+    }
+    Err(Error::argument(format!("{name} is not aligned")))
+}
+
+fn check_params(params: &Params) -> Result<(), Error> {
+    let positive = [
+        (params.scale, "scale"),
+        (params.k_scale, "k_scale"),
+        (params.v_scale, "v_scale"),
+        (params.soft_cap.unwrap_or(1.0), "soft_cap"),
+    ];
+    match positive.into_iter().find(|(value, _)| !value.is_finite() || *value <= 0.0) {
+        None => Ok(()),
+        Some((value, name)) => Err(Error::argument(format!("{name} {value} is not positive"))),
+    }
+}

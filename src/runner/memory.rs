@@ -1,0 +1,144 @@
+//! Where K and V lie: memory of the runner's own, or the engine's.
+use super::RunnerConfig;
+use crate::attention::{Geometry, KvLayer, KvStrides};
+use crate::error::Error;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// K and V of one layer.
+#[derive(Debug, Clone, Copy)]
+pub struct KvPointers {
+    /// K of page 0.
+    pub k: *mut u8,
+    /// V of page 0.
+    pub v: *mut u8,
+    /// In elements, for both.
+    pub strides: KvStrides,
+}
+
+/// A cache line, and the widest vector.
+const ALIGNMENT: usize = 64;
+
+/// Zeroed memory. The system hands it out page by page, when it is first written.
+#[derive(Debug)]
+struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Allocation {
+    fn new(bytes: usize) -> Result<Self, Error> {
+        let no_room = || Error::memory(format!("{bytes} bytes of KV"));
+        let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(|_| no_room())?;
+        // SAFETY: the size is not zero: there is at least one page of one element.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(no_room)?;
+        Ok(Self { start, layout })
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// K and V of every layer.
+#[derive(Debug)]
+pub(super) struct KvMemory {
+    layers: Vec<KvLayer<*mut u8>>,
+    own: Option<Allocation>,
+}
+// SAFETY: the pointers lead to memory that lives as long as this does, or as the engine promised;
+// who may access which part of it when is the callers' business, see `Runner`.
+unsafe impl Send for KvMemory {}
+// SAFETY: as above.
+unsafe impl Sync for KvMemory {}
+
+impl KvMemory {
+    /// Memory of its own, zeroed: K of all pages, then V, layer after layer.
+    pub(super) fn allocate(
+        config: &RunnerConfig,
+        geometry: &Geometry,
+        pages: usize,
+    ) -> Result<Self, Error> {
+        let strides = KvStrides::dense(config.kv_layout, geometry)?;
+        let bytes = span(&strides, geometry, pages)
+            .and_then(|elements| elements.checked_mul(config.kv_dtype.bytes()))
+            .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
+        let total = bytes.and_then(|bytes| bytes.checked_mul(2 * config.layers));
+        let (Some(bytes), Some(total)) = (bytes, total) else {
+            return Err(Error::memory("KV: config.layer_count and the pages"));
+        };
+        let own = Allocation::new(total)?;
+        let part = |at: usize| own.start.as_ptr().wrapping_add(at * bytes);
+        let layers = (0..config.layers)
+            .map(|layer| KvLayer {
+                k: part(2 * layer),
+                v: part(2 * layer + 1),
+                strides,
+                dtype: config.kv_dtype,
+            })
+            .collect();
+        Ok(Self { layers, own: Some(own) })
+    }
+
+    /// The engine's memory.
+    pub(super) fn borrow(
+        config: &RunnerConfig,
+        geometry: &Geometry,
+        pages: usize,
+        given: &[KvPointers],
+    ) -> Result<Self, Error> {
+        let size = config.kv_dtype.bytes();
+        let mut layers = Vec::with_capacity(given.len());
+        for (at, layer) in given.iter().enumerate() {
+            let wrong = |what: &str| Err(Error::argument(format!("kv_layers[{at}]{what}")));
+            for (pointer, name) in [(layer.k, "k"), (layer.v, "v")] {
+                if pointer.is_null() {
+                    return wrong(&format!(".{name} is NULL"));
+                }
+                if !pointer.addr().is_multiple_of(size) {
+                    return wrong(&format!(".{name} is not aligned for its dtype"));
+                }
+            }
+            let elements = span(&layer.strides, geometry, pages);
+            let bytes = elements.and_then(|elements| elements.checked_mul(size));
+            if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
+                return wrong(": two elements share a place, or the strides are absurd");
+            }
+            let (k, v) = (layer.k, layer.v);
+            layers.push(KvLayer { k, v, strides: layer.strides, dtype: config.kv_dtype });
+        }
+        Ok(Self { layers, own: None })
+    }
+
+    pub(super) fn layer(&self, at: usize) -> &KvLayer<*mut u8> {
+        &self.layers[at]
+    }
+
+    pub(super) fn layers(&self) -> &[KvLayer<*mut u8>] {
+        &self.layers
+    }
+
+    pub(super) fn own_bytes(&self) -> usize {
+        self.own.as_ref().map_or(0, |own| own.layout.size())
+    }
+
+    pub(super) fn pointers(&self, layer: usize) -> KvPointers {
+        let KvLayer { k, v, strides, .. } = self.layers[layer];
+        KvPointers { k, v, strides }
+    }
+}
+
+/// Elements from the first to the last of K or V; None when two of them would share a place.
+fn span(strides: &KvStrides, geometry: &Geometry, pages: usize) -> Option<usize> {
+    super::compute::span(
+        geometry.head_dim,
+        [
+            (strides.page, pages),
+            (strides.position, geometry.page_size),
+            (strides.head, geometry.kv_heads),
+        ],
+    )
+}

@@ -1,0 +1,179 @@
+//! Attention over the rows of a page table: KV memory, plans, and a backend that computes.
+//!
+//! ```text
+//!   Runner ── KvMemory      the layers' K and V, its own or the engine's
+//!     │    └─ backend       writes K and V, attends, copies pages
+//!   Plan   ── Batch         one step: new positions of some rows, as arrays
+//! ```
+//!
+//! A plan notes the version of each row that it took pages from, so that a step on pages which
+//! meanwhile belong to somebody else is refused instead of carried out.
+mod compute;
+mod memory;
+mod plan;
+
+pub use compute::{LayerStep, States, Strides};
+pub use memory::KvPointers;
+pub use plan::{Plan, PlanRow};
+
+use crate::attention::{Dtype, Geometry, KvLayout};
+use crate::cpu::{CpuBackend, Threads};
+use crate::error::Error;
+use crate::sequence::Shared;
+use memory::KvMemory;
+use std::sync::Arc;
+
+/// How to build a runner.
+#[derive(Debug)]
+pub struct RunnerConfig {
+    /// Layers of the model.
+    pub layers: usize,
+    /// Heads of a query.
+    pub query_heads: usize,
+    /// Heads of K and V; divides `query_heads`.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Of q, k, v and out.
+    pub dtype: Dtype,
+    /// Of K and V in memory.
+    pub kv_dtype: Dtype,
+    /// Of memory of its own.
+    pub kv_layout: KvLayout,
+    /// The same bits for a row whatever else is computed, and by however many threads.
+    pub batch_invariant: bool,
+}
+
+impl RunnerConfig {
+    /// The shapes for a page size.
+    pub fn geometry(&self, page_size: usize) -> Geometry {
+        Geometry {
+            query_heads: self.query_heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            page_size,
+        }
+    }
+
+    /// Whether the CPU can do it.
+    pub fn check(&self, page_size: usize) -> Result<(), Error> {
+        let limits = [
+            (self.layers, 1 << 16, "layer_count"),
+            (self.query_heads, 1 << 16, "query_head_count"),
+            (self.kv_heads, 1 << 16, "kv_head_count"),
+        ];
+        for (value, limit, name) in limits {
+            if !(1..=limit).contains(&value) {
+                return Err(Error::argument(format!(
+                    "config.{name} {value} is not in 1..={limit}"
+                )));
+            }
+        }
+        if !self.query_heads.is_multiple_of(self.kv_heads) {
+            return Err(Error::argument(format!(
+                "config.kv_head_count {} does not divide query_head_count {}",
+                self.kv_heads, self.query_heads
+            )));
+        }
+        CpuBackend::supports(&self.geometry(page_size), self.dtype, self.kv_dtype)
+    }
+
+    /// Bytes of one page, K and V of all layers together, when it lies densely.
+    pub fn page_bytes(&self, page_size: usize) -> usize {
+        let elements = page_size * self.kv_heads * self.head_dim;
+        2 * self.layers * elements * self.kv_dtype.bytes()
+    }
+}
+
+/// Attention over the rows of one page table.
+#[derive(Debug)]
+pub struct Runner {
+    shared: Arc<Shared>,
+    config: RunnerConfig,
+    geometry: Geometry,
+    slots: usize,
+    memory: KvMemory,
+    backend: CpuBackend,
+}
+
+impl Runner {
+    /// A runner with KV memory of its own, zeroed.
+    pub fn new(
+        shared: Arc<Shared>,
+        config: RunnerConfig,
+        threads: Threads,
+    ) -> Result<Arc<Self>, Error> {
+        Self::build(shared, config, threads, KvMemory::allocate)
+    }
+
+    /// A runner over the engine's memory.
+    ///
+    /// # Safety
+    /// For as long as the runner lives, each layer's `k` and `v` lead to memory for every page of
+    /// the page table, with these strides, that nobody writes while a call reads or writes it.
+    pub unsafe fn over(
+        shared: Arc<Shared>,
+        config: RunnerConfig,
+        threads: Threads,
+        layers: &[KvPointers],
+    ) -> Result<Arc<Self>, Error> {
+        Self::build(shared, config, threads, |config, geometry, pages| {
+            KvMemory::borrow(config, geometry, pages, layers)
+        })
+    }
+
+    fn build(
+        shared: Arc<Shared>,
+        config: RunnerConfig,
+        threads: Threads,
+        memory: impl FnOnce(&RunnerConfig, &Geometry, usize) -> Result<KvMemory, Error>,
+    ) -> Result<Arc<Self>, Error> {
+        let table = shared.read().page_table_stats();
+        config.check(table.page_size)?;
+        let geometry = config.geometry(table.page_size);
+        let memory = memory(&config, &geometry, table.total + 1)?;
+        let backend = CpuBackend::new(threads)?;
+        Ok(Arc::new(Self { shared, config, geometry, slots: table.slots, memory, backend }))
+    }
+
+    /// What it stands on.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// How it was built.
+    pub fn config(&self) -> &RunnerConfig {
+        &self.config
+    }
+
+    /// Threads that compute.
+    pub fn threads(&self) -> usize {
+        self.backend.threads()
+    }
+
+    /// Where K and V of a layer lie.
+    pub fn kv(&self, layer: usize) -> Result<KvPointers, Error> {
+        self.check_layer(layer)?;
+        Ok(self.memory.pointers(layer))
+    }
+
+    /// Bytes of KV memory of its own.
+    pub fn own_bytes(&self) -> usize {
+        self.memory.own_bytes()
+    }
+
+    /// Bytes of a page that lies densely.
+    pub fn page_bytes(&self) -> usize {
+        self.config.page_bytes(self.geometry.page_size)
+    }
+
+    fn check_layer(&self, layer: usize) -> Result<(), Error> {
+        if layer >= self.config.layers {
+            let layers = self.config.layers;
+            return Err(Error::argument(format!(
+                "layer {layer} is not below layer_count {layers}"
+            )));
+        }
+        Ok(())
+    }
+}

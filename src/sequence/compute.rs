@@ -1,0 +1,97 @@
+//! What a step of computation needs of a row: its pages, and which of them it may write.
+use super::{PageCopy, State};
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::paging::RowOwner;
+
+/// A row that a step computes positions of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ComputedRow {
+    /// A sequence's.
+    Sequence(SequenceId),
+    /// A caller's, by its slot.
+    Slot(u32),
+}
+
+/// The pages of such a row.
+#[derive(Debug, Clone, Copy)]
+pub struct RowPages<'a> {
+    /// The row's slot.
+    pub slot: u32,
+    /// The pages up to the last new position.
+    pub pages: &'a [u32],
+    /// Unchanged for as long as these are the row's pages.
+    pub version: u64,
+    /// To be carried out before.
+    pub copy: Option<PageCopy>,
+}
+
+impl State {
+    /// The pages of a row of which positions `start` to `start + count` are to be computed. Those
+    /// positions lie in private pages: what the cache owns is never written.
+    pub fn row_to_compute(
+        &self,
+        row: ComputedRow,
+        start: usize,
+        count: usize,
+    ) -> Result<RowPages<'_>, Error> {
+        let page_size = self.table.page_size();
+        let (slot, positions, copy) = match row {
+            ComputedRow::Sequence(id) => {
+                let sequence = self.sequence(id)?;
+                (id.slot(), sequence.positions, sequence.copy)
+            }
+            ComputedRow::Slot(slot) => {
+                let pages = self.table.row(slot)?;
+                if self.table.owner(slot) == Some(RowOwner::Sequence) {
+                    return Err(Error::state(format!("slot {slot} belongs to a sequence")));
+                }
+                (slot, pages.len() * page_size, None)
+            }
+        };
+        let end = start.checked_add(count).filter(|&end| count > 0 && end <= positions);
+        let end = end.ok_or_else(|| {
+            Error::argument(format!(
+                "start {start} and count {count}: the new positions must be at least one and end \
+                 within the row's {positions}"
+            ))
+        })?;
+        let (pages, version) = self.table.row_version(slot)?;
+        let pages = &pages[..end.div_ceil(page_size)];
+        let written = &pages[start / page_size..];
+        if let Some(at) = written.iter().position(|&page| self.table.pool.is_cached(page)) {
+            return Err(Error::argument(format!(
+                "start {start}: page {} of the row belongs to the cache and must not be written",
+                start / page_size + at
+            )));
+        }
+        Ok(RowPages { slot, pages, version, copy })
+    }
+
+    /// Whether the pages of a slot are still those of a version.
+    pub fn row_is_unchanged(&self, slot: u32, version: u64) -> bool {
+        self.table.row_version(slot).is_ok_and(|(_, now)| now == version)
+    }
+
+    /// Checks pages that are to be copied: from one that holds something to one that may be
+    /// written.
+    pub fn check_page_copy(&self, copy: &PageCopy) -> Result<(), Error> {
+        let (pool, page_size) = (&self.table.pool, self.table.page_size());
+        if copy.positions > page_size {
+            return Err(Error::argument(format!(
+                "position_count {} is more than a page's {page_size}",
+                copy.positions
+            )));
+        }
+        if !pool.is_cached(copy.source) && !pool.is_private(copy.source) {
+            return Err(Error::argument(format!("source_page {} is not in use", copy.source)));
+        }
+        if !pool.is_private(copy.target) {
+            return Err(Error::argument(format!("target_page {} is not private", copy.target)));
+        }
+        if copy.source == copy.target {
+            return Err(Error::argument(format!("page {} is copied to itself", copy.source)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,370 @@
+/* M01: every way to call the functions of the runner and of plans wrongly. */
+#include "misuse.h"
+#include "runner_fixture.h"
+
+static void m01_runner_config(void) {
+    fixture f = new_fixture(4, 16);
+    rkv_runner_config good = small_runner(), config;
+    rkv_runner *runner = NULL;
+    CHECK_STATUS(rkv_runner_config_init(NULL, sizeof config), RKV_STATUS_INVALID_ARGUMENT);
+    CHECK_STATUS(rkv_runner_config_init(&config, 8), RKV_STATUS_INVALID_ARGUMENT);
+    CHECK(message_names("struct_size"));
+    BAD(&f, rkv_runner_create(NULL, &good, &runner), "table");
+    BAD(&f, rkv_runner_create(f.table, NULL, &runner), "config");
+    BAD(&f, rkv_runner_create(f.table, &good, NULL), "out_runner");
+    BAD_INPUT_SIZES(&f, rkv_runner_config, good, p, rkv_runner_create(f.table, p, &runner),
+                    "config");
+    BAD_INPUT_SIZES(&f, rkv_runner_config, good, p, rkv_runner_supports(p, 4, NULL), "config");
+    GOOD_BIGGER_INPUT(rkv_runner_config, good, p, rkv_runner_supports(p, 4, NULL));
+    BAD(&f, rkv_runner_supports(&good, 0, NULL), "page_size");
+    BAD(&f, rkv_runner_supports(&good, 257, NULL), "page_size");
+    const struct {
+        size_t offset;
+        uint32_t value;
+        const char *word;
+        rkv_status status;
+    } wrong[] = {
+        {offsetof(rkv_runner_config, backend), 7, "backend", RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, layer_count), 0, "layer_count", RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, layer_count), UINT32_MAX, "layer_count",
+         RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, query_head_count), 0, "query_head_count",
+         RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, query_head_count), 5, "query_head_count",
+         RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, kv_head_count), 0, "kv_head_count",
+         RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, kv_head_count), 3, "kv_head_count",
+         RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, head_dim), 0, "head_dim", RKV_STATUS_UNSUPPORTED},
+        {offsetof(rkv_runner_config, head_dim), 80, "head_dim", RKV_STATUS_UNSUPPORTED},
+        {offsetof(rkv_runner_config, dtype), 9, "dtype", RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, dtype), RKV_DTYPE_FP8_E4M3, "dtype",
+         RKV_STATUS_UNSUPPORTED},
+        {offsetof(rkv_runner_config, kv_dtype), 4, "kv_dtype", RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, kv_dtype), RKV_DTYPE_F16, "kv_dtype",
+         RKV_STATUS_UNSUPPORTED},
+        {offsetof(rkv_runner_config, kv_layout), 2, "kv_layout", RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, flags), 2, "flags", RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, device), 1, "device", RKV_STATUS_INVALID_ARGUMENT},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        config = good;
+        memcpy((char *)&config + wrong[i].offset, &wrong[i].value, sizeof wrong[i].value);
+        REFUSED(&f, rkv_runner_create(f.table, &config, &runner), wrong[i].status, wrong[i].word);
+        REFUSED(&f, rkv_runner_supports(&config, 4, NULL), wrong[i].status, wrong[i].word);
+    }
+    CHECK(runner == NULL);
+    end_fixture(&f);
+}
+
+/* Memory that the engine lends. */
+static void m01_kv_memory(void) {
+    runner_fixture r = new_runner(4, 16, 0);
+    rkv_runner_config config = small_runner();
+    rkv_runner *runner = NULL;
+    rkv_kv_memory good[LAYERS], layers[LAYERS], seen;
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        CHECK_OK(rkv_runner_kv_memory(r.runner, i, &good[i]));
+    }
+    config.kv_layers = layers;
+    for (int wrong = 0; wrong < 9; wrong++) {
+        memcpy(layers, good, sizeof layers);
+        rkv_kv_memory *bad = &layers[1];
+        const char *word = "kv_layers[1]";
+        switch (wrong) {
+        case 0: bad->k = NULL; break;
+        case 1: bad->v = NULL; break;
+        case 2: bad->k = (char *)bad->k + 2; break;
+        case 3: bad->v = (char *)bad->v + 1; break;
+        case 4: bad->head_stride = HEAD_DIM - 1; break;
+        case 5: bad->position_stride = HEAD_DIM; break;
+        case 6: bad->page_stride -= 1; break;
+        case 7: bad->page_stride = UINT64_MAX; break;
+        default: bad->page_stride = 0; break;
+        }
+        BAD(&r.f, rkv_runner_create(r.f.table, &config, &runner), word);
+    }
+    /* what is as long as layer_count says is not read when that is refused */
+    config.layer_count = UINT32_MAX;
+    BAD(&r.f, rkv_runner_create(r.f.table, &config, &runner), "layer_count");
+    CHECK(runner == NULL);
+    mark(&seen, sizeof seen);
+    BAD(&r.f, rkv_runner_kv_memory(NULL, 0, &seen), "runner");
+    BAD(&r.f, rkv_runner_kv_memory(r.runner, LAYERS, &seen), "layer");
+    BAD(&r.f, rkv_runner_kv_memory(r.runner, UINT32_MAX, &seen), "layer");
+    BAD(&r.f, rkv_runner_kv_memory(r.runner, 0, NULL), "out_memory");
+    UNTOUCHED(seen);
+    rkv_runner_statistics stats;
+    BAD(&r.f, rkv_runner_stats(NULL, &stats), "runner");
+    OUTPUT_SIZES(&r.f, rkv_runner_statistics, p, rkv_runner_stats(r.runner, p), "out_stats");
+    GOOD_BIGGER_OUTPUT(rkv_runner_statistics, p, rkv_runner_stats(r.runner, p));
+    /* handles of another kind */
+    BAD(&r.f, rkv_runner_stats((rkv_runner *)(void *)r.plan, &stats), "runner");
+    rkv_runner_destroy(NULL);
+    rkv_plan_destroy(NULL);
+    end_runner(&r);
+}
+
+static void m01_page_copies(void) {
+    runner_fixture r = new_runner(4, 16, 0);
+    uint32_t ids[8], pages[3];
+    count_up(ids, 8, 1);
+    insert(&r.f, text(ids, 4));
+    rkv_match cached = match_of(&r.f, text(ids, 4));
+    uint32_t cached_page = 0;
+    size_t count = 0;
+    CHECK_OK(rkv_cache_node_pages(r.f.cache, cached.node, &cached_page, 1, &count));
+    allocate(&r.f, 3, pages);
+    CHECK_OK(rkv_page_table_free_pages(r.f.table, &pages[2], 1));
+    const rkv_page_copy good = {pages[0], pages[1], 4, 0};
+    const rkv_page_copy wrong[] = {
+        {pages[0], pages[1], 5, 0},          {pages[0], pages[1], UINT32_MAX, 0},
+        {pages[0], pages[0], 1, 0},          {pages[0], cached_page, 1, 0},
+        {pages[0], pages[2], 1, 0},          {pages[2], pages[0], 1, 0},
+        {0, pages[0], 1, 0},                 {pages[0], 0, 1, 0},
+        {pages[0], 17, 1, 0},                {UINT32_MAX, pages[0], 1, 0},
+        {pages[0], pages[1], 1, 1},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        rkv_page_copy both[2] = {good, wrong[i]};
+        BAD(&r.f, rkv_runner_copy_pages(r.runner, both, 2), "copies");
+    }
+    BAD(&r.f, rkv_runner_copy_pages(NULL, &good, 1), "runner");
+    BAD(&r.f, rkv_runner_copy_pages(r.runner, NULL, 1), "copies");
+    CHECK_OK(rkv_runner_copy_pages(r.runner, NULL, 0));
+    CHECK_OK(rkv_runner_copy_pages(r.runner, &good, 1));
+    CHECK_OK(rkv_page_table_free_pages(r.f.table, pages, 2));
+    end_runner(&r);
+}
+
+static void m01_plans(void) {
+    runner_fixture r = new_runner(4, 16, 0);
+    rkv_plan *plan = NULL;
+    uint32_t ids[20];
+    count_up(ids, 20, 1);
+    rkv_sequence_state a = begin(&r.f, text(ids, 12));
+    CHECK_EQ(publish(&r.f, a.sequence, 8).claimed_page_count, 2);
+    rkv_plan_row good, row;
+    memset(&good, 0, sizeof good);
+    good.sequence = a.sequence;
+    good.start = 8;
+    good.count = 4;
+    CHECK_OK(rkv_plan_set(r.plan, &good, 1));
+    BAD(&r.f, rkv_plan_create(NULL, &plan), "runner");
+    BAD(&r.f, rkv_plan_create(r.runner, NULL), "out_plan");
+    BAD(&r.f, rkv_plan_set(NULL, &good, 1), "plan");
+    BAD(&r.f, rkv_plan_set(r.plan, NULL, 1), "rows");
+    BAD(&r.f, rkv_plan_set(r.plan, &good, SIZE_MAX), "rows");
+    const uint64_t spans[][2] = {{8, 0}, {8, 5}, {12, 1}, {UINT64_MAX, 2}, {8, UINT64_MAX},
+                                 {0, 12}, {7, 1}, {4, 8}};
+    for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) {
+        row = good;
+        row.start = spans[i][0];
+        row.count = spans[i][1];
+        BAD(&r.f, rkv_plan_set(r.plan, &row, 1), "start");
+    }
+    const rkv_region regions[][2] = {{{9, 9}, {9, 10}}, {{10, 9}, {10, 11}}, {{9, 11}, {10, 12}},
+                                     {{7, 9}, {9, 10}}, {{8, 9}, {11, 13}}};
+    for (size_t i = 0; i < sizeof regions / sizeof regions[0]; i++) {
+        row = good;
+        row.regions = regions[i];
+        row.region_count = 2;
+        BAD(&r.f, rkv_plan_set(r.plan, &row, 1), "regions");
+    }
+    row = good;
+    row.region_count = 1;
+    BAD(&r.f, rkv_plan_set(r.plan, &row, 1), "regions");
+    rkv_plan_row twice[2] = {good, good};
+    twice[0].count = 2;
+    twice[1].start = 10;
+    twice[1].count = 2;
+    BAD(&r.f, rkv_plan_set(r.plan, twice, 2), "rows[1]");
+    row = good;
+    row.sequence = a.sequence + 5;
+    REFUSED(&r.f, rkv_plan_set(r.plan, &row, 1), RKV_STATUS_STALE_SEQUENCE, "sequence");
+    row.sequence = 0;
+    row.slot = a.slot;
+    REFUSED(&r.f, rkv_plan_set(r.plan, &row, 1), RKV_STATUS_INVALID_STATE, "sequence");
+    row.slot = 99;
+    BAD(&r.f, rkv_plan_set(r.plan, &row, 1), "slot");
+    /* after all that, the plan is as it was set first */
+    rkv_plan_arrays arrays;
+    memset(&arrays, 0, sizeof arrays);
+    arrays.struct_size = sizeof arrays;
+    CHECK_OK(rkv_plan_view(r.plan, &arrays));
+    CHECK(arrays.row_count == 1 && arrays.position_count == 4);
+    BAD(&r.f, rkv_plan_view(NULL, &arrays), "plan");
+    OUTPUT_SIZES(&r.f, rkv_plan_arrays, p, rkv_plan_view(r.plan, p), "out_arrays");
+    release(&r.f, a.sequence);
+    end_runner(&r);
+}
+
+static void m01_append_prefill(void) {
+    runner_fixture r = new_runner(4, 32, 0), other = new_runner(4, 32, 0);
+    uint32_t ids[12];
+    count_up(ids, 12, 1);
+    rkv_sequence_state a = begin(&r.f, text(ids, 12));
+    chunk whole = chunk_of(a.sequence, ids, 0, 12);
+    tensors t = new_tensors(&whole, 1, 0);
+    rkv_append_prefill_args good = layer_args(&t, 0), args;
+    rkv_plan *empty = NULL;
+    CHECK_OK(rkv_plan_create(r.runner, &empty));
+    REFUSED(&r.f, rkv_runner_append_prefill(r.runner, empty, &good), RKV_STATUS_INVALID_STATE,
+            "plan");
+    rkv_plan_destroy(empty);
+    set_plan(&r, &whole, 1);
+    BAD(&r.f, rkv_runner_append_prefill(NULL, r.plan, &good), "runner");
+    BAD(&r.f, rkv_runner_append_prefill(r.runner, NULL, &good), "plan");
+    BAD(&r.f, rkv_runner_append_prefill(r.runner, other.plan, &good), "another runner");
+    BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, NULL), "args");
+    BAD_INPUT_SIZES(&r.f, rkv_append_prefill_args, good, p,
+                    rkv_runner_append_prefill(r.runner, r.plan, p), "args");
+    const char *words[] = {"layer", "q", "k", "v", "out", "k", "q", "out", "lse", "sinks",
+                           "scale", "scale", "soft_cap", "k_scale", "v_scale", "reserved",
+                           "stream", "q", "k", "v", "out", "q", "out overlaps", "out overlaps"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        args = good;
+        switch (i) {
+        case 0: args.layer = LAYERS; break;
+        case 1: args.q = NULL; break;
+        case 2: args.k = NULL; break;
+        case 3: args.v = NULL; break;
+        case 4: args.out = NULL; break;
+        case 5: args.k = (const char *)args.k + 1; break;
+        case 6: args.q = (const char *)args.q + 2; break;
+        case 7: args.out = (char *)args.out + 3; break;
+        case 8: args.lse = (float *)(void *)((char *)args.lse + 1); break;
+        case 9: args.sinks = (const float *)(const void *)((const char *)t.lse + 2); break;
+        case 10: args.scale = (float)NAN; break;
+        case 11: args.scale = -1; break;
+        case 12: args.soft_cap = (float)INFINITY; break;
+        case 13: args.k_scale = -2; break;
+        case 14: args.v_scale = (float)NAN; break;
+        case 15: args.reserved = 1; break;
+        case 16: args.stream = &args; break;
+        case 17: args.q_position_stride = HEAD_DIM; break;
+        case 18: args.k_head_stride = 1; break;
+        case 19: args.v_position_stride = UINT64_MAX; break;
+        case 20: args.out_head_stride = HEAD_DIM / 2; break;
+        case 21: args.q_head_stride = UINT64_C(1) << 62; break;
+        case 22: args.out = t.q; break;
+        default: args.out = t.v; break;
+        }
+        BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), words[i]);
+    }
+    for (size_t i = 0; i < t.count * QUERY_HEADS * HEAD_DIM; i++) {
+        CHECK(isnan(t.out[i]));
+    }
+    for (size_t i = 0; i < r.memory_count; i++) {
+        CHECK(isnan(r.memory[i]));
+    }
+    GOOD_BIGGER_INPUT(rkv_append_prefill_args, good, p,
+                      rkv_runner_append_prefill(r.runner, r.plan, p));
+    check_tensors(&t, &whole, 1, 0, 0);
+    free_tensors(&t);
+    release(&r.f, a.sequence);
+    end_runner(&r);
+    end_runner(&other);
+}
+
+/* A plan whose rows are not what they were is refused, and writes nothing into others' pages. */
+static void m01_plans_of_the_past(void) {
+    runner_fixture r = new_runner(4, 32, 0);
+    uint32_t ids[12];
+    count_up(ids, 12, 1);
+    rkv_sequence_state a = begin(&r.f, text(ids, 12)), b = begin(&r.f, text(ids, 12));
+    chunk whole = chunk_of(a.sequence, ids, 0, 12), second = chunk_of(b.sequence, ids, 0, 12);
+    tensors t = new_tensors(&whole, 1, 0);
+    rkv_append_prefill_args args = layer_args(&t, 0);
+    set_plan(&r, &whole, 1);
+    CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
+    publish(&r.f, a.sequence, 8);
+    /* its own pages are the cache's now */
+    BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), "cache");
+    set_plan(&r, &second, 1);
+    CHECK_EQ(publish(&r.f, b.sequence, 8).remapped_page_count, 2);
+    BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), "rows[0]");
+    second = chunk_of(b.sequence, ids, 8, 4);
+    set_plan(&r, &second, 1);
+    release(&r.f, b.sequence);
+    REFUSED(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), RKV_STATUS_STALE_SEQUENCE,
+            "sequence");
+    free_tensors(&t);
+    release(&r.f, a.sequence);
+    end_runner(&r);
+}
+
+static void m01_merge_states(void) {
+    runner_fixture r = new_runner(4, 8, 0);
+    float from[QUERY_HEADS * HEAD_DIM] = {0}, into[QUERY_HEADS * HEAD_DIM];
+    float lse[QUERY_HEADS] = {0}, into_lse[QUERY_HEADS];
+    const void *outs[2] = {from, from};
+    const float *lses[2] = {lse, lse};
+    rkv_merge_states_args good, args;
+    memset(&good, 0, sizeof good);
+    good.struct_size = sizeof good;
+    good.state_count = 2;
+    good.position_count = 1;
+    good.outs = outs;
+    good.lses = lses;
+    good.out = into;
+    good.lse = into_lse;
+    mark(into, sizeof into);
+    BAD(&r.f, rkv_runner_merge_states(NULL, &good), "runner");
+    BAD(&r.f, rkv_runner_merge_states(r.runner, NULL), "args");
+    BAD_INPUT_SIZES(&r.f, rkv_merge_states_args, good, p, rkv_runner_merge_states(r.runner, p),
+                    "args");
+    const char *words[] = {"state_count", "outs", "lses", "out", "lse", "stream", "args.out",
+                           "outs[1]", "lses[1]"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        const void *bad_outs[2] = {from, NULL};
+        const float *bad_lses[2] = {lse, NULL};
+        args = good;
+        switch (i) {
+        case 0: args.state_count = 0; break;
+        case 1: args.outs = NULL; break;
+        case 2: args.lses = NULL; break;
+        case 3: args.out = NULL; break;
+        case 4: args.lse = (float *)(void *)((char *)into_lse + 1); break;
+        case 5: args.stream = &args; break;
+        case 6: args.position_count = UINT64_MAX; break;
+        case 7: args.outs = bad_outs; break;
+        default: args.lses = bad_lses; break;
+        }
+        BAD(&r.f, rkv_runner_merge_states(r.runner, &args), words[i]);
+    }
+    UNTOUCHED(into);
+    GOOD_BIGGER_INPUT(rkv_merge_states_args, good, p, rkv_runner_merge_states(r.runner, p));
+    end_runner(&r);
+}
+
+static void m01_spatial_decode(void) {
+    fixture f = new_fixture(4, 8);
+    static float logits[RKV_BIN_COUNT];
+    uint32_t bin = 77;
+    double value = 77;
+    BAD(&f, rkv_spatial_decode(0, logits, RKV_BIN_COUNT, &bin, &value), "kind");
+    BAD(&f, rkv_spatial_decode(RKV_TOKEN_IMAGE, logits, RKV_BIN_COUNT, &bin, &value), "kind");
+    BAD(&f, rkv_spatial_decode(RKV_TOKEN_COORD, NULL, RKV_BIN_COUNT, &bin, &value), "logits");
+    BAD(&f, rkv_spatial_decode(RKV_TOKEN_COORD, logits, RKV_BIN_COUNT - 1, &bin, &value),
+        "logit_count");
+    BAD(&f, rkv_spatial_decode(RKV_TOKEN_COORD, logits, 0, &bin, &value), "logit_count");
+    BAD(&f, rkv_spatial_decode(RKV_TOKEN_COORD, logits, RKV_BIN_COUNT, NULL, &value), "out_bin");
+    logits[5] = (float)NAN;
+    BAD(&f, rkv_spatial_decode(RKV_TOKEN_COORD, logits, RKV_BIN_COUNT, &bin, &value), "logits[5]");
+    CHECK(bin == 77 && value > 76);
+    end_fixture(&f);
+}
+
+int main(void) {
+    RUN(m01_runner_config);
+    RUN(m01_kv_memory);
+    RUN(m01_page_copies);
+    RUN(m01_plans);
+    RUN(m01_append_prefill);
+    RUN(m01_plans_of_the_past);
+    RUN(m01_merge_states);
+    RUN(m01_spatial_decode);
+    return check_result();
+}
