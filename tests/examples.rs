@@ -1,5 +1,5 @@
 //! The examples are built and run. The story in C, C++, Rust and Go prints examples/story.txt, the
-//! beam search examples/beam.txt, the router examples/router.txt.
+//! others print the text of their own name.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -43,6 +43,12 @@ fn beam_search() {
 #[test]
 fn router() {
     check_native("router", "c", ["c99", "c17"]);
+}
+
+/// S01, S04: with snapshots the same is said after fewer steps.
+#[test]
+fn recurrent() {
+    check_native("recurrent", "c", ["c99", "c17"]);
 }
 
 #[test]
