@@ -210,6 +210,7 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
         (Fault::LeaksLock, Theme::Sequences, 4, true),
         (Fault::ShortReserve, Theme::PageTable, 4, false),
         (Fault::ForgetsLoan, Theme::Children, 6, false),
+        (Fault::ForgetsLoan, Theme::Children, 6, true),
     ];
     for (fault, theme, most, block_hash) in planted {
         let config = Config {
