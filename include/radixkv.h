@@ -608,7 +608,8 @@ typedef struct rkv_page_table_statistics {
      */
     uint64_t cached_page_count;
     /**
-     * Pages that belong to rows, or to callers of rkv_page_table_allocate_pages().
+     * Pages that belong to rows, to retained sequences, to copies that are not confirmed, or to
+     * callers of rkv_page_table_allocate_pages().
      */
     uint64_t private_page_count;
     /**
