@@ -31,10 +31,12 @@ const (
 	OutOfPages Status = C.RKV_STATUS_OUT_OF_PAGES
 	// OutOfSlots: every slot of the page table is in use.
 	OutOfSlots Status = C.RKV_STATUS_OUT_OF_SLOTS
-	// OutOfMemory: the host is out of memory.
+	// OutOfMemory: the host is out of memory, or the GPU is.
 	OutOfMemory Status = C.RKV_STATUS_OUT_OF_MEMORY
 	// Busy: the page table already has a cache.
 	Busy Status = C.RKV_STATUS_BUSY
+	// Device: the GPU or its driver refused or failed; the message carries the driver's code.
+	Device Status = C.RKV_STATUS_DEVICE
 	// Internal: a bug in the library. The handle refuses further work.
 	Internal Status = C.RKV_STATUS_INTERNAL
 	// Poisoned: an earlier call on this handle ended with Internal; only Close is left.

@@ -17,6 +17,9 @@ type FeatureSet uint64
 // FeatureRadixIndex is the radix tree index.
 const FeatureRadixIndex FeatureSet = C.RKV_FEATURE_RADIX_INDEX
 
+// FeatureCUDA is CUDA kernels. Whether this machine can run them is another question.
+const FeatureCUDA FeatureSet = C.RKV_FEATURE_CUDA
+
 // LibraryABIVersion is the ABI of the loaded library. One with a smaller number than [ABIVersion]
 // lacks functions: [NewPageTable] refuses to work with it.
 func LibraryABIVersion() uint32 { return uint32(C.rkv_abi_version()) }

@@ -77,8 +77,8 @@ pub struct rkv_runner_config {
     /// Ordinal of the GPU; 0 for the CPU.
     pub device: u32,
     /// The engine's memory, layer_count of them, for every page of the page table, page 0
-    /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
-    /// 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
+    /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples
+    /// of 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
     pub kv_layers: *const rkv_kv_memory,
     /// The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
     pub parallel_for: rkv_parallel_for,

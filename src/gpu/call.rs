@@ -226,10 +226,8 @@ impl CudaBackend {
             reserved: 0,
         };
         // The kernel for plain masks is another program, which may round otherwise.
-        let plain = soft_cap.is_none()
-            && window.is_none()
-            && !plan.has_regions()
-            && !self.batch_invariant;
+        let plain =
+            soft_cap.is_none() && window.is_none() && !plan.has_regions() && !self.batch_invariant;
         for (shape, items) in self.shapes.iter().zip(plan.of_tile()) {
             if items.is_empty() {
                 continue;
@@ -285,11 +283,7 @@ impl CudaBackend {
     ///
     /// # Safety
     /// The addresses lead to dense memory of the device of the shapes that the call says.
-    pub unsafe fn merge_states(
-        &self,
-        call: &MergeStates<'_>,
-        stream: Stream,
-    ) -> Result<(), Error> {
+    pub unsafe fn merge_states(&self, call: &MergeStates<'_>, stream: Stream) -> Result<(), Error> {
         if call.outs.len() > MERGE_STATES_MAX {
             return Err(Error::unsupported(format!(
                 "args.state_count {} is above {MERGE_STATES_MAX} on CUDA",
@@ -345,10 +339,8 @@ impl Copying {
                 reserved: 0,
             })
             .collect();
-        let table: Vec<Layer> = layers
-            .iter()
-            .map(|layer| Layer { k: address(layer.k), v: address(layer.v) })
-            .collect();
+        let table: Vec<Layer> =
+            layers.iter().map(|layer| Layer { k: address(layer.k), v: address(layer.v) }).collect();
         self.blob.clear();
         self.blob.push(&table);
         let list_at = self.blob.push(&list);

@@ -121,10 +121,7 @@ impl Context {
         // SAFETY: the ordinal is one of a device; both write what they are given.
         unsafe {
             check(sys::cuDeviceGet(&mut device, ordinal as i32), "cuDeviceGet")?;
-            check(
-                sys::cuDevicePrimaryCtxRetain(&mut context, device),
-                "cuDevicePrimaryCtxRetain",
-            )?;
+            check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "cuDevicePrimaryCtxRetain")?;
         }
         Ok(Arc::new(Self { device, context }))
     }

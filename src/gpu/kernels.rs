@@ -9,7 +9,8 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-// `static EMBEDDED: &[&[u8]]`: a fatbin for each source, none when the library was built without nvcc.
+// `static EMBEDDED: &[&[u8]]`: a fatbin for each source, none when the library was built without
+// nvcc.
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 /// Where the machine code of the kernels comes from.
@@ -95,8 +96,7 @@ impl Kernels {
         for &library in &self.libraries {
             let (mut kernel, mut function) = (ptr::null_mut(), ptr::null_mut());
             // SAFETY: a loaded library, a NUL-terminated name.
-            let result =
-                unsafe { sys::cuLibraryGetKernel(&mut kernel, library, symbol.as_ptr()) };
+            let result = unsafe { sys::cuLibraryGetKernel(&mut kernel, library, symbol.as_ptr()) };
             if result == sys::CUresult::CUDA_ERROR_NOT_FOUND {
                 continue;
             }
@@ -104,8 +104,8 @@ impl Kernels {
             // SAFETY: a kernel of a loaded library; the attribute takes a number.
             unsafe {
                 check(sys::cuKernelGetFunction(&mut function, kernel), "cuKernelGetFunction")?;
-                let which = sys::CUfunction_attribute
-                    ::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let which =
+                    sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 let set = sys::cuFuncSetAttribute(function, which, shared_bytes as i32);
                 check(set, "cuFuncSetAttribute")?;
             }

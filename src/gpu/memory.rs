@@ -54,8 +54,8 @@ impl Drop for DeviceBuffer {
     }
 }
 
-/// Device memory that grows. What it outgrew is kept until the end, for kernels may use it still and
-/// freeing would wait for them; it doubles, so that is less than what it has.
+/// Device memory that grows. What it outgrew is kept until the end, for kernels may use it still
+/// and freeing would wait for them; it doubles, so that is less than what it has.
 #[derive(Debug, Default)]
 pub(super) struct GrowingBuffer {
     current: Option<DeviceBuffer>,
@@ -68,7 +68,7 @@ impl GrowingBuffer {
         if self.current.as_ref().is_some_and(|current| current.bytes() >= bytes) {
             return Ok(false);
         }
-        let made = DeviceBuffer::new(context, bytes.next_power_of_two().max(4096))?;
+        let made = DeviceBuffer::new(context, bytes.next_power_of_two().max(512))?;
         self.outgrown.extend(self.current.replace(made));
         Ok(true)
     }
@@ -110,10 +110,7 @@ impl Event {
     /// Makes a stream wait for what was marked; the host goes on.
     pub(super) fn hold(&self, stream: Stream) -> Result<(), Error> {
         // SAFETY: as above.
-        check(
-            unsafe { sys::cuStreamWaitEvent(stream.raw(), self.event, 0) },
-            "cuStreamWaitEvent",
-        )
+        check(unsafe { sys::cuStreamWaitEvent(stream.raw(), self.event, 0) }, "cuStreamWaitEvent")
     }
 
     /// Whether the device is past it; true when it was never recorded.
@@ -217,7 +214,7 @@ impl Staging {
         let at = match free {
             Some(at) => at,
             None => {
-                let bytes = needed.next_power_of_two().max(4096);
+                let bytes = needed.next_power_of_two().max(512);
                 self.pieces.push((Pinned::new(context, bytes)?, Event::new(context)?));
                 self.pieces.len() - 1
             }
@@ -228,10 +225,7 @@ impl Staging {
         unsafe {
             ptr::copy_nonoverlapping(blob.bytes.as_ptr(), piece.start, needed);
             let from = piece.start.cast_const().cast();
-            check(
-                sys::cuMemcpyHtoDAsync_v2(to, from, needed, stream.raw()),
-                "cuMemcpyHtoDAsync",
-            )?;
+            check(sys::cuMemcpyHtoDAsync_v2(to, from, needed, stream.raw()), "cuMemcpyHtoDAsync")?;
         }
         event.record(stream)
     }

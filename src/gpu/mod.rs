@@ -124,9 +124,8 @@ impl CudaBackend {
     ) -> Result<Self, Error> {
         Self::supports(config, &geometry, dtype, kv_dtype)?;
         let context = Context::new(config.device)?;
-        let room = context.attribute(
-            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-        )?;
+        let room = context
+            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let mut wanted: Vec<(String, usize)> =
             helper_names(dtype, kv_dtype).map(|name| (name, 0)).to_vec();
         let mut chosen = Vec::new();
@@ -205,8 +204,8 @@ impl CudaBackend {
 
 /// mma.sync of bf16 and cp.async begin with compute capability 8.0.
 fn check_capability(context: &Context) -> Result<(), Error> {
-    let major = context
-        .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let major =
+        context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     if major < 8 {
         return Err(Error::unsupported(format!(
             "config.device: compute capability {major}.x is below 8.0"

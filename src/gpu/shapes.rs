@@ -86,8 +86,7 @@ impl Shape {
 }
 
 pub(super) fn shapes(head_dim: usize, kv_dtype: Dtype) -> impl Iterator<Item = &'static Shape> {
-    let all: &[Shape] =
-        if kv_dtype == Dtype::Fp8E4m3 { &SHAPES_FP8 } else { &SHAPES_16BIT };
+    let all: &[Shape] = if kv_dtype == Dtype::Fp8E4m3 { &SHAPES_FP8 } else { &SHAPES_16BIT };
     all.iter().filter(move |shape| shape.head_dim == head_dim)
 }
 

@@ -181,8 +181,8 @@ impl PlanOnDevice {
                     next += 1;
                 }
                 let inside = regions.get(next).filter(|region| region.start <= position);
-                let (region_begin, region_end) = inside
-                    .map_or((0, 0), |region| (region.start, region.end.min(row.key_count())));
+                let (region_begin, region_end) =
+                    inside.map_or((0, 0), |region| (region.start, region.end.min(row.key_count())));
                 self.queries.push(Query {
                     position: position as i32,
                     page_begin,

@@ -247,8 +247,7 @@ impl Runner {
         let cpu = match &self.backend {
             Backend::Cpu(cpu) => cpu,
             Backend::Cuda(cuda) => {
-                let call =
-                    gpu::MergeStates { outs, lses, positions, out: out.address, lse };
+                let call = gpu::MergeStates { outs, lses, positions, out: out.address, lse };
                 // SAFETY: the caller's contract, and the checks above.
                 return unsafe { cuda.merge_states(&call, stream) };
             }

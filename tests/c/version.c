@@ -40,6 +40,7 @@ static void m01_every_status_has_a_name(void) {
         {RKV_STATUS_OUT_OF_SLOTS, 101, "RKV_STATUS_OUT_OF_SLOTS"},
         {RKV_STATUS_OUT_OF_MEMORY, 102, "RKV_STATUS_OUT_OF_MEMORY"},
         {RKV_STATUS_BUSY, 103, "RKV_STATUS_BUSY"},
+        {RKV_STATUS_DEVICE, 104, "RKV_STATUS_DEVICE"},
         {RKV_STATUS_INTERNAL, 900, "RKV_STATUS_INTERNAL"},
         {RKV_STATUS_POISONED, 901, "RKV_STATUS_POISONED"},
         {RKV_STATUS_CORRUPT, 902, "RKV_STATUS_CORRUPT"},
@@ -48,7 +49,7 @@ static void m01_every_status_has_a_name(void) {
         CHECK_EQ(all[i].status, all[i].number);
         CHECK(strcmp(rkv_status_name(all[i].number), all[i].name) == 0);
     }
-    const int32_t unknown[] = {-1, 8, 99, 104, 12345, INT32_MIN, INT32_MAX};
+    const int32_t unknown[] = {-1, 8, 99, 105, 12345, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         CHECK(strcmp(rkv_status_name(unknown[i]), "RKV_STATUS_UNKNOWN") == 0);
     }

@@ -60,9 +60,8 @@ impl Memory {
     pub fn try_read(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.bytes];
         // SAFETY: as many bytes as there are.
-        let result = unsafe {
-            sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), self.address, self.bytes)
-        };
+        let result =
+            unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), self.address, self.bytes) };
         (result == sys::CUresult::CUDA_SUCCESS).then_some(bytes)
     }
 

@@ -115,12 +115,8 @@ impl Driver {
 
     /// Names, threads and shared memory of the kernels.
     pub fn kernels(&self) -> Vec<(String, usize, usize)> {
-        type Kernel = unsafe extern "C" fn(
-            usize,
-            *mut *const c_char,
-            *mut c_uint,
-            *mut c_uint,
-        ) -> usize;
+        type Kernel =
+            unsafe extern "C" fn(usize, *mut *const c_char, *mut c_uint, *mut c_uint) -> usize;
         let Some(kernel) = self.call::<Kernel>("rkv_emulator_kernel") else { return Vec::new() };
         let (mut found, mut count) = (Vec::new(), 1);
         while found.len() < count {

@@ -42,8 +42,7 @@ fn every(nth: usize) {
                         if number % nth != 0 {
                             continue;
                         }
-                        let mut setup =
-                            Setup::new(head_dim, page_size).heads(heads.0, heads.1);
+                        let mut setup = Setup::new(head_dim, page_size).heads(heads.0, heads.1);
                         setup = setup.dtypes(dtype, kv_dtype);
                         setup.layout = layout;
                         setup.pages = 700 / page_size + 8;

@@ -90,9 +90,12 @@ fn rows_that_begin_with_the_same_pages_attend_to_them_together() {
 
 #[test]
 fn windows_soft_caps_and_regions() {
-    for (window, cap, regions) in
-        [(Some(37), None, false), (None, Some(20.0), false), (Some(9), Some(5.0), true), (None, None, true)]
-    {
+    for (window, cap, regions) in [
+        (Some(37), None, false),
+        (None, Some(20.0), false),
+        (Some(9), Some(5.0), true),
+        (None, None, true),
+    ] {
         let mut setup = Setup::new(64, 16);
         setup.params.window = window;
         setup.params.soft_cap = cap;
