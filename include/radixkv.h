@@ -5,9 +5,10 @@
  * Generated from src/capi by cbindgen: edit there, then run `make header`.
  *
  * Objects
- *   rkv_page_table   a pool of physical pages and one row of pages per slot
- *   rkv_cache        the prefix index over one page table
- *   sequences        named by rkv_sequence_id; they live in a cache
+ *   rkv_page_table       a pool of physical pages and one row of pages per slot
+ *   rkv_cache            the prefix index over one page table
+ *   sequences            named by rkv_sequence_id; they live in a cache
+ *   rkv_snapshot_cache   opaque states by token list; stands alone
  *
  * Conventions
  *   Names      rkv_<object>_<verb>. A page holds page_size positions; a position is one KV entry;
@@ -79,12 +80,23 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 1
+#define RKV_ABI_VERSION 2
 
 /**
  * Bit of rkv_features(): the radix tree index.
  */
 #define RKV_FEATURE_RADIX_INDEX 1
+
+/**
+ * Bit of rkv_features(): the block-hash index.
+ */
+#define RKV_FEATURE_BLOCK_HASH_INDEX 2
+
+/**
+ * Bit of rkv_features(): CUDA kernels. Whether this machine can run them is another question, see
+ * rkv_runner_supports().
+ */
+#define RKV_FEATURE_CUDA 4
 
 /**
  * Level of rkv_set_log_callback(): nothing.
@@ -162,6 +174,13 @@
 #define RKV_INDEX_RADIX 0
 
 /**
+ * Index of rkv_cache_config: pages by their digests, see rkv_tokens_page_digests(). One node for
+ * each page. A page is found when its digest is, tokens are not compared; a match ends where the
+ * known pages end, parts of other pages are not looked for.
+ */
+#define RKV_INDEX_BLOCK_HASH 1
+
+/**
  * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
  * rkv_match.locked_node.
  */
@@ -215,6 +234,12 @@
 #define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
+ * Flag of rkv_continue_args: take over what a parent that is still running has computed so far.
+ * Without it such a parent is RKV_STATUS_PENDING.
+ */
+#define RKV_CONTINUE_RUNNING 1
+
+/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -233,7 +258,8 @@ typedef enum rkv_status {
      */
     RKV_STATUS_STALE_NODE = 2,
     /**
-     * The sequence id names no live sequence of this cache: released, foreign, or never issued.
+     * The sequence id names no live sequence of this cache: ended, foreign, or never issued; nor,
+     * where that would do, a retained one.
      */
     RKV_STATUS_STALE_SEQUENCE = 3,
     /**
@@ -253,21 +279,34 @@ typedef enum rkv_status {
      */
     RKV_STATUS_UNSUPPORTED = 7,
     /**
+     * The pin id names no pin of this cache: released, foreign, or never issued.
+     */
+    RKV_STATUS_STALE_PIN = 8,
+    /**
      * Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
      */
     RKV_STATUS_OUT_OF_PAGES = 100,
     /**
-     * Every slot of the page table is in use.
+     * Not enough slots of the page table are free.
      */
     RKV_STATUS_OUT_OF_SLOTS = 101,
     /**
-     * The host is out of memory.
+     * The host is out of memory, or the GPU is; the message says which.
      */
     RKV_STATUS_OUT_OF_MEMORY = 102,
     /**
      * The page table already has a cache.
      */
     RKV_STATUS_BUSY = 103,
+    /**
+     * The sequence to go on from is still running; ask again when it is retained.
+     */
+    RKV_STATUS_PENDING = 104,
+    /**
+     * The GPU or its driver refused or failed; the message carries the driver's name and code of
+     * it. Nothing changed on the host. Errors of what was launched earlier show up here too.
+     */
+    RKV_STATUS_DEVICE = 105,
     /**
      * A bug in the library: a panic was caught. The handle is poisoned.
      */
@@ -311,6 +350,13 @@ typedef struct rkv_plan rkv_plan;
 typedef struct rkv_runner rkv_runner;
 
 /**
+ * A store of opaque states by token list, that finds the longest stored prefix. For engines whose
+ * KV isn't paged, and for models without KV. It stands alone: it needs no page table. Created by
+ * rkv_snapshot_cache_create().
+ */
+typedef struct rkv_snapshot_cache rkv_snapshot_cache;
+
+/**
  * Why an allocation was refused, in pages: free + reclaimable < needed.
  */
 typedef struct rkv_shortage {
@@ -339,9 +385,14 @@ typedef struct rkv_shortage {
      */
     uint64_t locked_page_count;
     /**
-     * Pages that belong to rows or to the caller.
+     * Pages that belong to rows, to retained sequences or to the caller.
      */
     uint64_t private_page_count;
+    /**
+     * Of the locked and the private pages, those that retained sequences keep: what
+     * rkv_cache_drop_retained() can help with, as far as nobody else uses them.
+     */
+    uint64_t retained_page_count;
 } rkv_shortage;
 
 /**
@@ -425,6 +476,80 @@ typedef struct rkv_region {
      */
     uint64_t end;
 } rkv_region;
+
+/**
+ * A namespace. Prefixes of different namespaces never share a page; two are the same when all
+ * fields are. NULL in a call means the namespace with no flag and all zero.
+ */
+typedef struct rkv_namespace {
+    /**
+     * sizeof(rkv_namespace).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_NAMESPACE_ flags: which of the fields are set.
+     */
+    uint32_t flags;
+    /**
+     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
+     */
+    uint64_t lora_id;
+    /**
+     * Version of the weights or of the adapter; raise it when they change.
+     */
+    uint64_t epoch;
+    /**
+     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
+     * RKV_NAMESPACE_IMAGE.
+     */
+    uint8_t image_digest[16];
+    /**
+     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
+     */
+    uint8_t salt[32];
+} rkv_namespace;
+
+/**
+ * Names the content of a page together with everything before it. An array element: its layout
+ * never changes.
+ */
+typedef struct rkv_page_digest {
+    /**
+     * SHA-256 over the digest of the page before and the tokens of the page.
+     */
+    uint8_t bytes[32];
+} rkv_page_digest;
+
+/**
+ * What rkv_tokens_page_digests() makes digests of.
+ */
+typedef struct rkv_page_digest_args {
+    /**
+     * sizeof(rkv_page_digest_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Positions per page, 1 to RKV_PAGE_SIZE_MAX.
+     */
+    uint32_t page_size;
+    /**
+     * The namespace; NULL for the default one. Not read when parent is set.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * The tokens, pages of which are counted from their first position.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * Digest of the page before first_page, to go on from; NULL to begin with the namespace.
+     */
+    const struct rkv_page_digest *parent;
+    /**
+     * First page of the tokens to make a digest of. 0 without parent. With parent, 0 means that
+     * the tokens themselves go on where the parent's page ends.
+     */
+    uint64_t first_page;
+} rkv_page_digest_args;
 
 /**
  * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
@@ -561,46 +686,23 @@ typedef struct rkv_cache_config {
      */
     uint32_t flags;
     /**
-     * RKV_INDEX_RADIX.
+     * RKV_INDEX_RADIX or RKV_INDEX_BLOCK_HASH. Default RKV_INDEX_RADIX.
      */
     uint32_t index;
     /**
      * Zero.
      */
     uint32_t reserved;
+    /**
+     * Finished sequences that rkv_sequence_retain() keeps at most. Default and 0: 1024.
+     */
+    uint32_t retained_sequence_limit;
+    /**
+     * Pages that those keep together at most, each counted once. Default and 0: half of the page
+     * table's.
+     */
+    uint32_t retained_page_limit;
 } rkv_cache_config;
-
-/**
- * A namespace. Prefixes of different namespaces never share a page; two are the same when all
- * fields are. NULL in a call means the namespace with no flag and all zero.
- */
-typedef struct rkv_namespace {
-    /**
-     * sizeof(rkv_namespace).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_NAMESPACE_ flags: which of the fields are set.
-     */
-    uint32_t flags;
-    /**
-     * LoRA adapter, any number, 0 included. Zero without RKV_NAMESPACE_LORA.
-     */
-    uint64_t lora_id;
-    /**
-     * Version of the weights or of the adapter; raise it when they change.
-     */
-    uint64_t epoch;
-    /**
-     * Digest of an image on which all KV depends, see rkv_image_digest(). Zero without
-     * RKV_NAMESPACE_IMAGE.
-     */
-    uint8_t image_digest[16];
-    /**
-     * What separates tenants, e.g. a digest of the tenant's name and a secret. Compared whole.
-     */
-    uint8_t salt[32];
-} rkv_namespace;
 
 /**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
@@ -751,6 +853,31 @@ typedef struct rkv_cache_statistics {
      * Pages evicted.
      */
     uint64_t evicted_page_count;
+    /**
+     * Cached prefixes now that no longer one goes on: nodes without children.
+     */
+    uint64_t prefix_count;
+    /**
+     * Retained sequences now.
+     */
+    uint64_t retained_sequence_count;
+    /**
+     * Pages that those keep now, each counted once; they are among the cached and the private
+     * ones.
+     */
+    uint64_t retained_page_count;
+    /**
+     * Retained sequences that gave way: to later ones, or by rkv_cache_drop_retained().
+     */
+    uint64_t displaced_sequence_count;
+    /**
+     * Sequences that went on from another one: continued and forked ones. No lookups.
+     */
+    uint64_t inherit_count;
+    /**
+     * Positions that they inherited; not among the hits of lookups.
+     */
+    uint64_t inherited_position_count;
 } rkv_cache_statistics;
 
 /**
@@ -892,8 +1019,8 @@ typedef struct rkv_sequence_state {
      */
     uint64_t position_count;
     /**
-     * Positions whose KV was reused at begin; computing starts here. Always less than the prompt,
-     * and a token boundary.
+     * Positions whose KV was reused at begin; computing starts here. A token boundary, and less
+     * than the prompt; only for the children of rkv_sequence_fork() it may be all of it.
      */
     uint64_t cached_position_count;
     /**
@@ -919,13 +1046,18 @@ typedef struct rkv_sequence_state {
      */
     uint64_t copy_position_count;
     /**
-     * The page to copy from; cached, protected until the copy is confirmed.
+     * The page to copy from; the cache's or a parent's, protected until the copy is confirmed.
      */
     uint32_t copy_source_page;
     /**
      * The page to copy to; private.
      */
     uint32_t copy_target_page;
+    /**
+     * Of the reused positions, those inherited from a parent; 0 unless
+     * rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
+     */
+    uint64_t inherited_position_count;
 } rkv_sequence_state;
 
 /**
@@ -1053,7 +1185,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t head_dim;
     /**
-     * Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16.
+     * Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
      */
     uint32_t dtype;
     /**
@@ -1079,11 +1211,12 @@ typedef struct rkv_runner_config {
     uint32_t device;
     /**
      * The engine's memory, layer_count of them, for every page of the page table, page 0
-     * included; it must outlive the runner. NULL: the runner allocates memory of its own.
+     * included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
+     * 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
      */
     const struct rkv_kv_memory *kv_layers;
     /**
-     * The engine's threads. NULL: threads of its own.
+     * The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
      */
     rkv_parallel_for parallel_for;
     /**
@@ -1101,7 +1234,7 @@ typedef struct rkv_runner_statistics {
      */
     uint32_t struct_size;
     /**
-     * Threads that compute.
+     * Threads of the host that compute; 0 on CUDA.
      */
     uint32_t thread_count;
     /**
@@ -1188,7 +1321,8 @@ typedef struct rkv_plan_arrays {
 
 /**
  * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
- * elements, and 0 means dense.
+ * elements, and 0 means dense. On CUDA all pointers lead to memory of the device, and q, k, v and
+ * out begin at multiples of 16 bytes, as does every head of them.
  */
 typedef struct rkv_append_prefill_args {
     /**
@@ -1326,6 +1460,333 @@ typedef struct rkv_merge_states_args {
      */
     void *stream;
 } rkv_merge_states_args;
+
+/**
+ * How to go on from another sequence.
+ */
+typedef struct rkv_continue_args {
+    /**
+     * sizeof(rkv_continue_args).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_CONTINUE_ flags.
+     */
+    uint32_t flags;
+    /**
+     * The parent: a retained or a live sequence.
+     */
+    rkv_sequence_id parent;
+    /**
+     * The namespace, which must be the parent's; NULL for the default one.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * What the child has after the tokens of its parent; NULL for nothing.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * All tokens of the child, to begin with by a lookup when the parent is neither live nor
+     * retained any more; NULL when that is to fail. Compared with nothing otherwise.
+     */
+    const struct rkv_tokens *all_tokens;
+    /**
+     * Positions beyond the child's tokens to allocate pages for at once.
+     */
+    uint64_t reserve_position_count;
+} rkv_continue_args;
+
+/**
+ * How to fork a sequence.
+ */
+typedef struct rkv_fork_args {
+    /**
+     * sizeof(rkv_fork_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The parent: a live or a retained sequence. It stays as it is.
+     */
+    rkv_sequence_id parent;
+    /**
+     * Children, at least one.
+     */
+    size_t child_count;
+    /**
+     * Positions beyond the parent's tokens to allocate pages for at once, for each child.
+     */
+    uint64_t reserve_position_count;
+} rkv_fork_args;
+
+/**
+ * A child of a fork. An array element: its layout never changes.
+ */
+typedef struct rkv_fork_child {
+    /**
+     * The child; rkv_sequence_query() tells the rest.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * Its row in the page table.
+     */
+    uint32_t slot;
+    /**
+     * Copy to carry out before the child computes, as in rkv_sequence_state; 0 for none.
+     */
+    uint32_t copy_position_count;
+    /**
+     * The page to copy from, the same for all children; protected until the copy is confirmed.
+     */
+    uint32_t copy_source_page;
+    /**
+     * The page to copy to; private to the child.
+     */
+    uint32_t copy_target_page;
+} rkv_fork_child;
+
+/**
+ * How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
+ */
+typedef struct rkv_snapshot_cache_config {
+    /**
+     * sizeof(rkv_snapshot_cache_config).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * Entries, at most; never more than 2^30, which larger numbers mean. 0 disables the cache.
+     * Default 1024.
+     */
+    uint64_t entry_limit;
+    /**
+     * Bytes of all snapshots that the cache keeps, by the sizes that were stated; those that only
+     * readers still use are counted in. 0 disables the cache. Default UINT64_MAX, no limit.
+     */
+    uint64_t byte_limit;
+} rkv_snapshot_cache_config;
+
+/**
+ * Counters of a snapshot cache. Counts since creation unless they say "now".
+ */
+typedef struct rkv_snapshot_cache_statistics {
+    /**
+     * sizeof(rkv_snapshot_cache_statistics).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Entries now.
+     */
+    uint64_t entry_count;
+    /**
+     * Bytes now of the snapshots of all entries.
+     */
+    uint64_t entry_bytes;
+    /**
+     * Entries now whose snapshot is pinned.
+     */
+    uint64_t pinned_entry_count;
+    /**
+     * Pins now.
+     */
+    uint64_t pin_count;
+    /**
+     * Snapshots now that have no entry any more and wait for their readers.
+     */
+    uint64_t detached_count;
+    /**
+     * Their bytes.
+     */
+    uint64_t detached_bytes;
+    /**
+     * Nodes of the tree now: fewer than two for each entry.
+     */
+    uint64_t node_count;
+    /**
+     * Namespaces now.
+     */
+    uint64_t namespace_count;
+    /**
+     * Bytes of host memory that the cache itself takes now, without the snapshots.
+     */
+    uint64_t index_bytes;
+    /**
+     * Matches asked for; probes are not counted.
+     */
+    uint64_t lookup_count;
+    /**
+     * Of those, matches that found a snapshot. The others are misses.
+     */
+    uint64_t hit_count;
+    /**
+     * Of those, matches that found a snapshot of all tokens.
+     */
+    uint64_t full_hit_count;
+    /**
+     * Tokens that matches asked for.
+     */
+    uint64_t lookup_token_count;
+    /**
+     * Tokens that matches found.
+     */
+    uint64_t hit_token_count;
+    /**
+     * Snapshots stored.
+     */
+    uint64_t stored_count;
+    /**
+     * Of those, how many took the place of another.
+     */
+    uint64_t replaced_count;
+    /**
+     * Snapshots that an insert did not store.
+     */
+    uint64_t rejected_count;
+    /**
+     * Entries that went for the limits.
+     */
+    uint64_t evicted_count;
+    /**
+     * Entries that the caller removed.
+     */
+    uint64_t removed_count;
+} rkv_snapshot_cache_statistics;
+
+/**
+ * Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
+ * rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
+ * call did everything else and while no lock is held: it may call the library, this cache
+ * included. It must not throw or longjmp.
+ */
+typedef void (*rkv_snapshot_destructor)(void *data, uint64_t size_bytes, void *user_data);
+
+/**
+ * What rkv_snapshot_cache_insert() puts where.
+ */
+typedef struct rkv_snapshot_insert_args {
+    /**
+     * sizeof(rkv_snapshot_insert_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The namespace; NULL for the default one.
+     */
+    const struct rkv_namespace *namespace_;
+    /**
+     * The tokens that led to the state: text only. They are copied.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * The snapshot, any pointer, NULL included. It is passed on and never followed.
+     */
+    void *data;
+    /**
+     * What the snapshot takes, for the byte limit; 0 is allowed.
+     */
+    uint64_t size_bytes;
+    /**
+     * Destroys the snapshot; NULL when there is nothing to do.
+     */
+    rkv_snapshot_destructor destructor;
+    /**
+     * Passed to the destructor.
+     */
+    void *user_data;
+    /**
+     * 1 when next_token is set, else 0.
+     */
+    uint32_t has_next_token;
+    /**
+     * The token that the model predicts after these, any number. Zero without has_next_token.
+     */
+    uint32_t next_token;
+} rkv_snapshot_insert_args;
+
+/**
+ * What rkv_snapshot_cache_insert() did.
+ */
+typedef struct rkv_snapshot_insert_result {
+    /**
+     * sizeof(rkv_snapshot_insert_result).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when the snapshot is in the cache; 0 when it was destroyed at once.
+     */
+    uint32_t stored;
+    /**
+     * 1 when it took the place of another, else 0.
+     */
+    uint32_t replaced;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Entries that went for the limits.
+     */
+    uint64_t evicted_count;
+} rkv_snapshot_insert_result;
+
+/**
+ * Names a pin on a snapshot of one cache. Zero names none.
+ *
+ * An id is good until it is released, and never means another pin afterwards: a stale id gives
+ * RKV_STATUS_STALE_PIN. Ids tell 255 caches of a process apart. 2^24 pins can be out at once.
+ */
+typedef uint64_t rkv_snapshot_pin;
+
+/**
+ * The snapshot of the longest stored prefix of a token list. All zero when there is none.
+ */
+typedef struct rkv_snapshot_match {
+    /**
+     * sizeof(rkv_snapshot_match).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when the snapshot is that of all tokens: with next_token no forward pass is needed.
+     */
+    uint32_t full_hit;
+    /**
+     * Keeps the snapshot: rkv_snapshot_cache_release() when it is no longer read. 0 for a miss.
+     */
+    rkv_snapshot_pin pin;
+    /**
+     * The snapshot.
+     */
+    void *data;
+    /**
+     * What it takes.
+     */
+    uint64_t size_bytes;
+    /**
+     * Tokens that it covers; the rest begins at this index.
+     */
+    uint64_t token_count;
+    /**
+     * 1 when next_token is set, else 0.
+     */
+    uint32_t has_next_token;
+    /**
+     * The token that the model predicts after the tokens that the snapshot covers.
+     */
+    uint32_t next_token;
+} rkv_snapshot_match;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1521,6 +1982,31 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
                                           size_t *out_position_count);
+
+/**
+ * Digests of the whole pages of a token list, each over the page and everything before it.
+ *
+ * Two pages have the same digest when, and only when, their tokens, all tokens before, the page
+ * size and the namespace are the same. Digests are the same in every process and on every machine,
+ * and they are those of RKV_INDEX_BLOCK_HASH; docs/block_hash.md says how to compute them without
+ * this library.
+ *
+ * @param args what to make digests of
+ * @param digests receives them, that of first_page first; (NULL, 0) asks for the count
+ * @param capacity room in digests
+ * @param out_count receives the number of whole pages from first_page on, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is no text id;
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @par Thread safety
+ * any thread, any time
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tokens_page_digests(const struct rkv_page_digest_args *args,
+                                        struct rkv_page_digest *digests,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Writes the defaults into a config.
@@ -1828,9 +2314,9 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
 /**
  * Destroys a cache. NULL is allowed and does nothing.
  *
- * Sequences that still live in it end; all their pages and all cached pages return to the page
- * table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
- * erased from that page on.
+ * Sequences that still live in it or are retained end; all their pages and all cached pages return
+ * to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
+ * place: they are erased from that page on.
  *
  * @param cache the cache
  * @par Thread safety
@@ -2176,9 +2662,9 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param position_count positions to keep: no fewer than the prompt's, no fewer than are
- * published, and not inside an image
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_POISONED
+ * published, and not inside an image. The prompt of a child is all that it began with
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
+ * yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2302,7 +2788,7 @@ enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
  * @param config how to build it; not NULL
  * @param out_runner receives the runner, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2455,6 +2941,333 @@ enum rkv_status rkv_spatial_decode(uint32_t kind,
                                    size_t logit_count,
                                    uint32_t *out_bin,
                                    double *out_value);
+
+/**
+ * Begins a sequence that goes on from another one: its tokens are all that the parent has now, and
+ * those that are given. What the parent has computed is taken over by reference: no lookup, no
+ * comparison of its tokens, no copy of whole pages, and no eviction can come in between.
+ *
+ * Computed is what rkv_sequence_publish() was told last, or what the parent began with. Where that
+ * ends inside a page, the child is told to copy as at rkv_sequence_begin(); the page to copy from
+ * stays protected also when the parent ends. At least one token is left to compute, and the cut is
+ * never inside an image.
+ *
+ * @param cache the cache
+ * @param args parent and tokens
+ * @param out_state receives the sequence; set its struct_size first. inherited_position_count is 0
+ * when it began with all_tokens instead
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
+ * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set;
+ * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
+ * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the
+ * parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
+                                      const struct rkv_continue_args *args,
+                                      struct rkv_sequence_state *out_state);
+
+/**
+ * Forks a sequence: begins children with the same tokens, e.g. for beam search or for several
+ * samples of one prompt. All of them or none.
+ *
+ * Each child takes over what the parent has computed, as at rkv_sequence_continue(), and may have
+ * nothing left to compute: append its first own token. Whole pages are shared once
+ * rkv_sequence_publish() was told that they are computed, since what several rows map is the
+ * cache's; so publish before a fork. The page that is computed in part stays the parent's, and
+ * each child copies it. Releasing a child frees exactly its private pages.
+ *
+ * @param cache the cache
+ * @param args parent and number of children
+ * @param out_children receives child_count children
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
+ * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
+                                  const struct rkv_fork_args *args,
+                                  struct rkv_fork_child *out_children);
+
+/**
+ * Ends a sequence like rkv_sequence_release(), but keeps it for rkv_sequence_continue() and
+ * rkv_sequence_fork() under its id: its tokens, the pages that it published, and the page that it
+ * computed in part. The slot is free, the other private pages are, too. A copy that is not
+ * confirmed is given up.
+ *
+ * While a sequence is retained its pages are not evicted, whatever else is short. It stays until
+ * rkv_sequence_drop(), rkv_cache_drop_retained(), or until the bounds of the cache's
+ * configuration are exceeded: then those that finished first give way, whether or not somebody
+ * went on from them since. To publish what was computed last, call rkv_sequence_publish() before.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param out_retained receives false when the sequence alone has more pages than all retained ones
+ * may have; it was released then
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
+                                    rkv_sequence_id sequence,
+                                    bool *out_retained);
+
+/**
+ * Forgets a retained sequence. What it published stays in the cache and may be evicted, its
+ * private page returns to the pool once no copy reads it.
+ *
+ * @param cache the cache
+ * @param sequence a retained sequence
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_drop(struct rkv_cache *cache,
+                                  rkv_sequence_id sequence);
+
+/**
+ * Forgets retained sequences, those that finished first at first, until so many more pages can be
+ * had: free ones, or ones that eviction could free. No allocation does this by itself, since a
+ * retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+ *
+ * @param cache the cache
+ * @param page_count pages wanted; SIZE_MAX forgets all
+ * @param out_page_count receives how many more can be had: fewer when none is retained any more
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; lets waiting threads in between sequences
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
+                                        size_t page_count,
+                                        size_t *out_page_count);
+
+/**
+ * The retained sequences, those that finished first at the front.
+ *
+ * @param cache the cache
+ * @param sequences receives their ids; (NULL, 0) asks for the count
+ * @param capacity room in ids
+ * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_retained(const struct rkv_cache *cache,
+                                   rkv_sequence_id *sequences,
+                                   size_t capacity,
+                                   size_t *out_count);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_snapshot_cache_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_config_init(struct rkv_snapshot_cache_config *config,
+                                               size_t struct_size);
+
+/**
+ * Creates an empty snapshot cache.
+ *
+ * @param config how to build it; NULL takes the defaults
+ * @param out_cache receives the cache, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config *config,
+                                          struct rkv_snapshot_cache **out_cache);
+
+/**
+ * Destroys a snapshot cache and every snapshot that nobody reads. NULL is allowed and does
+ * nothing.
+ *
+ * Snapshots that are pinned stay as they are until their pins are released, and so does the cache
+ * behind the handle: releasing those pins is the only call that is still allowed on it, and the
+ * last release ends both.
+ *
+ * @param cache the cache
+ * @par Thread safety
+ * the caller must be the last user of this handle, but for threads that release pins
+ */
+RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
+
+/**
+ * Removes every entry. Snapshots that are pinned stay until their pins are released, the others
+ * are destroyed before the call returns.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
+
+/**
+ * Counters of a snapshot cache, at one moment.
+ *
+ * @param cache the cache
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_stats(const struct rkv_snapshot_cache *cache,
+                                         struct rkv_snapshot_cache_statistics *out_stats);
+
+/**
+ * Checks every invariant of a snapshot cache: structure, order, pins, counts, limits. Cost: one
+ * pass over it. For tests and debug builds of an engine.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_check(const struct rkv_snapshot_cache *cache);
+
+#if defined(RKV_FAULT_INJECTION)
+/**
+ * Panics inside the library while the handle is in use. Only in builds with the fault-injection
+ * feature, for tests.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_INTERNAL, and the cache is poisoned
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snapshot_cache *cache);
+#endif
+
+/**
+ * Stores a snapshot for a token list, in the place of an earlier one if there is one.
+ *
+ * The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
+ * used first, when it is replaced or removed, with the cache. Who has it pinned keeps it until the
+ * release. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
+ * cache is not stored: it is destroyed before the call returns, nothing else changes, and that is
+ * no error. The new entry itself never goes for the limits in this call: when all others are
+ * pinned, the cache is over them until a release.
+ *
+ * @param cache the cache
+ * @param args what to insert
+ * @param out_result receives what was done; set its struct_size first; may be NULL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is not below
+ * RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
+ * but RKV_STATUS_OK the snapshot stays the caller's.
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
+                                          const struct rkv_snapshot_insert_args *args,
+                                          struct rkv_snapshot_insert_result *out_result);
+
+/**
+ * Finds the snapshot of the longest stored prefix and pins it: it stays as it is, and is not
+ * destroyed, until the pin is released. The entry is in use from now until then.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for: text only; ids of RKV_TEXT_ID_LIMIT and above match nothing
+ * @param flags zero
+ * @param out_match receives the match; set its struct_size first
+ * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; any number compare tokens at once
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_match(struct rkv_snapshot_cache *cache,
+                                         const struct rkv_namespace *namespace_,
+                                         const struct rkv_tokens *tokens,
+                                         uint32_t flags,
+                                         struct rkv_snapshot_match *out_match);
+
+/**
+ * Length of the longest stored prefix. Changes nothing: no pin, no recency, no count.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens what to look for: text only
+ * @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, any number at once
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_probe(const struct rkv_snapshot_cache *cache,
+                                         const struct rkv_namespace *namespace_,
+                                         const struct rkv_tokens *tokens,
+                                         size_t *out_token_count);
+
+/**
+ * Ends a pin. With the last pin on a snapshot the entry was used until now; a snapshot that has
+ * no entry any more is destroyed before the call returns, and so are entries that must go for the
+ * limits.
+ *
+ * @param cache the cache, which may be destroyed already
+ * @param pin a pin from rkv_snapshot_cache_match()
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_PIN when it was released already, or is of another
+ * cache; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
+                                           rkv_snapshot_pin pin);
+
+/**
+ * Removes the entry of exactly these tokens. Its snapshot is destroyed before the call returns,
+ * or with its last pin.
+ *
+ * @param cache the cache
+ * @param namespace_ the namespace; NULL for the default one
+ * @param tokens the tokens of the entry: text only
+ * @param out_removed receives whether there was one; may be NULL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_remove(struct rkv_snapshot_cache *cache,
+                                          const struct rkv_namespace *namespace_,
+                                          const struct rkv_tokens *tokens,
+                                          bool *out_removed);
 
 #ifdef __cplusplus
 }  // extern "C"

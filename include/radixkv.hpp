@@ -8,13 +8,17 @@
  * Errors     A status other than RKV_STATUS_OK is thrown as rkv::Error, a shortage of pages as
  *            rkv::OutOfPages. The C call changed nothing then, and neither did the wrapper. Code
  *            built without exceptions uses radixkv.h.
- * Ownership  PageTable, Cache, Sequence and Lock own what they name and can be moved, not copied.
+ * Ownership  PageTable, Cache, Sequence, Lock, Runner, Plan, SnapshotCache and SnapshotPin own what
+ *            they name and can be moved, not copied.
  *            They speak the language of std::unique_ptr: get() looks, release() gives up ownership,
  *            reset() ends it now and throws when that fails, where a destructor must stay silent.
  *            A moved-from object is empty: it may be destroyed, assigned, asked with get(); any
  *            other call throws RKV_STATUS_INVALID_ARGUMENT.
  * Order      Objects may be destroyed in any order. A Sequence and a Lock keep the C cache alive:
- *            when the Cache object goes first, rkv_cache_destroy() waits for the last of them.
+ *            when the Cache object goes first, rkv_cache_destroy() waits for the last of them. A
+ *            Runner keeps the C page table alive, a Plan the C runner.
+ * Children   Sequence::retain() ends a sequence and empties its object; what is retained belongs to
+ *            the cache and goes by its id, with no object.
  * Vectors    What returns a vector allocates it. Each has an overload that writes in the caller's
  *            buffer instead and allocates nothing, for the path of every request.
  * Threads    As in C. An object of this header, like any C++ object, must not be moved or destroyed
@@ -36,8 +40,12 @@
 #include "radixkv/library.hpp"
 #include "radixkv/token.hpp"
 #include "radixkv/namespace.hpp"
+#include "radixkv/page_digest.hpp"
 #include "radixkv/page_table.hpp"
 #include "radixkv/cache.hpp"
 #include "radixkv/sequence.hpp"
+#include "radixkv/plan.hpp"
+#include "radixkv/runner.hpp"
+#include "radixkv/snapshot.hpp"
 
 #endif  // RADIXKV_HPP

@@ -3,8 +3,8 @@
 #
 #   miri      the ABI through the Rust library, strict provenance
 #   address   AddressSanitizer in the library: Rust tests, and the C and C++ tests on top
-#   thread    ThreadSanitizer in the library and in std: tests/threads.rs
-#   helgrind  tests/c/threads.c on a lock that helgrind understands, and without its read locks
+#   thread    ThreadSanitizer in the library and in std: the tests with threads
+#   helgrind  tests/c/*threads.c on a lock that helgrind understands, and without its read locks
 #
 # Each part says PASS, FAIL or SKIP with the reason; status 1 when one failed.
 set -uo pipefail
@@ -95,7 +95,8 @@ address() {
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1
     RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan RKV_MODEL_STEPS=20000 \
         logged asan-rust 1800 cargo +nightly test --target "$triple" \
-        --test capi_miri --test threads --test model || ok=0
+        --test capi_miri --test threads --test model --test snapshot --test snapshot_threads ||
+        ok=0
     RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan \
         logged asan-build 900 cargo +nightly build --target "$triple" \
         --features fault-injection || ok=0
@@ -118,7 +119,7 @@ thread() {
     # std is built too: without that its atomics would be invisible.
     if RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=$build/tsan \
         logged tsan 1800 cargo +nightly test -Zbuild-std --target "$triple" \
-        --test threads --test capi_miri; then
+        --test threads --test snapshot_threads --test capi_miri; then
         say "PASS thread: $(tests_passed "$build/tsan.log") tests, std instrumented"
     else
         say "FAIL thread"
@@ -131,18 +132,21 @@ helgrind() {
         say "SKIP helgrind: this library has no lock that helgrind understands"
         return
     fi
-    local lib=$build/helgrind/debug program=$build/programs/threads-helgrind ok=1
+    local lib=$build/helgrind/debug name program ok=1
+    local run=(valgrind --tool=helgrind --error-exitcode=99)
     mkdir -p "$build/programs"
     CARGO_TARGET_DIR=$build/helgrind \
         logged helgrind-build 900 cargo build --features pthread-lock || ok=0
-    logged helgrind-gcc 60 gcc -std=c11 -g -O1 -Iinclude tests/c/threads.c -o "$program" \
-        "-L$lib" -lradixkv "-Wl,-rpath,$lib" -lpthread || ok=0
+    for name in snapshot_threads threads; do
+        program=$build/programs/$name-helgrind
+        logged helgrind-gcc 60 gcc -std=c11 -g -O1 -Iinclude "tests/c/$name.c" -o "$program" \
+            "-L$lib" -lradixkv "-Wl,-rpath,$lib" -lpthread || ok=0
+        [ $ok -eq 1 ] && { logged helgrind 900 "${run[@]}" "$program" || ok=0; }
+    done
     logged helgrind-shim 60 gcc -std=c11 -shared -fPIC -O1 tests/helgrind/unlocked_reads.c \
         -o "$build/programs/unlocked_reads.so" -ldl || ok=0
-    local run=(valgrind --tool=helgrind --error-exitcode=99 "$program")
-    [ $ok -eq 1 ] && { logged helgrind 900 "${run[@]}" || ok=0; }
     if [ $ok -eq 1 ]; then
-        LD_PRELOAD=$build/programs/unlocked_reads.so timeout 900 "${run[@]}" \
+        LD_PRELOAD=$build/programs/unlocked_reads.so timeout 900 "${run[@]}" "$program" \
             >"$build/helgrind-races.log" 2>&1
         local races
         races=$(grep -c 'Possible data race' "$build/helgrind-races.log")

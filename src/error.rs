@@ -11,8 +11,11 @@ pub enum Error {
     #[error("node {0:#x} is stale: evicted, trimmed, merged, of another cache, or never issued")]
     StaleNode(u64),
     /// The id names no live sequence of this cache.
-    #[error("sequence {0:#x} is stale: released, of another cache, or never issued")]
+    #[error("sequence {0:#x} is stale: ended, displaced, of another cache, or never issued")]
     StaleSequence(u64),
+    /// The id names no pin of this cache.
+    #[error("pin {0:#x} is stale: released, of another cache, or never issued")]
+    StalePin(u64),
     /// No lock was taken on this very node.
     #[error("node {0:#x} is not locked")]
     NotLocked(u64),
@@ -25,9 +28,12 @@ pub enum Error {
     /// Pages are short even if everything reclaimable were evicted.
     #[error("{0}")]
     OutOfPages(Shortage),
-    /// Every slot is in use.
-    #[error("all {0} slots are in use")]
-    OutOfSlots(usize),
+    /// Fewer slots are free than are needed: needed, free, all.
+    #[error("slots needed: {0}, free: {1} of {2}")]
+    OutOfSlots(usize, usize, usize),
+    /// The parent of a continuation is not finished yet.
+    #[error("args.parent {0:#x} is still running, and RKV_CONTINUE_RUNNING is not set")]
+    Pending(u64),
     /// The host has no memory for it.
     #[error("out of host memory for {0}")]
     OutOfMemory(Cow<'static, str>),
@@ -84,7 +90,7 @@ impl Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{needed} pages needed, but only {free} are free and {reclaimable} reclaimable \
-     ({locked} cached ones are locked, {private} are private)"
+     ({locked} cached ones are locked, {private} are private; retained sequences keep {retained})"
 )]
 pub struct Shortage {
     /// Pages that were needed beyond the shared ones.
@@ -97,4 +103,6 @@ pub struct Shortage {
     pub locked: usize,
     /// Pages of rows and callers.
     pub private: usize,
+    /// Of the locked and private ones, those that retained sequences keep.
+    pub retained: usize,
 }

@@ -46,3 +46,22 @@ impl SequenceId {
         self.0 as u32 & (SLOT_LIMIT - 1)
     }
 }
+
+/// A pin on a snapshot: cache tag (8 bits), number of the pin in its slot (32), slot (24).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct PinId(pub u64);
+
+/// Pins that can be out at once.
+pub(crate) const PIN_LIMIT: u32 = 1 << 24;
+
+impl PinId {
+    pub(crate) fn new(tag: u8, number: u32, slot: u32) -> Self {
+        debug_assert!(slot < PIN_LIMIT);
+        Self((tag as u64) << 56 | (number as u64) << 24 | slot as u64)
+    }
+
+    pub(crate) fn slot(self) -> u32 {
+        self.0 as u32 & (PIN_LIMIT - 1)
+    }
+}

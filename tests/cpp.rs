@@ -38,8 +38,28 @@ fn sequence() {
 }
 
 #[test]
+fn runner() {
+    run_noun("runner");
+}
+
+#[test]
+fn continuation() {
+    run_noun("continuation");
+}
+
+#[test]
+fn snapshot() {
+    run_noun("snapshot");
+}
+
+#[test]
 fn tokens() {
     run_noun("tokens");
+}
+
+#[test]
+fn page_digest() {
+    run_noun("page_digest");
 }
 
 #[test]
@@ -54,7 +74,18 @@ fn every_file_has_a_test() {
         .iter()
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    assert_eq!(names, ["cache", "errors", "page_table", "sequence", "tokens"]);
+    let nouns = [
+        "cache",
+        "continuation",
+        "errors",
+        "page_digest",
+        "page_table",
+        "runner",
+        "sequence",
+        "snapshot",
+        "tokens",
+    ];
+    assert_eq!(names, nouns);
 }
 
 /// Two translation units in one program: finds a function that should be inline and is not.

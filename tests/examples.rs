@@ -1,4 +1,5 @@
-//! The story in C, C++, Rust and Go: each version is built, run, and prints examples/story.txt.
+//! The examples are built and run. The story in C, C++, Rust and Go prints examples/story.txt, the
+//! others print the text of their own name.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -10,37 +11,56 @@ mod native;
 #[path = "../examples/story.rs"]
 mod story;
 
-fn expected() -> String {
-    fs::read_to_string(native::root().join("examples/story.txt")).unwrap()
+fn expected(example: &str) -> String {
+    fs::read_to_string(native::root().join("examples").join(example).with_extension("txt")).unwrap()
 }
 
-fn check_native(source: &str, cpp: bool, standards: [&str; 2]) {
-    let path = native::root().join(source);
-    for compiler in native::compilers(cpp) {
+fn check_native(example: &str, language: &str, standards: [&str; 2]) {
+    let source = format!("examples/{language}/{example}.{language}");
+    let path = native::root().join(&source);
+    for compiler in native::compilers(language == "cpp") {
         for standard in standards {
-            let name = format!("story-{}", if cpp { "cpp" } else { "c" });
-            let program =
-                native::build(std::slice::from_ref(&path), &name, compiler, cpp, standard);
-            assert_eq!(native::run(&program), expected(), "{source}, {compiler} {standard}");
+            let name = format!("{example}-{language}");
+            let path = std::slice::from_ref(&path);
+            let program = native::build(path, &name, compiler, language == "cpp", standard);
+            assert_eq!(native::run(&program), expected(example), "{source}, {compiler} {standard}");
         }
     }
 }
 
 #[test]
 fn c() {
-    check_native("examples/c/story.c", false, ["c99", "c17"]);
+    check_native("story", "c", ["c99", "c17"]);
+}
+
+/// C01, C02, C04, C08
+#[test]
+fn beam_search() {
+    check_native("beam", "c", ["c99", "c17"]);
+}
+
+/// H01, H02: what the router expects of digests is what the workers find.
+#[test]
+fn router() {
+    check_native("router", "c", ["c99", "c17"]);
+}
+
+/// S01, S04: with snapshots the same is said after fewer steps.
+#[test]
+fn recurrent() {
+    check_native("recurrent", "c", ["c99", "c17"]);
 }
 
 #[test]
 fn cpp() {
-    check_native("examples/cpp/story.cpp", true, ["c++17", "c++20"]);
+    check_native("story", "cpp", ["c++17", "c++20"]);
 }
 
 #[test]
 fn rust() {
     let mut text = Vec::new();
     story::tell(&mut text).unwrap();
-    assert_eq!(String::from_utf8(text).unwrap(), expected());
+    assert_eq!(String::from_utf8(text).unwrap(), expected("story"));
 }
 
 /// Says what is not tested, past the capture of the test harness.
@@ -70,5 +90,5 @@ fn go() {
         .output()
         .unwrap();
     native::check(&output, &module);
-    assert_eq!(native::run(&program), expected());
+    assert_eq!(native::run(&program), expected("story"));
 }

@@ -10,10 +10,12 @@
 mod model {
     pub mod abi;
     pub mod caching;
+    pub mod children;
     pub mod compare;
     pub mod driver;
     pub mod generate;
     pub mod harness;
+    pub mod inherit;
     pub mod lookups;
     pub mod naive;
     pub mod ops;
@@ -27,7 +29,7 @@ mod model {
 }
 
 use model::generate::{Generator, Theme};
-use model::harness::{run, smallest, soak};
+use model::harness::{run, smallest, soak, soak_block_hash};
 use model::naive::Fault;
 use model::ops::Op::*;
 use model::ops::{Config, Op, Wrong};
@@ -80,6 +82,27 @@ fn k14_sequences_in_a_small_pool_do_what_the_specification_does() {
     );
 }
 
+// C01 C02 C03 C04 C05 C06 C07 C08 C09 K16 K19
+#[test]
+fn c08_parents_and_children_do_what_the_specification_does() {
+    soak(
+        Theme::Children,
+        200_000,
+        &[
+            "a child copies",
+            "a child copies from the cache",
+            "a child begins without its parent",
+            "a child locks what its parent published meanwhile",
+            "a fork into several",
+            "a page outlives its owner for a copy",
+            "a retained sequence gives way",
+            "a sequence is too large to be retained",
+            "a truncate would take what a child is to copy",
+            "refused while pages are retained",
+        ],
+    );
+}
+
 // K12 K19
 #[test]
 fn k12_the_page_table_does_what_the_specification_does() {
@@ -112,24 +135,93 @@ fn k19_everything_at_once_does_what_the_specification_does() {
     );
 }
 
+// H02 H03 H04 H05: match, insert, lock and evict with the block-hash index.
+#[test]
+fn h03_block_hash_lookups_do_what_the_specification_does() {
+    soak_block_hash(
+        Theme::Cache,
+        200_000,
+        &["an insert finds a part there", "an image is cached in part", "not locked"],
+    );
+}
+
+// H02 H03 H04: sequences with the block-hash index.
+#[test]
+fn h04_block_hash_sequences_do_what_the_specification_does() {
+    soak_block_hash(
+        Theme::Sequences,
+        200_000,
+        &[
+            "a begin copies",
+            "a begin computes a cached page again",
+            "a publish remaps all",
+            "a publish remaps and claims",
+            "a publish locks what others published further on",
+            "an allocation evicts",
+        ],
+    );
+}
+
+// H02 H05 M04: the same in a small pool.
+#[test]
+fn h05_block_hash_in_a_small_pool_does_what_the_specification_does() {
+    let marks = ["a begin gives reuse up", "refused for want of pages", "an allocation evicts"];
+    soak_block_hash(Theme::Pressure, 200_000, &marks);
+}
+
+// H01 H02: prompts full of images with the block-hash index.
+#[test]
+fn h02_block_hash_of_images_does_what_the_specification_does() {
+    soak_block_hash(Theme::Images, 150_000, &["an image is cached in part", "a begin copies"]);
+}
+
+// H02 C02 C04 C08: parents and children with the block-hash index.
+#[test]
+fn h02_block_hash_children_do_what_the_specification_does() {
+    soak_block_hash(
+        Theme::Children,
+        150_000,
+        &[
+            "a child copies",
+            "a child copies from the cache",
+            "a child locks what its parent published meanwhile",
+            "a page outlives its owner for a copy",
+            "a retained sequence gives way",
+        ],
+    );
+}
+
+// H02 H07 M01: everything at once with the block-hash index.
+#[test]
+fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
+    soak_block_hash(Theme::All, 200_000, &["an allocation evicts", "a begin gives reuse up"]);
+}
+
 /// Bugs are planted in the specification: each must be found, and shrunk to a few operations.
 #[test]
 fn the_harness_finds_planted_bugs_and_shrinks_them() {
     let planted = [
-        (Fault::LongerMatch, Theme::Cache),
-        (Fault::EvictsNewest, Theme::Cache),
-        (Fault::ForgetsPath, Theme::Cache),
-        (Fault::LeaksLock, Theme::Sequences),
-        (Fault::ShortReserve, Theme::PageTable),
+        (Fault::LongerMatch, Theme::Cache, 4, false),
+        (Fault::EvictsNewest, Theme::Cache, 4, false),
+        (Fault::EvictsNewest, Theme::Cache, 4, true),
+        (Fault::ForgetsPath, Theme::Cache, 4, false),
+        (Fault::ForgetsPath, Theme::Cache, 4, true),
+        (Fault::LeaksLock, Theme::Sequences, 4, false),
+        (Fault::LeaksLock, Theme::Sequences, 4, true),
+        (Fault::ShortReserve, Theme::PageTable, 4, false),
+        (Fault::ForgetsLoan, Theme::Children, 6, false),
     ];
-    let config = Config {
-        page_size: 4,
-        page_count: 24,
-        slot_count: 4,
-        row_page_limit: 0,
-        whole_pages: false,
-    };
-    for (fault, theme) in planted {
+    for (fault, theme, most, block_hash) in planted {
+        let config = Config {
+            page_size: 4,
+            page_count: 24,
+            slot_count: 4,
+            row_page_limit: 0,
+            whole_pages: false,
+            block_hash,
+            retained_sequences: 0,
+            retained_pages: 0,
+        };
         let mut rng = fastrand::Rng::with_seed(7);
         let (ops, failure) = (0..20)
             .find_map(|_| {
@@ -141,7 +233,7 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
         let small = smallest(&config, &ops, &failure, fault);
         assert!(run(&config, &small, fault).is_err(), "{fault:?}: the small case does not fail");
         assert!(run(&config, &small, Fault::None).is_ok(), "{fault:?} is not what was found");
-        assert!(small.len() <= 4, "{fault:?} is shrunk no further than {small:?}");
+        assert!(small.len() <= most, "{fault:?} is shrunk no further than {small:?}");
     }
 }
 
@@ -154,8 +246,16 @@ fn replay(config: Config, ops: &[Op]) {
 
 // What the random runs found once.
 
-const SMALL: Config =
-    Config { page_size: 2, page_count: 16, slot_count: 4, row_page_limit: 0, whole_pages: false };
+const SMALL: Config = Config {
+    page_size: 2,
+    page_count: 16,
+    slot_count: 4,
+    row_page_limit: 0,
+    whole_pages: false,
+    block_hash: false,
+    retained_sequences: 0,
+    retained_pages: 0,
+};
 
 #[test]
 fn k16_an_insert_cannot_claim_a_page_of_a_sequence() {

@@ -20,7 +20,8 @@ typedef struct rkvgo_cache_stats_made {
 
 // Zero takes the defaults.
 static inline rkvgo_cache_made rkvgo_cache_create(
-	rkv_page_table *table, uint32_t flags, uint32_t index
+	rkv_page_table *table, uint32_t flags, uint32_t index,
+	uint32_t retained_sequence_limit, uint32_t retained_page_limit
 ) {
 	rkvgo_cache_made made = {0};
 	rkv_cache_config config;
@@ -28,6 +29,8 @@ static inline rkvgo_cache_made rkvgo_cache_create(
 	if (status == RKV_STATUS_OK) {
 		config.flags = flags ? flags : config.flags;
 		config.index = index ? index : config.index;
+		config.retained_sequence_limit = retained_sequence_limit;
+		config.retained_page_limit = retained_page_limit;
 		status = rkv_cache_create(table, &config, &made.cache);
 	}
 	made.failure = rkvgo_end(status);
@@ -108,8 +111,12 @@ const CacheWholePages CacheFlags = C.RKV_CACHE_WHOLE_PAGES
 // IndexKind says what stands behind a cache.
 type IndexKind uint32
 
-// IndexRadix is the radix tree, exact token comparison.
-const IndexRadix IndexKind = C.RKV_INDEX_RADIX
+const (
+	// IndexRadix is the radix tree, exact token comparison.
+	IndexRadix IndexKind = C.RKV_INDEX_RADIX
+	// IndexBlockHash knows pages by their digests, see [Tokens.PageDigests].
+	IndexBlockHash IndexKind = C.RKV_INDEX_BLOCK_HASH
+)
 
 // DumpFormat is how Dump writes.
 type DumpFormat uint32
@@ -125,8 +132,12 @@ const (
 type CacheConfig struct {
 	// Flags are Cache flags.
 	Flags CacheFlags
-	// Index is IndexRadix.
+	// Index is IndexRadix or IndexBlockHash.
 	Index IndexKind
+	// RetainedSequenceLimit bounds the finished sequences that Retain keeps: 1024.
+	RetainedSequenceLimit uint32
+	// RetainedPageLimit bounds the pages that those keep together: half of the page table's.
+	RetainedPageLimit uint32
 }
 
 // Cache is the prefix index over one page table: which published pages hold which tokens.
@@ -143,7 +154,8 @@ func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
 		return nil, err
 	}
 	defer table.mu.RUnlock()
-	made := C.rkvgo_cache_create(raw, C.uint32_t(config.Flags), C.uint32_t(config.Index))
+	made := C.rkvgo_cache_create(raw, C.uint32_t(config.Flags), C.uint32_t(config.Index),
+		C.uint32_t(config.RetainedSequenceLimit), C.uint32_t(config.RetainedPageLimit))
 	if err := asError(made.failure); err != nil {
 		return nil, err
 	}
@@ -294,6 +306,18 @@ type CacheStatistics struct {
 	DuplicatePageCount uint64
 	// EvictedPageCount counts the pages evicted.
 	EvictedPageCount uint64
+	// RetainedSequenceCount counts the retained sequences now.
+	RetainedSequenceCount uint64
+	// RetainedPageCount counts the pages that those keep now, each once.
+	RetainedPageCount uint64
+	// DisplacedSequenceCount counts the retained sequences that gave way.
+	DisplacedSequenceCount uint64
+	// InheritCount counts the sequences that went on from another one. They are no lookups.
+	InheritCount uint64
+	// InheritedPositionCount counts the positions that those inherited.
+	InheritedPositionCount uint64
+	// PrefixCount counts the cached prefixes now that no longer one goes on.
+	PrefixCount uint64
 }
 
 // Stats are the counters at one moment. It waits for no eviction.
@@ -319,6 +343,12 @@ func (c *Cache) Stats() (CacheStatistics, error) {
 		InsertedPageCount:       uint64(made.stats.inserted_page_count),
 		DuplicatePageCount:      uint64(made.stats.duplicate_page_count),
 		EvictedPageCount:        uint64(made.stats.evicted_page_count),
+		RetainedSequenceCount:   uint64(made.stats.retained_sequence_count),
+		RetainedPageCount:       uint64(made.stats.retained_page_count),
+		DisplacedSequenceCount:  uint64(made.stats.displaced_sequence_count),
+		InheritCount:            uint64(made.stats.inherit_count),
+		InheritedPositionCount:  uint64(made.stats.inherited_position_count),
+		PrefixCount:             uint64(made.stats.prefix_count),
 	}, asError(made.failure)
 }
 

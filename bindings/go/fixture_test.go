@@ -2,6 +2,7 @@ package radixkv_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	radixkv "github.com/radixkv/radixkv/bindings/go"
@@ -18,13 +19,20 @@ var base radixkv.Namespace
 
 func newBench(t testing.TB, pageSize, pageCount uint32, flags radixkv.CacheFlags) *bench {
 	t.Helper()
+	return newBenchWith(t, pageSize, pageCount, radixkv.CacheConfig{Flags: flags})
+}
+
+func newBenchWith(
+	t testing.TB, pageSize, pageCount uint32, config radixkv.CacheConfig,
+) *bench {
+	t.Helper()
 	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
 		PageSize: pageSize, PageCount: pageCount, SlotCount: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{Flags: flags})
+	cache, err := radixkv.NewCache(table, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +66,14 @@ func wants(t testing.TB, err error, status radixkv.Status) *radixkv.Error {
 		t.Fatalf("%v comes without a message", status)
 	}
 	return e
+}
+
+// names demands one status, and a message that has a word, e.g. the argument's name.
+func names(t testing.TB, err error, status radixkv.Status, word string) {
+	t.Helper()
+	if e := wants(t, err, status); !strings.Contains(e.Message, word) {
+		t.Fatalf("%q does not say %q", e.Message, word)
+	}
 }
 
 func equal[T comparable](t testing.TB, what string, got, want T) {

@@ -18,7 +18,13 @@ func TestUseAfterClose(t *testing.T) {
 	must(t, err)
 	sequence, _, err := closedCache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(run(0, 5))})
 	must(t, err)
+	closedRunner, err := radixkv.NewRunner(closedTable, smallRunner)
+	must(t, err)
+	closedPlan, err := radixkv.NewPlan(closedRunner)
+	must(t, err)
 	for i := 0; i < 2; i++ { // closing twice is fine
+		must(t, closedPlan.Close())
+		must(t, closedRunner.Close())
 		must(t, closedCache.Close())
 		must(t, closedTable.Close())
 	}
@@ -26,6 +32,10 @@ func TestUseAfterClose(t *testing.T) {
 	var noCache *radixkv.Cache
 	must(t, noTable.Close())
 	must(t, noCache.Close())
+	var noRunner *radixkv.Runner
+	var noPlan *radixkv.Plan
+	must(t, noRunner.Close())
+	must(t, noPlan.Close())
 
 	text := radixkv.Text(run(0, 4))
 	one := make([]uint32, 1)
@@ -33,6 +43,10 @@ func TestUseAfterClose(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"NewCache": func() error {
 				_, err := radixkv.NewCache(table, radixkv.CacheConfig{})
+				return err
+			},
+			"NewRunner": func() error {
+				_, err := radixkv.NewRunner(table, smallRunner)
 				return err
 			},
 			"Stats":         func() error { _, err := table.Stats(); return err },
@@ -89,6 +103,36 @@ func TestUseAfterClose(t *testing.T) {
 		} {
 			if err := call(); !errors.Is(err, radixkv.ErrClosed) {
 				t.Errorf("Cache.%s: %v", name, err)
+			}
+		}
+	}
+	live := newRunnerBench(t, 4, 9)
+	for _, runner := range []*radixkv.Runner{closedRunner, noRunner, {}} {
+		for name, call := range map[string]func() error{
+			"NewPlan":   func() error { _, err := radixkv.NewPlan(runner); return err },
+			"Stats":     func() error { _, err := runner.Stats(); return err },
+			"KVMemory":  func() error { _, err := runner.KVMemory(0); return err },
+			"CopyPages": func() error { return runner.CopyPages(nil) },
+			"AppendPrefill": func() error {
+				return runner.AppendPrefill(live.plan, radixkv.AppendPrefillArgs{})
+			},
+			"MergeStates": func() error { return runner.MergeStates(radixkv.MergeStatesArgs{}) },
+		} {
+			if err := call(); !errors.Is(err, radixkv.ErrClosed) {
+				t.Errorf("Runner.%s: %v", name, err)
+			}
+		}
+	}
+	for _, plan := range []*radixkv.Plan{closedPlan, noPlan, {}} {
+		for name, call := range map[string]func() error{
+			"Set":  func() error { return plan.Set(nil) },
+			"View": func() error { return plan.View(func(radixkv.PlanArrays) {}) },
+			"AppendPrefill": func() error {
+				return live.runner.AppendPrefill(plan, radixkv.AppendPrefillArgs{})
+			},
+		} {
+			if err := call(); !errors.Is(err, radixkv.ErrClosed) {
+				t.Errorf("Plan.%s: %v", name, err)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ type SequenceState struct {
 	// PositionCount counts the positions of its tokens so far.
 	PositionCount int
 	// CachedPositionCount counts the positions whose KV was reused at Begin; computing starts here.
-	// It is less than the prompt, and a token boundary.
+	// A token boundary, and less than the prompt; only of a fork's children it may be all of it.
 	CachedPositionCount int
 	// CachedTokenCount counts the tokens of those positions; the first to compute has this index.
 	CachedTokenCount int
@@ -115,10 +115,13 @@ type SequenceState struct {
 	// of CopySourcePage to CopyTargetPage, in every layer; then ConfirmCopy. 0 when there is none,
 	// or none left.
 	CopyPositionCount int
-	// CopySourcePage is cached, and protected until the copy is confirmed.
+	// CopySourcePage is the cache's or a parent's, and protected until the copy is confirmed.
 	CopySourcePage uint32
 	// CopyTargetPage is private.
 	CopyTargetPage uint32
+	// InheritedPositionCount counts the reused positions that came from a parent; 0 unless Continue
+	// or Fork made the sequence.
+	InheritedPositionCount int
 }
 
 // PublishResult says what Publish did.
@@ -135,9 +138,9 @@ type PublishResult struct {
 	SharedPageCount int
 }
 
-// Sequence is a live sequence of a cache, from Begin to Release. It is a small value to be copied
-// at will, without a finalizer: a sequence that is never released keeps its pages until the cache
-// is closed.
+// Sequence is a live sequence of a cache, from Begin to Release, or a retained one. It is a small
+// value to be copied at will, without a finalizer: a sequence that is never released keeps its
+// pages until the cache is closed.
 type Sequence struct {
 	cache *Cache
 	id    SequenceID
@@ -207,7 +210,7 @@ func (s Sequence) Append(tokens Tokens) error {
 }
 
 // Truncate takes the last positions off and keeps positionCount: no fewer than are published or
-// reused, and not inside an image. Pages stay with the row.
+// reused, and not inside an image, nor what a child has yet to copy. Pages stay with the row.
 func (s Sequence) Truncate(positionCount int) error {
 	raw, err := s.cache.enter()
 	if err != nil {
@@ -250,16 +253,17 @@ func (s Sequence) Release() error {
 
 func sequenceState(state *C.rkv_sequence_state) SequenceState {
 	return SequenceState{
-		Sequence:            SequenceID(state.sequence),
-		Slot:                uint32(state.slot),
-		PositionCount:       int(state.position_count),
-		CachedPositionCount: int(state.cached_position_count),
-		CachedTokenCount:    int(state.cached_token_count),
-		PageCount:           int(state.page_count),
-		SharedPageCount:     int(state.shared_page_count),
-		Node:                NodeID(state.node),
-		CopyPositionCount:   int(state.copy_position_count),
-		CopySourcePage:      uint32(state.copy_source_page),
-		CopyTargetPage:      uint32(state.copy_target_page),
+		Sequence:               SequenceID(state.sequence),
+		Slot:                   uint32(state.slot),
+		PositionCount:          int(state.position_count),
+		CachedPositionCount:    int(state.cached_position_count),
+		CachedTokenCount:       int(state.cached_token_count),
+		PageCount:              int(state.page_count),
+		SharedPageCount:        int(state.shared_page_count),
+		Node:                   NodeID(state.node),
+		CopyPositionCount:      int(state.copy_position_count),
+		CopySourcePage:         uint32(state.copy_source_page),
+		CopyTargetPage:         uint32(state.copy_target_page),
+		InheritedPositionCount: int(state.inherited_position_count),
 	}
 }

@@ -19,6 +19,12 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		IndPtr: make([]int32, 2), Indices: make([]int32, 80), LastPageLen: make([]int32, 1),
 	}
 	positions, mapping := []uint64{1023, 1024}, make([]int64, 2)
+	r := newRunnerBench(t, 4, 9)
+	running, _ := r.begin(run(0, 9))
+	chunk := chunk{running, run(0, 9), 0, 9}
+	step, planRows := newTensors(0, chunk), planRows(chunk)
+	planRows[0].Regions = []radixkv.Region{{Start: 2, End: 5}}
+	lastPage := int32(0)
 	var err error
 	check := func(next error) {
 		if err == nil {
@@ -65,11 +71,17 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 			_, e = b.cache.Stats()
 			check(e)
 		},
+		"a step of attention": func() {
+			check(r.plan.Set(planRows))
+			check(r.runner.AppendPrefill(r.plan, step.args(0)))
+			check(r.plan.View(func(arrays radixkv.PlanArrays) { lastPage = arrays.LastPageLen[0] }))
+		},
 	} {
 		count := testing.AllocsPerRun(100, call)
 		must(t, err)
 		equal(t, "allocations of "+name, count, 0)
 	}
+	equal(t, "last page", lastPage, 1)
 }
 
 func BenchmarkMatch(b *testing.B) {

@@ -27,14 +27,18 @@ const (
 	InvalidState Status = C.RKV_STATUS_INVALID_STATE
 	// Unsupported: this build cannot do what was asked.
 	Unsupported Status = C.RKV_STATUS_UNSUPPORTED
+	// StalePin: the pin was released before, or is of another cache.
+	StalePin Status = C.RKV_STATUS_STALE_PIN
 	// OutOfPages: not enough pages, even if everything reclaimable were evicted; see [Shortage].
 	OutOfPages Status = C.RKV_STATUS_OUT_OF_PAGES
-	// OutOfSlots: every slot of the page table is in use.
+	// OutOfSlots: not enough slots of the page table are free.
 	OutOfSlots Status = C.RKV_STATUS_OUT_OF_SLOTS
 	// OutOfMemory: the host is out of memory, or the GPU is.
 	OutOfMemory Status = C.RKV_STATUS_OUT_OF_MEMORY
 	// Busy: the page table already has a cache.
 	Busy Status = C.RKV_STATUS_BUSY
+	// Pending: the sequence to go on from is still running; ask again when it is retained.
+	Pending Status = C.RKV_STATUS_PENDING
 	// Device: the GPU or its driver refused or failed; the message carries the driver's code.
 	Device Status = C.RKV_STATUS_DEVICE
 	// Internal: a bug in the library. The handle refuses further work.
@@ -60,8 +64,11 @@ type Shortage struct {
 	ReclaimablePageCount uint64
 	// LockedPageCount counts the cached pages that locks protect.
 	LockedPageCount uint64
-	// PrivatePageCount counts the pages that belong to rows or to the caller.
+	// PrivatePageCount counts the pages that belong to rows, to retained sequences or to the caller.
 	PrivatePageCount uint64
+	// RetainedPageCount counts the locked and private ones that retained sequences keep: what
+	// DropRetained can help with.
+	RetainedPageCount uint64
 }
 
 // Error is a failed call.
@@ -109,6 +116,7 @@ func failed(failure *C.rkvgo_failure) error {
 			ReclaimablePageCount: uint64(failure.shortage.reclaimable_page_count),
 			LockedPageCount:      uint64(failure.shortage.locked_page_count),
 			PrivatePageCount:     uint64(failure.shortage.private_page_count),
+			RetainedPageCount:    uint64(failure.shortage.retained_page_count),
 		}
 	}
 	return e

@@ -25,20 +25,33 @@ macro_rules! sized {
     };
 }
 sized!(
+    rkv_append_prefill_args,
     rkv_batch_arrays,
     rkv_cache_config,
     rkv_cache_statistics,
+    rkv_continue_args,
+    rkv_fork_args,
     rkv_insert_args,
     rkv_insert_result,
     rkv_match,
+    rkv_merge_states_args,
     rkv_namespace,
     rkv_node_info,
+    rkv_page_digest_args,
     rkv_page_table_config,
     rkv_page_table_statistics,
+    rkv_plan_arrays,
     rkv_publish_result,
+    rkv_runner_config,
+    rkv_runner_statistics,
     rkv_sequence_args,
     rkv_sequence_state,
     rkv_shortage,
+    rkv_snapshot_cache_config,
+    rkv_snapshot_cache_statistics,
+    rkv_snapshot_insert_args,
+    rkv_snapshot_insert_result,
+    rkv_snapshot_match,
     rkv_tokens,
 );
 
@@ -63,9 +76,9 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(config: &rkv_page_table_config, flags: u32) -> Self {
+    pub fn new(config: &rkv_page_table_config, flags: u32, index: u32) -> Self {
         let mut pair = Self { table: ptr::null_mut(), cache: ptr::null_mut() };
-        let cache_config = rkv_cache_config { flags, ..Sized32::sized() };
+        let cache_config = rkv_cache_config { flags, index, ..Sized32::sized() };
         // SAFETY: all pointers lead to live values.
         unsafe {
             ok(rkv_page_table_create(config, &mut pair.table));
@@ -98,6 +111,17 @@ impl Pair {
         stats
     }
 
+    pub fn retained(&self) -> Vec<rkv_sequence_id> {
+        let mut count = 0;
+        // SAFETY: the handle is alive, the buffer has the room that is stated.
+        unsafe {
+            ok(rkv_cache_retained(self.cache, ptr::null_mut(), 0, &mut count));
+            let mut ids = vec![0; count];
+            ok(rkv_cache_retained(self.cache, ids.as_mut_ptr(), count, &mut count));
+            ids
+        }
+    }
+
     pub fn row(&self, slot: u32) -> Vec<u32> {
         let mut count = 0;
         // SAFETY: the handle is alive, the buffer has the room that is stated.
@@ -126,4 +150,11 @@ pub fn last_shortage() -> rkv_shortage {
     // SAFETY: the struct has its size.
     ok(unsafe { rkv_last_shortage(&mut shortage) });
     shortage
+}
+
+/// The index that a run works with. The last byte chooses, so that inputs which were saved before
+/// there was a choice mean what they meant, or the same with the other index.
+pub fn index_for(data: &[u8]) -> u32 {
+    let odd = data.last().is_some_and(|byte| byte & 1 == 1);
+    if odd { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX }
 }

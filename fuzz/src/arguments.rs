@@ -5,13 +5,17 @@
 //! AddressSanitizer sees every byte too far; it is never dangling, which the contract forbids. A
 //! call must not crash; one that fails must leave the state and its outputs as they were.
 mod arena;
+mod compute;
 mod functions;
+mod runner;
+mod shelf;
+mod snapshots;
 mod values;
 mod world;
 
 pub use functions::FUNCTIONS;
 
-use crate::abi::last_message;
+use crate::abi::{index_for, last_message};
 use crate::input::Input;
 use arena::Arena;
 use radixkv::capi::rkv_status;
@@ -42,19 +46,20 @@ pub type Call = fn(&mut World, &mut Input<'_>, &mut Arena) -> Outcome;
 /// Runs the calls that `data` stands for.
 pub fn arguments(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut world = World::new();
+    let mut world = World::new(index_for(data));
     for _ in 0..STEP_LIMIT {
         if input.is_empty() {
             break;
         }
         let (name, call) = FUNCTIONS[input.below(FUNCTIONS.len())];
         let before = world.snapshots();
+        let shelf = world.shelf.view();
         let mut arena = Arena::default();
         let status = match call(&mut world, &mut input, &mut arena) {
             Outcome::Status(status) => status,
             Outcome::Last(status) => {
                 arena.check(status);
-                world = World::new();
+                world = World::new(index_for(data));
                 continue;
             }
             Outcome::Done => rkv_status::Ok,
@@ -71,6 +76,7 @@ pub fn arguments(data: &[u8]) {
         if status != rkv_status::Ok {
             assert!(!last_message().is_empty(), "{name} says nothing about {status:?}");
             assert_eq!(before[0], after[0], "{name} failed and changed something");
+            assert_eq!(shelf, world.shelf.view(), "{name} failed and changed something");
         }
     }
 }

@@ -1,5 +1,8 @@
-//! Token lists with items: what they take, where their images lie, how they are built, and the bins
-//! and digests that items are made of; each compared with a plain account of what the header says.
+//! Token lists with items: what they take, where their images lie, how they are built, the digests
+//! of their pages, and the bins and digests that items are made of; each compared with a plain
+//! account of what the header says.
+mod page_digest;
+
 use crate::abi::{Sized32, ok};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -20,6 +23,7 @@ pub fn tokens(data: &[u8]) {
     list.check_positions();
     list.check_regions(&mut input);
     list.check_build(&mut input);
+    list.check_page_digests(&mut input);
 }
 
 impl List {

@@ -252,6 +252,55 @@ public:
         if (out_state != nullptr) *out_state = state;
         return Sequence(handle_, state.sequence);
     }
+    /// rkv_sequence_continue() of a retained parent, or with RKV_CONTINUE_RUNNING of a live one.
+    [[nodiscard]] Sequence continue_from(rkv_sequence_id parent, TokenView tokens,
+                                         const Namespace& ns = Namespace(),
+                                         std::uint32_t flags = 0,
+                                         std::uint64_t reserve_position_count = 0,
+                                         rkv_sequence_state* out_state = nullptr) {
+        return continue_raw(parent, tokens, nullptr, ns, flags, reserve_position_count, out_state);
+    }
+    /// The same; a child without parent begins with all of its tokens by a lookup.
+    [[nodiscard]] Sequence continue_or_begin(rkv_sequence_id parent, TokenView tokens,
+                                             TokenView all_tokens,
+                                             const Namespace& ns = Namespace(),
+                                             std::uint32_t flags = 0,
+                                             std::uint64_t reserve_position_count = 0,
+                                             rkv_sequence_state* out_state = nullptr) {
+        return continue_raw(parent, tokens, all_tokens.get(), ns, flags, reserve_position_count,
+                            out_state);
+    }
+    /// rkv_sequence_fork() of a retained parent; Sequence::fork() is that of a live one.
+    [[nodiscard]] std::vector<Sequence>
+    fork_retained(rkv_sequence_id parent, std::size_t child_count,
+                  std::uint64_t reserve_position_count = 0,
+                  std::vector<rkv_fork_child>* out_children = nullptr) {
+        return Sequence::fork_of(handle_, parent, child_count, reserve_position_count,
+                                 out_children);
+    }
+    /// rkv_sequence_drop().
+    void drop(rkv_sequence_id retained) { check(rkv_sequence_drop(get(), retained)); }
+    /// rkv_cache_drop_retained(); returns how many more pages can be had.
+    std::size_t drop_retained(std::size_t page_count) {
+        std::size_t count = 0;
+        check(rkv_cache_drop_retained(get(), page_count, &count));
+        return count;
+    }
+    /// rkv_cache_retained().
+    [[nodiscard]] std::vector<rkv_sequence_id> retained() const {
+        return detail::read<rkv_sequence_id>(
+            [&](rkv_sequence_id* sequences, std::size_t capacity, std::size_t* count) {
+                return rkv_cache_retained(get(), sequences, capacity, count);
+            });
+    }
+    /// rkv_cache_retained() into a buffer; returns the number of retained sequences.
+    std::size_t retained(span<rkv_sequence_id> sequences) const {
+        std::size_t count = 0;
+        rkv_sequence_id unused = 0;
+        check(rkv_cache_retained(get(), detail::present(sequences, unused), sequences.size(),
+                                 &count));
+        return count;
+    }
     /// Owns from now on a sequence that C code began.
     [[nodiscard]] Sequence adopt_sequence(rkv_sequence_id sequence) noexcept {
         return Sequence(handle_, sequence);
@@ -262,6 +311,21 @@ private:
         : handle_(std::make_shared<detail::CacheHandle>()) {
         handle_->page_size = table.stats().page_size;
         check(rkv_cache_create(table.get(), config, &handle_->cache));
+    }
+    Sequence continue_raw(rkv_sequence_id parent, TokenView tokens, const rkv_tokens* all_tokens,
+                          const Namespace& ns, std::uint32_t flags,
+                          std::uint64_t reserve_position_count, rkv_sequence_state* out_state) {
+        auto args = sized<rkv_continue_args>();
+        args.flags = flags;
+        args.parent = parent;
+        args.namespace_ = ns.get();
+        args.tokens = tokens.get();
+        args.all_tokens = all_tokens;
+        args.reserve_position_count = reserve_position_count;
+        auto state = sized<rkv_sequence_state>();
+        check(rkv_sequence_continue(get(), &args, &state));
+        if (out_state != nullptr) *out_state = state;
+        return Sequence(handle_, state.sequence);
     }
     void match_raw(TokenView tokens, span<std::uint32_t> pages, const Namespace& ns,
                    std::uint32_t flags, rkv_match& found) {

@@ -49,6 +49,7 @@ public:
     }
 
     [[nodiscard]] rkv_cache* cache() const noexcept { return handle_ ? handle_->cache : nullptr; }
+    [[nodiscard]] const std::shared_ptr<CacheHandle>& handle() const noexcept { return handle_; }
     [[nodiscard]] Id id() const noexcept { return id_; }
     [[nodiscard]] Id release() noexcept {
         handle_.reset();

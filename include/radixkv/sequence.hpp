@@ -1,6 +1,6 @@
 /**
  * @file sequence.hpp
- * @brief Sequences: begin, append, publish, release.
+ * @brief Sequences: begin, append, publish, fork, release, retain.
  */
 
 #ifndef RADIXKV_SEQUENCE_HPP
@@ -9,13 +9,16 @@
 #include "owned.hpp"
 #include "token.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace rkv {
 
-/// Owns a sequence: rkv_sequence_release() at the end. Made by Cache::begin().
+/// Owns a sequence: rkv_sequence_release() at the end. Made by Cache::begin(),
+/// Cache::continue_from() and forks.
 class Sequence {
 public:
     /// Owns nothing.
@@ -52,11 +55,43 @@ public:
         check(rkv_sequence_publish(owned_.cache(), get(), computed_position_count, &result));
         return result;
     }
+    /// rkv_sequence_fork(). `out_children`, if not NULL, receives what the call reported: the
+    /// copies to carry out.
+    [[nodiscard]] std::vector<Sequence> fork(std::size_t child_count,
+                                             std::uint64_t reserve_position_count = 0,
+                                             std::vector<rkv_fork_child>* out_children = nullptr) {
+        return fork_of(owned_.handle(), get(), child_count, reserve_position_count, out_children);
+    }
+    /// rkv_sequence_retain(): the sequence ends, and the object is empty. False when it was
+    /// released instead, being too large. Its id, from get() before, is what children go on from.
+    bool retain() {
+        bool retained = false;
+        check(rkv_sequence_retain(owned_.cache(), get(), &retained));
+        (void)owned_.release();
+        return retained;
+    }
 
 private:
     friend class Cache;
     Sequence(std::shared_ptr<detail::CacheHandle> handle, rkv_sequence_id sequence) noexcept
         : owned_(std::move(handle), sequence) {}
+    static std::vector<Sequence> fork_of(const std::shared_ptr<detail::CacheHandle>& handle,
+                                         rkv_sequence_id parent, std::size_t child_count,
+                                         std::uint64_t reserve_position_count,
+                                         std::vector<rkv_fork_child>* out_children) {
+        auto args = sized<rkv_fork_args>();
+        args.parent = parent;
+        args.child_count = child_count;
+        args.reserve_position_count = reserve_position_count;
+        std::vector<rkv_fork_child> children(child_count);
+        std::vector<Sequence> sequences;
+        sequences.reserve(child_count);
+        check(rkv_sequence_fork(handle ? handle->cache : nullptr, &args, children.data()));
+        for (const rkv_fork_child& child : children)
+            sequences.push_back(Sequence(handle, child.sequence));
+        if (out_children != nullptr) *out_children = std::move(children);
+        return sequences;
+    }
 
     detail::Owned<rkv_sequence_id, rkv_sequence_release> owned_;
 };

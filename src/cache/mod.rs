@@ -6,20 +6,27 @@ mod lookup;
 
 pub use crate::index::Namespace;
 pub use insert::{InsertRequest, InsertResult};
-pub use lookup::{Found, Matched};
+use lookup::Sharing;
+pub use lookup::{Found, Matched, Prober};
 
 use crate::error::{Error, Shortage};
 use crate::ids::NodeId;
-use crate::index::{Holder, Node, PrefixIndex, RadixIndex};
+use crate::index::{Holder, IndexKind, Node, PrefixIndex};
 use crate::paging::PageTable;
-use crate::token::Images;
+use crate::token::{Images, Keys};
 use std::mem::MaybeUninit;
 
 /// How to build a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheConfig {
+    /// Which index finds prefixes.
+    pub index: IndexKind,
     /// Share whole pages only.
     pub whole_pages: bool,
+    /// Finished sequences that are retained at most; 0 for the default.
+    pub retained_sequences: u32,
+    /// Pages that those may keep together; 0 for the default, half of all.
+    pub retained_pages: u32,
 }
 
 /// What a cache counted since it was made.
@@ -39,6 +46,12 @@ pub struct Counters {
     pub duplicate_pages: u64,
     /// Pages evicted.
     pub evicted_pages: u64,
+    /// Sequences that went on from another one.
+    pub inherits: u64,
+    /// Positions that they inherited.
+    pub inherited_positions: u64,
+    /// Retained sequences that gave way.
+    pub displaced: u64,
 }
 
 /// An index over a page table's pages.
@@ -50,20 +63,23 @@ pub struct PrefixCache {
     pub images: Images,
     /// What was counted.
     pub counters: Counters,
-    page_size: usize,
-    whole_pages: bool,
+    sharing: Sharing,
 }
 
 impl PrefixCache {
     /// An empty cache whose ids carry `tag`.
     pub fn new(page_size: usize, tag: u8, config: CacheConfig) -> Self {
         Self {
-            index: Box::new(RadixIndex::new(page_size, tag)),
+            index: config.index.open(page_size, tag),
             images: Images::default(),
             counters: Counters::default(),
-            page_size,
-            whole_pages: config.whole_pages,
+            sharing: Sharing { page_size, whole_pages: config.whole_pages },
         }
+    }
+
+    /// Keys as the index reads them.
+    fn keys<'a>(&'a self, keys: &'a [u32]) -> Keys<'a> {
+        Keys { keys, images: &self.images }
     }
 
     /// The node of an id, for its holder.
@@ -108,7 +124,13 @@ impl PrefixCache {
     }
 
     /// Why `needed` pages can't be had while `protected` more pages are locked.
-    pub fn shortage(&self, table: &PageTable, needed: usize, protected: usize) -> Shortage {
+    pub fn shortage(
+        &self,
+        table: &PageTable,
+        needed: usize,
+        protected: usize,
+        retained: usize,
+    ) -> Shortage {
         let reclaimable = self.index.stats().reclaimable_pages - protected;
         Shortage {
             needed,
@@ -116,6 +138,7 @@ impl PrefixCache {
             reclaimable,
             locked: table.pool.cached() - reclaimable,
             private: table.pool.private(),
+            retained,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::token::{rkv_tokens, with_tokens};
 use crate::cache::{CacheConfig, InsertRequest, Namespace};
 use crate::error::Error;
 use crate::ids::NodeId;
-use crate::index::DumpFormat;
+use crate::index::{DumpFormat, IndexKind};
 use crate::sequence::Shared;
 
 /// The prefix index over one page table: which published pages hold which tokens. Created by
@@ -37,6 +37,10 @@ pub const RKV_DUMP_JSON: u32 = 0;
 pub const RKV_DUMP_DOT: u32 = 1;
 /// Index of rkv_cache_config: the radix tree, exact token comparison.
 pub const RKV_INDEX_RADIX: u32 = 0;
+/// Index of rkv_cache_config: pages by their digests, see rkv_tokens_page_digests(). One node for
+/// each page. A page is found when its digest is, tokens are not compared; a match ends where the
+/// known pages end, parts of other pages are not looked for.
+pub const RKV_INDEX_BLOCK_HASH: u32 = 1;
 
 /// How to build a cache. Fill with rkv_cache_config_init(), then change fields.
 #[repr(C)]
@@ -46,15 +50,20 @@ pub struct rkv_cache_config {
     pub struct_size: u32,
     /// RKV_CACHE_ flags. Default 0.
     pub flags: u32,
-    /// RKV_INDEX_RADIX.
+    /// RKV_INDEX_RADIX or RKV_INDEX_BLOCK_HASH. Default RKV_INDEX_RADIX.
     pub index: u32,
     /// Zero.
     pub reserved: u32,
+    /// Finished sequences that rkv_sequence_retain() keeps at most. Default and 0: 1024.
+    pub retained_sequence_limit: u32,
+    /// Pages that those keep together at most, each counted once. Default and 0: half of the page
+    /// table's.
+    pub retained_page_limit: u32,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_config {
     const NAME: &'static str = "config";
-    const V1: usize = 16;
+    const V1: usize = 24;
 }
 
 /// What rkv_cache_insert() puts where.
@@ -146,6 +155,19 @@ pub struct rkv_cache_statistics {
     pub duplicate_page_count: u64,
     /// Pages evicted.
     pub evicted_page_count: u64,
+    /// Cached prefixes now that no longer one goes on: nodes without children.
+    pub prefix_count: u64,
+    /// Retained sequences now.
+    pub retained_sequence_count: u64,
+    /// Pages that those keep now, each counted once; they are among the cached and the private
+    /// ones.
+    pub retained_page_count: u64,
+    /// Retained sequences that gave way: to later ones, or by rkv_cache_drop_retained().
+    pub displaced_sequence_count: u64,
+    /// Sequences that went on from another one: continued and forked ones. No lookups.
+    pub inherit_count: u64,
+    /// Positions that they inherited; not among the hits of lookups.
+    pub inherited_position_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_statistics {
@@ -166,7 +188,14 @@ pub unsafe extern "C" fn rkv_cache_config_init(
     config: *mut rkv_cache_config,
     struct_size: usize,
 ) -> rkv_status {
-    let made = rkv_cache_config { struct_size: 0, flags: 0, index: RKV_INDEX_RADIX, reserved: 0 };
+    let made = rkv_cache_config {
+        struct_size: 0,
+        flags: 0,
+        index: RKV_INDEX_RADIX,
+        reserved: 0,
+        retained_sequence_limit: 1024,
+        retained_page_limit: 0,
+    };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
 }
@@ -197,13 +226,17 @@ pub unsafe extern "C" fn rkv_cache_create(
                 if raw.flags & !RKV_CACHE_WHOLE_PAGES != 0 {
                     return Err(Error::argument("config.flags has an unknown bit").into());
                 }
-                if raw.index != RKV_INDEX_RADIX {
-                    return Err(Error::argument("config.index is unknown").into());
-                }
+                made.index = match raw.index {
+                    RKV_INDEX_RADIX => IndexKind::Radix,
+                    RKV_INDEX_BLOCK_HASH => IndexKind::BlockHash,
+                    _ => return Err(Error::argument("config.index is unknown").into()),
+                };
                 if raw.reserved != 0 {
                     return Err(Error::argument("config.reserved must be zero").into());
                 }
                 made.whole_pages = raw.flags & RKV_CACHE_WHOLE_PAGES != 0;
+                made.retained_sequences = raw.retained_sequence_limit;
+                made.retained_pages = raw.retained_page_limit;
             }
             shared.attach_cache(made)?;
             into.write(Handle::into_raw(shared.clone()));
@@ -214,9 +247,9 @@ pub unsafe extern "C" fn rkv_cache_create(
 
 /// Destroys a cache. NULL is allowed and does nothing.
 ///
-/// Sequences that still live in it end; all their pages and all cached pages return to the page
-/// table's pool. Rows that the caller mapped itself lose the cached pages at their place: they are
-/// erased from that page on.
+/// Sequences that still live in it or are retained end; all their pages and all cached pages return
+/// to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
+/// place: they are erased from that page on.
 ///
 /// @param cache the cache
 /// @par Thread safety
@@ -389,6 +422,12 @@ pub unsafe extern "C" fn rkv_cache_stats(
                 inserted_page_count: stats.counters.inserted_pages,
                 duplicate_page_count: stats.counters.duplicate_pages,
                 evicted_page_count: stats.counters.evicted_pages,
+                prefix_count: stats.prefixes as u64,
+                retained_sequence_count: stats.retained_sequences as u64,
+                retained_page_count: stats.retained_pages as u64,
+                displaced_sequence_count: stats.counters.displaced,
+                inherit_count: stats.counters.inherits,
+                inherited_position_count: stats.counters.inherited_positions,
             };
             write_struct(out_stats, &made)
         })

@@ -31,6 +31,7 @@ impl From<Error> for Fail {
             Error::Argument(_) => rkv_status::InvalidArgument,
             Error::StaleNode(_) => rkv_status::StaleNode,
             Error::StaleSequence(_) => rkv_status::StaleSequence,
+            Error::StalePin(_) => rkv_status::StalePin,
             Error::NotLocked(_) => rkv_status::NotLocked,
             Error::State(_) | Error::NoShortage => rkv_status::InvalidState,
             Error::Unsupported(_) => rkv_status::Unsupported,
@@ -38,10 +39,11 @@ impl From<Error> for Fail {
                 set_last_shortage(*shortage);
                 rkv_status::OutOfPages
             }
-            Error::OutOfSlots(_) => rkv_status::OutOfSlots,
+            Error::OutOfSlots(..) => rkv_status::OutOfSlots,
             Error::OutOfMemory(_) | Error::DeviceMemory(_) => rkv_status::OutOfMemory,
             Error::Device { .. } => rkv_status::Device,
             Error::Busy => rkv_status::Busy,
+            Error::Pending(_) => rkv_status::Pending,
             Error::Corrupt(_) => rkv_status::Corrupt,
         };
         Self { status, message: error.to_string() }

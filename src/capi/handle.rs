@@ -29,6 +29,7 @@ pub(super) trait Opaque {
 }
 
 /// What lies behind an opaque pointer.
+#[repr(C)] // the magic first, so that a handle of another kind is told apart
 pub(super) struct Handle<T: Opaque> {
     /// An aid against use after destroy and mixed-up handles, not a guarantee.
     magic: u64,

@@ -1,5 +1,6 @@
 //! The C ABI: thin and mechanical, the only place with `extern "C"`. Each body checks and converts
-//! its arguments, calls one verb of [`crate::sequence`], and writes the result.
+//! its arguments, calls one verb of [`crate::sequence`] or [`crate::snapshot`], and writes the
+//! result.
 #![allow(non_camel_case_types)] // the names here are the C names
 #![allow(clippy::missing_safety_doc)] // the header states each contract
 #![allow(clippy::too_many_arguments)]
@@ -10,6 +11,7 @@ mod status;
 mod log;
 mod token;
 mod namespace;
+mod page_digest;
 mod page_table;
 mod batch;
 mod cache;
@@ -21,23 +23,31 @@ mod threads;
 mod runner;
 mod plan;
 mod attention;
+mod continuation;
+mod snapshot;
+mod snapshot_entry;
 
 mod guard;
 mod handle;
 mod pointer;
+mod snapshot_handle;
 
 pub use attention::*;
 pub use batch::*;
 pub use cache::*;
+pub use continuation::*;
 pub use kv::*;
 pub use log::*;
 pub use lookup::*;
 pub use namespace::*;
 pub use node::*;
+pub use page_digest::*;
 pub use page_table::*;
 pub use plan::*;
 pub use runner::*;
 pub use sequence::*;
+pub use snapshot::*;
+pub use snapshot_entry::*;
 pub use status::*;
 pub use threads::*;
 pub use token::*;

@@ -77,8 +77,8 @@ pub struct rkv_runner_config {
     /// Ordinal of the GPU; 0 for the CPU.
     pub device: u32,
     /// The engine's memory, layer_count of them, for every page of the page table, page 0
-    /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples
-    /// of 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
+    /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
+    /// 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
     pub kv_layers: *const rkv_kv_memory,
     /// The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
     pub parallel_for: rkv_parallel_for,
@@ -239,6 +239,8 @@ pub unsafe extern "C" fn rkv_runner_create(
         with(table, |shared| {
             let (raw, into) = (read_struct(config)?, out(out_runner, "out_runner")?);
             let (config, backend) = (config_of(&raw)?, backend_of(&raw));
+            // Before kv_layers is read, which is as long as layer_count says.
+            config.check(shared.read().page_table_stats().page_size, &backend)?;
             let runner = if raw.kv_layers.is_null() {
                 Runner::new(shared.clone(), config, backend)?
             } else {

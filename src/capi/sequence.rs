@@ -47,8 +47,8 @@ pub struct rkv_sequence_state {
     pub sequence: rkv_sequence_id,
     /// Positions of its tokens so far.
     pub position_count: u64,
-    /// Positions whose KV was reused at begin; computing starts here. Always less than the prompt,
-    /// and a token boundary.
+    /// Positions whose KV was reused at begin; computing starts here. A token boundary, and less
+    /// than the prompt; only for the children of rkv_sequence_fork() it may be all of it.
     pub cached_position_count: u64,
     /// Tokens that those positions hold; the first token to compute has this index.
     pub cached_token_count: u64,
@@ -62,15 +62,18 @@ pub struct rkv_sequence_state {
     /// copy_source_page to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0
     /// when there is none, or none left.
     pub copy_position_count: u64,
-    /// The page to copy from; cached, protected until the copy is confirmed.
+    /// The page to copy from; the cache's or a parent's, protected until the copy is confirmed.
     pub copy_source_page: u32,
     /// The page to copy to; private.
     pub copy_target_page: u32,
+    /// Of the reused positions, those inherited from a parent; 0 unless
+    /// rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
+    pub inherited_position_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_sequence_state {
     const NAME: &'static str = "out_state";
-    const V1: usize = 80;
+    const V1: usize = 88;
 }
 
 /// What rkv_sequence_publish() did.
@@ -97,7 +100,7 @@ unsafe impl AbiStruct for rkv_publish_result {
     const V1: usize = 40;
 }
 
-fn state_struct(info: &SequenceInfo) -> rkv_sequence_state {
+pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_state {
     let copy = info.copy.unwrap_or_default();
     rkv_sequence_state {
         struct_size: 0,
@@ -112,6 +115,7 @@ fn state_struct(info: &SequenceInfo) -> rkv_sequence_state {
         copy_position_count: copy.positions as u64,
         copy_source_page: copy.source,
         copy_target_page: copy.target,
+        inherited_position_count: info.inherited_positions as u64,
     }
 }
 
@@ -231,9 +235,9 @@ pub unsafe extern "C" fn rkv_sequence_append(
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param position_count positions to keep: no fewer than the prompt's, no fewer than are
-/// published, and not inside an image
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_STALE_SEQUENCE;
-/// RKV_STATUS_POISONED
+/// published, and not inside an image. The prompt of a child is all that it began with
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
+/// yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

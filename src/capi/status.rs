@@ -16,7 +16,8 @@ pub enum rkv_status {
     /// The node id names no node of this cache: evicted, changed by a trim, foreign, or never
     /// issued.
     StaleNode = 2,
-    /// The sequence id names no live sequence of this cache: released, foreign, or never issued.
+    /// The sequence id names no live sequence of this cache: ended, foreign, or never issued; nor,
+    /// where that would do, a retained one.
     StaleSequence = 3,
     /// The node is not locked, so it cannot be unlocked.
     NotLocked = 4,
@@ -26,17 +27,21 @@ pub enum rkv_status {
     InvalidState = 6,
     /// This build cannot do what was asked.
     Unsupported = 7,
+    /// The pin id names no pin of this cache: released, foreign, or never issued.
+    StalePin = 8,
     /// Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
     OutOfPages = 100,
-    /// Every slot of the page table is in use.
+    /// Not enough slots of the page table are free.
     OutOfSlots = 101,
     /// The host is out of memory, or the GPU is; the message says which.
     OutOfMemory = 102,
     /// The page table already has a cache.
     Busy = 103,
+    /// The sequence to go on from is still running; ask again when it is retained.
+    Pending = 104,
     /// The GPU or its driver refused or failed; the message carries the driver's name and code of
     /// it. Nothing changed on the host. Errors of what was launched earlier show up here too.
-    Device = 104,
+    Device = 105,
     /// A bug in the library: a panic was caught. The handle is poisoned.
     Internal = 900,
     /// An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is
@@ -62,13 +67,16 @@ pub struct rkv_shortage {
     pub reclaimable_page_count: u64,
     /// Cached pages that locks protect, those that the call itself would lock included.
     pub locked_page_count: u64,
-    /// Pages that belong to rows or to the caller.
+    /// Pages that belong to rows, to retained sequences or to the caller.
     pub private_page_count: u64,
+    /// Of the locked and the private pages, those that retained sequences keep: what
+    /// rkv_cache_drop_retained() can help with, as far as nobody else uses them.
+    pub retained_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_shortage {
     const NAME: &'static str = "out_shortage";
-    const V1: usize = 48;
+    const V1: usize = 56;
 }
 
 thread_local! {
@@ -102,11 +110,13 @@ pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
         5 => c"RKV_STATUS_BUFFER_TOO_SMALL",
         6 => c"RKV_STATUS_INVALID_STATE",
         7 => c"RKV_STATUS_UNSUPPORTED",
+        8 => c"RKV_STATUS_STALE_PIN",
         100 => c"RKV_STATUS_OUT_OF_PAGES",
         101 => c"RKV_STATUS_OUT_OF_SLOTS",
         102 => c"RKV_STATUS_OUT_OF_MEMORY",
         103 => c"RKV_STATUS_BUSY",
-        104 => c"RKV_STATUS_DEVICE",
+        104 => c"RKV_STATUS_PENDING",
+        105 => c"RKV_STATUS_DEVICE",
         900 => c"RKV_STATUS_INTERNAL",
         901 => c"RKV_STATUS_POISONED",
         902 => c"RKV_STATUS_CORRUPT",
@@ -168,6 +178,7 @@ pub unsafe extern "C" fn rkv_last_shortage(out_shortage: *mut rkv_shortage) -> r
             reclaimable_page_count: last.reclaimable as u64,
             locked_page_count: last.locked as u64,
             private_page_count: last.private as u64,
+            retained_page_count: last.retained as u64,
         };
         // SAFETY: the caller's contract on out_shortage.
         unsafe { write_struct(out_shortage, &shortage) }

@@ -1,106 +1,155 @@
-//! Append prefill: write, then attend.
+//! Append prefill: write, attend, and merge what was attended to in parts.
 use super::call::AppendPrefill;
-use super::element::{load, store};
-use crate::attention::{Geometry, Row, Tensor};
+use super::element::{Bf16, E4m3, Element, F16, F32};
+use super::schedule::{Part, Schedule};
+use super::scratch::{Desk, Kept, Scratch};
+use super::simd::{Isa, Simd, Vectorized, dispatch};
+use super::state::State;
+use super::threads::Team;
+use super::tile::Job;
+use super::write::write;
+use crate::attention::Dtype;
+
+/// Rows of a tile that are merged by one task.
+const MERGE_ROWS: usize = 16;
 
 /// # Safety
 /// That of [`super::CpuBackend::append_prefill`].
-pub(super) unsafe fn append_prefill(call: &AppendPrefill<'_>) {
-    // SAFETY: the caller's contract; the new positions are written before they are read.
-    unsafe {
-        if let (Some(k), Some(v)) = (call.k, call.v) {
-            write(call, k, call.layer.k, call.params.k_scale);
-            write(call, v, call.layer.v, call.params.v_scale);
-        }
-        for row in call.batch.rows() {
-            for query in 0..row.count {
-                for head in 0..call.geometry.query_heads {
-                    attend(call, row, query, head);
+pub(super) unsafe fn append_prefill(
+    isa: Isa,
+    team: &Team,
+    desks: &Kept<Desk>,
+    scratches: &Kept<Scratch>,
+    call: &AppendPrefill<'_>,
+) {
+    // SAFETY: the caller's contract.
+    unsafe { write(isa, team, call) };
+    desks.with(|desk| {
+        let Desk { schedule, parts } = desk;
+        schedule.plan(call, team.count());
+        let part_numbers = State::numbers(schedule.tile_height, call.geometry.head_dim);
+        let parts = parts.reserve(schedule.part_count * part_numbers);
+        let work = Work { call, schedule, parts, part_numbers };
+        team.share(schedule.parts.len(), &|take| {
+            scratches.with(|scratch| {
+                while let Some(index) = take() {
+                    let part = work.schedule().parts[index];
+                    dispatch(isa, Attend { work: &work, part, scratch });
                 }
+            });
+        });
+        let chunks = schedule.tile_height.div_ceil(MERGE_ROWS);
+        team.share(schedule.parted.len() * chunks, &|take| {
+            scratches.with(|scratch| {
+                while let Some(index) = take() {
+                    let tile = work.schedule().parted[index / chunks];
+                    let first = index % chunks * MERGE_ROWS;
+                    dispatch(isa, Merge { work: &work, tile, first, scratch });
+                }
+            });
+        });
+    });
+}
+
+/// A call in the hands of several threads.
+struct Work<'a> {
+    call: &'a AppendPrefill<'a>,
+    schedule: &'a Schedule,
+    /// States of parts, `part_numbers` apart.
+    parts: *mut f32,
+    part_numbers: usize,
+}
+
+// SAFETY: K and V are only read by now; each part has its own state, each tile its own results.
+unsafe impl Sync for Work<'_> {}
+
+impl Work<'_> {
+    fn schedule(&self) -> &Schedule {
+        self.schedule
+    }
+
+    fn part(&self, index: usize) -> *mut f32 {
+        self.parts.wrapping_add(index * self.part_numbers)
+    }
+}
+
+/// Attention of a part.
+struct Attend<'a> {
+    work: &'a Work<'a>,
+    part: Part,
+    scratch: &'a mut Scratch,
+}
+
+impl Attend<'_> {
+    fn attend<S: Simd, E: Element>(self, simd: S) {
+        let Work { call, schedule, .. } = *self.work;
+        let tile = &schedule.tiles[self.part.tile];
+        let job = Job { call, tile };
+        let nodes = tile.nodes();
+        let own = tile.first_part.map(|part| self.work.part(part + self.part.node - nodes.start));
+        // SAFETY: the contract of append_prefill(), which alone makes a Work.
+        unsafe {
+            let state = job.attend::<S, E>(simd, self.part.node, own, self.scratch);
+            if own.is_none() {
+                job.write::<S, E>(simd, 0, state);
             }
         }
     }
 }
 
-/// Writes the new positions of all rows into their pages.
-///
-/// # Safety
-/// That of [`super::CpuBackend::append_prefill`].
-unsafe fn write(call: &AppendPrefill<'_>, from: Tensor<*const u8>, to: *mut u8, scale: f32) {
-    let Geometry { kv_heads, head_dim, page_size, .. } = call.geometry;
-    let (strides, dtype) = (call.layer.strides, call.layer.dtype);
-    let scale = if dtype == from.dtype { 1.0 } else { scale };
-    for (position, &slot) in call.batch.slot_mapping().iter().enumerate() {
-        let (page, offset) = (slot as usize / page_size, slot as usize % page_size);
-        for head in 0..kv_heads {
-            let source = position * from.position_stride + head * from.head_stride;
-            let target = page * strides.page + offset * strides.position + head * strides.head;
-            for at in 0..head_dim {
-                // SAFETY: the caller's contract.
-                unsafe {
-                    let value = load(from.address, from.dtype, source + at);
-                    store(to, dtype, target + at, value / scale);
-                }
-            }
+impl Vectorized for Attend<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match self.work.call.layer.dtype {
+            Dtype::F32 => self.attend::<S, F32>(simd),
+            Dtype::F16 => self.attend::<S, F16>(simd),
+            Dtype::Bf16 => self.attend::<S, Bf16>(simd),
+            Dtype::Fp8E4m3 => self.attend::<S, E4m3>(simd),
         }
     }
 }
 
-/// The result of one query head of one query.
-///
-/// # Safety
-/// That of [`super::CpuBackend::append_prefill`].
-unsafe fn attend(call: &AppendPrefill<'_>, row: &Row, query: usize, head: usize) {
-    let Geometry { query_heads, head_dim, page_size, .. } = call.geometry;
-    let (strides, dtype, params) = (call.layer.strides, call.layer.dtype, call.params);
-    let (k_scale, v_scale) =
-        if dtype == call.q.dtype { (1.0, 1.0) } else { (params.k_scale, params.v_scale) };
-    let kv_head = head / call.geometry.group();
-    let pages = call.batch.pages_of(row);
-    let element = |key: usize| {
-        let page = pages[key / page_size] as usize;
-        page * strides.page + key % page_size * strides.position + kv_head * strides.head
-    };
-    let keys = call.batch.mask_of(row, params.window).keys(row.start + query);
-    let position = row.first_query + query;
-    let q_start = position * call.q.position_stride + head * call.q.head_stride;
-    let q: Vec<f32> = (0..head_dim)
-        // SAFETY: the caller's contract.
-        .map(|at| unsafe { load(call.q.address, call.q.dtype, q_start + at) })
-        .collect();
-    let mut logits: Vec<f32> = keys
-        .clone()
-        .map(|key| {
-            let start = element(key);
-            let mut dot = 0.0;
-            for (at, q) in q.iter().enumerate() {
-                // SAFETY: the key is one of the row's, so its page is in the layer's memory.
-                dot += q * unsafe { load(call.layer.k, dtype, start + at) };
+/// Merging of the parts of a tile, for some of its rows.
+struct Merge<'a> {
+    work: &'a Work<'a>,
+    tile: usize,
+    first: usize,
+    scratch: &'a mut Scratch,
+}
+
+impl Merge<'_> {
+    fn merge<S: Simd, E: Element>(self, simd: S) {
+        let Work { call, schedule, .. } = *self.work;
+        let tile = &schedule.tiles[self.tile];
+        let all = tile.height();
+        let (rows, head_dim) =
+            (self.first..(self.first + MERGE_ROWS).min(all), call.geometry.head_dim);
+        let Some(first_part) = tile.first_part.filter(|_| !rows.is_empty()) else { return };
+        let tree = &mut self.scratch.tree;
+        tree.clear();
+        // SAFETY: the contract of append_prefill(); the parts' states are complete.
+        unsafe {
+            for (at, node) in tile.nodes().enumerate() {
+                let state = State::at(self.work.part(first_part + at), all);
+                tree.push(simd, tile.level, node, state.part(rows.clone(), head_dim), head_dim);
             }
-            let logit = dot * params.scale * k_scale;
-            params.soft_cap.map_or(logit, |cap| cap * (logit / cap).tanh())
-        })
-        .collect();
-    let sink = call.sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[head]);
-    let most = logits.iter().fold(sink, |most, &logit| most.max(logit));
-    let mut sum = (sink - most).exp();
-    let mut out = vec![0f32; head_dim];
-    for (key, logit) in keys.zip(&mut logits) {
-        let weight = (*logit - most).exp();
-        sum += weight;
-        let start = element(key);
-        for (at, out) in out.iter_mut().enumerate() {
-            // SAFETY: as above.
-            *out += weight * unsafe { load(call.layer.v, dtype, start + at) };
+            let state = tree.finish(simd, head_dim);
+            Job { call, tile }.write::<S, E>(simd, self.first, state);
         }
     }
-    let out_start = position * call.out.position_stride + head * call.out.head_stride;
-    for (at, out) in out.iter().enumerate() {
-        // SAFETY: the caller's contract.
-        unsafe { store(call.out.address, call.out.dtype, out_start + at, out / sum * v_scale) };
-    }
-    if let Some(lse) = call.lse {
-        // SAFETY: the caller's contract.
-        unsafe { lse.add(position * query_heads + head).write_unaligned(most + sum.ln()) };
+}
+
+impl Vectorized for Merge<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match self.work.call.layer.dtype {
+            Dtype::Fp8E4m3 => self.merge::<S, E4m3>(simd),
+            // The others need no factor.
+            _ => self.merge::<S, F32>(simd),
+        }
     }
 }

@@ -1,46 +1,112 @@
-//! Merging of states.
+//! Merging of the states that callers have.
 use super::call::MergeStates;
-use super::element::{load, store};
+use super::element::{Narrow, WidenAs};
+use super::scratch::{Kept, Numbers};
+use super::simd::{Isa, Simd, Vectorized, dispatch};
+use super::threads::Team;
+use crate::attention::Tensor;
+
+/// Positions whose heads are one task.
+const TASK_POSITIONS: usize = 16;
 
 /// # Safety
 /// That of [`super::CpuBackend::merge_states`].
-pub(super) unsafe fn merge_states(call: &MergeStates<'_>) {
-    for position in 0..call.positions {
-        for head in 0..call.heads {
-            // SAFETY: the caller's contract.
-            unsafe { merge_head(call, position, head) };
+pub(super) unsafe fn merge_states(isa: Isa, team: &Team, kept: &Kept<Numbers>, call: &MergeStates) {
+    let tasks = call.positions.div_ceil(TASK_POSITIONS);
+    let (positions, head_dim) = (call.positions, call.head_dim);
+    let shared = Shared(call);
+    team.share(tasks, &|take| {
+        kept.with(|numbers| {
+            let room = numbers.reserve(2 * head_dim);
+            while let Some(task) = take() {
+                let start = task * TASK_POSITIONS;
+                let end = (start + TASK_POSITIONS).min(positions);
+                dispatch(isa, Positions { shared: &shared, start, end, room });
+            }
+        });
+    });
+}
+
+/// A call in the hands of several threads.
+struct Shared<'a>(&'a MergeStates<'a>);
+// SAFETY: each thread reads and writes positions of its own.
+unsafe impl Sync for Shared<'_> {}
+
+struct Positions<'a> {
+    shared: &'a Shared<'a>,
+    start: usize,
+    end: usize,
+    room: *mut f32,
+}
+
+impl Vectorized for Positions<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for position in self.start..self.end {
+            for head in 0..self.shared.0.heads {
+                // SAFETY: the contract of merge_states(), which alone makes a Shared.
+                unsafe { merge_head(simd, self.shared.0, position, head, self.room) };
+            }
         }
     }
 }
 
+fn offset<A>(tensor: &Tensor<A>, position: usize, head: usize) -> usize {
+    (position * tensor.position_stride + head * tensor.head_stride) * tensor.dtype.bytes()
+}
+
 /// # Safety
-/// That of [`super::CpuBackend::merge_states`].
-unsafe fn merge_head(call: &MergeStates<'_>, position: usize, head: usize) {
-    let at = position * call.heads + head;
+/// That of [`super::CpuBackend::merge_states`]; `room` is 2 * head_dim numbers.
+#[inline(always)]
+unsafe fn merge_head<S: Simd>(
+    simd: S,
+    call: &MergeStates<'_>,
+    position: usize,
+    head: usize,
+    room: *mut f32,
+) {
+    let MergeStates { states, heads, head_dim, .. } = *call;
+    let index = position * heads + head;
     // SAFETY: the caller's contract.
-    let lse_of = |index: usize| unsafe { call.states[index].lse.add(at).read_unaligned() };
-    let count = call.states.len();
-    let most = (0..count)
-        .map(lse_of)
-        .fold(f32::NEG_INFINITY, |most, lse| if lse.is_nan() { lse } else { most.max(lse) });
-    let seen = (0..count).filter(|&index| lse_of(index) != f32::NEG_INFINITY);
-    let sum: f32 = seen.clone().map(|index| (lse_of(index) - most).exp()).sum();
-    for element in 0..call.head_dim {
-        let mut out = 0.0;
-        for index in seen.clone() {
-            let part = call.states[index].out;
-            let from = position * part.position_stride + head * part.head_stride + element;
-            // SAFETY: the caller's contract.
-            let value = unsafe { load(part.address, part.dtype, from) };
-            out += (lse_of(index) - most).exp() / sum * value;
-        }
-        let to = position * call.out.position_stride + head * call.out.head_stride + element;
-        // SAFETY: the caller's contract.
-        unsafe { store(call.out.address, call.out.dtype, to, out) };
+    let lse_of = |state: usize| unsafe { states[state].lse.add(index).read_unaligned() };
+    let mut most = f32::NEG_INFINITY;
+    for state in 0..states.len() {
+        // NaN stays.
+        let lse = lse_of(state);
+        most = if most >= lse || most.is_nan() { most } else { lse };
     }
-    if let Some(lse) = call.lse {
-        let value = if most == f32::NEG_INFINITY { most } else { most + sum.ln() };
-        // SAFETY: the caller's contract.
-        unsafe { lse.add(at).write_unaligned(value) };
+    let (out, part) = (room, room.wrapping_add(head_dim));
+    let mut sum = 0.0;
+    // SAFETY: the caller's contract.
+    unsafe {
+        out.write_bytes(0, head_dim);
+        for (at, state) in states.iter().enumerate() {
+            let lse = lse_of(at);
+            // What saw no key has no say: its `out` may be anything.
+            if lse == f32::NEG_INFINITY {
+                continue;
+            }
+            let weight = (lse - most).exp();
+            sum += weight;
+            let weight = simd.splat(weight);
+            let from = state.out.address.add(offset(&state.out, position, head));
+            WidenAs::new(state.out.dtype, from, part, head_dim).run(simd);
+            let mut at = 0;
+            while at < head_dim {
+                let so_far = simd.load(out.add(at));
+                simd.store(out.add(at), simd.fma(simd.load(part.add(at)), weight, so_far));
+                at += S::LANES;
+            }
+        }
+        let seen = most != f32::NEG_INFINITY;
+        let factor = if seen { 1.0 / sum } else { 0.0 };
+        let to = call.out.address.add(offset(&call.out, position, head));
+        Narrow::new(call.out.dtype, out, factor, to, head_dim).run(simd);
+        if let Some(lse) = call.lse {
+            let value = if seen { most + sum.ln() } else { most };
+            lse.add(index).write_unaligned(value);
+        }
     }
 }

@@ -1,36 +1,38 @@
 //! Attention on the CPU.
 
 mod append;
+mod block;
 mod call;
 mod copy;
 mod element;
+mod kernel;
 mod merge;
+mod places;
+mod schedule;
+mod scratch;
+mod simd;
+mod state;
+mod threads;
+mod tile;
+mod write;
 
 pub use call::{AppendPrefill, MergeStates, PartialState};
+pub use simd::Isa;
+pub use threads::{ParallelFor, Threads};
+
+use scratch::{Desk, Kept, Numbers, Scratch};
+use threads::Team;
 
 use crate::attention::{Dtype, Geometry, KvLayer, PageCopy};
 use crate::error::Error;
 
-/// The tasks of an engine's own `parallel for`: calls the function with 0..count, from any threads,
-/// and returns when all calls have returned.
-pub type ParallelFor = Box<dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Send + Sync>;
-
-/// Where the work is done.
-pub enum Threads {
-    /// On the calling thread and this many less one of its own; 0: as many as the process may use.
-    Own(usize),
-    /// On the engine's threads: `count` of them, 0: as many as the process may use.
-    Engine {
-        /// Tasks for one call of `parallel_for`.
-        count: usize,
-        /// Runs them.
-        parallel_for: ParallelFor,
-    },
-}
-
 /// The CPU backend: threads and scratch memory, no state between calls.
 pub struct CpuBackend {
-    _threads: Threads,
+    isa: Isa,
+    team: Team,
+    desks: Kept<Desk>,
+    scratches: Kept<Scratch>,
+    merges: Kept<Numbers>,
 }
 
 impl std::fmt::Debug for CpuBackend {
@@ -40,18 +42,23 @@ impl std::fmt::Debug for CpuBackend {
 }
 
 impl CpuBackend {
-    /// A backend that computes on `threads`.
+    /// A backend that computes on `threads` with the best instructions of the processor.
     pub fn new(threads: Threads) -> Result<Self, Error> {
-        Ok(Self { _threads: threads })
+        let best = Isa::available().last();
+        Self::with_isa(threads, best.unwrap_or(Isa::Portable))
+    }
+
+    /// The same with a set of instructions, which tests choose; portable ones where it is not
+    /// there.
+    pub fn with_isa(threads: Threads, isa: Isa) -> Result<Self, Error> {
+        let team = Team::new(threads)?;
+        let (desks, scratches, merges) = Default::default();
+        Ok(Self { isa, team, desks, scratches, merges })
     }
 
     /// Threads that compute.
     pub fn threads(&self) -> usize {
-        let (Threads::Own(count) | Threads::Engine { count, .. }) = &self._threads;
-        match count {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            count => *count,
-        }
+        self.team.count()
     }
 
     /// Whether these shapes and formats can be computed; the error names what cannot.
@@ -87,7 +94,7 @@ impl CpuBackend {
     /// nobody reads what this writes; outputs overlap nothing else.
     pub unsafe fn append_prefill(&self, call: &AppendPrefill<'_>) {
         // SAFETY: the caller's contract.
-        unsafe { append::append_prefill(call) }
+        unsafe { append::append_prefill(self.isa, &self.team, &self.desks, &self.scratches, call) }
     }
 
     /// Copies the first positions of pages to other pages, in every layer.
@@ -113,6 +120,6 @@ impl CpuBackend {
     /// exactly one of them with the same strides and dtype.
     pub unsafe fn merge_states(&self, call: &MergeStates<'_>) {
         // SAFETY: the caller's contract.
-        unsafe { merge::merge_states(call) }
+        unsafe { merge::merge_states(self.isa, &self.team, &self.merges, call) }
     }
 }

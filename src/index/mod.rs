@@ -4,14 +4,22 @@
 //! no page, it says which page holds which keys.
 #![forbid(unsafe_code)]
 
+mod block_hash;
 mod namespace;
 mod radix;
+mod tree;
 
+pub use block_hash::BlockHashIndex;
 pub use namespace::Namespace;
 pub use radix::RadixIndex;
+pub(crate) use radix::common_start;
+pub(crate) use tree::ChildTable;
 
 use crate::error::Error;
+use crate::grace::Reader;
 use crate::ids::NodeId;
+use crate::token::Keys;
+use std::sync::Arc;
 
 /// A node, for as long as nothing changes the index, or for as long as it is locked: a split leaves
 /// it with the deeper half.
@@ -91,6 +99,8 @@ pub struct IndexStats {
     pub reclaimable_pages: usize,
     /// Nodes, without roots.
     pub nodes: usize,
+    /// Nodes with none below them: prefixes that no other one goes on.
+    pub leaves: usize,
     /// Roots.
     pub namespaces: usize,
     /// Bytes of memory.
@@ -106,6 +116,52 @@ pub enum DumpFormat {
     Dot,
 }
 
+/// Which index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IndexKind {
+    /// The radix tree, which compares tokens.
+    #[default]
+    Radix,
+    /// Pages by the digests of all that they hold.
+    BlockHash,
+}
+
+impl IndexKind {
+    /// An empty index for pages of one size, whose node ids carry `tag`.
+    pub fn open(self, page_size: usize, tag: u8) -> Box<dyn PrefixIndex> {
+        match self {
+            Self::Radix => Box::new(RadixIndex::new(page_size, tag)),
+            Self::BlockHash => Box::new(BlockHashIndex::new(page_size, tag)),
+        }
+    }
+}
+
+/// How far a query runs through the index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reach {
+    /// Pages from the beginning.
+    pub pages: usize,
+    /// Positions of the page after those that match too.
+    pub partial: usize,
+    /// Some of the keys on the way may be other than text.
+    pub media: bool,
+}
+
+impl Walk {
+    /// How far it went.
+    pub fn reach(&self) -> Reach {
+        let partial = self.partial.map_or(0, |partial| partial.positions);
+        Reach { pages: self.pages, partial, media: self.media }
+    }
+}
+
+/// What an index lets threads ask that have no lock on it.
+pub trait Probe: std::fmt::Debug + Send + Sync {
+    /// How far keys without images run through a namespace, at some moment during the call. None
+    /// when the index changes too fast to tell: whoever asks should take the lock.
+    fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach>;
+}
+
 /// A prefix index. Keys and pages always come in whole pages unless said otherwise; `Node`s passed
 /// in must be current.
 pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
@@ -119,8 +175,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Drops a root that has neither nodes nor locks.
     fn prune_root(&mut self, root: Node);
 
-    /// Follows any number of keys down from a node's end.
-    fn walk(&self, from: Node, keys: &[u32]) -> Walk;
+    /// Follows any number of keys down from a node's end. Keys may be other than of tokens: nothing
+    /// is found for those.
+    fn walk(&self, from: Node, keys: Keys<'_>) -> Walk;
 
     /// The ancestor of a node, or the node itself, that has the given page of the prefix.
     fn node_at_page(&self, node: Node, page: usize) -> Node;
@@ -138,11 +195,11 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Puts pages with their keys after a node's end. Where the keys are known already, the pages
     /// there stay, and those given are not used. There may be more keys than pages: as far as the
     /// index has these too, the node of the result goes on.
-    fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
+    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted;
 
     /// Like `insert`, for a sequence that holds a lock on `from` and moves it to the result. May
     /// make the node itself longer, under a new id, when nobody else can have a part in it.
-    fn insert_moving_lock(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted;
+    fn insert_moving_lock(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted;
 
     /// Protects a node and all above it.
     fn lock(&mut self, node: Node, holder: Holder);
@@ -155,17 +212,17 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize;
 
     /// Drops up to `count` pages, least recently used first. Reports them by runs of one node, with
-    /// their keys: of a run the last page goes first.
+    /// their keys, of which the keys of text may be left out: of a run the last page goes first.
     fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
 
     /// Whether the prefix that ends at a node has exactly these keys.
-    fn has_keys(&self, node: Node, keys: &[u32]) -> bool;
+    fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool;
 
     /// Calls `segment` with the pages of each node from the given one up to the root, and the place
     /// of the first of them in the prefix.
     fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32]));
 
-    /// Calls `visit` with the pages and keys of every node.
+    /// Calls `visit` with the pages and keys of every node; keys of text may be left out.
     fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32]));
 
     /// The id of a node.
@@ -180,11 +237,17 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// The pages of a node's own segment.
     fn pages(&self, node: Node) -> &[u32];
 
-    /// The nodes right below, in key order.
+    /// The nodes right below, in an order that their content decides.
     fn children(&self, node: Node) -> Vec<Node>;
 
     /// Totals. O(1).
     fn stats(&self) -> IndexStats;
+
+    /// What threads may ask that have no lock, if this index offers that. It stays good, and
+    /// current, whatever happens to the index.
+    fn prober(&self) -> Option<Arc<dyn Probe>> {
+        None
+    }
 
     /// Checks every invariant; names the first that is broken.
     fn check(&self) -> Result<(), Error>;

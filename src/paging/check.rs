@@ -4,8 +4,13 @@ use super::table::PageTable;
 use crate::error::Error;
 
 impl PageTable {
-    /// `cached` has the pages that the index holds.
-    pub fn audit(&self, cached: impl Iterator<Item = u32>) -> Result<(), Error> {
+    /// `cached` has the pages that the index holds, `retained` the private ones of retained
+    /// sequences.
+    pub fn audit(
+        &self,
+        cached: impl Iterator<Item = u32>,
+        retained: impl Iterator<Item = u32>,
+    ) -> Result<(), Error> {
         let mut indexed = vec![false; self.pool.total() + 1];
         for page in cached {
             if !self.pool.is_cached(page) {
@@ -24,7 +29,14 @@ impl PageTable {
                 return corrupt(page, "is in the pool twice");
             }
         }
-        let rows = self.count_rows()?;
+        let mut rows = self.count_rows()?;
+        for page in retained {
+            if self.pool.state(page) != Some(PageState::Retained) {
+                return corrupt(page, "is a retained sequence's, but not marked as such");
+            }
+            rows[page as usize] += 1;
+        }
+        self.audit_loans()?;
         let mut counts = (0, 0, 0);
         for page in 1..=self.pool.total() as u32 {
             let at = page as usize;
@@ -36,8 +48,14 @@ impl PageTable {
                 Some(PageState::Mapped | PageState::Sequence) if rows[at] != 1 => {
                     return corrupt(page, "is private to a row, but not in exactly one");
                 }
-                Some(PageState::Loose) if rows[at] != 0 => {
+                Some(PageState::Loose | PageState::Lent) if rows[at] != 0 => {
                     return corrupt(page, "is private and loose, but in a row");
+                }
+                Some(PageState::Retained) if rows[at] != 1 => {
+                    return corrupt(page, "is private, but not of exactly one retained sequence");
+                }
+                Some(PageState::Lent) if self.pool.borrowers(page).next().is_none() => {
+                    return corrupt(page, "leaked: kept for copies, but none reads it");
                 }
                 Some(PageState::Free) => counts.0 += 1,
                 Some(PageState::Cached) => counts.1 += 1,
@@ -48,6 +66,20 @@ impl PageTable {
             return Err(Error::Corrupt(format!(
                 "page_counts: counted {counts:?} free, cached and private pages"
             )));
+        }
+        Ok(())
+    }
+
+    fn audit_loans(&self) -> Result<(), Error> {
+        for &(page, slot) in self.pool.loans() {
+            let kept = matches!(
+                self.pool.state(page),
+                Some(PageState::Sequence | PageState::Retained | PageState::Lent)
+            );
+            let reader = self.rows.get(slot as usize).and_then(|row| row.owner);
+            if !kept || reader != Some(RowOwner::Sequence) {
+                return corrupt(page, "is read by a copy, but not kept, or by no sequence's");
+            }
         }
         Ok(())
     }

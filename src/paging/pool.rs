@@ -6,7 +6,11 @@
 //!                    (loose)           (in a row)   or from loose
 //!                       └── put back ──────┴── row erased ─────────────────────► free
 //! ```
+//!
+//! Two more private states are in no row: *retained*, of a finished sequence that others may go on
+//! from, and *lent*, which its owner gave up while copies out of it were not done yet.
 use crate::error::Error;
+use std::collections::BTreeSet;
 
 /// Who may change a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +30,10 @@ pub(super) enum PageState {
     Mapped,
     /// Private and in exactly one row, of a sequence: nobody else may publish or free it.
     Sequence,
+    /// Private, in no row, of a retained sequence.
+    Retained,
+    /// Private, in no row, nobody's: kept for the copies that read it.
+    Lent,
     Cached,
 }
 
@@ -36,6 +44,8 @@ pub struct PagePool {
     /// Free pages; the one put back last is taken first, while it is still warm.
     free: Vec<u32>,
     cached: usize,
+    /// Copies that are not done: the private page that each reads, and the slot that it is for.
+    loans: BTreeSet<(u32, u32)>,
 }
 
 impl PagePool {
@@ -49,7 +59,7 @@ impl PagePool {
         // Page 0 is never free, and never anything else that somebody could own.
         states[0] = PageState::Cached;
         free.extend((1..page_count).rev());
-        Ok(Self { states, free, cached: 0 })
+        Ok(Self { states, free, cached: 0, loans: BTreeSet::new() })
     }
 
     /// Pages that can be handed out.
@@ -115,10 +125,17 @@ impl PagePool {
         Some(page)
     }
 
-    /// Puts a page back that was private, or that the index dropped.
+    /// Puts a page back that was private, or that the index dropped. One that copies still read
+    /// follows when the last of them is done.
     pub fn put_back(&mut self, page: u32) {
+        let lent = self.is_lent(page);
         let state = &mut self.states[page as usize];
         debug_assert!(page != 0 && *state != PageState::Free);
+        if lent {
+            debug_assert_ne!(*state, PageState::Cached);
+            *state = PageState::Lent;
+            return;
+        }
         self.cached -= (*state == PageState::Cached) as usize;
         *state = PageState::Free;
         self.free.push(page);
@@ -165,12 +182,60 @@ impl PagePool {
         Ok(())
     }
 
+    /// Lets a copy for a slot read a private page until `end_loan`.
+    pub fn lend(&mut self, page: u32, slot: u32) {
+        debug_assert!(matches!(
+            self.state(page),
+            Some(PageState::Sequence | PageState::Retained | PageState::Lent)
+        ));
+        let new = self.loans.insert((page, slot));
+        debug_assert!(new);
+    }
+
+    /// The copy for a slot is done, or will never be. False when none reads such a private page.
+    pub fn end_loan(&mut self, page: u32, slot: u32) -> bool {
+        let was_lent = self.loans.remove(&(page, slot));
+        if was_lent && !self.is_lent(page) && self.state(page) == Some(PageState::Lent) {
+            self.put_back(page);
+        }
+        was_lent
+    }
+
+    /// Whether copies read any private page.
+    pub fn has_loans(&self) -> bool {
+        !self.loans.is_empty()
+    }
+
+    /// The slots whose copies read a private page.
+    pub fn borrowers(&self, page: u32) -> impl Iterator<Item = u32> + '_ {
+        self.loans.range((page, 0)..=(page, u32::MAX)).map(|&(_, slot)| slot)
+    }
+
+    fn is_lent(&self, page: u32) -> bool {
+        self.has_loans() && self.borrowers(page).next().is_some()
+    }
+
+    pub(super) fn loans(&self) -> &BTreeSet<(u32, u32)> {
+        &self.loans
+    }
+
+    /// Keeps a page of a sequence's row for the sequence when it is retained.
+    pub(super) fn set_retained(&mut self, page: u32) {
+        debug_assert_eq!(self.state(page), Some(PageState::Sequence));
+        self.states[page as usize] = PageState::Retained;
+    }
+
     /// Whether the index has a page.
     pub fn is_cached(&self, page: u32) -> bool {
         self.state(page) == Some(PageState::Cached)
     }
 
-    /// Whether a page belongs to a row or a caller.
+    /// Whether a page holds something, whoever has it.
+    pub fn is_in_use(&self, page: u32) -> bool {
+        self.state(page).is_some_and(|state| state != PageState::Free)
+    }
+
+    /// Whether a page belongs to a row or a caller, who may write to it.
     pub fn is_private(&self, page: u32) -> bool {
         use PageState::{Loose, Mapped, Sequence};
         matches!(self.state(page), Some(Loose | Mapped | Sequence))
@@ -190,6 +255,8 @@ impl PagePool {
                 Some(PageState::Cached) => "owned by the cache",
                 Some(PageState::Mapped) if pages[..at].contains(&page) => "given twice",
                 Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
+                Some(PageState::Retained) => "kept for a retained sequence",
+                Some(PageState::Lent) => "kept for a copy that is not confirmed",
             };
             for &page in &pages[..at] {
                 self.states[page as usize] = PageState::Loose;

@@ -2,10 +2,8 @@
 use super::pool::{PagePool, PageState, RowOwner};
 use crate::error::Error;
 use crate::ids::SLOT_LIMIT;
+use crate::token::PAGE_SIZE_MAX;
 use std::ops::Range;
-
-/// Largest page size.
-const PAGE_SIZE_MAX: u32 = 256;
 
 /// How to build a page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +27,7 @@ impl Default for PageTableConfig {
 impl PageTableConfig {
     fn check(&self) -> Result<(), Error> {
         let fail = |text: String| Err(Error::argument(text));
-        if self.page_size == 0 || self.page_size > PAGE_SIZE_MAX {
+        if self.page_size == 0 || self.page_size as usize > PAGE_SIZE_MAX {
             return fail(format!("config.page_size {} is not in 1..=256", self.page_size));
         }
         if self.page_count < 2 {
@@ -131,9 +129,16 @@ impl PageTable {
         Ok(pages)
     }
 
+    /// Refuses more slots than are free.
+    pub fn check_slots(&self, needed: usize) -> Result<(), Error> {
+        let free = self.free_slots();
+        if needed <= free { Ok(()) } else { Err(Error::OutOfSlots(needed, free, self.slots())) }
+    }
+
     /// Takes a slot.
     pub fn take_slot(&mut self, owner: RowOwner) -> Result<u32, Error> {
-        let slot = self.free_slots.pop().ok_or(Error::OutOfSlots(self.rows.len()))?;
+        self.check_slots(1)?;
+        let slot = self.free_slots.pop().expect("one is free");
         let row = &mut self.rows[slot as usize];
         row.owner = Some(owner);
         debug_assert!(row.pages.is_empty());
@@ -150,6 +155,23 @@ impl PageTable {
                 self.pool.put_back(page);
             }
         }
+        row.pages.clear();
+        row.version += 1;
+        self.free_slots.push(slot);
+    }
+
+    /// Gives the slot of a sequence back. One of its private pages may stay private, for when the
+    /// sequence is retained.
+    pub fn retire_row(&mut self, slot: u32, private_from: usize, kept: Option<u32>) {
+        if let Some(page) = kept {
+            self.pool.set_retained(page);
+        }
+        let row = &mut self.rows[slot as usize];
+        debug_assert_eq!(row.owner, Some(RowOwner::Sequence));
+        for &page in row.pages[private_from..].iter().rev().filter(|&&page| Some(page) != kept) {
+            self.pool.put_back(page);
+        }
+        row.owner = None;
         row.pages.clear();
         row.version += 1;
         self.free_slots.push(slot);
@@ -216,6 +238,7 @@ impl PageTable {
                 None => "no page of this table",
                 Some(PageState::Free) => "free",
                 Some(PageState::Mapped | PageState::Sequence) => "private and mapped already",
+                Some(PageState::Retained | PageState::Lent) => "private, but not the caller's",
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
             return Err(Error::argument(format!("pages[{at}] {page} is {what}")));

@@ -196,7 +196,7 @@ fn check_regions(row: &PlanRow<'_>) -> Result<(), Error> {
         if let Some(at) = row.regions.iter().position(is_cut) {
             let Region { start, end } = row.regions[at];
             return Err(Error::argument(format!(
-                "regions[{at}] [{start}, {end}) is cut at {cut}, but is computed whole or not at all"
+                "regions[{at}] [{start}, {end}) is cut at {cut}, but computed whole or not at all"
             )));
         }
     }

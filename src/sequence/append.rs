@@ -38,7 +38,7 @@ impl State {
                 .map_err(|_| Error::memory("the tokens of a sequence"))?;
             sequence.tail.extend_from_slice(query.keys);
             let start = sequence.positions;
-            sequence.appended_images.extend(
+            sequence.image_spans.extend(
                 query
                     .images
                     .iter()
@@ -62,6 +62,26 @@ impl State {
         }
     }
 
+    /// Refuses to give positions up that a child's copy is still to read.
+    fn check_borrowers(&self, slot: u32, keep: usize) -> Result<(), Error> {
+        let pool = &self.table.pool;
+        if !pool.has_loans() {
+            return Ok(());
+        }
+        let page_size = self.table.page_size();
+        for (index, &page) in self.table.row(slot)?.iter().enumerate().skip(keep / page_size) {
+            let copies = pool.borrowers(page).map(|child| self.sequences[child as usize].copy);
+            let most = copies.flatten().map(|copy| index * page_size + copy.positions).max();
+            if let Some(end) = most.filter(|&end| end > keep) {
+                return Err(Error::state(format!(
+                    "position_count {keep}: a child's copy of positions up to {end} is not \
+                     confirmed yet"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps the first positions of a sequence; the row keeps its pages.
     pub fn truncate(&mut self, id: SequenceId, keep: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
@@ -74,17 +94,17 @@ impl State {
                 sequence.positions
             )));
         }
-        if sequence.appended_images.iter().any(|image| image.start < keep && keep < image.end) {
+        if sequence.image_spans.iter().any(|image| image.start < keep && keep < image.end) {
             return Err(Error::argument(format!("position_count {keep} is inside an image")));
         }
+        self.check_borrowers(id.slot(), keep)?;
         let sequence = &mut self.sequences[id.slot() as usize];
         let dropped = sequence.positions - keep;
         sequence.tail.truncate(sequence.tail.len() - dropped);
         sequence.positions = keep;
-        let images = sequence.appended_images.len();
-        sequence.appended_images.retain(|image| image.start < keep);
-        let gone = images - sequence.appended_images.len();
-        let kept = sequence.images.len() - gone;
+        sequence.computed = sequence.computed.min(keep);
+        let kept = sequence.image_spans.partition_point(|image| image.start < keep);
+        sequence.image_spans.truncate(kept);
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         cache.images.release(&sequence.images[kept..]);
         sequence.images.truncate(kept);
@@ -93,7 +113,7 @@ impl State {
 }
 
 /// Refuses ids that are no text ids.
-fn check_ids(tokens: TokenList<'_>) -> Result<(), Error> {
+pub(super) fn check_ids(tokens: TokenList<'_>) -> Result<(), Error> {
     let mut items = tokens.items.iter().map(|item| item.token_index).peekable();
     for (at, &id) in tokens.ids.iter().enumerate() {
         if items.next_if_eq(&at).is_none() && !crate::token::is_text(id) {

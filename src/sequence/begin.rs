@@ -12,9 +12,16 @@ use crate::token::{Query, TokenList, position_count, with_query};
 pub(super) struct Begun {
     pub(super) id: SequenceId,
     pub(super) row_pages: usize,
-    found: Found,
-    reused: usize,
-    copied: usize,
+    pub(super) reuse: Reused,
+}
+
+/// What a sequence did not have to compute, for the statistics.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Reused {
+    /// Positions out of what a lookup found, and how many of them by copy.
+    Found(Found, usize, usize),
+    /// Positions of a parent.
+    Inherited(usize),
 }
 
 /// What to reuse of what was found.
@@ -41,9 +48,7 @@ impl State {
         }
         let positions = position_count(tokens)?.saturating_add(reserve);
         let row_pages = self.table.pages_for(positions, "args.tokens")?;
-        if self.table.free_slots() == 0 {
-            return Err(Error::OutOfSlots(self.table.slots()));
-        }
+        self.table.check_slots(1)?;
         let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let begun =
@@ -84,15 +89,8 @@ impl State {
         }
         let shared = reuse.positions / page_size;
         let copied = reuse.positions % page_size;
-        if let Some(node) = matched.node {
-            let row = self.table.extend_shared(slot, shared);
-            cache.index.visit_path(node, &mut |start, pages| {
-                let end = (start + pages.len()).min(shared);
-                if start < end {
-                    row[start..end].copy_from_slice(&pages[..end - start]);
-                }
-            });
-        }
+        self.map_path(slot, matched.node, shared);
+        let cache = self.cache.as_ref().expect("it was there");
         let source = match (copied, matched.partial, matched.node) {
             (0, ..) => None,
             (_, Some(partial), _) => Some(partial.page),
@@ -112,13 +110,29 @@ impl State {
             tail: std::mem::take(&mut sequence.tail),
             positions: query.positions,
             prompt_positions: query.positions,
+            computed: reuse.positions,
             cached_positions: reuse.positions,
             cached_tokens: query.tokens_before(reuse.positions),
             copy: source.map(|source| PageCopy { source, target: 0, positions: copied }),
+            image_spans: query.images.to_vec(),
             ..Sequence::default()
         };
         self.live += 1;
-        Ok(Begun { id, row_pages, found: reuse.found, reused: reuse.positions, copied })
+        Ok(Begun { id, row_pages, reuse: Reused::Found(reuse.found, reuse.positions, copied) })
+    }
+
+    /// Maps the first pages of the prefix that ends at a node into a new row.
+    pub(super) fn map_path(&mut self, slot: u32, node: Option<Node>, count: usize) {
+        let (Some(node), Some(cache)) = (node, &self.cache) else {
+            return;
+        };
+        let row = self.table.extend_shared(slot, count);
+        cache.index.visit_path(node, &mut |start, pages| {
+            let end = (start + pages.len()).min(count);
+            if start < end {
+                row[start..end].copy_from_slice(&pages[..end - start]);
+            }
+        });
     }
 
     /// As much as can be reused while the other pages can still be had.
@@ -154,7 +168,7 @@ impl State {
         self.check_room(row_pages - shared, reuse.protected)
     }
 
-    /// Says where the copy goes, now that the row is complete, and counts the lookup.
+    /// Says where the copy goes, now that the row is complete, and counts the reuse.
     pub(super) fn finish(&mut self, begun: &Begun) {
         let slot = begun.id.slot();
         let sequence = &mut self.sequences[slot as usize];
@@ -162,12 +176,19 @@ impl State {
             copy.target = self.table.row(slot).expect("the slot is in use")[sequence.shared];
         }
         let cache = self.cache.as_mut().expect("it was there");
-        cache.count_lookup(&begun.found, begun.reused, begun.copied);
+        match begun.reuse {
+            Reused::Found(found, reused, copied) => cache.count_lookup(&found, reused, copied),
+            Reused::Inherited(positions) => cache.count_inherit(positions),
+        }
     }
 }
 
 /// The page at a place of the prefix that ends at a node, or after it.
-fn page_at(index: &dyn crate::index::PrefixIndex, node: Option<Node>, page: usize) -> u32 {
+pub(super) fn page_at(
+    index: &dyn crate::index::PrefixIndex,
+    node: Option<Node>,
+    page: usize,
+) -> u32 {
     let node = index.node_at_page(node.expect("the page was found"), page);
     let first = index.end_page(node) - index.pages(node).len();
     index.pages(node)[page - first]

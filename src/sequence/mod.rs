@@ -3,17 +3,25 @@
 //! Everything lives in one [`State`] behind one lock, in [`Shared`]. A sequence's row is always
 //! `shared pages of the cache | private pages`; its keys beyond the node that it locks wait in its
 //! `tail` until they are published.
+//!
+//! Besides a lookup, a sequence can come from another one: `fork` and `continue` lock the parent's
+//! node, copy the shared part of its row and its tail, and are told to copy the page that it
+//! computed in part. Only pages of the cache are ever in two rows, so a parent shares what it has
+//! published. `retain` is a release that keeps lock, row and tail for such children.
 #![forbid(unsafe_code)]
 
 mod append;
 mod begin;
 mod compute;
+mod inherit;
 mod publish;
 mod release;
+mod retained;
 mod shared;
 mod state;
 
 pub use compute::{ComputedRow, RowPages};
+pub use inherit::Continuation;
 pub use publish::Published;
 pub use shared::Shared;
 pub use state::{CacheStats, PageTableStats, State};
@@ -24,7 +32,7 @@ use crate::ids::{NodeId, SequenceId};
 use crate::index::Node;
 use crate::token::ImageSpan;
 
-/// Positions to copy from a cached page to a private one.
+/// Positions to copy from a page of the cache or of a parent to a private one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCopy {
     /// From.
@@ -46,6 +54,8 @@ pub struct SequenceInfo {
     pub positions: usize,
     /// Positions reused at begin.
     pub cached_positions: usize,
+    /// Of those, the ones inherited from a parent.
+    pub inherited_positions: usize,
     /// Tokens reused at begin.
     pub cached_tokens: usize,
     /// Pages of the row.
@@ -78,16 +88,25 @@ struct Sequence {
     tail_start: usize,
     positions: usize,
     prompt_positions: usize,
+    /// Positions whose KV is written, as far as it was said.
+    computed: usize,
     cached_positions: usize,
     cached_tokens: usize,
+    inherited: bool,
     copy: Option<PageCopy>,
-    /// Keys of the images that it knows, in order, those that were appended last.
+    /// Keys of the images that it knows, in order.
     images: Vec<u32>,
-    /// The images that were appended.
-    appended_images: Vec<ImageSpan>,
+    /// Where those are.
+    image_spans: Vec<ImageSpan>,
 }
 
 impl Sequence {
+    /// Positions that others may take over.
+    fn computed(&self, page_size: usize) -> usize {
+        // What is to be copied is not there yet.
+        if self.copy.is_some() { self.shared * page_size } else { self.computed }
+    }
+
     fn tail(&self) -> &[u32] {
         &self.tail[self.tail_start..]
     }
@@ -120,6 +139,7 @@ impl State {
             slot: id.slot(),
             positions: sequence.positions,
             cached_positions: sequence.cached_positions,
+            inherited_positions: if sequence.inherited { sequence.cached_positions } else { 0 },
             cached_tokens: sequence.cached_tokens,
             pages: self.table.row(id.slot())?.len(),
             shared_pages: sequence.shared,

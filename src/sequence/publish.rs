@@ -2,7 +2,9 @@
 use super::State;
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::index::Holder;
+use crate::index::{Holder, Node};
+use crate::token::Keys;
+use std::ops::Range;
 
 /// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,8 @@ impl State {
         }
         let (slot, row_len) = (id.slot(), self.table.row(id.slot())?.len());
         let (before, base_pages) = (sequence.shared, sequence.base_pages);
+        let sequence = &mut self.sequences[slot as usize];
+        sequence.computed = sequence.computed.max(computed);
         let pages = computed / self.table.page_size();
         let mut done =
             Published { claimed: 0, remapped: 0, first_remapped: row_len, shared_pages: before };
@@ -74,11 +78,12 @@ impl State {
         // chunks. Draft tokens may still be taken back, so they don't count.
         let last = pages.max(sequence.prompt_positions / page_size);
         let keys = &sequence.tail()[..(last - base_pages) * page_size];
+        let known = Keys { keys, images: &cache.images };
         let inserted = match sequence.lock {
-            Some(node) => cache.index.insert_moving_lock(node, keys, row),
+            Some(node) => cache.index.insert_moving_lock(node, known, row),
             None => {
                 let root = cache.index.make_root(&sequence.namespace);
-                let inserted = cache.index.insert(root, keys, row);
+                let inserted = cache.index.insert(root, known, row);
                 cache.index.lock(inserted.node, Holder::Sequence);
                 inserted
             }
@@ -93,8 +98,30 @@ impl State {
         sequence.base_pages = end;
         let existing = base_pages + inserted.existing;
         self.table.claim_range(slot, existing..pages);
+        if self.table.pool.has_loans() {
+            self.protect_sources(inserted.node, slot, existing..pages);
+        }
         self.remap_shared(slot, base_pages, existing);
         pages - existing
+    }
+
+    /// Pages that children were to copy from became the cache's: the children lock them there, as
+    /// they would after a lookup.
+    fn protect_sources(&mut self, end: Node, slot: u32, claimed: Range<usize>) {
+        for index in claimed {
+            let page = self.table.row(slot).expect("the slot is in use")[index];
+            let children: Vec<u32> = self.table.pool.borrowers(page).collect();
+            for child in children {
+                self.table.pool.end_loan(page, child);
+                let cache = self.cache.as_mut().expect("a sequence has a cache");
+                let owner = cache.index.node_at_page(end, index);
+                cache.index.lock(owner, Holder::Sequence);
+                if let Some(base) = self.sequences[child as usize].lock.replace(owner) {
+                    let unlocked = cache.index.unlock(base, Holder::Sequence);
+                    debug_assert!(unlocked);
+                }
+            }
+        }
     }
 
     /// Maps the cache's pages at a range of the row; the private ones there go back to the pool.
@@ -112,14 +139,24 @@ impl State {
         });
     }
 
-    /// Says that the copy is done: the lock moves from the owner of its source to the base.
+    /// Says that the copy is done.
     pub fn confirm_copy(&mut self, id: SequenceId) -> Result<(), Error> {
         if self.sequence(id)?.copy.is_none() {
             return Err(Error::state("no copy is open"));
         }
+        self.end_copy(id.slot());
+        Ok(())
+    }
+
+    /// Lets go of the page to copy from: of a page of the parent, or of the lock on its owner in
+    /// the cache, which moves to the base.
+    pub(super) fn end_copy(&mut self, slot: u32) {
+        let sequence = &mut self.sequences[slot as usize];
+        let Some(copy) = sequence.copy.take() else {
+            return;
+        };
+        self.table.pool.end_loan(copy.source, slot);
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let sequence = &mut self.sequences[id.slot() as usize];
-        sequence.copy = None;
         if sequence.lock != sequence.base {
             if let Some(base) = sequence.base {
                 cache.index.lock(base, Holder::Sequence);
@@ -129,6 +166,5 @@ impl State {
                 cache.index.unlock(source.expect("the source was locked"), Holder::Sequence);
             debug_assert!(unlocked);
         }
-        Ok(())
     }
 }

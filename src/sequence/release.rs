@@ -9,7 +9,10 @@ impl State {
     pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
         self.sequence(id)?;
         let slot = id.slot();
-        let mut ended = std::mem::take(&mut self.sequences[slot as usize]);
+        let ended = std::mem::take(&mut self.sequences[slot as usize]);
+        if let Some(copy) = ended.copy {
+            self.table.pool.end_loan(copy.source, slot);
+        }
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         if let Some(node) = ended.lock {
             let unlocked = cache.index.unlock(node, Holder::Sequence);
@@ -18,27 +21,49 @@ impl State {
         cache.images.release(&ended.images);
         self.table.release_slot(slot, ended.shared);
         self.live -= 1;
-        if ended.tail.capacity() <= TAIL_KEPT {
-            ended.tail.clear();
-            self.sequences[slot as usize].tail = ended.tail;
-        }
+        self.keep_tail(slot, ended.tail);
         Ok(())
     }
 
-    pub(super) fn audit_sequence(&self, sequence: &Sequence) -> Result<(), Error> {
+    /// Keeps the room of a tail for the next sequence of its slot, unless it is much.
+    pub(super) fn keep_tail(&mut self, slot: u32, mut tail: Vec<u32>) {
+        if tail.capacity() <= TAIL_KEPT {
+            tail.clear();
+            self.sequences[slot as usize].tail = tail;
+        }
+    }
+
+    pub(super) fn audit_live(&self, sequence: &Sequence) -> Result<(), Error> {
         let slot = sequence.id.expect("the sequence is alive").slot();
-        let wrong = |what: &str| Err(Error::Corrupt(format!("sequence_row: slot {slot} {what}")));
-        let row = self.table.row(slot)?;
+        let pool = &self.table.pool;
+        let source = sequence.copy.map(|copy| copy.source);
+        let borrows = |page| pool.borrowers(page).any(|borrower| borrower == slot);
+        if source.is_some_and(|page| pool.is_cached(page) == borrows(page)) {
+            return Err(Error::Corrupt(format!(
+                "sequence_copy: slot {slot} copies from a page that neither a lock nor a loan keeps"
+            )));
+        }
+        self.audit_sequence(sequence, self.table.row(slot)?)
+    }
+
+    pub(super) fn audit_sequence(&self, sequence: &Sequence, row: &[u32]) -> Result<(), Error> {
+        let id = sequence.id.expect("there is a sequence").0;
+        let wrong = |what: &str| Err(Error::Corrupt(format!("sequence_row: {id:#x} {what}")));
         let pool = &self.table.pool;
         if !row[..sequence.shared].iter().all(|&page| pool.is_cached(page)) {
             return wrong("counts a page as shared that is not the cache's");
         }
-        if !row[sequence.shared..].iter().all(|&page| pool.is_private(page)) {
+        let own = |page| pool.is_in_use(page) && !pool.is_cached(page);
+        if !row[sequence.shared..].iter().all(|&page| own(page)) {
             return wrong("counts a page as private that is not its own");
         }
         let keys = sequence.base_pages * self.table.page_size() + sequence.tail().len();
         if keys != sequence.positions {
             return wrong("has other tokens than positions");
+        }
+        let shared = sequence.shared * self.table.page_size();
+        if sequence.computed < shared || sequence.computed > sequence.positions {
+            return wrong("has computed less than it shares, or more than it has");
         }
         let Some(base) = sequence.base else {
             return if sequence.shared > 0 { wrong("shares pages without a node") } else { Ok(()) };

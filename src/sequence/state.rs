@@ -1,5 +1,6 @@
 //! Pages, index and sequences, as one thread at a time sees them.
 use super::Sequence;
+use super::retained::Registry;
 use crate::cache::{
     CacheConfig, Counters, Found, InsertRequest, InsertResult, Matched, Namespace, PrefixCache,
 };
@@ -42,10 +43,16 @@ pub struct CacheStats {
     pub reclaimable_pages: usize,
     /// Nodes.
     pub nodes: usize,
+    /// Nodes without children.
+    pub prefixes: usize,
     /// Namespaces.
     pub namespaces: usize,
     /// Sequences.
     pub sequences: usize,
+    /// Retained sequences.
+    pub retained_sequences: usize,
+    /// Pages that those keep.
+    pub retained_pages: usize,
     /// Images.
     pub images: usize,
     /// Host memory of the index.
@@ -61,6 +68,7 @@ pub struct State {
     pub(super) cache: Option<PrefixCache>,
     /// By slot.
     pub(super) sequences: Vec<Sequence>,
+    pub(super) retained: Registry,
     pub(super) live: usize,
     pub(super) begun: u64,
     pub(super) tag: u8,
@@ -68,8 +76,15 @@ pub struct State {
 
 impl State {
     pub(super) fn new(config: PageTableConfig) -> Result<Self, Error> {
-        let table = PageTable::new(config)?;
-        Ok(Self { table, cache: None, sequences: Vec::new(), live: 0, begun: 0, tag: 0 })
+        Ok(Self {
+            table: PageTable::new(config)?,
+            cache: None,
+            sequences: Vec::new(),
+            retained: Registry::default(),
+            live: 0,
+            begun: 0,
+            tag: 0,
+        })
     }
 
     pub(super) fn attach(&mut self, config: CacheConfig, tag: u8) -> Result<(), Error> {
@@ -81,6 +96,7 @@ impl State {
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
         sequences.resize_with(slots, Sequence::default);
         self.sequences = sequences;
+        self.retained = Registry::new(&config, self.table.pool.total());
         self.tag = tag;
         self.cache = Some(PrefixCache::new(self.table.page_size(), tag, config));
         Ok(())
@@ -92,6 +108,7 @@ impl State {
                 self.release(id).expect("the sequence is alive");
             }
         }
+        while self.drop_oldest() {}
         self.table.drop_cached_from_rows();
         if let Some(cache) = self.cache.take() {
             let pool = &mut self.table.pool;
@@ -100,6 +117,7 @@ impl State {
                 .visit_all(&mut |pages, _| pages.iter().for_each(|&page| pool.put_back(page)));
         }
         self.sequences = Vec::new();
+        self.retained = Registry::default();
     }
 
     pub(super) fn cache(&self) -> Result<&PrefixCache, Error> {
@@ -111,7 +129,7 @@ impl State {
         Ok((cache, &mut self.table))
     }
 
-    fn reclaimable(&self) -> usize {
+    pub(super) fn reclaimable(&self) -> usize {
         self.cache.as_ref().map_or(0, |cache| cache.index.stats().reclaimable_pages)
     }
 
@@ -121,13 +139,14 @@ impl State {
             return Ok(());
         }
         Err(Error::OutOfPages(match &self.cache {
-            Some(cache) => cache.shortage(&self.table, needed, protected),
+            Some(cache) => cache.shortage(&self.table, needed, protected, self.retained.pages()),
             None => crate::error::Shortage {
                 needed,
                 free: self.table.pool.free(),
                 reclaimable: 0,
                 locked: 0,
                 private: self.table.pool.private(),
+                retained: 0,
             },
         }))
     }
@@ -225,11 +244,11 @@ impl State {
         if let Some(cache) = &self.cache {
             cache.index.visit_all(&mut |pages, _| cached.extend_from_slice(pages));
         }
-        self.table.audit(cached.into_iter())?;
+        self.table.audit(cached.into_iter(), self.retained.private_pages())?;
         for sequence in self.sequences.iter().filter(|sequence| sequence.id.is_some()) {
-            self.audit_sequence(sequence)?;
+            self.audit_live(sequence)?;
         }
-        Ok(())
+        self.audit_retained()
     }
 
     // The cache
@@ -317,8 +336,11 @@ impl State {
             cached_pages: stats.cached_pages,
             reclaimable_pages: stats.reclaimable_pages,
             nodes: stats.nodes,
+            prefixes: stats.leaves,
             namespaces: stats.namespaces,
             sequences: self.live,
+            retained_sequences: self.retained.len(),
+            retained_pages: self.retained.pages(),
             images: cache.images.len(),
             index_bytes: stats.bytes,
             counters: cache.counters,
@@ -335,7 +357,8 @@ impl State {
                 more.iter().copied().filter(|&key| crate::token::image_number(key).is_some()),
             );
         });
-        keys.extend(self.sequences.iter().flat_map(|sequence| &sequence.images));
+        let sequences = self.sequences.iter().chain(self.retained.sequences());
+        keys.extend(sequences.flat_map(|sequence| &sequence.images));
         cache.images.check(keys.into_iter())
     }
 

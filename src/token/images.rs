@@ -9,7 +9,7 @@ use crate::error::Error;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Digest and length: what makes two images the same.
-type Content = ([u8; 16], u32);
+pub(super) type Content = ([u8; 16], u32);
 
 #[derive(Debug)]
 struct Entry {
@@ -41,6 +41,12 @@ impl Images {
     /// The key of an image that is known.
     pub fn find(&self, digest: [u8; 16], positions: u32) -> Option<u32> {
         self.numbers.get(&(digest, positions)).map(|&number| keys::image(number))
+    }
+
+    /// Digest and positions of an image that is known.
+    pub(super) fn content(&self, number: u32) -> Option<Content> {
+        let entry = self.entries.get(number as usize).filter(|entry| entry.uses > 0);
+        entry.map(|entry| entry.content)
     }
 
     /// The key of an image, which is known from now on.

@@ -45,3 +45,35 @@ pub(super) fn image(number: u32) -> u32 {
 pub fn image_number(key: u32) -> Option<u32> {
     key.checked_sub(IMAGE)
 }
+
+/// What a key stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Coord {
+        bin: u32,
+    },
+    Size {
+        width_bin: u32,
+        height_bin: u32,
+    },
+    Image {
+        number: u32,
+    },
+    /// No token has this key.
+    Nothing,
+}
+
+pub(super) fn kind(key: u32) -> Kind {
+    use super::bins::BIN_COUNT;
+    match key {
+        ..COORD => Kind::Text,
+        COORD..SIZE if key - COORD < BIN_COUNT => Kind::Coord { bin: key - COORD },
+        COORD..SIZE => Kind::Nothing,
+        SIZE..IMAGE => {
+            let (width_bin, height_bin) = ((key - SIZE) / BIN_COUNT, (key - SIZE) % BIN_COUNT);
+            Kind::Size { width_bin, height_bin }
+        }
+        IMAGE.. => Kind::Image { number: key - IMAGE },
+    }
+}

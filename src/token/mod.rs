@@ -3,14 +3,19 @@
 
 pub mod bins;
 pub mod digest;
+mod digest_chain;
 mod images;
 mod keys;
 mod list;
+mod page_digest;
 mod query;
 
+pub use digest_chain::{DigestChain, KeyPieces, Keys, OpenImage, page_digest_count, page_digests};
 pub use images::Images;
 pub(crate) use keys::TEXT_ID_LIMIT;
 pub use keys::{all_text, image_number, is_text};
 pub(crate) use list::bad_id;
 pub use list::{Item, TokenKind, TokenList, build, position_count, regions};
-pub use query::{ImageSpan, Query, with_known_query, with_query};
+pub(crate) use page_digest::PAGE_SIZE_MAX;
+pub use page_digest::{PageDigest, PageHasher};
+pub use query::{ImageSpan, Query, with_imageless_query, with_known_query, with_query};

@@ -377,20 +377,20 @@ static void b09_probe_changes_nothing(void) {
 }
 
 int main(void) {
-    RUN(k05_longest_prefix);
-    RUN(k05_ids_beyond_the_limit_match_nothing);
-    RUN(k05_room_for_pages);
+    RUN_BOTH(k05_longest_prefix);
+    RUN_BOTH(k05_ids_beyond_the_limit_match_nothing);
+    RUN_BOTH(k05_room_for_pages);
     RUN(k06_split_keeps_metadata);
     RUN(k06_split_anywhere);
-    RUN(k07_insert_twice_claims_nothing);
-    RUN(k07_insert_over_other_pages);
-    RUN(k07_insert_resumes_at_a_node);
-    RUN(k07_resuming_reads_no_namespace);
-    RUN(k07_failed_insert_changes_nothing);
-    RUN(b01_less_than_a_page);
-    RUN(b01_1060_tokens_at_16_match_66_pages);
-    RUN(b01_every_page_size);
-    RUN(b04_contains_page);
+    RUN_BOTH(k07_insert_twice_claims_nothing);
+    RUN_BOTH(k07_insert_over_other_pages);
+    RUN_BOTH(k07_insert_resumes_at_a_node);
+    RUN_BOTH(k07_resuming_reads_no_namespace);
+    RUN_BOTH(k07_failed_insert_changes_nothing);
+    RUN_BOTH(b01_less_than_a_page);
+    RUN_BOTH(b01_1060_tokens_at_16_match_66_pages);
+    RUN_BOTH(b01_every_page_size);
+    RUN_BOTH(b04_contains_page);
     RUN(b09_probe_changes_nothing);
     return check_result();
 }

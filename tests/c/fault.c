@@ -1,6 +1,7 @@
 /* M02: a panic inside the library. Only with the fault-injection feature, which exports
  * rkv_fault_panic(). */
 #include "misuse.h"
+#include "snapshots.h"
 
 typedef struct log_record {
     int messages;
@@ -115,8 +116,51 @@ static void m02_cache_destroyed_first(void) {
     CHECK_STATUS(rkv_fault_panic(NULL), RKV_STATUS_INVALID_ARGUMENT);
 }
 
+static void m02_poisoned_snapshot_caches_refuse(void) {
+    shelf s = new_shelf(4, UINT64_MAX), healthy = new_shelf(4, UINT64_MAX);
+    uint32_t ids[3] = {1, 2, 3};
+    rkv_tokens tokens = text(ids, 3);
+    log_record record;
+    memset(&record, 0, sizeof record);
+    put(&s, text(ids, 2));
+    put(&s, text(ids, 3));
+    rkv_snapshot_match released = get(&s, text(ids, 2)), match = new_found();
+    let_go(&s, released);
+    rkv_snapshot_cache_statistics stats;
+    stats.struct_size = sizeof stats;
+    rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
+    CHECK_STATUS(rkv_fault_panic_snapshot(s.cache), RKV_STATUS_INTERNAL);
+    CHECK(record.messages == 1 && strstr(record.last, "injected fault") != NULL);
+    rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
+    rkv_snapshot_insert_args args = shelf_args(&s, &tokens, 1);
+    size_t count = 77;
+    bool removed = true;
+    for (int again = 0; again < 2; again++) {
+        POISONED(rkv_snapshot_cache_insert(s.cache, &args, NULL));
+        POISONED(rkv_snapshot_cache_match(s.cache, NULL, &tokens, 0, &match));
+        POISONED(rkv_snapshot_cache_probe(s.cache, NULL, &tokens, &count));
+        POISONED(rkv_snapshot_cache_release(s.cache, released.pin));
+        POISONED(rkv_snapshot_cache_remove(s.cache, NULL, &tokens, &removed));
+        POISONED(rkv_snapshot_cache_clear(s.cache));
+        POISONED(rkv_snapshot_cache_stats(s.cache, &stats));
+        POISONED(rkv_snapshot_cache_check(s.cache));
+        POISONED(rkv_fault_panic_snapshot(s.cache));
+    }
+    CHECK(count == 77 && removed && match.pin == 0);
+    CHECK_EQ(s.order_count, 0);
+    /* it can be destroyed: each snapshot goes once */
+    rkv_snapshot_cache_destroy(s.cache);
+    CHECK(s.destroyed[0] == 1 && s.destroyed[1] == 1 && s.destroyed[2] == 0);
+    put(&healthy, text(ids, 2));
+    CHECK_EQ(use(&healthy, text(ids, 3)), 0);
+    end_shelf(&healthy);
+    free(args.data);
+    CHECK_STATUS(rkv_fault_panic_snapshot(NULL), RKV_STATUS_INVALID_ARGUMENT);
+}
+
 int main(void) {
     RUN(m02_poisoned_handles_refuse);
     RUN(m02_cache_destroyed_first);
+    RUN(m02_poisoned_snapshot_caches_refuse);
     return check_result();
 }

@@ -7,6 +7,24 @@
 
 #include "check.h"
 
+/* The index of the caches that new_fixture() makes. */
+static uint32_t fixture_index = RKV_INDEX_RADIX;
+
+/* Runs a test with one index, then with the other: what it shows doesn't depend on the index. */
+#define RUN_BOTH(test)                                                                            \
+    do {                                                                                          \
+        RUN(test);                                                                                \
+        RUN_BLOCK_HASH(test);                                                                     \
+    } while (0)
+
+#define RUN_BLOCK_HASH(test)                                                                      \
+    do {                                                                                          \
+        fixture_index = RKV_INDEX_BLOCK_HASH;                                                     \
+        check_test = #test ", block-hash index";                                                  \
+        test();                                                                                   \
+        fixture_index = RKV_INDEX_RADIX;                                                          \
+    } while (0)
+
 typedef struct fixture {
     rkv_page_table *table;
     rkv_cache *cache;
@@ -35,6 +53,7 @@ static inline fixture new_fixture_with(uint32_t page_size, uint32_t page_count,
     f.table = new_table(page_size, page_count + 1, slot_count);
     CHECK_OK(rkv_cache_config_init(&config, sizeof config));
     config.flags = flags;
+    config.index = fixture_index;
     if (!CHECK_OK(rkv_cache_create(f.table, &config, &f.cache))) {
         exit(1);
     }
@@ -81,6 +100,12 @@ static inline void check_sane(const fixture *f) {
     CHECK(pages.reclaimable_page_count <= pages.cached_page_count);
     CHECK_OK(rkv_page_table_audit(f->table));
     CHECK_OK(rkv_cache_check(f->cache));
+}
+
+/* How many nodes there are where the radix tree has `count`: the block-hash index has one for each
+ * page. */
+static inline uint64_t nodes(const fixture *f, uint64_t count) {
+    return fixture_index == RKV_INDEX_RADIX ? count : cached_pages(f);
 }
 
 static inline void end_fixture(fixture *f) {
@@ -303,6 +328,71 @@ static inline void append(const fixture *f, rkv_sequence_id sequence, uint32_t i
 
 static inline void release(const fixture *f, rkv_sequence_id sequence) {
     CHECK_OK(rkv_sequence_release(f->cache, sequence));
+}
+
+/* ---- children ---- */
+
+static inline rkv_continue_args continue_args(rkv_sequence_id parent, const rkv_tokens *tokens) {
+    rkv_continue_args args;
+    memset(&args, 0, sizeof args);
+    args.struct_size = sizeof args;
+    args.parent = parent;
+    args.tokens = tokens;
+    return args;
+}
+
+static inline rkv_sequence_state continue_as(const fixture *f, const rkv_continue_args *args) {
+    rkv_sequence_state state = new_state();
+    CHECK_OK(rkv_sequence_continue(f->cache, args, &state));
+    return state;
+}
+
+static inline rkv_sequence_state continue_from(const fixture *f, rkv_sequence_id parent,
+                                               rkv_tokens suffix) {
+    rkv_continue_args args = continue_args(parent, &suffix);
+    return continue_as(f, &args);
+}
+
+static inline rkv_status try_continue(const fixture *f, rkv_sequence_id parent,
+                                      rkv_tokens suffix, rkv_sequence_state *state) {
+    rkv_continue_args args = continue_args(parent, &suffix);
+    return rkv_sequence_continue(f->cache, &args, state);
+}
+
+static inline rkv_status try_fork(const fixture *f, rkv_sequence_id parent, size_t child_count,
+                                  rkv_fork_child *children) {
+    rkv_fork_args args;
+    memset(&args, 0, sizeof args);
+    args.struct_size = sizeof args;
+    args.parent = parent;
+    args.child_count = child_count;
+    return rkv_sequence_fork(f->cache, &args, children);
+}
+
+static inline void fork_into(const fixture *f, rkv_sequence_id parent, size_t child_count,
+                             rkv_fork_child *children) {
+    CHECK_OK(try_fork(f, parent, child_count, children));
+}
+
+static inline bool retain(const fixture *f, rkv_sequence_id sequence) {
+    bool retained = false;
+    CHECK_OK(rkv_sequence_retain(f->cache, sequence, &retained));
+    return retained;
+}
+
+static inline void confirm_copy(const fixture *f, rkv_sequence_id sequence) {
+    CHECK_OK(rkv_sequence_confirm_copy(f->cache, sequence));
+}
+
+/* A finished request that is retained: begin, copy, publish everything, retain. */
+static inline rkv_sequence_id serve_and_retain(const fixture *f, rkv_tokens tokens) {
+    rkv_sequence_state state = begin(f, tokens);
+    if (state.copy_position_count > 0) {
+        confirm_copy(f, state.sequence);
+    }
+    publish(f, state.sequence, state.position_count);
+    CHECK(retain(f, state.sequence));
+    return state.sequence;
 }
 
 /* A whole request: begin, copy, publish everything, release. Returns the positions reused. */

@@ -8,8 +8,8 @@ static void k08_lock_protects_the_path(void) {
     rkv_node_id top = insert(&f, text(ids, 2)).node;
     rkv_node_id middle = insert(&f, text(ids, 4)).node;
     rkv_node_id leaf = insert(&f, text(ids, 6)).node;
-    rkv_node_id root = info_of(&f, top).parent;
-    CHECK(root != 0 && info_of(&f, root).parent == 0);
+    rkv_node_id root = root_of(&f, top);
+    CHECK(root != top && info_of(&f, root).parent == 0);
     CHECK_OK(rkv_cache_lock(f.cache, middle));
     CHECK_OK(rkv_cache_lock(f.cache, middle));
     CHECK_OK(rkv_cache_lock(f.cache, leaf));
@@ -72,8 +72,8 @@ static void k08_match_and_lock_in_one_step(void) {
 }
 
 int main(void) {
-    RUN(k08_lock_protects_the_path);
-    RUN(k08_stale_and_foreign_nodes);
-    RUN(k08_match_and_lock_in_one_step);
+    RUN_BOTH(k08_lock_protects_the_path);
+    RUN_BOTH(k08_stale_and_foreign_nodes);
+    RUN_BOTH(k08_match_and_lock_in_one_step);
     return check_result();
 }

@@ -76,6 +76,10 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
 
 /* An output struct: too small is refused and stays as it is, bigger is fine. */
 #define OUTPUT_SIZES(f, type, name, call, word)                                                   \
+    OUTPUT_SIZES_FROM(f, type, sizeof(type), name, call, word)
+
+/* The same for a struct that had `first` bytes in the first release. */
+#define OUTPUT_SIZES_FROM(f, type, first, name, call, word)                                       \
     do {                                                                                          \
         struct {                                                                                  \
             type base;                                                                            \
@@ -85,7 +89,7 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
         BAD(f, call, word);                                                                       \
         name = &bigger_.base;                                                                     \
         mark(&bigger_, sizeof bigger_);                                                           \
-        const uint32_t small_[] = {0, 1, 8, (uint32_t)sizeof(type) - 1};                          \
+        const uint32_t small_[] = {0, 1, 8, (uint32_t)(first) - 1};                               \
         for (size_t at_ = 0; at_ < 4; at_++) {                                                    \
             name->struct_size = small_[at_];                                                      \
             BAD(f, call, word);                                                                   \

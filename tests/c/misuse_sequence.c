@@ -120,8 +120,8 @@ static void m01_stray_unlocks(void) {
 }
 
 int main(void) {
-    RUN(m01_begin);
-    RUN(m01_sequences);
-    RUN(m01_stray_unlocks);
+    RUN_BOTH(m01_begin);
+    RUN_BOTH(m01_sequences);
+    RUN_BOTH(m01_stray_unlocks);
     return check_result();
 }

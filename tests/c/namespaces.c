@@ -166,11 +166,11 @@ static void k11_contradictory_namespaces(void) {
 }
 
 int main(void) {
-    RUN(k11_namespaces_share_nothing);
-    RUN(k11_matching_creates_none);
-    RUN(k11_the_last_page_removes_it);
-    RUN(k11_a_locked_root_stays);
-    RUN(k11_images_come_and_go_with_their_tokens);
-    RUN(k11_contradictory_namespaces);
+    RUN_BOTH(k11_namespaces_share_nothing);
+    RUN_BOTH(k11_matching_creates_none);
+    RUN_BOTH(k11_the_last_page_removes_it);
+    RUN_BOTH(k11_a_locked_root_stays);
+    RUN_BOTH(k11_images_come_and_go_with_their_tokens);
+    RUN_BOTH(k11_contradictory_namespaces);
     return check_result();
 }

@@ -405,17 +405,17 @@ static void b10_row_limit(void) {
 int main(void) {
     RUN(k12_page_zero_is_never_handed_out);
     RUN(k12_allocation_of_nothing);
-    RUN(k12_allocation_is_all_or_nothing);
+    RUN_BOTH(k12_allocation_is_all_or_nothing);
     RUN(k12_slots);
     RUN(k12_rows_are_mapped_in_order);
     RUN(k12_slot_mapping);
     RUN(k12_batch_arrays);
-    RUN(b05_reserve_counts_reclaimable_pages);
-    RUN(b05_can_reserve_needs_a_slot);
-    RUN(k19_states_of_a_page);
-    RUN(k19_audit_finds_a_lost_page);
+    RUN_BOTH(b05_reserve_counts_reclaimable_pages);
+    RUN_BOTH(b05_can_reserve_needs_a_slot);
+    RUN_BOTH(k19_states_of_a_page);
+    RUN_BOTH(k19_audit_finds_a_lost_page);
     RUN(m03_destroy_in_any_order);
-    RUN(m03_destroy_a_cache_in_use);
+    RUN_BOTH(m03_destroy_a_cache_in_use);
     RUN(b10_configurations);
     RUN(b10_row_limit);
     return check_result();

@@ -294,9 +294,9 @@ int main(void) {
     RUN(b08_source_is_protected);
     RUN(b08_first_page);
     RUN(b08_source_gives_way_to_the_request);
-    RUN(b08_full_hit_in_a_full_pool);
+    RUN_BOTH(b08_full_hit_in_a_full_pool);
     RUN(b08_locked_match_covers_the_partial_page);
-    RUN(b08_whole_pages_only);
+    RUN_BOTH(b08_whole_pages_only);
     RUN(k15_no_cut_inside_an_image);
     return check_result();
 }

@@ -167,12 +167,12 @@ static void b07_chunked_prefill(void) {
 }
 
 int main(void) {
-    RUN(k16_somebody_published_first);
-    RUN(k16_remapped_and_claimed_in_one_call);
-    RUN(k16_publishing_again_keeps_one_lock);
-    RUN(k25_generated_tokens);
-    RUN(k25_the_prompt_outlives_older_work);
-    RUN(b02_mapped_pages_are_protected);
-    RUN(b07_chunked_prefill);
+    RUN_BOTH(k16_somebody_published_first);
+    RUN_BOTH(k16_remapped_and_claimed_in_one_call);
+    RUN_BOTH(k16_publishing_again_keeps_one_lock);
+    RUN_BOTH(k25_generated_tokens);
+    RUN_BOTH(k25_the_prompt_outlives_older_work);
+    RUN_BOTH(b02_mapped_pages_are_protected);
+    RUN_BOTH(b07_chunked_prefill);
     return check_result();
 }

@@ -143,7 +143,7 @@ static void check_narrow(const narrow_case *c) {
         }
     }
     CHECK_EQ(far, 0);
-    /* attention over it; the result is rounded once to the format, and weights may be rounded too */
+    /* attention over it; the result is rounded once to the format, weights may be rounded too */
     const double tolerance = ldexp(1, -c->format->mantissa_bits);
     size_t wrong = 0;
     for (size_t i = 0; i < COUNT; i++) {
@@ -209,8 +209,8 @@ enum { WIDTH = QUERY_HEADS * HEAD_DIM, VOCABULARY = 16 };
  * values depend on what the layer before made of the prefix. */
 static void forward(const runner_fixture *r, rkv_sequence_id sequence, const uint32_t *ids,
                     size_t start, size_t count, double logits[VOCABULARY]) {
-    float *x = floats(count * WIDTH), *k = floats(count * WIDTH / 2), *v = floats(count * WIDTH / 2);
-    float *out = floats(count * WIDTH);
+    float *x = floats(count * WIDTH), *out = floats(count * WIDTH);
+    float *k = floats(count * WIDTH / 2), *v = floats(count * WIDTH / 2);
     for (size_t i = 0; i < count; i++) {
         for (size_t d = 0; d < WIDTH; d++) {
             x[i * WIDTH + d] = element(9, 0, ids[start + i], start + i, 0, d);

@@ -116,8 +116,8 @@ static inline bool sees(const visibility *v, size_t query, size_t key) {
 }
 
 /* Attention of one query head over the first `end` positions of a token list, naively. */
-static inline void naive(double *out, double *lse, uint32_t layer, const uint32_t *ids, size_t query,
-                         size_t head, size_t end, const visibility *v) {
+static inline void naive(double *out, double *lse, uint32_t layer, const uint32_t *ids,
+                         size_t query, size_t head, size_t end, const visibility *v) {
     double weights[ROW_LIMIT], total = 0, largest = -INFINITY;
     for (size_t key = 0; key < end; key++) {
         weights[key] = -INFINITY;

@@ -380,21 +380,21 @@ static void k26_e18_from_page_index_alignment(void) {
 
 int main(void) {
     RUN(k26_a1_split_correctness);
-    RUN(k26_a2_image_kv_length);
-    RUN(k26_a3_lock_invariants);
-    RUN(k26_b4_cache_miss_page_ownership);
-    RUN(k26_b5_partial_hit_page_ownership);
-    RUN(k26_c6_insert_idempotency);
-    RUN(k26_c7_lock_transfer_identity);
-    RUN(k26_c8_full_prompt_match_suffix);
-    RUN(k26_c9_multi_batch_shared_pages);
-    RUN(k26_c10_full_prompt_match_page_ownership);
-    RUN(k26_c11_tiny_hit_text_only);
-    RUN(k26_e13_memory_pressure);
-    RUN(k26_e14_no_double_free);
-    RUN(k26_e15_page_conservation);
-    RUN(k26_e16_namespace_pruning);
-    RUN(k26_e17_match_only_no_root_creation);
+    RUN_BOTH(k26_a2_image_kv_length);
+    RUN_BOTH(k26_a3_lock_invariants);
+    RUN_BOTH(k26_b4_cache_miss_page_ownership);
+    RUN_BOTH(k26_b5_partial_hit_page_ownership);
+    RUN_BOTH(k26_c6_insert_idempotency);
+    RUN_BOTH(k26_c7_lock_transfer_identity);
+    RUN_BOTH(k26_c8_full_prompt_match_suffix);
+    RUN_BOTH(k26_c9_multi_batch_shared_pages);
+    RUN_BOTH(k26_c10_full_prompt_match_page_ownership);
+    RUN_BOTH(k26_c11_tiny_hit_text_only);
+    RUN_BOTH(k26_e13_memory_pressure);
+    RUN_BOTH(k26_e14_no_double_free);
+    RUN_BOTH(k26_e15_page_conservation);
+    RUN_BOTH(k26_e16_namespace_pruning);
+    RUN_BOTH(k26_e17_match_only_no_root_creation);
     RUN(k26_e18_from_page_index_alignment);
     return check_result();
 }

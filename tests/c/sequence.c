@@ -105,7 +105,7 @@ static void b06_a_cancelled_request_restores_everything(void) {
     }
     rkv_page_table_statistics after = table_stats(&f);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
-    CHECK_EQ(cache_stats(&f).node_count, 1);
+    CHECK_EQ(cache_stats(&f).node_count, nodes(&f, 1));
     end_fixture(&f);
 }
 
@@ -174,7 +174,7 @@ static void k17_full_hit(void) {
             CHECK_EQ(state.copy_target_page, row[pages - 1]);
             CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
         }
-        CHECK_EQ(cache_stats(&f).node_count, 1);
+        CHECK_EQ(cache_stats(&f).node_count, nodes(&f, 1));
         CHECK_EQ(private_pages(&f), 1);
         /* published or not, it ends as before */
         if (s != 1) {
@@ -325,16 +325,16 @@ static void b05_no_leak_after_any_life_cycle(void) {
 }
 
 int main(void) {
-    RUN(k14_begin_is_one_transaction);
-    RUN(k14_reserve_at_begin);
-    RUN(k14_refused_begin_leaves_no_trace);
-    RUN(b06_a_cancelled_request_restores_everything);
+    RUN_BOTH(k14_begin_is_one_transaction);
+    RUN_BOTH(k14_reserve_at_begin);
+    RUN_BOTH(k14_refused_begin_leaves_no_trace);
+    RUN_BOTH(b06_a_cancelled_request_restores_everything);
     RUN(k15_the_cut_is_a_token_boundary);
-    RUN(k17_full_hit);
-    RUN(k18_release);
-    RUN(append_allocates_as_it_goes);
-    RUN(m04_append_out_of_pages);
-    RUN(truncate_drops_drafts);
-    RUN(b05_no_leak_after_any_life_cycle);
+    RUN_BOTH(k17_full_hit);
+    RUN_BOTH(k18_release);
+    RUN_BOTH(append_allocates_as_it_goes);
+    RUN_BOTH(m04_append_out_of_pages);
+    RUN_BOTH(truncate_drops_drafts);
+    RUN_BOTH(b05_no_leak_after_any_life_cycle);
     return check_result();
 }

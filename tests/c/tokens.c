@@ -249,9 +249,9 @@ static void k04_too_little_room(void) {
 }
 
 int main(void) {
-    RUN(k01_kinds_never_compare_equal);
-    RUN(k01_id_under_an_item_is_not_read);
-    RUN(k01_images_are_equal_whole_or_not);
+    RUN_BOTH(k01_kinds_never_compare_equal);
+    RUN_BOTH(k01_id_under_an_item_is_not_read);
+    RUN_BOTH(k01_images_are_equal_whole_or_not);
     RUN(k02_coord_bins);
     RUN(k02_size_bins);
     RUN(k02_values_without_a_bin);

@@ -20,6 +20,7 @@ static void version_is_the_headers(void) {
     CHECK(strcmp(rkv_version_string(), expected) == 0);
     CHECK_EQ(rkv_abi_version(), RKV_ABI_VERSION);
     CHECK((rkv_features() & RKV_FEATURE_RADIX_INDEX) != 0);
+    CHECK((rkv_features() & RKV_FEATURE_BLOCK_HASH_INDEX) != 0);
 }
 
 static void m01_every_status_has_a_name(void) {
@@ -40,7 +41,8 @@ static void m01_every_status_has_a_name(void) {
         {RKV_STATUS_OUT_OF_SLOTS, 101, "RKV_STATUS_OUT_OF_SLOTS"},
         {RKV_STATUS_OUT_OF_MEMORY, 102, "RKV_STATUS_OUT_OF_MEMORY"},
         {RKV_STATUS_BUSY, 103, "RKV_STATUS_BUSY"},
-        {RKV_STATUS_DEVICE, 104, "RKV_STATUS_DEVICE"},
+        {RKV_STATUS_PENDING, 104, "RKV_STATUS_PENDING"},
+        {RKV_STATUS_DEVICE, 105, "RKV_STATUS_DEVICE"},
         {RKV_STATUS_INTERNAL, 900, "RKV_STATUS_INTERNAL"},
         {RKV_STATUS_POISONED, 901, "RKV_STATUS_POISONED"},
         {RKV_STATUS_CORRUPT, 902, "RKV_STATUS_CORRUPT"},
@@ -49,7 +51,7 @@ static void m01_every_status_has_a_name(void) {
         CHECK_EQ(all[i].status, all[i].number);
         CHECK(strcmp(rkv_status_name(all[i].number), all[i].name) == 0);
     }
-    const int32_t unknown[] = {-1, 8, 99, 105, 12345, INT32_MIN, INT32_MAX};
+    const int32_t unknown[] = {-1, 8, 99, 106, 12345, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         CHECK(strcmp(rkv_status_name(unknown[i]), "RKV_STATUS_UNKNOWN") == 0);
     }
@@ -96,29 +98,34 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_status), 4);
     CHECK_EQ(sizeof(rkv_node_id), 8);
     CHECK_EQ(sizeof(rkv_sequence_id), 8);
-    CHECK_EQ(sizeof(rkv_shortage), 48);
+    CHECK_EQ(sizeof(rkv_shortage), 56);
     CHECK_EQ(sizeof(rkv_token_item), 40);
     CHECK_EQ(offsetof(rkv_token_item, digest), 24);
     CHECK_EQ(sizeof(rkv_region), 16);
     CHECK_EQ(sizeof(rkv_page_table_config), 24);
     CHECK_EQ(sizeof(rkv_page_table_statistics), 72);
     CHECK_EQ(sizeof(rkv_batch_row), 8);
-    CHECK_EQ(sizeof(rkv_cache_config), 16);
+    CHECK_EQ(sizeof(rkv_cache_config), 24);
     CHECK_EQ(sizeof(rkv_namespace), 72);
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);
     CHECK_EQ(sizeof(rkv_match), 64);
     CHECK_EQ(offsetof(rkv_match, page_count), 48);
     CHECK_EQ(sizeof(rkv_insert_result), 32);
     CHECK_EQ(sizeof(rkv_node_info), 64);
-    CHECK_EQ(sizeof(rkv_cache_statistics), 120);
-    CHECK_EQ(sizeof(rkv_sequence_state), 80);
+    CHECK_EQ(offsetof(rkv_cache_statistics, prefix_count), 120);
+    CHECK_EQ(sizeof(rkv_page_digest), 32);
+    CHECK_EQ(sizeof(rkv_cache_statistics), 168);
+    CHECK_EQ(sizeof(rkv_sequence_state), 88);
     CHECK_EQ(offsetof(rkv_sequence_state, copy_source_page), 72);
     CHECK_EQ(sizeof(rkv_publish_result), 40);
+    CHECK_EQ(sizeof(rkv_fork_child), 24);
+    CHECK_EQ(offsetof(rkv_fork_child, copy_source_page), 16);
     if (sizeof(void *) == 8) {
         CHECK_EQ(sizeof(rkv_tokens), 40);
         CHECK_EQ(sizeof(rkv_batch_arrays), 40);
         CHECK_EQ(sizeof(rkv_insert_args), 64);
         CHECK_EQ(sizeof(rkv_sequence_args), 32);
+        CHECK_EQ(sizeof(rkv_page_digest_args), 40);
     }
 }
 

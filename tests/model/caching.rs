@@ -1,5 +1,6 @@
 //! The executable specification of the cache: match, insert, lock, and the end of a cache.
 use super::naive::{Counters, Cut, Fault, Naive, Page, Refusal, Wrong, require};
+use super::ops::Config;
 use super::prompt::Tokens;
 use super::published::{Holder, Label, PublishedPages};
 use radixkv::capi::rkv_status as Status;
@@ -230,10 +231,13 @@ impl Naive {
                 }
             }
         }
-        for page in self.pages_in(|page| page == Page::Cached) {
+        self.retained.clear();
+        let left = |page| matches!(page, Page::Cached | Page::Kept | Page::Lent);
+        for page in self.pages_in(left) {
             self.pages[page as usize] = Page::Free;
         }
-        self.cache = PublishedPages::new(self.config.page_size, self.cache.next_label());
+        let Config { page_size, block_hash, .. } = self.config;
+        self.cache = PublishedPages::new(page_size, block_hash, self.cache.next_label());
         self.counters = Counters::default();
     }
 }

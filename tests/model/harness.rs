@@ -58,7 +58,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// A pool in which pages are scarce and prefixes meet.
-fn config(rng: &mut Rng, theme: Theme, page_size: usize) -> Config {
+fn config(rng: &mut Rng, theme: Theme, page_size: usize, block_hash: bool) -> Config {
     let most = if page_size <= 16 { 36 } else { 16 };
     let page_count = match theme {
         Theme::Pressure => rng.usize(5..=12),
@@ -71,12 +71,24 @@ fn config(rng: &mut Rng, theme: Theme, page_size: usize) -> Config {
         slot_count: rng.usize(1..=6),
         row_page_limit,
         whole_pages: rng.u8(0..4) == 0,
+        block_hash,
+        retained_sequences: if rng.bool() { 0 } else { rng.usize(1..=4) },
+        retained_pages: if rng.bool() { 0 } else { rng.usize(1..page_count) },
     }
 }
 
 /// Many runs of one theme. RKV_MODEL_STEPS operations in all, from the seed RKV_MODEL_SEED on.
 /// Each of the marks, the rare cases of the theme, must be come across.
 pub fn soak(theme: Theme, default_steps: u64, expected: &[&str]) {
+    soak_index(false, theme, default_steps, expected);
+}
+
+/// The same with the block-hash index.
+pub fn soak_block_hash(theme: Theme, default_steps: u64, expected: &[&str]) {
+    soak_index(true, theme, default_steps, expected);
+}
+
+fn soak_index(block_hash: bool, theme: Theme, default_steps: u64, expected: &[&str]) {
     let seed = number("RKV_MODEL_SEED", 1).wrapping_mul(1_000_003);
     let steps = number("RKV_MODEL_STEPS", default_steps);
     let mut done = 0;
@@ -88,7 +100,7 @@ pub fn soak(theme: Theme, default_steps: u64, expected: &[&str]) {
         let mut rng = Rng::with_seed(seed.wrapping_add(episode));
         // Large pages cost the naive model the most, so they get shorter runs.
         let page_size = PAGE_SIZES[episode as usize % PAGE_SIZES.len()];
-        let config = config(&mut rng, theme, page_size);
+        let config = config(&mut rng, theme, page_size, block_hash);
         let count = rng.usize(200..=800) / (1 + page_size / 32);
         let ops = Generator::new(rng, theme, config).ops(count);
         match run(&config, &ops, Fault::None) {

@@ -62,6 +62,8 @@ pub struct Longest {
 #[derive(Clone)]
 pub struct PublishedPages {
     page_size: usize,
+    /// Every page is a node, and ends of other pages are not compared: the block-hash index.
+    pub page_nodes: bool,
     pub pages: Vec<Published>,
     /// The mark of each namespace's root.
     pub roots: BTreeMap<u8, Mark>,
@@ -70,9 +72,10 @@ pub struct PublishedPages {
 }
 
 impl PublishedPages {
-    pub fn new(page_size: usize, first_label: Label) -> Self {
+    pub fn new(page_size: usize, page_nodes: bool, first_label: Label) -> Self {
         PublishedPages {
             page_size,
+            page_nodes,
             pages: Vec::new(),
             roots: BTreeMap::new(),
             clock: 0,
@@ -86,6 +89,11 @@ impl PublishedPages {
 
     pub fn node_count(&self) -> usize {
         self.pages.iter().filter(|page| page.mark.is_some()).count()
+    }
+
+    /// Pages with none after them.
+    pub fn prefix_count(&self) -> usize {
+        (0..self.pages.len()).filter(|&page| self.children(page).next().is_none()).count()
     }
 
     pub fn now(&mut self) -> u64 {
@@ -135,7 +143,7 @@ impl PublishedPages {
             rest.take_while(|(ours, asked)| ours == asked).count()
         };
         let partial = self.after(ns, &keys[..start]).map(common).max().unwrap_or(0);
-        Longest { path, partial }
+        Longest { path, partial: if self.page_nodes { 0 } else { partial } }
     }
 
     /// Pages of which the positions `whole..whole + partial` may be copied.
@@ -273,10 +281,10 @@ impl PublishedPages {
         let used = self.now();
         for (index, &page) in pages.iter().enumerate() {
             let prefix = keys[..(first + index + 1) * self.page_size].to_vec();
-            self.pages.push(Published { ns, prefix, page, used, hits: 0, mark: None });
+            let is_node = self.page_nodes || index + 1 == pages.len();
+            let mark = is_node.then(|| self.new_mark());
+            self.pages.push(Published { ns, prefix, page, used, hits: 0, mark });
         }
-        let mark = self.new_mark();
-        self.pages.last_mut().expect("one was added").mark = Some(mark);
     }
 
     /// A namespace vanishes with its last page, unless its root is locked.
@@ -307,7 +315,7 @@ impl PublishedPages {
     /// K24: a node with a single child becomes one with it when both are unlocked and the node was
     /// not used after the child; then the same for the node above. The child's id survives.
     pub fn merge_upwards(&mut self, end: usize) {
-        let mut end = Some(end);
+        let mut end = Some(end).filter(|_| !self.page_nodes);
         while let Some(at) = end {
             let above = self.parent(self.segment(at)[0]);
             let mut children = self.children(at);

@@ -39,13 +39,13 @@ fn token_list(ids: &[u32]) -> rkv_tokens {
 }
 
 impl Library {
-    pub fn new(page_size: usize, page_count: usize) -> Self {
+    pub fn new(index: u32, page_size: usize, page_count: usize) -> Self {
         let table_config = abi!(rkv_page_table_config {
             page_size: page_size as u32,
             page_count: page_count as u32 + 1, // page 0 is reserved
             slot_count: 1,
         });
-        let cache_config = abi!(rkv_cache_config { flags: RKV_CACHE_WHOLE_PAGES });
+        let cache_config = abi!(rkv_cache_config { flags: RKV_CACHE_WHOLE_PAGES, index: index });
         let mut new = Self { table: null_mut(), cache: null_mut() };
         // SAFETY: valid configs and out pointers.
         unsafe {

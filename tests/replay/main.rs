@@ -10,7 +10,7 @@ mod trace;
 
 use block_lru::BlockLru;
 use library::Library;
-use radixkv::capi::RKV_PAGE_SIZE_MAX;
+use radixkv::capi::{RKV_INDEX_BLOCK_HASH, RKV_INDEX_RADIX, RKV_PAGE_SIZE_MAX};
 use trace::{Request, read_trace};
 
 /// What a run reports; compared whole.
@@ -53,11 +53,16 @@ fn number_pages(requests: &[Request], page_size: usize) -> Paged {
     Paged { page_size, blocks, block_count: known.len() }
 }
 
+/// Both indexes at each pool size.
+fn runs(pools: &[usize]) -> impl Iterator<Item = (usize, u32)> + '_ {
+    pools.iter().flat_map(|&pool| [(pool, RKV_INDEX_RADIX), (pool, RKV_INDEX_BLOCK_HASH)])
+}
+
 /// `match` + `insert` at each pool size; returns the hits of the unlimited pool, which comes last.
 fn replay_index(paged: &Paged, tokens_of: impl Fn(usize, &mut Vec<u32>), pools: &[usize]) -> usize {
     let mut hit_count = 0;
-    for &pool in pools {
-        let library = Library::new(paged.page_size, pool);
+    for (pool, index) in runs(pools) {
+        let library = Library::new(index, paged.page_size, pool);
         let mut reference = BlockLru::new(pool, paged.block_count);
         let (mut ours, mut theirs) = (Outcome::default(), Outcome::default());
         let (mut tokens, mut pages) = (Vec::new(), Vec::new());
@@ -87,8 +92,8 @@ fn replay_index(paged: &Paged, tokens_of: impl Fn(usize, &mut Vec<u32>), pools: 
 /// `begin` to `release` at each pool size. `tokens_of` writes the whole prompt.
 fn replay_sequences(paged: &Paged, tokens_of: impl Fn(usize, &mut Vec<u32>), pools: &[usize]) {
     let page_size = paged.page_size;
-    for &pool in pools {
-        let library = Library::new(page_size, pool);
+    for (pool, index) in runs(pools) {
+        let library = Library::new(index, page_size, pool);
         let mut reference = BlockLru::new(pool, paged.block_count);
         let (mut ours, mut theirs) = (Outcome::default(), Outcome::default());
         let mut tokens = Vec::new();
@@ -179,6 +184,7 @@ fn k09_synthetic_blocks_hit_as_in_a_block_lru() {
     mooncake_blocks("synthetic", 121_877 - 43_924, 0.6396);
 }
 
+/// H02: with the block-hash index too, as all of these.
 #[test]
 fn k09_agent_pages_hit_as_in_a_block_lru() {
     let (_, requests) = read_trace("agent");
@@ -201,6 +207,7 @@ fn k14_synthetic_prompts_hit_as_in_a_block_lru() {
     mooncake_prompts("synthetic", |pools| pools.to_vec());
 }
 
+/// H02: with the block-hash index too, as all of these.
 #[test]
 fn k14_agent_prompts_hit_as_in_a_block_lru() {
     let (_, requests) = read_trace("agent");

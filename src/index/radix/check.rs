@@ -1,39 +1,40 @@
-//! Every invariant of the tree, each with a name. Used by tests, fuzzing and `rkv_cache_check`.
+//! Every invariant of the radix tree, each with a name. Used by tests, fuzzing and
+//! `rkv_cache_check`.
 use super::super::Namespace;
+use super::super::tree::{NONE, State, Totals, TreeNode};
 use super::RadixIndex;
 use super::ages::Age;
-use super::node::{NONE, Queue, RadixNode, State};
+use super::node::Segment;
+use crate::grace::Reader;
 use crate::token::all_text;
-use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl RadixIndex {
     pub(super) fn check_tree(&self) -> Result<(), String> {
-        let mut totals = Totals::default();
-        for at in self.nodes.numbers() {
-            let node = &self.nodes[at];
-            self.check_node(at, node).map_err(|broken| format!("{broken} (node {at})"))?;
-            self.check_children(at, node).map_err(|broken| format!("{broken} (node {at})"))?;
+        let (mut totals, mut bytes) = (Totals::default(), 0);
+        for at in self.tree.nodes.numbers() {
+            let node = &self.tree.nodes[at];
+            let checked = self.check_node(at, node).and_then(|()| self.check_siblings(at, node));
+            let checked = checked.and_then(|()| self.check_published(at, node));
+            checked.map_err(|broken| format!("{broken} (node {at})"))?;
             totals.add(node);
+            bytes += node.label.bytes() + node.children.bytes();
         }
-        self.check_totals(&totals)?;
-        self.check_roots()?;
-        self.check_order()
+        let (nodes, entries) = (totals.nodes + self.tree.roots.len(), self.table.len());
+        if nodes != entries {
+            return Err(format!("child_table: {nodes} nodes and roots, {entries} entries"));
+        }
+        self.check_published_roots()?;
+        if bytes != self.segment_bytes {
+            return Err(format!("segment_bytes: {bytes} counted"));
+        }
+        self.tree.check_whole(&totals)
     }
 
-    fn check_node(&self, at: u32, node: &RadixNode) -> Result<(), String> {
+    fn check_node(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), String> {
+        self.tree.check_place(node)?;
         if node.state == State::Root {
-            return if node.parent != NONE || node.label.len() > 0 || node.queue != Queue::Out {
-                Err("root_shape: a root has a parent, a segment or a place in the order".into())
-            } else {
-                Ok(())
-            };
-        }
-        let parent = self.nodes.get(node.parent).filter(|parent| parent.state != State::Free);
-        let Some(parent) = parent else {
-            return Err("parent_alive: the parent is no node".into());
-        };
-        if node.label.len() == 0 {
-            return Err("segment_not_empty: a node has no pages".into());
+            return Ok(());
         }
         if node.label.keys(self.page_size).len() != node.label.len() * self.page_size {
             return Err("segment_shape: pages and positions disagree".into());
@@ -45,12 +46,6 @@ impl RadixIndex {
         };
         if !ages.is_sorted_by(grows) || !ages.last().is_none_or(last) {
             return Err("segment_ages: parts are not older towards the front".into());
-        }
-        if node.start as usize != parent.end() {
-            return Err("segment_place: a segment doesn't start where the parent's ends".into());
-        }
-        if node.locks > parent.locks {
-            return Err("lock_reaches_root: a node has more locks than its parent".into());
         }
         if !node.media && !all_text(node.label.keys(self.page_size)) {
             return Err("media_flag: a segment with other than text says it has only text".into());
@@ -66,94 +61,58 @@ impl RadixIndex {
         Ok(())
     }
 
-    fn check_children(&self, at: u32, node: &RadixNode) -> Result<(), String> {
-        let children: Vec<_> = node.children.iter().collect();
-        let first_page = |child: u32| self.nodes[child].label.first_page_keys(self.page_size);
-        for child in &children {
-            let below = &self.nodes[child.node];
-            if below.state != State::Node || below.parent != at {
-                return Err("child_link: a child has another parent".into());
-            }
-            if child.first_key != first_page(child.node)[0] {
-                return Err("child_key: a child is listed under another key".into());
+    /// What readers without a lock see of a node is what it is.
+    fn check_published(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), String> {
+        let Some(reader) = Reader::enter() else {
+            // More threads probe right now than there are places for.
+            return Ok(());
+        };
+        let Ok(seen) = self.view.rows.read(at, &reader) else {
+            return Err("published: a row is half written".into());
+        };
+        let is_root = node.state == State::Root;
+        let same_keys = is_root || seen.keys == node.label.keys(self.page_size);
+        let flags = (seen.parent, seen.is_root, seen.media);
+        if !same_keys || flags != (node.parent, is_root, node.media) {
+            return Err("published: readers see another node".into());
+        }
+        let children = node.children.iter().map(|sibling| sibling.node);
+        if !seen.children(&reader).into_iter().eq(children) {
+            return Err("published: readers see other children".into());
+        }
+        Ok(())
+    }
+
+    /// Readers find every root, with its name, and no other default root.
+    fn check_published_roots(&self) -> Result<(), String> {
+        let Some(reader) = Reader::enter() else {
+            return Ok(());
+        };
+        for (name, root) in self.tree.roots.iter() {
+            let hash = self.child_hash(NONE, &name.words());
+            let seen = self.view.rows.read(root, &reader);
+            let named = seen.is_ok_and(|seen| seen.keys == name.words());
+            if !named || self.table.find(hash, |found| found == root).is_none() {
+                return Err("published: readers don't find a root".into());
             }
         }
-        let pages = children.iter().map(|child| first_page(child.node));
+        let default = self.tree.find_root(&Namespace::default()).unwrap_or(NONE);
+        if self.view.default_root.load(Relaxed) != default {
+            return Err("published: readers see another default root".into());
+        }
+        Ok(())
+    }
+
+    fn check_siblings(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), String> {
+        self.tree.check_children(at, node.children.iter().map(|child| child.node))?;
+        let first_page = |child: u32| self.tree.nodes[child].label.first_page_keys(self.page_size);
+        if node.children.iter().any(|child| child.first_key != first_page(child.node)[0]) {
+            return Err("child_key: a child is listed under another key".into());
+        }
+        let pages = node.children.iter().map(|child| first_page(child.node));
         if !pages.is_sorted_by(|before, after| before < after) {
             return Err("child_order: children are not in the order of their first pages".into());
         }
-        let below: u64 = children.iter().map(|child| self.nodes[child.node].locks as u64).sum();
-        if node.locks as u64 != below + node.own_locks() as u64 {
-            return Err("lock_sum: locks are not those below and the node's own".into());
-        }
         Ok(())
-    }
-
-    fn check_totals(&self, totals: &Totals) -> Result<(), String> {
-        if totals.nodes != self.table.len() {
-            return Err(format!(
-                "child_table: {} nodes, {} entries",
-                totals.nodes,
-                self.table.len()
-            ));
-        }
-        if totals.children != totals.nodes {
-            return Err("child_link: a node is nobody's child, or several's".into());
-        }
-        if totals.pages != self.cached_pages {
-            return Err(format!("cached_pages: {} counted", totals.pages));
-        }
-        if totals.reclaimable != self.reclaimable_pages {
-            return Err(format!("reclaimable_pages: {} counted", totals.reclaimable));
-        }
-        if totals.distinct.len() != totals.pages {
-            return Err("page_unique: a page has two places in the index".into());
-        }
-        if totals.bytes != self.segment_bytes {
-            return Err(format!("segment_bytes: {} counted", totals.bytes));
-        }
-        Ok(())
-    }
-
-    fn check_roots(&self) -> Result<(), String> {
-        for (name, &root) in &self.roots {
-            let is_root = self.nodes.get(root).is_some_and(|node| node.state == State::Root);
-            if !is_root || self.names.get(&root) != Some(name) {
-                return Err("namespace_root: a namespace leads to no root of its own".into());
-            }
-            if self.nodes[root].children.is_empty() && self.nodes[root].locks == 0 {
-                return Err("namespace_empty: an empty namespace stayed".into());
-            }
-        }
-        let default = self.roots.get(&Namespace::default()).copied();
-        if default.unwrap_or(NONE) != self.default_root {
-            return Err("namespace_root: the default namespace is found elsewhere".into());
-        }
-        let roots = self.nodes.numbers().filter(|&at| self.nodes[at].state == State::Root).count();
-        if roots != self.roots.len() || roots != self.names.len() {
-            return Err("namespace_root: a root has no namespace".into());
-        }
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Totals {
-    nodes: usize,
-    children: usize,
-    pages: usize,
-    reclaimable: usize,
-    bytes: usize,
-    distinct: HashSet<u32>,
-}
-
-impl Totals {
-    fn add(&mut self, node: &RadixNode) {
-        self.nodes += (node.state == State::Node) as usize;
-        self.children += node.children.len();
-        self.pages += node.label.len();
-        self.reclaimable += if node.locks == 0 { node.label.len() } else { 0 };
-        self.bytes += node.label.bytes() + node.children.bytes();
-        self.distinct.extend(node.label.pages());
     }
 }

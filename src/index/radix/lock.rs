@@ -1,68 +1,29 @@
-//! Locks: a count on every node of a path. So an unlocked node has only unlocked nodes below it,
-//! and the pages of unlocked nodes are exactly those that eviction can free.
+//! Locks, and what waits for the last of them.
 use super::super::Holder;
 use super::RadixIndex;
 
 impl RadixIndex {
-    pub(super) fn lock_path(&mut self, node: u32, holder: Holder) {
-        *self.nodes[node].locks_of(holder) += 1;
-        self.add_locks(node, None);
-    }
-
-    /// Counts a lock on each node from one up to, but without, another.
-    fn add_locks(&mut self, from: u32, until: Option<u32>) {
-        let mut next = Some(from).filter(|_| until != Some(from));
-        while let Some(at) = next {
-            if self.nodes[at].locks == 0 {
-                self.retire(at);
-                self.reclaimable_pages -= self.nodes[at].label.len();
-            }
-            self.nodes[at].locks += 1;
-            next = self.above(at).filter(|&above| until != Some(above));
-        }
-    }
-
     /// False when no such holder took a lock on this very node.
     pub(super) fn unlock_path(&mut self, node: u32, holder: Holder) -> bool {
-        let locks = self.nodes[node].locks_of(holder);
-        if *locks == 0 {
+        if !self.tree.take_lock_back(node, holder) {
             return false;
         }
-        *locks -= 1;
         let mut next = Some(node);
         while let Some(at) = next {
-            next = self.above(at);
-            self.nodes[at].locks -= 1;
-            if self.nodes[at].locks == 0 {
+            next = self.tree.above(at);
+            if self.tree.count_unlock(at) {
                 self.unprotect(at);
             }
         }
         true
     }
 
-    /// What becomes of a node when its last lock goes.
+    /// What becomes of a node above others, or of a root, when its last lock goes.
     fn unprotect(&mut self, at: u32) {
-        self.reclaimable_pages += self.nodes[at].label.len();
-        if self.nodes[at].is_evictable() {
-            self.enlist(at);
-        } else if std::mem::take(&mut self.nodes[at].merge_pending) {
+        if std::mem::take(&mut self.tree.nodes[at].waiting) {
             self.coalesce(at);
-        } else if self.nodes[at].children.is_empty() {
-            super::PrefixIndex::prune_root(self, super::Node(at));
+        } else if self.tree.nodes[at].children.is_empty() {
+            self.drop_empty_root(at);
         }
-    }
-
-    /// Moves a sequence's lock from a node to one below it. Nothing above the upper one changes.
-    pub(super) fn move_lock_down(&mut self, from: u32, to: u32) {
-        if from == to {
-            return;
-        }
-        self.nodes[from].sequence_locks -= 1;
-        self.nodes[to].sequence_locks += 1;
-        self.add_locks(to, Some(from));
-    }
-
-    fn above(&self, at: u32) -> Option<u32> {
-        Some(self.nodes[at].parent).filter(|&parent| parent != super::NONE)
     }
 }

@@ -7,31 +7,38 @@
 //! ```
 //!
 //! The verbs are in files of their own: `walk` reads, `edit` splits, merges and inserts, `lock` and
-//! `evict` keep what may go and in which order, `check` proves the whole.
+//! `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without the
+//! lock what `publish` shows.
 
 mod ages;
 mod check;
-mod child_table;
 mod dump;
 mod edit;
 mod evict;
 mod label;
 mod lock;
 mod node;
+mod probe;
+mod publish;
+mod row;
 mod siblings;
 mod walk;
 
+use super::tree::{ChildTable, Tree};
 use super::{
-    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Walk,
+    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Probe, Walk,
 };
 use crate::error::Error;
+use crate::grace::Garbage;
 use crate::ids::NodeId;
-use child_table::ChildTable;
-use evict::EvictionOrder;
+use crate::token::Keys;
 use foldhash::fast::FixedState;
-use node::{Arena, NONE, State};
-use std::collections::BTreeMap;
+use node::Segment;
+use probe::View;
+use row::OwnRows;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+pub(crate) use walk::common_start;
 
 /// A prefix index that compares tokens exactly.
 ///
@@ -41,136 +48,93 @@ use std::hash::{BuildHasher, RandomState};
 #[derive(Debug)]
 pub struct RadixIndex {
     page_size: usize,
-    tag: u8,
-    nodes: Arena,
+    tree: Tree<Segment>,
+    /// Nodes by their parent and their first page.
     table: ChildTable,
-    order: EvictionOrder,
-    /// Ordered maps, since a hash map would stop the scheduler to rehash.
-    roots: BTreeMap<Namespace, u32>,
-    names: BTreeMap<u32, Namespace>,
-    /// The root of the default namespace, which most engines use alone; NONE when it has none.
-    default_root: u32,
     hasher: FixedState,
-    /// Logical time: one tick for each match and each insert.
-    clock: u64,
-    cached_pages: usize,
-    reclaimable_pages: usize,
     /// Heap memory of labels and sibling lists.
     segment_bytes: usize,
+    /// What readers without a lock see: of each node, and of the whole.
+    rows: OwnRows,
+    view: Arc<View>,
+    /// What such readers may still look at.
+    garbage: Garbage,
 }
 
 impl RadixIndex {
     /// An empty index whose node ids carry `tag`.
     pub fn new(page_size: usize, tag: u8) -> Self {
+        let table = ChildTable::new();
+        // Seeded, so that nobody can choose tokens that collide.
+        let hasher = FixedState::with_seed(RandomState::new().hash_one(tag));
+        let view = Arc::new(View::new(page_size, hasher.clone(), Arc::clone(table.view())));
         Self {
             page_size,
-            tag,
-            nodes: Arena::new(),
-            table: ChildTable::new(),
-            order: EvictionOrder::new(),
-            roots: BTreeMap::new(),
-            names: BTreeMap::new(),
-            default_root: NONE,
-            // Seeded, so that nobody can choose tokens that collide.
-            hasher: FixedState::with_seed(RandomState::new().hash_one(tag)),
-            clock: 0,
-            cached_pages: 0,
-            reclaimable_pages: 0,
+            tree: Tree::new(page_size, tag),
+            table,
+            hasher,
             segment_bytes: 0,
+            rows: OwnRows::new(Arc::clone(&view.rows)),
+            view,
+            garbage: Garbage::default(),
         }
-    }
-
-    fn tick(&mut self) -> u64 {
-        self.clock += 1;
-        self.clock
-    }
-
-    /// The nodes from one up to its root.
-    fn path(&self, from: u32) -> impl Iterator<Item = u32> + '_ {
-        std::iter::successors(Some(from), |&at| {
-            let parent = self.nodes[at].parent;
-            (parent != NONE).then_some(parent)
-        })
     }
 }
 
 impl PrefixIndex for RadixIndex {
     fn find_root(&self, namespace: &Namespace) -> Option<Node> {
-        if *namespace == Namespace::default() {
-            return Some(Node(self.default_root)).filter(|root| root.0 != NONE);
-        }
-        self.roots.get(namespace).map(|&root| Node(root))
+        self.tree.find_root(namespace).map(Node)
     }
 
     fn make_root(&mut self, namespace: &Namespace) -> Node {
-        if let Some(root) = self.find_root(namespace) {
-            return root;
-        }
-        let root = self.nodes.allocate(State::Root);
-        if *namespace == Namespace::default() {
-            self.default_root = root;
-        }
-        self.roots.insert(*namespace, root);
-        self.names.insert(root, *namespace);
-        Node(root)
+        self.find_root(namespace).unwrap_or_else(|| Node(self.add_root(namespace)))
     }
 
     fn prune_root(&mut self, root: Node) {
-        let node = &self.nodes[root.0];
-        if node.state == State::Root && node.locks == 0 && node.children.is_empty() {
-            let name = self.names.remove(&root.0).expect("a root has a name");
-            self.roots.remove(&name);
-            if root.0 == self.default_root {
-                self.default_root = NONE;
-            }
-            self.nodes.release(root.0);
-        }
+        self.drop_empty_root(root.0);
     }
 
-    fn walk(&self, from: Node, keys: &[u32]) -> Walk {
-        self.walk_down(from.0, keys)
+    fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
+        self.walk_down(from.0, keys.keys)
     }
 
     fn node_at_page(&self, node: Node, page: usize) -> Node {
-        let found = self.path(node.0).find(|&at| self.nodes[at].start as usize <= page);
-        Node(found.expect("a root starts at page 0"))
+        Node(self.tree.node_at_page(node.0, page))
     }
 
     fn end_page(&self, node: Node) -> usize {
-        self.nodes[node.0].end()
+        self.tree.nodes[node.0].end()
     }
 
     fn end_node_at(&mut self, node: Node, pages: usize) -> Node {
-        let at = self
-            .path(node.0)
-            .find(|&at| (self.nodes[at].start as usize) < pages || self.nodes[at].parent == NONE)
-            .expect("a path ends at its root");
-        if pages < self.nodes[at].end() {
-            return Node(self.split(at, pages - self.nodes[at].start as usize));
+        let at = self.tree.node_ending_at(node.0, pages);
+        let found = &self.tree.nodes[at];
+        if pages < found.end() {
+            return Node(self.split(at, pages - found.start as usize));
         }
         Node(at)
     }
 
     fn touch(&mut self, node: Node) {
-        self.touch_path(node.0);
+        self.tree.touch_path(node.0);
     }
 
-    fn insert(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted {
-        self.insert_below(from.0, keys, pages)
+    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
+        self.insert_below(from.0, keys.keys, pages)
     }
 
-    fn insert_moving_lock(&mut self, from: Node, keys: &[u32], pages: &[u32]) -> Inserted {
+    fn insert_moving_lock(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
         if self.can_extend(from.0) {
-            self.extend(from.0, &keys[..pages.len() * self.page_size], pages);
+            self.extend(from.0, &keys.keys[..pages.len() * self.page_size], pages);
             return Inserted { node: from, existing: 0 };
         }
-        let inserted = self.insert_below(from.0, keys, pages);
-        self.move_lock_down(from.0, inserted.node.0);
+        let inserted = self.insert_below(from.0, keys.keys, pages);
+        self.tree.move_lock_down(from.0, inserted.node.0);
         inserted
     }
 
     fn lock(&mut self, node: Node, holder: Holder) {
-        self.lock_path(node.0, holder);
+        self.tree.lock_path(node.0, holder);
     }
 
     fn unlock(&mut self, node: Node, holder: Holder) -> bool {
@@ -178,82 +142,62 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize {
-        let unlocked = self.path(node.0).take_while(|&at| self.nodes[at].locks == 0);
-        let end = |at: u32| self.nodes[at].end().min(pages);
-        unlocked.map(|at| end(at).saturating_sub(self.nodes[at].start as usize)).sum()
+        self.tree.unprotected_pages(node.0, pages)
     }
 
     fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
         self.evict_pages(count, report)
     }
 
-    fn has_keys(&self, node: Node, keys: &[u32]) -> bool {
-        self.path(node.0).all(|at| {
-            let (label, start) = (&self.nodes[at].label, self.nodes[at].start as usize);
+    fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {
+        self.tree.path(node.0).all(|at| {
+            let (label, start) = (&self.tree.nodes[at].label, self.tree.nodes[at].start as usize);
             let range = start * self.page_size..(start + label.len()) * self.page_size;
-            keys.get(range) == Some(label.keys(self.page_size))
+            keys.keys.get(range) == Some(label.keys(self.page_size))
         })
     }
 
     fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32])) {
-        for at in self.path(node.0) {
-            let node = &self.nodes[at];
+        for at in self.tree.path(node.0) {
+            let node = &self.tree.nodes[at];
             segment(node.start as usize, node.label.pages());
         }
     }
 
     fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32])) {
-        for at in self.nodes.numbers() {
-            let label = &self.nodes[at].label;
+        for at in self.tree.nodes.numbers() {
+            let label = &self.tree.nodes[at].label;
             visit(label.pages(), label.keys(self.page_size));
         }
     }
 
     fn id(&self, node: Node) -> NodeId {
-        NodeId::new(self.tag, self.nodes[node.0].generation, node.0)
+        self.tree.id(node.0)
     }
 
     fn resolve(&self, id: NodeId) -> Result<Node, Error> {
-        let node = self.nodes.get(id.slot()).filter(|node| {
-            id.tag() == self.tag && node.generation == id.generation() && node.state != State::Free
-        });
-        node.map(|_| Node(id.slot())).ok_or(Error::StaleNode(id.0))
+        self.tree.resolve(id)
     }
 
     fn info(&self, node: Node) -> NodeInfo {
-        let at = &self.nodes[node.0];
-        NodeInfo {
-            locks: at.locks,
-            parent: (at.parent != NONE).then(|| self.id(Node(at.parent))),
-            positions: at.label.len() * self.page_size,
-            pages: at.label.len(),
-            end_position: at.end() * self.page_size,
-            children: at.children.len(),
-            last_access: at.last_access,
-            hits: at.hits as u64,
-        }
+        self.tree.info(node.0)
     }
 
     fn pages(&self, node: Node) -> &[u32] {
-        self.nodes[node.0].label.pages()
+        self.tree.nodes[node.0].label.pages()
     }
 
     fn children(&self, node: Node) -> Vec<Node> {
-        self.nodes[node.0].children.iter().map(|sibling| Node(sibling.node)).collect()
+        self.tree.nodes[node.0].children.iter().map(|sibling| Node(sibling.node)).collect()
     }
 
     fn stats(&self) -> IndexStats {
-        IndexStats {
-            cached_pages: self.cached_pages,
-            reclaimable_pages: self.reclaimable_pages,
-            nodes: self.nodes.len() - self.roots.len(),
-            namespaces: self.roots.len(),
-            bytes: self.nodes.bytes()
-                + self.table.bytes()
-                + self.order.bytes()
-                + self.segment_bytes
-                + self.roots.len() * 2 * size_of::<(Namespace, u32)>(),
-        }
+        let published = self.rows.bytes() + self.garbage.bytes();
+        self.tree.stats(self.table.bytes() + self.segment_bytes + published)
+    }
+
+    fn prober(&self) -> Option<Arc<dyn Probe>> {
+        Some(Arc::clone(&self.view) as _)
     }
 
     fn check(&self) -> Result<(), Error> {

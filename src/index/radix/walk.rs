@@ -1,8 +1,7 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
 use super::super::{Node, Partial, Walk};
 use super::RadixIndex;
-use super::siblings::Sibling;
-use std::cmp::Ordering;
+use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
 /// Keys that two lists have in common at the start.
@@ -10,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 /// One comparison of everything decides the usual case, a segment that matches whole, at the speed
 /// of memcmp; only a difference is searched for, in ever smaller blocks.
 #[inline]
-pub(super) fn common_start(left: &[u32], right: &[u32]) -> usize {
+pub(crate) fn common_start(left: &[u32], right: &[u32]) -> usize {
     let len = left.len().min(right.len());
     let (left, right) = (&left[..len], &right[..len]);
     if left == right {
@@ -26,29 +25,37 @@ pub(super) fn common_start(left: &[u32], right: &[u32]) -> usize {
     at + rest.count()
 }
 
+/// The hash under which a child with this first page is found; for a root, which has no parent, its
+/// namespace is the page.
+#[inline]
+pub(super) fn child_hash(hasher: &FixedState, parent: u32, first_page: &[u32]) -> u32 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u32(parent);
+    hasher.write(bytemuck::cast_slice(first_page));
+    (hasher.finish() >> 16) as u32
+}
+
 impl RadixIndex {
     /// The hash under which a child with this first page is found.
+    #[inline]
     pub(super) fn child_hash(&self, parent: u32, first_page: &[u32]) -> u32 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u32(parent);
-        hasher.write(bytemuck::cast_slice(first_page));
-        (hasher.finish() >> 16) as u32
+        child_hash(&self.hasher, parent, first_page)
     }
 
     /// The child that begins with the first whole page of keys, and how many keys its segment
     /// shares with them.
     pub(super) fn child(&self, parent: u32, keys: &[u32]) -> Option<(u32, usize)> {
         let first_page = keys.get(..self.page_size)?;
-        let children = &self.nodes[parent].children;
+        let children = &self.tree.nodes[parent].children;
         let candidate = match children.only() {
             Some(only) => only,
             None if children.is_empty() => return None,
             None => {
                 let hash = self.child_hash(parent, first_page);
-                self.table.find(hash, |at| self.nodes[at].parent == parent)?
+                self.table.find(hash, |at| self.tree.nodes[at].parent == parent)?
             }
         };
-        let common = common_start(self.nodes[candidate].label.keys(self.page_size), keys);
+        let common = common_start(self.tree.nodes[candidate].label.keys(self.page_size), keys);
         if common >= self.page_size {
             return Some((candidate, common));
         }
@@ -57,19 +64,11 @@ impl RadixIndex {
         }
         // Two children whose hashes are equal: compare their pages.
         let begins = |at: u32| {
-            let node = &self.nodes[at];
+            let node = &self.tree.nodes[at];
             node.parent == parent && node.label.first_page_keys(self.page_size) == first_page
         };
         let child = self.table.find(self.child_hash(parent, first_page), begins)?;
-        Some((child, common_start(self.nodes[child].label.keys(self.page_size), keys)))
-    }
-
-    /// How a child stands to keys in the order of siblings.
-    pub(super) fn sibling_order(&self, sibling: Sibling, keys: &[u32]) -> Ordering {
-        sibling
-            .first_key
-            .cmp(&keys[0])
-            .then_with(|| self.nodes[sibling.node].label.first_page_keys(self.page_size).cmp(keys))
+        Some((child, common_start(self.tree.nodes[child].label.keys(self.page_size), keys)))
     }
 
     pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
@@ -78,7 +77,7 @@ impl RadixIndex {
         let mut media = false;
         while let Some((child, common)) = self.child(node, rest) {
             node = child;
-            let at = &self.nodes[child];
+            let at = &self.tree.nodes[child];
             media |= at.media;
             let whole = common / self.page_size;
             if whole < at.label.len() {
@@ -98,23 +97,25 @@ impl RadixIndex {
         }
         let partial = self.longest_start(node, rest);
         if let Some(partial) = &partial {
-            media |= self.nodes[partial.node.0].media;
+            media |= self.tree.nodes[partial.node.0].media;
         }
-        Walk { node: Node(node), pages: self.nodes[node].end(), partial, media }
+        Walk { node: Node(node), pages: self.tree.nodes[node].end(), partial, media }
     }
 
     /// The child that shares the longest start with keys of which no child has a whole page.
     fn longest_start(&self, parent: u32, keys: &[u32]) -> Option<Partial> {
         let first = *keys.first()?;
         let keys = &keys[..keys.len().min(self.page_size)];
-        let siblings = &self.nodes[parent].children;
+        let siblings = &self.tree.nodes[parent].children;
         if siblings.is_empty() {
             return None;
         }
-        let neighbours = siblings.neighbours(|sibling| self.sibling_order(sibling, keys));
+        let neighbours = siblings.neighbours(first, |at| {
+            self.tree.nodes[at].label.first_page_keys(self.page_size) < keys
+        });
         let candidates = neighbours.into_iter().flatten().filter(|near| near.first_key == first);
         let shared = candidates.map(|near| {
-            let label = &self.nodes[near.node].label;
+            let label = &self.tree.nodes[near.node].label;
             let positions = common_start(label.first_page_keys(self.page_size), keys);
             Partial { node: Node(near.node), page: label.pages()[0], positions }
         });

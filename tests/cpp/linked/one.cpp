@@ -7,7 +7,10 @@
 #include <radixkv/namespace.hpp>
 #include <radixkv/owned.hpp>
 #include <radixkv/page_table.hpp>
+#include <radixkv/plan.hpp>
+#include <radixkv/runner.hpp>
 #include <radixkv/sequence.hpp>
+#include <radixkv/snapshot.hpp>
 #include <radixkv/span.hpp>
 #include <radixkv/token.hpp>
 

@@ -1,0 +1,289 @@
+package radixkv
+
+/*
+#include "call.h"
+
+typedef struct rkvgo_spatial {
+	rkvgo_failure *failure;
+	uint32_t bin;
+	double value;
+} rkvgo_spatial;
+
+static inline rkvgo_failure *rkvgo_runner_append_prefill(
+	rkv_runner *runner, const rkv_plan *plan, rkv_append_prefill_args args
+) {
+	args.struct_size = sizeof args;
+	return rkvgo_end(rkv_runner_append_prefill(runner, plan, &args));
+}
+
+static inline rkvgo_failure *rkvgo_runner_merge_states(
+	rkv_runner *runner, rkv_merge_states_args args
+) {
+	args.struct_size = sizeof args;
+	return rkvgo_end(rkv_runner_merge_states(runner, &args));
+}
+
+static inline rkvgo_spatial rkvgo_spatial_decode(
+	uint32_t kind, const float *logits, size_t logit_count
+) {
+	rkvgo_spatial made = {0};
+	made.failure = rkvgo_end(
+		rkv_spatial_decode(kind, logits, logit_count, &made.bin, &made.value));
+	return made;
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime"
+	"unsafe"
+)
+
+// Tensor is [positions][heads][head_dim] elements of the runner's dtype, made by [F32] or [Half].
+// The zero Tensor is none.
+type Tensor struct {
+	// PositionStride is in elements, from one position to the next. 0: dense.
+	PositionStride int
+	// HeadStride is in elements, from one head to the next. 0: dense.
+	HeadStride int
+
+	data         unsafe.Pointer
+	count        int
+	elementBytes int
+}
+
+// F32 is a dense tensor of 32-bit floats.
+func F32(values []float32) Tensor {
+	return Tensor{data: unsafe.Pointer(unsafe.SliceData(values)), count: len(values), elementBytes: 4}
+}
+
+// Half is a dense tensor of F16 or BF16, by their bits.
+func Half(values []uint16) Tensor {
+	return Tensor{data: unsafe.Pointer(unsafe.SliceData(values)), count: len(values), elementBytes: 2}
+}
+
+// check refuses a tensor that is too short for what the library would read or write.
+func (t *Tensor) check(name string, positions, heads int, s *shape) error {
+	if t.elementBytes != s.elementBytes {
+		return invalid(name + " is missing, or not of the runner's dtype")
+	}
+	if t.PositionStride < 0 || t.HeadStride < 0 {
+		return invalid(name + " has a negative stride")
+	}
+	if positions == 0 {
+		return nil // the library says what is missing
+	}
+	headStride, positionStride := uint64(t.HeadStride), uint64(t.PositionStride)
+	if headStride == 0 {
+		headStride = uint64(s.headDim)
+	}
+	if positionStride == 0 {
+		positionStride = uint64(heads * s.headDim)
+	}
+	over1, toPosition := bits.Mul64(positionStride, uint64(positions-1))
+	over2, toHead := bits.Mul64(headStride, uint64(heads-1))
+	last, over3 := bits.Add64(toPosition, toHead, 0)
+	needed, over4 := bits.Add64(last, uint64(s.headDim), 0)
+	if over1 != 0 || over2 != 0 || over3 != 0 || over4 != 0 || needed > uint64(t.count) {
+		return invalid(fmt.Sprintf("%s has %d elements, too few for %d positions of %d heads of %d",
+			name, t.count, positions, heads, s.headDim))
+	}
+	return nil
+}
+
+// AppendPrefillArgs is what one layer of a step reads and writes.
+type AppendPrefillArgs struct {
+	// Layer is below LayerCount.
+	Layer uint32
+	// Q are the queries: new positions of all rows, in the plan's order, of QueryHeadCount heads.
+	Q Tensor
+	// K are the keys, rotated if the model does that, of KVHeadCount heads. None together with V: K
+	// and V of the new positions are in the pages already.
+	K Tensor
+	// V are the values, shaped like K.
+	V Tensor
+	// Out receives the result, shaped like Q; must not overlap Q, K and V.
+	Out Tensor
+	// LSE receives the natural logarithm of each softmax denominator, sink included:
+	// [positions][QueryHeadCount]. nil when not wanted.
+	LSE []float32
+	// Sinks are a logit for each query head that takes part in the softmax's denominator only; not
+	// scaled. nil for none.
+	Sinks []float32
+	// Scale is the factor of q * k. 0: 1 / sqrt(HeadDim).
+	Scale float32
+	// SoftCap: a scaled logit x becomes SoftCap * tanh(x / SoftCap). 0: none.
+	SoftCap float32
+	// Window is how many positions a query sees, itself included; its own region it sees whole. 0:
+	// all.
+	Window uint32
+	// KScale is for FP8 only: K is what is stored times this. 0: 1.
+	KScale float32
+	// VScale is for FP8 only: V is what is stored times this. 0: 1.
+	VScale float32
+	// Stream is for CUDA only: the CUstream to work on. nil on the CPU.
+	Stream unsafe.Pointer
+}
+
+// AppendPrefill writes K and V of a plan's new positions into their pages, and attends from each
+// new position to the cached and the new ones, in one pass. Decoding is the same call with one new
+// position a row. Calls for different plans may run at once.
+func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
+	raw, err := r.enter()
+	if err != nil {
+		return err
+	}
+	defer r.mu.RUnlock()
+	rawPlan, err := plan.enter()
+	if err != nil {
+		return err
+	}
+	defer plan.mu.RUnlock()
+	if err := args.check(plan.positions, &r.shape); err != nil {
+		return err
+	}
+	return asError(C.rkvgo_runner_append_prefill(raw, rawPlan, C.rkv_append_prefill_args{
+		layer:               C.uint32_t(args.Layer),
+		q:                   args.Q.data,
+		k:                   args.K.data,
+		v:                   args.V.data,
+		out:                 args.Out.data,
+		lse:                 f32Pointer(args.LSE),
+		q_position_stride:   C.uint64_t(args.Q.PositionStride),
+		q_head_stride:       C.uint64_t(args.Q.HeadStride),
+		k_position_stride:   C.uint64_t(args.K.PositionStride),
+		k_head_stride:       C.uint64_t(args.K.HeadStride),
+		v_position_stride:   C.uint64_t(args.V.PositionStride),
+		v_head_stride:       C.uint64_t(args.V.HeadStride),
+		out_position_stride: C.uint64_t(args.Out.PositionStride),
+		out_head_stride:     C.uint64_t(args.Out.HeadStride),
+		sinks:               f32Pointer(args.Sinks),
+		scale:               C.float(args.Scale),
+		soft_cap:            C.float(args.SoftCap),
+		window:              C.uint32_t(args.Window),
+		k_scale:             C.float(args.KScale),
+		v_scale:             C.float(args.VScale),
+		stream:              args.Stream,
+	}))
+}
+
+func (a *AppendPrefillArgs) check(positions int, s *shape) error {
+	if err := a.Q.check("args.Q", positions, s.queryHeads, s); err != nil {
+		return err
+	}
+	if err := a.Out.check("args.Out", positions, s.queryHeads, s); err != nil {
+		return err
+	}
+	if a.K.data != nil || a.V.data != nil {
+		if err := a.K.check("args.K", positions, s.kvHeads, s); err != nil {
+			return err
+		}
+		if err := a.V.check("args.V", positions, s.kvHeads, s); err != nil {
+			return err
+		}
+	}
+	if a.LSE != nil && len(a.LSE) < positions*s.queryHeads {
+		return invalid("args.LSE is shorter than [positions][QueryHeadCount]")
+	}
+	if a.Sinks != nil && len(a.Sinks) < s.queryHeads {
+		return invalid("args.Sinks is shorter than QueryHeadCount")
+	}
+	return nil
+}
+
+// MergeStatesArgs are results of attention over disjoint sets of keys, to be merged.
+type MergeStatesArgs struct {
+	// PositionCount is how many positions each has.
+	PositionCount int
+	// Outs are the results: dense, of QueryHeadCount heads. At least one.
+	Outs []Tensor
+	// LSEs are the logarithms of their denominators: [PositionCount][QueryHeadCount]. Minus
+	// infinity: the set was empty, its result is not read.
+	LSEs [][]float32
+	// Out receives the merged result; may be one of Outs.
+	Out Tensor
+	// LSE receives the merged logarithms; may be one of LSEs. nil when not wanted.
+	LSE []float32
+	// Stream is for CUDA only: the CUstream to work on. nil on the CPU.
+	Stream unsafe.Pointer
+}
+
+// MergeStates is attention over the union of disjoint sets of keys, from the attention over each of
+// them: the weights are exp(LSE).
+func (r *Runner) MergeStates(args MergeStatesArgs) error {
+	raw, err := r.enter()
+	if err != nil {
+		return err
+	}
+	defer r.mu.RUnlock()
+	if err := args.check(&r.shape); err != nil {
+		return err
+	}
+	// The library reads lists of pointers, and C may read Go memory that holds Go pointers only
+	// where these are pinned.
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	outs := make([]unsafe.Pointer, len(args.Outs))
+	lses := make([]*C.float, len(args.LSEs))
+	for i := range args.Outs {
+		outs[i], lses[i] = args.Outs[i].data, f32Pointer(args.LSEs[i])
+		pin(&pins, outs[i])
+		pin(&pins, unsafe.Pointer(lses[i]))
+	}
+	return asError(C.rkvgo_runner_merge_states(raw, C.rkv_merge_states_args{
+		state_count:    C.uint32_t(len(outs)),
+		position_count: C.uint64_t(args.PositionCount),
+		outs:           unsafe.SliceData(outs),
+		lses:           unsafe.SliceData(lses),
+		out:            args.Out.data,
+		lse:            f32Pointer(args.LSE),
+		stream:         args.Stream,
+	}))
+}
+
+func (a *MergeStatesArgs) check(s *shape) error {
+	if a.PositionCount < 0 || len(a.Outs) != len(a.LSEs) {
+		return invalid("args: PositionCount is negative, or LSEs are not as many as Outs")
+	}
+	hi, logits := bits.Mul64(uint64(a.PositionCount), uint64(s.queryHeads))
+	tooShort := func(lse []float32) bool { return hi != 0 || uint64(len(lse)) < logits }
+	for i, out := range append(a.Outs[:len(a.Outs):len(a.Outs)], a.Out) {
+		if out.PositionStride != 0 || out.HeadStride != 0 {
+			return invalid("args.Outs and args.Out must be dense")
+		}
+		if err := out.check("args.Outs or args.Out", a.PositionCount, s.queryHeads, s); err != nil {
+			return err
+		}
+		if i < len(a.LSEs) && tooShort(a.LSEs[i]) {
+			return invalid(fmt.Sprintf(
+				"args.LSEs[%d] is shorter than [PositionCount][QueryHeadCount]", i))
+		}
+	}
+	if a.LSE != nil && tooShort(a.LSE) {
+		return invalid("args.LSE is shorter than [PositionCount][QueryHeadCount]")
+	}
+	return nil
+}
+
+// pin pins Go memory. Go 1.21 panics for memory that is not Go's, later versions let it pass.
+func pin(pins *runtime.Pinner, pointer unsafe.Pointer) {
+	if pointer != nil {
+		defer func() { _ = recover() }()
+		pins.Pin(pointer)
+	}
+}
+
+// SpatialDecode is the most likely bin of a coordinate or a size, from a model's BinCount logits,
+// and its value: CoordValue or SizeValue of it. kind is TokenCoord or TokenSize; of equal logits
+// the first counts.
+func SpatialDecode(kind TokenKind, logits []float32) (bin uint32, value float64, err error) {
+	made := C.rkvgo_spatial_decode(
+		C.uint32_t(kind), f32Pointer(logits), C.size_t(len(logits)))
+	return uint32(made.bin), float64(made.value), asError(made.failure)
+}
+
+func f32Pointer(values []float32) *C.float {
+	return (*C.float)(unsafe.Pointer(unsafe.SliceData(values)))
+}

@@ -1,0 +1,244 @@
+package radixkv
+
+/*
+#include "call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rkvgo_plan_made {
+	rkvgo_failure *failure;
+	rkv_plan *plan;
+} rkvgo_plan_made;
+
+typedef struct rkvgo_plan_view_made {
+	rkvgo_failure *failure;
+	rkv_plan_arrays arrays;
+} rkvgo_plan_view_made;
+
+static inline rkvgo_plan_made rkvgo_plan_create(rkv_runner *runner) {
+	rkvgo_plan_made made = {0};
+	made.failure = rkvgo_end(rkv_plan_create(runner, &made.plan));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_plan_set(
+	rkv_plan *plan, const rkv_plan_row *rows, size_t row_count
+) {
+	return rkvgo_end(rkv_plan_set(plan, rows, row_count));
+}
+
+static inline rkvgo_plan_view_made rkvgo_plan_view(const rkv_plan *plan) {
+	rkvgo_plan_view_made made = {0};
+	made.arrays.struct_size = sizeof made.arrays;
+	made.failure = rkvgo_end(rkv_plan_view(plan, &made.arrays));
+	return made;
+}
+*/
+import "C"
+
+import (
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// PlanRow is new positions of one row.
+type PlanRow struct {
+	// Sequence is the sequence; 0 for a row of the page table that is no sequence's: Slot.
+	Sequence SequenceID
+	// Slot is the row's slot; not read with a sequence.
+	Slot uint32
+	// Regions are positions of the row that attend to each other in both directions, see
+	// Tokens.Regions: ascending, disjoint, none cut by the first or the last new position. Regions
+	// behind the new positions are fine.
+	Regions []Region
+	// Start is the first new position: K and V of all positions before are in the row's pages.
+	Start int
+	// Count is how many new positions, at least 1. The row has pages for them, none of which the
+	// cache owns.
+	Count int
+}
+
+// PlanArrays are the arrays of a plan, as paged attention kernels take them.
+type PlanArrays struct {
+	// RowCount counts the rows.
+	RowCount int
+	// PositionCount counts the new positions of all rows.
+	PositionCount int
+	// QueryIndPtr has RowCount + 1 offsets: the new positions of row i are QueryIndPtr[i] to
+	// QueryIndPtr[i+1].
+	QueryIndPtr []int32
+	// IndPtr has RowCount + 1 offsets into Indices, the first 0.
+	IndPtr []int32
+	// Indices are the pages of all rows up to their last new position, one row after another.
+	Indices []int32
+	// LastPageLen is, for each row, the positions in its last page: 1 to the page size.
+	LastPageLen []int32
+	// SlotMapping is, for each new position, where it lies: page * page_size + offset in the page.
+	SlotMapping []int64
+}
+
+// Plan is what one step computes: new positions of any mix of rows, prefill chunks and decodes
+// alike. Made once, and set anew for each step: its memory is reused.
+type Plan struct {
+	mu        sync.RWMutex // Set and Close hold the write side
+	raw       *C.rkv_plan  // nil after Close
+	threads   *threads
+	positions int // new positions of all rows that are set
+	// What Set hands over: a row leads to its regions, so both must be C memory.
+	rows, regions buffer
+}
+
+// buffer is C memory that grows.
+type buffer struct {
+	start unsafe.Pointer
+	bytes uintptr
+}
+
+// atLeast makes room; what was in it is lost when it grows. Zeroed, because Go's garbage collector
+// may look at what a pointer that is written there replaces.
+func (b *buffer) atLeast(bytes uintptr) unsafe.Pointer {
+	if bytes > b.bytes {
+		C.free(b.start)
+		b.bytes = 2 * bytes
+		b.start = C.malloc(C.size_t(b.bytes)) // never NULL: cgo ends the program instead
+		C.memset(b.start, 0, C.size_t(b.bytes))
+	}
+	return b.start
+}
+
+// NewPlan creates a plan without rows, and keeps the runner's memory alive.
+func NewPlan(runner *Runner) (*Plan, error) {
+	raw, err := runner.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer runner.mu.RUnlock()
+	made := C.rkvgo_plan_create(raw)
+	if err := asError(made.failure); err != nil {
+		return nil, err
+	}
+	p := &Plan{raw: made.plan, threads: runner.threads.share()}
+	runtime.SetFinalizer(p, (*Plan).Close) // for those that nobody closed
+	return p, nil
+}
+
+// Close gives the plan up. More than one Close is fine. It waits for calls that are running.
+func (p *Plan) Close() error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.raw != nil {
+		C.rkv_plan_destroy(p.raw)
+		p.raw = nil
+		C.free(p.rows.start)
+		C.free(p.regions.start)
+		p.threads.end()
+		runtime.SetFinalizer(p, nil)
+	}
+	return nil
+}
+
+// enter is that of PageTable: p.mu.RUnlock ends it.
+func (p *Plan) enter() (*C.rkv_plan, error) {
+	if p == nil {
+		return nil, ErrClosed
+	}
+	p.mu.RLock()
+	if p.raw == nil {
+		p.mu.RUnlock()
+		return nil, ErrClosed
+	}
+	return p.raw, nil
+}
+
+// Set says what the next step computes, in the order in which the tensors hold the rows' new
+// positions; no row twice. Without rows it empties the plan.
+//
+// Copies that begun sequences wait for (SequenceState.CopyPositionCount) are carried out in every
+// layer, and confirmed. Several plans may be set before the first is computed. A plan is good until
+// a row of it is released, truncated, or publishes what the plan computes.
+func (p *Plan) Set(rows []PlanRow) error {
+	if p == nil {
+		return ErrClosed
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.raw == nil {
+		return ErrClosed
+	}
+	given := p.fill(rows)
+	err := asError(C.rkvgo_plan_set(p.raw, given, C.size_t(len(rows))))
+	if err != nil {
+		return err
+	}
+	p.positions = 0
+	for i := range rows {
+		p.positions += rows[i].Count
+	}
+	return nil
+}
+
+// fill writes rows and regions to C memory.
+func (p *Plan) fill(rows []PlanRow) *C.rkv_plan_row {
+	if len(rows) == 0 {
+		return nil
+	}
+	count := 0
+	for i := range rows {
+		count += len(rows[i].Regions)
+	}
+	given := (*C.rkv_plan_row)(p.rows.atLeast(uintptr(len(rows)) * C.sizeof_rkv_plan_row))
+	into := unsafe.Slice(given, len(rows))
+	regions := unsafe.Slice(
+		(*Region)(p.regions.atLeast(uintptr(count)*C.sizeof_rkv_region)), count)
+	for i := range rows {
+		row := &rows[i]
+		into[i] = C.rkv_plan_row{
+			sequence:     C.rkv_sequence_id(row.Sequence),
+			slot:         C.uint32_t(row.Slot),
+			region_count: C.uint32_t(len(row.Regions)),
+			start:        C.uint64_t(row.Start),
+			count:        C.uint64_t(row.Count),
+		}
+		if len(row.Regions) > 0 {
+			into[i].regions = (*C.rkv_region)(unsafe.Pointer(unsafe.SliceData(regions)))
+			regions = regions[copy(regions, row.Regions):]
+		}
+	}
+	return given
+}
+
+// View shows the arrays, for an engine with kernels of its own. They are the plan's own memory: to
+// be read until look returns, which must not set or close the plan.
+func (p *Plan) View(look func(arrays PlanArrays)) error {
+	raw, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer p.mu.RUnlock()
+	made := C.rkvgo_plan_view(raw)
+	if err := asError(made.failure); err != nil {
+		return err
+	}
+	rows, positions := int(made.arrays.row_count), int(made.arrays.position_count)
+	arrays := PlanArrays{
+		RowCount:      rows,
+		PositionCount: positions,
+		QueryIndPtr:   i32Slice(made.arrays.query_indptr, rows+1),
+		IndPtr:        i32Slice(made.arrays.indptr, rows+1),
+		LastPageLen:   i32Slice(made.arrays.last_page_len, rows),
+		SlotMapping: unsafe.Slice(
+			(*int64)(unsafe.Pointer(made.arrays.slot_mapping)), positions),
+	}
+	arrays.Indices = i32Slice(made.arrays.indices, int(arrays.IndPtr[rows]))
+	look(arrays)
+	return nil
+}
+
+func i32Slice(values *C.int32_t, count int) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Pointer(values)), count)
+}

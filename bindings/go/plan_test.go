@@ -1,0 +1,139 @@
+package radixkv_test
+
+import (
+	"testing"
+
+	radixkv "github.com/radixkv/radixkv/bindings/go"
+)
+
+// K12: what an engine with kernels of its own reads.
+func TestPlanArrays(t *testing.T) {
+	b := newRunnerBench(t, 4, 17)
+	look := func(expect func(arrays radixkv.PlanArrays)) {
+		t.Helper()
+		must(t, b.plan.View(expect))
+	}
+	empty := func(arrays radixkv.PlanArrays) {
+		equal(t, "rows", arrays.RowCount, 0)
+		equal(t, "positions", arrays.PositionCount, 0)
+		equalSlices(t, "indptr", arrays.IndPtr, []int32{0})
+		equal(t, "indices", len(arrays.Indices), 0)
+	}
+	look(empty)
+	sequence, state := b.begin(run(1, 6))
+	slot, err := b.table.AllocateSlot()
+	must(t, err)
+	must(t, b.table.Reserve(slot, 9))
+	must(t, b.plan.Set([]radixkv.PlanRow{
+		{Sequence: sequence.ID(), Count: 6}, {Slot: slot, Start: 7, Count: 2},
+	}))
+	first, second := b.row(state.Slot), b.row(slot)
+	both := func(arrays radixkv.PlanArrays) {
+		equal(t, "rows", arrays.RowCount, 2)
+		equal(t, "positions", arrays.PositionCount, 8)
+		equalSlices(t, "query indptr", arrays.QueryIndPtr, []int32{0, 6, 8})
+		equalSlices(t, "indptr", arrays.IndPtr, []int32{0, 2, 5})
+		equalSlices(t, "last page lengths", arrays.LastPageLen, []int32{2, 1})
+		var pages []int32
+		for _, page := range join(first, second) {
+			pages = append(pages, int32(page))
+		}
+		equalSlices(t, "indices", arrays.Indices, pages)
+		var mapping []int64
+		for position := 0; position < 6; position++ {
+			mapping = append(mapping, int64(first[position/4])*4+int64(position%4))
+		}
+		mapping = append(mapping, int64(second[1])*4+3, int64(second[2])*4)
+		equalSlices(t, "slot mapping", arrays.SlotMapping, mapping)
+	}
+	look(both)
+	// A plan that was refused is as before; one that is emptied has no rows.
+	for name, row := range map[string]radixkv.PlanRow{
+		"start":    {Sequence: sequence.ID(), Count: 9},
+		"count":    {Sequence: sequence.ID()},
+		"rows[0]":  {Sequence: sequence.ID(), Start: -1, Count: 2},
+		"slot":     {Slot: 3, Count: 1},
+		"sequence": {Slot: state.Slot, Count: 1},
+	} {
+		err := b.plan.Set([]radixkv.PlanRow{row})
+		if name == "sequence" {
+			names(t, err, radixkv.InvalidState, name)
+		} else {
+			names(t, err, radixkv.InvalidArgument, name)
+		}
+		look(both)
+	}
+	must(t, b.plan.Set(nil))
+	look(empty)
+	must(t, sequence.Release())
+	must(t, b.table.Erase(slot))
+}
+
+// K21: images attend to themselves in both directions, in as many rows as there are.
+func TestPlanRegions(t *testing.T) {
+	b := newRunnerBench(t, 4, 33)
+	regions := []radixkv.Region{{Start: 2, End: 5}, {Start: 6, End: 8}}
+	var chunks []chunk
+	var rows []radixkv.PlanRow
+	for i := 0; i < 3; i++ {
+		ids := run(100*i, 9)
+		sequence, _ := b.begin(ids)
+		chunks = append(chunks, chunk{sequence, ids, 0, 9})
+		rows = append(rows, planRows(chunks[i])[0])
+	}
+	rows[0].Regions, rows[2].Regions = regions, regions[1:]
+	must(t, b.plan.Set(rows))
+	computed := newTensors(1, chunks...)
+	must(t, b.runner.AppendPrefill(b.plan, computed.args(1)))
+	for row, c := range chunks {
+		for query := 0; query < 9; query++ {
+			end := query + 1
+			for _, region := range rows[row].Regions {
+				if int(region.Start) <= query && query < int(region.End) {
+					end = int(region.End)
+				}
+			}
+			want, _ := naive(1, c.ids, query, 3, 0, end)
+			at := ((row*9+query)*queryHeads + 3) * headDim
+			if !near(computed.out[at+9], want[9], 2e-5) {
+				t.Fatalf("row %d, query %d: %v, want %v", row, query, computed.out[at+9], want[9])
+			}
+		}
+	}
+	rows[1] = radixkv.PlanRow{
+		Sequence: rows[1].Sequence, Start: 0, Count: 3, Regions: regions, // cut
+	}
+	names(t, b.plan.Set(rows), radixkv.InvalidArgument, "rows[1]")
+	for _, c := range chunks {
+		must(t, c.sequence.Release())
+	}
+}
+
+// A plan is set many times, with rows and regions that come and go, without harm to its memory.
+func TestPlanIsReused(t *testing.T) {
+	b := newRunnerBench(t, 1, 600)
+	var rows []radixkv.PlanRow
+	var sequences []radixkv.Sequence
+	for i := 0; i < 4; i++ {
+		sequence, _ := b.begin(run(200*i, 128))
+		sequences = append(sequences, sequence)
+		rows = append(rows, radixkv.PlanRow{Sequence: sequence.ID(), Count: 128})
+	}
+	for round := 0; round < 200; round++ {
+		for i := range rows {
+			rows[i].Regions = nil
+			for start := 0; start < (round*7+i*3)%60; start++ {
+				rows[i].Regions = append(rows[i].Regions,
+					radixkv.Region{Start: uint64(2 * start), End: uint64(2*start + 2)})
+			}
+		}
+		count := 1 + round%4
+		must(t, b.plan.Set(rows[:count]))
+		must(t, b.plan.View(func(arrays radixkv.PlanArrays) {
+			equal(t, "new positions", arrays.PositionCount, 128*count)
+		}))
+	}
+	for _, sequence := range sequences {
+		must(t, sequence.Release())
+	}
+}

@@ -1,0 +1,254 @@
+package radixkv
+
+/*
+#include "call.h"
+
+extern void rkvgoParallelFor(
+	uintptr_t handle, size_t task_count, rkv_parallel_task run, void *task);
+
+typedef struct rkvgo_runner_made {
+	rkvgo_failure *failure;
+	rkv_runner *runner;
+} rkvgo_runner_made;
+
+typedef struct rkvgo_runner_stats_made {
+	rkvgo_failure *failure;
+	rkv_runner_statistics stats;
+} rkvgo_runner_stats_made;
+
+typedef struct rkvgo_page_bytes {
+	rkvgo_failure *failure;
+	uint64_t bytes;
+} rkvgo_page_bytes;
+
+// The handle travels as an integer, as that of the log does.
+static void rkvgo_parallel_for(
+	void *user_data, size_t task_count, rkv_parallel_task run, void *task
+) {
+	rkvgoParallelFor((uintptr_t)user_data, task_count, run, task);
+}
+
+// Zero takes the default, where there is another one.
+static inline rkv_status rkvgo_runner_config(rkv_runner_config *config, uintptr_t handle) {
+	rkv_runner_config made;
+	rkv_status status = rkv_runner_config_init(&made, sizeof made);
+	config->struct_size = sizeof *config;
+	config->head_dim = config->head_dim ? config->head_dim : made.head_dim;
+	config->parallel_for = handle == 0 ? NULL : rkvgo_parallel_for;
+	config->parallel_user_data = (void *)handle;
+	return status;
+}
+
+static inline rkvgo_runner_made rkvgo_runner_create(
+	rkv_page_table *table, rkv_runner_config config, uintptr_t handle
+) {
+	rkvgo_runner_made made = {0};
+	rkv_status status = rkvgo_runner_config(&config, handle);
+	if (status == RKV_STATUS_OK) {
+		status = rkv_runner_create(table, &config, &made.runner);
+	}
+	made.failure = rkvgo_end(status);
+	return made;
+}
+
+static inline rkvgo_page_bytes rkvgo_runner_supports(
+	rkv_runner_config config, uint32_t page_size
+) {
+	rkvgo_page_bytes made = {0};
+	rkv_status status = rkvgo_runner_config(&config, 0);
+	if (status == RKV_STATUS_OK) {
+		status = rkv_runner_supports(&config, page_size, &made.bytes);
+	}
+	made.failure = rkvgo_end(status);
+	return made;
+}
+
+static inline rkvgo_runner_stats_made rkvgo_runner_stats(const rkv_runner *runner) {
+	rkvgo_runner_stats_made made = {0};
+	made.stats.struct_size = sizeof made.stats;
+	made.failure = rkvgo_end(rkv_runner_stats(runner, &made.stats));
+	return made;
+}
+*/
+import "C"
+
+import (
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// Backend is what computes.
+type Backend uint32
+
+const (
+	// BackendCPU is the processor.
+	BackendCPU Backend = C.RKV_BACKEND_CPU
+	// BackendCUDA is an NVIDIA GPU.
+	BackendCUDA Backend = C.RKV_BACKEND_CUDA
+)
+
+// RunnerFlags are options of a runner.
+type RunnerFlags uint32
+
+// RunnerBatchInvariant: a row's result has the same bits whatever else is in the batch, for any
+// number of threads and however its prompt is cut into chunks.
+const RunnerBatchInvariant RunnerFlags = C.RKV_RUNNER_BATCH_INVARIANT
+
+// RunnerConfig says how to build a runner. Zero takes the default; the counts of layers and heads
+// have none.
+type RunnerConfig struct {
+	// Backend is BackendCPU, the default, or BackendCUDA.
+	Backend Backend
+	// LayerCount is the number of layers of the model, 1 to 65536.
+	LayerCount uint32
+	// QueryHeadCount is the number of heads of a query, 1 to 65536.
+	QueryHeadCount uint32
+	// KVHeadCount is the number of heads of K and V; divides QueryHeadCount.
+	KVHeadCount uint32
+	// HeadDim is the number of elements of a head: 64, 96, 128 or 256. Default 128.
+	HeadDim uint32
+	// DType is that of queries, keys, values and results: DTypeF32, the default, F16 or BF16.
+	DType DType
+	// KVDType is that of K and V in memory: the same, or DTypeFP8E4M3.
+	KVDType DType
+	// KVLayout is that of memory of the runner's own. Not read with KVLayers.
+	KVLayout KVLayout
+	// ThreadCount is how many threads compute: of the library's own, the calling one included, or
+	// with ParallelFor the engine's. Default: as many as the process may use.
+	ThreadCount uint32
+	// Flags are Runner flags.
+	Flags RunnerFlags
+	// Device is the ordinal of the GPU; 0 for the CPU.
+	Device uint32
+	// KVLayers is the engine's memory, one for each layer and for every page of the page table,
+	// page 0 included. It must outlive the runner and its plans, and be C memory, or pinned with a
+	// runtime.Pinner. nil: the runner allocates memory of its own.
+	KVLayers []KVMemory
+	// ParallelFor runs the tasks of a call on the engine's own threads. It may be called by several
+	// goroutines at once, and must not call this package; a panic in it ends the program. nil:
+	// threads of the library's own, which cost fewer crossings.
+	ParallelFor ParallelFor
+}
+
+func (c *RunnerConfig) c() C.rkv_runner_config {
+	return C.rkv_runner_config{
+		backend:          C.uint32_t(c.Backend),
+		layer_count:      C.uint32_t(c.LayerCount),
+		query_head_count: C.uint32_t(c.QueryHeadCount),
+		kv_head_count:    C.uint32_t(c.KVHeadCount),
+		head_dim:         C.uint32_t(c.HeadDim),
+		dtype:            C.uint32_t(c.DType),
+		kv_dtype:         C.uint32_t(c.KVDType),
+		kv_layout:        C.uint32_t(c.KVLayout),
+		thread_count:     C.uint32_t(c.ThreadCount),
+		flags:            C.uint32_t(c.Flags),
+		device:           C.uint32_t(c.Device),
+		kv_layers:        (*C.rkv_kv_memory)(unsafe.Pointer(unsafe.SliceData(c.KVLayers))),
+	}
+}
+
+// Runner is attention over the rows of one page table, and the KV memory behind its pages.
+type Runner struct {
+	mu      sync.RWMutex  // as in PageTable
+	raw     *C.rkv_runner // nil after Close
+	threads *threads
+	shape   shape
+}
+
+// shape is what the sizes of tensors follow from.
+type shape struct {
+	queryHeads, kvHeads, headDim, elementBytes int
+}
+
+// RunnerSupports says whether the library, on this machine, can run such a runner, and how many
+// bytes one page takes, K and V of all layers together: to be asked before a page table is made.
+func RunnerSupports(config RunnerConfig, pageSize uint32) (pageBytes uint64, err error) {
+	config.KVLayers = nil // not looked at
+	made := C.rkvgo_runner_supports(config.c(), C.uint32_t(pageSize))
+	return uint64(made.bytes), asError(made.failure)
+}
+
+// NewRunner creates a runner over a page table, with or without a cache, and keeps the page table
+// alive.
+func NewRunner(table *PageTable, config RunnerConfig) (*Runner, error) {
+	if config.KVLayers != nil && len(config.KVLayers) != int(config.LayerCount) {
+		return nil, invalid("config.KVLayers: not one for each layer")
+	}
+	raw, err := table.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer table.mu.RUnlock()
+	threads := newThreads(config.ParallelFor)
+	made := C.rkvgo_runner_create(raw, config.c(), threads.number())
+	if err := asError(made.failure); err != nil {
+		threads.end()
+		return nil, err
+	}
+	s := shape{int(config.QueryHeadCount), int(config.KVHeadCount), int(config.HeadDim), 2}
+	if s.headDim == 0 {
+		s.headDim = 128
+	}
+	if config.DType == DTypeF32 {
+		s.elementBytes = 4
+	}
+	r := &Runner{raw: made.runner, threads: threads, shape: s}
+	runtime.SetFinalizer(r, (*Runner).Close) // for those that nobody closed
+	return r, nil
+}
+
+// Close gives the runner up; a plan of it keeps it and its memory alive until it is closed too.
+// More than one Close is fine. It waits for calls that are running.
+func (r *Runner) Close() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.raw != nil {
+		C.rkv_runner_destroy(r.raw)
+		r.raw = nil
+		r.threads.end()
+		runtime.SetFinalizer(r, nil)
+	}
+	return nil
+}
+
+// enter is that of PageTable: r.mu.RUnlock ends it.
+func (r *Runner) enter() (*C.rkv_runner, error) {
+	if r == nil {
+		return nil, ErrClosed
+	}
+	r.mu.RLock()
+	if r.raw == nil {
+		r.mu.RUnlock()
+		return nil, ErrClosed
+	}
+	return r.raw, nil
+}
+
+// RunnerStatistics is what a runner has.
+type RunnerStatistics struct {
+	// ThreadCount is how many threads compute.
+	ThreadCount uint32
+	// KVBytes is the KV memory of its own; 0 over the engine's.
+	KVBytes uint64
+	// PageBytes is what one page takes, K and V of all layers, when they lie densely.
+	PageBytes uint64
+}
+
+// Stats is what the runner has.
+func (r *Runner) Stats() (RunnerStatistics, error) {
+	raw, err := r.enter()
+	if err != nil {
+		return RunnerStatistics{}, err
+	}
+	defer r.mu.RUnlock()
+	made := C.rkvgo_runner_stats(raw)
+	return RunnerStatistics{
+		ThreadCount: uint32(made.stats.thread_count),
+		KVBytes:     uint64(made.stats.kv_bytes),
+		PageBytes:   uint64(made.stats.page_bytes),
+	}, asError(made.failure)
+}

@@ -1,0 +1,80 @@
+package radixkv
+
+/*
+#include "call.h"
+
+// From a declaration rkv_parallel_task is called through, so that Go can.
+static inline void rkvgo_run_task(rkv_parallel_task run, void *task, size_t index) {
+	run(task, index);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime/cgo"
+	"sync/atomic"
+	"unsafe"
+)
+
+// ParallelFor calls run once for each index below taskCount, in any order, from any goroutines, and
+// returns when all calls have returned.
+type ParallelFor func(taskCount int, run func(index int))
+
+// threads is the engine's ParallelFor, which lives as long as the runner in the library does: that
+// of a Runner and of each Plan of it.
+type threads struct {
+	handle cgo.Handle
+	users  atomic.Int64
+}
+
+func newThreads(parallelFor ParallelFor) *threads {
+	if parallelFor == nil {
+		return nil
+	}
+	t := &threads{handle: cgo.NewHandle(parallelFor)}
+	t.users.Store(1)
+	return t
+}
+
+// share is for one more user, until it calls end.
+func (t *threads) share() *threads {
+	if t != nil {
+		t.users.Add(1)
+	}
+	return t
+}
+
+func (t *threads) end() {
+	if t != nil && t.users.Add(-1) == 0 {
+		t.handle.Delete()
+	}
+}
+
+// number is zero for threads of the library's own.
+func (t *threads) number() C.uintptr_t {
+	if t == nil {
+		return 0
+	}
+	return C.uintptr_t(t.handle)
+}
+
+//export rkvgoParallelFor
+func rkvgoParallelFor(
+	handle C.uintptr_t, taskCount C.size_t, run C.rkv_parallel_task, task unsafe.Pointer,
+) {
+	// A panic may not run through the library, and with tasks left undone there is no result.
+	defer func() {
+		if reason := recover(); reason != nil {
+			go panic(fmt.Sprintf("radixkv: panic in a ParallelFor: %v", reason))
+			select {}
+		}
+	}()
+	parallelFor := cgo.Handle(handle).Value().(ParallelFor)
+	parallelFor(int(taskCount), func(index int) {
+		if index < 0 || index >= int(taskCount) {
+			panic(fmt.Sprintf("index %d of %d tasks", index, taskCount))
+		}
+		C.rkvgo_run_task(run, task, C.size_t(index))
+	})
+}

@@ -1,0 +1,177 @@
+// Runs workloads with caching off and on: engine_bench --model FOLDER
+#include "bench/chart.hpp"
+#include "bench/client.hpp"
+#include "bench/report.hpp"
+#include "bench/run.hpp"
+#include "bench/workload.hpp"
+#include "engine_options.hpp"
+#include "http/server.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace engine;
+
+struct BenchOptions {
+    EngineOptions engine;
+    WorkloadOptions workload;
+    std::string workloads = "prefix_caching", transport = "direct", url, json, svg;
+    std::string caching = "both";
+    std::uint64_t max_output = 0, requests = 0, seed = 1;
+
+    void add_to(Options& options) {
+        std::vector<std::string> names = workload_names();
+        names.emplace_back("all");
+        engine.add_to(options);
+        options.word("--workload", "which, or all", workloads, names)
+            .word("--caching", "both, off, or on", caching, {"both", "off", "on"})
+            .word("--transport", "direct, or http over loopback", transport, {"direct", "http"})
+            .text("--url", "a server that runs already", url)
+            .real("--speed", "requests come this many times as fast", workload.speed, 0.001, 1000)
+            .number("--max-output", "tokens a request; 0: as the workload says", max_output, 0,
+                    1U << 20)
+            .number("--requests", "how many; 0: as the workload says", requests, 0, 1U << 20)
+            .number("--seed", "of the prompts", seed, 0, UINT64_MAX)
+            .text("--json", "file for the results", json)
+            .text("--svg", "file for the chart of the first workload", svg);
+    }
+};
+
+/// A server on a port of its own for as long as this lives.
+class LoopbackServer {
+public:
+    explicit LoopbackServer(Engine& engine)
+        : server_(config(), engine), thread_([this] { server_.run(); }) {}
+    ~LoopbackServer() {
+        server_.shutdown();
+        thread_.join();
+    }
+    [[nodiscard]] std::string url() const {
+        return "http://127.0.0.1:" + std::to_string(server_.port());
+    }
+
+private:
+    Server server_;
+    std::thread thread_;
+
+    static ServerConfig config() {
+        ServerConfig config;
+        config.port = 0;
+        return config;
+    }
+};
+
+/// The first request of a process pays for page faults and sleeping cores. It shares nothing with
+/// the requests that count.
+void warm_up(Client& client) {
+    Workload workload{"warm-up", "", {}};
+    workload.requests.push_back({0, std::vector<std::uint32_t>(512, 0), 0, 16});
+    (void)run_workload(workload, client, "first");
+}
+
+BenchRun run_engine(const BenchOptions& options, const Workload& workload, bool caching) {
+    EngineConfig config = options.engine.config();
+    config.prefix_caching = caching;
+    Engine engine(config);
+    const std::string label = caching ? "caching on" : "caching off";
+    std::unique_ptr<LoopbackServer> server;
+    std::unique_ptr<Client> client = std::make_unique<DirectClient>(engine);
+    if (options.transport == "http") {
+        server = std::make_unique<LoopbackServer>(engine);
+        client = std::make_unique<HttpClient>(server->url());
+    }
+    warm_up(*client);
+    return run_workload(workload, *client, label);
+}
+
+std::string setting(const BenchOptions& options) {
+    std::string text = options.url.empty() ? "model " + options.engine.model + ", " +
+                                                 options.transport + ", chunks of " +
+                                                 std::to_string(options.engine.chunk_size)
+                                           : options.url;
+    if (options.workload.speed != 1)
+        text += ", " + std::to_string(options.workload.speed) + " times as fast";
+    if (options.max_output > 0)
+        text += ", at most " + std::to_string(options.max_output) + " tokens generated";
+    return text;
+}
+
+BenchReport run_one(const BenchOptions& options, const std::string& name) {
+    WorkloadOptions workload = options.workload;
+    workload.name = name;
+    workload.max_output = options.max_output;
+    workload.request_count = options.requests;
+    workload.seed = options.seed;
+    BenchReport report;
+    report.workload = make_workload(workload);
+    report.setting = setting(options);
+    if (!options.url.empty()) {
+        HttpClient client(options.url);
+        report.runs.push_back(run_workload(report.workload, client, "server"));
+    } else {
+        if (options.caching != "on")
+            report.runs.push_back(run_engine(options, report.workload, false));
+        if (options.caching != "off")
+            report.runs.push_back(run_engine(options, report.workload, true));
+    }
+    for (const BenchRun& run : report.runs)
+        report.summaries.push_back(summarize(report.workload, run));
+    if (report.runs.size() == 2)
+        report.identical = same_outputs(report.runs[0], report.runs[1]);
+    return report;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+    if (path.empty()) return;
+    std::ofstream file(path, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) throw std::runtime_error(path + ": cannot be written");
+    std::fprintf(stderr, "%s\n", path.c_str());
+}
+
+int bench(int count, char** arguments) {
+    BenchOptions options;
+    Options parser;
+    options.add_to(parser);
+    if (!parser.parse(count, arguments)) {
+        std::printf("usage: %s --model FOLDER [option...]\n%s", arguments[0],
+                    parser.help().c_str());
+        return 0;
+    }
+    std::vector<BenchReport> reports;
+    for (const std::string& name : workload_names()) {
+        if (options.workloads != "all" && options.workloads != name) continue;
+        reports.push_back(run_one(options, name));
+        std::printf("%s\n", report_table(reports.back()).c_str());
+        std::fflush(stdout);
+    }
+    write_file(options.json, report_json(reports));
+    write_file(options.svg, chart_svg(reports.front()));
+    const bool differ = std::any_of(reports.begin(), reports.end(), [](const BenchReport& report) {
+        return report.identical == false;
+    });
+    return differ ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    try {
+        return bench(count, arguments);
+    } catch (const engine::UsageError& error) {
+        std::fprintf(stderr, "%s (--help lists the options)\n", error.what());
+        return 2;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "error: %s\n", error.what());
+        return 1;
+    }
+}

@@ -1,0 +1,143 @@
+#include "bench/report.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <functional>
+
+namespace engine {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string format(const char* pattern, double value) {
+    char text[64];
+    std::snprintf(text, sizeof text, pattern, value);
+    return text;
+}
+
+struct Line {
+    const char* name;
+    const char* pattern;
+    std::function<double(const BenchSummary&)> value;
+};
+
+const std::vector<Line>& lines() {
+    static const std::vector<Line> all = {
+        {"TTFT P50, ms", "%.1f", [](const auto& s) { return s.first_token.p50 * 1e3; }},
+        {"TTFT P99, ms", "%.1f", [](const auto& s) { return s.first_token.p99 * 1e3; }},
+        {"TTFT P50 but the first, ms", "%.1f",
+         [](const auto& s) { return s.first_token_later.p50 * 1e3; }},
+        {"ITL P50, ms", "%.2f", [](const auto& s) { return s.inter_token.p50 * 1e3; }},
+        {"ITL P99, ms", "%.2f", [](const auto& s) { return s.inter_token.p99 * 1e3; }},
+        {"request P50, ms", "%.1f", [](const auto& s) { return s.latency.p50 * 1e3; }},
+        {"request P99, ms", "%.1f", [](const auto& s) { return s.latency.p99 * 1e3; }},
+        {"output tokens/s", "%.1f", [](const auto& s) { return s.tokens_per_second; }},
+        {"requests/s", "%.2f", [](const auto& s) { return s.requests_per_second; }},
+        {"hit rate, % of prompt tokens", "%.1f", [](const auto& s) { return s.hit_rate() * 100; }},
+    };
+    return all;
+}
+
+std::string row(const std::string& name, const std::vector<std::string>& cells) {
+    std::string text = "  " + name;
+    text.resize(33, ' ');
+    for (const std::string& cell : cells)
+        text += std::string(cell.size() < 14 ? 14 - cell.size() : 1, ' ') + cell;
+    return text + "\n";
+}
+
+std::string verdicts(const BenchReport& report) {
+    std::string text;
+    if (report.identical)
+        text += std::string("  outputs identical: ") + (*report.identical ? "yes" : "NO") + "\n";
+    if (report.runs.size() != 2 || report.unshared_part() >= 1) return text;
+    const double target = 1.25 * report.unshared_part();
+    text += "  unshared part of a prompt " + format("%.4f", report.unshared_part()) +
+            ", TTFT P50 ratio but the first " + format("%.4f", report.first_token_ratio()) +
+            ": " + (report.first_token_ratio() <= target ? "within" : "above") +
+            " 1.25 times that (" + format("%.4f", target) + ")\n";
+    return text;
+}
+
+Json percentiles_json(const Percentiles& values) {
+    return {{"p50", values.p50}, {"p99", values.p99}};
+}
+
+Json summary_json(const BenchRun& run, const BenchSummary& summary) {
+    return {{"label", run.label},
+            {"ttft_s", percentiles_json(summary.first_token)},
+            {"ttft_but_first_s", percentiles_json(summary.first_token_later)},
+            {"itl_s", percentiles_json(summary.inter_token)},
+            {"request_s", percentiles_json(summary.latency)},
+            {"output_tokens_per_s", summary.tokens_per_second},
+            {"requests_per_s", summary.requests_per_second},
+            {"seconds", summary.seconds},
+            {"prompt_tokens", summary.prompt_tokens},
+            {"cached_tokens", summary.cached_tokens},
+            {"generated_tokens", summary.generated_tokens},
+            {"hit_rate", summary.hit_rate()},
+            {"ttft_each_s", summary.first_token_times}};
+}
+
+}  // namespace
+
+double BenchReport::unshared_part() const {
+    double sum = 0;
+    const std::size_t count = workload.requests.size();
+    for (std::size_t i = 1; i < count; ++i) {
+        const BenchRequest& request = workload.requests[i];
+        sum += static_cast<double>(request.prompt.size() - request.shared) /
+               static_cast<double>(request.prompt.size());
+    }
+    return count > 1 ? sum / static_cast<double>(count - 1) : 1;
+}
+
+double BenchReport::first_token_ratio() const {
+    return summaries.back().first_token_later.p50 / summaries.front().first_token_later.p50;
+}
+
+std::string report_table(const BenchReport& report) {
+    std::string text = report.workload.name + ": " +
+                       std::to_string(report.workload.requests.size()) + " requests; " +
+                       report.workload.description + "\n  " + report.setting + "\n";
+    std::vector<std::string> heads;
+    for (const BenchRun& run : report.runs) heads.push_back(run.label);
+    if (report.runs.size() == 2) heads.emplace_back("ratio");
+    text += row("", heads);
+    for (const Line& line : lines()) {
+        std::vector<std::string> cells;
+        for (const BenchSummary& summary : report.summaries)
+            cells.push_back(format(line.pattern, line.value(summary)));
+        const double base = line.value(report.summaries.front());
+        if (report.runs.size() == 2)
+            cells.push_back(base > 0 ? format("%.3f", line.value(report.summaries.back()) / base)
+                                     : "");
+        text += row(line.name, cells);
+    }
+    return text + verdicts(report);
+}
+
+std::string report_json(const std::vector<BenchReport>& reports) {
+    Json list = Json::array();
+    for (const BenchReport& report : reports) {
+        Json runs = Json::array();
+        for (std::size_t i = 0; i < report.runs.size(); ++i)
+            runs.push_back(summary_json(report.runs[i], report.summaries[i]));
+        Json entry = {{"workload", report.workload.name},
+                      {"description", report.workload.description},
+                      {"setting", report.setting},
+                      {"request_count", report.workload.requests.size()},
+                      {"unshared_part", report.unshared_part()},
+                      {"runs", runs}};
+        if (report.identical) {
+            entry["outputs_identical"] = *report.identical;
+            entry["ttft_ratio"] = report.first_token_ratio();
+        }
+        list.push_back(entry);
+    }
+    return list.dump(2) + "\n";
+}
+
+}  // namespace engine

@@ -1,0 +1,160 @@
+#include "bench/workload.hpp"
+
+#include "serve/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <stdexcept>
+
+namespace engine {
+
+namespace {
+
+/// Numbers that are the same on every machine: the distributions of <random> are not.
+class Random {
+public:
+    explicit Random(std::uint64_t seed) : engine_(seed) {}
+
+    /// Uniform from `least` to `most`.
+    std::size_t range(std::size_t least, std::size_t most) {
+        return least + static_cast<std::size_t>(engine_() % (most - least + 1));
+    }
+    /// Uniform in (0, 1].
+    double unit() { return (static_cast<double>(engine_() >> 11) + 1) * 0x1p-53; }
+
+private:
+    std::mt19937_64 engine_;
+};
+
+constexpr std::array<const char*, 40> words = {
+    "answer", "always",  "before", "between", "careful", "clear",  "detail", "each",
+    "every",  "example", "first",  "follow",  "give",    "help",   "if",     "important",
+    "in",     "is",      "known",  "list",    "name",    "never",  "not",    "of",
+    "order",  "please",  "point",  "question", "reason", "result", "say",    "short",
+    "source", "state",   "step",   "the",     "then",    "user",   "write",  "you"};
+
+/// Exactly `count` tokens of words.
+std::vector<std::uint32_t> text(Random& random, std::size_t count) {
+    std::string out;
+    while (out.size() < count) {
+        out += words[random.range(0, words.size() - 1)];
+        out += random.range(0, 9) == 0 ? ". " : " ";
+    }
+    out.resize(count);
+    return encode(out);
+}
+
+/// One kind of workload. `make` fills in prompt and output, `arrive` the time of request `i`.
+struct Kind {
+    const char* name;
+    const char* description;
+    std::size_t request_count;
+    std::function<BenchRequest(Random&, std::size_t index)> make;
+    std::function<double(Random&, std::size_t index, double before)> arrive;
+};
+
+BenchRequest request(Random& random, std::size_t prompt, std::size_t output) {
+    BenchRequest made;
+    made.prompt = text(random, prompt);
+    made.output = output;
+    return made;
+}
+
+/// Each behind a beginning that depends on nothing but this.
+BenchRequest with_system_prompt(Random& random, std::size_t own, std::size_t output) {
+    Random shared(1024);
+    BenchRequest made = request(shared, 1024, output);
+    made.shared = made.prompt.size();
+    const std::vector<std::uint32_t> suffix = text(random, own);
+    made.prompt.insert(made.prompt.end(), suffix.begin(), suffix.end());
+    return made;
+}
+
+const std::vector<Kind>& kinds() {
+    static const std::vector<Kind> all = {
+        {"prefix_caching",
+         "1024 tokens shared by all and 32-128 of its own each, 256 to generate, 8 a second", 48,
+         [](Random& random, std::size_t) {
+             return with_system_prompt(random, random.range(32, 128), 256);
+         },
+         [](Random&, std::size_t i, double) { return static_cast<double>(i) / 8; }},
+        {"continuous_batching", "prompts of 64-512 tokens, 64-256 to generate, 4 a second", 32,
+         [](Random& random, std::size_t) {
+             const std::size_t prompt = random.range(64, 512);
+             return request(random, prompt, random.range(64, 256));
+         },
+         [](Random&, std::size_t i, double) { return static_cast<double>(i) / 4; }},
+        {"paged_attention",
+         "half the prompts 32-128 tokens, half 512-1024, 128-512 to generate, 8 every half second",
+         48,
+         [](Random& random, std::size_t i) {
+             const std::size_t prompt =
+                 i % 2 == 0 ? random.range(32, 128) : random.range(512, 1024);
+             return request(random, prompt, random.range(128, 512));
+         },
+         [](Random&, std::size_t i, double) { return static_cast<double>(i / 8) / 2; }},
+        {"chunked_prefill",
+         "three of four prompts 1024-2048 tokens, one 64-128, 64-256 to generate, "
+         "Poisson 6 a second",
+         48,
+         [](Random& random, std::size_t i) {
+             const std::size_t prompt =
+                 i % 4 == 3 ? random.range(64, 128) : random.range(1024, 2048);
+             return request(random, prompt, random.range(64, 256));
+         },
+         [](Random& random, std::size_t, double before) {
+             return before - std::log(random.unit()) / 6;
+         }},
+    };
+    return all;
+}
+
+}  // namespace
+
+std::size_t Workload::prompt_tokens() const {
+    std::size_t sum = 0;
+    for (const BenchRequest& request : requests) sum += request.prompt.size();
+    return sum;
+}
+
+std::size_t Workload::longest() const {
+    std::size_t most = 0;
+    for (const BenchRequest& request : requests)
+        most = std::max(most, request.prompt.size() + request.output);
+    return most;
+}
+
+const std::vector<std::string>& workload_names() {
+    static const std::vector<std::string> names = [] {
+        std::vector<std::string> list;
+        for (const Kind& kind : kinds()) list.emplace_back(kind.name);
+        return list;
+    }();
+    return names;
+}
+
+Workload make_workload(const WorkloadOptions& options) {
+    const auto& all = kinds();
+    const auto kind = std::find_if(all.begin(), all.end(), [&](const Kind& candidate) {
+        return candidate.name == options.name;
+    });
+    if (kind == all.end()) throw std::runtime_error("there is no workload " + options.name);
+    Random random(options.seed);
+    Workload workload{kind->name, kind->description, {}};
+    double time = 0;
+    const std::size_t count =
+        options.request_count > 0 ? options.request_count : kind->request_count;
+    for (std::size_t i = 0; i < count; ++i) {
+        BenchRequest made = kind->make(random, i);
+        time = kind->arrive(random, i, time);
+        made.arrival = time / options.speed;
+        if (options.max_output > 0) made.output = std::min(made.output, options.max_output);
+        workload.requests.push_back(std::move(made));
+    }
+    return workload;
+}
+
+}  // namespace engine

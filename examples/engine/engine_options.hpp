@@ -1,0 +1,51 @@
+// The options that the server and the benchmark have in common.
+#ifndef ENGINE_ENGINE_OPTIONS_HPP
+#define ENGINE_ENGINE_OPTIONS_HPP
+
+#include "options.hpp"
+#include "serve/core.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace engine {
+
+struct EngineOptions {
+    std::string model;
+    std::string prefix_caching = "on";
+    std::string gemm = "packed";
+    std::uint64_t page_size = 16, pages = 0, kv_mib = 512;
+    std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0;
+
+    void add_to(Options& options) {
+        options.text("--model", "folder with config.json and model.safetensors", model)
+            .word("--prefix-caching", "on or off", prefix_caching, {"on", "off"})
+            .word("--gemm", "packed: same bits in any batch; or blas", gemm, {"packed", "blas"})
+            .number("--page-size", "positions of a page", page_size, 1, RKV_PAGE_SIZE_MAX)
+            .number("--pages", "pages of KV memory; 0: as many as fit", pages, 0, 1U << 30)
+            .number("--kv-mib", "KV memory in MiB, with --pages 0", kv_mib, 1, 1U << 20)
+            .number("--chunk-size", "prompt tokens a step; 0: no limit", chunk_size, 0, 1U << 20)
+            .number("--max-running", "requests that run at once", max_running, 1, 4096)
+            .number("--max-positions", "longest text; 0: the model's", max_positions, 0, 1U << 24)
+            .number("--threads", "threads that compute; 0: all cores", threads, 0, 1024);
+    }
+    [[nodiscard]] EngineConfig config() const {
+        if (model.empty()) throw UsageError("--model: say which folder");
+        EngineConfig config;
+        config.model = model;
+        config.prefix_caching = prefix_caching == "on";
+        config.gemm = gemm == "blas" ? Gemm::blas : Gemm::packed;
+        config.kv.page_size = static_cast<std::uint32_t>(page_size);
+        config.kv.page_count = static_cast<std::uint32_t>(pages);
+        config.kv.bytes = kv_mib << 20;
+        config.scheduler.chunk_size = chunk_size;
+        config.scheduler.max_running = max_running;
+        config.max_positions = max_positions;
+        config.thread_count = threads;
+        return config;
+    }
+};
+
+}  // namespace engine
+
+#endif  // ENGINE_ENGINE_OPTIONS_HPP

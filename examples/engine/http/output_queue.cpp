@@ -1,0 +1,37 @@
+#include "http/output_queue.hpp"
+
+namespace engine {
+
+void OutputQueue::on_token(const TokenOutput& token) {
+    OutputToken output{token.id, token.text, 0, {}};
+    if (logprobs_) {
+        output.logprob = logprob(token.logits, token.vocab_size, token.id);
+        output.top_logprobs = top_logprobs(token.logits, token.vocab_size, *logprobs_);
+    }
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        output_.tokens.push_back(std::move(output));
+    }
+    arrived_.notify_one();
+}
+
+void OutputQueue::on_finish(const RequestResult& result) {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        output_.result = result;
+    }
+    arrived_.notify_one();
+}
+
+OutputQueue::Output OutputQueue::wait(std::chrono::milliseconds time) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    arrived_.wait_for(lock, time, [&] { return !output_.empty(); });
+    return std::exchange(output_, {});
+}
+
+bool OutputQueue::wait_finished(std::chrono::milliseconds time) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return arrived_.wait_for(lock, time, [&] { return output_.result.has_value(); });
+}
+
+}  // namespace engine

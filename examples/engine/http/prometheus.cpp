@@ -1,0 +1,97 @@
+#include "http/prometheus.hpp"
+
+#include <cstdint>
+
+namespace engine {
+
+namespace {
+
+class Page {
+public:
+    void counter(const std::string& name, const char* help, std::uint64_t value) {
+        head(name, help, "counter");
+        line(name, value);
+    }
+    void gauge(const std::string& name, const char* help, std::uint64_t value) {
+        head(name, help, "gauge");
+        line(name, value);
+    }
+    void head(const std::string& name, const char* help, const char* type) {
+        text_ += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+    }
+    void line(const std::string& name, std::uint64_t value) {
+        text_ += name + " " + std::to_string(value) + "\n";
+    }
+    void histogram(const std::string& name, const char* help, const Histogram& values) {
+        text_ += "# HELP " + name + " " + help + "\n";
+        values.write(name, text_);
+    }
+    [[nodiscard]] std::string take() { return std::move(text_); }
+
+private:
+    std::string text_;
+};
+
+void write_requests(const Metrics& metrics, Page& page) {
+    const std::string name = "engine_requests_finished_total";
+    page.head(name, "Requests that are over, by why.", "counter");
+    page.line(name + "{reason=\"stop\"}", metrics.finished_stop);
+    page.line(name + "{reason=\"length\"}", metrics.finished_length);
+    page.line(name + "{reason=\"cancelled\"}", metrics.finished_cancelled);
+    page.line(name + "{reason=\"error\"}", metrics.finished_error);
+    page.gauge("engine_requests_waiting", "Requests that wait to begin.", metrics.waiting);
+    page.gauge("engine_requests_running", "Requests that hold pages.", metrics.running);
+    page.counter("engine_preemptions_total", "Times that a request gave its pages to others.",
+                 metrics.preemptions);
+    page.histogram("engine_time_to_first_token_seconds", "From arrival to the first token.",
+                   metrics.time_to_first_token);
+    page.histogram("engine_inter_token_latency_seconds", "From one token to the next.",
+                   metrics.inter_token_latency);
+}
+
+void write_tokens(const Metrics& metrics, Page& page) {
+    page.counter("engine_prompt_tokens_total", "Prompt tokens of requests that began.",
+                 metrics.prompt_tokens);
+    page.counter("engine_prompt_tokens_cached_total", "Of those, tokens found in the cache.",
+                 metrics.cached_tokens);
+    page.counter("engine_prefix_cache_hits_total",
+                 "Requests that found some of their prompt in the cache.", metrics.cache_hits);
+    page.counter("engine_prefix_cache_misses_total", "Requests that found none.",
+                 metrics.cache_misses);
+    page.counter("engine_generated_tokens_total", "Tokens generated.", metrics.generated_tokens);
+    page.counter("engine_computed_tokens_total", "Tokens that went through the model.",
+                 metrics.computed_tokens);
+    page.counter("engine_steps_total", "Forward passes.", metrics.steps);
+    page.histogram("engine_step_seconds", "Time of a forward pass.", metrics.step_time);
+}
+
+void write_pages(const Kv& kv, Page& page) {
+    const rkv_page_table_statistics pages = kv.table().stats();
+    const rkv_cache_statistics cache = kv.cache().stats();
+    const std::string name = "engine_kv_pages";
+    page.head(name, "Pages of KV memory by state; reclaimable ones are among the cached.",
+              "gauge");
+    page.line(name + "{state=\"free\"}", pages.free_page_count);
+    page.line(name + "{state=\"cached\"}", pages.cached_page_count);
+    page.line(name + "{state=\"private\"}", pages.private_page_count);
+    page.line(name + "{state=\"reclaimable\"}", pages.reclaimable_page_count);
+    page.gauge("engine_kv_pages_total", "Pages of KV memory.", pages.total_page_count);
+    page.counter("engine_evicted_pages_total", "Cached pages that made room for others.",
+                 cache.evicted_page_count);
+    page.counter("engine_published_pages_total", "Pages that requests gave to the cache.",
+                 cache.inserted_page_count);
+    page.gauge("engine_cache_nodes", "Nodes of the prefix tree.", cache.node_count);
+    page.gauge("engine_cache_index_bytes", "Host memory of the prefix tree.", cache.index_bytes);
+}
+
+}  // namespace
+
+std::string prometheus_text(const Core& core) {
+    Page page;
+    write_requests(core.metrics(), page);
+    write_tokens(core.metrics(), page);
+    write_pages(core.kv(), page);
+    return page.take();
+}
+
+}  // namespace engine

@@ -1,0 +1,214 @@
+#include "http/server.hpp"
+
+#include "http/completion_request.hpp"
+#include "http/completion_response.hpp"
+#include "http/output_queue.hpp"
+#include "http/prometheus.hpp"
+
+#include <httplib.h>
+#include <nlohmann/json.hpp>
+
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+namespace engine {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* json_type = "application/json";
+// How often a thread that waits for tokens looks whether its client is still there.
+constexpr auto look_at_client = 50ms;
+// An answer that is ready within this time goes out in one piece, and with the right status if it
+// is an error. Later ones begin at once and are finished when they are: only so the client's
+// leaving can be noticed.
+constexpr auto whole_answer = 500ms;
+
+void answer(httplib::Response& response, const ApiError& error) {
+    response.status = error.status();
+    if (error.status() == 503) response.set_header("Retry-After", "1");
+    response.set_content(error.body(), json_type);
+}
+
+/// One completion between its client and the engine. Cancels the request when it is dropped.
+class Exchange {
+public:
+    Exchange(CompletionRequest request, std::string served_model, Engine& engine)
+        : engine_(engine),
+          stream_(request.stream),
+          queue_(std::make_shared<OutputQueue>(request.logprobs)),
+          number_(engine.submit(request.spec, queue_)),
+          response_(request, number_, std::move(served_model)) {}
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+    ~Exchange() {
+        if (!response_.finished()) engine_.cancel(number_);
+    }
+
+    [[nodiscard]] bool streams() const noexcept { return stream_; }
+    [[nodiscard]] bool finishes_within(std::chrono::milliseconds time) {
+        return queue_->wait_finished(time);
+    }
+    /// After finishes_within(): the whole answer.
+    void finish(httplib::Response& response) {
+        response_.collect(queue_->wait(0ms));
+        if (const std::optional<ApiError> error = response_.failure())
+            return answer(response, *error);
+        response.set_content(response_.whole(), json_type);
+    }
+    /// Writes what there is, or waits a little for it. False when the client is gone.
+    bool write_some(httplib::DataSink& sink) {
+        const OutputQueue::Output output = queue_->wait(look_at_client);
+        std::string text;
+        if (stream_) {
+            text = response_.events(output);
+        } else {
+            response_.collect(output);
+            if (response_.finished()) text = response_.whole();
+        }
+        if (text.empty()) return sink.is_writable();
+        if (!sink.write(text.data(), text.size())) return false;
+        if (response_.finished()) sink.done();
+        return true;
+    }
+
+private:
+    Engine& engine_;
+    bool stream_;
+    std::shared_ptr<OutputQueue> queue_;
+    std::uint64_t number_;
+    CompletionResponse response_;
+};
+
+/// Counts the connections that are being answered.
+class Active {
+public:
+    explicit Active(std::atomic<std::size_t>& count) : count_(count) { ++count_; }
+    Active(const Active&) = delete;
+    Active& operator=(const Active&) = delete;
+    ~Active() { --count_; }
+
+private:
+    std::atomic<std::size_t>& count_;
+};
+
+}  // namespace
+
+class Server::Routes {
+public:
+    Routes(const ServerConfig& config, Engine& engine) : config_(config), engine_(engine) {
+        const std::size_t threads = config.thread_count;
+        http_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
+        http_.set_payload_max_length(config.max_body_bytes);
+        // A small event must not wait for the next one.
+        http_.set_tcp_nodelay(true);
+        http_.Post("/v1/completions", [this](const auto& request, auto& response) {
+            completions(request.body, response);
+        });
+        http_.Get("/v1/models", [this](const auto&, auto& response) { models(response); });
+        http_.Get("/health", [this](const auto&, auto& response) { health(response); });
+        http_.Get("/metrics", [this](const auto&, auto& response) {
+            response.set_content(prometheus_text(engine_.core()),
+                                 "text/plain; version=0.0.4; charset=utf-8");
+        });
+        http_.set_error_handler([](const auto& request, auto& response) {
+            if (response.body.empty()) answer(response, status_error(request, response.status));
+        });
+        http_.set_exception_handler([](const auto&, auto& response, std::exception_ptr thrown) {
+            try {
+                std::rethrow_exception(thrown);
+            } catch (const std::exception& error) {
+                answer(response, ApiError(500, error.what()));
+            }
+        });
+    }
+
+    httplib::Server& http() { return http_; }
+    void drain() { draining_ = true; }
+    [[nodiscard]] bool idle() const { return active_ == 0; }
+
+private:
+    const ServerConfig& config_;
+    Engine& engine_;
+    httplib::Server http_;
+    std::atomic<bool> draining_{false};
+    std::atomic<std::size_t> active_{0};
+
+    static ApiError status_error(const httplib::Request& request, int status) {
+        if (status == 404) return {404, "there is no " + request.method + " " + request.path};
+        if (status == 413) return {413, "the body is too long"};
+        return {status, "the request cannot be read"};
+    }
+
+    void completions(const std::string& body, httplib::Response& response) {
+        try {
+            if (draining_) throw ApiError(503, "the server is shutting down");
+            auto active = std::make_shared<Active>(active_);
+            begin(body, response, std::move(active));
+        } catch (const ApiError& error) {
+            answer(response, error);
+        } catch (const InvalidRequest& error) {
+            answer(response, ApiError(400, error.what()));
+        } catch (const Overloaded& error) {
+            answer(response, ApiError(503, error.what()));
+        }
+    }
+
+    void begin(const std::string& body, httplib::Response& response,
+               std::shared_ptr<Active> active) {
+        const auto exchange = std::make_shared<Exchange>(
+            parse_completion(body, engine_.core().model_config(), config_.served_model),
+            config_.served_model, engine_);
+        if (!exchange->streams() && exchange->finishes_within(whole_answer))
+            return exchange->finish(response);
+        response.set_chunked_content_provider(
+            exchange->streams() ? "text/event-stream" : json_type,
+            // Owns the exchange: it ends with the response, however that ends.
+            [exchange, active](std::size_t, httplib::DataSink& sink) {
+                return exchange->write_some(sink);
+            });
+        if (exchange->streams()) response.set_header("Cache-Control", "no-cache");
+    }
+
+    void models(httplib::Response& response) const {
+        const nlohmann::json model = {{"id", config_.served_model}, {"object", "model"}};
+        response.set_content(
+            nlohmann::json{{"object", "list"}, {"data", {model}}}.dump(), json_type);
+    }
+
+    void health(httplib::Response& response) const {
+        if (!engine_.healthy()) return answer(response, ApiError(503, "the engine is broken"));
+        if (draining_) return answer(response, ApiError(503, "the server is shutting down"));
+        response.set_content("{\"status\":\"ok\"}", json_type);
+    }
+};
+
+Server::Server(const ServerConfig& config, Engine& engine)
+    : config_(config), engine_(engine), routes_(std::make_unique<Routes>(config_, engine)) {
+    httplib::Server& http = routes_->http();
+    port_ = config.port;
+    const bool bound = config.port == 0 ? (port_ = http.bind_to_any_port(config.host)) > 0
+                                        : http.bind_to_port(config.host, config.port);
+    if (!bound)
+        throw std::runtime_error("cannot listen on " + config.host + ":" +
+                                 std::to_string(config.port));
+}
+
+Server::~Server() = default;
+
+void Server::run() { routes_->http().listen_after_bind(); }
+
+void Server::shutdown() {
+    routes_->drain();
+    engine_.wait_idle(config_.drain);
+    engine_.cancel_all();
+    // What was cancelled still has to be told to its client; stop() would cut it off.
+    const auto patience = std::chrono::steady_clock::now() + config_.drain;
+    while (!routes_->idle() && std::chrono::steady_clock::now() < patience)
+        std::this_thread::sleep_for(10ms);
+    routes_->http().stop();
+}
+
+}  // namespace engine

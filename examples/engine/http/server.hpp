@@ -1,0 +1,53 @@
+// The HTTP server: POST /v1/completions, GET /v1/models, /health, /metrics.
+#ifndef ENGINE_HTTP_SERVER_HPP
+#define ENGINE_HTTP_SERVER_HPP
+
+#include "serve/engine.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace engine {
+
+struct ServerConfig {
+    std::string host = "127.0.0.1";
+    /// 0: any that is free.
+    int port = 8080;
+    /// What the model is called in requests and responses.
+    std::string served_model = "model";
+    /// Longer bodies are refused.
+    std::size_t max_body_bytes = std::size_t{4} << 20;
+    /// Connections served at once; each takes a thread that mostly sleeps.
+    std::size_t thread_count = 128;
+    /// How long requests may go on after shutdown().
+    std::chrono::milliseconds drain{5000};
+};
+
+class Server {
+public:
+    /// Binds. Throws std::runtime_error when that fails.
+    Server(const ServerConfig& config, Engine& engine);
+    ~Server();
+
+    [[nodiscard]] int port() const noexcept { return port_; }
+    /// Serves until shutdown() is done.
+    void run();
+    /// From another thread: refuses new requests with 503, lets those that run go on for a while,
+    /// cancels what is left, and closes. Returns when the last response is written.
+    void shutdown();
+
+private:
+    class Routes;
+
+    ServerConfig config_;
+    Engine& engine_;
+    int port_ = 0;
+    std::unique_ptr<Routes> routes_;
+};
+
+}  // namespace engine
+
+#endif  // ENGINE_HTTP_SERVER_HPP

@@ -1,0 +1,89 @@
+// The engine without its thread: requests in, one step at a time, tokens out.
+#ifndef ENGINE_SERVE_CORE_HPP
+#define ENGINE_SERVE_CORE_HPP
+
+#include "compute/thread_pool.hpp"
+#include "model/model.hpp"
+#include "serve/kv.hpp"
+#include "serve/metrics.hpp"
+#include "serve/request.hpp"
+#include "serve/scheduler.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace engine {
+
+struct EngineConfig {
+    std::filesystem::path model;
+    KvConfig kv;
+    SchedulerConfig scheduler;
+    /// Publish what is computed, so that later requests find it.
+    bool prefix_caching = true;
+    Gemm gemm = Gemm::packed;
+    /// Longest text in tokens; 0: as the model says.
+    std::size_t max_positions = 0;
+    /// 0: as many as the process may use.
+    std::size_t thread_count = 0;
+    /// Called before each forward pass with its number of tokens. What it throws ends the requests
+    /// of the step, as any other failure would.
+    std::function<void(std::size_t)> before_forward;
+};
+
+/// Not for several threads at once, except metrics() and what is const.
+class Core {
+public:
+    /// Throws std::runtime_error or rkv::Error saying what is wrong.
+    explicit Core(const EngineConfig& config);
+
+    /// Throws InvalidRequest with the reason why this request can never be served. Changes nothing.
+    void validate(const RequestSpec& spec) const;
+    /// Adds a request that validate() accepts. Numbers must ascend.
+    void add(std::uint64_t number, RequestSpec spec, std::shared_ptr<Listener> listener,
+             Clock::time_point submitted = Clock::now());
+    /// Ends a request with Finish::cancelled. Nothing happens when it is over already.
+    void cancel(std::uint64_t number);
+    void cancel_all();
+
+    /// Computes one step. False when there is no request.
+    bool step();
+
+    /// False once the library has reported a bug of its own: nothing more can be served.
+    [[nodiscard]] bool healthy() const noexcept { return healthy_.load(); }
+    [[nodiscard]] const ModelConfig& model_config() const noexcept { return model_.config(); }
+    [[nodiscard]] std::size_t position_limit() const noexcept { return model_.position_limit(); }
+    [[nodiscard]] const Kv& kv() const noexcept { return kv_; }
+    [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
+
+private:
+    EngineConfig config_;
+    ThreadPool pool_;
+    Model model_;
+    Metrics metrics_;
+    Kv kv_;
+    Scheduler scheduler_;
+    StepTokens tokens_;
+    std::vector<rkv_plan_row> plan_rows_;
+    /// The requests of the step at hand.
+    std::vector<std::uint64_t> in_step_;
+    std::atomic<bool> healthy_{true};
+
+    bool try_step();
+    void compute(const std::vector<StepRow>& rows);
+    void emit(const StepRow& row, const float* logits, Clock::time_point now);
+    void publish(Request& request);
+    void finish(std::uint64_t number, Finish why, const std::string& error = {});
+    void observe_token(Request& request, Clock::time_point now);
+    void fail_step(const std::string& message);
+    void update_gauges();
+};
+
+}  // namespace engine
+
+#endif  // ENGINE_SERVE_CORE_HPP

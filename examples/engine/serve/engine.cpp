@@ -1,0 +1,90 @@
+#include "serve/engine.hpp"
+
+#include <utility>
+
+namespace engine {
+
+Engine::Engine(const EngineConfig& config, std::size_t max_waiting)
+    : core_(config), max_waiting_(max_waiting), thread_([this] { run(); }) {}
+
+Engine::~Engine() {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        stopping_ = true;
+    }
+    work_.notify_all();
+    thread_.join();
+}
+
+std::uint64_t Engine::submit(RequestSpec spec, std::shared_ptr<Listener> listener) {
+    core_.validate(spec);
+    const Clock::time_point now = Clock::now();
+    std::uint64_t number = 0;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (arrivals_.size() + core_.metrics().waiting >= max_waiting_)
+            throw Overloaded("too many requests are waiting: " + std::to_string(max_waiting_));
+        number = ++last_number_;
+        arrivals_.push_back({number, std::move(spec), std::move(listener), now});
+    }
+    work_.notify_one();
+    return number;
+}
+
+void Engine::cancel(std::uint64_t number) {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        cancelled_.push_back(number);
+    }
+    work_.notify_one();
+}
+
+void Engine::cancel_all() {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        cancel_all_ = true;
+    }
+    work_.notify_one();
+}
+
+bool Engine::wait_idle(std::chrono::milliseconds time) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return idle_.wait_for(lock, time, [&] { return !busy_ && !has_messages(); });
+}
+
+void Engine::run() {
+    for (;;) {
+        {
+            std::unique_lock<std::mutex> lock(mutex_);
+            if (!busy_) idle_.notify_all();
+            work_.wait(lock, [&] { return busy_ || has_messages(); });
+            busy_ = true;
+        }
+        take_messages();
+        const bool worked = core_.step();
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (stopping_) break;
+        busy_ = worked;
+    }
+    take_messages();
+    core_.cancel_all();
+}
+
+void Engine::take_messages() {
+    std::vector<Arrival> arrivals;
+    std::vector<std::uint64_t> cancelled;
+    bool all = false;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::swap(arrivals, arrivals_);
+        std::swap(cancelled, cancelled_);
+        std::swap(all, cancel_all_);
+    }
+    for (Arrival& arrival : arrivals)
+        core_.add(arrival.number, std::move(arrival.spec), std::move(arrival.listener),
+                  arrival.time);
+    for (const std::uint64_t number : cancelled) core_.cancel(number);
+    if (all) core_.cancel_all();
+}
+
+}  // namespace engine

@@ -1,0 +1,63 @@
+#include "serve/kv.hpp"
+
+#include <algorithm>
+
+namespace engine {
+
+namespace {
+
+rkv_runner_config runner_config(const ModelConfig& model, const KvConfig& config,
+                                ThreadPool& pool) {
+    const auto narrow = [](std::size_t n) { return static_cast<std::uint32_t>(n); };
+    rkv_runner_config runner = rkv::Runner::config();
+    runner.layer_count = narrow(model.layer_count);
+    runner.query_head_count = narrow(model.query_head_count);
+    runner.kv_head_count = narrow(model.kv_head_count);
+    runner.head_dim = narrow(model.head_dim);
+    runner.dtype = RKV_DTYPE_F32;
+    runner.kv_dtype = RKV_DTYPE_F32;
+    runner.flags = config.batch_invariant ? RKV_RUNNER_BATCH_INVARIANT : 0;
+    runner.thread_count = narrow(pool.thread_count());
+    runner.parallel_for = ThreadPool::parallel_for;
+    runner.parallel_user_data = &pool;
+    return runner;
+}
+
+rkv_page_table_config table_config(const rkv_runner_config& runner, const KvConfig& config) {
+    rkv_page_table_config table = rkv::PageTable::config();
+    const std::uint64_t page_bytes = rkv::Runner::supports(runner, config.page_size);
+    table.page_size = config.page_size;
+    table.slot_count = config.slot_count;
+    // One more: page 0 is never handed out.
+    const std::uint64_t fitting = std::min<std::uint64_t>(config.bytes / page_bytes, 1U << 30);
+    table.page_count = 1 + (config.page_count > 0 ? config.page_count
+                                                  : static_cast<std::uint32_t>(fitting));
+    return table;
+}
+
+}  // namespace
+
+Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
+    : table_(table_config(runner_config(model, config, pool), config)),
+      cache_(table_),
+      runner_(table_, runner_config(model, config, pool)),
+      plan_(runner_.plan()) {}
+
+void Kv::plan(const std::vector<rkv_plan_row>& rows) {
+    plan_.set(rows);
+}
+
+void Kv::attend(const AttentionCall& call) {
+    auto args = rkv::sized<rkv_append_prefill_args>();
+    args.layer = static_cast<std::uint32_t>(call.layer);
+    args.q = call.q;
+    args.k = call.k;
+    args.v = call.v;
+    args.out = call.out;
+    args.q_position_stride = call.stride;
+    args.k_position_stride = call.stride;
+    args.v_position_stride = call.stride;
+    runner_.append_prefill(plan_, args);
+}
+
+}  // namespace engine

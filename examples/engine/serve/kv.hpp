@@ -1,0 +1,57 @@
+// KV memory, prefix cache and attention: all of it is radixkv. This file only holds the handles
+// together and hands a layer's tensors over.
+#ifndef ENGINE_SERVE_KV_HPP
+#define ENGINE_SERVE_KV_HPP
+
+#include "compute/thread_pool.hpp"
+#include "model/config.hpp"
+#include "model/model.hpp"
+
+#include <radixkv.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace engine {
+
+struct KvConfig {
+    std::uint32_t page_size = 16;
+    /// Pages for KV; 0: as many as fit in `bytes`.
+    std::uint32_t page_count = 0;
+    std::uint64_t bytes = std::uint64_t{512} << 20;
+    /// Sequences alive at once.
+    std::uint32_t slot_count = 64;
+    /// RKV_RUNNER_BATCH_INVARIANT.
+    bool batch_invariant = true;
+};
+
+class Kv final : public Attention {
+public:
+    /// Throws rkv::Error, e.g. when the library has no attention for the model's heads.
+    Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool);
+
+    [[nodiscard]] rkv::PageTable& table() noexcept { return table_; }
+    [[nodiscard]] const rkv::PageTable& table() const noexcept { return table_; }
+    [[nodiscard]] rkv::Cache& cache() noexcept { return cache_; }
+    [[nodiscard]] const rkv::Cache& cache() const noexcept { return cache_; }
+    /// Pages that hold a number of positions.
+    [[nodiscard]] std::uint64_t pages_for(std::uint64_t position_count) const noexcept {
+        return (position_count + cache_.page_size() - 1) / cache_.page_size();
+    }
+
+    /// What the next calls of attend() are about: the new positions of each row, in this order.
+    /// Carries out the page copies that the sequences wait for.
+    void plan(const std::vector<rkv_plan_row>& rows);
+    void attend(const AttentionCall& call) override;
+
+private:
+    rkv::PageTable table_;
+    rkv::Cache cache_;
+    rkv::Runner runner_;
+    rkv::Plan plan_;
+};
+
+}  // namespace engine
+
+#endif  // ENGINE_SERVE_KV_HPP

@@ -1,0 +1,44 @@
+// What is counted. Written by the engine's thread, read by any.
+#ifndef ENGINE_SERVE_METRICS_HPP
+#define ENGINE_SERVE_METRICS_HPP
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace engine {
+
+/// Seconds by bucket, in the shape of a Prometheus histogram.
+class Histogram {
+public:
+    static constexpr std::array<double, 16> limits = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                                                      0.1,   0.25,   0.5,   1,    2.5,   5,
+                                                      10,    25,     50,    100};
+
+    void observe(double seconds) noexcept;
+    /// Appends the lines of a histogram in Prometheus' text format.
+    void write(const std::string& name, std::string& out) const;
+
+private:
+    std::array<std::atomic<std::uint64_t>, limits.size() + 1> counts_{};
+    std::atomic<double> sum_{0};
+};
+
+struct Metrics {
+    using Counter = std::atomic<std::uint64_t>;
+
+    Counter finished_stop{0}, finished_length{0}, finished_cancelled{0}, finished_error{0};
+    Counter prompt_tokens{0}, cached_tokens{0}, generated_tokens{0};
+    /// Requests that found at least one token in the cache when they began, and the others.
+    Counter cache_hits{0}, cache_misses{0};
+    Counter preemptions{0}, steps{0}, computed_tokens{0};
+    /// Now.
+    Counter waiting{0}, running{0};
+    Histogram time_to_first_token, inter_token_latency, step_time;
+};
+
+}  // namespace engine
+
+#endif  // ENGINE_SERVE_METRICS_HPP

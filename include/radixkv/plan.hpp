@@ -1,0 +1,121 @@
+/**
+ * @file plan.hpp
+ * @brief Plans: what the next step computes, as arrays.
+ */
+
+#ifndef RADIXKV_PLAN_HPP
+#define RADIXKV_PLAN_HPP
+
+#include "sequence.hpp"
+#include "span.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+
+namespace rkv {
+
+namespace detail {
+
+/// What is left to fill in is whose row it is.
+inline rkv_plan_row plan_row(std::uint64_t start, std::uint64_t count,
+                             span<const rkv_region> regions) {
+    if (regions.size() > std::numeric_limits<std::uint32_t>::max())
+        throw Error(RKV_STATUS_INVALID_ARGUMENT, "regions: more than 2^32");
+    rkv_plan_row row{};
+    row.region_count = static_cast<std::uint32_t>(regions.size());
+    row.regions = regions.size() != 0 ? regions.data() : nullptr;
+    row.start = start;
+    row.count = count;
+    return row;
+}
+
+}  // namespace detail
+
+/// New positions of a sequence, for Plan::set(), until which `regions` must live.
+[[nodiscard]] inline rkv_plan_row plan_row(const Sequence& sequence, std::uint64_t start,
+                                           std::uint64_t count,
+                                           span<const rkv_region> regions = {}) {
+    if (!sequence) throw Error(RKV_STATUS_INVALID_ARGUMENT, "sequence is empty");
+    rkv_plan_row row = detail::plan_row(start, count, regions);
+    row.sequence = sequence.get();
+    return row;
+}
+
+/// The same of a row of the page table that is no sequence's.
+[[nodiscard]] inline rkv_plan_row plan_row_of_slot(std::uint32_t slot, std::uint64_t start,
+                                                   std::uint64_t count,
+                                                   span<const rkv_region> regions = {}) {
+    rkv_plan_row row = detail::plan_row(start, count, regions);
+    row.slot = slot;
+    return row;
+}
+
+/// The arrays of rkv_plan_view(). They belong to the plan: good until it is set again or destroyed.
+struct PlanArrays {
+    std::uint64_t position_count = 0;
+    span<const std::int32_t> query_indptr;
+    span<const std::int32_t> indptr;
+    span<const std::int32_t> indices;
+    span<const std::int32_t> last_page_len;
+    span<const std::int64_t> slot_mapping;
+};
+
+/// Owns an rkv_plan. Made by Runner::plan(), and set anew for each step.
+class Plan {
+public:
+    /// Owns nothing.
+    Plan() noexcept = default;
+    /// Takes over a handle that C code created.
+    explicit Plan(rkv_plan* owned) noexcept : Plan(owned, nullptr) {}
+
+    [[nodiscard]] rkv_plan* get() const noexcept { return handle_.get(); }
+    [[nodiscard]] explicit operator bool() const noexcept { return get() != nullptr; }
+    /// Gives the handle up, without rkv_plan_destroy().
+    [[nodiscard]] rkv_plan* release() noexcept { return handle_.release(); }
+    /// rkv_plan_destroy() now.
+    void reset() noexcept { handle_.reset(); }
+
+    /// rkv_plan_set(). The rows and their regions are not needed afterwards.
+    void set(span<const rkv_plan_row> rows) {
+        check(rkv_plan_set(get(), rows.data(), rows.size()));
+    }
+    /// rkv_plan_view().
+    [[nodiscard]] PlanArrays arrays() const {
+        auto raw = sized<rkv_plan_arrays>();
+        check(rkv_plan_view(get(), &raw));
+        const std::size_t rows = raw.row_count;
+        PlanArrays out;
+        out.position_count = raw.position_count;
+        out.query_indptr = {raw.query_indptr, rows + 1};
+        out.indptr = {raw.indptr, rows + 1};
+        out.indices = {raw.indices, static_cast<std::size_t>(raw.indptr[rows])};
+        out.last_page_len = {raw.last_page_len, rows};
+        out.slot_mapping = {raw.slot_mapping, static_cast<std::size_t>(raw.position_count)};
+        return out;
+    }
+    /// New positions of all rows: rkv_plan_view().
+    [[nodiscard]] std::uint64_t position_count() const {
+        auto raw = sized<rkv_plan_arrays>();
+        check(rkv_plan_view(get(), &raw));
+        return raw.position_count;
+    }
+
+private:
+    friend class Runner;
+    /// The C plan keeps the C runner alive, so its threads must live as long as the plan, too.
+    struct Destroy {
+        std::shared_ptr<const void> threads;
+        void operator()(rkv_plan* plan) const noexcept { rkv_plan_destroy(plan); }
+    };
+    Plan(rkv_plan* owned, std::shared_ptr<const void> threads) noexcept
+        : handle_(owned, Destroy{std::move(threads)}) {}
+
+    std::unique_ptr<rkv_plan, Destroy> handle_;
+};
+
+}  // namespace rkv
+
+#endif  // RADIXKV_PLAN_HPP

@@ -1,0 +1,29 @@
+//! Attention of a tile of rows to a block of keys, in three steps: scores, weights, results.
+//!
+//! A row is one query head of one query; the query heads that share a KV head are rows of one
+//! tile, next to each other. Along the rows of a tile the first and the last visible key never
+//! decrease, so each block is visible to a run of rows.
+//!
+//! The order in which the numbers of a row are added up depends on the positions of its keys alone:
+//! never on the other rows, nor on the shapes of register tiles. So a result has the same bits
+//! whatever it is computed together with.
+
+mod keys;
+mod results;
+mod scores;
+mod weights;
+
+pub(super) use keys::{Ahead, KeyRows, Listed, Strided};
+pub(super) use results::{Sums, add_results};
+pub(super) use scores::{Queries, scores};
+pub(super) use weights::{Logit, Weights};
+
+/// Keys of a block; blocks begin at multiples of it. A multiple of all LANES and of 8.
+pub(super) const BLOCK: usize = 64;
+
+/// Keys of a block that a row sees, counted from the block's first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub start: usize,
+    pub end: usize,
+}

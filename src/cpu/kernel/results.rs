@@ -1,0 +1,183 @@
+//! Results: the values of the keys, each times its weight, are added to what the rows have.
+use super::keys::{Ahead, KeyRows};
+use super::{BLOCK, Span};
+use crate::cpu::element::Element;
+use crate::cpu::simd::{Simd, Vectorized};
+use std::ops::Range;
+
+/// Rows of weights and the results that they add to.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Sums {
+    pub head_dim: usize,
+    /// BLOCK numbers for each row.
+    pub weights: *const f32,
+    /// `head_dim` numbers for each row.
+    pub out: *mut f32,
+}
+
+/// Adds weight * value of each key that a row sees, key after key, and touches no other value: what
+/// is not seen may be NaN. Meanwhile it asks for what is `ahead`, by and by.
+///
+/// # Safety
+/// `sums` has a row for each span; `values` is readable for the keys of the spans.
+pub(in crate::cpu) unsafe fn add_results<S: Simd, K: KeyRows>(
+    simd: S,
+    sums: Sums,
+    spans: &[Span],
+    values: K,
+    ahead: Ahead<'_>,
+) {
+    let (first, last) = (spans[0].start, spans[spans.len() - 1].end);
+    let head_dim = sums.head_dim;
+    // One row alone needs more columns to keep the processor busy; 32 divide every head_dim.
+    let single = spans.len() == 1;
+    let width = if single { 32 } else { 2 * S::LANES };
+    for column in (0..head_dim).step_by(width) {
+        // A part of what is ahead for each part of the columns.
+        let keys = |column: usize| first + (last - first) * column / head_dim;
+        ahead.prefetch(simd, keys(column)..keys(column + width));
+        let mut row = 0;
+        while row < spans.len() {
+            let count = height(spans.len() - row, S::RESULT_ROWS);
+            let place = Place {
+                head_dim,
+                column,
+                weights: sums.weights.wrapping_add(row * BLOCK),
+                out: sums.out.wrapping_add(row * head_dim + column),
+            };
+            // SAFETY: the caller's contract.
+            unsafe {
+                match single && S::LANES == 8 {
+                    true => simd.run(Tile::<K, 1, 2>::new(place, values, first..last)),
+                    false => rows(simd, place, &spans[row..row + count], values),
+                }
+            }
+            row += count;
+        }
+    }
+}
+
+/// Rows of the next register tile, one of those that there are.
+fn height(rows: usize, most: usize) -> usize {
+    match rows.min(most) {
+        7..12 => 6,
+        rows => rows,
+    }
+}
+
+/// Where a register tile reads and writes.
+#[derive(Clone, Copy)]
+struct Place {
+    head_dim: usize,
+    column: usize,
+    weights: *const f32,
+    out: *mut f32,
+}
+
+/// A few rows, a pair of vectors wide: the keys that all of them see together, those before and after row
+/// by row.
+///
+/// # Safety
+/// As for [`add_results`].
+unsafe fn rows<S: Simd, K: KeyRows>(simd: S, place: Place, spans: &[Span], values: K) {
+    let (first, last) = (spans[0], spans[spans.len() - 1]);
+    let start = last.start;
+    let end = first.end.max(start);
+    // SAFETY: the caller's contract.
+    unsafe {
+        if first.start < start {
+            let keys = |span: &Span| span.start..span.end.min(start);
+            each_row(simd, place, spans, values, keys);
+        }
+        if start < end {
+            let keys = start..end;
+            match spans.len() {
+                1 => simd.run(Tile::<K, 1, 1>::new(place, values, keys)),
+                2 => simd.run(Tile::<K, 2, 1>::new(place, values, keys)),
+                3 => simd.run(Tile::<K, 3, 1>::new(place, values, keys)),
+                4 => simd.run(Tile::<K, 4, 1>::new(place, values, keys)),
+                5 => simd.run(Tile::<K, 5, 1>::new(place, values, keys)),
+                6 => simd.run(Tile::<K, 6, 1>::new(place, values, keys)),
+                _ => simd.run(Tile::<K, 12, 1>::new(place, values, keys)),
+            }
+        }
+        if last.end > end {
+            let keys = |span: &Span| span.start.max(end)..span.end;
+            each_row(simd, place, spans, values, keys);
+        }
+    }
+}
+
+/// Row by row, each with its own keys.
+///
+/// # Safety
+/// As for [`add_results`].
+unsafe fn each_row<S: Simd, K: KeyRows>(
+    simd: S,
+    place: Place,
+    spans: &[Span],
+    values: K,
+    keys: impl Fn(&Span) -> Range<usize>,
+) {
+    for (row, span) in spans.iter().enumerate() {
+        let keys = keys(span);
+        if !keys.is_empty() {
+            let weights = place.weights.wrapping_add(row * BLOCK);
+            let out = place.out.wrapping_add(row * place.head_dim);
+            let place = Place { weights, out, ..place };
+            // SAFETY: the caller's contract.
+            simd.run(unsafe { Tile::<K, 1, 1>::new(place, values, keys) });
+        }
+    }
+}
+
+/// R rows, P pairs of vectors wide, in registers.
+struct Tile<K, const R: usize, const P: usize> {
+    place: Place,
+    values: K,
+    keys: Range<usize>,
+}
+
+impl<K, const R: usize, const P: usize> Tile<K, R, P> {
+    /// # Safety
+    /// As for [`add_results`]; every row sees the keys.
+    unsafe fn new(place: Place, values: K, keys: Range<usize>) -> Self {
+        Self { place, values, keys }
+    }
+}
+
+impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<K, R, P> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Place { head_dim, column, weights, out } = self.place;
+        // SAFETY: new()'s contract.
+        unsafe {
+            let mut sums = [[[simd.splat(0.0); 2]; P]; R];
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (at, sum) in sums.as_flattened_mut().iter_mut().enumerate() {
+                    *sum = simd.load(out.add(row * head_dim + at * S::LANES));
+                }
+            }
+            for key in self.keys {
+                let from = self.values.row(key).add(column * K::Element::BYTES);
+                let mut v = [[simd.splat(0.0); 2]; P];
+                for (at, v) in v.iter_mut().enumerate() {
+                    *v = K::Element::load(simd, from.add(at * 2 * S::LANES * K::Element::BYTES));
+                }
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let weight = simd.splat(*weights.add(row * BLOCK + key));
+                    for (sum, v) in sums.as_flattened_mut().iter_mut().zip(v.as_flattened()) {
+                        *sum = simd.fma(weight, *v, *sum);
+                    }
+                }
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                for (at, &sum) in sums.as_flattened().iter().enumerate() {
+                    simd.store(out.add(row * head_dim + at * S::LANES), sum);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! AVX-512: sixteen numbers, thirty-two registers.
+use super::{Simd, Vectorized};
+use std::arch::x86_64::*;
+
+/// The processor has it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cpu) struct Avx512(());
+
+impl Avx512 {
+    pub(in crate::cpu) fn detect() -> Option<Self> {
+        let found = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        found.then_some(Self(()))
+    }
+}
+
+/// Evaluates what needs the instructions, in a method of [`Avx512`].
+macro_rules! with {
+    ($($body:tt)*) => {
+        // SAFETY: an Avx512 exists only where the processor has the instructions. Memory is
+        // accessed as the method's own contract allows.
+        unsafe { $($body)* }
+    };
+}
+
+impl Simd for Avx512 {
+    type Vector = __m512;
+    const LANES: usize = 16;
+    const SCORE_ROWS: usize = 6;
+    const RESULT_ROWS: usize = 12;
+
+    #[inline(always)]
+    fn run<W: Vectorized>(self, work: W) -> W::Result {
+        #[inline(never)]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn run<W: Vectorized>(simd: Avx512, work: W) -> W::Result {
+            work.run(simd)
+        }
+        with! { run(self, work) }
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> __m512 {
+        with! { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        with! { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        with! { _mm512_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        with! { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        with! { _mm512_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        with! { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        with! { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn abs(self, a: __m512) -> __m512 {
+        with! { _mm512_abs_ps(a) }
+    }
+
+    #[inline(always)]
+    fn copy_sign(self, a: __m512, b: __m512) -> __m512 {
+        with! {
+            let sign = _mm512_set1_ps(-0.0);
+            _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, b))
+        }
+    }
+
+    #[inline(always)]
+    fn if_less(self, a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 {
+        with! { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), y, x) }
+    }
+
+    #[inline(always)]
+    fn low_bits_as_exponent(self, a: __m512) -> __m512 {
+        with! { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(a))) }
+    }
+
+    #[inline(always)]
+    fn sum(self, a: __m512) -> f32 {
+        self.sums([a; 4])[0]
+    }
+
+    #[inline(always)]
+    fn sums(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+        with! {
+            // Of each quarter: a0+a2 b0+b2 a1+a3 b1+b3, and the same of c and d.
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let even = _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd);
+            let odd = _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd);
+            let sums = _mm512_add_ps(even, odd);
+            let low = _mm512_castps512_ps256(sums);
+            let sums = _mm256_add_ps(low, _mm512_extractf32x8_ps::<1>(sums));
+            let sums = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums));
+            let mut array = [0.0; 4];
+            _mm_storeu_ps(array.as_mut_ptr(), sums);
+            array
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self, a: __m512) -> f32 {
+        with! { _mm512_reduce_max_ps(a) }
+    }
+
+    /// # Safety
+    /// 16 numbers are readable.
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> __m512 {
+        with! { _mm512_loadu_ps(from) }
+    }
+
+    /// # Safety
+    /// 16 numbers are writable.
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, a: __m512) {
+        with! { _mm512_storeu_ps(to, a) }
+    }
+
+    /// # Safety
+    /// 64 bytes are readable.
+    #[inline(always)]
+    unsafe fn load_f16(self, from: *const u8) -> [__m512; 2] {
+        with! {
+            let load = |at| _mm256_loadu_si256(from.add(at).cast());
+            [_mm512_cvtph_ps(load(0)), _mm512_cvtph_ps(load(32))]
+        }
+    }
+
+    /// # Safety
+    /// 32 bytes are writable.
+    #[inline(always)]
+    unsafe fn store_f16(self, to: *mut u8, a: __m512) {
+        with! { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a)) }
+    }
+
+    /// # Safety
+    /// 64 bytes are readable.
+    #[inline(always)]
+    unsafe fn load_bf16(self, from: *const u8) -> [__m512; 2] {
+        with! {
+            let low = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            let high = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.add(32).cast()));
+            let low = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(low));
+            [low, _mm512_castsi512_ps(_mm512_slli_epi32::<16>(high))]
+        }
+    }
+
+    /// # Safety
+    /// 32 bytes are writable.
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut u8, a: __m512) {
+        with! {
+            let bits = _mm512_castps_si512(a);
+            let last = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let half = _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff));
+            let rounded = _mm512_add_epi32(bits, half);
+            let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(1 << 22));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
+            let upper = _mm512_srli_epi32::<16>(_mm512_mask_blend_epi32(nan, rounded, quiet));
+            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(upper))
+        }
+    }
+
+    /// # Safety
+    /// 32 bytes are readable.
+    #[inline(always)]
+    unsafe fn load_e4m3(self, from: *const u8) -> [__m512; 2] {
+        with! {
+            // As f16 the same bits mean 2^-8 of the number: the exponents' biases are 15 and 7.
+            let bytes = _mm256_loadu_si256(from.cast());
+            let wide = _mm512_slli_epi16::<7>(_mm512_cvtepi8_epi16(bytes));
+            let magnitude = _mm512_and_si512(wide, _mm512_set1_epi16(0x3f80));
+            let nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x3f80));
+            let number = _mm512_and_si512(wide, _mm512_set1_epi16(0xbfffu16 as i16));
+            let number = _mm512_mask_blend_epi16(nan, number, _mm512_set1_epi16(-1));
+            let low = _mm512_cvtph_ps(_mm512_castsi512_si256(number));
+            [low, _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(number))]
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        with! { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
+}

@@ -1,0 +1,149 @@
+//! Vectors of f32 as the processor at hand has them. The kernels are written once, over [`Simd`].
+//! Each kernel is a [`Vectorized`] type, and a function of its own for each set of instructions.
+//!
+//! A value of a type that implements [`Simd`] is the proof that the processor has the instructions:
+//! it can only be had from [`Isa::available`]'s checks. So what touches registers alone is safe.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod math;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub(super) use avx512::Avx512;
+pub(super) use math::{exp2, exp2_one, tanh};
+pub(super) use portable::Portable;
+
+/// A set of vector instructions. Every other method is inlined into the work that [`Simd::run`] is
+/// given: only there the compiler may use the instructions.
+pub(super) trait Simd: Copy + Send + Sync + 'static {
+    /// LANES numbers.
+    type Vector: Copy;
+    /// A power of two; twice as many divide every head dimension.
+    const LANES: usize;
+    /// Rows of a register tile of scores.
+    const SCORE_ROWS: usize;
+    /// Rows of a register tile of results.
+    const RESULT_ROWS: usize;
+
+    /// Does the work with these instructions.
+    fn run<W: Vectorized>(self, work: W) -> W::Result;
+
+    fn splat(self, value: f32) -> Self::Vector;
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn div(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The larger one; b if either is NaN.
+    fn max(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// a * b + c
+    fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    fn abs(self, a: Self::Vector) -> Self::Vector;
+    /// The size of a with the sign of b.
+    fn copy_sign(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Where a < b, x, elsewhere y.
+    fn if_less(
+        self,
+        a: Self::Vector,
+        b: Self::Vector,
+        x: Self::Vector,
+        y: Self::Vector,
+    ) -> Self::Vector;
+    /// The numbers whose bits are those of a, moved 23 to the left.
+    fn low_bits_as_exponent(self, a: Self::Vector) -> Self::Vector;
+
+    /// The sum of the lanes, in an order that is the same as in `sums`.
+    fn sum(self, a: Self::Vector) -> f32;
+    /// The sums of four vectors' lanes.
+    fn sums(self, a: [Self::Vector; 4]) -> [f32; 4];
+    /// The largest lane, if none is NaN.
+    fn largest(self, a: Self::Vector) -> f32;
+
+    /// # Safety
+    /// LANES numbers are readable.
+    unsafe fn load(self, from: *const f32) -> Self::Vector;
+    /// # Safety
+    /// LANES numbers are writable.
+    unsafe fn store(self, to: *mut f32, a: Self::Vector);
+    /// # Safety
+    /// 2 * LANES numbers of 2 bytes are readable.
+    unsafe fn load_f16(self, from: *const u8) -> [Self::Vector; 2];
+    /// # Safety
+    /// LANES numbers of 2 bytes are writable.
+    unsafe fn store_f16(self, to: *mut u8, a: Self::Vector);
+    /// # Safety
+    /// 2 * LANES numbers of 2 bytes are readable.
+    unsafe fn load_bf16(self, from: *const u8) -> [Self::Vector; 2];
+    /// # Safety
+    /// LANES numbers of 2 bytes are writable.
+    unsafe fn store_bf16(self, to: *mut u8, a: Self::Vector);
+    /// A 256th of each number, for the conversion is cheaper like this.
+    ///
+    /// # Safety
+    /// 2 * LANES bytes are readable.
+    unsafe fn load_e4m3(self, from: *const u8) -> [Self::Vector; 2];
+    /// Asks for the cache line, which need not exist.
+    fn prefetch(self, address: *const u8);
+}
+
+/// The sets of instructions that the kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// What every processor of the target has.
+    Portable,
+    /// AVX2, FMA and F16C.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Isa {
+    /// Those that this processor has, the best one last.
+    pub fn available() -> impl Iterator<Item = Self> {
+        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|isa| isa.is_available())
+    }
+
+    fn is_available(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => Avx2::detect().is_some(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => Avx512::detect().is_some(),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+}
+
+/// Work that is compiled for each set of instructions.
+pub(super) trait Vectorized {
+    /// Its result.
+    type Result;
+    /// Does it. To be inlined always: only then the compiler uses the instructions.
+    fn run<S: Simd>(self, simd: S) -> Self::Result;
+}
+
+/// Does work with a set of instructions; with portable ones where it is not there.
+pub(super) fn dispatch<W: Vectorized>(isa: Isa, work: W) -> W::Result {
+    #[cfg(target_arch = "x86_64")]
+    match isa {
+        Isa::Avx512 => {
+            if let Some(simd) = Avx512::detect() {
+                return simd.run(work);
+            }
+        }
+        Isa::Avx2 => {
+            if let Some(simd) = Avx2::detect() {
+                return simd.run(work);
+            }
+        }
+        Isa::Portable => {}
+    }
+    let _ = isa;
+    Portable.run(work)
+}

@@ -1,0 +1,146 @@
+//! A tile: rows of some heads, from their queries to their results.
+use super::call::AppendPrefill;
+use super::element::{Element, Narrow, WidenAs};
+use super::kernel::Span;
+use super::schedule::{SEGMENT, Tile};
+use super::scratch::{Numbers, Scratch};
+use super::simd::{Simd, exp2_one};
+use super::state::State;
+use crate::attention::Row;
+use std::f32::consts::{LN_2, LOG2_E};
+
+/// A tile with all that is needed to compute it.
+#[derive(Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub call: &'a AppendPrefill<'a>,
+    pub tile: &'a Tile,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn row(&self) -> &'a Row {
+        &self.call.batch.rows()[self.tile.row]
+    }
+
+    pub(super) fn head_dim(&self) -> usize {
+        self.call.geometry.head_dim
+    }
+
+    /// The query of one of a head's rows, among those of the batch's row.
+    fn query(&self, row: usize) -> usize {
+        (self.tile.rows.start + row) / self.call.geometry.group()
+    }
+
+    /// Of one of the rows of all heads: its position among those of the batch, and its query head.
+    fn position_and_head(&self, index: usize) -> (usize, usize) {
+        let group = self.call.geometry.group();
+        let (head, row) = (index / self.tile.rows.len(), index % self.tile.rows.len());
+        let position = self.row().first_query + self.query(row);
+        let inside = (self.tile.rows.start + row) % group;
+        (position, (self.tile.heads.start + head) * group + inside)
+    }
+
+    /// Computes what the rows see of a node's keys. The state is in `memory`, where that is given.
+    ///
+    /// # Safety
+    /// The contract of [`super::CpuBackend::append_prefill`]; what is attended to is written.
+    pub(super) unsafe fn attend<S: Simd, E: Element>(
+        &self,
+        simd: S,
+        node: usize,
+        memory: Option<*mut f32>,
+        scratch: &mut Scratch,
+    ) -> State {
+        let (height, head_dim) = (self.tile.height(), self.head_dim());
+        self.look(&mut scratch.seen);
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.load_queries(simd, &mut scratch.q);
+            scratch.tree.clear();
+            scratch.places.forget();
+            let mut given = memory;
+            for segment in self.tile.segments_of(node) {
+                let state = match given.take() {
+                    Some(memory) => State::at(memory, height),
+                    None => scratch.tree.next(height, head_dim),
+                };
+                state.clear(head_dim);
+                self.attend_segment::<S, E>(simd, segment * SEGMENT, state, scratch);
+                scratch.tree.push(simd, 0, segment, state, head_dim);
+            }
+            scratch.tree.finish(simd, head_dim)
+        }
+    }
+
+    /// Finds out which keys each row of a head sees.
+    fn look(&self, seen: &mut Vec<Span>) {
+        let mask = self.call.batch.mask_of(self.row(), self.call.params.window);
+        seen.clear();
+        for row in 0..self.tile.rows.len() {
+            let query = self.query(row);
+            let span = match seen.last() {
+                Some(&span) if query == self.query(row - 1) => span,
+                _ => {
+                    let keys = mask.keys(self.row().start + query);
+                    Span { start: keys.start, end: keys.end }
+                }
+            };
+            seen.push(span);
+        }
+    }
+
+    /// # Safety
+    /// The call's queries are readable.
+    unsafe fn load_queries<S: Simd>(&self, simd: S, to: &mut Numbers) {
+        let (q, head_dim) = (self.call.q, self.head_dim());
+        let to = to.reserve(self.tile.height() * head_dim);
+        for index in 0..self.tile.height() {
+            let (position, head) = self.position_and_head(index);
+            let at = position * q.position_stride + head * q.head_stride;
+            // SAFETY: the caller's contract; room was made.
+            unsafe {
+                let from = q.address.add(at * q.dtype.bytes());
+                simd.run(WidenAs::new(q.dtype, from, to.add(index * head_dim), head_dim));
+            }
+        }
+    }
+
+    /// Writes the results of a state.
+    ///
+    /// # Safety
+    /// The call's outputs are writable; the state is of the rows from `first` on.
+    pub(super) unsafe fn write<S: Simd, E: Element>(&self, simd: S, first: usize, state: State) {
+        let (call, head_dim) = (self.call, self.head_dim());
+        let out = call.out;
+        let is_fp8 = E::BYTES == 1;
+        let scale = E::FACTOR * if is_fp8 { call.params.v_scale } else { 1.0 };
+        for row in 0..state.rows {
+            let (position, head) = self.position_and_head(first + row);
+            // SAFETY: the caller's contract.
+            unsafe {
+                let (mut most, mut sum) = (*state.most.add(row), *state.sum.add(row));
+                let mut factor = scale;
+                if let Some(sinks) = call.sinks {
+                    let sink = sinks[head] * LOG2_E;
+                    if sink > most {
+                        let less = exp2_one(simd, most - sink);
+                        (factor, sum, most) = (factor * less, sum * less + 1.0, sink);
+                    } else if sink != f32::NEG_INFINITY {
+                        sum += exp2_one(simd, sink - most);
+                    }
+                }
+                // All logits -inf: nothing has a weight.
+                let empty = sum == 0.0;
+                factor = if empty { 0.0 } else { factor / sum };
+                let at = position * out.position_stride + head * out.head_stride;
+                let to = out.address.add(at * out.dtype.bytes());
+                let from = state.out.add(row * head_dim);
+                simd.run(Narrow::new(out.dtype, from, factor, to, head_dim));
+                if let Some(lse) = call.lse {
+                    let lse = lse.add(position * call.geometry.query_heads + head);
+                    let value = if empty { f32::NEG_INFINITY } else { most * LN_2 + sum.ln() };
+                    lse.write_unaligned(value);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Every invariant of the block-hash index, each with a name.
+use super::super::tree::{Held, State, Totals, TreeNode};
+use super::BlockHashIndex;
+use super::entry::Entry;
+use crate::token::all_text;
+
+impl BlockHashIndex {
+    pub(super) fn check_entries(&self) -> Result<(), String> {
+        let (mut totals, mut bytes) = (Totals::default(), 0);
+        for at in self.tree.nodes.numbers() {
+            let node = &self.tree.nodes[at];
+            let checked = self.check_entry(at, node).and_then(|()| self.check_links(at, node));
+            checked.map_err(|broken| format!("{broken} (node {at})"))?;
+            totals.add(node);
+            bytes += node.media_bytes();
+        }
+        if totals.nodes != self.table.len() {
+            let (nodes, entries) = (totals.nodes, self.table.len());
+            return Err(format!("digest_table: {nodes} nodes, {entries} entries"));
+        }
+        if bytes != self.media_bytes {
+            return Err(format!("media_bytes: {bytes} counted"));
+        }
+        for (name, root) in self.tree.roots.iter() {
+            if self.tree.nodes[root].digest != name.digest() {
+                return Err("namespace_digest: a root has another digest".into());
+            }
+        }
+        self.tree.check_whole(&totals)
+    }
+
+    fn check_entry(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), String> {
+        self.tree.check_place(node)?;
+        if node.state == State::Root {
+            return Ok(());
+        }
+        if node.page_count() != 1 {
+            return Err("entry_page: a node has no page".into());
+        }
+        if self.find(&node.digest) != Some(at) {
+            return Err("digest_table: a digest leads to another node".into());
+        }
+        if node.media != node.kept.is_some() {
+            return Err("media_flag: a node of text keeps keys, or one of media none".into());
+        }
+        let Some(kept) = &node.kept else {
+            return Ok(());
+        };
+        if kept.keys.len() != self.page_size || all_text(&kept.keys) {
+            return Err("media_keys: the keys are not those of a page with other than text".into());
+        }
+        Ok(())
+    }
+
+    fn check_links(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), String> {
+        // One more than there are: a ring would never end.
+        let children: Vec<_> = self.children_of(at).take(node.child_count() + 1).collect();
+        if children.len() != node.child_count() {
+            return Err("child_count: another number of children is linked".into());
+        }
+        for pair in children.windows(2) {
+            if self.tree.nodes[pair[1]].previous != pair[0] {
+                return Err("child_link: neighbours disagree".into());
+            }
+        }
+        self.tree.check_children(at, children.into_iter())
+    }
+}

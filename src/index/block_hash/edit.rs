@@ -1,0 +1,140 @@
+//! Adding and dropping pages, and locks.
+use super::super::tree::{Held, NONE, State};
+use super::super::{Holder, Inserted, Node};
+use super::BlockHashIndex;
+use super::entry::Kept;
+use crate::token::{Keys, OpenImage, PageDigest};
+
+/// A page that comes into the index.
+struct NewPage {
+    digest: PageDigest,
+    page: u32,
+    kept: Option<Box<Kept>>,
+}
+
+impl BlockHashIndex {
+    pub(super) fn insert_below(&mut self, from: u32, keys: Keys<'_>, pages: &[u32]) -> Inserted {
+        debug_assert!(keys.keys.len() >= pages.len() * self.page_size);
+        let mut chain = self.chain(from, keys);
+        let (mut at, mut found, mut now) = (from, 0, None);
+        for (count, page_keys) in keys.keys.chunks_exact(self.page_size).enumerate() {
+            let may_be_known = self.tree.nodes[at].has_children();
+            if count >= pages.len() && (now.is_some() || !may_be_known) {
+                break;
+            }
+            let digest = chain.next_page().expect("what is inserted is checked");
+            // Below a page that is new, everything is.
+            let known = if may_be_known && now.is_none() { self.find(&digest) } else { None };
+            at = match (known, pages.get(count)) {
+                (Some(known), _) => {
+                    found += 1;
+                    known
+                }
+                (None, Some(&page)) => {
+                    let open = chain.pieces.open();
+                    let kept = chain.has_media().then(|| kept(page_keys, open));
+                    let now = *now.get_or_insert_with(|| self.tree.tick());
+                    self.add(at, NewPage { digest, page, kept }, now)
+                }
+                (None, None) => break,
+            };
+        }
+        if now.is_some() {
+            self.tree.enlist(at);
+        }
+        Inserted { node: Node(at), existing: found.min(pages.len()) }
+    }
+
+    /// Puts a page below a node; the last of those that are added together has to be enlisted.
+    fn add(&mut self, parent: u32, new: NewPage, now: u64) -> u32 {
+        self.tree.expect_leaf(parent);
+        let at = self.tree.nodes.allocate(State::Node);
+        let start = self.tree.nodes[parent].end() as u32;
+        let above = &mut self.tree.nodes[parent];
+        above.child_count += 1;
+        let next = std::mem::replace(&mut above.first_child, at);
+        if next != NONE {
+            self.tree.nodes[next].previous = at;
+        }
+        let node = &mut self.tree.nodes[at];
+        (node.parent, node.start, node.last_access) = (parent, start, now);
+        (node.page, node.digest, node.next) = (new.page, new.digest, next);
+        node.media = new.kept.is_some();
+        node.kept = new.kept;
+        self.media_bytes += node.media_bytes();
+        let place = self.place(&new.digest);
+        self.table.insert(place, at);
+        self.tree.cached_pages += 1;
+        self.tree.reclaimable_pages += 1;
+        at
+    }
+
+    /// Drops pages, one leaf after another.
+    pub(super) fn evict_pages(
+        &mut self,
+        count: usize,
+        report: &mut dyn FnMut(&[u32], &[u32]),
+    ) -> usize {
+        let mut done = 0;
+        while let Some(victim) = self.tree.next_victim().filter(|_| done < count) {
+            let node = &self.tree.nodes[victim];
+            report(node.pages(), node.media_keys());
+            self.tree.retire(victim);
+            self.remove(victim);
+            done += 1;
+        }
+        done
+    }
+
+    /// Frees a leaf that is out of the eviction order, and gives its parent its turn.
+    fn remove(&mut self, leaf: u32) {
+        let node = &self.tree.nodes[leaf];
+        let (parent, next, previous) = (node.parent, node.next, node.previous);
+        let place = self.place(&node.digest);
+        self.media_bytes -= node.media_bytes();
+        self.table.remove(place, leaf);
+        self.tree.nodes[parent].child_count -= 1;
+        match previous {
+            NONE => self.tree.nodes[parent].first_child = next,
+            _ => self.tree.nodes[previous].next = next,
+        }
+        if next != NONE {
+            self.tree.nodes[next].previous = previous;
+        }
+        self.tree.nodes.release(leaf);
+        self.tree.cached_pages -= 1;
+        self.tree.reclaimable_pages -= 1;
+        self.tree.miss_leaf(parent);
+        if self.tree.nodes[parent].is_evictable() {
+            self.tree.enlist(parent);
+        } else {
+            self.tree.prune_root(parent);
+        }
+    }
+
+    /// False when no such holder took a lock on this very node.
+    pub(super) fn unlock_path(&mut self, node: u32, holder: Holder) -> bool {
+        if !self.tree.take_lock_back(node, holder) {
+            return false;
+        }
+        let mut next = Some(node);
+        while let Some(at) = next {
+            next = self.tree.above(at);
+            if self.tree.count_unlock(at) {
+                self.tree.prune_root(at);
+            }
+        }
+        true
+    }
+
+    /// The nodes right below one, the one that came last first.
+    pub(super) fn children_of(&self, at: u32) -> impl Iterator<Item = u32> + '_ {
+        let some = |at: u32| Some(at).filter(|&at| at != NONE);
+        let next = move |&at: &u32| some(self.tree.nodes[at].next);
+        std::iter::successors(some(self.tree.nodes[at].first_child), next)
+    }
+}
+
+fn kept(keys: &[u32], open: Option<OpenImage>) -> Box<Kept> {
+    Box::new(Kept { keys: keys.into(), open })
+}

@@ -1,0 +1,203 @@
+//! The block-hash index: a node for each page, found by the digest of the page and of all before.
+//!
+//! ```text
+//! root ─ page ─ page ─┬─ page ─ page      digest of a page = SHA-256(digest before, its tokens)
+//!                     └─ page
+//! ```
+//!
+//! No token is kept: two prefixes are the same when their digests are. So a page can be named
+//! outside this process, by whoever can hash tokens. Parts of pages are not compared.
+
+mod check;
+mod edit;
+mod entry;
+mod walk;
+
+use super::tree::{ChildTable, Held, Tree};
+use super::{
+    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Walk,
+};
+use crate::error::Error;
+use crate::ids::NodeId;
+use crate::token::{DigestChain, KeyPieces, Keys, PageDigest, PageHasher};
+use entry::Entry;
+use foldhash::fast::FixedState;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// A prefix index that knows pages by their digests.
+///
+/// Sources: block tables keyed by chained hashes are how vLLM caches prefixes; that the chain is
+/// cryptographic, what is hashed, leaf-first eviction and locks by path are described in
+/// `docs/block_hash.md`.
+#[derive(Debug)]
+pub struct BlockHashIndex {
+    page_size: usize,
+    tree: Tree<Entry>,
+    /// Nodes by their digest.
+    table: ChildTable,
+    /// Seeded, so that nobody can choose tokens whose digests meet in the table.
+    table_hash: FixedState,
+    hasher: PageHasher,
+    /// Heap memory of what entries keep of pages with other than text.
+    media_bytes: usize,
+}
+
+impl BlockHashIndex {
+    /// An empty index whose node ids carry `tag`.
+    pub fn new(page_size: usize, tag: u8) -> Self {
+        Self {
+            page_size,
+            tree: Tree::new(page_size, tag),
+            table: ChildTable::new(),
+            table_hash: FixedState::with_seed(RandomState::new().hash_one(tag)),
+            hasher: PageHasher::new(page_size),
+            media_bytes: 0,
+        }
+    }
+
+    /// Where a digest stands in the table. Eight of its bytes will do: they decide nothing.
+    fn place(&self, digest: &PageDigest) -> u32 {
+        let mut hasher = self.table_hash.build_hasher();
+        hasher.write_u64(u64::from_le_bytes(digest.0[..8].try_into().expect("eight bytes")));
+        (hasher.finish() >> 16) as u32
+    }
+
+    /// The node of a digest.
+    fn find(&self, digest: &PageDigest) -> Option<u32> {
+        self.table.find(self.place(digest), |at| self.tree.nodes[at].digest == *digest)
+    }
+
+    /// The digests of the pages of keys that follow a node.
+    fn chain<'a>(&self, from: u32, keys: Keys<'a>) -> DigestChain<KeyPieces<'a>> {
+        let node = &self.tree.nodes[from];
+        let pieces = KeyPieces::new(keys, node.open_image());
+        DigestChain::new(self.hasher.clone(), node.digest, pieces)
+    }
+}
+
+impl PrefixIndex for BlockHashIndex {
+    fn find_root(&self, namespace: &Namespace) -> Option<Node> {
+        self.tree.find_root(namespace).map(Node)
+    }
+
+    fn make_root(&mut self, namespace: &Namespace) -> Node {
+        self.find_root(namespace).unwrap_or_else(|| {
+            let root = self.tree.add_root(namespace);
+            self.tree.nodes[root].digest = namespace.digest();
+            Node(root)
+        })
+    }
+
+    fn prune_root(&mut self, root: Node) {
+        self.tree.prune_root(root.0);
+    }
+
+    fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
+        self.walk_down(from.0, keys)
+    }
+
+    fn node_at_page(&self, node: Node, page: usize) -> Node {
+        Node(self.tree.node_at_page(node.0, page))
+    }
+
+    fn end_page(&self, node: Node) -> usize {
+        self.tree.nodes[node.0].end()
+    }
+
+    fn end_node_at(&mut self, node: Node, pages: usize) -> Node {
+        // A node ends after every page: nothing is ever split.
+        Node(self.tree.node_ending_at(node.0, pages))
+    }
+
+    fn touch(&mut self, node: Node) {
+        self.tree.touch_path(node.0);
+    }
+
+    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
+        self.insert_below(from.0, keys, pages)
+    }
+
+    fn insert_moving_lock(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
+        let inserted = self.insert_below(from.0, keys, pages);
+        self.tree.move_lock_down(from.0, inserted.node.0);
+        inserted
+    }
+
+    fn lock(&mut self, node: Node, holder: Holder) {
+        self.tree.lock_path(node.0, holder);
+    }
+
+    fn unlock(&mut self, node: Node, holder: Holder) -> bool {
+        self.unlock_path(node.0, holder)
+    }
+
+    fn unprotected_pages(&self, node: Node, pages: usize) -> usize {
+        self.tree.unprotected_pages(node.0, pages)
+    }
+
+    fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
+        self.evict_pages(count, report)
+    }
+
+    fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {
+        let root = self.tree.path(node.0).last().expect("a path ends at its root");
+        let pages = self.tree.nodes[node.0].end();
+        let mut chain = self.chain(root, keys);
+        let last = (0..pages).map(|_| chain.next_page()).last();
+        keys.keys.len() == pages * self.page_size
+            && last.is_none_or(|digest| digest == Some(self.tree.nodes[node.0].digest))
+    }
+
+    fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32])) {
+        for at in self.tree.path(node.0) {
+            let node = &self.tree.nodes[at];
+            segment(node.start as usize, node.pages());
+        }
+    }
+
+    fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32])) {
+        for at in self.tree.nodes.numbers() {
+            let node = &self.tree.nodes[at];
+            visit(node.pages(), node.media_keys());
+        }
+    }
+
+    fn id(&self, node: Node) -> NodeId {
+        self.tree.id(node.0)
+    }
+
+    fn resolve(&self, id: NodeId) -> Result<Node, Error> {
+        self.tree.resolve(id)
+    }
+
+    fn info(&self, node: Node) -> NodeInfo {
+        self.tree.info(node.0)
+    }
+
+    fn pages(&self, node: Node) -> &[u32] {
+        self.tree.nodes[node.0].pages()
+    }
+
+    fn children(&self, node: Node) -> Vec<Node> {
+        let mut found: Vec<_> = self.children_of(node.0).collect();
+        found.sort_unstable_by_key(|&at| self.tree.nodes[at].digest);
+        found.into_iter().map(Node).collect()
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.tree.stats(self.table.bytes() + self.media_bytes)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.check_entries().map_err(Error::Corrupt)
+    }
+
+    fn dump(&self, format: DumpFormat) -> String {
+        match format {
+            DumpFormat::Json => {
+                self.tree.dump_json(|entry| format!("\"digest\": \"{}\"", entry.digest))
+            }
+            DumpFormat::Dot => self.tree.dump_dot(|entry| entry.digest.to_string()[..8].to_owned()),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The invariants that every tree has, each with a name.
+use super::Tree;
+use super::node::{Held, NONE, Queue, State, TreeNode};
+use std::collections::HashSet;
+
+/// What a walk over all nodes adds up.
+#[derive(Default)]
+pub struct Totals {
+    pub nodes: usize,
+    children: usize,
+    leaves: usize,
+    pages: usize,
+    reclaimable: usize,
+    distinct: HashSet<u32>,
+}
+
+impl Totals {
+    pub fn add<H: Held>(&mut self, node: &TreeNode<H>) {
+        let pages = node.pages();
+        self.nodes += (node.state == State::Node) as usize;
+        self.children += node.child_count();
+        self.leaves += node.is_leaf() as usize;
+        self.pages += pages.len();
+        self.reclaimable += if node.locks == 0 { pages.len() } else { 0 };
+        self.distinct.extend(pages);
+    }
+}
+
+impl<H: Held> Tree<H> {
+    /// A node's place: under a live parent, whose end its segment starts at, and no more locked.
+    pub fn check_place(&self, node: &TreeNode<H>) -> Result<(), String> {
+        if node.state == State::Root {
+            return if node.parent != NONE || node.page_count() > 0 || node.queue != Queue::Out {
+                Err("root_shape: a root has a parent, a segment or a place in the order".into())
+            } else {
+                Ok(())
+            };
+        }
+        let parent = self.nodes.get(node.parent).filter(|parent| parent.state != State::Free);
+        let Some(parent) = parent else {
+            return Err("parent_alive: the parent is no node".into());
+        };
+        if node.page_count() == 0 {
+            return Err("segment_not_empty: a node has no pages".into());
+        }
+        if node.start as usize != parent.end() {
+            return Err("segment_place: a segment doesn't start where the parent's ends".into());
+        }
+        if node.locks > parent.locks {
+            return Err("lock_reaches_root: a node has more locks than its parent".into());
+        }
+        Ok(())
+    }
+
+    /// A node's children say that they are its children, and their locks are counted in its own.
+    pub fn check_children(
+        &self,
+        at: u32,
+        children: impl Iterator<Item = u32>,
+    ) -> Result<(), String> {
+        let mut below = 0;
+        for child in children {
+            let child = &self.nodes[child];
+            if child.state != State::Node || child.parent != at {
+                return Err("child_link: a child has another parent".into());
+            }
+            below += child.locks as u64;
+        }
+        let node = &self.nodes[at];
+        if node.locks as u64 != below + node.own_locks() as u64 {
+            return Err("lock_sum: locks are not those below and the node's own".into());
+        }
+        Ok(())
+    }
+
+    /// Roots, the eviction order, and the totals of all nodes.
+    pub fn check_whole(&self, totals: &Totals) -> Result<(), String> {
+        if totals.children != totals.nodes {
+            return Err("child_link: a node is nobody's child, or several's".into());
+        }
+        if totals.leaves != self.leaves {
+            return Err(format!("leaves: {} counted", totals.leaves));
+        }
+        if totals.pages != self.cached_pages {
+            return Err(format!("cached_pages: {} counted", totals.pages));
+        }
+        if totals.reclaimable != self.reclaimable_pages {
+            return Err(format!("reclaimable_pages: {} counted", totals.reclaimable));
+        }
+        if totals.distinct.len() != totals.pages {
+            return Err("page_unique: a page has two places in the index".into());
+        }
+        let root = |at| self.nodes.get(at).filter(|node: &&TreeNode<H>| node.state == State::Root);
+        let count = self.nodes.numbers().filter(|&at| root(at).is_some()).count();
+        self.roots.check(count, |at| root(at).is_some())?;
+        for (_, at) in self.roots.iter() {
+            if self.nodes[at].child_count() == 0 && self.nodes[at].locks == 0 {
+                return Err("namespace_empty: an empty namespace stayed".into());
+            }
+        }
+        self.check_order()
+    }
+}

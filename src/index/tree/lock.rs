@@ -1,0 +1,65 @@
+//! Locks: a count on every node of a path. So an unlocked node has only unlocked nodes below it,
+//! and the pages of unlocked nodes are exactly those that eviction can free.
+use super::super::Holder;
+use super::node::Held;
+use super::{NONE, Tree};
+
+impl<H: Held> Tree<H> {
+    pub fn lock_path(&mut self, node: u32, holder: Holder) {
+        *self.nodes[node].locks_of(holder) += 1;
+        self.add_locks(node, None);
+    }
+
+    /// Counts a lock on each node from one up to, but without, another.
+    fn add_locks(&mut self, from: u32, until: Option<u32>) {
+        let mut next = Some(from).filter(|_| until != Some(from));
+        while let Some(at) = next {
+            if self.nodes[at].locks == 0 {
+                self.retire(at);
+                self.reclaimable_pages -= self.nodes[at].page_count();
+            }
+            self.nodes[at].locks += 1;
+            next = self.above(at).filter(|&above| until != Some(above));
+        }
+    }
+
+    /// Takes back a lock of such a holder on this very node; false when there is none. The caller
+    /// goes up the path with `count_unlock`.
+    pub fn take_lock_back(&mut self, node: u32, holder: Holder) -> bool {
+        let locks = self.nodes[node].locks_of(holder);
+        let locked = *locks > 0;
+        *locks -= locked as u32;
+        locked
+    }
+
+    /// Counts one lock less on a node of the path, and gives it its place in the eviction order.
+    /// True when that was the last lock of a node which is no leaf: the index may have more to do.
+    pub fn count_unlock(&mut self, at: u32) -> bool {
+        let node = &mut self.nodes[at];
+        node.locks -= 1;
+        if node.locks > 0 {
+            return false;
+        }
+        self.reclaimable_pages += node.page_count();
+        if !node.is_evictable() {
+            return true;
+        }
+        self.enlist(at);
+        false
+    }
+
+    /// Moves a sequence's lock from a node to one below it. Nothing above the upper one changes.
+    pub fn move_lock_down(&mut self, from: u32, to: u32) {
+        if from == to {
+            return;
+        }
+        self.nodes[from].sequence_locks -= 1;
+        self.nodes[to].sequence_locks += 1;
+        self.add_locks(to, Some(from));
+    }
+
+    /// The parent of a node that is no root.
+    pub fn above(&self, at: u32) -> Option<u32> {
+        Some(self.nodes[at].parent).filter(|&parent| parent != NONE)
+    }
+}

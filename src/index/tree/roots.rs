@@ -1,0 +1,74 @@
+//! The root of each namespace.
+use super::super::Namespace;
+use super::node::NONE;
+use std::collections::BTreeMap;
+
+/// Namespaces and their roots, both ways. Ordered maps, since a hash map would stop the scheduler
+/// to rehash.
+#[derive(Debug)]
+pub struct Roots {
+    by_name: BTreeMap<Namespace, u32>,
+    names: BTreeMap<u32, Namespace>,
+    /// The root of the default namespace, which most engines use alone; NONE when it has none.
+    default: u32,
+}
+
+impl Roots {
+    pub(super) fn new() -> Self {
+        Self { by_name: BTreeMap::new(), names: BTreeMap::new(), default: NONE }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.len() * 2 * size_of::<(Namespace, u32)>()
+    }
+
+    pub(super) fn find(&self, name: &Namespace) -> Option<u32> {
+        if *name == Namespace::default() {
+            return Some(self.default).filter(|&root| root != NONE);
+        }
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn insert(&mut self, name: Namespace, root: u32) {
+        if name == Namespace::default() {
+            self.default = root;
+        }
+        self.by_name.insert(name, root);
+        self.names.insert(root, name);
+    }
+
+    pub(super) fn remove(&mut self, root: u32) -> Namespace {
+        let name = self.names.remove(&root).expect("a root has a name");
+        self.by_name.remove(&name);
+        if root == self.default {
+            self.default = NONE;
+        }
+        name
+    }
+
+    /// In the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&Namespace, u32)> {
+        self.by_name.iter().map(|(name, &root)| (name, root))
+    }
+
+    /// What is wrong with the maps, when `count` nodes are roots and `is_root` tells which.
+    pub(super) fn check(&self, count: usize, is_root: impl Fn(u32) -> bool) -> Result<(), String> {
+        for (name, root) in self.iter() {
+            if !is_root(root) || self.names.get(&root) != Some(name) {
+                return Err("namespace_root: a namespace leads to no root of its own".into());
+            }
+        }
+        let default = self.by_name.get(&Namespace::default()).copied();
+        if default.unwrap_or(NONE) != self.default {
+            return Err("namespace_root: the default namespace is found elsewhere".into());
+        }
+        if count != self.by_name.len() || count != self.names.len() {
+            return Err("namespace_root: a root has no namespace".into());
+        }
+        Ok(())
+    }
+}

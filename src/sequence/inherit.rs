@@ -1,0 +1,284 @@
+//! Sequences that go on from another one, live or retained: without a lookup, without comparing or
+//! hashing a token of the parent.
+//!
+//! A child locks the node that its parent has locked, maps the pages of the cache up to there and
+//! knows the same keys after it. The page that the parent computed in part stays the parent's: the
+//! child is told to copy out of it, and the pool keeps it until that is done.
+use super::append::check_ids;
+use super::begin::{Begun, Reused, page_at};
+use super::retained::Retained;
+use super::{PageCopy, Sequence, SequenceInfo, Shared, State};
+use crate::cache::Namespace;
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::index::Holder;
+use crate::paging::RowOwner;
+use crate::token::{ImageSpan, Query, TokenList, position_count, with_query};
+
+/// How a sequence goes on from another one.
+#[derive(Debug, Clone, Copy)]
+pub struct Continuation<'a> {
+    /// The parent.
+    pub parent: SequenceId,
+    /// Must be the parent's.
+    pub namespace: &'a Namespace,
+    /// What comes after the parent's tokens.
+    pub suffix: TokenList<'a>,
+    /// All tokens of the child, to begin with when there is no parent.
+    pub all: Option<TokenList<'a>>,
+    /// Positions beyond the tokens to allocate pages for.
+    pub reserve: usize,
+    /// Take what a parent that is still running has computed.
+    pub running: bool,
+}
+
+/// What a child takes from its parent.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    /// Positions: a token boundary.
+    positions: usize,
+    tokens: usize,
+    row_pages: usize,
+}
+
+impl State {
+    /// The live or retained sequence that an id names.
+    fn parent(&self, id: SequenceId) -> Result<&Sequence, Error> {
+        self.sequence(id).or_else(|stale| match self.retained.get(id) {
+            Some(entry) => Ok(&entry.sequence),
+            None => Err(stale),
+        })
+    }
+
+    /// The page of a parent at an index where it holds computed positions.
+    fn parent_page(&self, parent: SequenceId, index: usize) -> u32 {
+        match self.retained.get(parent) {
+            None => self.table.row(parent.slot()).expect("it is live")[index],
+            Some(Retained { sequence, partial, .. }) if index == sequence.shared => {
+                partial.expect("it was computed in part")
+            }
+            Some(Retained { sequence, .. }) => {
+                let cache = self.cache.as_ref().expect("a sequence has a cache");
+                page_at(cache.index.as_ref(), sequence.base, index)
+            }
+        }
+    }
+
+    /// What a child of `more` positions beyond the parent's takes over, of at most `limit`.
+    fn share(
+        &self,
+        parent: &Sequence,
+        limit: usize,
+        more: usize,
+        name: &str,
+    ) -> Result<Share, Error> {
+        let known = Query {
+            keys: &[],
+            positions: parent.positions,
+            images: &parent.image_spans,
+            unchecked: false,
+        };
+        let computed = parent.computed(self.table.page_size());
+        let positions = self.cache()?.reusable(known.boundary(computed.min(limit)), known);
+        Ok(Share {
+            positions,
+            tokens: known.tokens_before(positions),
+            row_pages: self.table.pages_for(parent.positions.saturating_add(more), name)?,
+        })
+    }
+
+    /// Refuses children that would not fit.
+    fn check_children(&self, share: Share, count: usize) -> Result<(), Error> {
+        self.table.check_slots(count)?;
+        let own = share.row_pages - share.positions / self.table.page_size();
+        self.check_room(own.saturating_mul(count), 0)
+    }
+
+    /// Does everything for one child but taking private pages. Can't fail.
+    fn start_child(
+        &mut self,
+        parent: SequenceId,
+        share: Share,
+        suffix: Query<'_>,
+        suffix_images: Vec<u32>,
+    ) -> Begun {
+        let page_size = self.table.page_size();
+        let (shared, copied) = (share.positions / page_size, share.positions % page_size);
+        let slot = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
+        self.begun += 1;
+        let id = SequenceId::new(self.tag, self.begun, slot);
+        let mut tail = std::mem::take(&mut self.sequences[slot as usize].tail);
+        debug_assert!(tail.is_empty());
+
+        let source = (copied > 0).then(|| self.parent_page(parent, shared));
+        let from = self.parent(parent).expect("it was looked up");
+        tail.extend_from_slice(from.tail());
+        tail.extend_from_slice(suffix.keys);
+        let mut images = from.images.clone();
+        let mut image_spans = from.image_spans.clone();
+        let start = from.positions;
+        image_spans.extend(
+            (suffix.images.iter())
+                .map(|image| ImageSpan { start: start + image.start, end: start + image.end }),
+        );
+        let positions = from.positions + suffix.positions;
+        let child = Sequence {
+            id: Some(id),
+            namespace: from.namespace,
+            lock: from.base,
+            base: from.base,
+            base_pages: from.base_pages,
+            shared,
+            tail,
+            positions,
+            prompt_positions: positions,
+            computed: share.positions,
+            cached_positions: share.positions,
+            cached_tokens: share.tokens,
+            inherited: true,
+            copy: source.map(|source| PageCopy { source, target: 0, positions: copied }),
+            image_spans,
+            ..Sequence::default()
+        };
+        self.map_path(slot, child.base, shared);
+        // A page of the cache is protected by the lock on the node, which ends there or later.
+        if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {
+            self.table.pool.lend(page, slot);
+        }
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        if let Some(base) = child.base {
+            cache.index.lock(base, Holder::Sequence);
+        }
+        cache.images.add_uses(&images);
+        images.extend(suffix_images);
+        self.sequences[slot as usize] = Sequence { images, ..child };
+        self.live += 1;
+        let row_pages = share.row_pages;
+        Begun { id, row_pages, reuse: Reused::Inherited(share.positions) }
+    }
+
+    /// The path of a parent was used now.
+    fn touch_parent(&mut self, parent: SequenceId) {
+        let base = self.parent(parent).expect("it was looked up").base;
+        if let (Some(base), Some(cache)) = (base, &mut self.cache) {
+            cache.index.touch(base);
+        }
+    }
+
+    /// None when there is no such parent, but all tokens to begin with.
+    fn start_continuation(&mut self, how: &Continuation<'_>) -> Result<Option<Begun>, Error> {
+        let parent = match self.parent(how.parent) {
+            Err(Error::StaleSequence(_)) if how.all.is_some() => return Ok(None),
+            found => found?,
+        };
+        check_namespace(&parent.namespace, how.namespace)?;
+        if !how.running && self.sequence(how.parent).is_ok() {
+            return Err(Error::Pending(how.parent.0));
+        }
+        let more = position_count(how.suffix)?;
+        check_ids(how.suffix)?;
+        // A token at least is computed: one of the suffix, or the parent's last again.
+        let limit = parent.positions - (more == 0) as usize;
+        let share = self.share(parent, limit, more.saturating_add(how.reserve), "args.tokens")?;
+        self.check_children(share, 1)?;
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let images = cache.images.hold_all(how.suffix.items)?;
+        let held = images.clone();
+        let started = with_query(how.suffix, &images, |query| {
+            self.touch_parent(how.parent);
+            Ok(self.start_child(how.parent, share, query, held))
+        });
+        if started.is_err() {
+            self.cache.as_mut().expect("it was there").images.release(&images);
+        }
+        started.map(Some)
+    }
+
+    fn start_fork(
+        &mut self,
+        parent: SequenceId,
+        count: usize,
+        reserve: usize,
+    ) -> Result<Vec<Begun>, Error> {
+        let from = self.parent(parent)?;
+        let share = self.share(from, from.positions, reserve, "args.reserve_position_count")?;
+        self.check_children(share, count)?;
+        let mut children = Vec::new();
+        children.try_reserve_exact(count).map_err(|_| Error::memory("the children"))?;
+        self.touch_parent(parent);
+        let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: false };
+        children.extend((0..count).map(|_| self.start_child(parent, share, nothing, Vec::new())));
+        Ok(children)
+    }
+}
+
+impl Shared {
+    /// Begins a sequence that goes on from another one.
+    pub fn continue_from(&self, how: &Continuation<'_>) -> Result<SequenceInfo, Error> {
+        let mut state = self.write();
+        match state.start_continuation(how)? {
+            Some(begun) => Ok(self.finish_children(state, &[begun])?[0]),
+            None => {
+                drop(state);
+                self.begin(how.namespace, how.all.expect("it was looked at"), how.reserve)
+            }
+        }
+    }
+
+    /// Begins sequences with the same tokens as another one, all or none.
+    pub fn fork(
+        &self,
+        parent: SequenceId,
+        count: usize,
+        reserve: usize,
+    ) -> Result<Vec<SequenceInfo>, Error> {
+        let mut state = self.write();
+        let children = state.start_fork(parent, count, reserve)?;
+        self.finish_children(state, &children)
+    }
+
+    /// Takes the pages that children lack.
+    fn finish_children(
+        &self,
+        mut state: crate::lock::RwLockWriteGuard<'_, State>,
+        children: &[Begun],
+    ) -> Result<Vec<SequenceInfo>, Error> {
+        for child in children {
+            if let Err(error) = self.fill(&mut state, child.id.slot(), child.row_pages) {
+                children.iter().try_for_each(|child| state.release(child.id))?;
+                return Err(error);
+            }
+        }
+        children.iter().for_each(|child| state.finish(child));
+        children.iter().map(|child| state.sequence_info(child.id)).collect()
+    }
+
+    /// Forgets retained sequences, the first to finish first, until that many more pages can be had
+    /// or none is left. Returns how many more can be had.
+    pub fn drop_retained(&self, pages: usize) -> Result<usize, Error> {
+        let mut state = self.write();
+        state.cache()?;
+        let mut gained = 0;
+        while gained < pages {
+            let before = state.room();
+            if !state.displace() {
+                break;
+            }
+            gained += state.room() - before;
+            self.let_others_in(&mut state);
+        }
+        Ok(gained)
+    }
+}
+
+/// Refuses another namespace than the parent's, in the words of the field.
+fn check_namespace(parent: &Namespace, child: &Namespace) -> Result<(), Error> {
+    let field = match (parent, child) {
+        (parent, child) if parent == child => return Ok(()),
+        (parent, child) if parent.lora != child.lora => "lora_id",
+        (parent, child) if parent.salt != child.salt => "salt",
+        (parent, child) if parent.epoch != child.epoch => "epoch",
+        _ => "image_digest",
+    };
+    Err(Error::argument(format!("args.namespace_: {field} is not the parent's")))
+}

@@ -1,0 +1,188 @@
+//! The snapshot cache: states of an engine by the tokens that led to them.
+//!
+//! For engines whose KV isn't paged, or that have none: the state after a token list is one opaque
+//! value, and the useful one for a prompt is that of its longest stored prefix.
+//!
+//! ```text
+//!            store (RwLock)                        ledger (RwLock)
+//!    tokens ─► tree ─► entry: value, bytes,        order of use, pins by id,
+//!                      next token                  limits, counters
+//! ```
+//!
+//! Two locks, always taken in this order. A lookup compares tokens, which may take long, under the
+//! store's read lock, beside any number of others; only pinning what it found, a few steps on
+//! memory that was fetched meanwhile, is done by one at a time. A release takes the same two.
+//!
+//! Values are dropped by the caller, from [`Freed`], after all locks are gone: so dropping one may
+//! call the cache again. In Rust, values behind an [`std::sync::Arc`] come with pins that release
+//! themselves:
+//!
+//! ```
+//! use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotCache, SnapshotLimits};
+//! use std::sync::Arc;
+//!
+//! let cache = SnapshotCache::new(SnapshotLimits { entries: 64, bytes: 1 << 30 });
+//! let namespace = Namespace::default();
+//! let state = vec![0.5f32; 1024]; // after the tokens 1, 2, 3
+//! let new = NewSnapshot {
+//!     namespace: &namespace,
+//!     tokens: &[1, 2, 3],
+//!     bytes: 4096,
+//!     next_token: Some(4),
+//! };
+//! cache.put(new, Arc::new(state))?;
+//!
+//! let found = cache.get(&namespace, &[1, 2, 3, 9])?.expect("a prefix is stored");
+//! assert_eq!((found.tokens(), found.next_token(), found[0]), (3, Some(4), 0.5));
+//! # Ok::<(), radixkv::error::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod cache;
+mod check;
+mod label;
+mod ledger;
+mod nodes;
+mod pinned;
+mod pins;
+mod recency;
+mod tree;
+
+pub use crate::index::Namespace;
+pub use cache::SnapshotCache;
+pub use pinned::Pinned;
+
+use crate::ids::PinId;
+use smallvec::SmallVec;
+
+/// No node.
+const NONE: u32 = u32::MAX;
+/// Numbers of nodes below which it is not worth to move them together.
+const SPARSE: usize = 1024;
+/// Entries that numbers suffice for.
+const ENTRY_LIMIT: usize = 1 << 30;
+
+/// How much a cache may hold. Zero in either place disables it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotLimits {
+    /// Entries.
+    pub entries: usize,
+    /// Bytes of snapshots, as their owners state them.
+    pub bytes: u64,
+}
+
+impl Default for SnapshotLimits {
+    fn default() -> Self {
+        Self { entries: 1024, bytes: u64::MAX }
+    }
+}
+
+/// What to insert.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSnapshot<'a> {
+    /// Where.
+    pub namespace: &'a Namespace,
+    /// The tokens that led to the state.
+    pub tokens: &'a [u32],
+    /// What the state takes.
+    pub bytes: u64,
+    /// What the model predicts next, if that is known.
+    pub next_token: Option<u32>,
+}
+
+/// What an insert did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotInserted {
+    /// Whether the snapshot is in the cache. Otherwise it was freed at once.
+    pub stored: bool,
+    /// Whether it took the place of another.
+    pub replaced: bool,
+    /// Entries that went for the limits.
+    pub evicted: usize,
+}
+
+/// A snapshot that was found and pinned.
+#[derive(Debug, Clone, Copy)]
+pub struct Hit<R> {
+    /// Keeps the snapshot until it is released.
+    pub pin: PinId,
+    /// Tokens of the query that the snapshot covers.
+    pub tokens: usize,
+    /// What it takes.
+    pub bytes: u64,
+    /// What the model predicts after those tokens.
+    pub next_token: Option<u32>,
+    /// What was asked of the value.
+    pub value: R,
+}
+
+/// Values that are no longer the cache's. Drop it when no lock is held.
+#[derive(Debug)]
+pub struct Freed<V>(SmallVec<[V; 1]>);
+
+impl<V> Freed<V> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self(SmallVec::new())
+    }
+
+    fn push(&mut self, value: V) {
+        self.0.push(value);
+    }
+}
+
+impl<V> Default for Freed<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a cache counted since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Lookups; probes are not counted.
+    pub lookups: u64,
+    /// Lookups that found something.
+    pub hits: u64,
+    /// Of those, how many found the whole query.
+    pub full_hits: u64,
+    /// Tokens asked for.
+    pub lookup_tokens: u64,
+    /// Tokens found.
+    pub hit_tokens: u64,
+    /// Snapshots stored.
+    pub stored: u64,
+    /// Of those, how many took the place of another.
+    pub replaced: u64,
+    /// Snapshots that were not stored: too large, or the cache is disabled.
+    pub rejected: u64,
+    /// Entries that went for the limits.
+    pub evicted: u64,
+    /// Entries that callers removed.
+    pub removed: u64,
+}
+
+/// What a cache holds now, and what it counted.
+#[derive(Debug, Clone, Copy)]
+pub struct SnapshotStats {
+    /// Entries.
+    pub entries: usize,
+    /// Of those, how many are pinned.
+    pub pinned_entries: usize,
+    /// Bytes of the entries' snapshots.
+    pub entry_bytes: u64,
+    /// Snapshots without an entry, that readers keep.
+    pub detached: usize,
+    /// Their bytes.
+    pub detached_bytes: u64,
+    /// Pins that are out.
+    pub pins: usize,
+    /// Nodes of the tree, roots not counted.
+    pub nodes: usize,
+    /// Namespaces.
+    pub namespaces: usize,
+    /// Memory of the cache itself.
+    pub index_bytes: usize,
+    /// Counters.
+    pub counters: Counters,
+}

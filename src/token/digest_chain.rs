@@ -1,0 +1,277 @@
+//! Digests of one page after another, each made from the one before.
+//!
+//! Tokens come in two forms, as a caller's list and as the keys of an index; both are read as
+//! pieces, so that what a page's digest is made of is written once.
+use super::images::Images;
+use super::keys::{self, Kind, all_text, is_text};
+use super::list::{TokenKind, TokenList, bad_id, position_count};
+use super::page_digest::{PAGE_SIZE_MAX, PageDigest, PageHasher, PageItem};
+use crate::error::Error;
+use smallvec::SmallVec;
+
+/// Positions in a row that stand for one thing.
+pub enum Piece<'a> {
+    /// Text ids.
+    Text(&'a [u32]),
+    /// One token, or a part of an image, and how many positions.
+    Item(PageItem, usize),
+}
+
+/// Tokens, read piece by piece.
+pub trait Pieces {
+    /// The next piece, of at most `limit` positions. None at the end, or at what is no token.
+    fn next(&mut self, limit: usize) -> Option<Piece<'_>>;
+}
+
+/// Goes through pages and makes their digests.
+pub struct DigestChain<P> {
+    hasher: PageHasher,
+    last: PageDigest,
+    media: bool,
+    /// Where the tokens come from.
+    pub pieces: P,
+}
+
+impl<P: Pieces> DigestChain<P> {
+    /// Goes on after the page of digest `parent`, or from the beginning of what it names.
+    pub fn new(hasher: PageHasher, parent: PageDigest, pieces: P) -> Self {
+        Self { hasher, last: parent, media: false, pieces }
+    }
+
+    /// Whether the last page has other than text.
+    pub fn has_media(&self) -> bool {
+        self.media
+    }
+
+    /// The digest of the next page; None when no whole page is left, or at what is no token.
+    pub fn next_page(&mut self) -> Option<PageDigest> {
+        let page_size = self.hasher.page_size();
+        self.last = match self.pieces.next(page_size)? {
+            Piece::Text(ids) if ids.len() == page_size => {
+                self.media = false;
+                self.hasher.text(&self.last, ids)
+            }
+            first => {
+                let mut page = Page { ids: [0; PAGE_SIZE_MAX], len: 0, items: SmallVec::new() };
+                page.push(first);
+                while page.len < page_size {
+                    page.push(self.pieces.next(page_size - page.len)?);
+                }
+                self.media = !page.items.is_empty();
+                self.hasher.mixed(&self.last, &page.ids[..page_size], &page.items)
+            }
+        };
+        Some(self.last)
+    }
+}
+
+/// A page as it fills.
+struct Page {
+    ids: [u32; PAGE_SIZE_MAX],
+    len: usize,
+    items: SmallVec<[PageItem; 4]>,
+}
+
+impl Page {
+    fn push(&mut self, piece: Piece<'_>) {
+        match piece {
+            Piece::Text(ids) => {
+                self.ids[self.len..self.len + ids.len()].copy_from_slice(ids);
+                self.len += ids.len();
+            }
+            Piece::Item(item, positions) => {
+                self.items.push(PageItem { position: self.len as u32, ..item });
+                self.len += positions;
+            }
+        }
+    }
+}
+
+/// Keys of consecutive positions, and what the images among them are.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys<'a> {
+    /// The keys.
+    pub keys: &'a [u32],
+    /// Where the images are known.
+    pub images: &'a Images,
+}
+
+/// An image of which some positions were read, and not all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenImage {
+    number: u32,
+    read: u32,
+}
+
+/// Reads keys.
+#[derive(Debug)]
+pub struct KeyPieces<'a> {
+    left: Keys<'a>,
+    open: Option<OpenImage>,
+}
+
+impl<'a> KeyPieces<'a> {
+    /// Reads keys, before which the beginning of an image may stand.
+    pub fn new(keys: Keys<'a>, open: Option<OpenImage>) -> Self {
+        Self { left: keys, open }
+    }
+
+    /// The image that goes on after what was read.
+    pub fn open(&self) -> Option<OpenImage> {
+        self.open
+    }
+
+    fn take(&mut self, count: usize) -> &'a [u32] {
+        let (taken, left) = self.left.keys.split_at(count);
+        self.left.keys = left;
+        taken
+    }
+
+    /// A part of an image: up to `limit` positions of it, all of which must be there.
+    fn image(&mut self, number: u32, limit: usize) -> Option<Piece<'_>> {
+        let read = match self.open.take() {
+            Some(open) if open.number != number => return None,
+            open => open.map_or(0, |open| open.read),
+        };
+        let (digest, positions) = self.left.images.content(number)?;
+        let count = limit.min((positions - read) as usize);
+        let key = keys::image(number);
+        if self.left.keys.len() < count || self.take(count).iter().any(|&other| other != key) {
+            return None;
+        }
+        let item = PageItem::image(digest, positions, read);
+        let read = read + count as u32;
+        self.open = (read < positions).then_some(OpenImage { number, read });
+        Some(Piece::Item(item, count))
+    }
+}
+
+impl Pieces for KeyPieces<'_> {
+    #[inline]
+    fn next(&mut self, limit: usize) -> Option<Piece<'_>> {
+        let &first = self.left.keys.first()?;
+        let kind = keys::kind(first);
+        if self.open.is_some() && !matches!(kind, Kind::Image { .. }) {
+            return None;
+        }
+        let item = match kind {
+            Kind::Text => {
+                let ahead = &self.left.keys[..limit.min(self.left.keys.len())];
+                let text = if all_text(ahead) {
+                    ahead.len()
+                } else {
+                    ahead.iter().take_while(|&&key| is_text(key)).count()
+                };
+                return Some(Piece::Text(self.take(text)));
+            }
+            Kind::Coord { bin } => PageItem::coord(bin),
+            Kind::Size { width_bin, height_bin } => PageItem::size(width_bin, height_bin),
+            Kind::Image { number } => return self.image(number, limit),
+            Kind::Nothing => return None,
+        };
+        self.take(1);
+        Some(Piece::Item(item, 1))
+    }
+}
+
+/// Reads a list whose items are checked.
+struct ListPieces<'a> {
+    tokens: TokenList<'a>,
+    token: usize,
+    /// The first item at or behind `token`.
+    item: usize,
+    /// Positions of that item that were read.
+    offset: u32,
+}
+
+impl Pieces for ListPieces<'_> {
+    fn next(&mut self, limit: usize) -> Option<Piece<'_>> {
+        let item = self.tokens.items.get(self.item);
+        let text = item.map_or(self.tokens.ids.len(), |item| item.token_index) - self.token;
+        if text > 0 {
+            let ids = &self.tokens.ids[self.token..self.token + text.min(limit)];
+            self.token += ids.len();
+            return Some(Piece::Text(ids));
+        }
+        let (made, left) = match item?.kind {
+            TokenKind::Coord { bin } => (PageItem::coord(bin), 1),
+            TokenKind::Size { width_bin, height_bin } => (PageItem::size(width_bin, height_bin), 1),
+            TokenKind::Image { digest, positions } => {
+                let left = positions - self.offset;
+                (PageItem::image(digest, positions, self.offset), left as usize)
+            }
+        };
+        let count = left.min(limit);
+        self.offset += count as u32;
+        if count == left {
+            (self.token, self.item, self.offset) = (self.token + 1, self.item + 1, 0);
+        }
+        Some(Piece::Item(made, count))
+    }
+}
+
+impl ListPieces<'_> {
+    /// Skips positions that are there.
+    fn skip(&mut self, mut positions: usize) {
+        while positions > 0 {
+            positions -= match self.next(positions) {
+                Some(Piece::Text(ids)) => ids.len(),
+                Some(Piece::Item(_, count)) => count,
+                None => return,
+            };
+        }
+    }
+
+    /// Refuses an id, from here on and before position `limit` from here, that is no text id.
+    fn check_text(&self, limit: usize) -> Result<(), Error> {
+        let mut rest = Self { ..*self };
+        let mut left = limit;
+        while left > 0 {
+            let at = rest.token;
+            left -= match rest.next(left) {
+                Some(Piece::Text(ids)) if all_text(ids) => ids.len(),
+                Some(Piece::Text(ids)) => {
+                    let bad = ids.iter().position(|&id| !is_text(id)).expect("one has the bit");
+                    return Err(bad_id(at + bad, ids[bad]));
+                }
+                Some(Piece::Item(_, count)) => count,
+                None => return Ok(()),
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Whole pages of a list from `first_page` on.
+pub fn page_digest_count(
+    tokens: TokenList<'_>,
+    page_size: usize,
+    first_page: usize,
+) -> Result<usize, Error> {
+    let pages = position_count(tokens)? / page_size;
+    pages.checked_sub(first_page).ok_or_else(|| {
+        Error::argument(format!(
+            "args.first_page {first_page} is beyond the {pages} whole pages of the tokens"
+        ))
+    })
+}
+
+/// Gives `visit` the digests of the whole pages of a list from `first_page` on; `parent` is that of
+/// the page before. Checks everything before the first.
+pub fn page_digests(
+    tokens: TokenList<'_>,
+    page_size: usize,
+    first_page: usize,
+    parent: PageDigest,
+    mut visit: impl FnMut(PageDigest),
+) -> Result<(), Error> {
+    let pages = page_digest_count(tokens, page_size, first_page)?;
+    let mut pieces = ListPieces { tokens, token: 0, item: 0, offset: 0 };
+    pieces.skip(first_page * page_size);
+    pieces.check_text(pages * page_size)?;
+    let mut chain = DigestChain::new(PageHasher::new(page_size), parent, pieces);
+    for _ in 0..pages {
+        visit(chain.next_page().expect("the page is there"));
+    }
+    Ok(())
+}

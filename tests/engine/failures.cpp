@@ -1,0 +1,183 @@
+// B06: what goes wrong after a prefix was found takes nothing with it: references, pages and rows are
+// as they were, and the next request is served.
+#include "fixture.hpp"
+
+#include <stdexcept>
+
+using namespace test;
+
+namespace {
+
+const Checkpoint& model() {
+    static const Checkpoint checkpoint;
+    return checkpoint;
+}
+
+const std::vector<std::uint32_t>& system_prompt() {
+    static const std::vector<std::uint32_t> tokens = random_tokens(1, 100);
+    return tokens;
+}
+
+engine::RequestSpec request(std::uint64_t seed, std::size_t max_tokens = 8) {
+    return greedy(joined(system_prompt(), random_tokens(seed, 30)), max_tokens);
+}
+
+/// A core that has served one request; its prompt is cached.
+struct Served {
+    explicit Served(engine::EngineConfig config = tiny_config(model())) : core(config) {
+        expected = core.complete(request(2))->tokens;
+        before = core.pages();
+    }
+    TestCore core;
+    std::vector<std::uint32_t> expected;
+    rkv_page_table_statistics before{};
+
+    /// Nothing is lost, and the engine works.
+    void check_restored() {
+        core.audit_idle();
+        CHECK_EQ(core.pages().cached_page_count, before.cached_page_count);
+        CHECK(core.complete(request(2))->tokens == expected);
+    }
+};
+
+engine::EngineConfig failing_at(std::size_t& calls, std::size_t call) {
+    engine::EngineConfig config = tiny_config(model());
+    config.before_forward = [&calls, call](std::size_t) {
+        if (++calls == call) throw std::runtime_error("the device fell off the bus");
+    };
+    return config;
+}
+
+}  // namespace
+
+/// The matched prefix is locked, the suffix allocated, nothing of it computed.
+static void b06_a_step_that_fails_restores_every_reference() {
+    std::size_t calls = 0;
+    // The first request takes 8 steps: one for its prompt, seven for the other tokens.
+    Served served(failing_at(calls, 9));
+    CHECK_EQ(calls, 8U);
+    const auto a = served.core.add(request(3)), b = served.core.add(request(4));
+    served.core.run();
+    for (const auto& heard : {a, b}) {
+        CHECK(heard->result->finish == engine::Finish::error);
+        CHECK_EQ(heard->result->error, "the device fell off the bus");
+        CHECK(heard->result->cached_tokens >= system_prompt().size());
+        CHECK(heard->tokens.empty());
+    }
+    served.check_restored();
+    CHECK(served.core.core().healthy());
+}
+
+/// In the middle of decoding: what was published stays and is right.
+static void b06_a_step_that_fails_late_keeps_what_is_published() {
+    std::size_t calls = 0;
+    engine::EngineConfig config = failing_at(calls, 21);
+    TestCore core(config);
+    const auto heard = core.complete(request(3, 40));
+    CHECK(heard->result->finish == engine::Finish::error);
+    CHECK_EQ(heard->tokens.size(), 20U);
+    core.audit_idle();
+    TestCore fresh(tiny_config(model()));
+    const auto again = core.complete(request(3, 40)), first = fresh.complete(request(3, 40));
+    CHECK(again->tokens == first->tokens);
+    CHECK(again->result->cached_tokens >= 128);
+}
+
+/// A prompt that matches, and does not fit: it waits without holding anything, and gets its turn.
+static void b06_a_request_that_does_not_fit_yet_holds_nothing() {
+    engine::EngineConfig config = tiny_config(model());
+    config.kv.page_count = 14;
+    Served served(config);
+    // Twelve pages at once, fourteen in the end; two pages of the system prompt stay cached.
+    const auto large = served.core.add(greedy(random_tokens(5, 180), 30));
+    served.core.step();
+    const auto next = served.core.add(request(6, 10));
+    const rkv_page_table_statistics before = served.core.pages();
+    for (int i = 0; i < 5; ++i) served.core.step();
+    CHECK_EQ(served.core.core().metrics().waiting.load(), 1U);
+    CHECK_EQ(served.core.cache().sequence_count, 1U);
+    CHECK_EQ(served.core.pages().reclaimable_page_count, before.reclaimable_page_count);
+    CHECK_EQ(served.core.pages().reclaimable_page_count, 2U);
+    served.core.run();
+    CHECK_EQ(large->tokens.size(), 30U);
+    CHECK_EQ(next->tokens.size(), 10U);
+    CHECK_EQ(served.core.core().metrics().preemptions.load(), 0U);
+    served.core.audit_idle();
+}
+
+static void b06_cancelled_requests_give_everything_back() {
+    engine::EngineConfig config = tiny_config(model());
+    config.scheduler.chunk_size = 16;
+    config.scheduler.max_running = 2;
+    Served served(config);
+    // While it waits, before any chunk, between chunks, while it decodes, after its end.
+    for (const int steps : {-1, 0, 1, 6, 20}) {
+        std::vector<std::uint64_t> others;
+        for (int i = 0; i < (steps < 0 ? 2 : 0); ++i) {
+            served.core.add(request(7, 30));
+            others.push_back(served.core.last());
+        }
+        if (steps < 0) served.core.step();
+        const auto heard = served.core.add(request(8, 10));
+        const std::uint64_t number = served.core.last();
+        for (int i = 0; i < steps; ++i) served.core.step();
+        const bool over = heard->result.has_value();
+        served.core.core().cancel(number);
+        served.core.core().cancel(number);
+        CHECK(heard->result->finish ==
+              (over ? engine::Finish::length : engine::Finish::cancelled));
+        CHECK_EQ(over, steps == 20);
+        for (const std::uint64_t other : others) served.core.core().cancel(other);
+        CHECK(!served.core.step());
+        served.core.audit_idle();
+    }
+    CHECK(served.core.complete(request(2))->tokens == served.expected);
+}
+
+static void b06_requests_that_can_never_be_served_are_refused() {
+    engine::EngineConfig config = tiny_config(model());
+    config.kv.page_count = 10;
+    config.max_positions = 300;
+    Served served(config);
+    const auto refuse = [&](const engine::RequestSpec& spec, const std::string& reason) {
+        CHECK_REFUSES(engine::InvalidRequest, reason, served.core.core().validate(spec));
+    };
+    refuse(greedy({}, 5), "it has no tokens");
+    refuse(greedy({1, 258}, 5), "there is no token 258");
+    refuse(greedy({1}, 0), "max_tokens");
+    refuse(greedy({1}, 301), "the limit of 300 positions");
+    refuse(greedy({1}, SIZE_MAX), "the limit of 300 positions");
+    // 160 positions fit in ten pages; the last token takes none.
+    refuse(greedy(random_tokens(9, 60), 102), "need 11 pages");
+    CHECK_EQ(served.core.complete(greedy(random_tokens(9, 60), 101))->tokens.size(), 101U);
+    served.core.audit_idle();
+}
+
+/// A model that computes nonsense is told apart from one that says it.
+static void b06_logits_that_are_no_numbers_end_the_request() {
+    engine::CheckpointSpec spec = tiny_spec();
+    spec.dtype = engine::Dtype::f32;
+    const Checkpoint broken(spec);
+    const std::filesystem::path file = broken.path() / "model.safetensors";
+    std::FILE* weights = std::fopen(file.c_str(), "r+b");
+    CHECK(weights != nullptr);
+    std::fseek(weights, -4, SEEK_END);  // the last number of the head
+    const unsigned char nan[4] = {0, 0, 0xc0, 0x7f};
+    CHECK_EQ(std::fwrite(nan, 1, 4, weights), 4U);
+    std::fclose(weights);
+    TestCore core(tiny_config(broken));
+    const auto heard = core.complete(greedy({1, 2, 3}, 4));
+    CHECK(heard->result->finish == engine::Finish::error);
+    CHECK(heard->tokens.empty());
+    core.audit_idle();
+}
+
+int main() {
+    RUN(b06_a_step_that_fails_restores_every_reference);
+    RUN(b06_a_step_that_fails_late_keeps_what_is_published);
+    RUN(b06_a_request_that_does_not_fit_yet_holds_nothing);
+    RUN(b06_cancelled_requests_give_everything_back);
+    RUN(b06_requests_that_can_never_be_served_are_refused);
+    RUN(b06_logits_that_are_no_numbers_end_the_request);
+    return 0;
+}
