@@ -15,5 +15,7 @@ mod cuda {
     mod driver;
     mod faults;
     mod matrix;
+    mod moves;
+    mod runner;
     mod steps;
 }

@@ -1,5 +1,5 @@
-//! How a batch is divided into work for a GPU: every query meets every key that it sees exactly once,
-//! whatever is cut, shared and merged.
+//! How a batch is divided into work for a GPU: every query meets every key that it sees exactly
+//! once, whatever is cut, shared and merged.
 use fastrand::Rng;
 use radixkv::attention::{Batch, Machine, Region, Tile, Work};
 use std::collections::{BTreeMap, BTreeSet};

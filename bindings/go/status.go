@@ -33,7 +33,7 @@ const (
 	OutOfPages Status = C.RKV_STATUS_OUT_OF_PAGES
 	// OutOfSlots: not enough slots of the page table are free.
 	OutOfSlots Status = C.RKV_STATUS_OUT_OF_SLOTS
-	// OutOfMemory: the host is out of memory.
+	// OutOfMemory: the host is out of memory, or the GPU is.
 	OutOfMemory Status = C.RKV_STATUS_OUT_OF_MEMORY
 	// Busy: the page table already has a cache.
 	Busy Status = C.RKV_STATUS_BUSY
