@@ -72,7 +72,12 @@ into_docs() { # mark, table
     MARK=$1 TABLE=$2 awk '
         $0 == "<!-- end of " ENVIRON["MARK"] " -->" { inside = 0 }
         !inside { print }
-        $0 == "<!-- " ENVIRON["MARK"] " -->" { inside = 1; print ""; print ENVIRON["TABLE"]; print "" }
+        $0 == "<!-- " ENVIRON["MARK"] " -->" {
+            inside = 1
+            print ""
+            print ENVIRON["TABLE"]
+            print ""
+        }
         ' "$page" > "$build/page.md"
     mv "$build/page.md" "$page"
 }
