@@ -1,5 +1,5 @@
-//! The examples are built and run. The story in C, C++, Rust and Go prints examples/story.txt, the
-//! beam search examples/beam.txt, the recurrent model examples/recurrent.txt.
+//! The examples are built and run. The story and attention, in C, C++, Rust and Go, and the others
+//! print the text of their own name.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -7,9 +7,15 @@ use std::{env, fs};
 
 mod native;
 
+#[allow(dead_code)] // its main() is for `cargo run --example attention`
+#[path = "../examples/attention.rs"]
+mod attention;
 #[allow(dead_code)] // its main() is for `cargo run --example story`
 #[path = "../examples/story.rs"]
 mod story;
+
+/// What is told in every language.
+const EVERYWHERE: [&str; 2] = ["story", "attention"];
 
 fn expected(example: &str) -> String {
     fs::read_to_string(native::root().join("examples").join(example).with_extension("txt")).unwrap()
@@ -30,13 +36,19 @@ fn check_native(example: &str, language: &str, standards: [&str; 2]) {
 
 #[test]
 fn c() {
-    check_native("story", "c", ["c99", "c17"]);
+    EVERYWHERE.into_iter().for_each(|example| check_native(example, "c", ["c99", "c17"]));
 }
 
 /// C01, C02, C04, C08
 #[test]
 fn beam_search() {
     check_native("beam", "c", ["c99", "c17"]);
+}
+
+/// H01, H02: what the router expects of digests is what the workers find.
+#[test]
+fn router() {
+    check_native("router", "c", ["c99", "c17"]);
 }
 
 /// S01, S04: with snapshots the same is said after fewer steps.
@@ -47,14 +59,16 @@ fn recurrent() {
 
 #[test]
 fn cpp() {
-    check_native("story", "cpp", ["c++17", "c++20"]);
+    EVERYWHERE.into_iter().for_each(|example| check_native(example, "cpp", ["c++17", "c++20"]));
 }
 
 #[test]
 fn rust() {
-    let mut text = Vec::new();
-    story::tell(&mut text).unwrap();
-    assert_eq!(String::from_utf8(text).unwrap(), expected("story"));
+    let (mut story, mut attention) = (Vec::new(), Vec::new());
+    story::tell(&mut story).unwrap();
+    attention::tell(&mut attention).unwrap();
+    assert_eq!(String::from_utf8(story).unwrap(), expected("story"));
+    assert_eq!(String::from_utf8(attention).unwrap(), expected("attention"));
 }
 
 /// Says what is not tested, past the capture of the test harness.
@@ -66,23 +80,25 @@ fn skip(reason: &str) {
 fn go() {
     let module = native::root().join("bindings/go");
     if !module.join("go.mod").exists() {
-        return skip("the Go story was not run: bindings/go is not part of this package");
+        return skip("the Go examples were not run: bindings/go is not part of this package");
     }
     if Command::new("go").arg("version").output().is_err() {
-        return skip("the Go story was not run: `go` is not installed");
+        return skip("the Go examples were not run: `go` is not installed");
     }
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("story-go");
     let library = native::lib_dir();
-    let output = Command::new("go")
-        .args(["build", "-tags", "radixkv_nopkgconfig", "-o"])
-        .arg(&program)
-        .arg("./examples/story")
-        .current_dir(&module)
-        .env("CGO_ENABLED", "1")
-        .env("CGO_CFLAGS", format!("-I{}", native::root().join("include").display()))
-        .env("CGO_LDFLAGS", format!("-L{0} -lradixkv -Wl,-rpath,{0}", library.display()))
-        .output()
-        .unwrap();
-    native::check(&output, &module);
-    assert_eq!(native::run(&program), expected("story"));
+    for example in EVERYWHERE {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{example}-go"));
+        let output = Command::new("go")
+            .args(["build", "-tags", "radixkv_nopkgconfig", "-o"])
+            .arg(&program)
+            .arg(format!("./examples/{example}"))
+            .current_dir(&module)
+            .env("CGO_ENABLED", "1")
+            .env("CGO_CFLAGS", format!("-I{}", native::root().join("include").display()))
+            .env("CGO_LDFLAGS", format!("-L{0} -lradixkv -Wl,-rpath,{0}", library.display()))
+            .output()
+            .unwrap();
+        native::check(&output, &module);
+        assert_eq!(native::run(&program), expected(example));
+    }
 }

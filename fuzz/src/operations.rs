@@ -1,11 +1,13 @@
-//! Sequences of calls that an engine could make, with a shadow of the KV memory beside them.
+//! Sequences of calls that an engine could make, with the KV memory beside them.
 //!
-//! The shadow holds for each position of each page a hash of all tokens up to there. Whatever a
-//! match, a row or a copy names must hold what the tokens say: a page that is shared wrongly,
-//! handed out twice or freed too early shows at once. After each call the library checks itself,
-//! and a call that failed must have changed nothing.
+//! The memory holds for each position of each page a hash of all tokens up to there; a runner
+//! writes and reads it for every other sequence. Whatever a match, a row or a copy names must hold
+//! what the tokens say: a page that is shared wrongly, handed out twice or freed too early shows at
+//! once. After each call the library checks itself, and a call that failed must have changed
+//! nothing.
 mod caller;
 mod children;
+mod compute;
 mod lookups;
 mod sequences;
 
@@ -13,6 +15,7 @@ use crate::abi::{Pair, Sized32, index_for, last_message};
 use crate::input::Input;
 use crate::prompt::Prompt;
 use crate::snapshot::Snapshot;
+use compute::Kv;
 use radixkv::capi::*;
 
 /// Lists that later ones begin like.
@@ -26,7 +29,7 @@ struct Live {
     slot: u32,
     namespace: usize,
     prompt: Prompt,
-    /// Positions whose KV is in the shadow.
+    /// Positions whose KV is written.
     computed: usize,
     /// Of those, the ones that the library was told of.
     told: usize,
@@ -55,7 +58,7 @@ struct World {
     row_limit: usize,
     whole_pages: bool,
     /// What each position of each page holds.
-    kv: Vec<u64>,
+    kv: Kv,
     prompts: Vec<Prompt>,
     live: Vec<Live>,
     /// By the order of finishing.
@@ -111,13 +114,14 @@ impl World {
         };
         let flags = if input.rarely(3) { RKV_CACHE_WHOLE_PAGES } else { 0 };
         let pair = Pair::new(&config, flags, index);
+        let kv = Kv::new(&pair, page_size as usize, page_count as usize);
         let last = Snapshot::of(&pair);
         Self {
             pair,
             page_size: page_size as usize,
             row_limit: if row_page_limit == 0 { page_count - 1 } else { row_page_limit } as usize,
             whole_pages: flags != 0,
-            kv: vec![0; page_count as usize * page_size as usize],
+            kv,
             prompts: Vec::new(),
             live: Vec::new(),
             kept: Vec::new(),
@@ -200,7 +204,7 @@ impl World {
         }
     }
 
-    /// Where a position of a row lies in the shadow.
+    /// Where a position of a row lies in KV memory.
     fn place(&self, row: &[u32], position: usize) -> usize {
         row[position / self.page_size] as usize * self.page_size + position % self.page_size
     }
@@ -209,7 +213,7 @@ impl World {
     #[track_caller]
     fn check_content(&self, prompt: &Prompt, namespace: usize, row: &[u32], positions: usize) {
         for position in 0..positions {
-            let found = self.kv[self.place(row, position)];
+            let found = self.kv.content(self.place(row, position));
             let page = row[position / self.page_size];
             assert_eq!(
                 found,
@@ -228,7 +232,7 @@ impl World {
     ) {
         for position in positions {
             let place = self.place(row, position);
-            self.kv[place] = prompt.content(namespace, position);
+            self.kv.write(place, prompt.content(namespace, position), position);
         }
     }
 

@@ -89,7 +89,11 @@ impl World {
         let todo = live.computed..prompt.positions();
         assert!(todo.is_empty() || todo.start >= shared, "a shared page would be written to");
         self.live[at].computed = todo.end;
-        self.write_content(&prompt, number, &row, todo);
+        if !todo.is_empty() && self.is_computed_by_the_runner(at) {
+            self.compute_by_the_runner(at, todo);
+        } else {
+            self.write_content(&prompt, number, &row, todo);
+        }
     }
 
     pub(super) fn query(&self, at: usize) -> rkv_sequence_state {
@@ -224,14 +228,26 @@ impl World {
             return;
         };
         let page_size = self.page_size;
+        let mut planned = false;
         if let Some((source, target, count)) = self.live[at].copy {
+            let todo = self.live[at].computed + count..self.live[at].prompt.positions();
+            planned = !todo.is_empty() && self.is_computed_by_the_runner(at);
             // Only now, to see that the source was protected all the time.
-            let (source, target) = (source as usize * page_size, target as usize * page_size);
-            self.kv.copy_within(source..source + count, target);
+            if planned {
+                self.plan(at, &todo);
+            } else {
+                self.kv.copy(source as usize * page_size, target as usize * page_size, count);
+            }
             let live = &self.live[at];
             let row = self.pair.row(live.slot);
             self.check_content(&live.prompt, live.namespace, &row, live.computed + count);
             self.live[at].computed += count;
+        }
+        if planned {
+            self.live[at].copy = None;
+            self.query(at);
+            self.compute(at);
+            return;
         }
         // SAFETY: the handle is alive.
         let status = unsafe { rkv_sequence_confirm_copy(self.pair.cache, self.live[at].id) };
