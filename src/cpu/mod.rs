@@ -48,7 +48,8 @@ impl CpuBackend {
         Self::with_isa(threads, best.unwrap_or(Isa::Portable))
     }
 
-    /// The same with a set of instructions, which tests choose; portable ones where it is not there.
+    /// The same with a set of instructions, which tests choose; portable ones where it is not
+    /// there.
     pub fn with_isa(threads: Threads, isa: Isa) -> Result<Self, Error> {
         let team = Team::new(threads)?;
         let (desks, scratches, merges) = Default::default();

@@ -1,10 +1,10 @@
-//! Which thread computes what: tiles of rows, and parts of a tile's keys where there are fewer tiles
-//! than threads can share evenly.
+//! Which thread computes what: tiles of rows, and parts of a tile's keys where there are fewer
+//! tiles than threads can share evenly.
 //!
 //! Keys are cut at multiples of [`SEGMENT`]. What a row sees of a segment is a state of its own;
-//! states are merged as a binary tree over the segments says, whose leaves are numbered from position
-//! 0 on. A part of a tile is a node of that tree, so it doesn't matter for a result how keys were
-//! parted.
+//! states are merged as a binary tree over the segments says, whose leaves are numbered from
+//! position 0 on. A part of a tile is a node of that tree, so it doesn't matter for a result how
+//! keys were parted.
 use super::call::AppendPrefill;
 use super::kernel::BLOCK;
 use crate::attention::Geometry;
@@ -20,14 +20,15 @@ const TILE_ROWS: usize = 96;
 /// Parts that a thread gets, on average, if the work can be parted that far.
 const PARTS_PER_THREAD: usize = 4;
 
-/// Bytes of a position's keys that are read together, at most: those of two blocks, and their values,
-/// are to fit into a cache of half a MiB.
+/// Bytes of a position's keys that are read together, at most: those of two blocks, and their
+/// values, are to fit into a cache of half a MiB.
 const NEAR_BYTES: usize = 2048;
 
 /// Rows that cost as much as a single one does: less is bound by memory.
 const CHEAP_ROWS: usize = 4;
 
-/// Rows of some heads: a row is a query head of a query, and those that share a query are neighbours.
+/// Rows of some heads: a row is a query head of a query, and those that share a query are
+/// neighbours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tile {
     /// In the batch.

@@ -98,8 +98,8 @@ impl<K: KeyRows, const R: usize, const C: usize> Rows<K, R, C> {
         Self { queries, keys, range }
     }
 
-    /// A tile of R x C scores in registers. Lane i adds up the products of elements i, i + LANES and
-    /// so on; then the lanes are added: the same for every R and C.
+    /// A tile of R x C scores in registers. Lane i adds up the products of elements i, i + LANES
+    /// and so on; then the lanes are added: the same for every R and C.
     ///
     /// # Safety
     /// As for [`scores`], for C keys from `key` on.

@@ -18,8 +18,8 @@ pub(super) use avx512::Avx512;
 pub(super) use math::{exp2, exp2_one, tanh};
 pub(super) use portable::Portable;
 
-/// A set of vector instructions. Every other method is inlined into the work that [`Simd::run`] is given:
-/// only there the compiler may use the instructions.
+/// A set of vector instructions. Every other method is inlined into the work that [`Simd::run`] is
+/// given: only there the compiler may use the instructions.
 pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// LANES numbers.
     type Vector: Copy;
