@@ -54,8 +54,8 @@ impl World {
         numbers.map(stored).collect()
     }
 
-    /// What the definition says for the queries at some positions, of which the last is the last key,
-    /// and what limits the error of each query head.
+    /// What the definition says for the queries at some positions, of which the last is the last
+    /// key, and what limits the error of each query head.
     pub fn exact(&self, sequence: usize, positions: Range<usize>) -> (State, Vec<Sizes>) {
         let Geometry { kv_heads, head_dim, query_heads, .. } = self.setup.geometry;
         let [k, v] = [Kind::K, Kind::V].map(|kind| self.stored(sequence, 0..positions.end, kind));

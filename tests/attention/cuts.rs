@@ -1,4 +1,5 @@
-//! A prompt in chunks gives what it gives in one piece, and the same bits whatever else is computed.
+//! A prompt in chunks gives what it gives in one piece, and the same bits whatever else is
+//! computed.
 use super::check::Bits;
 use super::setup::{DTYPES, MASKINGS, Masking, Setup, best_isa, random_setup};
 use super::world::{Chunk, World};

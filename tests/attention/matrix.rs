@@ -1,4 +1,5 @@
-//! Every format with every head size, grouping, layout and mask; page sizes, cuts and threads in turns.
+//! Every format with every head size, grouping, layout and mask; page sizes, cuts and threads in
+//! turns.
 use super::setup::{
     DTYPES, HEADS, MASKINGS, Masking, PAGE_SIZES, Setup, random_regions, random_setup,
 };

@@ -159,7 +159,8 @@ impl World {
         self.attend(None, chunks, Some(&kv))
     }
 
-    /// Attends again to positions whose KV is there already: the last ones of each chunk's sequence.
+    /// Attends again to positions whose KV is there already: the last ones of each chunk's
+    /// sequence.
     pub fn run_written(&mut self, chunks: &[Chunk]) -> (Vec<f32>, Vec<f32>) {
         self.run_written_on(None, chunks)
     }
