@@ -7,7 +7,7 @@ export PREFIX LIBDIR DESTDIR
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## libradixkv.so and libradixkv.a, optimised, in target/release
 	$(CARGO) build --locked --release
@@ -17,6 +17,7 @@ test: ## everything that a change must pass; installs missing tools where it can
 
 test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; about an hour)
 	@bash scripts/sanitizers.sh
+	RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda matrix
 	RKV_MODEL_SEED=$$(date +%s) RKV_MODEL_STEPS=10000000 $(CARGO) test --locked --test model
 	@bash scripts/fuzz.sh 600
 
@@ -36,6 +37,9 @@ abi-bless: ## accept the present ABI as the blessed one; read docs/ABI.md first
 	RKV_BLESS=1 $(CARGO) test --locked --test abi
 	@bash scripts/abi.sh --bless
 
+cuda-toolchain: ## nvcc from PyPI, into target/cuda: from then on builds have CUDA kernels
+	@bash scripts/cuda_toolchain.sh
+
 demo: ## build the library, replay real request traces: hit rates, costs, a chart
 	@bash scripts/replay.sh
 
@@ -54,5 +58,5 @@ uninstall: ## remove what install puts there
 clean: ## remove everything that was built
 	$(CARGO) clean
 
-.PHONY: help build test test-long lint docs header abi abi-bless demo replay bench install \
+.PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo replay bench install \
         uninstall clean

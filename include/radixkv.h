@@ -93,6 +93,12 @@
 #define RKV_FEATURE_BLOCK_HASH_INDEX 2
 
 /**
+ * Bit of rkv_features(): CUDA kernels. Whether this machine can run them is another question, see
+ * rkv_runner_supports().
+ */
+#define RKV_FEATURE_CUDA 4
+
+/**
  * Level of rkv_set_log_callback(): nothing.
  */
 #define RKV_LOG_OFF 0
@@ -234,11 +240,6 @@
 #define RKV_CONTINUE_RUNNING 1
 
 /**
- * Limit of rkv_snapshot_cache_config: none.
- */
-#define RKV_SNAPSHOT_NO_LIMIT 18446744073709551615ull
-
-/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -290,7 +291,7 @@ typedef enum rkv_status {
      */
     RKV_STATUS_OUT_OF_SLOTS = 101,
     /**
-     * The host is out of memory.
+     * The host is out of memory, or the GPU is; the message says which.
      */
     RKV_STATUS_OUT_OF_MEMORY = 102,
     /**
@@ -301,6 +302,11 @@ typedef enum rkv_status {
      * The sequence to go on from is still running; ask again when it is retained.
      */
     RKV_STATUS_PENDING = 104,
+    /**
+     * The GPU or its driver refused or failed; the message carries the driver's name and code of
+     * it. Nothing changed on the host. Errors of what was launched earlier show up here too.
+     */
+    RKV_STATUS_DEVICE = 105,
     /**
      * A bug in the library: a panic was caught. The handle is poisoned.
      */
@@ -602,7 +608,8 @@ typedef struct rkv_page_table_statistics {
      */
     uint64_t cached_page_count;
     /**
-     * Pages that belong to rows, or to callers of rkv_page_table_allocate_pages().
+     * Pages that belong to rows, to retained sequences, to copies that are not confirmed, or to
+     * callers of rkv_page_table_allocate_pages().
      */
     uint64_t private_page_count;
     /**
@@ -1179,7 +1186,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t head_dim;
     /**
-     * Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16.
+     * Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
      */
     uint32_t dtype;
     /**
@@ -1205,11 +1212,12 @@ typedef struct rkv_runner_config {
     uint32_t device;
     /**
      * The engine's memory, layer_count of them, for every page of the page table, page 0
-     * included; it must outlive the runner. NULL: the runner allocates memory of its own.
+     * included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
+     * 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
      */
     const struct rkv_kv_memory *kv_layers;
     /**
-     * The engine's threads. NULL: threads of its own.
+     * The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
      */
     rkv_parallel_for parallel_for;
     /**
@@ -1227,7 +1235,7 @@ typedef struct rkv_runner_statistics {
      */
     uint32_t struct_size;
     /**
-     * Threads that compute.
+     * Threads of the host that compute; 0 on CUDA.
      */
     uint32_t thread_count;
     /**
@@ -1314,7 +1322,8 @@ typedef struct rkv_plan_arrays {
 
 /**
  * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
- * elements, and 0 means dense.
+ * elements, and 0 means dense. On CUDA all pointers lead to memory of the device, and q, k, v and
+ * out begin at multiples of 16 bytes, as does every head of them.
  */
 typedef struct rkv_append_prefill_args {
     /**
@@ -1553,12 +1562,13 @@ typedef struct rkv_snapshot_cache_config {
      */
     uint32_t flags;
     /**
-     * Entries, at most; never more than 2^30. 0 disables the cache. Default 1024.
+     * Entries, at most; never more than 2^30, which larger numbers mean. 0 disables the cache.
+     * Default 1024.
      */
     uint64_t entry_limit;
     /**
      * Bytes of all snapshots that the cache keeps, by the sizes that were stated; those that only
-     * readers still use are counted in. 0 disables the cache. Default RKV_SNAPSHOT_NO_LIMIT.
+     * readers still use are counted in. 0 disables the cache. Default UINT64_MAX, no limit.
      */
     uint64_t byte_limit;
 } rkv_snapshot_cache_config;
@@ -2779,7 +2789,7 @@ enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
  * @param config how to build it; not NULL
  * @param out_runner receives the runner, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */

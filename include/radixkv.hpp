@@ -40,6 +40,7 @@
 #include "radixkv/library.hpp"
 #include "radixkv/token.hpp"
 #include "radixkv/namespace.hpp"
+#include "radixkv/page_digest.hpp"
 #include "radixkv/page_table.hpp"
 #include "radixkv/cache.hpp"
 #include "radixkv/sequence.hpp"

@@ -4,7 +4,11 @@
 use radixkv::capi::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+mod capi_miri {
+    pub mod runner;
+    pub mod snapshots;
+}
 
 /// A struct of the ABI that is zero but for its size.
 fn sized<T: Copy>() -> T {
@@ -157,6 +161,17 @@ fn tokens_bins_and_digests() {
         ok(rkv_tokens_regions(&made, ptr::null_mut(), 0, &mut count));
         ok(rkv_tokens_regions(&made, regions.as_mut_ptr(), count, &mut count));
         assert_eq!((regions[0].start, regions[0].end), (3, 8));
+
+        let mut digests = [rkv_page_digest { bytes: [0; 32] }; 4];
+        let mut args = rkv_page_digest_args { page_size: 2, tokens: &made, ..sized() };
+        let into = digests.as_mut_ptr();
+        ok(rkv_tokens_page_digests(&args, into, 4, &mut count));
+        assert_eq!(count, 4);
+        let last = digests[3];
+        // Going on in place: the parent lies where the digests go.
+        (args.parent, args.first_page) = (into.add(1).cast_const(), 2);
+        ok(rkv_tokens_page_digests(&args, into, 2, &mut count));
+        assert_eq!(digests[1].bytes, last.bytes);
     }
 }
 
@@ -283,72 +298,63 @@ fn the_life_of_sequences() {
     }
 }
 
-unsafe extern "C-unwind" fn drop_counter(data: *mut c_void, bytes: u64, user_data: *mut c_void) {
-    // SAFETY: the tests pass a box of a usize, and a counter that outlives the cache.
-    unsafe {
-        assert_eq!(*Box::from_raw(data.cast::<usize>()), bytes as usize);
-        (*user_data.cast::<AtomicUsize>()).fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// A snapshot of `bytes` bytes, which holds that number.
-fn snapshot(tokens: &rkv_tokens, bytes: u64, user_data: *mut c_void) -> rkv_snapshot_insert_args {
-    rkv_snapshot_insert_args {
-        tokens,
-        data: Box::into_raw(Box::new(bytes as usize)).cast(),
-        size_bytes: bytes,
-        destructor: Some(drop_counter),
-        user_data,
-        has_next_token: 1,
-        next_token: 9,
-        ..sized()
-    }
-}
-
-/// S01, S02, S05, S07, M03
+/// C01, C02, C04, C08
 #[test]
-fn snapshots_and_their_pins() {
-    let gone = AtomicUsize::new(0);
-    let user_data = (&raw const gone).cast_mut().cast();
-    let count = || gone.load(Ordering::Relaxed);
-    let ids = [1, 2, 3, 4];
-    let (all, two, namespace) = (list(&ids), list(&ids[..2]), sized::<rkv_namespace>());
-    let mut config = sized::<rkv_snapshot_cache_config>();
-    let mut cache = ptr::null_mut();
-    // SAFETY: all pointers lead to live values; a match's data is a box's until the release.
+fn parents_and_children() {
+    let pair = Pair::new();
+    let Pair(table, cache) = pair;
+    let (ids, none) = (
+        [1, 2, 3, 4, 5, 6],
+        rkv_fork_child {
+            sequence: 0,
+            slot: 0,
+            copy_position_count: 0,
+            copy_source_page: 0,
+            copy_target_page: 0,
+        },
+    );
+    // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
     unsafe {
-        ok(rkv_snapshot_cache_config_init(&mut config, size_of_val(&config)));
-        config.entry_limit = 2;
-        ok(rkv_snapshot_cache_create(&config, &mut cache));
-        let mut result = sized::<rkv_snapshot_insert_result>();
-        ok(rkv_snapshot_cache_insert(cache, &snapshot(&all, 4, user_data), &mut result));
-        ok(rkv_snapshot_cache_insert(cache, &snapshot(&two, 2, user_data), ptr::null_mut()));
-        assert_eq!((result.stored, count()), (1, 0));
+        let parent = pair.begin(&list(&ids));
+        let mut result = sized::<rkv_publish_result>();
+        ok(rkv_sequence_publish(cache, parent.sequence, 6, &mut result));
+        let mut retained = false;
+        ok(rkv_sequence_retain(cache, parent.sequence, &mut retained));
+        let (mut kept, mut count) = ([0; 2], 0);
+        ok(rkv_cache_retained(cache, ptr::null_mut(), 0, &mut count));
+        ok(rkv_cache_retained(cache, kept.as_mut_ptr(), kept.len(), &mut count));
+        assert_eq!((retained, count, kept[0]), (true, 1, parent.sequence));
 
-        let (mut found, mut tokens) = (sized::<rkv_snapshot_match>(), 0);
-        ok(rkv_snapshot_cache_probe(cache, &namespace, &all, &mut tokens));
-        ok(rkv_snapshot_cache_match(cache, ptr::null(), &all, 0, &mut found));
-        assert_eq!((tokens, found.token_count, *found.data.cast::<usize>()), (4, 4, 4));
-        assert_eq!((found.full_hit, found.next_token), (1, 9));
-        ok(rkv_snapshot_cache_insert(cache, &snapshot(&all, 5, user_data), &mut result));
-        assert_eq!((result.replaced, count(), *found.data.cast::<usize>()), (1, 0, 4));
-        ok(rkv_snapshot_cache_release(cache, found.pin));
-        assert_eq!(rkv_snapshot_cache_release(cache, found.pin), rkv_status::StalePin);
-        assert_eq!(count(), 1);
+        let (namespace, suffix, all) = (sized::<rkv_namespace>(), list(&[7]), list(&ids));
+        let mut args = rkv_continue_args {
+            parent: parent.sequence,
+            namespace_: &namespace,
+            tokens: &suffix,
+            all_tokens: &all,
+            ..sized()
+        };
+        let mut child = sized::<rkv_sequence_state>();
+        ok(rkv_sequence_continue(cache, &args, &mut child));
+        assert_eq!((child.inherited_position_count, child.copy_position_count), (6, 2));
+        args.parent = child.sequence;
+        assert_eq!(rkv_sequence_continue(cache, &args, &mut child), rkv_status::Pending);
 
-        let (mut removed, mut stats) = (false, sized::<rkv_snapshot_cache_statistics>());
-        ok(rkv_snapshot_cache_remove(cache, ptr::null(), &two, &mut removed));
-        ok(rkv_snapshot_cache_stats(cache, &mut stats));
-        assert_eq!((removed, stats.entry_count, count()), (true, 1, 2));
-        ok(rkv_snapshot_cache_check(cache));
-        ok(rkv_snapshot_cache_match(cache, ptr::null(), &all, 0, &mut found));
-        ok(rkv_snapshot_cache_clear(cache));
-        ok(rkv_snapshot_cache_insert(cache, &snapshot(&two, 2, user_data), ptr::null_mut()));
-        rkv_snapshot_cache_destroy(cache);
-        assert_eq!((count(), *found.data.cast::<usize>()), (3, 5));
-        ok(rkv_snapshot_cache_release(cache, found.pin));
-        assert_eq!(count(), 4);
-        rkv_snapshot_cache_destroy(ptr::null_mut());
+        let mut children = [none; 2];
+        let fork = rkv_fork_args { parent: parent.sequence, child_count: 2, ..sized() };
+        ok(rkv_sequence_fork(cache, &fork, children.as_mut_ptr()));
+        assert_eq!(children[1].copy_source_page, child.copy_source_page);
+        ok(rkv_sequence_drop(cache, parent.sequence));
+        pair.check();
+        for child in [child.sequence, children[0].sequence, children[1].sequence] {
+            ok(rkv_sequence_confirm_copy(cache, child));
+            ok(rkv_sequence_retain(cache, child, &mut retained));
+        }
+        ok(rkv_cache_drop_retained(cache, usize::MAX, &mut count));
+        assert_eq!(count, 4);
+        let mut stats = sized::<rkv_page_table_statistics>();
+        ok(rkv_page_table_stats(table, &mut stats));
+        assert_eq!(stats.private_page_count, 0);
+        pair.check();
     }
 }
 
@@ -410,41 +416,4 @@ fn threads_publish_one_prompt() {
         handle.run();
     });
     pair.check();
-}
-
-/// S05, S09
-#[test]
-fn threads_share_snapshots() {
-    let gone = AtomicUsize::new(0);
-    struct Handle(*mut rkv_snapshot_cache, *mut c_void);
-    // SAFETY: every call may be made from any thread.
-    unsafe impl Sync for Handle {}
-    impl Handle {
-        fn run(&self) {
-            let (ids, mut found) = ([1, 2, 3], sized::<rkv_snapshot_match>());
-            let tokens = list(&ids);
-            // SAFETY: all pointers lead to live values; what is pinned is there.
-            unsafe {
-                let args = snapshot(&tokens, 3, self.1);
-                ok(rkv_snapshot_cache_insert(self.0, &args, ptr::null_mut()));
-                ok(rkv_snapshot_cache_match(self.0, ptr::null(), &tokens, 0, &mut found));
-                assert_eq!(*found.data.cast::<usize>(), 3);
-                ok(rkv_snapshot_cache_release(self.0, found.pin));
-            }
-        }
-    }
-    let mut cache = ptr::null_mut();
-    // SAFETY: all pointers lead to live values.
-    ok(unsafe { rkv_snapshot_cache_create(ptr::null(), &mut cache) });
-    let handle = Handle(cache, (&raw const gone).cast_mut().cast());
-    std::thread::scope(|scope| {
-        scope.spawn(|| handle.run());
-        handle.run();
-    });
-    // SAFETY: nobody else uses the handle.
-    unsafe {
-        ok(rkv_snapshot_cache_check(cache));
-        rkv_snapshot_cache_destroy(cache);
-    }
-    assert_eq!(gone.load(Ordering::Relaxed), 2);
 }

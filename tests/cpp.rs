@@ -58,6 +58,11 @@ fn tokens() {
 }
 
 #[test]
+fn page_digest() {
+    run_noun("page_digest");
+}
+
+#[test]
 fn errors() {
     run_noun("errors");
 }
@@ -73,6 +78,7 @@ fn every_file_has_a_test() {
         "cache",
         "continuation",
         "errors",
+        "page_digest",
         "page_table",
         "runner",
         "sequence",

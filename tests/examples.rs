@@ -1,4 +1,5 @@
-//! The story in C, C++, Rust and Go: each version is built, run, and prints examples/story.txt.
+//! The examples are built and run. The story and attention, in C, C++, Rust and Go, and the others
+//! print the text of their own name.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -6,41 +7,68 @@ use std::{env, fs};
 
 mod native;
 
+#[allow(dead_code)] // its main() is for `cargo run --example attention`
+#[path = "../examples/attention.rs"]
+mod attention;
 #[allow(dead_code)] // its main() is for `cargo run --example story`
 #[path = "../examples/story.rs"]
 mod story;
 
-fn expected() -> String {
-    fs::read_to_string(native::root().join("examples/story.txt")).unwrap()
+/// What is told in every language.
+const EVERYWHERE: [&str; 2] = ["story", "attention"];
+
+fn expected(example: &str) -> String {
+    fs::read_to_string(native::root().join("examples").join(example).with_extension("txt")).unwrap()
 }
 
-fn check_native(source: &str, cpp: bool, standards: [&str; 2]) {
-    let path = native::root().join(source);
-    for compiler in native::compilers(cpp) {
+fn check_native(example: &str, language: &str, standards: [&str; 2]) {
+    let source = format!("examples/{language}/{example}.{language}");
+    let path = native::root().join(&source);
+    for compiler in native::compilers(language == "cpp") {
         for standard in standards {
-            let name = format!("story-{}", if cpp { "cpp" } else { "c" });
-            let program =
-                native::build(std::slice::from_ref(&path), &name, compiler, cpp, standard);
-            assert_eq!(native::run(&program), expected(), "{source}, {compiler} {standard}");
+            let name = format!("{example}-{language}");
+            let path = std::slice::from_ref(&path);
+            let program = native::build(path, &name, compiler, language == "cpp", standard);
+            assert_eq!(native::run(&program), expected(example), "{source}, {compiler} {standard}");
         }
     }
 }
 
 #[test]
 fn c() {
-    check_native("examples/c/story.c", false, ["c99", "c17"]);
+    EVERYWHERE.into_iter().for_each(|example| check_native(example, "c", ["c99", "c17"]));
+}
+
+/// C01, C02, C04, C08
+#[test]
+fn beam_search() {
+    check_native("beam", "c", ["c99", "c17"]);
+}
+
+/// H01, H02: what the router expects of digests is what the workers find.
+#[test]
+fn router() {
+    check_native("router", "c", ["c99", "c17"]);
+}
+
+/// S01, S04: with snapshots the same is said after fewer steps.
+#[test]
+fn recurrent() {
+    check_native("recurrent", "c", ["c99", "c17"]);
 }
 
 #[test]
 fn cpp() {
-    check_native("examples/cpp/story.cpp", true, ["c++17", "c++20"]);
+    EVERYWHERE.into_iter().for_each(|example| check_native(example, "cpp", ["c++17", "c++20"]));
 }
 
 #[test]
 fn rust() {
-    let mut text = Vec::new();
-    story::tell(&mut text).unwrap();
-    assert_eq!(String::from_utf8(text).unwrap(), expected());
+    let (mut story, mut attention) = (Vec::new(), Vec::new());
+    story::tell(&mut story).unwrap();
+    attention::tell(&mut attention).unwrap();
+    assert_eq!(String::from_utf8(story).unwrap(), expected("story"));
+    assert_eq!(String::from_utf8(attention).unwrap(), expected("attention"));
 }
 
 /// Says what is not tested, past the capture of the test harness.
@@ -52,23 +80,25 @@ fn skip(reason: &str) {
 fn go() {
     let module = native::root().join("bindings/go");
     if !module.join("go.mod").exists() {
-        return skip("the Go story was not run: bindings/go is not part of this package");
+        return skip("the Go examples were not run: bindings/go is not part of this package");
     }
     if Command::new("go").arg("version").output().is_err() {
-        return skip("the Go story was not run: `go` is not installed");
+        return skip("the Go examples were not run: `go` is not installed");
     }
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("story-go");
     let library = native::lib_dir();
-    let output = Command::new("go")
-        .args(["build", "-tags", "radixkv_nopkgconfig", "-o"])
-        .arg(&program)
-        .arg("./examples/story")
-        .current_dir(&module)
-        .env("CGO_ENABLED", "1")
-        .env("CGO_CFLAGS", format!("-I{}", native::root().join("include").display()))
-        .env("CGO_LDFLAGS", format!("-L{0} -lradixkv -Wl,-rpath,{0}", library.display()))
-        .output()
-        .unwrap();
-    native::check(&output, &module);
-    assert_eq!(native::run(&program), expected());
+    for example in EVERYWHERE {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{example}-go"));
+        let output = Command::new("go")
+            .args(["build", "-tags", "radixkv_nopkgconfig", "-o"])
+            .arg(&program)
+            .arg(format!("./examples/{example}"))
+            .current_dir(&module)
+            .env("CGO_ENABLED", "1")
+            .env("CGO_CFLAGS", format!("-I{}", native::root().join("include").display()))
+            .env("CGO_LDFLAGS", format!("-L{0} -lradixkv -Wl,-rpath,{0}", library.display()))
+            .output()
+            .unwrap();
+        native::check(&output, &module);
+        assert_eq!(native::run(&program), expected(example));
+    }
 }

@@ -10,10 +10,12 @@
 mod model {
     pub mod abi;
     pub mod caching;
+    pub mod children;
     pub mod compare;
     pub mod driver;
     pub mod generate;
     pub mod harness;
+    pub mod inherit;
     pub mod lookups;
     pub mod naive;
     pub mod ops;
@@ -77,6 +79,27 @@ fn k14_sequences_in_a_small_pool_do_what_the_specification_does() {
         Theme::Pressure,
         200_000,
         &["a begin gives reuse up", "refused for want of pages", "an allocation evicts"],
+    );
+}
+
+// C01 C02 C03 C04 C05 C06 C07 C08 C09 K16 K19
+#[test]
+fn c08_parents_and_children_do_what_the_specification_does() {
+    soak(
+        Theme::Children,
+        200_000,
+        &[
+            "a child copies",
+            "a child copies from the cache",
+            "a child begins without its parent",
+            "a child locks what its parent published meanwhile",
+            "a fork into several",
+            "a page outlives its owner for a copy",
+            "a retained sequence gives way",
+            "a sequence is too large to be retained",
+            "a truncate would take what a child is to copy",
+            "refused while pages are retained",
+        ],
     );
 }
 
@@ -152,6 +175,22 @@ fn h02_block_hash_of_images_does_what_the_specification_does() {
     soak_block_hash(Theme::Images, 150_000, &["an image is cached in part", "a begin copies"]);
 }
 
+// H02 C02 C04 C08: parents and children with the block-hash index.
+#[test]
+fn h02_block_hash_children_do_what_the_specification_does() {
+    soak_block_hash(
+        Theme::Children,
+        150_000,
+        &[
+            "a child copies",
+            "a child copies from the cache",
+            "a child locks what its parent published meanwhile",
+            "a page outlives its owner for a copy",
+            "a retained sequence gives way",
+        ],
+    );
+}
+
 // H02 H07 M01: everything at once with the block-hash index.
 #[test]
 fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
@@ -162,21 +201,28 @@ fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
 #[test]
 fn the_harness_finds_planted_bugs_and_shrinks_them() {
     let planted = [
-        (Fault::LongerMatch, Theme::Cache),
-        (Fault::EvictsNewest, Theme::Cache),
-        (Fault::ForgetsPath, Theme::Cache),
-        (Fault::LeaksLock, Theme::Sequences),
-        (Fault::ShortReserve, Theme::PageTable),
+        (Fault::LongerMatch, Theme::Cache, 4, false),
+        (Fault::EvictsNewest, Theme::Cache, 4, false),
+        (Fault::EvictsNewest, Theme::Cache, 4, true),
+        (Fault::ForgetsPath, Theme::Cache, 4, false),
+        (Fault::ForgetsPath, Theme::Cache, 4, true),
+        (Fault::LeaksLock, Theme::Sequences, 4, false),
+        (Fault::LeaksLock, Theme::Sequences, 4, true),
+        (Fault::ShortReserve, Theme::PageTable, 4, false),
+        (Fault::ForgetsLoan, Theme::Children, 6, false),
+        (Fault::ForgetsLoan, Theme::Children, 6, true),
     ];
-    let config = Config {
-        page_size: 4,
-        page_count: 24,
-        slot_count: 4,
-        row_page_limit: 0,
-        whole_pages: false,
-        block_hash: false,
-    };
-    for (fault, theme) in planted {
+    for (fault, theme, most, block_hash) in planted {
+        let config = Config {
+            page_size: 4,
+            page_count: 24,
+            slot_count: 4,
+            row_page_limit: 0,
+            whole_pages: false,
+            block_hash,
+            retained_sequences: 0,
+            retained_pages: 0,
+        };
         let mut rng = fastrand::Rng::with_seed(7);
         let (ops, failure) = (0..20)
             .find_map(|_| {
@@ -188,7 +234,7 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
         let small = smallest(&config, &ops, &failure, fault);
         assert!(run(&config, &small, fault).is_err(), "{fault:?}: the small case does not fail");
         assert!(run(&config, &small, Fault::None).is_ok(), "{fault:?} is not what was found");
-        assert!(small.len() <= 4, "{fault:?} is shrunk no further than {small:?}");
+        assert!(small.len() <= most, "{fault:?} is shrunk no further than {small:?}");
     }
 }
 
@@ -208,6 +254,8 @@ const SMALL: Config = Config {
     row_page_limit: 0,
     whole_pages: false,
     block_hash: false,
+    retained_sequences: 0,
+    retained_pages: 0,
 };
 
 #[test]

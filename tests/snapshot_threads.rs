@@ -66,11 +66,8 @@ unsafe extern "C-unwind" fn destroyed(data: *mut c_void, size_bytes: u64, user_d
 
 impl Shared {
     fn new() -> Self {
-        let config = rkv_snapshot_cache_config {
-            entry_limit: ENTRY_LIMIT,
-            byte_limit: RKV_SNAPSHOT_NO_LIMIT,
-            ..sized()
-        };
+        let config =
+            rkv_snapshot_cache_config { entry_limit: ENTRY_LIMIT, byte_limit: u64::MAX, ..sized() };
         let mut cache = ptr::null_mut();
         // SAFETY: all pointers lead to live values.
         let status = unsafe { rkv_snapshot_cache_create(&config, &mut cache) };

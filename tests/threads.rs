@@ -3,6 +3,7 @@
 //! nothing is left. ThreadSanitizer runs this file too.
 use radixkv::capi::*;
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -229,6 +230,146 @@ fn threads_share_a_cache() {
     let (mut count, mut stats) = (0, sized::<rkv_page_table_statistics>());
     // SAFETY: all pointers lead to live values.
     unsafe {
+        let status = rkv_cache_evict(shared.cache, usize::MAX, ptr::null_mut(), 0, &mut count);
+        assert_eq!(status, rkv_status::Ok);
+        assert_eq!(rkv_page_table_stats(shared.table, &mut stats), rkv_status::Ok);
+    }
+    assert_eq!(stats.free_page_count, stats.total_page_count);
+    assert_eq!(stats.free_slot_count, stats.slot_count);
+    shared.check();
+}
+
+/// A parent that threads retain, and what its family needs to know.
+struct Family {
+    shared: Shared,
+    /// Ids that somebody retained. Any of them may be gone.
+    parents: Mutex<Vec<rkv_sequence_id>>,
+    inherited: AtomicUsize,
+    stale: AtomicUsize,
+}
+
+impl Family {
+    fn note(&self, status: rkv_status) -> bool {
+        match status {
+            rkv_status::Ok => return true,
+            rkv_status::StaleSequence => self.stale.fetch_add(1, Ordering::Relaxed),
+            rkv_status::OutOfPages | rkv_status::OutOfSlots => {
+                self.shared.refused.fetch_add(1, Ordering::Relaxed)
+            }
+            other => panic!("a child: {other:?}"),
+        };
+        false
+    }
+
+    /// Copies, publishes, and retains or releases.
+    fn finish(&self, id: rkv_sequence_id, keep: bool) {
+        let (cache, mut retained) = (self.shared.cache, false);
+        let (mut state, mut result) = (sized(), sized());
+        // SAFETY: all pointers lead to live values, the sequence is ours alone.
+        unsafe {
+            assert_eq!(rkv_sequence_query(cache, id, &mut state), rkv_status::Ok);
+            if state.copy_position_count > 0 {
+                assert_eq!(rkv_sequence_confirm_copy(cache, id), rkv_status::Ok);
+            }
+            let count = state.position_count;
+            let status = rkv_sequence_publish(cache, id, count, &mut result);
+            assert_eq!((status, result.shared_page_count), (rkv_status::Ok, count / 4));
+            if keep {
+                let status = rkv_sequence_retain(cache, id, &mut retained);
+                assert_eq!(status, rkv_status::Ok);
+                let mut parents = self.parents.lock().unwrap();
+                parents.push(id);
+                if parents.len() > 8 {
+                    parents.remove(0);
+                }
+            } else {
+                assert_eq!(rkv_sequence_release(cache, id), rkv_status::Ok);
+            }
+        }
+    }
+
+    fn parent(&self, round: usize) -> rkv_sequence_id {
+        let parents = self.parents.lock().unwrap();
+        parents.get(round % parents.len().max(1)).copied().unwrap_or(0)
+    }
+
+    /// Begins, continues, forks and drops sequences, those of other threads too.
+    fn work(&self, worker: usize) {
+        for round in 0..ROUNDS {
+            let (cache, mut state) = (self.shared.cache, sized::<rkv_sequence_state>());
+            let (ids, parent) = (prompt(worker, round), self.parent(worker + round));
+            let (all, suffix) = (list(&ids), list(&ids[..round % 4]));
+            let begin = rkv_sequence_args { tokens: &all, ..sized() };
+            let go_on = rkv_continue_args { parent, tokens: &suffix, ..sized() };
+            let mut children = [NOBODY; 3];
+            let fork = rkv_fork_args { parent, child_count: 3, ..sized() };
+            // SAFETY: all pointers lead to live values, there is room for all children.
+            unsafe {
+                match (worker + round) % 6 {
+                    0 | 1 => {
+                        if self.note(rkv_sequence_begin(cache, &begin, &mut state)) {
+                            self.finish(state.sequence, round % 3 > 0);
+                        }
+                    }
+                    2 | 3 => {
+                        if self.note(rkv_sequence_continue(cache, &go_on, &mut state)) {
+                            assert!(state.cached_position_count < state.position_count);
+                            let count = state.inherited_position_count as usize;
+                            self.inherited.fetch_add(count, Ordering::Relaxed);
+                            self.finish(state.sequence, round % 3 == 0);
+                        }
+                    }
+                    4 => {
+                        if self.note(rkv_sequence_fork(cache, &fork, children.as_mut_ptr())) {
+                            for (at, child) in children.iter().enumerate() {
+                                self.finish(child.sequence, at == 0);
+                            }
+                        }
+                    }
+                    _ => {
+                        self.note(rkv_sequence_drop(cache, parent));
+                    }
+                }
+            }
+        }
+        self.shared.working.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+const NOBODY: rkv_fork_child = rkv_fork_child {
+    sequence: 0,
+    slot: 0,
+    copy_position_count: 0,
+    copy_source_page: 0,
+    copy_target_page: 0,
+};
+
+/// C01, C02, C04, C08, K19: parents are retained, dropped and displaced while children of them are
+/// made in other threads.
+#[test]
+fn threads_share_parents() {
+    let family = Family {
+        shared: Shared::new(),
+        parents: Mutex::default(),
+        inherited: AtomicUsize::new(0),
+        stale: AtomicUsize::new(0),
+    };
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let family = &family;
+            scope.spawn(move || family.work(worker));
+        }
+        scope.spawn(|| family.shared.look());
+        scope.spawn(|| family.shared.evict());
+    });
+    let (shared, mut count) = (&family.shared, 0);
+    shared.check();
+    assert!(family.inherited.load(Ordering::Relaxed) > 0 || cfg!(miri), "nobody had a parent");
+    let mut stats = sized::<rkv_page_table_statistics>();
+    // SAFETY: all pointers lead to live values.
+    unsafe {
+        let status = rkv_cache_drop_retained(shared.cache, usize::MAX, &mut count);
+        assert_eq!(status, rkv_status::Ok);
         let status = rkv_cache_evict(shared.cache, usize::MAX, ptr::null_mut(), 0, &mut count);
         assert_eq!(status, rkv_status::Ok);
         assert_eq!(rkv_page_table_stats(shared.table, &mut stats), rkv_status::Ok);

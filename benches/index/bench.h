@@ -32,6 +32,7 @@ struct options {
     const char *operation;  /* with --profile: collect only operations whose name contains this */
     const char *commit;     /* of the library, for the head of the report */
     uint32_t page_size;     /* 0 for 16, 1 and 64 */
+    uint32_t index;         /* RKV_INDEX_RADIX, for which the targets are, or another */
     unsigned run_count;     /* 0 for the workload's own number */
     uint32_t leaf_limit;    /* largest W6 tree */
     bool json;
@@ -227,6 +228,7 @@ void run_w5(uint32_t page_size);
 void run_w6(uint32_t page_size);
 void run_probe(uint32_t page_size);
 void run_rows(uint32_t page_size);
+void run_forks(uint32_t page_size);
 void run_machine(uint32_t page_size);
 
 #endif

@@ -106,7 +106,10 @@ void fixture_open(struct fixture *fixture, uint32_t page_size, size_t token_capa
     config.slot_count = 64;
     CHECK(rkv_page_table_create(&config, &fixture->table));
     fixture->heap_bytes = heap_in_use();
-    CHECK(rkv_cache_create(fixture->table, NULL, &fixture->cache));
+    rkv_cache_config cache_config;
+    CHECK(rkv_cache_config_init(&cache_config, sizeof cache_config));
+    cache_config.index = options.index;
+    CHECK(rkv_cache_create(fixture->table, &cache_config, &fixture->cache));
 }
 
 void fixture_close(struct fixture *fixture)

@@ -16,17 +16,29 @@ static const struct {
 } WORKLOADS[] = {
     {"w1", run_w1, {16, 1, 64}}, {"w2", run_w2, {16, 1, 64}},       {"w3", run_w3, {16, 1, 64}},
     {"w4", run_w4, {16, 1, 64}}, {"w5", run_w5, {16, 1, 64}},       {"w6", run_w6, {16, 1}},
-    {"probe", run_probe, {16}},  {"rows", run_rows, {16, 1, 64}}, {"machine", run_machine, {16}},
+    {"probe", run_probe, {16}},  {"rows", run_rows, {16, 1, 64}},
+    {"forks", run_forks, {16, 1}}, {"machine", run_machine, {16}},
 };
 enum { WORKLOAD_COUNT = sizeof WORKLOADS / sizeof *WORKLOADS };
 
 static void usage(void)
 {
     fprintf(stderr,
-            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|machine]\n"
-            "                   [--page N] [--runs N] [--leaves N]\n"
+            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|forks|machine]\n"
+            "                   [--index radix|block-hash] [--page N] [--runs N] [--leaves N]\n"
             "                   [--json] [--brief] [--count] [--operation TEXT]\n");
     exit(2);
+}
+
+static uint32_t index_named(const char *name)
+{
+    if (strcmp(name, "block-hash") == 0) {
+        return RKV_INDEX_BLOCK_HASH;
+    }
+    if (strcmp(name, "radix") != 0) {
+        usage();
+    }
+    return RKV_INDEX_RADIX;
 }
 
 static void parse(int argument_count, char **arguments)
@@ -42,6 +54,8 @@ static void parse(int argument_count, char **arguments)
             options.count = true;
         } else if (strcmp(argument, "--page") == 0 && has_value) {
             options.page_size = (uint32_t)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(argument, "--index") == 0 && has_value) {
+            options.index = index_named(arguments[++i]);
         } else if (strcmp(argument, "--runs") == 0 && has_value) {
             options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
         } else if (strcmp(argument, "--leaves") == 0 && has_value) {
@@ -118,8 +132,9 @@ int main(int argument_count, char **arguments)
     if (options.json) {
         report_json(&report);
     } else {
-        printf("Library of commit %s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
-               options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
+        printf("Library of commit %s%s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
+               options.commit, options.index == RKV_INDEX_RADIX ? "" : ", block-hash index",
+               cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
         report_markdown(&report);
     }
     return 0;

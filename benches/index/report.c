@@ -106,8 +106,9 @@ void report_page_one_targets(struct report *report)
         }
         row->target = row->limit = -1;
         const struct row *other = same_operation(report, row, 16);
-        bool counts_pages =
-            strcmp(row->workload, "rows") == 0 || strncmp(row->operation, "allocate", 8) == 0;
+        bool counts_pages = strcmp(row->workload, "rows") == 0 ||
+                            strcmp(row->workload, "forks") == 0 ||
+                            strncmp(row->operation, "allocate", 8) == 0;
         if (row->page_size == 1 && other != NULL && !counts_pages) {
             row->target = 2 * other->quiet;
         }
@@ -128,9 +129,15 @@ static const char *unit_name(uint32_t unit)
     return unit == UNIT_RATIO ? "ratio" : "us";
 }
 
+/* Targets are the radix tree's. */
+static double target_of(const struct row *row)
+{
+    return options.index == RKV_INDEX_RADIX ? row->target : -1;
+}
+
 static const char *verdict(char *text, size_t size, const struct row *row)
 {
-    if (row->target < 0) {
+    if (target_of(row) < 0) {
         return "";
     }
     if (row->median <= row->target) {
@@ -154,8 +161,8 @@ static void print_row(const struct row *row)
            number(cell[2], sizeof cell[2], row->p50), number(cell[3], sizeof cell[3], row->p99),
            number(cell[4], sizeof cell[4], row->p9999),
            number(cell[5], sizeof cell[5], row->longest),
-           number(cell[6], sizeof cell[6], row->target),
-           number(cell[7], sizeof cell[7], row->limit),
+           number(cell[6], sizeof cell[6], target_of(row)),
+           number(cell[7], sizeof cell[7], options.index == RKV_INDEX_RADIX ? row->limit : -1),
            verdict(cell[8], sizeof cell[8], row));
 }
 
@@ -233,7 +240,8 @@ static void json_row(const struct row *row)
                   {"p50", row->p50},         {"p99", row->p99},
                   {"p9999", row->p9999},     {"longest", row->longest},
                   {"longest_raw", row->longest_raw}, {"over_50_us", row->over_limit},
-                  {"target", row->target},   {"limit", row->limit}};
+                  {"target", target_of(row)},
+                  {"limit", options.index == RKV_INDEX_RADIX ? row->limit : -1}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (fields[i].value >= 0) {
             printf(", \"%s\": %.6g", fields[i].name, fields[i].value);
@@ -244,9 +252,10 @@ static void json_row(const struct row *row)
 
 void report_json(const struct report *report)
 {
-    printf("{\n  \"commit\": \"%s\",\n  \"cpu\": \"%s\",\n  \"core_count\": %ld,\n"
-           "  \"clock_cost_ns\": %.1f,\n  \"rows\": [\n",
-           options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
+    printf("{\n  \"commit\": \"%s\",\n  \"index\": \"%s\",\n  \"cpu\": \"%s\",\n"
+           "  \"core_count\": %ld,\n  \"clock_cost_ns\": %.1f,\n  \"rows\": [\n",
+           options.commit, options.index == RKV_INDEX_RADIX ? "radix" : "block-hash",
+           cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
     for (size_t i = 0; i < report->row_count; i++) {
         json_row(&report->rows[i]);
         printf(i + 1 < report->row_count ? ",\n" : "\n");

@@ -111,8 +111,12 @@ const CacheWholePages CacheFlags = C.RKV_CACHE_WHOLE_PAGES
 // IndexKind says what stands behind a cache.
 type IndexKind uint32
 
-// IndexRadix is the radix tree, exact token comparison.
-const IndexRadix IndexKind = C.RKV_INDEX_RADIX
+const (
+	// IndexRadix is the radix tree, exact token comparison.
+	IndexRadix IndexKind = C.RKV_INDEX_RADIX
+	// IndexBlockHash knows pages by their digests, see [Tokens.PageDigests].
+	IndexBlockHash IndexKind = C.RKV_INDEX_BLOCK_HASH
+)
 
 // DumpFormat is how Dump writes.
 type DumpFormat uint32
@@ -128,7 +132,7 @@ const (
 type CacheConfig struct {
 	// Flags are Cache flags.
 	Flags CacheFlags
-	// Index is IndexRadix.
+	// Index is IndexRadix or IndexBlockHash.
 	Index IndexKind
 	// RetainedSequenceLimit bounds the finished sequences that Retain keeps: 1024.
 	RetainedSequenceLimit uint32
@@ -312,6 +316,8 @@ type CacheStatistics struct {
 	InheritCount uint64
 	// InheritedPositionCount counts the positions that those inherited.
 	InheritedPositionCount uint64
+	// PrefixCount counts the cached prefixes now that no longer one goes on.
+	PrefixCount uint64
 }
 
 // Stats are the counters at one moment. It waits for no eviction.
@@ -342,6 +348,7 @@ func (c *Cache) Stats() (CacheStatistics, error) {
 		DisplacedSequenceCount:  uint64(made.stats.displaced_sequence_count),
 		InheritCount:            uint64(made.stats.inherit_count),
 		InheritedPositionCount:  uint64(made.stats.inherited_position_count),
+		PrefixCount:             uint64(made.stats.prefix_count),
 	}, asError(made.failure)
 }
 

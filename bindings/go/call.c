@@ -26,6 +26,8 @@ rkvgo_failure *rkvgo_failure_copy(rkv_status status) {
     return failure;
 }
 
+rkvgo_failure *rkvgo_no_memory(void) { return &no_memory; }
+
 void rkvgo_failure_free(rkvgo_failure *failure) {
     if (failure != &no_memory) {
         free(failure);

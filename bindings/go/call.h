@@ -23,6 +23,8 @@ typedef struct rkvgo_failure {
 
 rkvgo_failure *rkvgo_failure_copy(rkv_status status);
 void rkvgo_failure_free(rkvgo_failure *failure);
+/* For a helper that finds no memory itself. */
+rkvgo_failure *rkvgo_no_memory(void);
 
 static inline rkvgo_failure *rkvgo_end(rkv_status status) {
     return status == RKV_STATUS_OK ? NULL : rkvgo_failure_copy(status);

@@ -9,6 +9,10 @@ package radixkv
 static inline rkvgo_failure *rkvgo_fault_panic(rkv_cache *cache) {
 	return rkvgo_end(rkv_fault_panic(cache));
 }
+
+static inline rkvgo_failure *rkvgo_fault_panic_snapshot(rkv_snapshot_cache *cache) {
+	return rkvgo_end(rkv_fault_panic_snapshot(cache));
+}
 */
 import "C"
 
@@ -21,4 +25,14 @@ func (c *Cache) FaultPanic() error {
 	}
 	defer c.mu.RUnlock()
 	return asError(C.rkvgo_fault_panic(raw))
+}
+
+// FaultPanic is that of Cache.
+func (c *SnapshotCache[V]) FaultPanic() error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	return asError(C.rkvgo_fault_panic_snapshot(raw))
 }

@@ -48,3 +48,19 @@ func TestPanicInTheLibrary(t *testing.T) {
 		equal(t, "lines after the sink went", len(lines), 1)
 	}
 }
+
+// M02: the same of a snapshot cache.
+func TestPanicInASnapshotCache(t *testing.T) {
+	radixkv.SetLog(radixkv.LogError, func(radixkv.LogLevel, string) {})
+	defer radixkv.SetLog(radixkv.LogOff, nil)
+	freed := 0
+	cache, err := radixkv.NewSnapshotCache(radixkv.SnapshotCacheConfig{}, func(int) { freed++ })
+	must(t, err)
+	_, err = cache.Insert(radixkv.SnapshotArgs[int]{Tokens: run(0, 3)})
+	must(t, err)
+	wants(t, cache.FaultPanic(), radixkv.Internal)
+	_, err = cache.Match(base, run(0, 3))
+	wants(t, err, radixkv.Poisoned)
+	must(t, cache.Close())
+	equal(t, "freed", freed, 1)
+}

@@ -19,13 +19,20 @@ var base radixkv.Namespace
 
 func newBench(t testing.TB, pageSize, pageCount uint32, flags radixkv.CacheFlags) *bench {
 	t.Helper()
+	return newBenchWith(t, pageSize, pageCount, radixkv.CacheConfig{Flags: flags})
+}
+
+func newBenchWith(
+	t testing.TB, pageSize, pageCount uint32, config radixkv.CacheConfig,
+) *bench {
+	t.Helper()
 	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
 		PageSize: pageSize, PageCount: pageCount, SlotCount: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{Flags: flags})
+	cache, err := radixkv.NewCache(table, config)
 	if err != nil {
 		t.Fatal(err)
 	}

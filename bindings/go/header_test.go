@@ -45,7 +45,9 @@ var goValues = map[string]int64{
 	"RKV_VERSION_PATCH": radixkv.VersionPatch,
 	"RKV_ABI_VERSION":   radixkv.ABIVersion,
 
-	"RKV_FEATURE_RADIX_INDEX": int64(radixkv.FeatureRadixIndex),
+	"RKV_FEATURE_RADIX_INDEX":      int64(radixkv.FeatureRadixIndex),
+	"RKV_FEATURE_BLOCK_HASH_INDEX": int64(radixkv.FeatureBlockHashIndex),
+	"RKV_FEATURE_CUDA":             int64(radixkv.FeatureCUDA),
 
 	"RKV_LOG_OFF":   int64(radixkv.LogOff),
 	"RKV_LOG_ERROR": int64(radixkv.LogError),
@@ -68,6 +70,7 @@ var goValues = map[string]int64{
 	"RKV_DUMP_JSON":         int64(radixkv.DumpJSON),
 	"RKV_DUMP_DOT":          int64(radixkv.DumpDOT),
 	"RKV_INDEX_RADIX":       int64(radixkv.IndexRadix),
+	"RKV_INDEX_BLOCK_HASH":  int64(radixkv.IndexBlockHash),
 
 	"RKV_DTYPE_F32":              int64(radixkv.DTypeF32),
 	"RKV_DTYPE_F16":              int64(radixkv.DTypeF16),
@@ -87,11 +90,13 @@ var goValues = map[string]int64{
 	"RKV_STATUS_BUFFER_TOO_SMALL": int64(radixkv.BufferTooSmall),
 	"RKV_STATUS_INVALID_STATE":    int64(radixkv.InvalidState),
 	"RKV_STATUS_UNSUPPORTED":      int64(radixkv.Unsupported),
+	"RKV_STATUS_STALE_PIN":        int64(radixkv.StalePin),
 	"RKV_STATUS_OUT_OF_PAGES":     int64(radixkv.OutOfPages),
 	"RKV_STATUS_OUT_OF_SLOTS":     int64(radixkv.OutOfSlots),
 	"RKV_STATUS_OUT_OF_MEMORY":    int64(radixkv.OutOfMemory),
 	"RKV_STATUS_BUSY":             int64(radixkv.Busy),
 	"RKV_STATUS_PENDING":          int64(radixkv.Pending),
+	"RKV_STATUS_DEVICE":           int64(radixkv.Device),
 	"RKV_STATUS_INTERNAL":         int64(radixkv.Internal),
 	"RKV_STATUS_POISONED":         int64(radixkv.Poisoned),
 	"RKV_STATUS_CORRUPT":          int64(radixkv.Corrupt),
@@ -187,7 +192,6 @@ func TestVersion(t *testing.T) {
 		strconv.Itoa(radixkv.VersionMajor), strconv.Itoa(radixkv.VersionMinor),
 		strconv.Itoa(radixkv.VersionPatch),
 	}, "."))
-	if radixkv.LibraryFeatures()&radixkv.FeatureRadixIndex == 0 {
-		t.Fatal("the library was built without the radix index")
-	}
+	both := radixkv.FeatureRadixIndex | radixkv.FeatureBlockHashIndex
+	equal(t, "indexes", radixkv.LibraryFeatures()&both, both)
 }

@@ -14,8 +14,14 @@ const (
 // FeatureSet is what a library was built with.
 type FeatureSet uint64
 
-// FeatureRadixIndex is the radix tree index.
-const FeatureRadixIndex FeatureSet = C.RKV_FEATURE_RADIX_INDEX
+const (
+	// FeatureRadixIndex is the radix tree index.
+	FeatureRadixIndex FeatureSet = C.RKV_FEATURE_RADIX_INDEX
+	// FeatureBlockHashIndex is the block-hash index.
+	FeatureBlockHashIndex FeatureSet = C.RKV_FEATURE_BLOCK_HASH_INDEX
+	// FeatureCUDA: kernels for NVIDIA GPUs. Whether this machine can run them, Supports says.
+	FeatureCUDA FeatureSet = C.RKV_FEATURE_CUDA
+)
 
 // LibraryABIVersion is the ABI of the loaded library. One with a smaller number than [ABIVersion]
 // lacks functions: [NewPageTable] refuses to work with it.

@@ -25,21 +25,33 @@ macro_rules! sized {
     };
 }
 sized!(
+    rkv_append_prefill_args,
     rkv_batch_arrays,
     rkv_cache_config,
     rkv_cache_statistics,
+    rkv_continue_args,
+    rkv_fork_args,
     rkv_insert_args,
     rkv_insert_result,
     rkv_match,
+    rkv_merge_states_args,
     rkv_namespace,
     rkv_node_info,
     rkv_page_digest_args,
     rkv_page_table_config,
     rkv_page_table_statistics,
+    rkv_plan_arrays,
     rkv_publish_result,
+    rkv_runner_config,
+    rkv_runner_statistics,
     rkv_sequence_args,
     rkv_sequence_state,
     rkv_shortage,
+    rkv_snapshot_cache_config,
+    rkv_snapshot_cache_statistics,
+    rkv_snapshot_insert_args,
+    rkv_snapshot_insert_result,
+    rkv_snapshot_match,
     rkv_tokens,
 );
 
@@ -97,6 +109,17 @@ impl Pair {
         // SAFETY: the handle is alive, the struct has its size.
         ok(unsafe { rkv_cache_stats(self.cache, &mut stats) });
         stats
+    }
+
+    pub fn retained(&self) -> Vec<rkv_sequence_id> {
+        let mut count = 0;
+        // SAFETY: the handle is alive, the buffer has the room that is stated.
+        unsafe {
+            ok(rkv_cache_retained(self.cache, ptr::null_mut(), 0, &mut count));
+            let mut ids = vec![0; count];
+            ok(rkv_cache_retained(self.cache, ids.as_mut_ptr(), count, &mut count));
+            ids
+        }
     }
 
     pub fn row(&self, slot: u32) -> Vec<u32> {

@@ -5,7 +5,11 @@
 //! AddressSanitizer sees every byte too far; it is never dangling, which the contract forbids. A
 //! call must not crash; one that fails must leave the state and its outputs as they were.
 mod arena;
+mod compute;
 mod functions;
+mod runner;
+mod shelf;
+mod snapshots;
 mod values;
 mod world;
 
@@ -49,6 +53,7 @@ pub fn arguments(data: &[u8]) {
         }
         let (name, call) = FUNCTIONS[input.below(FUNCTIONS.len())];
         let before = world.snapshots();
+        let shelf = world.shelf.view();
         let mut arena = Arena::default();
         let status = match call(&mut world, &mut input, &mut arena) {
             Outcome::Status(status) => status,
@@ -71,6 +76,7 @@ pub fn arguments(data: &[u8]) {
         if status != rkv_status::Ok {
             assert!(!last_message().is_empty(), "{name} says nothing about {status:?}");
             assert_eq!(before[0], after[0], "{name} failed and changed something");
+            assert_eq!(shelf, world.shelf.view(), "{name} failed and changed something");
         }
     }
 }

@@ -1,10 +1,13 @@
-//! Sequences of calls that an engine could make, with a shadow of the KV memory beside them.
+//! Sequences of calls that an engine could make, with the KV memory beside them.
 //!
-//! The shadow holds for each position of each page a hash of all tokens up to there. Whatever a
-//! match, a row or a copy names must hold what the tokens say: a page that is shared wrongly,
-//! handed out twice or freed too early shows at once. After each call the library checks itself,
-//! and a call that failed must have changed nothing.
+//! The memory holds for each position of each page a hash of all tokens up to there; a runner
+//! writes and reads it for every other sequence. Whatever a match, a row or a copy names must hold
+//! what the tokens say: a page that is shared wrongly, handed out twice or freed too early shows at
+//! once. After each call the library checks itself, and a call that failed must have changed
+//! nothing.
 mod caller;
+mod children;
+mod compute;
 mod lookups;
 mod sequences;
 
@@ -12,6 +15,7 @@ use crate::abi::{Pair, Sized32, index_for, last_message};
 use crate::input::Input;
 use crate::prompt::Prompt;
 use crate::snapshot::Snapshot;
+use compute::Kv;
 use radixkv::capi::*;
 
 /// Lists that later ones begin like.
@@ -25,10 +29,21 @@ struct Live {
     slot: u32,
     namespace: usize,
     prompt: Prompt,
-    /// Positions whose KV is in the shadow.
+    /// Positions whose KV is written.
     computed: usize,
+    /// Of those, the ones that the library was told of.
+    told: usize,
     /// Source, target and positions of a copy that is not confirmed.
     copy: Option<(u32, u32, usize)>,
+}
+
+/// A retained sequence.
+struct Kept {
+    id: rkv_sequence_id,
+    namespace: usize,
+    prompt: Prompt,
+    /// Positions that it has KV for.
+    computed: usize,
 }
 
 /// A row that the caller maps, and the lock that keeps its cached pages.
@@ -43,9 +58,11 @@ struct World {
     row_limit: usize,
     whole_pages: bool,
     /// What each position of each page holds.
-    kv: Vec<u64>,
+    kv: Kv,
     prompts: Vec<Prompt>,
     live: Vec<Live>,
+    /// By the order of finishing.
+    kept: Vec<Kept>,
     released: Vec<rkv_sequence_id>,
     locks: Vec<rkv_node_id>,
     /// Node ids seen, some of them stale by now.
@@ -97,15 +114,17 @@ impl World {
         };
         let flags = if input.rarely(3) { RKV_CACHE_WHOLE_PAGES } else { 0 };
         let pair = Pair::new(&config, flags, index);
+        let kv = Kv::new(&pair, page_size as usize, page_count as usize);
         let last = Snapshot::of(&pair);
         Self {
             pair,
             page_size: page_size as usize,
             row_limit: if row_page_limit == 0 { page_count - 1 } else { row_page_limit } as usize,
             whole_pages: flags != 0,
-            kv: vec![0; page_count as usize * page_size as usize],
+            kv,
             prompts: Vec::new(),
             live: Vec::new(),
+            kept: Vec::new(),
             released: Vec::new(),
             locks: Vec::new(),
             nodes: Vec::new(),
@@ -121,15 +140,18 @@ impl World {
             6..9 => self.append(input),
             9 => self.truncate(input),
             10..14 => self.publish(input),
-            14 | 15 => self.confirm_copy(input),
-            16 | 17 => self.release(input),
+            14 => self.confirm_copy(input),
+            15 => self.go_on(input),
+            16 => self.release(input),
+            17 => self.retain_or_drop(input),
             18 => self.release_twice(input),
             19 | 20 => self.find(input),
             21 => self.probe_live(input),
             22 => self.lock(input),
             23 => self.unlock(input),
             24 | 25 => self.evict(input),
-            26 | 27 => self.insert(input),
+            26 => self.insert(input),
+            27 => self.fork(input),
             28 => self.allocate(input),
             29 => self.free(input),
             30 => self.caller_row(input),
@@ -182,7 +204,7 @@ impl World {
         }
     }
 
-    /// Where a position of a row lies in the shadow.
+    /// Where a position of a row lies in KV memory.
     fn place(&self, row: &[u32], position: usize) -> usize {
         row[position / self.page_size] as usize * self.page_size + position % self.page_size
     }
@@ -191,7 +213,7 @@ impl World {
     #[track_caller]
     fn check_content(&self, prompt: &Prompt, namespace: usize, row: &[u32], positions: usize) {
         for position in 0..positions {
-            let found = self.kv[self.place(row, position)];
+            let found = self.kv.content(self.place(row, position));
             let page = row[position / self.page_size];
             assert_eq!(
                 found,
@@ -210,7 +232,7 @@ impl World {
     ) {
         for position in positions {
             let place = self.place(row, position);
-            self.kv[place] = prompt.content(namespace, position);
+            self.kv.write(place, prompt.content(namespace, position), position);
         }
     }
 
@@ -225,6 +247,7 @@ impl World {
         assert_eq!(shortage.free_page_count, self.last.free());
         assert_eq!(shortage.private_page_count, self.last.private());
         assert!(shortage.reclaimable_page_count <= self.last.reclaimable());
+        assert_eq!(shortage.retained_page_count, self.last.retained_pages());
         assert_eq!(
             shortage.locked_page_count + shortage.reclaimable_page_count,
             self.last.cached()
@@ -236,6 +259,7 @@ impl World {
         while let Some(live) = self.live.pop() {
             self.release_one(live);
         }
+        self.drop_retained(usize::MAX);
         while let Some(row) = self.rows.pop() {
             self.erase_one(row);
         }

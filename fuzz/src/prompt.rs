@@ -1,5 +1,5 @@
 //! Token lists, and what the KV memory should hold for each of their positions.
-use crate::abi::Sized32;
+use crate::abi::{Sized32, ok};
 use crate::input::Input;
 use radixkv::capi::*;
 
@@ -140,6 +140,18 @@ impl Prompt {
     /// Tokens that end at or before a position.
     pub fn tokens_before(&self, position: usize) -> usize {
         self.ends.partition_point(|&end| end <= position)
+    }
+
+    /// The images' positions.
+    pub fn regions(&self) -> Vec<rkv_region> {
+        let mut regions = vec![rkv_region { start: 0, end: 0 }; self.items.len()];
+        let mut count = 0;
+        // SAFETY: all pointers lead to live values, there is room for as many as there can be.
+        ok(unsafe {
+            rkv_tokens_regions(&self.raw(), regions.as_mut_ptr(), regions.len(), &mut count)
+        });
+        regions.truncate(count);
+        regions
     }
 
     /// For a call, which must not outlive this list.

@@ -8,10 +8,12 @@ use radixkv::capi::*;
 pub struct Snapshot {
     /// Free, cached, private, reclaimable, free slots.
     pub pages: [u64; 5],
-    /// Nodes, namespaces, sequences, images, the counters, prefixes.
-    pub cache: [u64; 12],
+    /// Nodes, namespaces, sequences, images, the counters, prefixes, and what is retained.
+    pub cache: [u64; 17],
     /// The whole tree, recency and locks included.
     tree: String,
+    /// Retained sequences in order.
+    retained: Vec<rkv_sequence_id>,
     /// The row of each slot; None where it is not in use.
     rows: Vec<Option<Vec<u32>>>,
 }
@@ -50,7 +52,13 @@ impl Snapshot {
                 cache.duplicate_page_count,
                 cache.evicted_page_count,
                 cache.prefix_count,
+                cache.retained_sequence_count,
+                cache.retained_page_count,
+                cache.displaced_sequence_count,
+                cache.inherit_count,
+                cache.inherited_position_count,
             ],
+            retained: pair.retained(),
             tree: tree(pair),
             rows: (0..table.slot_count as u32).map(|slot| row(pair, slot)).collect(),
         }
@@ -74,6 +82,10 @@ impl Snapshot {
 
     pub fn free_slots(&self) -> u64 {
         self.pages[4]
+    }
+
+    pub fn retained_pages(&self) -> u64 {
+        self.cache[13]
     }
 
     pub fn evicted(&self) -> u64 {

@@ -14,9 +14,6 @@ pub struct rkv_snapshot_cache {
     _private: [u8; 0],
 }
 
-/// Limit of rkv_snapshot_cache_config: none.
-pub const RKV_SNAPSHOT_NO_LIMIT: u64 = 18446744073709551615;
-
 /// How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -25,10 +22,11 @@ pub struct rkv_snapshot_cache_config {
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
-    /// Entries, at most; never more than 2^30. 0 disables the cache. Default 1024.
+    /// Entries, at most; never more than 2^30, which larger numbers mean. 0 disables the cache.
+    /// Default 1024.
     pub entry_limit: u64,
     /// Bytes of all snapshots that the cache keeps, by the sizes that were stated; those that only
-    /// readers still use are counted in. 0 disables the cache. Default RKV_SNAPSHOT_NO_LIMIT.
+    /// readers still use are counted in. 0 disables the cache. Default UINT64_MAX, no limit.
     pub byte_limit: u64,
 }
 // SAFETY: plain integers, no padding.

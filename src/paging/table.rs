@@ -160,16 +160,20 @@ impl PageTable {
         self.free_slots.push(slot);
     }
 
-    /// Gives the slot of a sequence back, but not its first pages: those are copied to `into`, and
-    /// the ones of them that are private stay so.
-    pub fn retire_row(&mut self, slot: u32, private_from: usize, kept: usize, into: &mut Vec<u32>) {
-        self.shorten(slot, kept);
+    /// Gives the slot of a sequence back. One of its private pages may stay private, for when the
+    /// sequence is retained.
+    pub fn retire_row(&mut self, slot: u32, private_from: usize, kept: Option<u32>) {
+        if let Some(page) = kept {
+            self.pool.set_retained(page);
+        }
         let row = &mut self.rows[slot as usize];
-        debug_assert_eq!((row.owner, row.pages.len()), (Some(RowOwner::Sequence), kept));
-        into.extend_from_slice(&row.pages);
-        row.pages[private_from..].iter().for_each(|&page| self.pool.set_retained(page));
+        debug_assert_eq!(row.owner, Some(RowOwner::Sequence));
+        for &page in row.pages[private_from..].iter().rev().filter(|&&page| Some(page) != kept) {
+            self.pool.put_back(page);
+        }
         row.owner = None;
         row.pages.clear();
+        row.version += 1;
         self.free_slots.push(slot);
     }
 
@@ -249,13 +253,6 @@ impl PageTable {
         let len = pages.len();
         pages.resize(len + count, 0);
         &mut pages[len..]
-    }
-
-    /// Appends the first pages of another row to a row.
-    pub fn share_row(&mut self, from: u32, to: u32, count: usize) {
-        let mut pages = std::mem::take(&mut self.rows[to as usize].pages);
-        pages.extend_from_slice(&self.rows[from as usize].pages[..count]);
-        self.rows[to as usize].pages = pages;
     }
 
     /// Takes pages that the pool has to the end of a row.

@@ -89,15 +89,8 @@ impl State {
         }
         let shared = reuse.positions / page_size;
         let copied = reuse.positions % page_size;
-        if let Some(node) = matched.node {
-            let row = self.table.extend_shared(slot, shared);
-            cache.index.visit_path(node, &mut |start, pages| {
-                let end = (start + pages.len()).min(shared);
-                if start < end {
-                    row[start..end].copy_from_slice(&pages[..end - start]);
-                }
-            });
-        }
+        self.map_path(slot, matched.node, shared);
+        let cache = self.cache.as_ref().expect("it was there");
         let source = match (copied, matched.partial, matched.node) {
             (0, ..) => None,
             (_, Some(partial), _) => Some(partial.page),
@@ -126,6 +119,20 @@ impl State {
         };
         self.live += 1;
         Ok(Begun { id, row_pages, reuse: Reused::Found(reuse.found, reuse.positions, copied) })
+    }
+
+    /// Maps the first pages of the prefix that ends at a node into a new row.
+    pub(super) fn map_path(&mut self, slot: u32, node: Option<Node>, count: usize) {
+        let (Some(node), Some(cache)) = (node, &self.cache) else {
+            return;
+        };
+        let row = self.table.extend_shared(slot, count);
+        cache.index.visit_path(node, &mut |start, pages| {
+            let end = (start + pages.len()).min(count);
+            if start < end {
+                row[start..end].copy_from_slice(&pages[..end - start]);
+            }
+        });
     }
 
     /// As much as can be reused while the other pages can still be had.
@@ -177,7 +184,11 @@ impl State {
 }
 
 /// The page at a place of the prefix that ends at a node, or after it.
-fn page_at(index: &dyn crate::index::PrefixIndex, node: Option<Node>, page: usize) -> u32 {
+pub(super) fn page_at(
+    index: &dyn crate::index::PrefixIndex,
+    node: Option<Node>,
+    page: usize,
+) -> u32 {
     let node = index.node_at_page(node.expect("the page was found"), page);
     let first = index.end_page(node) - index.pages(node).len();
     index.pages(node)[page - first]

@@ -1,11 +1,11 @@
 //! Sequences that go on from another one, live or retained: without a lookup, without comparing or
 //! hashing a token of the parent.
 //!
-//! A child locks the node that its parent has locked, maps the same pages of the cache and knows
-//! the same keys after that node. The page that the parent computed in part stays the parent's: the
+//! A child locks the node that its parent has locked, maps the pages of the cache up to there and
+//! knows the same keys after it. The page that the parent computed in part stays the parent's: the
 //! child is told to copy out of it, and the pool keeps it until that is done.
 use super::append::check_ids;
-use super::begin::{Begun, Reused};
+use super::begin::{Begun, Reused, page_at};
 use super::retained::Retained;
 use super::{PageCopy, Sequence, SequenceInfo, Shared, State};
 use crate::cache::Namespace;
@@ -42,14 +42,25 @@ struct Share {
 }
 
 impl State {
-    /// The sequence that an id names, and its pages.
-    fn parent(&self, id: SequenceId) -> Result<(&Sequence, &[u32]), Error> {
-        match self.sequence(id) {
-            Ok(sequence) => Ok((sequence, self.table.row(id.slot())?)),
-            Err(stale) => match self.retained.get(id) {
-                Some(Retained { sequence, row, .. }) => Ok((sequence, row)),
-                None => Err(stale),
-            },
+    /// The live or retained sequence that an id names.
+    fn parent(&self, id: SequenceId) -> Result<&Sequence, Error> {
+        self.sequence(id).or_else(|stale| match self.retained.get(id) {
+            Some(entry) => Ok(&entry.sequence),
+            None => Err(stale),
+        })
+    }
+
+    /// The page of a parent at an index where it holds computed positions.
+    fn parent_page(&self, parent: SequenceId, index: usize) -> u32 {
+        match self.retained.get(parent) {
+            None => self.table.row(parent.slot()).expect("it is live")[index],
+            Some(Retained { sequence, partial, .. }) if index == sequence.shared => {
+                partial.expect("it was computed in part")
+            }
+            Some(Retained { sequence, .. }) => {
+                let cache = self.cache.as_ref().expect("a sequence has a cache");
+                page_at(cache.index.as_ref(), sequence.base, index)
+            }
         }
     }
 
@@ -99,10 +110,10 @@ impl State {
         let mut tail = std::mem::take(&mut self.sequences[slot as usize].tail);
         debug_assert!(tail.is_empty());
 
-        let (from, row) = self.parent(parent).expect("it was looked up");
+        let source = (copied > 0).then(|| self.parent_page(parent, shared));
+        let from = self.parent(parent).expect("it was looked up");
         tail.extend_from_slice(from.tail());
         tail.extend_from_slice(suffix.keys);
-        let source = (copied > 0).then(|| row[shared]);
         let mut images = from.images.clone();
         let mut image_spans = from.image_spans.clone();
         let start = from.positions;
@@ -129,12 +140,7 @@ impl State {
             image_spans,
             ..Sequence::default()
         };
-        match self.retained.get(parent) {
-            Some(entry) => {
-                self.table.extend_shared(slot, shared).copy_from_slice(&entry.row[..shared]);
-            }
-            None => self.table.share_row(parent.slot(), slot, shared),
-        }
+        self.map_path(slot, child.base, shared);
         // A page of the cache is protected by the lock on the node, which ends there or later.
         if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {
             self.table.pool.lend(page, slot);
@@ -153,7 +159,7 @@ impl State {
 
     /// The path of a parent was used now.
     fn touch_parent(&mut self, parent: SequenceId) {
-        let base = self.parent(parent).expect("it was looked up").0.base;
+        let base = self.parent(parent).expect("it was looked up").base;
         if let (Some(base), Some(cache)) = (base, &mut self.cache) {
             cache.index.touch(base);
         }
@@ -161,7 +167,7 @@ impl State {
 
     /// None when there is no such parent, but all tokens to begin with.
     fn start_continuation(&mut self, how: &Continuation<'_>) -> Result<Option<Begun>, Error> {
-        let (parent, _) = match self.parent(how.parent) {
+        let parent = match self.parent(how.parent) {
             Err(Error::StaleSequence(_)) if how.all.is_some() => return Ok(None),
             found => found?,
         };
@@ -194,7 +200,7 @@ impl State {
         count: usize,
         reserve: usize,
     ) -> Result<Vec<Begun>, Error> {
-        let (from, _) = self.parent(parent)?;
+        let from = self.parent(parent)?;
         let share = self.share(from, from.positions, reserve, "args.reserve_position_count")?;
         self.check_children(share, count)?;
         let mut children = Vec::new();

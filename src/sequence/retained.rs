@@ -1,9 +1,9 @@
 //! Finished sequences that others may go on from: a bounded registry, the first to finish goes
 //! first.
 //!
-//! An entry is the sequence as it was, with its lock, the pages of its row that hold something and
-//! the keys after its node; only the slot is gone. So its pages can't be evicted, and a child is
-//! made from it as from a live parent.
+//! An entry is the sequence as it was, with its lock, the keys after its node and the page that it
+//! computed in part; the slot is gone, and with it the row, of which the index knows the rest. So
+//! its pages can't be evicted, and a child is made from it as from a live parent.
 use super::{Sequence, State};
 use crate::cache::{CacheConfig, PrefixCache};
 use crate::error::Error;
@@ -18,8 +18,8 @@ const SEQUENCE_LIMIT: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Retained {
     pub(super) sequence: Sequence,
-    /// The pages of its row that hold computed positions.
-    pub(super) row: Vec<u32>,
+    /// The page after the shared ones, if it was computed in part.
+    pub(super) partial: Option<u32>,
     /// When it finished, among the retained.
     finished: u64,
 }
@@ -30,7 +30,7 @@ impl Retained {
         if let Some(base) = self.sequence.base {
             cache.index.visit_path(base, &mut |_, pages| visit(pages));
         }
-        visit(&self.row[self.sequence.shared..]);
+        visit(self.partial.as_slice());
     }
 }
 
@@ -80,7 +80,7 @@ impl Registry {
 
     /// The private pages of all entries.
     pub(super) fn private_pages(&self) -> impl Iterator<Item = u32> + '_ {
-        self.entries.values().flat_map(|entry| &entry.row[entry.sequence.shared..]).copied()
+        self.entries.values().filter_map(|entry| entry.partial)
     }
 
     fn ids(&self) -> impl Iterator<Item = SequenceId> + '_ {
@@ -90,10 +90,13 @@ impl Registry {
     fn add(&mut self, entry: Retained, cache: &PrefixCache) {
         let (keepers, kept) = (&mut self.keepers, &mut self.pages);
         entry.visit_pages(cache, &mut |pages| {
+            let mut first = 0;
             for &page in pages {
-                keepers[page as usize] += 1;
-                *kept += (keepers[page as usize] == 1) as usize;
+                let count = &mut keepers[page as usize];
+                first += (*count == 0) as usize;
+                *count += 1;
             }
+            *kept += first;
         });
         let id = entry.sequence.id.expect("it was a sequence");
         self.order.insert(entry.finished, id);
@@ -105,10 +108,13 @@ impl Registry {
         self.order.remove(&entry.finished);
         let (keepers, kept) = (&mut self.keepers, &mut self.pages);
         entry.visit_pages(cache, &mut |pages| {
+            let mut last = 0;
             for &page in pages {
-                keepers[page as usize] -= 1;
-                *kept -= (keepers[page as usize] == 0) as usize;
+                let count = &mut keepers[page as usize];
+                *count -= 1;
+                last += (*count == 0) as usize;
             }
+            *kept -= last;
         });
         Some(entry)
     }
@@ -123,16 +129,15 @@ impl State {
         let cache = self.cache()?;
         let page_size = self.table.page_size();
         let computed = sequence.computed(page_size);
-        let kept =
-            if cache.shares_parts() { computed.div_ceil(page_size) } else { sequence.shared };
-        let pages = sequence.base_pages + kept - sequence.shared;
-        if pages > self.retained.page_limit {
+        let shared = sequence.shared;
+        debug_assert!((shared..=shared + 1).contains(&computed.div_ceil(page_size)));
+        let has_partial = cache.shares_parts() && computed > shared * page_size;
+        let partial = has_partial.then(|| self.table.row(id.slot()).expect("it is live")[shared]);
+        if sequence.base_pages + has_partial as usize > self.retained.page_limit {
             self.release(id)?;
             return Ok(false);
         }
         let no_room = |_| Error::memory("a retained sequence");
-        let mut row = Vec::new();
-        row.try_reserve_exact(kept).map_err(no_room)?;
         let mut tail = Vec::new();
         tail.try_reserve_exact(sequence.tail().len()).map_err(no_room)?;
         tail.extend_from_slice(sequence.tail());
@@ -144,7 +149,7 @@ impl State {
 
         let slot = id.slot();
         self.end_copy(slot);
-        self.table.retire_row(slot, self.sequences[slot as usize].shared, kept, &mut row);
+        self.table.retire_row(slot, shared, partial);
         let ended = std::mem::take(&mut self.sequences[slot as usize]);
         self.keep_tail(slot, ended.tail);
         self.live -= 1;
@@ -152,7 +157,7 @@ impl State {
         let finished = self.retained.finished;
         let sequence = Sequence { tail, tail_start: 0, computed, ..ended };
         let cache = self.cache.as_ref().expect("a sequence has a cache");
-        self.retained.add(Retained { sequence, row, finished }, cache);
+        self.retained.add(Retained { sequence, partial, finished }, cache);
         while self.retained.len() > self.retained.sequence_limit
             || self.retained.pages > self.retained.page_limit
         {
@@ -171,7 +176,7 @@ impl State {
             debug_assert!(unlocked);
         }
         cache.images.release(&entry.sequence.images);
-        for &page in entry.row[entry.sequence.shared..].iter().rev() {
+        if let Some(page) = entry.partial {
             table.pool.put_back(page);
         }
         Ok(())
@@ -202,6 +207,19 @@ impl State {
         self.retained.ids().collect()
     }
 
+    /// The row that an entry stands for.
+    fn row_of(&self, entry: &Retained) -> Result<Vec<u32>, Error> {
+        let mut row = vec![0; entry.sequence.shared];
+        if let Some(base) = entry.sequence.base {
+            self.cache()?.index.visit_path(base, &mut |start, pages| {
+                let places = row.iter_mut().skip(start);
+                places.zip(pages).for_each(|(place, &page)| *place = page);
+            });
+        }
+        row.extend(entry.partial);
+        Ok(row)
+    }
+
     pub(super) fn audit_retained(&self) -> Result<(), Error> {
         let registry = &self.retained;
         let wrong = |what: &str| Err(Error::Corrupt(format!("retained: {what}")));
@@ -210,7 +228,7 @@ impl State {
             if registry.order.get(&entry.finished) != Some(id) {
                 return wrong("a sequence has no place in the order");
             }
-            self.audit_sequence(&entry.sequence, &entry.row)?;
+            self.audit_sequence(&entry.sequence, &self.row_of(entry)?)?;
             if entry.sequence.copy.is_some() || entry.sequence.lock != entry.sequence.base {
                 return wrong("a sequence still has a copy to make");
             }

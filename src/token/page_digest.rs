@@ -129,11 +129,7 @@ impl PageHasher {
         }
         let mut state = INITIAL;
         compress256(&mut state, blocks);
-        let mut digest = [0; 32];
-        for (into, word) in digest.chunks_exact_mut(4).zip(state) {
-            into.copy_from_slice(&word.to_be_bytes());
-        }
-        PageDigest(digest)
+        PageDigest(bytemuck::cast(state.map(u32::to_be)))
     }
 
     /// The digest of any page; `ids` are zero where an item stands.

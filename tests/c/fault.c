@@ -117,7 +117,7 @@ static void m02_cache_destroyed_first(void) {
 }
 
 static void m02_poisoned_snapshot_caches_refuse(void) {
-    shelf s = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT), healthy = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(4, UINT64_MAX), healthy = new_shelf(4, UINT64_MAX);
     uint32_t ids[3] = {1, 2, 3};
     rkv_tokens tokens = text(ids, 3);
     log_record record;

@@ -85,6 +85,9 @@ static void m01_kv_memory(void) {
         }
         BAD(&r.f, rkv_runner_create(r.f.table, &config, &runner), word);
     }
+    /* what is as long as layer_count says is not read when that is refused */
+    config.layer_count = UINT32_MAX;
+    BAD(&r.f, rkv_runner_create(r.f.table, &config, &runner), "layer_count");
     CHECK(runner == NULL);
     mark(&seen, sizeof seen);
     BAD(&r.f, rkv_runner_kv_memory(NULL, 0, &seen), "runner");

@@ -71,7 +71,7 @@ static void m01_snapshot_cache_create(void) {
     UNTOUCHED(config);
     CHECK_OK(rkv_snapshot_cache_config_init(&config, sizeof config));
     CHECK(config.struct_size == sizeof config && config.flags == 0 && config.entry_limit == 1024);
-    CHECK(config.byte_limit == RKV_SNAPSHOT_NO_LIMIT);
+    CHECK(config.byte_limit == UINT64_MAX);
     BAD(s, rkv_snapshot_cache_create(&config, NULL), "out_cache");
     BAD_INPUT_SIZES(s, rkv_snapshot_cache_config, config, p, rkv_snapshot_cache_create(p, &made),
                     "config");

@@ -2,7 +2,7 @@
 #include "snapshots.h"
 
 static void s01_longest_stored_prefix(void) {
-    shelf s = new_shelf(64, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(64, UINT64_MAX);
     uint32_t ids[8], other[8];
     count_up(ids, 8, 1);
     count_up(other, 8, 1);
@@ -31,7 +31,7 @@ static void s01_longest_stored_prefix(void) {
 static void s01_tokens_are_compared(void) {
     enum { LONG = 5000 };
     static uint32_t ids[LONG];
-    shelf s = new_shelf(64, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(64, UINT64_MAX);
     count_up(ids, LONG, 7);
     int whole = put(&s, text(ids, LONG));
     for (size_t at = 0; at < LONG; at += 1 + at / 3) {
@@ -59,7 +59,7 @@ static void s01_tokens_are_compared(void) {
 }
 
 static void s01_namespaces_share_nothing(void) {
-    shelf s = new_shelf(8, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(8, UINT64_MAX);
     uint32_t ids[4] = {1, 2, 3, 4};
     rkv_namespace tenant = new_namespace();
     rkv_tokens tokens = text(ids, 3);
@@ -88,7 +88,7 @@ static void s01_namespaces_share_nothing(void) {
 }
 
 static void s01_probe_changes_nothing(void) {
-    shelf s = new_shelf(2, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(2, UINT64_MAX);
     uint32_t ids[3] = {1, 2, 3};
     put(&s, text(&ids[0], 1));
     put(&s, text(&ids[1], 1));
@@ -103,7 +103,7 @@ static void s01_probe_changes_nothing(void) {
 }
 
 static void s02_replacing_keeps_readers(void) {
-    shelf s = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(4, UINT64_MAX);
     uint32_t ids[3] = {1, 2, 3};
     int first = put(&s, text(ids, 3));
     rkv_snapshot_match early = get(&s, text(ids, 3)), twin = get(&s, text(ids, 3));
@@ -129,7 +129,7 @@ static void s02_replacing_keeps_readers(void) {
 }
 
 static void s03_least_recently_used_goes_first(void) {
-    shelf s = new_shelf(3, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(3, UINT64_MAX);
     uint32_t ids[8];
     count_up(ids, 8, 1);
     for (size_t i = 0; i < 3; i++) {
@@ -149,7 +149,7 @@ static void s03_least_recently_used_goes_first(void) {
 
 /* An entry is in use until its last pin is released: that is its last use. */
 static void s03_a_use_lasts_until_its_release(void) {
-    shelf s = new_shelf(3, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(3, UINT64_MAX);
     uint32_t ids[8];
     count_up(ids, 8, 1);
     for (size_t i = 0; i < 3; i++) {
@@ -202,7 +202,7 @@ static void s03_detached_bytes_count(void) {
     CHECK(gone_are(&s, 2, (const int[]){0, 1}));
     /* sizes are the caller's word: sums of absurd ones wrap nowhere */
     end_shelf(&s);
-    s = new_shelf(100, RKV_SNAPSHOT_NO_LIMIT);
+    s = new_shelf(100, UINT64_MAX);
     put_bytes(&s, text(&ids[0], 1), UINT64_MAX);
     rkv_snapshot_match pinned = get(&s, text(&ids[0], 1));
     put_bytes(&s, text(&ids[1], 1), UINT64_MAX);
@@ -214,7 +214,7 @@ static void s03_detached_bytes_count(void) {
 }
 
 static void s03_everything_pinned(void) {
-    shelf s = new_shelf(2, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(2, UINT64_MAX);
     uint32_t ids[8];
     rkv_snapshot_match pins[4];
     count_up(ids, 8, 1);
@@ -240,7 +240,7 @@ static void s03_everything_pinned(void) {
 }
 
 static void s04_a_full_hit_needs_no_forward_pass(void) {
-    shelf s = new_shelf(8, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(8, UINT64_MAX);
     uint32_t ids[5];
     count_up(ids, 5, 1);
     rkv_tokens tokens = text(ids, 4);
@@ -269,7 +269,7 @@ static void s04_a_full_hit_needs_no_forward_pass(void) {
 }
 
 static void s06_bound_zero_disables(void) {
-    const uint64_t limits[3][2] = {{0, RKV_SNAPSHOT_NO_LIMIT}, {9, 0}, {0, 0}};
+    const uint64_t limits[3][2] = {{0, UINT64_MAX}, {9, 0}, {0, 0}};
     uint32_t ids[2] = {1, 2};
     for (size_t i = 0; i < 3; i++) {
         shelf s = new_shelf(limits[i][0], limits[i][1]);
@@ -285,7 +285,7 @@ static void s06_bound_zero_disables(void) {
 }
 
 static void s06_no_tokens_match_nothing(void) {
-    shelf s = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(4, UINT64_MAX);
     uint32_t id = 1;
     CHECK_EQ(put_bytes(&s, text(NULL, 0), 1).stored, 0);
     put(&s, text(&id, 1));
@@ -296,7 +296,7 @@ static void s06_no_tokens_match_nothing(void) {
 }
 
 static void s08_removing_prunes_the_path(void) {
-    shelf s = new_shelf(64, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(64, UINT64_MAX);
     uint32_t ids[64], branch[64];
     count_up(ids, 64, 1);
     count_up(branch, 64, 1);
@@ -326,7 +326,7 @@ static void s08_removing_prunes_the_path(void) {
 /* Turns of chats, of which the oldest go: nodes and memory stay those of what is left. */
 static void s08_churn_does_not_grow_the_tree(void) {
     enum { ENTRIES = 8, TURN = 50, TURNS = 6 };
-    shelf s = new_shelf(ENTRIES, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(ENTRIES, UINT64_MAX);
     uint32_t ids[TURN * TURNS];
     uint64_t most = 0;
     for (uint32_t chat = 0; chat < 40; chat++) {

@@ -4,7 +4,7 @@
 #include "snapshots.h"
 
 static void s05_a_pin_is_released_once(void) {
-    shelf s = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT), other = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(4, UINT64_MAX), other = new_shelf(4, UINT64_MAX);
     uint32_t ids[2] = {1, 2};
     put(&s, text(ids, 2));
     put(&other, text(ids, 2));
@@ -32,7 +32,7 @@ static void s05_a_pin_is_released_once(void) {
 /* Many pins on one snapshot: it is free when all are released. */
 static void s05_pins_nest(void) {
     enum { PINS = 100 };
-    shelf s = new_shelf(1, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(1, UINT64_MAX);
     rkv_snapshot_match pins[PINS];
     uint32_t ids[2] = {1, 2};
     put(&s, text(&ids[0], 1));
@@ -51,7 +51,7 @@ static void s05_pins_nest(void) {
 
 /* Removed, cleared or replaced while it is read: destroyed by the last release. */
 static void s07_the_last_reader_destroys(void) {
-    shelf s = new_shelf(8, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(8, UINT64_MAX);
     uint32_t ids[3] = {1, 2, 3};
     rkv_snapshot_match pins[3];
     for (size_t i = 0; i < 3; i++) {
@@ -92,7 +92,7 @@ static void call_again(shelf *s) {
 }
 
 static void s07_destructors_may_call_the_library(void) {
-    shelf s = new_shelf(3, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(3, UINT64_MAX);
     uint32_t ids[8];
     count_up(ids, 8, 10);
     s.visit = call_again;
@@ -122,7 +122,7 @@ static void end_the_cache(shelf *s) {
 
 /* The caller of the call that destroys a snapshot may be its last user. */
 static void s07_a_destructor_may_destroy_the_cache(void) {
-    shelf s = new_shelf(1, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(1, UINT64_MAX);
     uint32_t ids[2] = {1, 2};
     rkv_tokens tokens = text(&ids[1], 1);
     put(&s, text(&ids[0], 1));
@@ -133,7 +133,7 @@ static void s07_a_destructor_may_destroy_the_cache(void) {
 }
 
 static void s07_a_refused_snapshot_stays_the_callers(void) {
-    shelf s = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(4, UINT64_MAX);
     uint32_t ids[2] = {1, RKV_TEXT_ID_LIMIT};
     rkv_tokens tokens = text(ids, 2);
     rkv_snapshot_insert_args args = shelf_args(&s, &tokens, 1);
@@ -147,7 +147,7 @@ static void s07_a_refused_snapshot_stays_the_callers(void) {
 
 /* A snapshot without a destructor, and one that is no pointer at all. */
 static void s07_without_a_destructor(void) {
-    shelf s = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(4, UINT64_MAX);
     uint32_t ids[2] = {1, 2};
     rkv_tokens tokens = text(ids, 2);
     rkv_snapshot_insert_args args;
@@ -168,7 +168,7 @@ static void s07_without_a_destructor(void) {
 
 /* M03: the cache lives behind its handle as long as pins do. */
 static void m03_destroy_while_snapshots_are_read(void) {
-    shelf s = new_shelf(4, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(4, UINT64_MAX);
     uint32_t ids[3] = {1, 2, 3};
     rkv_tokens tokens = text(ids, 3);
     int read = put(&s, text(ids, 1)), unread = put(&s, text(ids, 2));
@@ -204,7 +204,7 @@ static double now(void) { return (double)clock() / CLOCKS_PER_SEC; }
 /* Seconds for 2000 inserts that each evict, and 2000 uses, among so many entries. */
 static double seconds_to_touch_and_evict(uint32_t entry_count, int pinned_count) {
     rkv_snapshot_match pins[64];
-    shelf s = new_shelf(entry_count, RKV_SNAPSHOT_NO_LIMIT);
+    shelf s = new_shelf(entry_count, UINT64_MAX);
     rkv_snapshot_insert_args args;
     uint32_t ids[2] = {0, 7};
     rkv_tokens tokens = text(ids, 2);

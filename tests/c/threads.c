@@ -1,4 +1,5 @@
-/* Several threads on one cache: requests in several namespaces, probes, evictions, statistics. */
+/* Several threads on one cache: requests in several namespaces, children of each other's requests,
+ * probes, evictions, statistics. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
@@ -53,6 +54,55 @@ static rkv_tokens prompt(uint64_t *random, rkv_namespace *space, uint32_t *ids,
     return with_items(ids, length, item, family == 0 ? 1 : 0);
 }
 
+/* Another thread's request, retained, displaced or dropped by now, and its namespace. */
+static rkv_sequence_id last_retained;
+static rkv_namespace last_space;
+
+static rkv_sequence_id exchange_retained(rkv_sequence_id mine, rkv_namespace *space) {
+    pthread_mutex_lock(&gate);
+    rkv_sequence_id other = last_retained;
+    rkv_namespace other_space = last_space;
+    last_retained = mine;
+    last_space = *space;
+    *space = other_space;
+    pthread_mutex_unlock(&gate);
+    return other;
+}
+
+static bool refused(rkv_status status) {
+    return status == RKV_STATUS_OUT_OF_PAGES || status == RKV_STATUS_OUT_OF_SLOTS
+           || status == RKV_STATUS_STALE_SEQUENCE;
+}
+
+/* Goes on from somebody's finished request, and forks. */
+static void descend(uint64_t *random, rkv_sequence_id mine, rkv_namespace space) {
+    rkv_sequence_id parent = exchange_retained(mine, &space);
+    uint32_t ids[3] = {next(random) % 50, 7, 8};
+    rkv_tokens more = text(ids, next(random) % 4);
+    rkv_continue_args args = continue_args(parent, &more);
+    rkv_sequence_state state = new_state();
+    rkv_fork_child children[2];
+    args.namespace_ = parent == 0 ? NULL : &space;
+    rkv_status status = rkv_sequence_continue(shared.cache, &args, &state);
+    EXPECT(status == RKV_STATUS_OK || refused(status));
+    if (status == RKV_STATUS_OK) {
+        EXPECT(state.inherited_position_count < state.position_count);
+        status = try_fork(&shared, state.sequence, 2, children);
+        EXPECT(status == RKV_STATUS_OK || refused(status));
+        for (size_t i = 0; i < 2 && status == RKV_STATUS_OK; i++) {
+            EXPECT(rkv_sequence_release(shared.cache, children[i].sequence) == RKV_STATUS_OK);
+        }
+        EXPECT(rkv_sequence_release(shared.cache, state.sequence) == RKV_STATUS_OK);
+    }
+    if (next(random) % 2 == 0) {
+        status = rkv_sequence_drop(shared.cache, parent);
+        EXPECT(status == RKV_STATUS_OK || status == RKV_STATUS_STALE_SEQUENCE);
+    } else if (next(random) % 8 == 0) {
+        size_t gained = 0;
+        EXPECT(rkv_cache_drop_retained(shared.cache, 4, &gained) == RKV_STATUS_OK);
+    }
+}
+
 static void request(uint64_t *random) {
     rkv_namespace space;
     rkv_token_item item;
@@ -98,7 +148,14 @@ static void request(uint64_t *random) {
         EXPECT(rkv_cache_contains_page(shared.cache, row[i], &cached) == RKV_STATUS_OK);
         EXPECT(cached);
     }
-    EXPECT(rkv_sequence_release(shared.cache, state.sequence) == RKV_STATUS_OK);
+    if (next(random) % 3 == 0) {
+        bool retained = false;
+        EXPECT(rkv_sequence_retain(shared.cache, state.sequence, &retained) == RKV_STATUS_OK);
+        EXPECT(retained);
+        descend(random, state.sequence, space);
+    } else {
+        EXPECT(rkv_sequence_release(shared.cache, state.sequence) == RKV_STATUS_OK);
+    }
     EXPECT(rkv_sequence_release(shared.cache, state.sequence) == RKV_STATUS_STALE_SEQUENCE);
 }
 
@@ -170,7 +227,7 @@ static void *watch(void *seed) {
 static void b09_many_threads_on_one_cache(void) {
     pthread_t threads[WORKERS + WATCHERS];
     uint64_t seeds[WORKERS + WATCHERS];
-    shared = new_fixture_with(PAGE_SIZE, PAGES, WORKERS, 0);
+    shared = new_fixture_with(PAGE_SIZE, PAGES, 2 * WORKERS, 0);
     for (uint64_t i = 0; i < WORKERS + WATCHERS; i++) {
         seeds[i] = 1000 + i;
         CHECK_EQ(pthread_create(&threads[i], NULL, i < WORKERS ? work : watch, &seeds[i]), 0);
@@ -180,6 +237,9 @@ static void b09_many_threads_on_one_cache(void) {
     }
     CHECK_EQ(thread_failures, 0);
     CHECK_EQ(cache_stats(&shared).sequence_count, 0);
+    CHECK(cache_stats(&shared).inherit_count > 0);
+    size_t gained = 0;
+    CHECK_OK(rkv_cache_drop_retained(shared.cache, SIZE_MAX, &gained));
     CHECK_EQ(private_pages(&shared), 0);
     CHECK_EQ(reclaimable_pages(&shared), cached_pages(&shared));
     CHECK(cache_stats(&shared).lookup_count >= ROUNDS);

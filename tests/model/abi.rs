@@ -59,8 +59,7 @@ pub struct InsertCall<'a> {
 pub struct Library {
     table: *mut rkv_page_table,
     cache: *mut rkv_cache,
-    whole_pages: bool,
-    block_hash: bool,
+    cache_config: rkv_cache_config,
 }
 
 impl Drop for Library {
@@ -85,18 +84,21 @@ impl Library {
         let mut table = null_mut();
         // SAFETY: see above.
         done(unsafe { rkv_page_table_create(&raw, &mut table) }, ())?;
-        let Config { whole_pages, block_hash, .. } = *config;
-        let mut library = Library { table, cache: null_mut(), whole_pages, block_hash };
+        let cache_config = rkv_cache_config {
+            flags: if config.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 },
+            index: if config.block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX },
+            retained_sequence_limit: config.retained_sequences as u32,
+            retained_page_limit: config.retained_pages as u32,
+            ..sized()
+        };
+        let mut library = Library { table, cache: null_mut(), cache_config };
         library.create_cache()?;
         Ok(library)
     }
 
     fn create_cache(&mut self) -> Result<(), Status> {
-        let mut raw: rkv_cache_config = sized();
-        raw.flags = if self.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 };
-        raw.index = if self.block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX };
         // SAFETY: see above.
-        done(unsafe { rkv_cache_create(self.table, &raw, &mut self.cache) }, ())
+        done(unsafe { rkv_cache_create(self.table, &self.cache_config, &mut self.cache) }, ())
     }
 
     pub fn recreate_cache(&mut self) -> Result<(), Status> {
@@ -382,6 +384,86 @@ impl Library {
         // SAFETY: see above.
         done(unsafe { rkv_sequence_begin(self.cache, &args, &mut state) }, ())?;
         Ok(state)
+    }
+
+    pub fn go_on(
+        &self,
+        parent: u64,
+        ns: u8,
+        tokens: &TokenList,
+        all: Option<&TokenList>,
+        reserve: usize,
+        running: bool,
+    ) -> Result<rkv_sequence_state, Status> {
+        let namespace = namespace(ns);
+        let (tokens, all) = (tokens.raw(), all.map(TokenList::raw));
+        let args = rkv_continue_args {
+            flags: if running { RKV_CONTINUE_RUNNING } else { 0 },
+            parent,
+            namespace_: namespace.as_ref().map_or(null(), std::ptr::from_ref),
+            tokens: &tokens,
+            all_tokens: all.as_ref().map_or(null(), std::ptr::from_ref),
+            reserve_position_count: reserve as u64,
+            ..sized()
+        };
+        let mut state = sized();
+        // SAFETY: see above.
+        done(unsafe { rkv_sequence_continue(self.cache, &args, &mut state) }, ())?;
+        Ok(state)
+    }
+
+    pub fn fork(
+        &self,
+        parent: u64,
+        child_count: usize,
+        reserve: usize,
+    ) -> Result<Vec<rkv_fork_child>, Status> {
+        let args = rkv_fork_args {
+            parent,
+            child_count,
+            reserve_position_count: reserve as u64,
+            ..sized()
+        };
+        let nobody = rkv_fork_child {
+            sequence: u64::MAX,
+            slot: u32::MAX,
+            copy_position_count: u32::MAX,
+            copy_source_page: u32::MAX,
+            copy_target_page: u32::MAX,
+        };
+        let mut children = vec![nobody; child_count];
+        // SAFETY: see above.
+        done(unsafe { rkv_sequence_fork(self.cache, &args, children.as_mut_ptr()) }, ())?;
+        Ok(children)
+    }
+
+    pub fn retain(&self, sequence: u64) -> Result<bool, Status> {
+        let mut retained = false;
+        // SAFETY: see above.
+        let status = unsafe { rkv_sequence_retain(self.cache, sequence, &mut retained) };
+        done(status, retained)
+    }
+
+    pub fn drop_sequence(&self, sequence: u64) -> Result<(), Status> {
+        // SAFETY: see above.
+        done(unsafe { rkv_sequence_drop(self.cache, sequence) }, ())
+    }
+
+    pub fn drop_retained(&self, pages: usize) -> Result<usize, Status> {
+        let mut gained = usize::MAX;
+        // SAFETY: see above.
+        let status = unsafe { rkv_cache_drop_retained(self.cache, pages, &mut gained) };
+        done(status, gained)
+    }
+
+    /// The retained sequences, with room for `room` of them.
+    pub fn retained(&self, room: usize) -> Result<Vec<u64>, Status> {
+        let mut ids = vec![0; room.max(1)];
+        let mut count = 0;
+        // SAFETY: see above.
+        let status = unsafe { rkv_cache_retained(self.cache, ids.as_mut_ptr(), room, &mut count) };
+        ids.truncate(count);
+        done(status, ids)
     }
 
     pub fn query(&self, sequence: u64) -> Result<rkv_sequence_state, Status> {

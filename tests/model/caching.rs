@@ -231,7 +231,9 @@ impl Naive {
                 }
             }
         }
-        for page in self.pages_in(|page| page == Page::Cached) {
+        self.retained.clear();
+        let left = |page| matches!(page, Page::Cached | Page::Kept | Page::Lent);
+        for page in self.pages_in(left) {
             self.pages[page as usize] = Page::Free;
         }
         let Config { page_size, block_hash, .. } = self.config;

@@ -122,12 +122,14 @@ pub fn compare_sequence(
 ) -> Result<(), Wrong> {
     let row = &model.row(sequence.slot).expect("a sequence has a row").pages;
     let (source, positions) = sequence.copy.map_or((0, 0), |copy| (copy.source, copy.positions));
+    let inherited = if sequence.inherited { sequence.cached_positions } else { 0 };
     let target = if positions > 0 { row[sequence.shared] } else { 0 };
     equal!("sequence",
         slot: sequence.slot, state.slot;
         positions: sequence.tokens.positions(), state.position_count;
         cached_positions: sequence.cached_positions, state.cached_position_count;
         cached_tokens: sequence.cached_tokens, state.cached_token_count;
+        inherited: inherited, state.inherited_position_count;
         pages: row.len(), state.page_count;
         shared_pages: sequence.shared, state.shared_page_count;
         copy_positions: positions, state.copy_position_count;
@@ -156,6 +158,11 @@ fn compare_counters(library: &Library, model: &Naive) -> Result<(), Wrong> {
         inserted: counters.inserted, stats.inserted_page_count;
         duplicates: counters.duplicates, stats.duplicate_page_count;
         evicted: counters.evicted, stats.evicted_page_count;
+        retained_sequences: model.retained.len(), stats.retained_sequence_count;
+        retained_pages: model.kept_pages(), stats.retained_page_count;
+        displaced: counters.displaced, stats.displaced_sequence_count;
+        inherits: counters.inherits, stats.inherit_count;
+        inherited_positions: counters.inherited_positions, stats.inherited_position_count;
     );
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::ops::{Config, Op, Pick};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
 use super::tokens::TokenList;
+use radixkv::capi::rkv_sequence_state;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -48,6 +49,8 @@ impl Foreign {
             row_page_limit: 0,
             whole_pages: false,
             block_hash: false,
+            retained_sequences: 0,
+            retained_pages: 0,
         };
         let library = Library::new(&config)?;
         let tokens = TokenList::of(&Prompt(vec![Piece::Text(1, 2)]));
@@ -74,6 +77,7 @@ pub fn agree<T, U: Debug>(
                 reclaimable: theirs.reclaimable_page_count as usize,
                 locked: theirs.locked_page_count as usize,
                 private: theirs.private_page_count as usize,
+                retained: theirs.retained_page_count as usize,
             };
             require!(ours == theirs, "{what}: {theirs:?}, in the model {ours:?}");
             Ok(None)
@@ -134,7 +138,8 @@ impl Driver {
     }
 
     pub fn compare_all(&mut self) -> Result<(), Wrong> {
-        compare(&self.library, &self.model, &mut self.names, &self.sequences)
+        compare(&self.library, &self.model, &mut self.names, &self.sequences)?;
+        self.compare_retained()
     }
 
     pub fn apply(&mut self, op: &Op) -> Result<(), Wrong> {
@@ -169,29 +174,41 @@ impl Driver {
             Op::PublishBeyond { sequence, more } => self.publish(*sequence, i64::from(*more) + 1),
             Op::Release { sequence } => self.release(*sequence),
             Op::DeadSequence { sequence } => self.dead_sequence(*sequence),
-            _ => self.apply_to_table(op),
+            _ => self.apply_to_children(op),
         }
     }
 
     // Sequences.
 
-    fn live_sequence(&self, at: Pick) -> Option<usize> {
+    pub fn live_sequence(&self, at: Pick) -> Option<usize> {
         let live: Vec<usize> = self.model.live_sequences().map(|(index, _)| index).collect();
         pick(&live, at)
     }
 
     fn begin(&mut self, ns: u8, prompt: &Prompt, reserve: usize) -> Result<(), Wrong> {
-        let tokens = Tokens::of(prompt);
         let begun = self.library.begin(ns, &TokenList::of(prompt), reserve);
+        self.begun("rkv_sequence_begin", begun, ns, prompt, reserve)
+    }
+
+    /// What a begin answered.
+    pub fn begun(
+        &mut self,
+        what: &str,
+        begun: Result<rkv_sequence_state, Status>,
+        ns: u8,
+        prompt: &Prompt,
+        reserve: usize,
+    ) -> Result<(), Wrong> {
+        let tokens = Tokens::of(prompt);
         if tokens.bad {
             // Which of two reasons is told is open.
             let refused = matches!(begun, Err(Status::InvalidArgument | Status::OutOfSlots));
-            require!(refused, "rkv_sequence_begin takes a text id that is none");
+            require!(refused, "{what} takes a text id that is none");
             return Ok(());
         }
         let source = begun.as_ref().map_or(0, |state| state.copy_source_page);
         let plan = self.model.begin_plan(namespace_of(ns), &tokens, reserve, source);
-        let Some((state, plan)) = agree("rkv_sequence_begin", begun, plan)? else { return Ok(()) };
+        let Some((state, plan)) = agree(what, begun, plan)? else { return Ok(()) };
         require!(!self.sequences.contains(&state.sequence), "a sequence id is used again");
         let row = self.library.row(state.slot, 0).map_err(|status| format!("row: {status:?}"))?;
         let shared = plan.cut.whole_pages;
@@ -273,6 +290,7 @@ impl Driver {
     }
 
     fn dead_sequence(&mut self, at: Pick) -> Result<(), Wrong> {
+        // Retained ones among them: for these verbs they are gone.
         let dead = (0..self.sequences.len()).filter(|&index| self.model.sequence(index).is_err());
         let mut dead: Vec<u64> = dead.map(|index| self.sequences[index]).collect();
         dead.extend([self.foreign.sequence, 0, u64::MAX]);
@@ -286,6 +304,7 @@ impl Driver {
             library.truncate(id, 1),
             library.publish(id, 1).map(|_| ()),
             library.release(id),
+            library.retain(id).map(|_| ()),
         ];
         let stale = answers.iter().all(|answer| *answer == Err(Status::StaleSequence));
         require!(stale, "the dead sequence {id:#x} gets {answers:?}");

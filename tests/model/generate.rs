@@ -13,6 +13,8 @@ pub enum Theme {
     Sequences,
     /// Sequences in a pool that is too small for them.
     Pressure,
+    /// Retain, continue, fork, and sequences to do that with.
+    Children,
     /// Slots, rows and pages.
     PageTable,
     /// Prompts full of images.
@@ -31,6 +33,8 @@ pub struct Generator {
     prompts: Vec<Prompt>,
     /// The rest of a prompt of which a sequence began with the first part.
     rest: Option<Prompt>,
+    /// What comes next, the last at first.
+    next: Vec<Op>,
     /// Different text ids to begin a piece with.
     variety: u32,
     namespaces: u8,
@@ -40,7 +44,8 @@ impl Generator {
     pub fn new(mut rng: Rng, theme: Theme, config: Config) -> Self {
         let variety = rng.u32(2..5);
         let namespaces = if rng.bool() { 2 } else { NAMESPACE_COUNT };
-        Generator { rng, theme, config, prompts: Vec::new(), rest: None, variety, namespaces }
+        let (prompts, rest, next) = (Vec::new(), None, Vec::new());
+        Generator { rng, theme, config, prompts, rest, next, variety, namespaces }
     }
 
     pub fn ops(&mut self, count: usize) -> Vec<Op> {
@@ -151,9 +156,12 @@ impl Generator {
     }
 
     fn op(&mut self) -> Op {
+        if let Some(op) = self.next.pop() {
+            return op;
+        }
         let (cache, sequence, table, misuse) = match self.theme {
             Theme::Cache => (90, 0, 4, 6),
-            Theme::Sequences | Theme::Pressure => (12, 84, 2, 2),
+            Theme::Sequences | Theme::Pressure | Theme::Children => (12, 84, 2, 2),
             Theme::PageTable => (25, 10, 60, 5),
             Theme::Images => (45, 50, 2, 3),
             Theme::Misuse => (20, 20, 15, 45),
@@ -194,8 +202,47 @@ impl Generator {
         }
     }
 
+    fn child_op(&mut self) -> Op {
+        let page_size = self.config.page_size;
+        match self.rng.u8(0..100) {
+            0..=24 => Op::Retain { sequence: self.pick() },
+            25..=64 => {
+                let prompt = if self.rng.u8(0..4) == 0 { Prompt::default() } else { self.more() };
+                Op::Continue {
+                    parent: self.pick(),
+                    ns: if self.rng.u8(0..12) > 0 { 0 } else { self.ns() },
+                    prompt,
+                    reserve: if self.rng.bool() { 0 } else { self.few(page_size * 2) },
+                    running: self.rng.u8(0..4) > 0,
+                    all: self.rng.u8(0..4) == 0,
+                }
+            }
+            65..=84 => Op::Fork {
+                parent: self.pick(),
+                count: self.rng.u16(0..3),
+                reserve: if self.rng.bool() { 0 } else { self.few(page_size * 2) },
+            },
+            85..=90 => Op::Drop { sequence: self.pick() },
+            91..=94 => {
+                // A parent that decoded a little is forked, and takes it back.
+                let sequence = self.rng.u16(0..4);
+                self.next = vec![
+                    Op::Truncate { sequence, back: self.rng.u16(1..=2) },
+                    Op::Fork { parent: sequence * 8, count: self.rng.u16(0..2), reserve: 0 },
+                    Op::Publish { sequence, back: 0 },
+                ];
+                Op::Append { sequence, prompt: self.more() }
+            }
+            _ => Op::DropRetained { pages: self.few(self.config.page_count) },
+        }
+    }
+
     fn sequence_op(&mut self) -> Op {
         let page_size = self.config.page_size;
+        let children = if self.theme == Theme::Children { 40 } else { 8 };
+        if self.rng.u8(0..100) < children {
+            return self.child_op();
+        }
         match self.rng.u8(0..100) {
             0..=21 => {
                 if let Some(earlier) = self.rng.choice(&self.prompts).cloned()

@@ -72,6 +72,8 @@ fn config(rng: &mut Rng, theme: Theme, page_size: usize, block_hash: bool) -> Co
         row_page_limit,
         whole_pages: rng.u8(0..4) == 0,
         block_hash,
+        retained_sequences: if rng.bool() { 0 } else { rng.usize(1..=4) },
+        retained_pages: if rng.bool() { 0 } else { rng.usize(1..page_count) },
     }
 }
 

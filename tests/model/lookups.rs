@@ -267,6 +267,7 @@ impl Driver {
         let model = &self.model;
         let of_sequence = |page: Page| match page {
             Page::InRow(slot) => model.row(slot).is_ok_and(|row| row.owned),
+            Page::Kept | Page::Lent => true,
             _ => false,
         };
         let bad_page = match wrong {

@@ -2,6 +2,7 @@
 //!
 //! Where the library is free to choose (page numbers, slots, which of several pages to copy from) a
 //! verb takes the choice as an argument, checks that it was allowed, and follows it.
+use super::inherit::Kept;
 use super::ops::Config;
 use super::prompt::{Tokens, images};
 use super::published::{Label, PublishedPages};
@@ -23,6 +24,8 @@ pub enum Fault {
     LeaksLock,
     /// A reserve takes one page too few.
     ShortReserve,
+    /// A page that a copy is still to read is free when its owner goes.
+    ForgetsLoan,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,10 @@ pub enum Page {
     Loose,
     /// Private to a row.
     InRow(u32),
+    /// Private to a retained sequence.
+    Kept,
+    /// Nobody's, and kept for the copies that read it.
+    Lent,
     Cached,
 }
 
@@ -55,8 +62,12 @@ pub struct Sequence {
     pub tokens: Tokens,
     pub slot: u32,
     pub prompt_positions: usize,
+    /// Positions whose KV is written, as far as it was said.
+    pub computed: usize,
     pub cached_positions: usize,
     pub cached_tokens: usize,
+    /// It goes on from another one.
+    pub inherited: bool,
     /// Leading pages of the row that are the cache's.
     pub shared: usize,
     /// Pages that were found or published: the last of them ends the node whose lock it keeps,
@@ -74,6 +85,7 @@ pub struct Shortage {
     pub reclaimable: usize,
     pub locked: usize,
     pub private: usize,
+    pub retained: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +110,9 @@ pub struct Counters {
     pub inserted: usize,
     pub duplicates: usize,
     pub evicted: usize,
+    pub inherits: usize,
+    pub inherited_positions: usize,
+    pub displaced: usize,
 }
 
 /// How often the model came to cases that are rare and easy to get wrong.
@@ -120,6 +135,8 @@ pub struct Naive {
     pub cache: PublishedPages,
     /// By order of beginning; none after the release.
     pub sequences: Vec<Option<Sequence>>,
+    /// By order of finishing.
+    pub retained: Vec<Kept>,
     pub counters: Counters,
     pub marks: RefCell<Marks>,
 }
@@ -147,6 +164,7 @@ impl Naive {
             rows: vec![None; config.slot_count],
             cache: PublishedPages::new(config.page_size, config.block_hash, 0),
             sequences: Vec::new(),
+            retained: Vec::new(),
             counters: Counters::default(),
             marks: RefCell::default(),
         }
@@ -169,12 +187,27 @@ impl Naive {
     }
 
     pub fn private(&self) -> usize {
-        self.pages_in(|page| matches!(page, Page::Loose | Page::InRow(_))).len()
+        use Page::{InRow, Kept, Lent, Loose};
+        self.pages_in(|page| matches!(page, Loose | InRow(_) | Kept | Lent)).len()
     }
 
     pub fn row_limit(&self) -> usize {
         match self.config.row_page_limit {
             0 => self.config.page_count - 1,
+            limit => limit,
+        }
+    }
+
+    pub fn retained_limit(&self) -> usize {
+        match self.config.retained_sequences {
+            0 => 1024,
+            limit => limit,
+        }
+    }
+
+    pub fn retained_page_limit(&self) -> usize {
+        match self.config.retained_pages {
+            0 => (self.config.page_count - 1) / 2,
             limit => limit,
         }
     }
@@ -188,12 +221,19 @@ impl Naive {
         let mut known = BTreeSet::new();
         self.cache.pages.iter().for_each(|page| known.extend(images(&page.prefix)));
         self.live_sequences().for_each(|(_, sequence)| known.extend(sequence.tokens.images()));
+        self.retained.iter().for_each(|kept| known.extend(kept.sequence.tokens.images()));
         known.len()
     }
 
     pub fn live_sequences(&self) -> impl Iterator<Item = (usize, &Sequence)> {
         let all = self.sequences.iter().enumerate();
         all.filter_map(|(index, sequence)| Some((index, sequence.as_ref()?)))
+    }
+
+    /// The namespace of a live or retained sequence.
+    pub fn namespace(&self, index: usize) -> Option<u8> {
+        let kept = self.kept(index).map(|kept| kept.sequence.ns);
+        kept.or(self.sequence(index).ok().map(|sequence| sequence.ns))
     }
 
     pub fn sequence(&self, index: usize) -> Result<&Sequence, Status> {
@@ -211,7 +251,11 @@ impl Naive {
         self.mark("refused for want of pages");
         let locked = self.cache.pages.len() - reclaimable;
         let private = self.private();
-        Err(Refusal::Pages(Shortage { needed, free, reclaimable, locked, private }))
+        let retained = self.kept_pages();
+        if retained > 0 {
+            self.mark("refused while pages are retained");
+        }
+        Err(Refusal::Pages(Shortage { needed, free, reclaimable, locked, private, retained }))
     }
 
     /// Evicts the next page.

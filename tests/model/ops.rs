@@ -15,6 +15,9 @@ pub struct Config {
     pub whole_pages: bool,
     /// RKV_INDEX_BLOCK_HASH.
     pub block_hash: bool,
+    /// Limits of what is retained; 0 for the defaults.
+    pub retained_sequences: usize,
+    pub retained_pages: usize,
 }
 
 /// Index of an object, modulo the number of objects.
@@ -145,6 +148,32 @@ pub enum Op {
     /// All sequence verbs on an id that is not live.
     DeadSequence {
         sequence: Pick,
+    },
+    // Parents and children.
+    Retain {
+        sequence: Pick,
+    },
+    /// Any parent, live, retained or none. Namespace 0 is the parent's own.
+    Continue {
+        parent: Pick,
+        ns: u8,
+        prompt: Prompt,
+        reserve: u16,
+        running: bool,
+        /// The same prompt is given to begin with when there is no parent.
+        all: bool,
+    },
+    /// Into `count + 1` children.
+    Fork {
+        parent: Pick,
+        count: u16,
+        reserve: u16,
+    },
+    Drop {
+        sequence: Pick,
+    },
+    DropRetained {
+        pages: u16,
     },
     // The page table.
     AllocateSlot,

@@ -39,7 +39,7 @@ impl Naive {
     pub fn drop_row(&mut self, slot: u32) {
         for page in self.rows[slot as usize].take().expect("the slot is in use").pages {
             if self.pages[page as usize] == Page::InRow(slot) {
-                self.pages[page as usize] = Page::Free;
+                self.give_up(page);
             }
         }
     }

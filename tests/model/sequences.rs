@@ -137,6 +137,8 @@ impl Naive {
             ns,
             slot,
             prompt_positions: tokens.positions(),
+            computed: cut.whole_pages * self.config.page_size + cut.partial,
+            inherited: false,
             cached_positions: cut.whole_pages * self.config.page_size + cut.partial,
             cached_tokens: cut.tokens,
             shared: cut.whole_pages,
@@ -153,10 +155,11 @@ impl Naive {
     }
 
     pub fn confirm_copy(&mut self, index: usize) -> Result<(), Refusal> {
-        if self.sequence(index)?.copy.is_none() {
+        let Some(copy) = self.sequence(index)?.copy else {
             return Err(Status::InvalidState.into());
-        }
+        };
         self.edit(index).copy = None;
+        self.copy_ended(copy.source);
         let Sequence { ns, base, ref tokens, node, .. } = *self.sequence(index)?;
         let keep = self.node_after(ns, tokens, base);
         self.move_lock(node, keep);
@@ -164,7 +167,7 @@ impl Naive {
         Ok(())
     }
 
-    fn move_lock(&mut self, from: Option<Label>, to: Option<Label>) {
+    pub fn move_lock(&mut self, from: Option<Label>, to: Option<Label>) {
         if from == to {
             return;
         }
@@ -203,7 +206,13 @@ impl Naive {
         if keep < settled || keep > tokens.positions() || !tokens.is_boundary(keep) {
             return Err(Status::InvalidArgument.into());
         }
-        self.edit(index).tokens.truncate(keep);
+        if self.lent_positions(sequence) > keep {
+            self.mark("a truncate would take what a child is to copy");
+            return Err(Status::InvalidState.into());
+        }
+        let sequence = self.edit(index);
+        sequence.tokens.truncate(keep);
+        sequence.computed = sequence.computed.min(keep);
         Ok(())
     }
 
@@ -216,6 +225,8 @@ impl Naive {
         if sequence.copy.is_some() {
             return Err(Status::InvalidState.into());
         }
+        let known = &mut self.edit(index).computed;
+        *known = computed.max(*known);
         let page_size = self.config.page_size;
         let row = self.row(slot)?.pages.clone();
         let whole = computed / page_size;
@@ -231,7 +242,7 @@ impl Naive {
                 None => claimed.push(own),
                 Some(there) => {
                     let there = self.cache.pages[there].page;
-                    self.pages[own as usize] = Page::Free;
+                    self.give_up(own);
                     self.rows[slot as usize].as_mut().expect("in use").pages[index] = there;
                     done.first_remapped = done.first_remapped.min(index);
                     done.remapped += 1;
@@ -252,6 +263,7 @@ impl Naive {
             let node = self.publish_and_move_lock(ns, &tokens, end, &claimed, node);
             let sequence = self.edit(index);
             (sequence.base, sequence.node) = (end, node);
+            self.protect_sources(&claimed);
         }
         Ok(done)
     }
@@ -297,8 +309,11 @@ impl Naive {
     }
 
     pub fn release(&mut self, index: usize) -> Result<(), Refusal> {
-        let Sequence { slot, node, .. } = *self.sequence(index)?;
+        let Sequence { slot, node, copy, .. } = *self.sequence(index)?;
         self.sequences[index] = None;
+        if let Some(copy) = copy {
+            self.copy_ended(copy.source);
+        }
         self.drop_row(slot);
         if let Some(node) = node.filter(|_| self.fault != Fault::LeaksLock) {
             self.unlock_for(node, Holder::Sequence)?;

@@ -64,7 +64,7 @@ fn simpler(op: &Op) -> Vec<Op> {
         }
     }
     with(&|op| parts(op).1.is_some_and(|ns| std::mem::take(ns) > 0));
-    for number in 0..2 {
+    for number in 0..3 {
         for change in [|_: u16| 0, |n: u16| n / 2, |n: u16| n.saturating_sub(1)] {
             with(&|op| {
                 let numbers = parts(op).2;
@@ -104,6 +104,10 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
         }
         Op::InsertWrong { earlier, ns, prompt, .. } => (Some(prompt), Some(ns), vec![earlier]),
         Op::Begin { ns, prompt, reserve } => (Some(prompt), Some(ns), vec![reserve]),
+        Op::Continue { parent, ns, prompt, reserve, .. } => {
+            (Some(prompt), Some(ns), vec![parent, reserve])
+        }
+        Op::Fork { parent, count, reserve } => (None, None, vec![parent, count, reserve]),
         Op::Append { sequence, prompt } => (Some(prompt), None, vec![sequence]),
         Op::Lock { node: number }
         | Op::Unlock { lock: number }
@@ -112,6 +116,9 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
         | Op::ConfirmCopy { sequence: number }
         | Op::Release { sequence: number }
         | Op::DeadSequence { sequence: number }
+        | Op::Retain { sequence: number }
+        | Op::Drop { sequence: number }
+        | Op::DropRetained { pages: number }
         | Op::Erase { slot: number }
         | Op::AllocatePages { count: number } => (None, None, vec![number]),
         Op::EvictSmallBuffer { count: first, capacity: second }

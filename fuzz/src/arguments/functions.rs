@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome};
+use super::{Call, Outcome, runner, snapshots};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -192,6 +192,8 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
             flags: flags(i, RKV_CACHE_WHOLE_PAGES),
             index: zero(i),
             reserved: zero(i),
+            retained_sequence_limit: number(i),
+            retained_page_limit: number(i),
             ..Sized32::sized()
         };
         let config = if i.rarely(8) { ptr::null() } else { a.read(i, &config) };
@@ -365,6 +367,75 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let (digests, capacity) = a.room(i, 8);
         unsafe { rkv_tokens_page_digests(args, digests, capacity, a.count(i)) }.into()
     }),
+    // The runner
+    ("rkv_runner_kv_memory", runner::KV_MEMORY),
+    ("rkv_runner_copy_pages", runner::COPY_PAGES),
+    ("rkv_runner_config_init", runner::CONFIG_INIT),
+    ("rkv_runner_supports", runner::SUPPORTS),
+    ("rkv_runner_create", runner::CREATE),
+    ("rkv_runner_destroy", runner::DESTROY),
+    ("rkv_runner_stats", runner::STATS),
+    ("rkv_plan_create", runner::PLAN_CREATE),
+    ("rkv_plan_destroy", runner::PLAN_DESTROY),
+    ("rkv_plan_set", runner::PLAN_SET),
+    ("rkv_plan_view", runner::PLAN_VIEW),
+    ("rkv_runner_append_prefill", runner::APPEND_PREFILL),
+    ("rkv_runner_merge_states", runner::MERGE_STATES),
+    ("rkv_spatial_decode", runner::SPATIAL_DECODE),
+    // The snapshot cache
+    ("rkv_snapshot_cache_config_init", snapshots::config_init),
+    ("rkv_snapshot_cache_create", snapshots::create),
+    ("rkv_snapshot_cache_destroy", snapshots::destroy),
+    ("rkv_snapshot_cache_clear", snapshots::clear),
+    ("rkv_snapshot_cache_stats", snapshots::stats),
+    ("rkv_snapshot_cache_check", snapshots::check),
+    ("rkv_snapshot_cache_insert", snapshots::insert),
+    ("rkv_snapshot_cache_match", snapshots::find),
+    ("rkv_snapshot_cache_probe", snapshots::probe),
+    ("rkv_snapshot_cache_release", snapshots::release),
+    ("rkv_snapshot_cache_remove", snapshots::remove),
+    // Parents and children
+    ("rkv_sequence_continue", |w, i, a| {
+        let args = rkv_continue_args {
+            flags: flags(i, RKV_CONTINUE_RUNNING),
+            parent: w.sequence(i),
+            namespace_: namespace(i, a),
+            tokens: if i.flag() { ptr::null() } else { tokens(i, a) },
+            all_tokens: if i.flag() { ptr::null() } else { tokens(i, a) },
+            reserve_position_count: size(i) as u64,
+            ..Sized32::sized()
+        };
+        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_state>(i));
+        let status = unsafe { rkv_sequence_continue(w.cache(i), args, state) };
+        if status == rkv_status::Ok && w.sequences.len() < 16 {
+            w.sequences.push(unsafe { (*state).sequence });
+        }
+        status.into()
+    }),
+    ("rkv_sequence_fork", |w, i, a| {
+        // More children than there are slots, and absurdly many.
+        let count = i.below(12);
+        let args = rkv_fork_args {
+            flags: zero(i),
+            parent: w.sequence(i),
+            child_count: if i.rarely(8) { usize::MAX - count } else { count },
+            reserve_position_count: size(i) as u64,
+            ..Sized32::sized()
+        };
+        let children = a.room_for::<rkv_fork_child>(i, count);
+        unsafe { rkv_sequence_fork(w.cache(i), a.read(i, &args), children) }.into()
+    }),
+    ("rkv_sequence_retain", |w, i, a| {
+        unsafe { rkv_sequence_retain(w.cache(i), w.sequence(i), a.out(i)) }.into()
+    }),
+    ("rkv_sequence_drop", |w, i, _| unsafe { rkv_sequence_drop(w.cache(i), w.sequence(i)) }.into()),
+    ("rkv_cache_drop_retained", |w, i, a| {
+        unsafe { rkv_cache_drop_retained(w.cache(i), size(i), a.out(i)) }.into()
+    }),
+    ("rkv_cache_retained", |w, i, a| {
+        let (sequences, capacity) = a.room(i, 4);
+        unsafe { rkv_cache_retained(w.cache(i), sequences, capacity, a.count(i)) }.into()
+    }),
 ];
 
 /// A text that must end.
@@ -372,17 +443,6 @@ fn text(text: *const c_char) -> Outcome {
     // SAFETY: the header promises a static text.
     assert!(!unsafe { CStr::from_ptr(text) }.is_empty());
     Outcome::Done
-}
-
-/// Room in 8-byte words for a struct, and the size to state.
-fn init_room(input: &mut Input<'_>, known: usize) -> (usize, usize) {
-    let stated = match input.below(4) {
-        0 => size(input),
-        1 => input.below(known + 1),
-        2 => known + input.below(64),
-        _ => known,
-    };
-    (if stated <= 4096 { stated.div_ceil(8) } else { 0 }, stated)
 }
 
 /// A number that takes little memory when it is allowed: small, or `bits` long and more.
@@ -403,7 +463,7 @@ fn row_length(pair: &Pair, slot: u32) -> usize {
 }
 
 /// A page table of its own, without a cache.
-fn vacant_table() -> *mut rkv_page_table {
+pub fn vacant_table() -> *mut rkv_page_table {
     let config =
         rkv_page_table_config { page_size: 2, page_count: 4, slot_count: 1, ..Sized32::sized() };
     let mut table = ptr::null_mut();

@@ -53,6 +53,17 @@ pub fn float(input: &mut Input<'_>) -> f64 {
     }
 }
 
+/// Room in 8-byte words for a struct, and the size to state.
+pub fn init_room(input: &mut Input<'_>, known: usize) -> (usize, usize) {
+    let stated = match input.below(4) {
+        0 => size(input),
+        1 => input.below(known + 1),
+        2 => known + input.below(64),
+        _ => known,
+    };
+    (if stated <= 4096 { stated.div_ceil(8) } else { 0 }, stated)
+}
+
 pub fn namespace(input: &mut Input<'_>, arena: &mut Arena) -> *const rkv_namespace {
     if input.below(4) != 0 {
         return ptr::null();

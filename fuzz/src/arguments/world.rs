@@ -1,12 +1,17 @@
-//! Two page tables with caches in which something goes on.
+//! Two page tables with caches in which something goes on, and a runner over each.
+use super::compute::Compute;
+use super::shelf::Shelf;
 use crate::abi::{Pair, Sized32, ok};
 use crate::snapshot::Snapshot;
 use radixkv::capi::*;
+use std::cell::OnceCell;
 use std::ptr;
 
 /// What the calls work on. The first pair is ours, the second one must never change.
 pub struct World {
     pub pairs: [Pair; 2],
+    /// Runners over them, once they are needed.
+    computes: [OnceCell<Compute>; 2],
     /// Pages of the first pair that are private and in no row.
     pub loose: Vec<u32>,
     /// Nodes of the first pair, the last one stale.
@@ -17,6 +22,8 @@ pub struct World {
     pub locks: Vec<rkv_node_id>,
     /// Nodes and sequences of the second pair.
     pub foreign: Vec<u64>,
+    /// A snapshot cache.
+    pub shelf: Shelf,
 }
 
 fn begin(pair: &Pair, ids: &[u32]) -> rkv_sequence_state {
@@ -68,7 +75,19 @@ impl World {
         let longer = begin(ours, &[0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
         nodes.push(publish(ours, &longer));
         let copying = begin(ours, &[0, 1, 1, 0, 0, 0, 1]);
-        sequences.extend([longer.sequence, copying.sequence, released.sequence]);
+        // One that is retained, and a child of it that has yet to copy.
+        let kept = begin(ours, &[3, 3, 3, 3, 3, 3]);
+        nodes.push(publish(ours, &kept));
+        let args = rkv_continue_args { parent: kept.sequence, ..Sized32::sized() };
+        let (mut child, mut retained) = (rkv_sequence_state::sized(), false);
+        // SAFETY: all pointers lead to live values.
+        unsafe {
+            ok(rkv_sequence_retain(ours.cache, kept.sequence, &mut retained));
+            ok(rkv_sequence_continue(ours.cache, &args, &mut child));
+        }
+        assert!(retained && child.copy_position_count > 0);
+        sequences.extend([longer.sequence, copying.sequence, child.sequence]);
+        sequences.extend([kept.sequence, released.sequence]);
 
         // A node that was evicted.
         let brief = begin(ours, &[2, 2, 2, 2, 2]);
@@ -91,7 +110,16 @@ impl World {
         }
         let theirs = begin(other, &[0, 1, 1, 0, 1]);
         let foreign = vec![publish(other, &theirs), theirs.sequence];
-        Self { pairs, loose, nodes, locks: Vec::new(), sequences, foreign }
+        Self {
+            pairs,
+            computes: Default::default(),
+            loose,
+            nodes,
+            locks: Vec::new(),
+            sequences,
+            foreign,
+            shelf: Shelf::new(),
+        }
     }
 
     pub fn snapshots(&self) -> [Snapshot; 2] {
@@ -101,6 +129,26 @@ impl World {
     #[track_caller]
     pub fn check(&self) {
         self.pairs.iter().for_each(Pair::check);
+        self.shelf.check();
+    }
+
+    pub fn compute(&self) -> &Compute {
+        self.compute_over(0)
+    }
+
+    /// One over the page table that must never change.
+    pub fn foreign_compute(&self) -> &Compute {
+        self.compute_over(1)
+    }
+
+    fn compute_over(&self, at: usize) -> &Compute {
+        let make = || Compute::new(self.pairs[at].table, Self::PAGES, Self::PAGE_SIZE);
+        self.computes[at].get_or_init(make)
+    }
+
+    pub fn compute_mut(&mut self) -> &mut Compute {
+        self.compute();
+        self.computes[0].get_mut().expect("just made")
     }
 
     pub fn note_node(&mut self, node: rkv_node_id) {

@@ -198,7 +198,7 @@ impl World {
         for &page in &pages[..evicted] {
             assert!(!self.contains(page));
             let start = page as usize * self.page_size;
-            self.kv[start..start + self.page_size].fill(0);
+            self.kv.clear(start..start + self.page_size);
         }
     }
 

@@ -70,6 +70,7 @@ impl World {
             namespace: number,
             prompt,
             computed: cached / page_size * page_size,
+            told: cached,
             copy,
         });
         let at = self.live.len() - 1;
@@ -77,7 +78,7 @@ impl World {
     }
 
     /// Does what an engine does between calls: writes the KV of every position that lacks it.
-    fn compute(&mut self, at: usize) {
+    pub(super) fn compute(&mut self, at: usize) {
         let (live, page_size) = (&self.live[at], self.page_size);
         if live.copy.is_some() {
             return;
@@ -88,7 +89,11 @@ impl World {
         let todo = live.computed..prompt.positions();
         assert!(todo.is_empty() || todo.start >= shared, "a shared page would be written to");
         self.live[at].computed = todo.end;
-        self.write_content(&prompt, number, &row, todo);
+        if !todo.is_empty() && self.is_computed_by_the_runner(at) {
+            self.compute_by_the_runner(at, todo);
+        } else {
+            self.write_content(&prompt, number, &row, todo);
+        }
     }
 
     pub(super) fn query(&self, at: usize) -> rkv_sequence_state {
@@ -104,7 +109,7 @@ impl World {
         state
     }
 
-    fn pick_live(&self, input: &mut Input<'_>) -> Option<usize> {
+    pub(super) fn pick_live(&self, input: &mut Input<'_>) -> Option<usize> {
         let places: Vec<_> = (0..self.live.len()).collect();
         input.pick(&places).copied()
     }
@@ -155,10 +160,20 @@ impl World {
             assert!(keep as u64 >= state.cached_position_count);
             live.prompt = live.prompt.cut_at(keep);
             live.computed = live.computed.min(keep);
+            live.told = live.told.min(keep);
         } else {
-            assert_eq!(status, rkv_status::InvalidArgument);
+            let lent = status == rkv_status::InvalidState && self.is_lent(at);
+            assert!(lent || status == rkv_status::InvalidArgument, "{status:?}");
+            let live = &self.live[at];
             assert_ne!(keep, live.prompt.positions(), "keeping all is always allowed");
         }
+    }
+
+    /// Whether a copy of a private page of this sequence is still to be made.
+    fn is_lent(&self, at: usize) -> bool {
+        let row = self.pair.row(self.live[at].slot);
+        let sources = self.live.iter().filter_map(|live| live.copy);
+        sources.into_iter().any(|(source, ..)| row.contains(&source) && !self.contains(source))
     }
 
     pub(super) fn publish(&mut self, input: &mut Input<'_>) {
@@ -188,6 +203,7 @@ impl World {
             return;
         }
         assert!(!too_many && !live_copy);
+        self.live[at].told = self.live[at].told.max(computed);
         let (after, live) = (self.query(at), &self.live[at]);
         let row = self.pair.row(live.slot);
         let shared = (computed / self.page_size) as u64;
@@ -212,14 +228,26 @@ impl World {
             return;
         };
         let page_size = self.page_size;
+        let mut planned = false;
         if let Some((source, target, count)) = self.live[at].copy {
+            let todo = self.live[at].computed + count..self.live[at].prompt.positions();
+            planned = !todo.is_empty() && self.is_computed_by_the_runner(at);
             // Only now, to see that the source was protected all the time.
-            let (source, target) = (source as usize * page_size, target as usize * page_size);
-            self.kv.copy_within(source..source + count, target);
+            if planned {
+                self.plan(at, &todo);
+            } else {
+                self.kv.copy(source as usize * page_size, target as usize * page_size, count);
+            }
             let live = &self.live[at];
             let row = self.pair.row(live.slot);
             self.check_content(&live.prompt, live.namespace, &row, live.computed + count);
             self.live[at].computed += count;
+        }
+        if planned {
+            self.live[at].copy = None;
+            self.query(at);
+            self.compute(at);
+            return;
         }
         // SAFETY: the handle is alive.
         let status = unsafe { rkv_sequence_confirm_copy(self.pair.cache, self.live[at].id) };

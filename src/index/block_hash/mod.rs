@@ -11,6 +11,7 @@
 mod check;
 mod edit;
 mod entry;
+mod walk;
 
 use super::tree::{ChildTable, Held, Tree};
 use super::{
@@ -92,16 +93,7 @@ impl PrefixIndex for BlockHashIndex {
     }
 
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
-        let (mut at, mut media) = (from.0, false);
-        let mut chain = self.chain(at, keys);
-        // Nothing below a leaf can be known: that page needs no digest.
-        while self.tree.nodes[at].has_children() {
-            let found = chain.next_page().and_then(|digest| self.find(&digest));
-            let Some(next) = found else { break };
-            at = next;
-            media |= self.tree.nodes[at].media;
-        }
-        Walk { node: Node(at), pages: self.tree.nodes[at].end(), partial: None, media }
+        self.walk_down(from.0, keys)
     }
 
     fn node_at_page(&self, node: Node, page: usize) -> Node {

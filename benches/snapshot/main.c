@@ -1,0 +1,270 @@
+/*
+ * The snapshot cache through its C ABI: what a lookup costs among 1 to 100,000 entries, beside a
+ * linear scan over the same token lists, and what inserts and evictions cost.
+ */
+#include "snapshots.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options options;
+
+enum { MATCHES = 16000, CHURN = 16000 };
+
+static const uint32_t COUNTS[] = {1, 8, 64, 1000, 10000, 100000};
+enum { COUNT_COUNT = sizeof COUNTS / sizeof *COUNTS };
+
+struct bench {
+    enum shape shape;
+    rkv_snapshot_cache *cache;
+    uint32_t entry_count;
+    struct prompts prompts;
+    size_t expected[BATCH];
+    struct rng rng;
+    struct scan scan;
+};
+
+static rkv_tokens tokens_of(const struct bench *bench, size_t i)
+{
+    return (rkv_tokens){
+        .struct_size = sizeof(rkv_tokens),
+        .ids = bench->prompts.ids[i],
+        .count = bench->prompts.count[i],
+    };
+}
+
+/* Found, read and let go: what an engine does for each request. */
+static void match_and_release(void *context, size_t i)
+{
+    struct bench *bench = context;
+    rkv_tokens tokens = tokens_of(bench, i);
+    rkv_snapshot_match match = {.struct_size = sizeof match};
+    CHECK(rkv_snapshot_cache_match(bench->cache, NULL, &tokens, 0, &match));
+    REQUIRE(match.token_count == bench->expected[i]);
+    CHECK(rkv_snapshot_cache_release(bench->cache, match.pin));
+}
+
+static void probe(void *context, size_t i)
+{
+    struct bench *bench = context;
+    rkv_tokens tokens = tokens_of(bench, i);
+    size_t count = 0;
+    CHECK(rkv_snapshot_cache_probe(bench->cache, NULL, &tokens, &count));
+    REQUIRE(count == bench->expected[i]);
+}
+
+static void scan(void *context, size_t i)
+{
+    struct bench *bench = context;
+    size_t count = scan_longest(&bench->scan, bench->prompts.ids[i], bench->prompts.count[i]);
+    REQUIRE(count == bench->expected[i]);
+}
+
+static void insert(void *context, size_t i)
+{
+    struct bench *bench = context;
+    rkv_tokens tokens = tokens_of(bench, i);
+    rkv_snapshot_insert_args args = {
+        .struct_size = sizeof args,
+        .tokens = &tokens,
+        .size_bytes = 1,
+    };
+    CHECK(rkv_snapshot_cache_insert(bench->cache, &args, NULL));
+}
+
+/* Prompts written just before they are used, as a tokenizer would leave them. */
+static void prepare(struct bench *bench, size_t i, uint32_t entry, size_t more)
+{
+    uint32_t *ids = bench->prompts.ids[i];
+    bench->expected[i] = list_of(bench->shape, entry, ids);
+    for (size_t at = 0; at < more; at++) {
+        ids[bench->expected[i] + at] = FRESH_MISS + (uint32_t)at;
+    }
+    bench->prompts.count[i] = bench->expected[i] + more;
+}
+
+static void open_bench(struct bench *bench, enum shape shape, uint32_t entry_count)
+{
+    rkv_snapshot_cache_config config;
+    CHECK(rkv_snapshot_cache_config_init(&config, sizeof config));
+    config.entry_limit = entry_count;
+    CHECK(rkv_snapshot_cache_create(&config, &bench->cache));
+    bench->shape = shape;
+    bench->entry_count = entry_count;
+    bench->rng.state = 17;
+    /* In random order, as requests come. */
+    uint32_t *order = allocate(entry_count, sizeof *order);
+    for (uint32_t i = 0; i < entry_count; i++) {
+        order[i] = i;
+    }
+    rng_shuffle(&bench->rng, order, entry_count);
+    for (uint32_t i = 0; i < entry_count; i++) {
+        prepare(bench, 0, order[i], 0);
+        insert(bench, 0);
+    }
+    free(order);
+}
+
+static void lookups(struct bench *bench, struct meter *meter, timed_call call, size_t count)
+{
+    for (size_t first = 0; first < count; first += BATCH) {
+        for (size_t i = 0; i < BATCH; i++) {
+            prepare(bench, i, rng_below(&bench->rng, bench->entry_count), NEW_TOKENS);
+        }
+        meter_calls(meter, call, bench, BATCH);
+    }
+}
+
+/* Inserts of new lists into a full cache: each lets the oldest entry go. */
+static void churn(struct bench *bench, struct meter *meter)
+{
+    uint32_t count = options.count ? 8 * BATCH : CHURN;
+    for (uint32_t first = 0; first < count; first += BATCH) {
+        for (uint32_t i = 0; i < BATCH; i++) {
+            prepare(bench, i, bench->entry_count + first + i, 0);
+        }
+        meter_calls(meter, insert, bench, BATCH);
+    }
+}
+
+enum operation { MATCH, PROBE, INSERT, SCAN, OPERATIONS };
+static const char *const OPERATION[OPERATIONS] = {
+    [MATCH] = "match and release",
+    [PROBE] = "probe",
+    [INSERT] = "insert that evicts",
+    [SCAN] = "linear scan",
+};
+
+/* Scans of many entries take milliseconds each: fewer of them will do. */
+static size_t scan_calls(uint32_t entry_count)
+{
+    size_t calls = (size_t)MATCHES * 64 / (entry_count + 64);
+    return calls < BATCH ? BATCH : calls / BATCH * BATCH;
+}
+
+static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPERATIONS],
+                    uint64_t *out_index_bytes)
+{
+    static struct bench bench;
+    struct meter meters[OPERATIONS];
+    for (int i = 0; i < OPERATIONS; i++) {
+        char name[sizeof meters[i].operation];
+        snprintf(name, sizeof name, "%s, %u: %s", SHAPE[shape], entry_count, OPERATION[i]);
+        meter_init(&meters[i], name);
+    }
+    prompts_init(&bench.prompts, BATCH, PROMPT_LIMIT);
+    scan_open(&bench.scan, shape, entry_count);
+    unsigned runs = run_count(8);
+    for (unsigned number = 0; number < runs; number++) {
+        for (int i = 0; i < OPERATIONS; i++) {
+            meter_begin(&meters[i], run_timing(number));
+        }
+        open_bench(&bench, shape, entry_count);
+        size_t matches = options.count ? 8 * BATCH : MATCHES;
+        lookups(&bench, &meters[MATCH], match_and_release, matches);
+        lookups(&bench, &meters[PROBE], probe, matches);
+        if (number < 4 && !options.count) {
+            lookups(&bench, &meters[SCAN], scan, scan_calls(entry_count));
+        }
+        rkv_snapshot_cache_statistics stats = {.struct_size = sizeof stats};
+        CHECK(rkv_snapshot_cache_stats(bench.cache, &stats));
+        *out_index_bytes = stats.index_bytes;
+        churn(&bench, &meters[INSERT]);
+        CHECK(rkv_snapshot_cache_check(bench.cache));
+        rkv_snapshot_cache_destroy(bench.cache);
+        for (int i = 0; i < OPERATIONS; i++) {
+            meter_end(&meters[i]);
+        }
+    }
+    for (int i = 0; i < OPERATIONS; i++) {
+        if (!options.count) {
+            rows[i] = meter_row(&meters[i], SHAPE[shape], 0);
+        }
+        meter_free(&meters[i]);
+    }
+    scan_close(&bench.scan);
+    prompts_free(&bench.prompts);
+}
+
+static const char *number(char *text, size_t size, double value)
+{
+    snprintf(text, size, value < 0.9995 ? "%.3f" : value < 99.95 ? "%.2f" : "%.0f", value);
+    return text;
+}
+
+static void print_line(enum shape shape, uint32_t entry_count,
+                       const struct row rows[OPERATIONS], double at_1000,
+                       uint64_t index_bytes)
+{
+    const struct row *match = &rows[MATCH];
+    double values[] = {match->median,          match->quiet,       match->p50,
+                       match->p99,             rows[PROBE].median, rows[INSERT].median,
+                       rows[INSERT].p99,       rows[SCAN].median,  rows[SCAN].quiet / match->quiet};
+    printf("| %s | %u |", SHAPE[shape], entry_count);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char text[24];
+        printf(" %s |", number(text, sizeof text, values[i]));
+    }
+    if (at_1000 > 0) {
+        printf(" %.2f |", match->quiet / at_1000);
+    } else {
+        printf(" |");
+    }
+    printf(" %.2f |\n", (double)index_bytes / 1e6);
+    fflush(stdout);
+}
+
+/* Under callgrind: two sizes, instructions instead of time. */
+static void count_instructions(void)
+{
+    for (enum shape shape = 0; shape < SHAPES; shape++) {
+        for (uint32_t entry_count = 1000; entry_count <= 10000; entry_count *= 10) {
+            struct row rows[OPERATIONS];
+            uint64_t index_bytes;
+            measure(shape, entry_count, rows, &index_bytes);
+        }
+    }
+}
+
+static void measure_all(void)
+{
+    printf("Library of commit %s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
+           options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
+    printf("| lists | entries | match + release | quiet | p50 | p99 | probe | insert that evicts "
+           "| p99 | linear scan | scan / match | match, to 1000 entries | index, MB |\n"
+           "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+    for (enum shape shape = 0; shape < SHAPES; shape++) {
+        double at_1000 = 0;
+        for (size_t i = 0; i < COUNT_COUNT; i++) {
+            struct row rows[OPERATIONS];
+            uint64_t index_bytes = 0;
+            measure(shape, COUNTS[i], rows, &index_bytes);
+            at_1000 = COUNTS[i] == 1000 ? rows[MATCH].quiet : at_1000;
+            print_line(shape, COUNTS[i], rows, at_1000, index_bytes);
+        }
+    }
+}
+
+int main(int argument_count, char **arguments)
+{
+    options.commit = getenv("RKV_BENCH_COMMIT") != NULL ? getenv("RKV_BENCH_COMMIT") : "unknown";
+    for (int i = 1; i < argument_count; i++) {
+        if (strcmp(arguments[i], "--runs") == 0 && i + 1 < argument_count) {
+            options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(arguments[i], "--count") == 0) {
+            options.count = true;
+        } else {
+            fprintf(stderr, "usage: snapshot-bench [--runs N] [--count]\n");
+            return 2;
+        }
+    }
+    if (options.count) {
+        count_instructions();
+    } else {
+        clock_calibrate();
+        measure_all();
+    }
+    return 0;
+}

@@ -1,0 +1,139 @@
+//! The functions of the snapshot cache.
+use super::Outcome;
+use super::arena::Arena;
+use super::shelf::count_destroyed;
+use super::values::*;
+use super::world::World;
+use crate::abi::Sized32;
+use crate::input::Input;
+use radixkv::capi::*;
+use std::ptr;
+
+// SAFETY, below: each pointer is NULL, misaligned, or leads to what is stated.
+
+impl World {
+    /// The snapshot cache: ours, none, or a handle of the wrong kind.
+    fn snapshot_cache(&self, input: &mut Input<'_>) -> *mut rkv_snapshot_cache {
+        match input.below(32) {
+            30 => ptr::null_mut(),
+            31 => self.pairs[0].cache.cast(),
+            _ => self.shelf.cache,
+        }
+    }
+
+    /// A pin: out, released, or none.
+    fn pin(&self, input: &mut Input<'_>) -> rkv_snapshot_pin {
+        let list = if input.flag() { &self.shelf.pins } else { &self.shelf.stale };
+        let pin = input.pick(list).copied().unwrap_or(0);
+        match input.below(16) {
+            13 => pin ^ 1 << input.below(64),
+            14 => input.u64(),
+            15 => 0,
+            _ => pin,
+        }
+    }
+}
+
+pub fn config_init(_: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    let (room, size) = init_room(i, size_of::<rkv_snapshot_cache_config>());
+    let config = a.room_for::<u64>(i, room).cast();
+    unsafe { rkv_snapshot_cache_config_init(config, size) }.into()
+}
+
+pub fn create(_: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    let config = rkv_snapshot_cache_config {
+        flags: zero(i),
+        entry_limit: size(i) as u64,
+        byte_limit: size(i) as u64,
+        ..Sized32::sized()
+    };
+    let config = if i.rarely(8) { ptr::null() } else { a.read(i, &config) };
+    let into = a.out::<*mut rkv_snapshot_cache>(i);
+    unsafe {
+        let status = rkv_snapshot_cache_create(config, into);
+        if status == rkv_status::Ok {
+            rkv_snapshot_cache_destroy(into.read());
+        }
+        status.into()
+    }
+}
+
+pub fn destroy(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
+    if i.rarely(4) {
+        unsafe { rkv_snapshot_cache_destroy(ptr::null_mut()) };
+        return Outcome::Done;
+    }
+    w.shelf.end();
+    Outcome::Last(rkv_status::Ok)
+}
+
+pub fn clear(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
+    unsafe { rkv_snapshot_cache_clear(w.snapshot_cache(i)) }.into()
+}
+
+pub fn stats(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    unsafe { rkv_snapshot_cache_stats(w.snapshot_cache(i), a.write(i)) }.into()
+}
+
+pub fn check(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
+    unsafe { rkv_snapshot_cache_check(w.snapshot_cache(i)) }.into()
+}
+
+pub fn insert(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    let counted = !i.rarely(8);
+    let has_next_token = if i.rarely(16) { number(i) } else { i.byte() as u32 & 1 };
+    let args = rkv_snapshot_insert_args {
+        flags: zero(i),
+        namespace_: namespace(i, a),
+        tokens: tokens(i, a),
+        data: ptr::without_provenance_mut(size(i)),
+        size_bytes: size(i) as u64,
+        destructor: counted.then_some(count_destroyed),
+        user_data: w.shelf.user_data(),
+        has_next_token,
+        next_token: if has_next_token == 1 { number(i) } else { zero(i) },
+        ..Sized32::sized()
+    };
+    let args = a.read(i, &args);
+    let result = if i.flag() { ptr::null_mut() } else { a.write(i) };
+    let status = unsafe { rkv_snapshot_cache_insert(w.snapshot_cache(i), args, result) };
+    if status == rkv_status::Ok && counted {
+        w.shelf.taken += 1;
+    }
+    status.into()
+}
+
+pub fn find(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    let (namespace, list, flags) = (namespace(i, a), tokens(i, a), zero(i));
+    let (cache, found) = (w.snapshot_cache(i), a.write::<rkv_snapshot_match>(i));
+    let status = unsafe { rkv_snapshot_cache_match(cache, namespace, list, flags, found) };
+    if status == rkv_status::Ok {
+        let pin = unsafe { (*found).pin };
+        if pin != 0 {
+            w.shelf.pins.push(pin);
+        }
+    }
+    status.into()
+}
+
+pub fn probe(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    let (namespace, list) = (namespace(i, a), tokens(i, a));
+    unsafe { rkv_snapshot_cache_probe(w.snapshot_cache(i), namespace, list, a.out(i)) }.into()
+}
+
+pub fn release(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
+    let pin = w.pin(i);
+    let status = unsafe { rkv_snapshot_cache_release(w.snapshot_cache(i), pin) };
+    if status == rkv_status::Ok {
+        let out = w.shelf.pins.iter().position(|&out| out == pin);
+        w.shelf.pins.swap_remove(out.expect("a pin that is not out was released"));
+        w.shelf.stale.push(pin);
+    }
+    status.into()
+}
+
+pub fn remove(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    let (namespace, list) = (namespace(i, a), tokens(i, a));
+    let removed = if i.flag() { ptr::null_mut() } else { a.out(i) };
+    unsafe { rkv_snapshot_cache_remove(w.snapshot_cache(i), namespace, list, removed) }.into()
+}
