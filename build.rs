@@ -1,16 +1,23 @@
 //! Copies the committed header to OUT_DIR, so that dependants find it as `DEP_RADIXKV_INCLUDE`,
-//! and sets what the shared library needs from the linker. Never writes into the source tree.
+//! builds the CUDA kernels where there is nvcc, and sets what the shared library needs from the
+//! linker. Never writes into the source tree.
 use std::path::PathBuf;
 use std::{env, fs};
+
+#[path = "kernels/build.rs"]
+mod kernels;
 
 fn main() {
     println!("cargo:rerun-if-changed=include/radixkv.h");
     println!("cargo:rustc-env=RKV_TARGET={}", env::var("TARGET").unwrap());
 
-    let include = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("include");
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
+    let include = out.join("include");
     fs::create_dir_all(&include).unwrap();
     fs::copy("include/radixkv.h", include.join("radixkv.h")).unwrap();
     println!("cargo:include={}", include.display());
+
+    kernels::build(&out);
 
     if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         // The standard library keeps thread-local destructors: unloading it under them would crash.

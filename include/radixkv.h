@@ -93,6 +93,12 @@
 #define RKV_FEATURE_BLOCK_HASH_INDEX 2
 
 /**
+ * Bit of rkv_features(): CUDA kernels. Whether this machine can run them is another question, see
+ * rkv_runner_supports().
+ */
+#define RKV_FEATURE_CUDA 4
+
+/**
  * Level of rkv_set_log_callback(): nothing.
  */
 #define RKV_LOG_OFF 0
@@ -285,7 +291,7 @@ typedef enum rkv_status {
      */
     RKV_STATUS_OUT_OF_SLOTS = 101,
     /**
-     * The host is out of memory.
+     * The host is out of memory, or the GPU is; the message says which.
      */
     RKV_STATUS_OUT_OF_MEMORY = 102,
     /**
@@ -296,6 +302,11 @@ typedef enum rkv_status {
      * The sequence to go on from is still running; ask again when it is retained.
      */
     RKV_STATUS_PENDING = 104,
+    /**
+     * The GPU or its driver refused or failed; the message carries the driver's name and code of
+     * it. Nothing changed on the host. Errors of what was launched earlier show up here too.
+     */
+    RKV_STATUS_DEVICE = 105,
     /**
      * A bug in the library: a panic was caught. The handle is poisoned.
      */
@@ -1174,7 +1185,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t head_dim;
     /**
-     * Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16.
+     * Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
      */
     uint32_t dtype;
     /**
@@ -1200,11 +1211,12 @@ typedef struct rkv_runner_config {
     uint32_t device;
     /**
      * The engine's memory, layer_count of them, for every page of the page table, page 0
-     * included; it must outlive the runner. NULL: the runner allocates memory of its own.
+     * included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
+     * 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
      */
     const struct rkv_kv_memory *kv_layers;
     /**
-     * The engine's threads. NULL: threads of its own.
+     * The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
      */
     rkv_parallel_for parallel_for;
     /**
@@ -1222,7 +1234,7 @@ typedef struct rkv_runner_statistics {
      */
     uint32_t struct_size;
     /**
-     * Threads that compute.
+     * Threads of the host that compute; 0 on CUDA.
      */
     uint32_t thread_count;
     /**
@@ -1309,7 +1321,8 @@ typedef struct rkv_plan_arrays {
 
 /**
  * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
- * elements, and 0 means dense.
+ * elements, and 0 means dense. On CUDA all pointers lead to memory of the device, and q, k, v and
+ * out begin at multiples of 16 bytes, as does every head of them.
  */
 typedef struct rkv_append_prefill_args {
     /**
@@ -2775,7 +2788,7 @@ enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
  * @param config how to build it; not NULL
  * @param out_runner receives the runner, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Benchmarks of the index and the page table, through the C ABI of the release library.
+# Benchmarks of the index, the page table and the snapshot cache, through the C ABI of the release
+# library.
 #
 #   scripts/bench.sh                        all workloads, as a table
 #   scripts/bench.sh w4 --page 16           one workload: w1 to w6, probe, rows, forks, machine
 #   scripts/bench.sh --json                 the same numbers as JSON
 #   scripts/bench.sh --docs                 measures all and rewrites the table of the documentation
+#   scripts/bench.sh snapshot               the snapshot cache, as a table
+#   scripts/bench.sh snapshot --docs        the same into the documentation
+#   scripts/bench.sh snapshot --count       its instructions per call
 #   scripts/bench.sh --count w4 --page 16   instructions per call, counted by callgrind
 #   scripts/bench.sh --profile w4 "churn request" --page 16
 #                                           the functions where those instructions go
@@ -22,20 +26,55 @@ cargo build --release --quiet
 "${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/index/*.c \
     -o "$build/index-bench" -L"$target/release" -Wl,-rpath,'$ORIGIN/../release' \
     -lradixkv -lm -pthread
+parts=(benches/index/{clock,fixture,meter,report}.c)
+"${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/snapshot/*.c "${parts[@]}" \
+    -o "$build/snapshot-bench" -L"$target/release" -Wl,-rpath,'$ORIGIN/../release' \
+    -lradixkv -lm -pthread
 
 # The commit that last changed the library; a + says that the working tree has more.
 commit=$(git log -1 --format=%h -- src 2>/dev/null || echo unknown)
 git diff --quiet HEAD -- src 2>/dev/null || commit=$commit+
 export RKV_BENCH_COMMIT=$commit
 
-callgrind() {
+callgrind() { # program, its arguments
+    local program=$1
+    shift
     rm -f "$build"/callgrind.*
     # callgrind counts a `rep movsb` once per byte: keep the C library from using it.
     local tunables=glibc.cpu.x86_rep_movsb_threshold=1073741824
     tunables=$tunables:glibc.cpu.x86_rep_stosb_threshold=1073741824
     GLIBC_TUNABLES=$tunables \
         valgrind -q --tool=callgrind --collect-atstart=no --dump-instr=no \
-        --callgrind-out-file="$build/callgrind.out" "$build/index-bench" --count "$@" >&2
+        --callgrind-out-file="$build/callgrind.out" "$build/$program" --count "$@" >&2
+}
+
+# Sums what callgrind counted by operation.
+per_call() {
+    awk -F'[|]' '
+        /^desc: Trigger: Client Request: / {
+            sub(/^desc: Trigger: Client Request: /, ""); name = $1; calls = $2
+        }
+        /^(totals|summary): / && name != "" {
+            split($0, field, " ")
+            if (!(name in sum)) order[++count] = name
+            sum[name] += field[2]; total[name] += calls; name = ""
+        }
+        END {
+            for (i = 1; i <= count; i++)
+                printf "%-44s %10.0f  (%d calls)\n", order[i], \
+                    sum[order[i]] / total[order[i]], total[order[i]]
+        }' $(ls -v "$build"/callgrind.out.[0-9]*)
+}
+
+# Puts a table between the marks of that name in the documentation.
+into_docs() { # mark, table
+    local page=docs/PERFORMANCE.md
+    MARK=$1 TABLE=$2 awk '
+        $0 == "<!-- end of " ENVIRON["MARK"] " -->" { inside = 0 }
+        !inside { print }
+        $0 == "<!-- " ENVIRON["MARK"] " -->" { inside = 1; print ""; print ENVIRON["TABLE"]; print "" }
+        ' "$page" > "$build/page.md"
+    mv "$build/page.md" "$page"
 }
 
 case ${1:-} in
@@ -46,28 +85,15 @@ case ${1:-} in
     for page in 16 1; do
         # Without --page, both; the argument given last wins.
         case " $* " in *" --page "*) [ "$page" = 16 ] || continue ;; *) ;; esac
-        callgrind "$workload" --page "$page" --leaves 10000 "$@"
+        callgrind index-bench "$workload" --page "$page" --leaves 10000 "$@"
         echo "$workload${*:+ $*}, instructions per call (page size $page unless given):"
-        awk -F'[|]' '
-            /^desc: Trigger: Client Request: / {
-                sub(/^desc: Trigger: Client Request: /, ""); name = $1; calls = $2
-            }
-            /^(totals|summary): / && name != "" {
-                split($0, field, " ")
-                if (!(name in sum)) order[++count] = name
-                sum[name] += field[2]; total[name] += calls; name = ""
-            }
-            END {
-                for (i = 1; i <= count; i++)
-                    printf "%-44s %10.0f  (%d calls)\n", order[i], \
-                        sum[order[i]] / total[order[i]], total[order[i]]
-            }' $(ls -v "$build"/callgrind.out.[0-9]*)
+        per_call
     done
     ;;
 --profile)
     workload=$2 operation=$3
     shift 3
-    callgrind "$workload" --leaves 10000 --operation "$operation" "$@"
+    callgrind index-bench "$workload" --leaves 10000 --operation "$operation" "$@"
     for order in no yes; do
         echo "$workload, \"$operation\": instructions, inclusive: $order"
         callgrind_annotate --inclusive=$order --auto=no "$build/callgrind.out" |
@@ -75,14 +101,15 @@ case ${1:-} in
     done
     ;;
 --docs)
-    page=docs/PERFORMANCE.md
-    table=$("$build/index-bench" --brief)
-    TABLE=$table awk '
-        /<!-- end of scripts\/bench.sh -->/ { inside = 0 }
-        !inside { print }
-        /<!-- scripts\/bench.sh -->/ { inside = 1; print ""; print ENVIRON["TABLE"]; print "" }
-        ' "$page" > "$build/page.md"
-    mv "$build/page.md" "$page"
+    into_docs scripts/bench.sh "$("$build/index-bench" --brief)"
+    ;;
+snapshot)
+    shift
+    case ${1:-} in
+    --docs) into_docs "scripts/bench.sh snapshot" "$("$build/snapshot-bench")" ;;
+    --count) callgrind snapshot-bench && per_call ;;
+    *) "$build/snapshot-bench" "$@" ;;
+    esac
     ;;
 *)
     "$build/index-bench" "$@"

@@ -39,6 +39,7 @@ command -v cmake|cmake
 command -v pkg-config|pkg-config
 has_go|golang-go
 command -v zstd|zstd
+command -v python3|python3
 TOOLS
 }
 

@@ -37,6 +37,17 @@ pub enum Error {
     /// The host has no memory for it.
     #[error("out of host memory for {0}")]
     OutOfMemory(Cow<'static, str>),
+    /// The device has no memory for it; what the driver says.
+    #[error("out of device memory: {0}")]
+    DeviceMemory(Cow<'static, str>),
+    /// The driver refused or failed.
+    #[error("{text}")]
+    Device {
+        /// The driver's code, a CUresult.
+        code: u32,
+        /// The function, the code's name, the code.
+        text: Cow<'static, str>,
+    },
     /// The page table already has a cache.
     #[error("the page table already has a cache")]
     Busy,

@@ -10,12 +10,12 @@
 //!               │ runner     plan · append_prefill · copies     │  KV memory and a backend
 //!               └───────┬──────────────────────────┬───────────┘
 //!                       │                  ┌───────▼──────┐
-//!                       │                  │ cpu          │  computes
+//!                       │                  │ cpu │ gpu    │  compute
 //!                       │                  ├──────────────┤
 //!                       │                  │ attention    │  what is computed: shapes, batches,
 //!                       │                  └──────────────┘  masks; no pointers
 //!               ┌───────▼──────────────────────────────────────┐
-//!               │ sequence   begin · publish · append · release │  one lock (`Shared`)
+//!               │ sequence   begin · fork · publish · release   │  one lock (`Shared`)
 //!               └───────┬──────────────────────────────────────┘
 //!               ┌───────▼───────┐
 //!               │ cache         │  who owns which page; what a lookup means
@@ -29,18 +29,26 @@
 //!            └───────────┘
 //! ```
 //!
-//! An engine with kernels of its own uses `capi` down to `sequence`, and no `runner`.
+//! An engine with kernels of its own uses `capi` down to `sequence`, and no `runner`. Beside them
+//! stands [`snapshot`], states of models without paged KV by token list: of the others it uses tokens
+//! and namespaces, no page and no sequence.
 //!
-//! A module uses only those below it. Only [`capi`], [`runner`] and [`cpu`] have `unsafe` code, and
-//! a lock for race detectors that is built for tests alone.
+//! A module uses only those below it. Only [`capi`], [`runner`], [`cpu`] and [`gpu`] have `unsafe`
+//! code, and two modules at the bottom: `grace`, which keeps memory alive for threads that probe
+//! without a lock, and a lock for race detectors that is built for tests alone.
+//!
+//! A cache is changed, and nearly always read, under the lock. Only probes do without: the index
+//! publishes what they need (`index::Probe`), and they take the lock when that doesn't suffice.
 
 pub mod attention;
 pub mod cache;
 pub mod capi;
 pub mod cpu;
 pub mod error;
+pub mod gpu;
 pub mod ids;
 pub mod index;
+mod grace;
 mod lock;
 pub mod paging;
 pub mod runner;

@@ -1,5 +1,5 @@
-//! The examples are built and run. The story in C, C++, Rust and Go prints examples/story.txt, and
-//! attention examples/attention.txt; the beam search in C prints examples/beam.txt.
+//! The examples are built and run. The story and attention print the same in C, C++, Rust and Go:
+//! examples/story.txt, attention.txt; the others print the text of their own name.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -43,6 +43,18 @@ fn c() {
 #[test]
 fn beam_search() {
     check_native("beam", "c", ["c99", "c17"]);
+}
+
+/// H01, H02: what the router expects of digests is what the workers find.
+#[test]
+fn router() {
+    check_native("router", "c", ["c99", "c17"]);
+}
+
+/// S01, S04: with snapshots the same is said after fewer steps.
+#[test]
+fn recurrent() {
+    check_native("recurrent", "c", ["c99", "c17"]);
 }
 
 #[test]

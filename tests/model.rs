@@ -175,6 +175,22 @@ fn h02_block_hash_of_images_does_what_the_specification_does() {
     soak_block_hash(Theme::Images, 150_000, &["an image is cached in part", "a begin copies"]);
 }
 
+// H02 C02 C04 C08: parents and children with the block-hash index.
+#[test]
+fn h02_block_hash_children_do_what_the_specification_does() {
+    soak_block_hash(
+        Theme::Children,
+        150_000,
+        &[
+            "a child copies",
+            "a child copies from the cache",
+            "a child locks what its parent published meanwhile",
+            "a page outlives its owner for a copy",
+            "a retained sequence gives way",
+        ],
+    );
+}
+
 // H02 H07 M01: everything at once with the block-hash index.
 #[test]
 fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
@@ -185,24 +201,27 @@ fn h07_block_hash_with_everything_at_once_does_what_the_specification_does() {
 #[test]
 fn the_harness_finds_planted_bugs_and_shrinks_them() {
     let planted = [
-        (Fault::LongerMatch, Theme::Cache, 4),
-        (Fault::EvictsNewest, Theme::Cache, 4),
-        (Fault::ForgetsPath, Theme::Cache, 4),
-        (Fault::LeaksLock, Theme::Sequences, 4),
-        (Fault::ShortReserve, Theme::PageTable, 4),
-        (Fault::ForgetsLoan, Theme::Children, 6),
+        (Fault::LongerMatch, Theme::Cache, 4, false),
+        (Fault::EvictsNewest, Theme::Cache, 4, false),
+        (Fault::EvictsNewest, Theme::Cache, 4, true),
+        (Fault::ForgetsPath, Theme::Cache, 4, false),
+        (Fault::ForgetsPath, Theme::Cache, 4, true),
+        (Fault::LeaksLock, Theme::Sequences, 4, false),
+        (Fault::LeaksLock, Theme::Sequences, 4, true),
+        (Fault::ShortReserve, Theme::PageTable, 4, false),
+        (Fault::ForgetsLoan, Theme::Children, 6, false),
     ];
-    let config = Config {
-        page_size: 4,
-        page_count: 24,
-        slot_count: 4,
-        row_page_limit: 0,
-        whole_pages: false,
-        block_hash: false,
-        retained_sequences: 0,
-        retained_pages: 0,
-    };
-    for (fault, theme, most) in planted {
+    for (fault, theme, most, block_hash) in planted {
+        let config = Config {
+            page_size: 4,
+            page_count: 24,
+            slot_count: 4,
+            row_page_limit: 0,
+            whole_pages: false,
+            block_hash,
+            retained_sequences: 0,
+            retained_pages: 0,
+        };
         let mut rng = fastrand::Rng::with_seed(7);
         let (ops, failure) = (0..20)
             .find_map(|_| {

@@ -1,5 +1,6 @@
 //! Page digests against vectors that a description-only reference, in Python, made and checks.
 use radixkv::capi::*;
+use std::ffi::OsStr;
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -161,20 +162,45 @@ fn h01_no_two_pages_of_the_vectors_meet() {
     }
 }
 
+/// Runs Python and returns what it printed; None, and a word about it, where there is none.
+fn python(arguments: &[&OsStr]) -> Option<String> {
+    let found = ["python3", "python"].into_iter().find(|name| {
+        Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success())
+    });
+    let Some(found) = found else {
+        // Written past the harness, which shows the output of failures alone.
+        let reason = "SKIPPED: no Python on the PATH; digests were not recomputed with it\n";
+        stderr().write_all(reason.as_bytes()).unwrap();
+        return None;
+    };
+    let output = Command::new(found).args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    Some(text)
+}
+
 /// H01: the reference comes to the same digests from the description alone.
 #[test]
 fn h01_the_reference_agrees() {
-    let python = ["python3", "python"].into_iter().find(|name| {
-        Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success())
-    });
-    let Some(python) = python else {
-        // Written past the harness, which shows the output of failures alone.
-        let reason = "SKIPPED: no Python on the PATH; the vectors were not recomputed\n";
-        return stderr().write_all(reason.as_bytes()).unwrap();
-    };
     let (script, vectors) = (file("reference.py"), file("vectors.txt"));
-    let output = Command::new(python).arg(script).arg("check").arg(vectors).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains(", 0 wrong"), "{text}");
+    if let Some(text) = python(&[script.as_ref(), "check".as_ref(), vectors.as_ref()]) {
+        assert!(text.contains(", 0 wrong"), "{text}");
+    }
+}
+
+/// H01: what the documentation shows in Python is so.
+#[test]
+fn h01_the_documentation_agrees() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/block_hash.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let code = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let code = format!("{code}\nprint(*[page.hex() for page in page_digests(range(32), 16)])");
+    let cases = cases();
+    let case = cases.iter().find(|case| case.name == "two_pages_of_text").unwrap();
+    if let Some(text) = python(&["-c".as_ref(), code.as_ref()]) {
+        assert_eq!(text.trim(), case.pages.join(" "));
+    }
+    let example = cases.iter().find(|case| case.name.ends_with("the_documentation")).unwrap();
+    assert_eq!(example.pages.len(), 2);
+    assert!(example.pages.iter().all(|digest| page.contains(&format!("digest    {digest}"))));
 }

@@ -24,10 +24,8 @@ enum { WORKLOAD_COUNT = sizeof WORKLOADS / sizeof *WORKLOADS };
 static void usage(void)
 {
     fprintf(stderr,
-            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|forks|machine]
-"
-            "                   [--index radix|block-hash] [--page N] [--runs N] [--leaves N]
-"
+            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|forks|machine]\n"
+            "                   [--index radix|block-hash] [--page N] [--runs N] [--leaves N]\n"
             "                   [--json] [--brief] [--count] [--operation TEXT]\n");
     exit(2);
 }

@@ -254,7 +254,8 @@ void report_json(const struct report *report)
 {
     printf("{\n  \"commit\": \"%s\",\n  \"index\": \"%s\",\n  \"cpu\": \"%s\",\n"
            "  \"core_count\": %ld,\n  \"clock_cost_ns\": %.1f,\n  \"rows\": [\n",
-           options.commit, options.index == RKV_INDEX_RADIX ? "radix" : "block-hash", cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
+           options.commit, options.index == RKV_INDEX_RADIX ? "radix" : "block-hash",
+           cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
     for (size_t i = 0; i < report->row_count; i++) {
         json_row(&report->rows[i]);
         printf(i + 1 < report->row_count ? ",\n" : "\n");

@@ -120,7 +120,8 @@ static void lookups(struct bench *bench, struct meter *meter, timed_call call, s
 /* Inserts of new lists into a full cache: each lets the oldest entry go. */
 static void churn(struct bench *bench, struct meter *meter)
 {
-    for (uint32_t first = 0; first < CHURN; first += BATCH) {
+    uint32_t count = options.count ? 8 * BATCH : CHURN;
+    for (uint32_t first = 0; first < count; first += BATCH) {
         for (uint32_t i = 0; i < BATCH; i++) {
             prepare(bench, i, bench->entry_count + first + i, 0);
         }
@@ -129,6 +130,12 @@ static void churn(struct bench *bench, struct meter *meter)
 }
 
 enum operation { MATCH, PROBE, INSERT, SCAN, OPERATIONS };
+static const char *const OPERATION[OPERATIONS] = {
+    [MATCH] = "match and release",
+    [PROBE] = "probe",
+    [INSERT] = "insert that evicts",
+    [SCAN] = "linear scan",
+};
 
 /* Scans of many entries take milliseconds each: fewer of them will do. */
 static size_t scan_calls(uint32_t entry_count)
@@ -143,7 +150,9 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
     static struct bench bench;
     struct meter meters[OPERATIONS];
     for (int i = 0; i < OPERATIONS; i++) {
-        meter_init(&meters[i], SHAPE[shape]);
+        char name[sizeof meters[i].operation];
+        snprintf(name, sizeof name, "%s, %u: %s", SHAPE[shape], entry_count, OPERATION[i]);
+        meter_init(&meters[i], name);
     }
     prompts_init(&bench.prompts, BATCH, PROMPT_LIMIT);
     scan_open(&bench.scan, shape, entry_count);
@@ -153,9 +162,10 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
             meter_begin(&meters[i], run_timing(number));
         }
         open_bench(&bench, shape, entry_count);
-        lookups(&bench, &meters[MATCH], match_and_release, MATCHES);
-        lookups(&bench, &meters[PROBE], probe, MATCHES);
-        if (number < 4) {
+        size_t matches = options.count ? 8 * BATCH : MATCHES;
+        lookups(&bench, &meters[MATCH], match_and_release, matches);
+        lookups(&bench, &meters[PROBE], probe, matches);
+        if (number < 4 && !options.count) {
             lookups(&bench, &meters[SCAN], scan, scan_calls(entry_count));
         }
         rkv_snapshot_cache_statistics stats = {.struct_size = sizeof stats};
@@ -169,7 +179,9 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
         }
     }
     for (int i = 0; i < OPERATIONS; i++) {
-        rows[i] = meter_row(&meters[i], SHAPE[shape], 0);
+        if (!options.count) {
+            rows[i] = meter_row(&meters[i], SHAPE[shape], 0);
+        }
         meter_free(&meters[i]);
     }
     scan_close(&bench.scan);
@@ -182,14 +194,14 @@ static const char *number(char *text, size_t size, double value)
     return text;
 }
 
-static void print_line(uint32_t entry_count, const struct row rows[OPERATIONS], double at_1000,
+static void print_line(enum shape shape, uint32_t entry_count, const struct row rows[OPERATIONS], double at_1000,
                        uint64_t index_bytes)
 {
     const struct row *match = &rows[MATCH];
     double values[] = {match->median,          match->quiet,       match->p50,
                        match->p99,             rows[PROBE].median, rows[INSERT].median,
                        rows[INSERT].p99,       rows[SCAN].median,  rows[SCAN].quiet / match->quiet};
-    printf("| %s | %u |", match->operation, entry_count);
+    printf("| %s | %u |", SHAPE[shape], entry_count);
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         char text[24];
         printf(" %s |", number(text, sizeof text, values[i]));
@@ -203,18 +215,20 @@ static void print_line(uint32_t entry_count, const struct row rows[OPERATIONS], 
     fflush(stdout);
 }
 
-int main(int argument_count, char **arguments)
+/* Under callgrind: two sizes, instructions instead of time. */
+static void count_instructions(void)
 {
-    options.commit = getenv("RKV_BENCH_COMMIT") != NULL ? getenv("RKV_BENCH_COMMIT") : "unknown";
-    for (int i = 1; i < argument_count; i++) {
-        if (strcmp(arguments[i], "--runs") == 0 && i + 1 < argument_count) {
-            options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
-        } else {
-            fprintf(stderr, "usage: snapshot-bench [--runs N]\n");
-            return 2;
+    for (enum shape shape = 0; shape < SHAPES; shape++) {
+        for (uint32_t entry_count = 1000; entry_count <= 10000; entry_count *= 10) {
+            struct row rows[OPERATIONS];
+            uint64_t index_bytes;
+            measure(shape, entry_count, rows, &index_bytes);
         }
     }
-    clock_calibrate();
+}
+
+static void measure_all(void)
+{
     printf("Library of commit %s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
            options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
     printf("| lists | entries | match + release | quiet | p50 | p99 | probe | insert that evicts "
@@ -227,8 +241,29 @@ int main(int argument_count, char **arguments)
             uint64_t index_bytes = 0;
             measure(shape, COUNTS[i], rows, &index_bytes);
             at_1000 = COUNTS[i] == 1000 ? rows[MATCH].quiet : at_1000;
-            print_line(COUNTS[i], rows, at_1000, index_bytes);
+            print_line(shape, COUNTS[i], rows, at_1000, index_bytes);
         }
+    }
+}
+
+int main(int argument_count, char **arguments)
+{
+    options.commit = getenv("RKV_BENCH_COMMIT") != NULL ? getenv("RKV_BENCH_COMMIT") : "unknown";
+    for (int i = 1; i < argument_count; i++) {
+        if (strcmp(arguments[i], "--runs") == 0 && i + 1 < argument_count) {
+            options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(arguments[i], "--count") == 0) {
+            options.count = true;
+        } else {
+            fprintf(stderr, "usage: snapshot-bench [--runs N] [--count]\n");
+            return 2;
+        }
+    }
+    if (options.count) {
+        count_instructions();
+    } else {
+        clock_calibrate();
+        measure_all();
     }
     return 0;
 }

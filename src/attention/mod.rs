@@ -3,17 +3,20 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod cascade;
 mod dtype;
 mod fp8;
 mod layout;
 mod mask;
 pub mod reference;
+mod work;
 
 pub use batch::{Batch, Row};
 pub use dtype::Dtype;
 pub use fp8::{E4M3_MAX, e4m3_from_f32, e4m3_to_f32};
 pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, Tensor};
 pub use mask::{Mask, Region};
+pub use work::{Item, Machine, Tile, Work};
 
 pub use crate::sequence::PageCopy;
 

@@ -44,7 +44,7 @@ impl PrefixCache {
         request: InsertRequest<'_>,
     ) -> Result<InsertResult, Error> {
         // Before images become as many keys as they have positions.
-        let pages = position_count(request.tokens)? / self.page_size;
+        let pages = position_count(request.tokens)? / self.sharing.page_size;
         if request.pages.len() < pages {
             return Err(Error::argument(format!(
                 "args.page_count {} is less than the {pages} whole pages of the tokens",
@@ -66,14 +66,14 @@ impl PrefixCache {
         request: &InsertRequest<'_>,
         query: Query<'_>,
     ) -> Result<InsertResult, Error> {
-        let pages = query.keys.len() / self.page_size;
+        let pages = query.keys.len() / self.sharing.page_size;
         let from = self.insert_start(request, query)?;
         if pages <= request.from_page {
             let node = from.filter(|_| pages > 0);
             return Ok(InsertResult { node, pages, claimed: 0, duplicates: 0 });
         }
-        let start = request.from_page * self.page_size;
-        let keys = &query.keys[start..pages * self.page_size];
+        let start = request.from_page * self.sharing.page_size;
+        let keys = &query.keys[start..pages * self.sharing.page_size];
         let known = from.or_else(|| self.index.find_root(request.namespace));
         let existing = known.map_or(0, |node| self.index.walk(node, self.keys(keys)).pages);
         let existing = existing.max(request.from_page);
@@ -83,7 +83,8 @@ impl PrefixCache {
         let given = &request.pages[request.from_page..pages];
         let inserted = self.index.insert(node, Keys { keys, images: &self.images }, given);
         debug_assert_eq!(inserted.existing + request.from_page, existing);
-        let claimed_keys = &query.keys[existing * self.page_size..pages * self.page_size];
+        let claimed_keys =
+            &query.keys[existing * self.sharing.page_size..pages * self.sharing.page_size];
         if !self.images.is_empty() {
             self.images.add_uses(claimed_keys);
         }
@@ -123,16 +124,16 @@ impl PrefixCache {
                 request.from_page
             )));
         }
-        let position = query
-            .position_of(request.from_token)
-            .filter(|&position| position / self.page_size == end && position <= query.keys.len());
+        let position = query.position_of(request.from_token).filter(|&position| {
+            position / self.sharing.page_size == end && position <= query.keys.len()
+        });
         if position.is_none() {
             return Err(Error::argument(format!(
                 "args.from_token_index {} does not end at args.from_node's end",
                 request.from_token
             )));
         }
-        if !self.index.has_keys(node, self.keys(&query.keys[..end * self.page_size])) {
+        if !self.index.has_keys(node, self.keys(&query.keys[..end * self.sharing.page_size])) {
             return Err(Error::argument("args.tokens does not begin with args.from_node's prefix"));
         }
         Ok(Some(node))

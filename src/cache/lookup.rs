@@ -1,8 +1,10 @@
-//! Lookups: how far a prefix is cached, and where it may be cut.
+//! Lookups: how far a prefix is cached, and where it may be cut. With the lock, or without.
 use super::{Namespace, PrefixCache};
 use crate::error::Error;
-use crate::index::{Node, Partial, Walk};
-use crate::token::{Query, TokenList, with_known_query};
+use crate::grace::Reader;
+use crate::index::{Node, Partial, Probe, Reach, Walk};
+use crate::token::{Query, TokenList, with_imageless_query, with_known_query};
+use std::sync::Arc;
 
 /// How far a token list is cached. Finding it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -89,50 +91,109 @@ impl Found {
     }
 }
 
+/// What a cache shares, by pages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sharing {
+    pub(super) page_size: usize,
+    pub(super) whole_pages: bool,
+}
+
+impl Sharing {
+    /// How many positions of a query may be reused, by an index that `reach` walks through. No text
+    /// id that the query doesn't have is ever taken for a match.
+    fn positions(
+        self,
+        query: Query<'_>,
+        mut reach: impl FnMut(&[u32]) -> Option<Reach>,
+    ) -> Option<usize> {
+        let mut reached = reach(query.keys)?;
+        if query.unchecked && reached.media {
+            // An id of the caller could look like the key of an image.
+            let text = query.text_prefix(self.matched(&reached));
+            if text.keys.len() < query.keys.len() {
+                reached = reach(text.keys)?;
+            }
+        }
+        Some(self.reusable(query.boundary(self.matched(&reached)), query))
+    }
+
+    fn matched(self, reach: &Reach) -> usize {
+        reach.pages * self.page_size + if self.whole_pages { 0 } else { reach.partial }
+    }
+
+    /// As many of the positions that were found as may be reused: whole pages, unless parts are
+    /// shared too.
+    fn reusable(self, positions: usize, query: Query<'_>) -> usize {
+        if self.whole_pages { query.page_boundary(positions, self.page_size) } else { positions }
+    }
+}
+
+/// Looks up without a lock.
+#[derive(Debug)]
+pub struct Prober {
+    index: Arc<dyn Probe>,
+    sharing: Sharing,
+}
+
+impl Prober {
+    /// Tokens and positions of a list that are cached. None: whoever asks must take the lock.
+    pub fn probe(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        reader: &Reader,
+    ) -> Result<Option<(usize, usize)>, Error> {
+        with_imageless_query(tokens, |query| {
+            let reach = |keys: &[u32]| self.index.reach(namespace, keys, reader);
+            let positions = self.sharing.positions(query, reach);
+            Ok(positions.map(|positions| (query.tokens_before(positions), positions)))
+        })
+        .map(Option::flatten)
+    }
+}
+
 impl PrefixCache {
+    /// What looks up without a lock, if the index can.
+    pub fn prober(&self) -> Option<Prober> {
+        let index = self.index.prober()?;
+        Some(Prober { index, sharing: self.sharing })
+    }
+
     /// How far a token list is cached.
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
         with_known_query(tokens, &self.images, |query| Ok(self.find_query(namespace, query)))
     }
 
-    /// How far a query is cached. No text id that the query doesn't have is ever taken for a match.
+    /// How far a query is cached.
     pub fn find_query(&self, namespace: &Namespace, query: Query<'_>) -> Found {
-        let nothing = Found::nothing(self.page_size, query.positions);
+        let page_size = self.sharing.page_size;
+        let nothing = Found::nothing(page_size, query.positions);
         let Some(root) = self.index.find_root(namespace) else {
             return nothing;
         };
-        let mut walk = self.index.walk(root, self.keys(query.keys));
-        if query.unchecked && walk.media {
-            // An id of the caller could look like the key of an image.
-            let text = query.text_prefix(self.matched_positions(&walk));
-            if text.keys.len() < query.keys.len() {
-                walk = self.index.walk(root, self.keys(text.keys));
-            }
-        }
-        let matched = self.matched_positions(&walk);
-        let positions = self.reusable(query.boundary(matched), query);
+        let mut walk = None;
+        let positions = self.sharing.positions(query, |keys| {
+            walk = Some(self.index.walk(root, self.keys(keys)));
+            walk.as_ref().map(Walk::reach)
+        });
+        let positions = positions.unwrap_or(0);
         Found {
-            walk: Some(walk).filter(|_| positions > 0),
+            walk: walk.filter(|_| positions > 0),
             tokens: query.tokens_before(positions),
             positions,
             ..nothing
         }
     }
 
-    fn matched_positions(&self, walk: &Walk) -> usize {
-        let partial = walk.partial.filter(|_| !self.whole_pages);
-        walk.pages * self.page_size + partial.map_or(0, |partial| partial.positions)
+    /// As many of the positions that were found as may be reused: whole pages, unless parts are
+    /// shared too.
+    pub fn reusable(&self, positions: usize, query: Query<'_>) -> usize {
+        self.sharing.reusable(positions, query)
     }
 
     /// Whether parts of pages are shared too, by copy.
     pub fn shares_parts(&self) -> bool {
-        !self.whole_pages
-    }
-
-    /// As many of the positions that were found as may be reused: whole pages, unless parts are
-    /// shared too.
-    pub fn reusable(&self, positions: usize, query: Query<'_>) -> usize {
-        if self.whole_pages { query.page_boundary(positions, self.page_size) } else { positions }
+        !self.sharing.whole_pages
     }
 
     /// Makes a node end where the match ends, and marks the path as used now.
@@ -151,7 +212,7 @@ impl PrefixCache {
             node,
             // Its first, now that a node ends before it.
             page: index.pages(node)[0],
-            positions: found.positions % self.page_size,
+            positions: found.positions % self.sharing.page_size,
         });
         Matched { node, pages, tokens: found.tokens, positions: found.positions, partial }
     }

@@ -6,7 +6,8 @@ mod lookup;
 
 pub use crate::index::Namespace;
 pub use insert::{InsertRequest, InsertResult};
-pub use lookup::{Found, Matched};
+use lookup::Sharing;
+pub use lookup::{Found, Matched, Prober};
 
 use crate::error::{Error, Shortage};
 use crate::ids::NodeId;
@@ -62,8 +63,7 @@ pub struct PrefixCache {
     pub images: Images,
     /// What was counted.
     pub counters: Counters,
-    page_size: usize,
-    whole_pages: bool,
+    sharing: Sharing,
 }
 
 impl PrefixCache {
@@ -73,8 +73,7 @@ impl PrefixCache {
             index: config.index.open(page_size, tag),
             images: Images::default(),
             counters: Counters::default(),
-            page_size,
-            whole_pages: config.whole_pages,
+            sharing: Sharing { page_size, whole_pages: config.whole_pages },
         }
     }
 

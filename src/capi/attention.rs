@@ -13,7 +13,8 @@ use crate::token::bins;
 use std::ffi::c_void;
 
 /// What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
-/// elements, and 0 means dense.
+/// elements, and 0 means dense. On CUDA all pointers lead to memory of the device, and q, k, v and
+/// out begin at multiples of 16 bytes, as does every head of them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_append_prefill_args {
@@ -109,13 +110,6 @@ fn strides(position: u64, head: u64, names: [&str; 2]) -> Result<Strides, Error>
     Ok(Strides { position: stride(position, names[0])?, head: stride(head, names[1])? })
 }
 
-fn check_stream(stream: *mut c_void) -> Result<(), Error> {
-    if stream.is_null() {
-        return Ok(());
-    }
-    Err(Error::argument("args.stream is for CUDA only"))
-}
-
 fn or(value: f32, default: f32) -> f32 {
     if value == 0.0 { default } else { value }
 }
@@ -124,7 +118,6 @@ fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep,
     if args.reserved != 0 {
         return Err(Error::argument("args.reserved must be zero").into());
     }
-    check_stream(args.stream)?;
     if args.k.is_null() != args.v.is_null() {
         return Err(Error::argument("args.k and args.v are either both NULL or neither").into());
     }
@@ -156,6 +149,7 @@ fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep,
         out: (args.out.cast(), out),
         lse: args.lse,
         sinks: args.sinks,
+        stream: args.stream,
         params: Params {
             soft_cap: (args.soft_cap != 0.0).then_some(args.soft_cap),
             window: (args.window != 0).then_some(args.window),
@@ -216,7 +210,6 @@ pub unsafe extern "C" fn rkv_runner_merge_states(
     unsafe {
         with(runner, |runner| {
             let args = read_struct(args)?;
-            check_stream(args.stream)?;
             let count = args.state_count as usize;
             Ok(runner.merge_states(&States {
                 outs: slice(args.outs.cast(), count, "args.outs")?,
@@ -224,6 +217,7 @@ pub unsafe extern "C" fn rkv_runner_merge_states(
                 positions: stride(args.position_count, "position_count")?,
                 out: args.out.cast(),
                 lse: args.lse,
+                stream: args.stream,
             })?)
         })
     }

@@ -40,7 +40,8 @@ impl From<Error> for Fail {
                 rkv_status::OutOfPages
             }
             Error::OutOfSlots(..) => rkv_status::OutOfSlots,
-            Error::OutOfMemory(_) => rkv_status::OutOfMemory,
+            Error::OutOfMemory(_) | Error::DeviceMemory(_) => rkv_status::OutOfMemory,
+            Error::Device { .. } => rkv_status::Device,
             Error::Busy => rkv_status::Busy,
             Error::Pending(_) => rkv_status::Pending,
             Error::Corrupt(_) => rkv_status::Corrupt,

@@ -10,7 +10,8 @@ use super::status::rkv_status;
 use super::threads::{engine_threads, rkv_parallel_for};
 use crate::cpu::Threads;
 use crate::error::Error;
-use crate::runner::{KvPointers, Runner, RunnerConfig};
+use crate::gpu::{CudaConfig, Images};
+use crate::runner::{BackendConfig, KvPointers, Runner, RunnerConfig};
 use std::ffi::c_void;
 
 /// Backend of rkv_runner_config: the processor.
@@ -62,7 +63,7 @@ pub struct rkv_runner_config {
     pub kv_head_count: u32,
     /// Elements of a head: 64, 96, 128 or 256. Default 128.
     pub head_dim: u32,
-    /// Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16.
+    /// Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
     pub dtype: u32,
     /// Of K and V in memory: the same, or RKV_DTYPE_FP8_E4M3.
     pub kv_dtype: u32,
@@ -76,9 +77,10 @@ pub struct rkv_runner_config {
     /// Ordinal of the GPU; 0 for the CPU.
     pub device: u32,
     /// The engine's memory, layer_count of them, for every page of the page table, page 0
-    /// included; it must outlive the runner. NULL: the runner allocates memory of its own.
+    /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
+    /// 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
     pub kv_layers: *const rkv_kv_memory,
-    /// The engine's threads. NULL: threads of its own.
+    /// The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
     pub parallel_for: rkv_parallel_for,
     /// Passed to parallel_for.
     pub parallel_user_data: *mut c_void,
@@ -95,7 +97,7 @@ unsafe impl AbiStruct for rkv_runner_config {
 pub struct rkv_runner_statistics {
     /// sizeof(rkv_runner_statistics).
     pub struct_size: u32,
-    /// Threads that compute.
+    /// Threads of the host that compute; 0 on CUDA.
     pub thread_count: u32,
     /// Bytes of KV memory of its own; 0 over the engine's.
     pub kv_bytes: u64,
@@ -115,9 +117,10 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
             return Err(Error::argument(format!("config.device {} with the CPU", raw.device)));
         }
         RKV_BACKEND_CPU => {}
-        RKV_BACKEND_CUDA => {
-            return Err(Error::unsupported("config.backend: this build has no CUDA kernels"));
+        RKV_BACKEND_CUDA if raw.parallel_for.is_some() => {
+            return Err(Error::argument("config.parallel_for with CUDA"));
         }
+        RKV_BACKEND_CUDA => {}
         other => return Err(Error::argument(format!("config.backend {other} is unknown"))),
     }
     if raw.flags & !RKV_RUNNER_BATCH_INVARIANT != 0 {
@@ -135,12 +138,15 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
     })
 }
 
-fn threads_of(raw: &rkv_runner_config) -> Threads {
+fn backend_of(raw: &rkv_runner_config) -> BackendConfig {
+    if raw.backend == RKV_BACKEND_CUDA {
+        return CudaConfig { device: raw.device as usize, images: Images::embedded() }.into();
+    }
     let count = raw.thread_count as usize;
-    match raw.parallel_for {
+    BackendConfig::Cpu(match raw.parallel_for {
         None => Threads::Own(count),
         Some(parallel_for) => engine_threads(count, parallel_for, raw.parallel_user_data),
-    }
+    })
 }
 
 /// Writes the defaults into a config.
@@ -196,11 +202,12 @@ pub unsafe extern "C" fn rkv_runner_supports(
 ) -> rkv_status {
     guard(|| {
         // SAFETY: the caller's contract on config.
-        let config = config_of(&unsafe { read_struct(config)? })?;
+        let raw = unsafe { read_struct(config)? };
+        let config = config_of(&raw)?;
         if !(1..=super::page_table::RKV_PAGE_SIZE_MAX).contains(&page_size) {
             return Err(Error::argument(format!("page_size {page_size} is not in 1..=256")).into());
         }
-        config.check(page_size as usize)?;
+        config.check(page_size as usize, &backend_of(&raw))?;
         if out_page_bytes.is_null() {
             return Ok(());
         }
@@ -217,7 +224,7 @@ pub unsafe extern "C" fn rkv_runner_supports(
 /// @param config how to build it; not NULL
 /// @param out_runner receives the runner, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -231,11 +238,11 @@ pub unsafe extern "C" fn rkv_runner_create(
     unsafe {
         with(table, |shared| {
             let (raw, into) = (read_struct(config)?, out(out_runner, "out_runner")?);
-            let (config, threads) = (config_of(&raw)?, threads_of(&raw));
+            let (config, backend) = (config_of(&raw)?, backend_of(&raw));
             // Before kv_layers is read, which is as long as layer_count says.
-            config.check(shared.read().page_table_stats().page_size)?;
+            config.check(shared.read().page_table_stats().page_size, &backend)?;
             let runner = if raw.kv_layers.is_null() {
-                Runner::new(shared.clone(), config, threads)?
+                Runner::new(shared.clone(), config, backend)?
             } else {
                 let given = slice(raw.kv_layers, config.layers, "config.kv_layers")?;
                 let mut layers = Vec::with_capacity(given.len());
@@ -243,7 +250,7 @@ pub unsafe extern "C" fn rkv_runner_create(
                     let strides = strides(memory)?;
                     layers.push(KvPointers { k: memory.k.cast(), v: memory.v.cast(), strides });
                 }
-                Runner::over(shared.clone(), config, threads, &layers)?
+                Runner::over(shared.clone(), config, backend, &layers)?
             };
             into.write(Handle::into_raw(runner));
             Ok(())

@@ -33,12 +33,15 @@ pub enum rkv_status {
     OutOfPages = 100,
     /// Not enough slots of the page table are free.
     OutOfSlots = 101,
-    /// The host is out of memory.
+    /// The host is out of memory, or the GPU is; the message says which.
     OutOfMemory = 102,
     /// The page table already has a cache.
     Busy = 103,
     /// The sequence to go on from is still running; ask again when it is retained.
     Pending = 104,
+    /// The GPU or its driver refused or failed; the message carries the driver's name and code of
+    /// it. Nothing changed on the host. Errors of what was launched earlier show up here too.
+    Device = 105,
     /// A bug in the library: a panic was caught. The handle is poisoned.
     Internal = 900,
     /// An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is
@@ -113,6 +116,7 @@ pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
         102 => c"RKV_STATUS_OUT_OF_MEMORY",
         103 => c"RKV_STATUS_BUSY",
         104 => c"RKV_STATUS_PENDING",
+        105 => c"RKV_STATUS_DEVICE",
         900 => c"RKV_STATUS_INTERNAL",
         901 => c"RKV_STATUS_POISONED",
         902 => c"RKV_STATUS_CORRUPT",

@@ -14,6 +14,9 @@ pub const RKV_ABI_VERSION: u32 = 2;
 pub const RKV_FEATURE_RADIX_INDEX: u64 = 1;
 /// Bit of rkv_features(): the block-hash index.
 pub const RKV_FEATURE_BLOCK_HASH_INDEX: u64 = 2;
+/// Bit of rkv_features(): CUDA kernels. Whether this machine can run them is another question, see
+/// rkv_runner_supports().
+pub const RKV_FEATURE_CUDA: u64 = 4;
 
 // cbindgen needs literals above; a release that forgets to move them does not compile.
 const fn parse(text: &str) -> u32 {
@@ -56,5 +59,6 @@ pub extern "C" fn rkv_version_string() -> *const c_char {
 /// any thread, any time
 #[unsafe(no_mangle)]
 pub extern "C" fn rkv_features() -> u64 {
-    RKV_FEATURE_RADIX_INDEX | RKV_FEATURE_BLOCK_HASH_INDEX
+    let cuda = if crate::gpu::Images::embedded().is_empty() { 0 } else { RKV_FEATURE_CUDA };
+    RKV_FEATURE_RADIX_INDEX | RKV_FEATURE_BLOCK_HASH_INDEX | cuda
 }

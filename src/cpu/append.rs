@@ -27,7 +27,7 @@ pub(super) unsafe fn append_prefill(
     desks.with(|desk| {
         let Desk { schedule, parts } = desk;
         schedule.plan(call, team.count());
-        let part_numbers = State::numbers(schedule.tile_rows, call.geometry.head_dim);
+        let part_numbers = State::numbers(schedule.tile_height, call.geometry.head_dim);
         let parts = parts.reserve(schedule.part_count * part_numbers);
         let work = Work { call, schedule, parts, part_numbers };
         team.share(schedule.parts.len(), &|take| {
@@ -38,7 +38,7 @@ pub(super) unsafe fn append_prefill(
                 }
             });
         });
-        let chunks = schedule.tile_rows.div_ceil(MERGE_ROWS);
+        let chunks = schedule.tile_height.div_ceil(MERGE_ROWS);
         team.share(schedule.parted.len() * chunks, &|take| {
             scratches.with(|scratch| {
                 while let Some(index) = take() {
@@ -123,7 +123,7 @@ impl Merge<'_> {
     fn merge<S: Simd, E: Element>(self, simd: S) {
         let Work { call, schedule, .. } = *self.work;
         let tile = &schedule.tiles[self.tile];
-        let all = tile.rows.len();
+        let all = tile.height();
         let (rows, head_dim) =
             (self.first..(self.first + MERGE_ROWS).min(all), call.geometry.head_dim);
         let Some(first_part) = tile.first_part.filter(|_| !rows.is_empty()) else { return };

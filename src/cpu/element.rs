@@ -7,12 +7,14 @@ use std::marker::PhantomData;
 pub(super) trait Element: Copy + Send + Sync + 'static {
     /// Of an element.
     const BYTES: usize;
+    /// Whether loading is more than reading.
+    const CONVERTS: bool = true;
     /// What a loaded number is to be multiplied with.
     const FACTOR: f32;
 
     /// # Safety
-    /// LANES elements are readable.
-    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::Vector;
+    /// 2 * LANES elements are readable.
+    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2];
 }
 
 #[derive(Clone, Copy)]
@@ -26,14 +28,15 @@ pub(super) struct E4m3;
 
 impl Element for F32 {
     const BYTES: usize = 4;
+    const CONVERTS: bool = false;
     const FACTOR: f32 = 1.0;
 
     /// # Safety
-    /// LANES elements are readable.
+    /// 2 * LANES elements are readable.
     #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::Vector {
+    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
         // SAFETY: the caller's contract.
-        unsafe { simd.load(from.cast()) }
+        unsafe { [simd.load(from.cast()), simd.load(from.cast::<f32>().add(S::LANES))] }
     }
 }
 
@@ -42,9 +45,9 @@ impl Element for F16 {
     const FACTOR: f32 = 1.0;
 
     /// # Safety
-    /// LANES elements are readable.
+    /// 2 * LANES elements are readable.
     #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::Vector {
+    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
         // SAFETY: the caller's contract.
         unsafe { simd.load_f16(from) }
     }
@@ -55,9 +58,9 @@ impl Element for Bf16 {
     const FACTOR: f32 = 1.0;
 
     /// # Safety
-    /// LANES elements are readable.
+    /// 2 * LANES elements are readable.
     #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::Vector {
+    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
         // SAFETY: the caller's contract.
         unsafe { simd.load_bf16(from) }
     }
@@ -68,9 +71,9 @@ impl Element for E4m3 {
     const FACTOR: f32 = 256.0;
 
     /// # Safety
-    /// LANES elements are readable.
+    /// 2 * LANES elements are readable.
     #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::Vector {
+    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
         // SAFETY: the caller's contract.
         unsafe { simd.load_e4m3(from) }
     }
@@ -86,7 +89,7 @@ pub(super) struct Widen<E> {
 
 impl<E> Widen<E> {
     /// # Safety
-    /// `from` is readable and `to` writable for `count` elements, a multiple of LANES.
+    /// `from` is readable and `to` writable for `count` elements, a multiple of 2 * LANES.
     pub(super) unsafe fn new(from: *const u8, to: *mut f32, count: usize) -> Self {
         Self { from, to, count, element: PhantomData }
     }
@@ -98,9 +101,13 @@ impl<E: Element> Vectorized for Widen<E> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { from, to, count, .. } = self;
-        for at in (0..count).step_by(S::LANES) {
+        for at in (0..count).step_by(2 * S::LANES) {
             // SAFETY: new()'s contract.
-            unsafe { simd.store(to.add(at), E::load(simd, from.add(at * E::BYTES))) };
+            unsafe {
+                let [low, high] = E::load(simd, from.add(at * E::BYTES));
+                simd.store(to.add(at), low);
+                simd.store(to.add(at + S::LANES), high);
+            }
         }
     }
 }

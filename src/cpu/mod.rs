@@ -1,11 +1,13 @@
 //! Attention on the CPU.
 
 mod append;
+mod block;
 mod call;
 mod copy;
 mod element;
 mod kernel;
 mod merge;
+mod places;
 mod schedule;
 mod scratch;
 mod simd;
@@ -46,7 +48,8 @@ impl CpuBackend {
         Self::with_isa(threads, best.unwrap_or(Isa::Portable))
     }
 
-    /// The same with a set of instructions, which tests choose; portable ones where it is not there.
+    /// The same with a set of instructions, which tests choose; portable ones where it is not
+    /// there.
     pub fn with_isa(threads: Threads, isa: Isa) -> Result<Self, Error> {
         let team = Team::new(threads)?;
         let (desks, scratches, merges) = Default::default();

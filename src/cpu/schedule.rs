@@ -1,12 +1,13 @@
-//! Which thread computes what: tiles of rows, and parts of a tile's keys where there are fewer tiles
-//! than threads can share evenly.
+//! Which thread computes what: tiles of rows, and parts of a tile's keys where there are fewer
+//! tiles than threads can share evenly.
 //!
 //! Keys are cut at multiples of [`SEGMENT`]. What a row sees of a segment is a state of its own;
-//! states are merged as a binary tree over the segments says, whose leaves are numbered from position
-//! 0 on. A part of a tile is a node of that tree, so it doesn't matter for a result how keys were
-//! parted.
+//! states are merged as a binary tree over the segments says, whose leaves are numbered from
+//! position 0 on. A part of a tile is a node of that tree, so it doesn't matter for a result how
+//! keys were parted.
 use super::call::AppendPrefill;
 use super::kernel::BLOCK;
+use crate::attention::Geometry;
 use std::ops::Range;
 
 /// Keys of a segment.
@@ -19,16 +20,22 @@ const TILE_ROWS: usize = 96;
 /// Parts that a thread gets, on average, if the work can be parted that far.
 const PARTS_PER_THREAD: usize = 4;
 
+/// Bytes of a position's keys that are read together, at most: those of two blocks, and their values,
+/// are to fit into a cache of half a MiB.
+const NEAR_BYTES: usize = 2048;
+
 /// Rows that cost as much as a single one does: less is bound by memory.
 const CHEAP_ROWS: usize = 4;
 
-/// Rows of one KV head: a row is a query head of a query, and those that share a query are neighbours.
+/// Rows of some heads: a row is a query head of a query, and those that share a query are
+/// neighbours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tile {
     /// In the batch.
     pub row: usize,
-    pub kv_head: usize,
-    /// Numbers of its rows: query * group + query head inside the group.
+    /// KV heads.
+    pub heads: Range<usize>,
+    /// Rows of each head, by their numbers: query * group + query head inside the group.
     pub rows: Range<usize>,
     /// Segments that any of them sees.
     pub segments: Range<usize>,
@@ -40,6 +47,11 @@ pub(super) struct Tile {
 }
 
 impl Tile {
+    /// Rows of all its heads.
+    pub(super) fn height(&self) -> usize {
+        self.heads.len() * self.rows.len()
+    }
+
     /// The nodes that its parts are.
     pub(super) fn nodes(&self) -> Range<usize> {
         self.segments.start >> self.level..((self.segments.end - 1) >> self.level) + 1
@@ -83,8 +95,8 @@ pub(super) struct Schedule {
     pub parted: Vec<usize>,
     /// Parts of those.
     pub part_count: usize,
-    /// Most rows of a tile.
-    pub tile_rows: usize,
+    /// Most rows of a tile, of all its heads.
+    pub tile_height: usize,
 }
 
 impl Schedule {
@@ -94,8 +106,8 @@ impl Schedule {
         self.parts.clear();
         self.parted.clear();
         self.part_count = 0;
-        self.tile_rows = 0;
-        self.cut_rows(call);
+        self.tile_height = 0;
+        self.cut_rows(call, threads);
         let total: usize = self.tiles.iter().map(|tile| tile.cost).sum();
         let share = if threads == 1 { total } else { total / (threads * PARTS_PER_THREAD) };
         for (index, tile) in self.tiles.iter_mut().enumerate() {
@@ -116,9 +128,20 @@ impl Schedule {
     }
 
     /// Cuts the rows of the batch into tiles.
-    fn cut_rows(&mut self, call: &AppendPrefill<'_>) {
+    fn cut_rows(&mut self, call: &AppendPrefill<'_>, threads: usize) {
+        let Geometry { kv_heads, head_dim, .. } = call.geometry;
         let group = call.geometry.group();
-        for (index, row) in call.batch.rows().iter().enumerate() {
+        let rows = call.batch.rows();
+        // Heads are read together, for they may share pages of the system's memory; if there are
+        // fewer segments than that leaves parts for the threads, they are not.
+        let segments: usize = rows.iter().map(|row| row.key_count().div_ceil(SEGMENT)).sum();
+        let head_tiles = match threads {
+            1 => 1,
+            _ => (threads * PARTS_PER_THREAD).div_ceil(segments.max(1)),
+        };
+        let row_bytes = head_dim * call.layer.dtype.bytes();
+        let near_heads = kv_heads.div_ceil(head_tiles).min(NEAR_BYTES / row_bytes);
+        for (index, row) in rows.iter().enumerate() {
             let mask = call.batch.mask_of(row, call.params.window);
             let row_count = row.count * group;
             for start in (0..row_count).step_by(TILE_ROWS) {
@@ -126,19 +149,23 @@ impl Schedule {
                 let first = mask.keys(row.start + rows.start / group).start;
                 let end = mask.keys(row.start + (rows.end - 1) / group).end;
                 let segments = first / SEGMENT..(end - 1) / SEGMENT + 1;
-                self.tile_rows = self.tile_rows.max(rows.len());
-                for kv_head in 0..call.geometry.kv_heads {
+                let together = (TILE_ROWS / rows.len()).min(near_heads);
+                for head in (0..kv_heads).step_by(together.max(1)) {
+                    let heads = head..(head + together.max(1)).min(kv_heads);
+                    let cost = rows.len().max(CHEAP_ROWS) * heads.len();
                     self.tiles.push(Tile {
                         row: index,
-                        kv_head,
+                        heads,
                         rows: rows.clone(),
                         segments: segments.clone(),
                         level: usize::BITS - (segments.end - 1).leading_zeros(),
                         first_part: None,
-                        cost: (end - first).saturating_mul(rows.len().max(CHEAP_ROWS)),
+                        cost: (end - first).saturating_mul(cost),
                     });
                 }
             }
         }
+        let heights = self.tiles.iter().map(Tile::height);
+        self.tile_height = heights.max().unwrap_or(0);
     }
 }

@@ -1,5 +1,6 @@
 //! Memory that calls compute in. It is kept from call to call.
-use super::kernel::{BLOCK, Span};
+use super::kernel::Span;
+use super::places::Places;
 use super::schedule::Schedule;
 use super::state::Tree;
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ impl Numbers {
 }
 
 /// Memory of one thread.
+#[derive(Default)]
 pub(super) struct Scratch {
     /// Queries.
     pub q: Numbers,
@@ -35,26 +37,12 @@ pub(super) struct Scratch {
     pub scores: Numbers,
     /// What was seen.
     pub tree: Tree,
-    /// Keys that each row sees, from position 0 on.
+    /// Keys that each row of a head sees, from position 0 on.
     pub seen: Vec<Span>,
     /// Keys of a block that each row sees, from the block's first on.
     pub spans: Vec<Span>,
-    /// Where the keys of a block lie, in bytes.
-    pub offsets: [usize; BLOCK],
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Self {
-            q: Numbers::default(),
-            kv: Numbers::default(),
-            scores: Numbers::default(),
-            tree: Tree::default(),
-            seen: Vec::new(),
-            spans: Vec::new(),
-            offsets: [0; BLOCK],
-        }
-    }
+    /// Where the keys of a block lie.
+    pub places: Places,
 }
 
 /// Memory of one call.

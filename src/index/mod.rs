@@ -16,8 +16,10 @@ pub(crate) use radix::common_start;
 pub(crate) use tree::ChildTable;
 
 use crate::error::Error;
+use crate::grace::Reader;
 use crate::ids::NodeId;
 use crate::token::Keys;
+use std::sync::Arc;
 
 /// A node, for as long as nothing changes the index, or for as long as it is locked: a split leaves
 /// it with the deeper half.
@@ -134,6 +136,32 @@ impl IndexKind {
     }
 }
 
+/// How far a query runs through the index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reach {
+    /// Pages from the beginning.
+    pub pages: usize,
+    /// Positions of the page after those that match too.
+    pub partial: usize,
+    /// Some of the keys on the way may be other than text.
+    pub media: bool,
+}
+
+impl Walk {
+    /// How far it went.
+    pub fn reach(&self) -> Reach {
+        let partial = self.partial.map_or(0, |partial| partial.positions);
+        Reach { pages: self.pages, partial, media: self.media }
+    }
+}
+
+/// What an index lets threads ask that have no lock on it.
+pub trait Probe: std::fmt::Debug + Send + Sync {
+    /// How far keys without images run through a namespace, at some moment during the call. None
+    /// when the index changes too fast to tell: whoever asks should take the lock.
+    fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach>;
+}
+
 /// A prefix index. Keys and pages always come in whole pages unless said otherwise; `Node`s passed
 /// in must be current.
 pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
@@ -214,6 +242,12 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// Totals. O(1).
     fn stats(&self) -> IndexStats;
+
+    /// What threads may ask that have no lock, if this index offers that. It stays good, and
+    /// current, whatever happens to the index.
+    fn prober(&self) -> Option<Arc<dyn Probe>> {
+        None
+    }
 
     /// Checks every invariant; names the first that is broken.
     fn check(&self) -> Result<(), Error>;

@@ -18,6 +18,9 @@ pub struct Namespace {
 /// What the input of a namespace's digest begins with.
 const MAGIC: [u8; 8] = *b"rkvname1";
 
+/// Words that a namespace takes.
+const WORDS: usize = 18;
+
 impl Namespace {
     /// The digest that stands before the first page: SHA-256 over the fields that are set, each
     /// with its number and its length, as `docs/block_hash.md` describes.
@@ -40,5 +43,24 @@ impl Namespace {
             }
         }
         PageDigest(hash.finalize().into())
+    }
+
+    /// The namespace as words; two are the same when their words are.
+    pub(super) fn words(&self) -> [u32; WORDS] {
+        let mut words = [0; WORDS];
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            for four in bytes.chunks_exact(4) {
+                words[at] = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
+                at += 1;
+            }
+        };
+        put(&(self.lora.is_some() as u32).to_le_bytes());
+        put(&self.lora.unwrap_or(0).to_le_bytes());
+        put(&(self.image.is_some() as u32).to_le_bytes());
+        put(&self.image.unwrap_or([0; 16]));
+        put(&self.salt);
+        put(&self.epoch.to_le_bytes());
+        words
     }
 }

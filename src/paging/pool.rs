@@ -230,10 +230,15 @@ impl PagePool {
         self.state(page) == Some(PageState::Cached)
     }
 
-    /// Whether a page belongs to a row, a retained sequence or a caller.
+    /// Whether a page holds something, whoever has it.
+    pub fn is_in_use(&self, page: u32) -> bool {
+        self.state(page).is_some_and(|state| state != PageState::Free)
+    }
+
+    /// Whether a page belongs to a row or a caller, who may write to it.
     pub fn is_private(&self, page: u32) -> bool {
-        use PageState::{Loose, Mapped, Retained, Sequence};
-        matches!(self.state(page), Some(Loose | Mapped | Sequence | Retained))
+        use PageState::{Loose, Mapped, Sequence};
+        matches!(self.state(page), Some(Loose | Mapped | Sequence))
     }
 
     /// Puts back pages that must be private and in no row, all or none.

@@ -173,6 +173,7 @@ impl PageTable {
         }
         row.owner = None;
         row.pages.clear();
+        row.version += 1;
         self.free_slots.push(slot);
     }
 

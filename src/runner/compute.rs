@@ -1,9 +1,13 @@
 //! What a runner computes: attention for a step, copies of pages, merged states.
+use super::backend::Backend;
+use super::plan::Step;
 use super::{Plan, Runner};
 use crate::attention::{Params, Tensor};
 use crate::cpu::{AppendPrefill, MergeStates, PartialState};
 use crate::error::Error;
+use crate::gpu::{self, NewKv, Stream};
 use crate::sequence::PageCopy;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Distance of positions and of heads, in elements.
@@ -32,6 +36,8 @@ pub struct LayerStep {
     pub sinks: *const f32,
     /// Everything else.
     pub params: Params,
+    /// CUDA: the CUstream to work on.
+    pub stream: *mut c_void,
 }
 
 /// Results of attention over disjoint sets of keys; all dense.
@@ -47,6 +53,8 @@ pub struct States<'a> {
     pub out: *mut u8,
     /// Receives its logarithms; may be NULL.
     pub lse: *mut f32,
+    /// CUDA: the CUstream to work on.
+    pub stream: *mut c_void,
 }
 
 impl Runner {
@@ -65,6 +73,7 @@ impl Runner {
             return Err(Error::argument("plan belongs to another runner"));
         }
         self.check_layer(step.layer)?;
+        let stream = self.stream(step.stream)?;
         let planned = plan.step()?;
         let batch = &planned.batch;
         let positions = batch.query_count();
@@ -87,24 +96,86 @@ impl Runner {
         check_f32(step.lse, "lse")?;
         check_f32(step.sinks, "sinks")?;
         check_params(&step.params)?;
-        let call = AppendPrefill {
-            geometry: self.geometry,
-            batch,
-            params: step.params,
-            // SAFETY: aligned, and the caller promises a logit for each query head.
-            sinks: (!step.sinks.is_null())
-                .then(|| unsafe { std::slice::from_raw_parts(step.sinks, query_heads) }),
-            q: read_only(q),
-            k: k.map(read_only),
-            v: v.map(read_only),
-            out,
-            lse: (!step.lse.is_null()).then_some(step.lse),
-            layer: *self.memory.layer(step.layer),
-            batch_invariant: self.config.batch_invariant,
+        let layer = *self.memory.layer(step.layer);
+        match &self.backend {
+            Backend::Cpu(cpu) => {
+                let call = AppendPrefill {
+                    geometry: self.geometry,
+                    batch,
+                    params: step.params,
+                    // SAFETY: aligned, and the caller promises a logit for each query head.
+                    sinks: (!step.sinks.is_null())
+                        .then(|| unsafe { std::slice::from_raw_parts(step.sinks, query_heads) }),
+                    q: read_only(q),
+                    k: k.map(read_only),
+                    v: v.map(read_only),
+                    out,
+                    lse: (!step.lse.is_null()).then_some(step.lse),
+                    layer,
+                    batch_invariant: self.config.batch_invariant,
+                };
+                // SAFETY: the caller's contract, and the checks above; the pages are the rows'.
+                unsafe { cpu.append_prefill(&call) };
+                Ok(())
+            }
+            Backend::Cuda(cuda) => {
+                let given = [(Some(q), "q"), (k, "k"), (v, "v"), (Some(out), "out")];
+                for (tensor, name) in given {
+                    tensor.map_or(Ok(()), |tensor| cuda.check_tensor(&tensor, name))?;
+                }
+                let new = |(k, v)| NewKv { k: read_only(k), v: read_only(v) };
+                let call = gpu::AppendPrefill {
+                    number: planned.number,
+                    batch,
+                    slots: &planned.slots,
+                    params: step.params,
+                    sinks: step.sinks,
+                    q: read_only(q),
+                    kv: k.zip(v).map(new),
+                    out,
+                    lse: step.lse,
+                    layer,
+                };
+                // SAFETY: as above, on the device and in the order of the stream.
+                unsafe { self.launch(cuda, plan, &planned, &call, stream) }
+            }
+        }
+    }
+
+    /// The first call of a step carries out the copies that its sequences wait for.
+    ///
+    /// # Safety
+    /// That of `append_prefill`.
+    unsafe fn launch(
+        &self,
+        cuda: &gpu::CudaBackend,
+        plan: &Plan,
+        step: &Step,
+        call: &gpu::AppendPrefill<'_>,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let mut device = plan.device();
+        let on_device = match &mut *device {
+            Some(on_device) => on_device,
+            none => none.insert(cuda.new_plan()?),
         };
-        // SAFETY: the caller's contract, and the checks above; the pages are the rows'.
-        unsafe { self.backend.append_prefill(&call) };
-        Ok(())
+        if !step.copies.is_empty() && !on_device.has(step.number) {
+            // SAFETY: a source is protected until its copy is confirmed, a target is the sequence's
+            // own.
+            unsafe { self.carry_out(&step.copies, stream)? };
+            step.confirm_copies(self)?;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { cuda.append_prefill(call, on_device, stream) }
+    }
+
+    /// The stream of a call, which only a GPU has.
+    fn stream(&self, stream: *mut c_void) -> Result<Stream, Error> {
+        if matches!(self.backend, Backend::Cpu(_)) && !stream.is_null() {
+            return Err(Error::argument("args.stream is for CUDA only"));
+        }
+        // SAFETY: the engine's stream, as it promised.
+        Ok(unsafe { Stream::new(stream) })
     }
 
     /// Copies the first positions of pages to other pages, in every layer.
@@ -118,16 +189,30 @@ impl Runner {
             check.map_err(|error| error.within(&format!("copies[{at}]")))?;
         }
         drop(state);
+        // On a GPU the legacy default stream: it waits for the engine's blocking streams, and they
+        // for it.
+        let stream = self.stream(std::ptr::null_mut())?;
         // SAFETY: the pages are in range; the rest is the caller's contract.
-        unsafe { self.carry_out(copies) };
-        Ok(())
+        unsafe { self.carry_out(copies, stream) }
     }
 
     /// # Safety
     /// As for `copy_pages`, and the pages are in range.
-    pub(super) unsafe fn carry_out(&self, copies: &[PageCopy]) {
-        // SAFETY: the caller's contract.
-        unsafe { self.backend.copy_pages(self.memory.layers(), &self.geometry, copies) };
+    pub(super) unsafe fn carry_out(
+        &self,
+        copies: &[PageCopy],
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let layers = self.memory.layers();
+        match &self.backend {
+            Backend::Cpu(cpu) => {
+                // SAFETY: the caller's contract.
+                unsafe { cpu.copy_pages(layers, &self.geometry, copies) };
+                Ok(())
+            }
+            // SAFETY: the caller's contract.
+            Backend::Cuda(cuda) => unsafe { cuda.copy_pages(layers, copies, stream) },
+        }
     }
 
     /// Attention over the union of disjoint sets of keys, from the attention over each.
@@ -135,7 +220,8 @@ impl Runner {
     /// # Safety
     /// The pointers lead to dense memory of the shapes that [`States`] says.
     pub unsafe fn merge_states(&self, states: &States<'_>) -> Result<(), Error> {
-        let States { outs, lses, positions, out, lse } = *states;
+        let States { outs, lses, positions, out, lse, stream } = *states;
+        let stream = self.stream(stream)?;
         let heads = self.config.query_heads;
         if outs.is_empty() || outs.len() != lses.len() {
             return Err(Error::argument("args.state_count: there is no state to merge"));
@@ -148,7 +234,7 @@ impl Runner {
         };
         let out = dense(out, "args.out")?;
         check_f32(lse, "args.lse")?;
-        let mut states = Vec::with_capacity(outs.len());
+        let mut checked = Vec::with_capacity(outs.len());
         for (at, (&from, &weights)) in outs.iter().zip(lses).enumerate() {
             let from = dense(from.cast_mut(), &format!("args.outs[{at}]"))?;
             let name = format!("args.lses[{at}]");
@@ -156,10 +242,18 @@ impl Runner {
             if weights.is_null() {
                 return Err(Error::argument(format!("{name} is NULL")));
             }
-            states.push(PartialState { out: read_only(from), lse: weights });
+            checked.push(PartialState { out: read_only(from), lse: weights });
         }
+        let cpu = match &self.backend {
+            Backend::Cpu(cpu) => cpu,
+            Backend::Cuda(cuda) => {
+                let call = gpu::MergeStates { outs, lses, positions, out: out.address, lse };
+                // SAFETY: the caller's contract, and the checks above.
+                return unsafe { cuda.merge_states(&call, stream) };
+            }
+        };
         let call = MergeStates {
-            states: &states,
+            states: &checked,
             out,
             lse: (!lse.is_null()).then_some(lse),
             positions,
@@ -167,7 +261,7 @@ impl Runner {
             head_dim: self.config.head_dim,
         };
         // SAFETY: the caller's contract, and the checks above.
-        unsafe { self.backend.merge_states(&call) };
+        unsafe { cpu.merge_states(&call) };
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! Where K and V lie: memory of the runner's own, or the engine's.
 use super::RunnerConfig;
+use super::backend::Backend;
 use crate::attention::{Geometry, KvLayer, KvStrides};
 use crate::error::Error;
+use crate::gpu::DeviceMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
@@ -43,11 +45,41 @@ impl Drop for Allocation {
     }
 }
 
+/// Memory of the runner's own.
+#[derive(Debug)]
+enum Own {
+    Host(Allocation),
+    Device(DeviceMemory),
+}
+
+impl Own {
+    fn new(bytes: usize, backend: &Backend) -> Result<Self, Error> {
+        match backend {
+            Backend::Cpu(_) => Allocation::new(bytes).map(Self::Host),
+            Backend::Cuda(cuda) => cuda.allocate(bytes).map(Self::Device),
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        match self {
+            Self::Host(host) => host.start.as_ptr(),
+            Self::Device(device) => device.address(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Host(host) => host.layout.size(),
+            Self::Device(device) => device.bytes(),
+        }
+    }
+}
+
 /// K and V of every layer.
 #[derive(Debug)]
 pub(super) struct KvMemory {
     layers: Vec<KvLayer<*mut u8>>,
-    own: Option<Allocation>,
+    own: Option<Own>,
 }
 // SAFETY: the pointers lead to memory that lives as long as this does, or as the engine promised;
 // who may access which part of it when is the callers' business, see `Runner`.
@@ -61,6 +93,7 @@ impl KvMemory {
         config: &RunnerConfig,
         geometry: &Geometry,
         pages: usize,
+        backend: &Backend,
     ) -> Result<Self, Error> {
         let strides = KvStrides::dense(config.kv_layout, geometry)?;
         let bytes = span(&strides, geometry, pages)
@@ -70,8 +103,8 @@ impl KvMemory {
         let (Some(bytes), Some(total)) = (bytes, total) else {
             return Err(Error::memory("KV: config.layer_count and the pages"));
         };
-        let own = Allocation::new(total)?;
-        let part = |at: usize| own.start.as_ptr().wrapping_add(at * bytes);
+        let own = Own::new(total, backend)?;
+        let part = |at: usize| own.start().wrapping_add(at * bytes);
         let layers = (0..config.layers)
             .map(|layer| KvLayer {
                 k: part(2 * layer),
@@ -88,6 +121,7 @@ impl KvMemory {
         config: &RunnerConfig,
         geometry: &Geometry,
         pages: usize,
+        backend: &Backend,
         given: &[KvPointers],
     ) -> Result<Self, Error> {
         let size = config.kv_dtype.bytes();
@@ -108,7 +142,11 @@ impl KvMemory {
                 return wrong(": two elements share a place, or the strides are absurd");
             }
             let (k, v) = (layer.k, layer.v);
-            layers.push(KvLayer { k, v, strides: layer.strides, dtype: config.kv_dtype });
+            let layer = KvLayer { k, v, strides: layer.strides, dtype: config.kv_dtype };
+            if let Backend::Cuda(cuda) = backend {
+                cuda.check_layer(&layer, &format!("kv_layers[{at}]"))?;
+            }
+            layers.push(layer);
         }
         Ok(Self { layers, own: None })
     }
@@ -122,7 +160,7 @@ impl KvMemory {
     }
 
     pub(super) fn own_bytes(&self) -> usize {
-        self.own.as_ref().map_or(0, |own| own.layout.size())
+        self.own.as_ref().map_or(0, Own::bytes)
     }
 
     pub(super) fn pointers(&self, layer: usize) -> KvPointers {

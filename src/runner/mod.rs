@@ -6,20 +6,25 @@
 //!   Plan   ── Batch         one step: new positions of some rows, as arrays
 //! ```
 //!
+//! On a GPU a call puts work on the engine's stream and returns; a plan's arrays and the copies that
+//! its sequences wait for go with the first call of a step.
+//!
 //! A plan notes the version of each row that it took pages from, so that a step on pages which
 //! meanwhile belong to somebody else is refused instead of carried out.
+mod backend;
 mod compute;
 mod memory;
 mod plan;
 
+pub use backend::BackendConfig;
 pub use compute::{LayerStep, States, Strides};
 pub use memory::KvPointers;
 pub use plan::{Plan, PlanRow};
 
 use crate::attention::{Dtype, Geometry, KvLayout};
-use crate::cpu::{CpuBackend, Threads};
 use crate::error::Error;
 use crate::sequence::Shared;
+use backend::Backend;
 use memory::KvMemory;
 use std::sync::Arc;
 
@@ -55,8 +60,8 @@ impl RunnerConfig {
         }
     }
 
-    /// Whether the CPU can do it.
-    pub fn check(&self, page_size: usize) -> Result<(), Error> {
+    /// Whether a backend can do it.
+    pub fn check(&self, page_size: usize, backend: &BackendConfig) -> Result<(), Error> {
         let limits = [
             (self.layers, 1 << 16, "layer_count"),
             (self.query_heads, 1 << 16, "query_head_count"),
@@ -75,7 +80,7 @@ impl RunnerConfig {
                 self.kv_heads, self.query_heads
             )));
         }
-        CpuBackend::supports(&self.geometry(page_size), self.dtype, self.kv_dtype)
+        backend.supports(&self.geometry(page_size), self.dtype, self.kv_dtype)
     }
 
     /// Bytes of one page, K and V of all layers together, when it lies densely.
@@ -93,7 +98,7 @@ pub struct Runner {
     geometry: Geometry,
     slots: usize,
     memory: KvMemory,
-    backend: CpuBackend,
+    backend: Backend,
 }
 
 impl Runner {
@@ -101,9 +106,9 @@ impl Runner {
     pub fn new(
         shared: Arc<Shared>,
         config: RunnerConfig,
-        threads: Threads,
+        backend: impl Into<BackendConfig>,
     ) -> Result<Arc<Self>, Error> {
-        Self::build(shared, config, threads, KvMemory::allocate)
+        Self::build(shared, config, backend.into(), KvMemory::allocate)
     }
 
     /// A runner over the engine's memory.
@@ -114,25 +119,26 @@ impl Runner {
     pub unsafe fn over(
         shared: Arc<Shared>,
         config: RunnerConfig,
-        threads: Threads,
+        backend: impl Into<BackendConfig>,
         layers: &[KvPointers],
     ) -> Result<Arc<Self>, Error> {
-        Self::build(shared, config, threads, |config, geometry, pages| {
-            KvMemory::borrow(config, geometry, pages, layers)
+        Self::build(shared, config, backend.into(), |config, geometry, pages, backend| {
+            KvMemory::borrow(config, geometry, pages, backend, layers)
         })
     }
 
     fn build(
         shared: Arc<Shared>,
         config: RunnerConfig,
-        threads: Threads,
-        memory: impl FnOnce(&RunnerConfig, &Geometry, usize) -> Result<KvMemory, Error>,
+        backend: BackendConfig,
+        memory: impl FnOnce(&RunnerConfig, &Geometry, usize, &Backend) -> Result<KvMemory, Error>,
     ) -> Result<Arc<Self>, Error> {
         let table = shared.read().page_table_stats();
-        config.check(table.page_size)?;
+        config.check(table.page_size, &backend)?;
         let geometry = config.geometry(table.page_size);
-        let memory = memory(&config, &geometry, table.total + 1)?;
-        let backend = CpuBackend::new(threads)?;
+        let RunnerConfig { dtype, kv_dtype, batch_invariant, .. } = config;
+        let backend = Backend::new(backend, geometry, dtype, kv_dtype, batch_invariant)?;
+        let memory = memory(&config, &geometry, table.total + 1, &backend)?;
         Ok(Arc::new(Self { shared, config, geometry, slots: table.slots, memory, backend }))
     }
 
@@ -146,7 +152,7 @@ impl Runner {
         &self.config
     }
 
-    /// Threads that compute.
+    /// Threads of the host that compute.
     pub fn threads(&self) -> usize {
         self.backend.threads()
     }

@@ -1,10 +1,12 @@
 //! A plan: one step's rows as arrays, taken from the page table at one moment.
 use super::Runner;
+use super::backend::Backend;
 use crate::attention::{Batch, Region};
 use crate::error::Error;
+use crate::gpu::{PlanOnDevice, Stream};
 use crate::ids::SequenceId;
 use crate::sequence::{ComputedRow, PageCopy};
-use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 
 /// New positions of one row.
@@ -25,6 +27,8 @@ pub struct PlanRow<'a> {
 pub struct Plan {
     runner: Arc<Runner>,
     steps: RwLock<Steps>,
+    /// Its arrays on the GPU, once there was a call.
+    device: Mutex<Option<PlanOnDevice>>,
 }
 
 /// The step that was set, and the one before, whose memory the next one takes.
@@ -50,9 +54,13 @@ struct Noted {
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) batch: Batch,
+    /// Which `set` made it.
+    pub(super) number: u64,
+    /// The rows' slots.
+    pub(super) slots: Vec<u32>,
     rows: Vec<Noted>,
     /// Copies to carry out before it, and whose they are.
-    copies: Vec<PageCopy>,
+    pub(super) copies: Vec<PageCopy>,
     copying: Vec<SequenceId>,
 }
 
@@ -61,13 +69,15 @@ impl Plan {
     pub fn new(runner: Arc<Runner>) -> Self {
         let step = || Step {
             batch: Batch::new(runner.geometry.page_size),
+            number: 0,
+            slots: Vec::new(),
             rows: Vec::new(),
             copies: Vec::new(),
             copying: Vec::new(),
         };
         let seen = vec![0; runner.slots];
         let steps = Steps { current: step(), spare: step(), seen, number: 0 };
-        Self { runner, steps: RwLock::new(steps) }
+        Self { runner, steps: RwLock::new(steps), device: Mutex::new(None) }
     }
 
     /// The runner that it is for.
@@ -76,7 +86,8 @@ impl Plan {
     }
 
     /// Sets the rows of the next step, carries out the copies that their sequences wait for and
-    /// confirms them. When it fails the plan is as before.
+    /// confirms them; on a GPU the first call of the step does that, for it knows the stream. When
+    /// it fails the plan is as before.
     ///
     /// # Safety
     /// Nobody else computes the same rows meanwhile, or releases their sequences.
@@ -84,14 +95,11 @@ impl Plan {
         let mut steps = self.steps.write();
         steps.fill_spare(&self.runner, rows)?;
         let Steps { current, spare, .. } = &mut *steps;
-        if !spare.copies.is_empty() {
+        if !spare.copies.is_empty() && matches!(self.runner.backend, Backend::Cpu(_)) {
             // SAFETY: a source is protected until its copy is confirmed, a target is the
-            // sequence's own.
-            unsafe { self.runner.carry_out(&spare.copies) };
-            let mut state = self.runner.shared.write();
-            for &sequence in &spare.copying {
-                state.confirm_copy(sequence)?;
-            }
+            // sequence's own; the CPU has no streams.
+            unsafe { self.runner.carry_out(&spare.copies, Stream::new(std::ptr::null_mut()))? };
+            spare.confirm_copies(&self.runner)?;
         }
         std::mem::swap(current, spare);
         Ok(())
@@ -107,6 +115,11 @@ impl Plan {
         Ok(RwLockReadGuard::map(steps, |steps| &steps.current))
     }
 
+    /// What it has on the GPU.
+    pub(super) fn device(&self) -> MutexGuard<'_, Option<PlanOnDevice>> {
+        self.device.lock()
+    }
+
     /// Calls `read` with the arrays of the step that was set.
     pub fn with_batch<R>(&self, read: impl FnOnce(&Batch) -> R) -> R {
         read(&self.steps.read().current.batch)
@@ -118,6 +131,7 @@ impl Steps {
         self.number += 1;
         let step = &mut self.spare;
         step.clear();
+        step.number = self.number;
         let state = runner.shared.read();
         for (at, row) in rows.iter().enumerate() {
             let wrong = |error: Error| error.within(&format!("rows[{at}]"));
@@ -129,6 +143,7 @@ impl Steps {
             }
             step.batch.push_row(row.start, row.count, pages.pages, row.regions)?;
             let PlanRow { row, start, count, .. } = *row;
+            step.slots.push(pages.slot);
             step.rows.push(Noted { row, start, count, version: pages.version });
             if let (Some(copy), ComputedRow::Sequence(id)) = (pages.copy, row) {
                 step.copies.push(copy);
@@ -142,9 +157,16 @@ impl Steps {
 impl Step {
     fn clear(&mut self) {
         self.batch.clear();
+        self.slots.clear();
         self.rows.clear();
         self.copies.clear();
         self.copying.clear();
+    }
+
+    /// Tells the sequences that their copies were carried out.
+    pub(super) fn confirm_copies(&self, runner: &Runner) -> Result<(), Error> {
+        let mut state = runner.shared.write();
+        self.copying.iter().try_for_each(|&sequence| state.confirm_copy(sequence))
     }
 
     /// Refuses a step whose pages may be somebody else's by now.

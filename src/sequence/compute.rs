@@ -83,7 +83,7 @@ impl State {
                 copy.positions
             )));
         }
-        if !pool.is_cached(copy.source) && !pool.is_private(copy.source) {
+        if !pool.is_in_use(copy.source) {
             return Err(Error::argument(format!("source_page {} is not in use", copy.source)));
         }
         if !pool.is_private(copy.target) {

@@ -53,7 +53,8 @@ impl State {
         if !row[..sequence.shared].iter().all(|&page| pool.is_cached(page)) {
             return wrong("counts a page as shared that is not the cache's");
         }
-        if !row[sequence.shared..].iter().all(|&page| pool.is_private(page)) {
+        let own = |page| pool.is_in_use(page) && !pool.is_cached(page);
+        if !row[sequence.shared..].iter().all(|&page| own(page)) {
             return wrong("counts a page as private that is not its own");
         }
         let keys = sequence.base_pages * self.table.page_size() + sequence.tail().len();

@@ -1,5 +1,7 @@
 //! The verbs: each takes the locks that it needs, in their order, and leaves everything whole.
-use super::ledger::{Ledger, Record};
+use super::ledger::Ledger;
+use super::nodes::Entry;
+use super::recency::Links;
 use super::tree::Tree;
 use super::{
     ENTRY_LIMIT, Freed, Hit, NONE, Namespace, NewSnapshot, SnapshotInserted, SnapshotLimits,
@@ -11,11 +13,21 @@ use crate::lock::RwLock;
 use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+/// What is stored: changes to it exclude everybody, lookups go on side by side.
+#[derive(Debug)]
+pub(super) struct Store<V> {
+    pub(super) tree: Tree<V>,
+    /// Of the tree's nodes.
+    pub(super) links: Links,
+    /// Of the last entry.
+    serial: u64,
+}
+
 /// The cache, for any number of threads.
 #[derive(Debug)]
 pub struct SnapshotCache<V> {
     limits: SnapshotLimits,
-    tree: RwLock<Tree>,
+    store: RwLock<Store<V>>,
     ledger: RwLock<Ledger<V>>,
 }
 
@@ -29,7 +41,7 @@ impl<V> SnapshotCache<V> {
         let limits = SnapshotLimits { entries: limits.entries.min(ENTRY_LIMIT), ..limits };
         Self {
             limits,
-            tree: RwLock::new(Tree::new()),
+            store: RwLock::new(Store { tree: Tree::new(), links: Links::default(), serial: 0 }),
             ledger: RwLock::new(Ledger::new(limits, next(tag.unwrap_or(0)).unwrap_or(1))),
         }
     }
@@ -47,25 +59,30 @@ impl<V> SnapshotCache<V> {
             let at = tokens.iter().position(|&id| id >= TEXT_ID_LIMIT).unwrap_or(0);
             return Err(bad_id(at, tokens[at]));
         }
-        let SnapshotLimits { entries, bytes: limit } = self.limits;
-        if tokens.is_empty() || entries == 0 || limit == 0 || bytes > limit {
+        let SnapshotLimits { entries: entry_limit, bytes: byte_limit } = self.limits;
+        if tokens.is_empty() || entry_limit == 0 || byte_limit == 0 || bytes > byte_limit {
             self.ledger.write().counters.rejected += 1;
             freed.push(make());
             return Ok(SnapshotInserted { stored: false, replaced: false, evicted: 0 });
         }
-        let mut tree = self.tree.write();
+        let mut store = self.store.write();
         let mut ledger = self.ledger.write();
+        let Store { tree, links, serial } = &mut *store;
         let node = tree.make(namespace, tokens)?;
-        let old = tree.nodes[node].entry;
-        if old != NONE {
-            ledger.detach(old, freed);
-            ledger.counters.replaced += 1;
+        links.grow(tree.nodes.capacity());
+        let old = tree.nodes[node].entry.take();
+        let replaced = old.is_some();
+        if let Some(old) = old {
+            ledger.remove(links, node, old, freed);
         }
-        let entry = ledger.store(Record { value: make(), bytes, next_token, pins: 0, node });
-        tree.nodes[node].entry = entry;
+        *serial += 1;
+        let entry = Entry { value: make(), bytes, next_token, serial: *serial };
+        tree.nodes[node].entry = Some(entry);
+        ledger.add(links, node, bytes);
         ledger.counters.stored += 1;
-        let evicted = evict(&mut tree, &mut ledger, entry, freed);
-        Ok(SnapshotInserted { stored: true, replaced: old != NONE, evicted })
+        ledger.counters.replaced += replaced as u64;
+        let evicted = evict(&mut store, &mut ledger, node, freed);
+        Ok(SnapshotInserted { stored: true, replaced, evicted })
     }
 
     /// Finds the longest stored prefix of `tokens` and pins its snapshot. `view` looks at the value
@@ -77,8 +94,12 @@ impl<V> SnapshotCache<V> {
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
         // Held until the pin is there: whoever evicts or removes takes it for writing.
-        let tree = self.tree.read();
-        let found = tree.find(namespace, tokens);
+        let store = self.store.read();
+        let found = store.tree.find(namespace, tokens, Some(&store.links));
+        let found = found.and_then(|found| {
+            let entry = store.tree.nodes[found.node].entry.as_ref()?;
+            Some((found, entry))
+        });
         let mut ledger = self.ledger.write();
         if found.is_some() {
             ledger.pins.check_room()?;
@@ -86,29 +107,32 @@ impl<V> SnapshotCache<V> {
         let counters = &mut ledger.counters;
         counters.lookups += 1;
         counters.lookup_tokens += tokens.len() as u64;
-        let Some(found) = found else { return Ok(None) };
+        let Some((found, entry)) = found else { return Ok(None) };
         counters.hits += 1;
         counters.full_hits += (found.tokens == tokens.len()) as u64;
         counters.hit_tokens += found.tokens as u64;
-        let (pin, record) = ledger.pin(found.entry);
-        let (bytes, next_token) = (record.bytes, record.next_token);
-        Ok(Some(Hit { pin, tokens: found.tokens, bytes, next_token, value: view(&record.value) }))
+        let pin = ledger.pin(&store.links, found.node, entry.serial);
+        drop(ledger);
+        let Entry { value, bytes, next_token, .. } = entry;
+        let (bytes, next_token) = (*bytes, *next_token);
+        Ok(Some(Hit { pin, tokens: found.tokens, bytes, next_token, value: view(value) }))
     }
 
     /// The length of the longest stored prefix. Changes nothing.
     pub fn probe(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
-        self.tree.read().find(namespace, tokens).map_or(0, |found| found.tokens)
+        let store = self.store.read();
+        store.tree.find(namespace, tokens, None).map_or(0, |found| found.tokens)
     }
 
     /// Ends a pin.
     pub fn release(&self, pin: PinId, freed: &mut Freed<V>) -> Result<(), Error> {
+        let store = self.store.read();
         let mut ledger = self.ledger.write();
-        let is_last = ledger.unpin(pin, freed)?;
-        if is_last && ledger.is_over() && ledger.recency.oldest().is_some() {
-            // The locks in their order.
-            drop(ledger);
-            let mut tree = self.tree.write();
-            evict(&mut tree, &mut self.ledger.write(), NONE, freed);
+        let is_last = ledger.unpin(&store.links, pin, freed)?;
+        if is_last && ledger.is_over() && ledger.order.oldest().is_some() {
+            drop((ledger, store));
+            let mut store = self.store.write();
+            evict(&mut store, &mut self.ledger.write(), NONE, freed);
         }
         Ok(())
     }
@@ -116,85 +140,90 @@ impl<V> SnapshotCache<V> {
     /// Removes the entry of exactly these tokens; false when there is none. Readers keep what they
     /// have.
     pub fn remove(&self, namespace: &Namespace, tokens: &[u32], freed: &mut Freed<V>) -> bool {
-        let mut tree = self.tree.write();
-        let Some(entry) = tree.exact(namespace, tokens) else { return false };
+        let mut store = self.store.write();
+        let Some(node) = store.tree.exact(namespace, tokens) else { return false };
         let mut ledger = self.ledger.write();
-        drop_entry(&mut tree, &mut ledger, entry, freed);
+        remove(&mut store, &mut ledger, node, freed);
         ledger.counters.removed += 1;
-        tighten(&mut tree, &mut ledger);
+        tighten(&mut store, &mut ledger);
         true
     }
 
     /// Removes every entry. Readers keep what they have.
     pub fn clear(&self, freed: &mut Freed<V>) {
-        let mut old = Tree::new(); // dropped last, when nobody waits any more
-        let mut tree = self.tree.write();
+        let mut store = self.store.write();
         let mut ledger = self.ledger.write();
-        for (_, node) in tree.nodes.iter().filter(|(_, node)| node.entry != NONE) {
-            ledger.detach(node.entry, freed);
-            ledger.counters.removed += 1;
+        let mut old = std::mem::replace(&mut store.tree, Tree::new());
+        for node in 0..old.nodes.capacity() as u32 {
+            if let Some(entry) = old.nodes.get_mut(node).and_then(|node| node.entry.take()) {
+                ledger.remove(&store.links, node, entry, freed);
+                ledger.counters.removed += 1;
+            }
         }
-        std::mem::swap(&mut *tree, &mut old);
-        ledger.tighten();
+        store.links = Links::default();
+        // The old tree takes longest, and nobody has to wait for it.
+        drop((ledger, store));
+        drop(old);
     }
 
     /// What the cache holds and counted, at one moment.
     pub fn stats(&self) -> SnapshotStats {
-        let tree = self.tree.read();
+        let store = self.store.read();
         let ledger = self.ledger.read();
+        let Store { tree, links, .. } = &*store;
         let bytes = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
         SnapshotStats {
-            entries: ledger.stored,
+            entries: ledger.entries,
             pinned_entries: ledger.pinned,
             entry_bytes: bytes(ledger.bytes - ledger.detached_bytes),
-            detached: ledger.len() - ledger.stored,
+            detached: ledger.detached.len(),
             detached_bytes: bytes(ledger.detached_bytes),
             pins: ledger.pins.out(),
             nodes: tree.nodes.len() - tree.roots.len(),
             namespaces: tree.roots.len(),
-            index_bytes: tree.bytes() + ledger.index_bytes(),
+            index_bytes: tree.bytes() + links.bytes() + ledger.index_bytes(),
             counters: ledger.counters,
         }
     }
 
     /// Checks every invariant; names the first that is broken.
     pub fn check(&self) -> Result<(), Error> {
-        let tree = self.tree.read();
+        let store = self.store.read();
         let ledger = self.ledger.read();
-        check::check(&tree, &ledger).map_err(Error::Corrupt)
+        check::check(&store, &ledger).map_err(Error::Corrupt)
     }
 }
 
-fn drop_entry<V>(tree: &mut Tree, ledger: &mut Ledger<V>, entry: u32, freed: &mut Freed<V>) {
-    let node = ledger.detach(entry, freed);
-    tree.nodes[node].entry = NONE;
-    tree.prune(node);
+fn remove<V>(store: &mut Store<V>, ledger: &mut Ledger<V>, node: u32, freed: &mut Freed<V>) {
+    let entry = store.tree.nodes[node].entry.take().expect("an entry that is there");
+    ledger.remove(&store.links, node, entry, freed);
+    store.tree.prune(node);
 }
 
 /// Lets entries go, least recently used first, until the limits hold or all that are left are
 /// pinned. `keep` was just inserted: it stays, or an insert beside pinned entries would be in vain.
-fn evict<V>(tree: &mut Tree, ledger: &mut Ledger<V>, keep: u32, freed: &mut Freed<V>) -> usize {
+fn evict<V>(
+    store: &mut Store<V>,
+    ledger: &mut Ledger<V>,
+    keep: u32,
+    freed: &mut Freed<V>,
+) -> usize {
     let mut evicted = 0;
     while ledger.is_over() {
-        let Some(oldest) = ledger.recency.oldest().filter(|&oldest| oldest != keep) else { break };
-        drop_entry(tree, ledger, oldest, freed);
+        let Some(oldest) = ledger.order.oldest().filter(|&oldest| oldest != keep) else { break };
+        remove(store, ledger, oldest, freed);
         evicted += 1;
     }
     ledger.counters.evicted += evicted as u64;
     if evicted > 0 {
-        tighten(tree, ledger);
+        tighten(store, ledger);
     }
     evicted
 }
 
 /// Gives memory back when most of it is unused.
-fn tighten<V>(tree: &mut Tree, ledger: &mut Ledger<V>) {
-    if let Some(new) = ledger.tighten() {
-        tree.renumber_entries(&new);
-    }
-    if tree.tighten() {
-        for (node, at) in tree.nodes.iter().filter(|(_, at)| at.entry != NONE) {
-            ledger.move_to(at.entry, node);
-        }
+fn tighten<V>(store: &mut Store<V>, ledger: &mut Ledger<V>) {
+    if let Some(new) = store.tree.tighten() {
+        store.links = ledger.renumber(&store.links, &new, store.tree.nodes.capacity());
     }
 }

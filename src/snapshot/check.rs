@@ -1,5 +1,6 @@
 //! Proves the invariants one by one, by a recount.
 use super::NONE;
+use super::cache::Store;
 use super::ledger::Ledger;
 use super::tree::Tree;
 use std::collections::BTreeMap;
@@ -8,14 +9,13 @@ fn broken<T>(invariant: &str, what: impl std::fmt::Display) -> Result<T, String>
     Err(format!("{invariant}: {what}"))
 }
 
-pub(super) fn check<V>(tree: &Tree, ledger: &Ledger<V>) -> Result<(), String> {
-    check_tree(tree)?;
-    check_entries(tree, ledger)?;
-    check_pins(ledger)?;
-    check_totals(ledger)
+pub(super) fn check<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), String> {
+    check_tree(&store.tree)?;
+    check_pins(store, ledger)?;
+    check_totals(store, ledger)
 }
 
-fn check_tree(tree: &Tree) -> Result<(), String> {
+fn check_tree<V>(tree: &Tree<V>) -> Result<(), String> {
     let (mut roots, mut label_bytes) = (0, 0);
     for (at, node) in tree.nodes.iter() {
         label_bytes += node.label.bytes();
@@ -27,7 +27,7 @@ fn check_tree(tree: &Tree) -> Result<(), String> {
             }
             before = child;
         }
-        let enough = match (&node.namespace, node.entry != NONE) {
+        let enough = match (&node.namespace, node.entry.is_some()) {
             (Some(_), has_entry) => !has_entry && !children.is_empty(),
             (None, has_entry) => has_entry || children.len() > 1,
         };
@@ -66,66 +66,71 @@ fn check_tree(tree: &Tree) -> Result<(), String> {
     Ok(())
 }
 
-fn check_entries<V>(tree: &Tree, ledger: &Ledger<V>) -> Result<(), String> {
-    let mut entries = 0;
-    for (at, node) in tree.nodes.iter().filter(|(_, node)| node.entry != NONE) {
-        entries += 1;
-        if ledger.get(node.entry).is_none_or(|record| record.node != at) {
-            return broken("entry_link", format_args!("node {at}"));
-        }
-    }
-    if entries != ledger.stored {
-        return broken("entry_count", format_args!("{entries}, not {}", ledger.stored));
-    }
-    Ok(())
-}
-
-fn check_pins<V>(ledger: &Ledger<V>) -> Result<(), String> {
+fn check_pins<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), String> {
+    let links = &store.links;
     let mut pins = BTreeMap::new();
-    for record in ledger.pins.records() {
-        *pins.entry(record).or_insert(0) += 1;
+    for on in ledger.pins.iter() {
+        *pins.entry(on.serial).or_insert(0) += 1;
     }
     if pins.values().sum::<u32>() as usize != ledger.pins.out() {
         return broken("pin_count", format_args!("{} are out", ledger.pins.out()));
     }
-    for (at, record) in ledger.iter() {
-        if pins.remove(&at).unwrap_or(0) != record.pins {
-            return broken("record_pins", format_args!("record {at}"));
+    let mut serials: Vec<_> = ledger.detached.keys().copied().collect();
+    for (node, entry) in store.tree.nodes.entries() {
+        serials.push(entry.serial);
+        if pins.remove(&entry.serial).unwrap_or(0) != links.pins(node) {
+            return broken("entry_pins", format_args!("node {node}"));
         }
-        if record.node == NONE && record.pins == 0 {
-            return broken("record_needed", format_args!("record {at}"));
+        if links.contains(node) != (links.pins(node) == 0) {
+            return broken("order_members", format_args!("node {node}"));
         }
-        if ledger.recency.contains(at) != (record.node != NONE && record.pins == 0) {
-            return broken("recency_members", format_args!("record {at}"));
+    }
+    for (serial, waiting) in &ledger.detached {
+        if waiting.pins == 0 || pins.remove(serial) != Some(waiting.pins) {
+            return broken("detached_pins", format_args!("snapshot {serial}"));
         }
     }
     if !pins.is_empty() {
-        return broken("pin_record", "a pin on no record");
+        return broken("pin_entry", "a pin on nothing");
     }
-    if !ledger.recency.is_sound() {
-        return broken("recency_links", "a link without an answer");
+    serials.sort_unstable();
+    if serials.windows(2).any(|pair| pair[0] == pair[1]) {
+        return broken("serial_unique", "two snapshots of one serial");
+    }
+    for on in ledger.pins.iter().filter(|on| !ledger.detached.contains_key(&on.serial)) {
+        let entry = store.tree.nodes.get(on.node).and_then(|node| node.entry.as_ref());
+        if entry.is_none_or(|entry| entry.serial != on.serial) {
+            return broken("pin_node", format_args!("node {}", on.node));
+        }
     }
     Ok(())
 }
 
-fn check_totals<V>(ledger: &Ledger<V>) -> Result<(), String> {
-    let of = |detached: bool| ledger.iter().filter(move |(_, at)| (at.node == NONE) == detached);
-    let bytes: u128 = ledger.iter().map(|(_, record)| record.bytes as u128).sum();
-    let detached_bytes: u128 = of(true).map(|(_, record)| record.bytes as u128).sum();
-    if (bytes, detached_bytes) != (ledger.bytes, ledger.detached_bytes) {
-        return broken("snapshot_bytes", format_args!("{bytes}, {detached_bytes} of it detached"));
+fn check_totals<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), String> {
+    let (nodes, links) = (&store.tree.nodes, &store.links);
+    let entries = nodes.entries().count();
+    if entries != ledger.entries {
+        return broken("entry_count", format_args!("{entries}, not {}", ledger.entries));
     }
-    let pinned = of(false).filter(|(_, record)| record.pins > 0).count();
-    if (of(false).count(), pinned) != (ledger.stored, ledger.pinned) {
-        return broken("pinned_count", format_args!("{pinned}"));
+    let stored: u128 = nodes.entries().map(|(_, entry)| entry.bytes as u128).sum();
+    let detached: u128 = ledger.detached.values().map(|waiting| waiting.bytes as u128).sum();
+    if (stored + detached, detached) != (ledger.bytes, ledger.detached_bytes) {
+        return broken("snapshot_bytes", format_args!("{stored} and {detached} detached"));
     }
-    let in_list = ledger.recency.iter().count();
-    if in_list != ledger.stored - ledger.pinned {
-        return broken("recency_count", format_args!("{in_list} in the list"));
+    let pinned = nodes.entries().filter(|(node, _)| links.pins(*node) > 0).count();
+    if pinned != ledger.pinned {
+        return broken("pinned_count", format_args!("{pinned}, not {}", ledger.pinned));
+    }
+    if !links.is_sound(&ledger.order) {
+        return broken("order_links", "a link without an answer");
+    }
+    let in_order = links.iter(&ledger.order).count();
+    if in_order != ledger.entries - ledger.pinned {
+        return broken("order_count", format_args!("{in_order} in the list"));
     }
     // What was inserted last may be over the limits as long as everything else is pinned.
-    if ledger.is_over() && in_list > 1 {
-        return broken("limits", format_args!("{in_list} entries could go"));
+    if ledger.is_over() && in_order > 1 {
+        return broken("limits", format_args!("{in_order} entries could go"));
     }
     Ok(())
 }

@@ -4,17 +4,38 @@
 //! value, and the useful one for a prompt is that of its longest stored prefix.
 //!
 //! ```text
-//!            tree (RwLock)                     ledger (RwLock)
-//!    tokens ─► node ─► entry ────────────► record: value, bytes, next token, pins
-//!            any number walk at once         order of use, pins by id, limits, counters
+//!            store (RwLock)                        ledger (RwLock)
+//!    tokens ─► tree ─► entry: value, bytes,        order of use, pins by id,
+//!                      next token                  limits, counters
 //! ```
 //!
 //! Two locks, always taken in this order. A lookup compares tokens, which may take long, under the
-//! tree's read lock, beside any number of others; only pinning what it found, a few steps, is done
-//! by one at a time. The ledger alone is enough for a release.
+//! store's read lock, beside any number of others; only pinning what it found, a few steps on
+//! memory that was fetched meanwhile, is done by one at a time. A release takes the same two.
 //!
 //! Values are dropped by the caller, from [`Freed`], after all locks are gone: so dropping one may
-//! call the cache again.
+//! call the cache again. In Rust, values behind an [`std::sync::Arc`] come with pins that release
+//! themselves:
+//!
+//! ```
+//! use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotCache, SnapshotLimits};
+//! use std::sync::Arc;
+//!
+//! let cache = SnapshotCache::new(SnapshotLimits { entries: 64, bytes: 1 << 30 });
+//! let namespace = Namespace::default();
+//! let state = vec![0.5f32; 1024]; // after the tokens 1, 2, 3
+//! let new = NewSnapshot {
+//!     namespace: &namespace,
+//!     tokens: &[1, 2, 3],
+//!     bytes: 4096,
+//!     next_token: Some(4),
+//! };
+//! cache.put(new, Arc::new(state))?;
+//!
+//! let found = cache.get(&namespace, &[1, 2, 3, 9])?.expect("a prefix is stored");
+//! assert_eq!((found.tokens(), found.next_token(), found[0]), (3, Some(4), 0.5));
+//! # Ok::<(), radixkv::error::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -34,9 +55,9 @@ pub use pinned::Pinned;
 use crate::ids::PinId;
 use smallvec::SmallVec;
 
-/// No node, no record.
+/// No node.
 const NONE: u32 = u32::MAX;
-/// Numbers of nodes or records below which it is not worth to move them together.
+/// Numbers of nodes below which it is not worth to move them together.
 const SPARSE: usize = 1024;
 /// Entries that numbers suffice for.
 const ENTRY_LIMIT: usize = 1 << 30;

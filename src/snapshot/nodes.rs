@@ -1,33 +1,46 @@
-//! The nodes of the tree and how they hang together: parents, siblings, roots.
+//! The nodes of the tree: what lies in them, and how they hang together.
 use super::NONE;
 use super::label::Label;
 use crate::index::Namespace;
 
-/// A segment of tokens. Nodes of one parent differ in their first token.
+/// The snapshot of the token list that ends at a node. It never changes: another one for the same
+/// tokens is another entry.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct Entry<V> {
+    pub(super) value: V,
+    pub(super) bytes: u64,
+    pub(super) next_token: Option<u32>,
+    /// Tells it from all entries before and after it.
+    pub(super) serial: u64,
+}
+
+/// A segment of tokens, and perhaps an entry at its end. Nodes of one parent differ in their first
+/// token. Whoever comes to a node of a large tree waits for memory once: what a lookup reads of it
+/// lies side by side.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Node<V> {
     /// The tokens between the parent's end and this node's; none at a root.
     pub(super) label: Label,
-    /// Of a root: what it is the root of.
-    pub(super) namespace: Option<Box<Namespace>>,
     /// NONE at a root.
     pub(super) parent: u32,
     pub(super) first_child: u32,
     /// Siblings, in no order that matters.
     pub(super) before: u32,
     pub(super) after: u32,
-    /// The record of the entry that ends here, or NONE.
-    pub(super) entry: u32,
+    pub(super) entry: Option<Entry<V>>,
+    /// Of a root: what it is the root of.
+    pub(super) namespace: Option<Box<Namespace>>,
 }
 
 /// All nodes, by number.
 #[derive(Debug)]
-pub(super) struct Nodes {
-    slots: Vec<Option<Node>>,
+pub(super) struct Nodes<V> {
+    slots: Vec<Option<Node<V>>>,
     free: Vec<u32>,
 }
 
-impl Nodes {
+impl<V> Nodes<V> {
     pub(super) fn new() -> Self {
         Self { slots: Vec::new(), free: Vec::new() }
     }
@@ -43,19 +56,20 @@ impl Nodes {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Option<Node>>() + self.free.capacity() * size_of::<u32>()
+        self.slots.capacity() * size_of::<Option<Node<V>>>()
+            + self.free.capacity() * size_of::<u32>()
     }
 
     /// A node that hangs nowhere yet.
     pub(super) fn add(&mut self, label: Label, namespace: Option<Box<Namespace>>) -> u32 {
         let node = Node {
             label,
-            namespace,
             parent: NONE,
             first_child: NONE,
             before: NONE,
             after: NONE,
-            entry: NONE,
+            entry: None,
+            namespace,
         };
         if let Some(at) = self.free.pop() {
             self.slots[at as usize] = Some(node);
@@ -65,13 +79,26 @@ impl Nodes {
         self.slots.len() as u32 - 1
     }
 
-    pub(super) fn remove(&mut self, at: u32) -> Node {
+    pub(super) fn remove(&mut self, at: u32) -> Node<V> {
         self.free.push(at);
         self.slots[at as usize].take().expect("a node that is there")
     }
 
+    pub(super) fn get(&self, at: u32) -> Option<&Node<V>> {
+        self.slots.get(at as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Node<V>> {
+        self.slots.get_mut(at as usize)?.as_mut()
+    }
+
+    /// Every node that has an entry, with its number.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, &Entry<V>)> {
+        self.iter().filter_map(|(at, node)| Some((at, node.entry.as_ref()?)))
+    }
+
     /// Every node with its number.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Node)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Node<V>)> {
         self.slots.iter().enumerate().filter_map(|(at, node)| Some((at as u32, node.as_ref()?)))
     }
 
@@ -124,13 +151,6 @@ impl Nodes {
         self[old].parent = NONE;
     }
 
-    /// Gives every entry its new number.
-    pub(super) fn renumber_entries(&mut self, new: &[u32]) {
-        for node in self.slots.iter_mut().flatten().filter(|node| node.entry != NONE) {
-            node.entry = new[node.entry as usize];
-        }
-    }
-
     /// Moves the nodes together, for when most numbers are unused. Returns the new number of each.
     pub(super) fn renumber(&mut self) -> Vec<u32> {
         let mut new = vec![NONE; self.slots.len()];
@@ -153,16 +173,16 @@ impl Nodes {
     }
 }
 
-impl std::ops::Index<u32> for Nodes {
-    type Output = Node;
+impl<V> std::ops::Index<u32> for Nodes<V> {
+    type Output = Node<V>;
 
-    fn index(&self, at: u32) -> &Node {
+    fn index(&self, at: u32) -> &Node<V> {
         self.slots[at as usize].as_ref().expect("a node that is there")
     }
 }
 
-impl std::ops::IndexMut<u32> for Nodes {
-    fn index_mut(&mut self, at: u32) -> &mut Node {
+impl<V> std::ops::IndexMut<u32> for Nodes<V> {
+    fn index_mut(&mut self, at: u32) -> &mut Node<V> {
         self.slots[at as usize].as_mut().expect("a node that is there")
     }
 }

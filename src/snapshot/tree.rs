@@ -10,7 +10,8 @@
 //! entry, besides the roots, and a walk takes time in proportion to the query, whatever is stored.
 use super::NONE;
 use super::label::Label;
-use super::nodes::Nodes;
+use super::nodes::{Node, Nodes};
+use super::recency::Links;
 use crate::error::Error;
 use crate::index::{ChildTable, Namespace};
 use foldhash::fast::FixedState;
@@ -20,8 +21,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The longest stored prefix of a query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
-    /// The record of its entry.
-    pub(super) entry: u32,
+    /// Where it ends; there is its entry.
+    pub(super) node: u32,
     /// Its length.
     pub(super) tokens: usize,
 }
@@ -37,8 +38,8 @@ struct End {
 }
 
 #[derive(Debug)]
-pub(super) struct Tree {
-    pub(super) nodes: Nodes,
+pub(super) struct Tree<V> {
+    pub(super) nodes: Nodes<V>,
     /// Children by parent and first token. Grows without stopping.
     pub(super) table: ChildTable,
     /// An ordered map, since a hash map would stop to rehash.
@@ -50,7 +51,7 @@ pub(super) struct Tree {
     pub(super) label_bytes: usize,
 }
 
-impl Tree {
+impl<V> Tree<V> {
     pub(super) fn new() -> Self {
         Self {
             nodes: Nodes::new(),
@@ -82,8 +83,12 @@ impl Tree {
     }
 
     /// The child whose segment begins with a token. An only child is compared without hashing.
-    fn child(&self, parent: u32, first: u32) -> Option<u32> {
+    #[inline]
+    fn child(&self, parent: u32, first: u32, links: Option<&Links>) -> Option<u32> {
         let begins = |at: u32| {
+            if let Some(links) = links {
+                links.fetch(at);
+            }
             let node = &self.nodes[at];
             node.parent == parent && node.label.first() == Some(first)
         };
@@ -94,36 +99,46 @@ impl Tree {
         }
     }
 
-    /// The longest prefix of `tokens` that has an entry.
-    pub(super) fn find(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Found> {
+    /// The longest prefix of `tokens` that has an entry. With `links` those of what is found are
+    /// fetched while tokens are compared: in a large cache the processor waits for memory most of
+    /// the time, and better for several places at once.
+    pub(super) fn find(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        links: Option<&Links>,
+    ) -> Option<Found> {
         let mut node = self.root(namespace)?;
         let (mut at, mut found) = (0, None);
         while let Some(&first) = tokens.get(at) {
-            let Some(child) = self.child(node, first) else { break };
-            let label = &self.nodes[child].label;
+            let Some(child) = self.child(node, first, links) else { break };
+            let Node { label, first_child, entry, .. } = &self.nodes[child];
+            // A leaf is likely to be what is found.
+            if let Some(links) = links.filter(|_| *first_child == NONE) {
+                links.fetch_neighbours(child);
+            }
             if !label.begins(&tokens[at..]) {
                 break;
             }
             at += label.len();
             node = child;
-            let entry = self.nodes[node].entry;
-            if entry != NONE {
-                found = Some(Found { entry, tokens: at });
+            if entry.is_some() {
+                found = Some(Found { node, tokens: at });
             }
         }
         found
     }
 
-    /// The record of the entry of exactly these tokens, if there is one.
+    /// The node with the entry of exactly these tokens, if there is one.
     pub(super) fn exact(&self, namespace: &Namespace, tokens: &[u32]) -> Option<u32> {
-        let found = self.find(namespace, tokens)?;
-        (found.tokens == tokens.len()).then_some(found.entry)
+        let found = self.find(namespace, tokens, None)?;
+        (found.tokens == tokens.len()).then_some(found.node)
     }
 
     fn walk(&self, root: u32, tokens: &[u32]) -> End {
         let mut end = End { node: root, tokens: 0, inside: None };
         while let Some(&first) = tokens.get(end.tokens) {
-            let Some(child) = self.child(end.node, first) else { break };
+            let Some(child) = self.child(end.node, first, None) else { break };
             let label = &self.nodes[child].label;
             let common = label.common(&tokens[end.tokens..]);
             if common < label.len() {
@@ -217,7 +232,7 @@ impl Tree {
 
     /// Removes what only an entry at this node needed, now that it has none.
     pub(super) fn prune(&mut self, node: u32) {
-        debug_assert_eq!(self.nodes[node].entry, NONE);
+        debug_assert!(self.nodes[node].entry.is_none());
         let at = &self.nodes[node];
         let (parent, is_root) = (at.parent, at.namespace.is_some());
         if let Some(child) = self.nodes.only_child(node).filter(|_| !is_root) {
@@ -236,21 +251,16 @@ impl Tree {
             if node == self.default_root {
                 self.default_root = NONE;
             }
-        } else if self.nodes[parent].entry == NONE {
+        } else if self.nodes[parent].entry.is_none() {
             self.prune(parent);
         }
     }
 
-    /// Gives every entry its new number.
-    pub(super) fn renumber_entries(&mut self, new: &[u32]) {
-        self.nodes.renumber_entries(new);
-    }
-
-    /// Moves the nodes together when three of four numbers are unused. Returns whether it did: all
-    /// numbers are new then, and entries must be told.
-    pub(super) fn tighten(&mut self) -> bool {
+    /// Moves the nodes together when three of four numbers are unused. Returns the new number of
+    /// each.
+    pub(super) fn tighten(&mut self) -> Option<Vec<u32>> {
         if self.nodes.capacity() < super::SPARSE || self.nodes.len() * 4 > self.nodes.capacity() {
-            return false;
+            return None;
         }
         let new = self.nodes.renumber();
         let roots = self.roots.values_mut().chain([&mut self.default_root]);
@@ -263,6 +273,6 @@ impl Tree {
                 self.table.insert(self.child_hash(node.parent, first), at);
             }
         }
-        true
+        Some(new)
     }
 }

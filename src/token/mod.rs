@@ -18,4 +18,4 @@ pub(crate) use list::bad_id;
 pub use list::{Item, TokenKind, TokenList, build, position_count, regions};
 pub(crate) use page_digest::PAGE_SIZE_MAX;
 pub use page_digest::{PageDigest, PageHasher};
-pub use query::{ImageSpan, Query, with_known_query, with_query};
+pub use query::{ImageSpan, Query, with_imageless_query, with_known_query, with_query};

@@ -1,7 +1,7 @@
 //! A token list as the index reads it: keys, and where they may be cut.
 use super::images::Images;
 use super::keys::{self, all_text, is_text};
-use super::list::{TokenKind, TokenList, bad_id, positions};
+use super::list::{Item, TokenKind, TokenList, bad_id, positions};
 use crate::error::Error;
 use std::cell::RefCell;
 
@@ -158,6 +158,18 @@ pub fn with_known_query<R>(
     body: impl FnOnce(Query<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     with_keys(tokens, true, |digest, positions| images.find(digest, positions), body)
+}
+
+/// Runs `body` on a list that has no images; None when it has some.
+pub fn with_imageless_query<R>(
+    tokens: TokenList<'_>,
+    body: impl FnOnce(Query<'_>) -> Result<R, Error>,
+) -> Result<Option<R>, Error> {
+    let is_image = |item: &Item| matches!(item.kind, TokenKind::Image { .. });
+    if tokens.items.iter().any(is_image) {
+        return Ok(None);
+    }
+    with_keys(tokens, true, |_, _| None, body).map(Some)
 }
 
 /// Runs `body` on a list; `images` are the keys of its images, in order.

@@ -52,8 +52,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Any sequence that is live or retained, often a retained one; now and then one that is gone, or
-    /// that never was: none.
+    /// Any sequence that is live or retained, often a retained one; now and then one that is gone,
+    /// or that never was: none.
     fn any_parent(&self, at: Pick) -> Option<usize> {
         let all = 0..self.sequences.len();
         let found: Vec<usize> = match at % 8 {

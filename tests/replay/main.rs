@@ -184,6 +184,7 @@ fn k09_synthetic_blocks_hit_as_in_a_block_lru() {
     mooncake_blocks("synthetic", 121_877 - 43_924, 0.6396);
 }
 
+/// H02: with the block-hash index too, as all of these.
 #[test]
 fn k09_agent_pages_hit_as_in_a_block_lru() {
     let (_, requests) = read_trace("agent");
@@ -206,6 +207,7 @@ fn k14_synthetic_prompts_hit_as_in_a_block_lru() {
     mooncake_prompts("synthetic", |pools| pools.to_vec());
 }
 
+/// H02: with the block-hash index too, as all of these.
 #[test]
 fn k14_agent_prompts_hit_as_in_a_block_lru() {
     let (_, requests) = read_trace("agent");

@@ -154,7 +154,7 @@ fn s03_small_caches_do_what_the_specification_does() {
         byte_limit: if rng.bool() { rng.u64(0..90) } else { u64::MAX },
     };
     soak(
-        60_000,
+        40_000,
         config,
         &[
             "over the limits while all are pinned",
@@ -170,7 +170,7 @@ fn s03_small_caches_do_what_the_specification_does() {
 #[test]
 fn s08_unlimited_caches_do_what_the_specification_does() {
     let config = |rng: &mut Rng| Config { entry_limit: rng.u64(20..60), byte_limit: u64::MAX };
-    soak(30_000, config, &["a destructor calls the library"]);
+    soak(20_000, config, &["a destructor calls the library"]);
 }
 
 /// S08: a cache that grows to thousands of entries and loses nearly all of them, several times.
@@ -183,7 +183,7 @@ fn s08_memory_follows_the_entries() {
     let mut perform = |op: Op, at: usize| {
         real.perform(&op);
         naive.perform(&op);
-        if at % 97 == 0 {
+        if at.is_multiple_of(97) {
             compare(&real, &mut naive, false).unwrap();
         }
     };

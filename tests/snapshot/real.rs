@@ -55,7 +55,7 @@ pub struct Real {
     armed: RefCell<VecDeque<Op>>,
     pub log: RefCell<Vec<Answer>>,
     /// Snapshots without a destructor, which are nobody's.
-    orphans: RefCell<Vec<Box<u64>>>,
+    orphans: RefCell<Vec<*mut u64>>,
 }
 
 unsafe extern "C-unwind" fn destroyed(data: *mut c_void, _: u64, user_data: *mut c_void) {
@@ -135,14 +135,10 @@ impl Real {
         destructor: bool,
     ) -> Answer {
         self.made.set(self.made.get() + 1);
-        let mut snapshot = Box::new(self.made.get());
-        let data = if destructor {
-            Box::into_raw(snapshot)
-        } else {
-            let data = &raw mut *snapshot;
-            self.orphans.borrow_mut().push(snapshot);
-            data
-        };
+        let data = Box::into_raw(Box::new(self.made.get()));
+        if !destructor {
+            self.orphans.borrow_mut().push(data);
+        }
         let (namespace, tokens) = (namespace(ns), list(tokens));
         let args = rkv_snapshot_insert_args {
             namespace_: &namespace,
@@ -275,6 +271,10 @@ impl Drop for Real {
     fn drop(&mut self) {
         if !self.cache.get().is_null() {
             self.end();
+        }
+        for data in self.orphans.take() {
+            // SAFETY: from Box::into_raw, and nobody reads it any more.
+            drop(unsafe { Box::from_raw(data) });
         }
     }
 }

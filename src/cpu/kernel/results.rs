@@ -1,12 +1,9 @@
 //! Results: the values of the keys, each times its weight, are added to what the rows have.
-use super::keys::KeyRows;
+use super::keys::{Ahead, KeyRows};
 use super::{BLOCK, Span};
 use crate::cpu::element::Element;
 use crate::cpu::simd::{Simd, Vectorized};
 use std::ops::Range;
-
-/// Columns of a register tile of a single row, which needs more of them to keep the processor busy.
-const SINGLE_COLUMNS: usize = 32;
 
 /// Rows of weights and the results that they add to.
 #[derive(Clone, Copy)]
@@ -19,7 +16,7 @@ pub(in crate::cpu) struct Sums {
 }
 
 /// Adds weight * value of each key that a row sees, key after key, and touches no other value: what
-/// is not seen may be NaN. `near_keys` are added to all columns before the next ones.
+/// is not seen may be NaN. Meanwhile it asks for what is `ahead`, by and by.
 ///
 /// # Safety
 /// `sums` has a row for each span; `values` is readable for the keys of the spans.
@@ -28,34 +25,34 @@ pub(in crate::cpu) unsafe fn add_results<S: Simd, K: KeyRows>(
     sums: Sums,
     spans: &[Span],
     values: K,
-    near_keys: usize,
+    ahead: Ahead<'_>,
 ) {
     let (first, last) = (spans[0].start, spans[spans.len() - 1].end);
     let head_dim = sums.head_dim;
+    // One row alone needs more columns to keep the processor busy; 32 divide every head_dim.
     let single = spans.len() == 1;
-    let width = if single { SINGLE_COLUMNS } else { 2 * S::LANES };
-    for near in (first..last).step_by(near_keys) {
-        let near = near..(near + near_keys).min(last);
-        for column in (0..head_dim).step_by(width) {
-            let mut row = 0;
-            while row < spans.len() {
-                let count = height(spans.len() - row, S::RESULT_ROWS);
-                let place = Place {
-                    head_dim,
-                    column,
-                    weights: sums.weights.wrapping_add(row * BLOCK),
-                    out: sums.out.wrapping_add(row * head_dim + column),
-                };
-                let spans = &spans[row..row + count];
-                // SAFETY: the caller's contract.
-                unsafe {
-                    match single {
-                        true => simd.run(Tile::<K, 1, 4>::new(place, values, near.clone())),
-                        false => rows(simd, place, spans, values, near.clone()),
-                    }
+    let width = if single { 32 } else { 2 * S::LANES };
+    for column in (0..head_dim).step_by(width) {
+        // A part of what is ahead for each part of the columns.
+        let keys = |column: usize| first + (last - first) * column / head_dim;
+        ahead.prefetch(simd, keys(column)..keys(column + width));
+        let mut row = 0;
+        while row < spans.len() {
+            let count = height(spans.len() - row, S::RESULT_ROWS);
+            let place = Place {
+                head_dim,
+                column,
+                weights: sums.weights.wrapping_add(row * BLOCK),
+                out: sums.out.wrapping_add(row * head_dim + column),
+            };
+            // SAFETY: the caller's contract.
+            unsafe {
+                match single && S::LANES == 8 {
+                    true => simd.run(Tile::<K, 1, 2>::new(place, values, first..last)),
+                    false => rows(simd, place, &spans[row..row + count], values),
                 }
-                row += count;
             }
+            row += count;
         }
     }
 }
@@ -77,42 +74,35 @@ struct Place {
     out: *mut f32,
 }
 
-/// A few rows, two vectors wide: the keys that all of them see together, those before and after row
+/// A few rows, a pair of vectors wide: the keys that all of them see together, those before and after row
 /// by row.
 ///
 /// # Safety
 /// As for [`add_results`].
-unsafe fn rows<S: Simd, K: KeyRows>(
-    simd: S,
-    place: Place,
-    spans: &[Span],
-    values: K,
-    near: Range<usize>,
-) {
-    let clip = |key: usize| key.clamp(near.start, near.end);
+unsafe fn rows<S: Simd, K: KeyRows>(simd: S, place: Place, spans: &[Span], values: K) {
     let (first, last) = (spans[0], spans[spans.len() - 1]);
-    let start = clip(last.start);
-    let end = clip(first.end).max(start);
+    let start = last.start;
+    let end = first.end.max(start);
     // SAFETY: the caller's contract.
     unsafe {
-        if clip(first.start) < start {
-            let keys = |span: &Span| clip(span.start)..clip(span.end).min(start);
+        if first.start < start {
+            let keys = |span: &Span| span.start..span.end.min(start);
             each_row(simd, place, spans, values, keys);
         }
         if start < end {
             let keys = start..end;
             match spans.len() {
-                1 => simd.run(Tile::<K, 1, 2>::new(place, values, keys)),
-                2 => simd.run(Tile::<K, 2, 2>::new(place, values, keys)),
-                3 => simd.run(Tile::<K, 3, 2>::new(place, values, keys)),
-                4 => simd.run(Tile::<K, 4, 2>::new(place, values, keys)),
-                5 => simd.run(Tile::<K, 5, 2>::new(place, values, keys)),
-                6 => simd.run(Tile::<K, 6, 2>::new(place, values, keys)),
-                _ => simd.run(Tile::<K, 12, 2>::new(place, values, keys)),
+                1 => simd.run(Tile::<K, 1, 1>::new(place, values, keys)),
+                2 => simd.run(Tile::<K, 2, 1>::new(place, values, keys)),
+                3 => simd.run(Tile::<K, 3, 1>::new(place, values, keys)),
+                4 => simd.run(Tile::<K, 4, 1>::new(place, values, keys)),
+                5 => simd.run(Tile::<K, 5, 1>::new(place, values, keys)),
+                6 => simd.run(Tile::<K, 6, 1>::new(place, values, keys)),
+                _ => simd.run(Tile::<K, 12, 1>::new(place, values, keys)),
             }
         }
-        if clip(last.end) > end {
-            let keys = |span: &Span| clip(span.start).max(end)..clip(span.end);
+        if last.end > end {
+            let keys = |span: &Span| span.start.max(end)..span.end;
             each_row(simd, place, spans, values, keys);
         }
     }
@@ -136,19 +126,19 @@ unsafe fn each_row<S: Simd, K: KeyRows>(
             let out = place.out.wrapping_add(row * place.head_dim);
             let place = Place { weights, out, ..place };
             // SAFETY: the caller's contract.
-            simd.run(unsafe { Tile::<K, 1, 2>::new(place, values, keys) });
+            simd.run(unsafe { Tile::<K, 1, 1>::new(place, values, keys) });
         }
     }
 }
 
-/// R rows, C vectors wide, in registers.
-struct Tile<K, const R: usize, const C: usize> {
+/// R rows, P pairs of vectors wide, in registers.
+struct Tile<K, const R: usize, const P: usize> {
     place: Place,
     values: K,
     keys: Range<usize>,
 }
 
-impl<K, const R: usize, const C: usize> Tile<K, R, C> {
+impl<K, const R: usize, const P: usize> Tile<K, R, P> {
     /// # Safety
     /// As for [`add_results`]; every row sees the keys.
     unsafe fn new(place: Place, values: K, keys: Range<usize>) -> Self {
@@ -156,7 +146,7 @@ impl<K, const R: usize, const C: usize> Tile<K, R, C> {
     }
 }
 
-impl<K: KeyRows, const R: usize, const C: usize> Vectorized for Tile<K, R, C> {
+impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<K, R, P> {
     type Result = ();
 
     #[inline(always)]
@@ -164,27 +154,27 @@ impl<K: KeyRows, const R: usize, const C: usize> Vectorized for Tile<K, R, C> {
         let Place { head_dim, column, weights, out } = self.place;
         // SAFETY: new()'s contract.
         unsafe {
-            let mut sums = [[simd.splat(0.0); C]; R];
+            let mut sums = [[[simd.splat(0.0); 2]; P]; R];
             for (row, sums) in sums.iter_mut().enumerate() {
-                for (at, sum) in sums.iter_mut().enumerate() {
+                for (at, sum) in sums.as_flattened_mut().iter_mut().enumerate() {
                     *sum = simd.load(out.add(row * head_dim + at * S::LANES));
                 }
             }
             for key in self.keys {
                 let from = self.values.row(key).add(column * K::Element::BYTES);
-                let mut v = [simd.splat(0.0); C];
+                let mut v = [[simd.splat(0.0); 2]; P];
                 for (at, v) in v.iter_mut().enumerate() {
-                    *v = K::Element::load(simd, from.add(at * S::LANES * K::Element::BYTES));
+                    *v = K::Element::load(simd, from.add(at * 2 * S::LANES * K::Element::BYTES));
                 }
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let weight = simd.splat(*weights.add(row * BLOCK + key));
-                    for (sum, v) in sums.iter_mut().zip(v) {
-                        *sum = simd.fma(weight, v, *sum);
+                    for (sum, v) in sums.as_flattened_mut().iter_mut().zip(v.as_flattened()) {
+                        *sum = simd.fma(weight, *v, *sum);
                     }
                 }
             }
             for (row, sums) in sums.iter().enumerate() {
-                for (at, &sum) in sums.iter().enumerate() {
+                for (at, &sum) in sums.as_flattened().iter().enumerate() {
                     simd.store(out.add(row * head_dim + at * S::LANES), sum);
                 }
             }

@@ -1,12 +1,12 @@
 //! Scores: q · k of each row and key.
-use super::keys::KeyRows;
+use super::keys::{Ahead, KeyRows};
 use super::{BLOCK, Span};
 use crate::cpu::element::Element;
 use crate::cpu::simd::{Simd, Vectorized};
 use std::ops::Range;
 
 /// Keys that are multiplied with all rows before the next ones: few enough to stay close.
-const NEAR_KEYS: usize = 16;
+const NEAR_KEYS: usize = 8;
 
 /// Rows of queries and where their scores go.
 #[derive(Clone, Copy)]
@@ -29,7 +29,8 @@ impl Queries {
     }
 }
 
-/// Computes the scores of each row and the keys that it sees, and of some around them.
+/// Computes the scores of each row and the keys that it sees, and of some around them. Meanwhile it
+/// asks for what is `ahead`, by and by.
 ///
 /// # Safety
 /// `queries` has a row for each span. `keys` is readable for every key of the spans, and from there
@@ -39,14 +40,16 @@ pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows>(
     queries: Queries,
     spans: &[Span],
     keys: K,
+    ahead: Ahead<'_>,
 ) {
     let (first, last) = (spans[0].start, spans[spans.len() - 1].end);
     let mut near = first & !7;
     while near < last {
         let near_end = (near + NEAR_KEYS).min(last);
+        ahead.prefetch(simd, near..near_end);
         let mut row = 0;
         while row < spans.len() {
-            let count = height(spans.len() - row, S::SCORE_ROWS);
+            let count = height::<S, K>(spans.len() - row);
             let start = spans[row].start.max(near);
             let end = spans[row + count - 1].end.min(near_end);
             let queries = queries.from(row);
@@ -58,6 +61,7 @@ pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows>(
                         1 => simd.run(Rows::<K, 1, 8>::new(queries, keys, range)),
                         2 => simd.run(Rows::<K, 2, 4>::new(queries, keys, range)),
                         3 => simd.run(Rows::<K, 3, 4>::new(queries, keys, range)),
+                        4 => simd.run(Rows::<K, 4, 2>::new(queries, keys, range)),
                         _ => simd.run(Rows::<K, 6, 4>::new(queries, keys, range)),
                     }
                 }
@@ -68,11 +72,15 @@ pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows>(
     }
 }
 
-/// Rows of the next register tile, one of those that there are.
-fn height(rows: usize, most: usize) -> usize {
-    match rows.min(most) {
-        4 | 5 => 3,
-        rows => rows,
+/// Rows of the next register tile, one of those that there are. Four rows are many where keys are
+/// converted on the way to them, and otherwise too many for sixteen registers.
+fn height<S: Simd, K: KeyRows>(rows: usize) -> usize {
+    match rows {
+        1..4 => rows,
+        4 => 4,
+        7.. if K::Element::CONVERTS => 4,
+        6.. => S::SCORE_ROWS,
+        _ => 3,
     }
 }
 
@@ -90,8 +98,8 @@ impl<K: KeyRows, const R: usize, const C: usize> Rows<K, R, C> {
         Self { queries, keys, range }
     }
 
-    /// A tile of R x C scores in registers. Lane i adds up the products of elements i, i + LANES and
-    /// so on; then the lanes are added: the same for every R and C.
+    /// A tile of R x C scores in registers. Lane i adds up the products of elements i, i + LANES
+    /// and so on; then the lanes are added: the same for every R and C.
     ///
     /// # Safety
     /// As for [`scores`], for C keys from `key` on.
@@ -105,25 +113,28 @@ impl<K: KeyRows, const R: usize, const C: usize> Rows<K, R, C> {
                 *row = self.keys.row(key + column);
             }
             let mut sums = [[simd.splat(0.0); C]; R];
-            let mut at = 0;
-            while at < head_dim {
-                let mut part = [simd.splat(0.0); R];
-                for (row, part) in part.iter_mut().enumerate() {
-                    *part = simd.load(q.add(row * head_dim + at));
-                }
-                for column in 0..C {
-                    let k = K::Element::load(simd, rows[column].add(at * K::Element::BYTES));
-                    for row in 0..R {
-                        sums[row][column] = simd.fma(part[row], k, sums[row][column]);
+            for at in (0..head_dim).step_by(2 * S::LANES) {
+                let q = q.add(at);
+                let k = rows.map(|row| row.wrapping_add(at * K::Element::BYTES));
+                match K::Element::CONVERTS {
+                    true => multiply_pairs::<S, K::Element, R, C>(simd, q, head_dim, k, &mut sums),
+                    false => {
+                        multiply::<S, R, C>(simd, q, head_dim, k, &mut sums);
+                        let k = k.map(|k| k.wrapping_add(S::LANES * K::Element::BYTES));
+                        multiply::<S, R, C>(simd, q.add(S::LANES), head_dim, k, &mut sums);
                     }
                 }
-                at += S::LANES;
             }
-            for (row, sums) in sums.iter().enumerate() {
-                for (at, four) in sums.chunks_exact(4).enumerate() {
-                    let four = simd.sums([four[0], four[1], four[2], four[3]]);
-                    let to = scores.add(row * BLOCK + key + at * 4);
-                    to.cast::<[f32; 4]>().write_unaligned(four);
+            let sums = sums.as_flattened();
+            for at in (0..R * C).step_by(4) {
+                let four = simd.sums([sums[at], sums[at + 1], sums[at + 2], sums[at + 3]]);
+                let to = |at: usize| scores.add(at / C * BLOCK + key + at % C);
+                match C {
+                    2 => {
+                        to(at).cast::<[f32; 2]>().write_unaligned([four[0], four[1]]);
+                        to(at + 2).cast::<[f32; 2]>().write_unaligned([four[2], four[3]]);
+                    }
+                    _ => to(at).cast::<[f32; 4]>().write_unaligned(four),
                 }
             }
         }
@@ -140,6 +151,62 @@ impl<K: KeyRows, const R: usize, const C: usize> Vectorized for Rows<K, R, C> {
             // SAFETY: new()'s contract.
             unsafe { self.tile(simd, key) };
             key += C;
+        }
+    }
+}
+
+/// Adds LANES products to each sum. Keys are f32: each is loaded when it is its turn.
+///
+/// # Safety
+/// LANES numbers are readable from each k on, and from q on in each row.
+#[inline(always)]
+unsafe fn multiply<S: Simd, const R: usize, const C: usize>(
+    simd: S,
+    q: *const f32,
+    head_dim: usize,
+    k: [*const u8; C],
+    sums: &mut [[S::Vector; C]; R],
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let mut parts = [simd.splat(0.0); R];
+        for (row, part) in parts.iter_mut().enumerate() {
+            *part = simd.load(q.add(row * head_dim));
+        }
+        for (column, k) in k.iter().enumerate() {
+            let k = simd.load(k.cast());
+            for (sums, q) in sums.iter_mut().zip(parts) {
+                sums[column] = simd.fma(q, k, sums[column]);
+            }
+        }
+    }
+}
+
+/// Adds twice LANES products to each sum. Keys are converted, which is cheaper in pairs.
+///
+/// # Safety
+/// 2 * LANES numbers are readable from each k on, and from q on in each row.
+#[inline(always)]
+unsafe fn multiply_pairs<S: Simd, E: Element, const R: usize, const C: usize>(
+    simd: S,
+    q: *const f32,
+    head_dim: usize,
+    k: [*const u8; C],
+    sums: &mut [[S::Vector; C]; R],
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let mut pairs = [[simd.splat(0.0); 2]; C];
+        for (pair, k) in pairs.iter_mut().zip(k) {
+            *pair = E::load(simd, k);
+        }
+        for half in 0..2 {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let q = simd.load(q.add(row * head_dim + half * S::LANES));
+                for (sum, pair) in sums.iter_mut().zip(pairs) {
+                    *sum = simd.fma(q, pair[half], *sum);
+                }
+            }
         }
     }
 }

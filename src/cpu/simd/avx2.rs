@@ -143,10 +143,13 @@ impl Simd for Avx2 {
     }
 
     /// # Safety
-    /// 16 bytes are readable.
+    /// 32 bytes are readable.
     #[inline(always)]
-    unsafe fn load_f16(self, from: *const u8) -> __m256 {
-        with! { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    unsafe fn load_f16(self, from: *const u8) -> [__m256; 2] {
+        with! {
+            let load = |at| _mm_loadu_si128(from.add(at).cast());
+            [_mm256_cvtph_ps(load(0)), _mm256_cvtph_ps(load(16))]
+        }
     }
 
     /// # Safety
@@ -157,12 +160,14 @@ impl Simd for Avx2 {
     }
 
     /// # Safety
-    /// 16 bytes are readable.
+    /// 32 bytes are readable.
     #[inline(always)]
-    unsafe fn load_bf16(self, from: *const u8) -> __m256 {
+    unsafe fn load_bf16(self, from: *const u8) -> [__m256; 2] {
         with! {
-            let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+            let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(16).cast()));
+            let low = _mm256_castsi256_ps(_mm256_slli_epi32::<16>(low));
+            [low, _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high))]
         }
     }
 
@@ -185,16 +190,24 @@ impl Simd for Avx2 {
     }
 
     /// # Safety
-    /// 8 bytes are readable.
+    /// 16 bytes are readable.
     #[inline(always)]
-    unsafe fn load_e4m3(self, from: *const u8) -> __m256 {
+    unsafe fn load_e4m3(self, from: *const u8) -> [__m256; 2] {
         with! {
             // As f16 the same bits mean 2^-8 of the number: the exponents' biases are 15 and 7.
-            let wide = _mm_slli_epi16::<7>(_mm_cvtepi8_epi16(_mm_loadl_epi64(from.cast())));
-            let magnitude = _mm_and_si128(wide, _mm_set1_epi16(0x3f80));
-            let nan = _mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x3f80));
-            let number = _mm_and_si128(wide, _mm_set1_epi16(0xbfffu16 as i16));
-            _mm256_cvtph_ps(_mm_or_si128(number, nan))
+            let bytes = _mm_loadu_si128(from.cast());
+            let wide = _mm256_slli_epi16::<7>(_mm256_cvtepi8_epi16(bytes));
+            let magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x3f80));
+            let nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80));
+            let number = _mm256_and_si256(wide, _mm256_set1_epi16(0xbfffu16 as i16));
+            let number = _mm256_or_si256(number, nan);
+            let low = _mm256_cvtph_ps(_mm256_castsi256_si128(number));
+            [low, _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(number))]
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        with! { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 }

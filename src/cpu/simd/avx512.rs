@@ -142,10 +142,13 @@ impl Simd for Avx512 {
     }
 
     /// # Safety
-    /// 32 bytes are readable.
+    /// 64 bytes are readable.
     #[inline(always)]
-    unsafe fn load_f16(self, from: *const u8) -> __m512 {
-        with! { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    unsafe fn load_f16(self, from: *const u8) -> [__m512; 2] {
+        with! {
+            let load = |at| _mm256_loadu_si256(from.add(at).cast());
+            [_mm512_cvtph_ps(load(0)), _mm512_cvtph_ps(load(32))]
+        }
     }
 
     /// # Safety
@@ -156,12 +159,14 @@ impl Simd for Avx512 {
     }
 
     /// # Safety
-    /// 32 bytes are readable.
+    /// 64 bytes are readable.
     #[inline(always)]
-    unsafe fn load_bf16(self, from: *const u8) -> __m512 {
+    unsafe fn load_bf16(self, from: *const u8) -> [__m512; 2] {
         with! {
-            let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
+            let low = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            let high = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.add(32).cast()));
+            let low = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(low));
+            [low, _mm512_castsi512_ps(_mm512_slli_epi32::<16>(high))]
         }
     }
 
@@ -182,17 +187,24 @@ impl Simd for Avx512 {
     }
 
     /// # Safety
-    /// 16 bytes are readable.
+    /// 32 bytes are readable.
     #[inline(always)]
-    unsafe fn load_e4m3(self, from: *const u8) -> __m512 {
+    unsafe fn load_e4m3(self, from: *const u8) -> [__m512; 2] {
         with! {
             // As f16 the same bits mean 2^-8 of the number: the exponents' biases are 15 and 7.
-            let bytes = _mm_loadu_si128(from.cast());
-            let wide = _mm256_slli_epi16::<7>(_mm256_cvtepi8_epi16(bytes));
-            let magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x3f80));
-            let nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80));
-            let number = _mm256_and_si256(wide, _mm256_set1_epi16(0xbfffu16 as i16));
-            _mm512_cvtph_ps(_mm256_or_si256(number, nan))
+            let bytes = _mm256_loadu_si256(from.cast());
+            let wide = _mm512_slli_epi16::<7>(_mm512_cvtepi8_epi16(bytes));
+            let magnitude = _mm512_and_si512(wide, _mm512_set1_epi16(0x3f80));
+            let nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x3f80));
+            let number = _mm512_and_si512(wide, _mm512_set1_epi16(0xbfffu16 as i16));
+            let number = _mm512_mask_blend_epi16(nan, number, _mm512_set1_epi16(-1));
+            let low = _mm512_cvtph_ps(_mm512_castsi512_si256(number));
+            [low, _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(number))]
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        with! { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 }

@@ -18,16 +18,16 @@ pub(super) use avx512::Avx512;
 pub(super) use math::{exp2, exp2_one, tanh};
 pub(super) use portable::Portable;
 
-/// A set of vector instructions. Every other method is inlined into the work that [`Simd::run`] is given:
-/// only there the compiler may use the instructions.
+/// A set of vector instructions. Every other method is inlined into the work that [`Simd::run`] is
+/// given: only there the compiler may use the instructions.
 pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// LANES numbers.
     type Vector: Copy;
-    /// A power of two; divides every head dimension.
+    /// A power of two; twice as many divide every head dimension.
     const LANES: usize;
-    /// Rows of a register tile of scores, 4 keys wide.
+    /// Rows of a register tile of scores.
     const SCORE_ROWS: usize;
-    /// Rows of a register tile of results, 2 vectors wide.
+    /// Rows of a register tile of results.
     const RESULT_ROWS: usize;
 
     /// Does the work with these instructions.
@@ -70,22 +70,24 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// LANES numbers are writable.
     unsafe fn store(self, to: *mut f32, a: Self::Vector);
     /// # Safety
-    /// LANES numbers of 2 bytes are readable.
-    unsafe fn load_f16(self, from: *const u8) -> Self::Vector;
+    /// 2 * LANES numbers of 2 bytes are readable.
+    unsafe fn load_f16(self, from: *const u8) -> [Self::Vector; 2];
     /// # Safety
     /// LANES numbers of 2 bytes are writable.
     unsafe fn store_f16(self, to: *mut u8, a: Self::Vector);
     /// # Safety
-    /// LANES numbers of 2 bytes are readable.
-    unsafe fn load_bf16(self, from: *const u8) -> Self::Vector;
+    /// 2 * LANES numbers of 2 bytes are readable.
+    unsafe fn load_bf16(self, from: *const u8) -> [Self::Vector; 2];
     /// # Safety
     /// LANES numbers of 2 bytes are writable.
     unsafe fn store_bf16(self, to: *mut u8, a: Self::Vector);
     /// A 256th of each number, for the conversion is cheaper like this.
     ///
     /// # Safety
-    /// LANES bytes are readable.
-    unsafe fn load_e4m3(self, from: *const u8) -> Self::Vector;
+    /// 2 * LANES bytes are readable.
+    unsafe fn load_e4m3(self, from: *const u8) -> [Self::Vector; 2];
+    /// Asks for the cache line, which need not exist.
+    fn prefetch(self, address: *const u8);
 }
 
 /// The sets of instructions that the kernels are compiled for.

@@ -126,12 +126,12 @@ impl Simd for Portable {
     }
 
     /// # Safety
-    /// 16 bytes are readable.
+    /// 32 bytes are readable.
     #[inline(always)]
-    unsafe fn load_f16(self, from: *const u8) -> Vector {
+    unsafe fn load_f16(self, from: *const u8) -> [Vector; 2] {
         // SAFETY: the caller's contract.
-        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
-        each(|lane| f16::from_bits(bits[lane]).to_f32())
+        let bits = unsafe { from.cast::<[[u16; LANES]; 2]>().read_unaligned() };
+        bits.map(|bits| each(|lane| f16::from_bits(bits[lane]).to_f32()))
     }
 
     /// # Safety
@@ -144,12 +144,12 @@ impl Simd for Portable {
     }
 
     /// # Safety
-    /// 16 bytes are readable.
+    /// 32 bytes are readable.
     #[inline(always)]
-    unsafe fn load_bf16(self, from: *const u8) -> Vector {
+    unsafe fn load_bf16(self, from: *const u8) -> [Vector; 2] {
         // SAFETY: the caller's contract.
-        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
-        each(|lane| f32::from_bits(u32::from(bits[lane]) << 16))
+        let bits = unsafe { from.cast::<[[u16; LANES]; 2]>().read_unaligned() };
+        bits.map(|bits| each(|lane| f32::from_bits(u32::from(bits[lane]) << 16)))
     }
 
     /// # Safety
@@ -162,11 +162,14 @@ impl Simd for Portable {
     }
 
     /// # Safety
-    /// 8 bytes are readable.
+    /// 16 bytes are readable.
     #[inline(always)]
-    unsafe fn load_e4m3(self, from: *const u8) -> Vector {
+    unsafe fn load_e4m3(self, from: *const u8) -> [Vector; 2] {
         // SAFETY: the caller's contract.
-        let bits = unsafe { from.cast::<[u8; LANES]>().read_unaligned() };
-        each(|lane| e4m3_to_f32(bits[lane]) / 256.0)
+        let bits = unsafe { from.cast::<[[u8; LANES]; 2]>().read_unaligned() };
+        bits.map(|bits| each(|lane| e4m3_to_f32(bits[lane]) / 256.0))
     }
+
+    #[inline(always)]
+    fn prefetch(self, _: *const u8) {}
 }

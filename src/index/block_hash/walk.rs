@@ -25,8 +25,9 @@ impl BlockHashIndex {
             });
             let found: SmallVec<[_; BATCH]> = found.collect();
             let known = found.iter().take_while(|found| found.is_some()).count();
-            for node in found.iter().flatten().take(known) {
-                at = *node;
+            for &node in found.iter().flatten().take(known) {
+                debug_assert_eq!(self.tree.nodes[node].parent, at);
+                at = node;
                 media |= self.tree.nodes[at].media;
             }
             if known < size {

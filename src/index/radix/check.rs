@@ -1,10 +1,13 @@
 //! Every invariant of the radix tree, each with a name. Used by tests, fuzzing and
 //! `rkv_cache_check`.
-use super::super::tree::{State, Totals, TreeNode};
+use super::super::Namespace;
+use super::super::tree::{NONE, State, Totals, TreeNode};
 use super::RadixIndex;
 use super::ages::Age;
 use super::node::Segment;
+use crate::grace::Reader;
 use crate::token::all_text;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl RadixIndex {
     pub(super) fn check_tree(&self) -> Result<(), String> {
@@ -12,14 +15,16 @@ impl RadixIndex {
         for at in self.tree.nodes.numbers() {
             let node = &self.tree.nodes[at];
             let checked = self.check_node(at, node).and_then(|()| self.check_siblings(at, node));
+            let checked = checked.and_then(|()| self.check_published(at, node));
             checked.map_err(|broken| format!("{broken} (node {at})"))?;
             totals.add(node);
             bytes += node.label.bytes() + node.children.bytes();
         }
-        if totals.nodes != self.table.len() {
-            let (nodes, entries) = (totals.nodes, self.table.len());
-            return Err(format!("child_table: {nodes} nodes, {entries} entries"));
+        let (nodes, entries) = (totals.nodes + self.tree.roots.len(), self.table.len());
+        if nodes != entries {
+            return Err(format!("child_table: {nodes} nodes and roots, {entries} entries"));
         }
+        self.check_published_roots()?;
         if bytes != self.segment_bytes {
             return Err(format!("segment_bytes: {bytes} counted"));
         }
@@ -52,6 +57,48 @@ impl RadixIndex {
         }
         if self.child(node.parent, page).map(|(child, _)| child) != Some(at) {
             return Err("child_unique: another child begins with the same page".into());
+        }
+        Ok(())
+    }
+
+    /// What readers without a lock see of a node is what it is.
+    fn check_published(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), String> {
+        let Some(reader) = Reader::enter() else {
+            // More threads probe right now than there are places for.
+            return Ok(());
+        };
+        let Ok(seen) = self.view.rows.read(at, &reader) else {
+            return Err("published: a row is half written".into());
+        };
+        let is_root = node.state == State::Root;
+        let same_keys = is_root || seen.keys == node.label.keys(self.page_size);
+        let flags = (seen.parent, seen.is_root, seen.media);
+        if !same_keys || flags != (node.parent, is_root, node.media) {
+            return Err("published: readers see another node".into());
+        }
+        let children = node.children.iter().map(|sibling| sibling.node);
+        if !seen.children(&reader).into_iter().eq(children) {
+            return Err("published: readers see other children".into());
+        }
+        Ok(())
+    }
+
+    /// Readers find every root, with its name, and no other default root.
+    fn check_published_roots(&self) -> Result<(), String> {
+        let Some(reader) = Reader::enter() else {
+            return Ok(());
+        };
+        for (name, root) in self.tree.roots.iter() {
+            let hash = self.child_hash(NONE, &name.words());
+            let seen = self.view.rows.read(root, &reader);
+            let named = seen.is_ok_and(|seen| seen.keys == name.words());
+            if !named || self.table.find(hash, |found| found == root).is_none() {
+                return Err("published: readers don't find a root".into());
+            }
+        }
+        let default = self.tree.find_root(&Namespace::default()).unwrap_or(NONE);
+        if self.view.default_root.load(Relaxed) != default {
+            return Err("published: readers see another default root".into());
         }
         Ok(())
     }

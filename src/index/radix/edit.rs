@@ -4,7 +4,8 @@ use super::super::{Inserted, Node};
 use super::RadixIndex;
 use super::label::Label;
 use super::node::first_access;
-use super::siblings::Sibling;
+use super::siblings::{Sibling, Siblings};
+use crate::grace::Garbage;
 use crate::token::all_text;
 
 impl RadixIndex {
@@ -24,29 +25,29 @@ impl RadixIndex {
         self.tree.nodes[at].label.first_page_keys(self.page_size)
     }
 
-    /// Takes a node's children out to change them: the order of siblings needs the tree at hand.
-    fn with_children<R>(
-        &mut self,
-        parent: u32,
-        change: impl FnOnce(&Self, &mut super::siblings::Siblings) -> R,
-    ) -> R {
-        let mut children = std::mem::take(&mut self.tree.nodes[parent].children);
+    /// Changes a node's children, for readers too.
+    fn edit_children(&mut self, parent: u32, change: impl FnOnce(&mut Siblings, &mut Garbage)) {
+        let children = &mut self.tree.nodes[parent].children;
         let before = children.bytes();
-        let done = change(self, &mut children);
+        change(children, &mut self.garbage);
+        children.publish(&self.rows[parent], &mut self.garbage);
         self.segment_bytes = self.segment_bytes + children.bytes() - before;
-        self.tree.nodes[parent].children = children;
-        done
     }
 
-    /// Hangs a node with its label under a parent.
+    /// Where a node stands, or is to stand, among the children of a node.
+    fn place(&self, parent: u32, child: u32) -> (usize, usize) {
+        let page = self.first_page(child);
+        let before = |other| other != child && self.first_page(other) < page;
+        self.tree.nodes[parent].children.place(page[0], before)
+    }
+
+    /// Hangs a node with its label under a parent, whose children are announced to change.
     fn attach(&mut self, parent: u32, child: u32) {
         self.tree.nodes[child].parent = parent;
         self.tree.nodes[parent].waiting = false;
-        self.with_children(parent, |index, children| {
-            let page = index.first_page(child);
-            let new = Sibling { first_key: page[0], node: child };
-            children.insert(new, |other| index.sibling_order(other, page));
-        });
+        let place = self.place(parent, child);
+        let new = Sibling { first_key: self.first_page(child)[0], node: child };
+        self.edit_children(parent, |children, garbage| children.insert(place, new, garbage));
         let hash = self.child_hash(parent, self.first_page(child));
         self.table.insert(hash, child);
     }
@@ -57,10 +58,8 @@ impl RadixIndex {
         self.tree.nodes[parent].waiting = false;
         let hash = self.child_hash(parent, self.first_page(child));
         self.table.remove(hash, child);
-        self.with_children(parent, |index, children| {
-            let page = index.first_page(child);
-            children.remove(|other| index.sibling_order(other, page));
-        });
+        let place = self.place(parent, child);
+        self.edit_children(parent, |children, garbage| children.remove(place, garbage));
     }
 
     /// Puts a node, which gets the same first page, in the place of another under its parent.
@@ -69,16 +68,19 @@ impl RadixIndex {
         self.tree.nodes[new].parent = parent;
         let hash = self.child_hash(parent, self.first_page(old));
         self.table.replace(hash, old, new);
-        self.with_children(parent, |index, children| {
-            let page = index.first_page(old);
-            children.replace(new, |other| index.sibling_order(other, page));
-        });
+        let place = self.place(parent, old);
+        self.edit_children(parent, |children, _| children.replace(place, new));
     }
 
     /// Cuts a node after `count` of its pages. The new node is the front; the old one, with its id,
     /// keeps the deep end. Everything else goes to both.
     pub(super) fn split(&mut self, at: u32, count: usize) -> u32 {
-        let front = self.tree.nodes.allocate(State::Node);
+        let parent = self.tree.nodes[at].parent;
+        self.changing_children(parent, |index| index.split_below(at, count))
+    }
+
+    fn split_below(&mut self, at: u32, count: usize) -> u32 {
+        let front = self.allocate(State::Node);
         self.substitute(at, front);
         let page_size = self.page_size;
         let label =
@@ -93,7 +95,11 @@ impl RadixIndex {
         (new.start, new.locks, new.last_access, new.hits, new.media) =
             (start, locks, last_access, hits, media);
         (new.label, new.ages) = (label, ages);
-        self.attach(front, at);
+        self.changing_children(front, |index| {
+            index.attach(front, at);
+            index.publish(at);
+        });
+        self.publish(front);
         front
     }
 
@@ -104,7 +110,9 @@ impl RadixIndex {
     pub(super) fn coalesce(&mut self, mut parent: u32) {
         while let Some(child) = self.mergeable_child(parent) {
             let next = self.tree.nodes[parent].parent;
-            self.merge(parent, child);
+            self.changing_children(next, |index| {
+                index.changing_children(parent, |index| index.merge(parent, child));
+            });
             parent = next;
         }
     }
@@ -127,15 +135,14 @@ impl RadixIndex {
     fn merge(&mut self, parent: u32, child: u32) {
         let hash = self.child_hash(parent, self.first_page(child));
         self.table.remove(hash, child);
-        self.segment_bytes -= self.tree.nodes[parent].children.bytes();
-        self.tree.nodes[parent].children = Default::default();
+        self.edit_children(parent, |children, _| *children = Siblings::default());
         self.substitute(parent, child);
         let label = std::mem::take(&mut self.tree.nodes[parent].label);
         self.segment_bytes -= label.bytes();
         let ages = std::mem::take(&mut self.tree.nodes[parent].ages);
         let above = &self.tree.nodes[parent];
         let (start, media, last_access) = (above.start, above.media, above.last_access);
-        self.tree.nodes.release(parent);
+        self.release(parent);
         let (len, own) = (label.len(), first_access(&self.tree.nodes[child]));
         self.tree.nodes[child].ages.prepend(ages, len, last_access, own);
         let page_size = self.page_size;
@@ -143,6 +150,7 @@ impl RadixIndex {
         let node = &mut self.tree.nodes[child];
         node.start = start;
         node.media |= media;
+        self.publish(child);
     }
 
     pub(super) fn insert_below(&mut self, from: u32, keys: &[u32], pages: &[u32]) -> Inserted {
@@ -163,7 +171,7 @@ impl RadixIndex {
 
     fn add_leaf(&mut self, parent: u32, keys: &[u32], pages: &[u32]) -> u32 {
         self.tree.expect_leaf(parent);
-        let leaf = self.tree.nodes.allocate(State::Node);
+        let leaf = self.allocate(State::Node);
         let label = Label::new(self.page_size, keys, pages);
         self.segment_bytes += label.bytes();
         let (start, last_access) = (self.tree.nodes[parent].end() as u32, self.tree.tick());
@@ -172,7 +180,10 @@ impl RadixIndex {
         node.start = start;
         node.last_access = last_access;
         node.media = !all_text(keys);
-        self.attach(parent, leaf);
+        self.changing_children(parent, |index| {
+            index.attach(parent, leaf);
+            index.publish(leaf);
+        });
         self.tree.cached_pages += pages.len();
         self.tree.reclaimable_pages += pages.len();
         self.tree.enlist(leaf);
@@ -199,6 +210,7 @@ impl RadixIndex {
         let before = std::mem::replace(&mut node.last_access, now);
         node.ages.push(len, before);
         node.media |= !all_text(keys);
+        self.publish(at);
         self.tree.cached_pages += pages.len();
     }
 
@@ -206,12 +218,12 @@ impl RadixIndex {
     pub(super) fn remove_leaf(&mut self, leaf: u32) {
         let parent = self.tree.nodes[leaf].parent;
         debug_assert_ne!(parent, NONE);
-        self.detach(leaf);
+        self.changing_children(parent, |index| index.detach(leaf));
         self.segment_bytes -= self.tree.nodes[leaf].label.bytes();
-        self.tree.nodes.release(leaf);
+        self.release(leaf);
         self.tree.miss_leaf(parent);
         if self.tree.nodes[parent].state == State::Root {
-            self.tree.prune_root(parent);
+            self.drop_empty_root(parent);
         } else if self.tree.nodes[parent].is_evictable() {
             self.tree.enlist(parent);
         } else {

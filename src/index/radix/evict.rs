@@ -41,5 +41,6 @@ impl RadixIndex {
         let page_size = self.page_size;
         self.tree.nodes.renew(leaf);
         self.with_bytes(leaf, |index| index.tree.nodes[leaf].label.truncate(page_size, kept));
+        self.publish(leaf);
     }
 }

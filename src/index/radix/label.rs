@@ -5,14 +5,24 @@
 //! left, so that each dropped page pays for a bounded amount of copying and memory follows the live
 //! pages.
 
-/// Keys and pages of a segment. `words` holds room for `capacity` pages, then for their keys.
+use super::row::Row;
+use crate::grace::{Array, Garbage};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Keys and pages of a segment. `words` holds room for the keys of `capacity` pages, then for the
+/// pages. Readers see the keys. Those that they may have seen stay as they are: room is used again
+/// only when nobody reads.
 #[derive(Debug, Default)]
 pub(super) struct Label {
-    words: Box<[u32]>,
+    /// None: no pages.
+    words: Option<Array<u32>>,
     start: u32,
     len: u32,
     capacity: u32,
 }
+
+/// Keys, and their pages.
+type Parts<'a> = (&'a [u32], &'a [u32]);
 
 impl Label {
     pub(super) fn new(page_size: usize, keys: &[u32], pages: &[u32]) -> Self {
@@ -22,22 +32,23 @@ impl Label {
     /// Two segments in a row, with room for `spare` pages more.
     fn concat(
         page_size: usize,
-        (keys, pages): (&[u32], &[u32]),
-        (more_keys, more_pages): (&[u32], &[u32]),
+        (keys, pages): Parts<'_>,
+        (more_keys, more_pages): Parts<'_>,
         spare: usize,
     ) -> Self {
         debug_assert_eq!(keys.len(), pages.len() * page_size);
         debug_assert_eq!(more_keys.len(), more_pages.len() * page_size);
         let len = pages.len() + more_pages.len();
         let capacity = len + spare;
-        let mut words = Vec::with_capacity(capacity * (1 + page_size));
-        words.extend_from_slice(pages);
-        words.extend_from_slice(more_pages);
-        words.resize(capacity, 0);
+        let mut words = Array::with_capacity(capacity * (1 + page_size));
         words.extend_from_slice(keys);
         words.extend_from_slice(more_keys);
-        words.resize(capacity * (1 + page_size), 0);
-        Self { words: words.into(), start: 0, len: len as u32, capacity: capacity as u32 }
+        words.show(len * page_size);
+        words.extend_with(spare * page_size, 0);
+        words.extend_from_slice(pages);
+        words.extend_from_slice(more_pages);
+        words.extend_with(spare, 0);
+        Self { words: Some(words), start: 0, len: len as u32, capacity: capacity as u32 }
     }
 
     /// Pages in the segment.
@@ -45,14 +56,27 @@ impl Label {
         self.len as usize
     }
 
-    pub(super) fn pages(&self) -> &[u32] {
-        let start = self.start as usize;
-        &self.words[start..start + self.len as usize]
+    fn words(&self) -> &[u32] {
+        self.words.as_deref().unwrap_or(&[])
     }
 
+    pub(super) fn pages(&self) -> &[u32] {
+        let words = self.words();
+        let start = words.len() - (self.capacity - self.start) as usize;
+        &words[start..start + self.len as usize]
+    }
+
+    #[inline]
     pub(super) fn keys(&self, page_size: usize) -> &[u32] {
-        let start = self.capacity as usize + self.start as usize * page_size;
-        &self.words[start..start + self.len as usize * page_size]
+        let start = self.start as usize * page_size;
+        &self.words()[start..start + self.len as usize * page_size]
+    }
+
+    /// Shows the keys to readers, while the row says that it is changing.
+    pub(super) fn publish(&mut self, page_size: usize, row: &Row, garbage: &mut Garbage) {
+        row.first_key.store(self.start * page_size as u32, Relaxed);
+        row.key_count.store(self.len * page_size as u32, Relaxed);
+        row.words.set(self.words.as_mut(), garbage);
     }
 
     pub(super) fn first_page_keys(&self, page_size: usize) -> &[u32] {
@@ -60,7 +84,7 @@ impl Label {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.words)
+        self.words.as_ref().map_or(0, Array::bytes)
     }
 
     /// Takes the first `count` pages off; copies the smaller part.
@@ -90,46 +114,65 @@ impl Label {
 
     /// Puts `front` before this segment, in the room of either of them where there is enough.
     pub(super) fn prepend(&mut self, page_size: usize, mut front: Self) {
-        if front.room_behind() >= self.len() {
-            front.write_behind(page_size, self);
+        let (keys, pages) = (self.keys(page_size), self.pages());
+        if front.write_behind(page_size, (keys, pages)) {
             *self = front;
-        } else if self.start >= front.len {
-            let (start, count) = (self.start as usize - front.len(), front.len());
-            let keys_at = self.capacity as usize + start * page_size;
-            self.words[start..start + count].copy_from_slice(front.pages());
-            self.words[keys_at..keys_at + count * page_size].copy_from_slice(front.keys(page_size));
-            self.start = start as u32;
-            self.len += front.len;
-        } else {
-            let (first, second) =
-                ((front.keys(page_size), front.pages()), (self.keys(page_size), self.pages()));
-            *self = Self::concat(page_size, first, second, 0);
+            return;
         }
+        let (keys, pages) = (front.keys(page_size), front.pages());
+        if self.write_before(page_size, (keys, pages)) {
+            return;
+        }
+        let own = (self.keys(page_size), self.pages());
+        *self = Self::concat(page_size, (keys, pages), own, 0);
     }
 
     /// Puts pages behind this segment. Room grows by an eighth, so that a segment which is extended
     /// page by page is copied a constant number of times.
     pub(super) fn append(&mut self, page_size: usize, keys: &[u32], pages: &[u32]) {
-        let more = Self::new(page_size, keys, pages);
-        if self.room_behind() >= more.len() {
-            self.write_behind(page_size, &more);
-        } else {
-            let (first, second) = ((self.keys(page_size), self.pages()), (keys, pages));
+        if !self.write_behind(page_size, (keys, pages)) {
+            let own = (self.keys(page_size), self.pages());
             let spare = (self.len() + pages.len()) / 8;
-            *self = Self::concat(page_size, first, second, spare);
+            *self = Self::concat(page_size, own, (keys, pages), spare);
         }
     }
 
-    fn room_behind(&self) -> usize {
-        (self.capacity - self.start - self.len) as usize
+    /// False when there is no room, or a reader may look at it.
+    fn write_behind(&mut self, page_size: usize, more: Parts<'_>) -> bool {
+        let end = (self.start + self.len) as usize;
+        let fits = (self.capacity as usize) - end >= more.1.len();
+        let written = fits && self.write(page_size, end, more);
+        self.len += if written { more.1.len() as u32 } else { 0 };
+        written
     }
 
-    fn write_behind(&mut self, page_size: usize, more: &Self) {
-        let (end, count) = ((self.start + self.len) as usize, more.len());
-        let keys_at = self.capacity as usize + end * page_size;
-        self.words[end..end + count].copy_from_slice(more.pages());
-        self.words[keys_at..keys_at + count * page_size].copy_from_slice(more.keys(page_size));
-        self.len += more.len;
+    /// False when there is no room, or a reader may look at it.
+    fn write_before(&mut self, page_size: usize, more: Parts<'_>) -> bool {
+        let count = more.1.len() as u32;
+        let fits = self.start >= count;
+        let written = fits && self.write(page_size, (self.start - count) as usize, more);
+        if written {
+            self.start -= count;
+            self.len += count;
+        }
+        written
+    }
+
+    /// Writes pages into the room, unless a reader may look there, and shows them.
+    fn write(&mut self, page_size: usize, index: usize, (keys, pages): Parts<'_>) -> bool {
+        let (key_at, page_at) = (index * page_size, self.capacity as usize * page_size + index);
+        let shown = ((self.start + self.len) as usize * page_size).max(key_at + keys.len());
+        let Some(array) = &mut self.words else {
+            return false;
+        };
+        if !array.hide(key_at) {
+            return false;
+        }
+        let (hidden, words) = array.hidden_mut();
+        words[key_at - hidden..][..keys.len()].copy_from_slice(keys);
+        words[page_at - hidden..][..pages.len()].copy_from_slice(pages);
+        array.show(shown);
+        true
     }
 
     fn shrink(&mut self, page_size: usize) {

@@ -23,7 +23,7 @@ impl RadixIndex {
         if std::mem::take(&mut self.tree.nodes[at].waiting) {
             self.coalesce(at);
         } else if self.tree.nodes[at].children.is_empty() {
-            self.tree.prune_root(at);
+            self.drop_empty_root(at);
         }
     }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The verbs are in files of their own: `walk` reads, `edit` splits, merges and inserts, `lock` and
-//! `evict` keep what may go and in which order, `check` proves the whole.
+//! `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without the
+//! lock what `publish` shows.
 
 mod ages;
 mod check;
@@ -17,19 +18,26 @@ mod evict;
 mod label;
 mod lock;
 mod node;
+mod probe;
+mod publish;
+mod row;
 mod siblings;
 mod walk;
 
 use super::tree::{ChildTable, Tree};
 use super::{
-    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Walk,
+    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Probe, Walk,
 };
 use crate::error::Error;
+use crate::grace::Garbage;
 use crate::ids::NodeId;
 use crate::token::Keys;
 use foldhash::fast::FixedState;
 use node::Segment;
+use probe::View;
+use row::OwnRows;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 pub(crate) use walk::common_start;
 
 /// A prefix index that compares tokens exactly.
@@ -46,18 +54,29 @@ pub struct RadixIndex {
     hasher: FixedState,
     /// Heap memory of labels and sibling lists.
     segment_bytes: usize,
+    /// What readers without a lock see: of each node, and of the whole.
+    rows: OwnRows,
+    view: Arc<View>,
+    /// What such readers may still look at.
+    garbage: Garbage,
 }
 
 impl RadixIndex {
     /// An empty index whose node ids carry `tag`.
     pub fn new(page_size: usize, tag: u8) -> Self {
+        let table = ChildTable::new();
+        // Seeded, so that nobody can choose tokens that collide.
+        let hasher = FixedState::with_seed(RandomState::new().hash_one(tag));
+        let view = Arc::new(View::new(page_size, hasher.clone(), Arc::clone(table.view())));
         Self {
             page_size,
             tree: Tree::new(page_size, tag),
-            table: ChildTable::new(),
-            // Seeded, so that nobody can choose tokens that collide.
-            hasher: FixedState::with_seed(RandomState::new().hash_one(tag)),
+            table,
+            hasher,
             segment_bytes: 0,
+            rows: OwnRows::new(Arc::clone(&view.rows)),
+            view,
+            garbage: Garbage::default(),
         }
     }
 }
@@ -68,11 +87,11 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn make_root(&mut self, namespace: &Namespace) -> Node {
-        self.find_root(namespace).unwrap_or_else(|| Node(self.tree.add_root(namespace)))
+        self.find_root(namespace).unwrap_or_else(|| Node(self.add_root(namespace)))
     }
 
     fn prune_root(&mut self, root: Node) {
-        self.tree.prune_root(root.0);
+        self.drop_empty_root(root.0);
     }
 
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
@@ -173,7 +192,12 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn stats(&self) -> IndexStats {
-        self.tree.stats(self.table.bytes() + self.segment_bytes)
+        let published = self.rows.bytes() + self.garbage.bytes();
+        self.tree.stats(self.table.bytes() + self.segment_bytes + published)
+    }
+
+    fn prober(&self) -> Option<Arc<dyn Probe>> {
+        Some(Arc::clone(&self.view) as _)
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -1,8 +1,7 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
 use super::super::{Node, Partial, Walk};
 use super::RadixIndex;
-use super::siblings::Sibling;
-use std::cmp::Ordering;
+use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
 /// Keys that two lists have in common at the start.
@@ -26,13 +25,21 @@ pub(crate) fn common_start(left: &[u32], right: &[u32]) -> usize {
     at + rest.count()
 }
 
+/// The hash under which a child with this first page is found; for a root, which has no parent, its
+/// namespace is the page.
+#[inline]
+pub(super) fn child_hash(hasher: &FixedState, parent: u32, first_page: &[u32]) -> u32 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u32(parent);
+    hasher.write(bytemuck::cast_slice(first_page));
+    (hasher.finish() >> 16) as u32
+}
+
 impl RadixIndex {
     /// The hash under which a child with this first page is found.
+    #[inline]
     pub(super) fn child_hash(&self, parent: u32, first_page: &[u32]) -> u32 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u32(parent);
-        hasher.write(bytemuck::cast_slice(first_page));
-        (hasher.finish() >> 16) as u32
+        child_hash(&self.hasher, parent, first_page)
     }
 
     /// The child that begins with the first whole page of keys, and how many keys its segment
@@ -62,13 +69,6 @@ impl RadixIndex {
         };
         let child = self.table.find(self.child_hash(parent, first_page), begins)?;
         Some((child, common_start(self.tree.nodes[child].label.keys(self.page_size), keys)))
-    }
-
-    /// How a child stands to keys in the order of siblings.
-    pub(super) fn sibling_order(&self, sibling: Sibling, keys: &[u32]) -> Ordering {
-        sibling.first_key.cmp(&keys[0]).then_with(|| {
-            self.tree.nodes[sibling.node].label.first_page_keys(self.page_size).cmp(keys)
-        })
     }
 
     pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
@@ -110,7 +110,9 @@ impl RadixIndex {
         if siblings.is_empty() {
             return None;
         }
-        let neighbours = siblings.neighbours(|sibling| self.sibling_order(sibling, keys));
+        let neighbours = siblings.neighbours(first, |at| {
+            self.tree.nodes[at].label.first_page_keys(self.page_size) < keys
+        });
         let candidates = neighbours.into_iter().flatten().filter(|near| near.first_key == first);
         let shared = candidates.map(|near| {
             let label = &self.tree.nodes[near.node].label;

@@ -4,6 +4,17 @@
 //! moves a few slots of the old one; lookups ask both meanwhile. Tables are made of chunks, taken
 //! when first written to and given back one by one, so that neither growing nor dropping an old
 //! table is a long step either. Entries carry 32 bits of the hash; the caller compares the keys.
+//!
+//! Readers without a lock search the same slots, through a [`TableView`]. A slot is one atomic, and
+//! an entry stays in its slot until it is removed, or moved to a larger table: whoever searches
+//! finds what is there all the time, unless entries were moved meanwhile, which a version tells.
+use super::version::{Changed, Version};
+use crate::grace::{Array, Garbage, Link, One, Reader};
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Slots of a chunk.
 const CHUNK: usize = 512;
@@ -11,7 +22,7 @@ const CHUNK: usize = 512;
 /// filling of the new one.
 const STEP: usize = 8;
 /// Slots of the smallest table.
-const SMALLEST: usize = 64;
+const SMALLEST: usize = CHUNK;
 
 const EMPTY: u64 = 0;
 /// A slot that had an entry; probing goes on behind it.
@@ -30,9 +41,39 @@ fn entry_node(entry: u64) -> u32 {
     entry as u32 - 2
 }
 
-#[derive(Debug, Default)]
+/// The index of the first entry that matches, among `len` slots, which `get` reads. Slots before
+/// `from` are known to be left.
+#[inline]
+fn find<E>(
+    len: usize,
+    get: impl Fn(usize) -> u64,
+    hash: u32,
+    from: usize,
+    mut matches: impl FnMut(u32) -> Result<bool, E>,
+) -> Result<Option<(usize, u32)>, E> {
+    let mask = len - 1;
+    let mut at = (hash as usize & mask).max(from);
+    // There is always an EMPTY slot, but a reader may be overtaken by changes again and again.
+    for _ in 0..len {
+        let found = get(at);
+        if found == EMPTY {
+            return Ok(None);
+        }
+        if found != GONE && entry_hash(found) == hash && matches(entry_node(found))? {
+            return Ok(Some((at, entry_node(found))));
+        }
+        at = (at + 1) & mask;
+    }
+    Ok(None)
+}
+
+type Chunk = [AtomicU64; CHUNK];
+
+#[derive(Debug)]
 struct Slots {
-    chunks: Vec<Option<Box<[u64]>>>,
+    chunks: Vec<Option<One<Chunk>>>,
+    /// The way to them for readers.
+    links: Array<Link<Chunk>>,
     mask: usize,
     /// Slots that are not EMPTY.
     taken: usize,
@@ -40,9 +81,10 @@ struct Slots {
 
 impl Slots {
     fn new(slots: usize) -> Self {
-        debug_assert!(slots.is_power_of_two());
-        let chunks = (0..slots.div_ceil(CHUNK)).map(|_| None).collect();
-        Self { chunks, mask: slots - 1, taken: 0 }
+        debug_assert!(slots.is_power_of_two() && slots >= CHUNK);
+        let count = slots / CHUNK;
+        let links = Array::shown((0..count).map(|_| Link::default()));
+        Self { chunks: (0..count).map(|_| None).collect(), links, mask: slots - 1, taken: 0 }
     }
 
     fn len(&self) -> usize {
@@ -50,39 +92,74 @@ impl Slots {
     }
 
     fn get(&self, at: usize) -> u64 {
-        self.chunks[at / CHUNK].as_ref().map_or(EMPTY, |chunk| chunk[at % CHUNK])
+        self.chunks[at / CHUNK].as_ref().map_or(EMPTY, |chunk| chunk[at % CHUNK].load(Relaxed))
     }
 
-    fn slot(&mut self, at: usize) -> &mut u64 {
-        let size = CHUNK.min(self.len());
+    /// Shows an entry and what it leads to, or takes one away.
+    fn set(&mut self, at: usize, entry: u64, garbage: &mut Garbage) {
         let chunk = &mut self.chunks[at / CHUNK];
-        &mut chunk.get_or_insert_with(|| vec![EMPTY; size].into())[at % CHUNK]
+        let chunk = chunk.get_or_insert_with(|| {
+            let mut chunk = One::new([const { AtomicU64::new(EMPTY) }; CHUNK]);
+            self.links[at / CHUNK].set(Some(chunk.array()), garbage);
+            chunk
+        });
+        chunk[at % CHUNK].store(entry, Release);
     }
 
     /// The slot of the first entry that matches. Slots before `from` are known to be left.
     fn find(&self, hash: u32, from: usize, mut matches: impl FnMut(u32) -> bool) -> Option<usize> {
-        let mut at = (hash as usize & self.mask).max(from);
-        loop {
-            let found = self.get(at);
-            if found == EMPTY {
-                return None;
-            }
-            if found != GONE && entry_hash(found) == hash && matches(entry_node(found)) {
-                return Some(at);
-            }
-            at = (at + 1) & self.mask;
-        }
+        let matches = |node| Ok::<_, ()>(matches(node));
+        let found = find(self.len(), |at| self.get(at), hash, from, matches);
+        found.ok().flatten().map(|(at, _)| at)
     }
 
-    fn insert(&mut self, hash: u32, node: u32) {
+    fn insert(&mut self, hash: u32, node: u32, garbage: &mut Garbage) {
         let mut at = hash as usize & self.mask;
         while self.get(at) > GONE {
             at = (at + 1) & self.mask;
         }
-        let slot = self.slot(at);
-        let was_empty = *slot == EMPTY;
-        *slot = entry(hash, node);
-        self.taken += was_empty as usize;
+        self.taken += (self.get(at) == EMPTY) as usize;
+        self.set(at, entry(hash, node), garbage);
+    }
+
+    fn drop_chunk(&mut self, chunk: usize, garbage: &mut Garbage) {
+        self.links[chunk].set(None, garbage);
+        self.chunks[chunk] = None;
+    }
+}
+
+/// The table for readers.
+#[derive(Debug, Default)]
+pub(crate) struct TableView {
+    /// Changes when entries are moved.
+    pub(crate) moves: Version,
+    current: Link<Link<Chunk>>,
+    old: Link<Link<Chunk>>,
+    /// The first slot of the old table that is not moved yet.
+    moved: AtomicUsize,
+}
+
+impl TableView {
+    /// The first entry that matches. None means something only if no entries were moved meanwhile.
+    pub(crate) fn find(
+        &self,
+        hash: u32,
+        reader: &Reader,
+        mut matches: impl FnMut(u32) -> Result<bool, Changed>,
+    ) -> Result<Option<u32>, Changed> {
+        for (table, from) in [(&self.current, 0), (&self.old, self.moved.load(Relaxed))] {
+            let chunks = table.read(reader);
+            let get = |at: usize| {
+                let chunk = chunks.get(at / CHUNK).and_then(|link| link.read(reader).first());
+                chunk.map_or(EMPTY, |chunk| chunk[at % CHUNK].load(Acquire))
+            };
+            if !chunks.is_empty()
+                && let Some((_, node)) = find(chunks.len() * CHUNK, get, hash, from, &mut matches)?
+            {
+                return Ok(Some(node));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -92,11 +169,21 @@ pub(crate) struct ChildTable {
     /// The table before, and the first of its slots that is not moved yet.
     old: Option<(Slots, usize)>,
     len: usize,
+    view: Arc<TableView>,
+    garbage: Garbage,
 }
 
 impl ChildTable {
     pub(crate) fn new() -> Self {
-        Self { current: Slots::new(SMALLEST), old: None, len: 0 }
+        let (mut current, view) = (Slots::new(SMALLEST), Arc::new(TableView::default()));
+        let mut garbage = Garbage::default();
+        view.current.set(Some(&mut current.links), &mut garbage);
+        Self { current, old: None, len: 0, view, garbage }
+    }
+
+    /// The table for readers.
+    pub(crate) fn view(&self) -> &Arc<TableView> {
+        &self.view
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -106,7 +193,7 @@ impl ChildTable {
     /// Approximate: every chunk of the current table counts, written or not.
     pub(crate) fn bytes(&self) -> usize {
         let slots = self.current.len() + self.old.as_ref().map_or(0, |(old, at)| old.len() - at);
-        slots * size_of::<u64>()
+        slots * size_of::<u64>() + self.garbage.bytes()
     }
 
     pub(crate) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
@@ -122,7 +209,7 @@ impl ChildTable {
         if (self.current.taken + 1) * 4 > self.current.len() * 3 {
             self.reopen();
         }
-        self.current.insert(hash, node);
+        self.current.insert(hash, node, &mut self.garbage);
         self.len += 1;
     }
 
@@ -137,20 +224,19 @@ impl ChildTable {
             })
         };
         let (table, at) = found.expect("the child is in the table");
-        *table.slot(at) = entry(hash, to);
+        table.set(at, entry(hash, to), &mut self.garbage);
     }
 
     pub(crate) fn remove(&mut self, hash: u32, node: u32) {
         if let Some(at) = self.current.find(hash, 0, |found| found == node) {
             // The end of a probe chain can be EMPTY again, which keeps chains short under churn.
             let next = self.current.get((at + 1) & self.current.mask);
-            *self.current.slot(at) = if next == EMPTY { EMPTY } else { GONE };
+            self.current.set(at, if next == EMPTY { EMPTY } else { GONE }, &mut self.garbage);
             self.current.taken -= (next == EMPTY) as usize;
         } else {
             let (old, moved) = self.old.as_mut().expect("the child is in one of the tables");
             let at = old.find(hash, *moved, |found| found == node);
-            let at = at.expect("the child is in the table");
-            *old.slot(at) = GONE;
+            old.set(at.expect("the child is in the table"), GONE, &mut self.garbage);
         }
         self.len -= 1;
         self.step();
@@ -163,25 +249,41 @@ impl ChildTable {
         debug_assert!(self.old.is_none(), "STEP is too small");
         let slots = ((self.len + 1) * 8 / 3).next_power_of_two();
         let slots = slots.max(self.current.len() / 2).max(SMALLEST);
-        self.old = Some((std::mem::replace(&mut self.current, Slots::new(slots)), 0));
+        let mut old = std::mem::replace(&mut self.current, Slots::new(slots));
+        self.view.moves.begin();
+        self.view.moved.store(0, Relaxed);
+        self.view.old.set(Some(&mut old.links), &mut self.garbage);
+        self.view.current.set(Some(&mut self.current.links), &mut self.garbage);
+        self.view.moves.end();
+        self.old = Some((old, 0));
     }
 
     /// Moves a few entries of the old table.
     fn step(&mut self) {
+        if self.old.is_some() {
+            self.view.moves.begin();
+            self.move_some();
+            self.view.moves.end();
+        }
+    }
+
+    fn move_some(&mut self) {
         for _ in 0..STEP {
             let Some((old, moved)) = &mut self.old else {
                 return;
             };
             let found = old.get(*moved);
             if found > GONE {
-                self.current.insert(entry_hash(found), entry_node(found));
-                *old.slot(*moved) = GONE;
+                self.current.insert(entry_hash(found), entry_node(found), &mut self.garbage);
+                old.set(*moved, GONE, &mut self.garbage);
             }
             *moved += 1;
+            self.view.moved.store(*moved, Relaxed);
             if *moved % CHUNK == 0 {
-                old.chunks[*moved / CHUNK - 1] = None;
+                old.drop_chunk(*moved / CHUNK - 1, &mut self.garbage);
             }
             if *moved == old.len() {
+                self.view.old.set(None, &mut self.garbage);
                 self.old = None;
             }
         }

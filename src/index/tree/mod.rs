@@ -9,11 +9,13 @@ mod lock;
 mod node;
 mod order;
 mod roots;
+mod version;
 
 pub use check::Totals;
-pub(crate) use child_table::ChildTable;
+pub(crate) use child_table::{ChildTable, TableView};
 pub(crate) use node::NONE;
 pub use node::{Held, State, TreeNode};
+pub(crate) use version::{Changed, Version};
 
 use super::{IndexStats, Namespace, Node, NodeInfo};
 use crate::error::Error;
@@ -74,13 +76,14 @@ impl<H: Held> Tree<H> {
         root
     }
 
-    /// Drops a root that has neither nodes nor locks.
-    pub fn prune_root(&mut self, root: u32) {
+    /// Drops a root that has neither nodes nor locks; its namespace, if that was so.
+    pub fn prune_root(&mut self, root: u32) -> Option<Namespace> {
         let node = &self.nodes[root];
-        if node.state == State::Root && node.locks == 0 && node.child_count() == 0 {
-            self.roots.remove(root);
+        let drop = node.state == State::Root && node.locks == 0 && node.child_count() == 0;
+        drop.then(|| {
             self.nodes.release(root);
-        }
+            self.roots.remove(root)
+        })
     }
 
     /// Says, before it happens, that a leaf comes below a node.

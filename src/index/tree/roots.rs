@@ -18,7 +18,7 @@ impl Roots {
         Self { by_name: BTreeMap::new(), names: BTreeMap::new(), default: NONE }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
@@ -41,12 +41,13 @@ impl Roots {
         self.names.insert(root, name);
     }
 
-    pub(super) fn remove(&mut self, root: u32) {
+    pub(super) fn remove(&mut self, root: u32) -> Namespace {
         let name = self.names.remove(&root).expect("a root has a name");
         self.by_name.remove(&name);
         if root == self.default {
             self.default = NONE;
         }
+        name
     }
 
     /// In the order of the names.

@@ -1,0 +1,165 @@
+// What the host hands to kernels. src/gpu/arguments.rs has the same structs; a test compares them.
+#pragma once
+#include <stdint.h>
+
+namespace rkv {
+
+// One new position of the batch.
+struct Query {
+    int32_t position;     // in its row
+    int32_t page_begin;   // of its row's pages, in AppendArguments::pages
+    int32_t region_begin; // positions [region_begin, region_end) that it sees whole; empty: none
+    int32_t region_end;
+};
+
+// Work of one block for each KV head: packed query rows (query, head of the group) against keys.
+struct Item {
+    int32_t order_begin;   // of its queries, in AppendArguments::order
+    int32_t row_begin;     // its first packed row, counted from the first row of that query
+    int32_t row_count;     // packed rows, at most a tile of them
+    int32_t page_begin;    // of the pages that hold its keys
+    int32_t key_begin;     // keys [key_begin, key_end)
+    int32_t key_end;
+    int32_t partial_begin; // partial result of the first query; -1: the result is whole
+    int32_t reserved;
+};
+
+// Division of numbers below 2^31 by a constant: see divide() in numbers.cuh.
+struct Divisor {
+    uint32_t value;
+    uint32_t magic;
+    uint32_t shift;
+};
+
+// Distances in elements.
+struct KvPlace {
+    int64_t page_stride;
+    int64_t position_stride;
+    int64_t head_stride;
+    Divisor page_size;
+    uint32_t reserved;
+};
+
+struct AttentionArguments {
+    const void *q;
+    void *out;
+    float *lse; // may be null
+    const void *k;
+    const void *v;
+    const float *sinks; // may be null
+    const Item *items;
+    const Query *queries;
+    const int32_t *order; // numbers of queries
+    const int32_t *pages;
+    float *partial_out; // [partial][query head][element]
+    float *partial_lse; // [partial][query head]
+    int64_t q_position_stride;
+    int64_t q_head_stride;
+    int64_t out_position_stride;
+    int64_t out_head_stride;
+    KvPlace kv;
+    int32_t query_heads;
+    int32_t group; // query heads of a KV head
+    float scale_log2;   // to logits in base 2, K's own scale included
+    float soft_cap_in;  // 0: no cap; otherwise logit = out * tanh(dot * in)
+    float soft_cap_out;
+    float v_scale;
+    int32_t window; // positions that a query sees, itself included; 0: all
+    uint32_t reserved;
+};
+
+struct MergeArguments {
+    void *out;
+    float *lse;         // may be null
+    const float *sinks; // may be null
+    const float *partial_out;
+    const float *partial_lse;
+    const int32_t *queries;  // [entry]: which query it is
+    const int32_t *indptr;   // [entry + 1]: its partials, in partials
+    const int32_t *partials; // numbers of partials
+    int64_t out_position_stride;
+    int64_t out_head_stride;
+    int32_t entry_count;
+    int32_t query_heads;
+    int32_t head_dim;
+    int32_t reserved;
+};
+
+constexpr int kMergeStatesMax = 128;
+
+struct MergeStatesArguments {
+    void *out;
+    float *lse; // may be null
+    int64_t position_count;
+    int32_t query_heads;
+    int32_t head_dim;
+    int32_t state_count;
+    int32_t reserved;
+    const void *outs[kMergeStatesMax];
+    const float *lses[kMergeStatesMax];
+};
+
+struct KvWriteArguments {
+    const void *k;
+    const void *v;
+    void *k_pages;
+    void *v_pages;
+    const Query *queries;
+    const int32_t *pages;
+    int64_t k_position_stride;
+    int64_t k_head_stride;
+    int64_t v_position_stride;
+    int64_t v_head_stride;
+    KvPlace kv;
+    int32_t query_count;
+    int32_t kv_heads;
+    int32_t head_dim;
+    float k_scale;
+    float v_scale;
+    uint32_t reserved;
+};
+
+struct PageCopy {
+    uint32_t source;
+    uint32_t target;
+    uint32_t positions;
+    uint32_t reserved;
+};
+
+// Addresses of page 0.
+struct Layer {
+    uint64_t k;
+    uint64_t v;
+};
+
+// Strides and sizes in bytes. `dense` is memory of [copy][layer][k, v][position][head][row_bytes],
+// which gather fills and scatter reads.
+struct PageCopyArguments {
+    const Layer *layers;
+    const PageCopy *copies;
+    void *dense;
+    int64_t page_stride;
+    int64_t position_stride;
+    int64_t head_stride;
+    int32_t kv_heads;
+    int32_t row_bytes; // of one head of one position
+    int32_t page_size;
+    int32_t layer_count;
+};
+
+// Changed entries of the page rows on the device: runs of values.
+struct MirrorRun {
+    int32_t target; // first entry
+    int32_t source; // first value
+    int32_t count;
+    int32_t reserved;
+};
+
+struct MirrorArguments {
+    int32_t *rows;
+    const MirrorRun *runs;
+    const int32_t *values;
+    int64_t reserved;
+};
+
+} // namespace rkv

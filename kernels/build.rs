@@ -1,0 +1,134 @@
+//! Builds the kernels ahead of time: a fatbin for each source, machine code for every GPU that is
+//! listed and PTX for those that come later. Without nvcc the library is built without kernels.
+//!
+//! RADIXKV_CUDA        0: never; 1: nvcc must be there; otherwise: when it is there
+//! RADIXKV_CUDA_ARCHS  other targets than the usual, e.g. "80 90a"; the last one's PTX is kept too
+//! CUDA_HOME           where nvcc is looked for first; then target/cuda, see `make cuda-toolchain`,
+//!                     then the PATH
+//!
+//! What was built is kept in target/kernels under a name made of everything that it was built from,
+//! because nvcc takes minutes and cargo would run it again for each profile.
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Compute capabilities with machine code of their own. The suffixes a and f add the instructions
+/// of one generation; PTX is for the first.
+const ARCHS: &str = "80 89 90a 100f 120f";
+/// Sources, and head dims as which they are built.
+const SOURCES: [(&str, Option<u32>); 5] = [
+    ("memory", None),
+    ("attn_mma", Some(64)),
+    ("attn_mma", Some(96)),
+    ("attn_mma", Some(128)),
+    ("attn_mma", Some(256)),
+];
+
+pub fn build(out: &Path) {
+    println!("cargo:rerun-if-changed=kernels");
+    println!("cargo:rerun-if-env-changed=CUDA_HOME");
+    println!("cargo:rerun-if-env-changed=RADIXKV_CUDA");
+    println!("cargo:rerun-if-env-changed=RADIXKV_CUDA_ARCHS");
+    let wish = env::var("RADIXKV_CUDA").unwrap_or_default();
+    let target = target_folder(out);
+    let nvcc = if wish == "0" { None } else { find_nvcc(&target) };
+    assert!(
+        wish != "1" || nvcc.is_some(),
+        "RADIXKV_CUDA is 1, but there is no nvcc: set CUDA_HOME"
+    );
+    let images = nvcc.map_or(Vec::new(), |nvcc| build_all(&nvcc, &target));
+    fs::write(out.join("kernels.rs"), embed(&images)).unwrap();
+}
+
+/// Rust that holds the images. The driver wants them aligned; `include_bytes!` aligns to 1.
+fn embed(images: &[PathBuf]) -> String {
+    let mut text = String::new();
+    if !images.is_empty() {
+        text += "#[repr(C, align(64))]\nstruct Aligned<T>(T);\n";
+    }
+    for (at, image) in images.iter().enumerate() {
+        let (bytes, path) = (fs::metadata(image).unwrap().len(), image.display().to_string());
+        text += &format!(
+            "static IMAGE_{at}: Aligned<[u8; {bytes}]> = Aligned(*include_bytes!({path:?}));\n"
+        );
+    }
+    let names: Vec<_> = (0..images.len()).map(|at| format!("&IMAGE_{at}.0")).collect();
+    text + &format!("static EMBEDDED: &[&[u8]] = &[{}];\n", names.join(", "))
+}
+
+/// target/, from target/<profile>/build/<package>/out.
+fn target_folder(out: &Path) -> PathBuf {
+    out.ancestors().nth(4).expect("cargo's folders").to_owned()
+}
+
+fn find_nvcc(target: &Path) -> Option<PathBuf> {
+    let name = Path::new("bin/nvcc");
+    let mut places: Vec<PathBuf> = Vec::new();
+    places.extend(env::var_os("CUDA_HOME").map(|home| Path::new(&home).join(name)));
+    for folder in [target.to_owned(), PathBuf::from("target")] {
+        println!("cargo:rerun-if-changed={}", folder.join("cuda/home").display());
+        // A link that scripts/cuda_toolchain.sh makes.
+        places.push(folder.join("cuda/home").join(name));
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    places.extend(env::split_paths(&path).map(|folder| folder.join("nvcc")));
+    places.into_iter().find(|place| place.is_file()).map(|place| place.canonicalize().unwrap())
+}
+
+/// Builds what was not built before; returns the images.
+fn build_all(nvcc: &Path, target: &Path) -> Vec<PathBuf> {
+    let archs = env::var("RADIXKV_CUDA_ARCHS").unwrap_or_else(|_| ARCHS.to_owned());
+    let mut flags = vec!["-std=c++17".to_owned(), "-O3".to_owned()];
+    for arch in archs.split_whitespace() {
+        flags.push(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
+    }
+    let oldest = archs.split_whitespace().next().expect("RADIXKV_CUDA_ARCHS names a target");
+    flags.push(format!("-gencode=arch=compute_{oldest},code=compute_{oldest}"));
+
+    let version = Command::new(nvcc).arg("--version").output().expect("nvcc runs");
+    let mut hasher = DefaultHasher::new();
+    (&version.stdout, &flags).hash(&mut hasher);
+    for file in files(Path::new("kernels"), &["cu", "cuh"]) {
+        fs::read(file).unwrap().hash(&mut hasher);
+    }
+    let folder = target.join("kernels").join(format!("{:016x}", hasher.finish()));
+    fs::create_dir_all(&folder).unwrap();
+    let images = SOURCES.map(|(source, dim)| {
+        let dim_name = dim.map_or(String::new(), |dim| format!("_{dim}"));
+        (folder.join(format!("{source}{dim_name}.fatbin")), source, dim)
+    });
+    let missing: Vec<_> = images.iter().filter(|(image, ..)| !image.is_file()).collect();
+    // As many at a time as cargo would run.
+    let jobs: usize = env::var("NUM_JOBS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    for round in missing.chunks(jobs.max(1)) {
+        let running: Vec<_> = round
+            .iter()
+            .map(|(image, source, dim)| {
+                let part = image.with_extension(format!("part{}", std::process::id()));
+                let mut command = Command::new(nvcc);
+                command.args(&flags).arg("-fatbin").arg("-o").arg(&part);
+                command.args(dim.map(|dim| format!("-DRKV_HEAD_DIM={dim}")));
+                command.arg(format!("kernels/{source}.cu"));
+                (command.spawn().expect("nvcc runs"), part, image)
+            })
+            .collect();
+        for (mut child, part, image) in running {
+            assert!(child.wait().unwrap().success(), "nvcc failed for {}", image.display());
+            // Whole or not at all, whoever else builds the same.
+            fs::rename(part, image).unwrap();
+        }
+    }
+    images.map(|(image, ..)| image).to_vec()
+}
+
+fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)))
+        .collect();
+    found.sort();
+    found
+}

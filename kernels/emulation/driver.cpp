@@ -1,0 +1,316 @@
+// An emulated libcuda.so: as much of the driver's interface as radixkv calls, over emulated kernels.
+// The numbers and names are those of the CUDA driver API.
+#include "streams.hpp"
+#include <algorithm>
+
+using namespace rkv::emulation;
+
+namespace {
+
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500, kNotReady = 600,
+              kLaunchFailed = 719;
+
+// Counts the call, and fails it if a test wants that.
+int enter(const char *name) {
+    Device &dev = device();
+    dev.calls[name]++;
+    if (dev.failing == name && dev.fail_after-- <= 0) {
+        dev.failing.clear();
+        return dev.fail_code;
+    }
+    return dev.error;
+}
+
+bool may_touch(const void *at, size_t bytes) {
+    return device().memory.holds(at, bytes) || device().pinned.holds(at, bytes);
+}
+
+int copy_now(void *to, const void *from, size_t bytes) {
+    device().drain_all();
+    if (device().error == 0) {
+        memcpy(to, from, bytes);
+    }
+    return device().error;
+}
+
+} // namespace
+
+#define LOCKED std::lock_guard<std::recursive_mutex> guard(device().mutex)
+#define ENTER \
+    LOCKED; \
+    if (const int failed = enter(__func__)) { \
+        return failed; \
+    }
+
+extern "C" {
+
+int cuInit(unsigned) {
+    ENTER;
+    return 0;
+}
+int cuDriverGetVersion(int *version) {
+    *version = 12000;
+    return 0;
+}
+int cuGetErrorName(int error, const char **name) {
+    switch (error) {
+    case 0: *name = "CUDA_SUCCESS"; return 0;
+    case kInvalidValue: *name = "CUDA_ERROR_INVALID_VALUE"; return 0;
+    case kOutOfMemory: *name = "CUDA_ERROR_OUT_OF_MEMORY"; return 0;
+    case kNotFound: *name = "CUDA_ERROR_NOT_FOUND"; return 0;
+    case kNotReady: *name = "CUDA_ERROR_NOT_READY"; return 0;
+    case kLaunchFailed: *name = "CUDA_ERROR_LAUNCH_FAILED"; return 0;
+    default: *name = nullptr; return kInvalidValue;
+    }
+}
+int cuDeviceGetCount(int *count) {
+    ENTER;
+    *count = 1;
+    return 0;
+}
+int cuDeviceGet(int *dev, int ordinal) {
+    ENTER;
+    *dev = ordinal;
+    return ordinal == 0 ? 0 : kInvalidValue;
+}
+int cuDeviceGetAttribute(int *value, int attribute, int) {
+    ENTER;
+    switch (attribute) {
+    case 16: *value = 6; return 0;           // multiprocessors
+    case 75: *value = 8; return 0;           // compute capability
+    case 76: *value = 0; return 0;
+    case 97: *value = 163 << 10; return 0;   // shared memory of a block
+    default: return kInvalidValue;
+    }
+}
+int cuDevicePrimaryCtxRetain(void **context, int) {
+    ENTER;
+    *context = &device();
+    return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+    ENTER;
+    return 0;
+}
+
+static thread_local int depth = 0;
+int cuCtxPushCurrent_v2(void *) {
+    ENTER;
+    depth++;
+    return 0;
+}
+int cuCtxPopCurrent_v2(void **context) {
+    LOCKED;
+    *context = &device();
+    depth--;
+    return 0;
+}
+int cuCtxSynchronize() {
+    ENTER;
+    device().drain_all();
+    return device().error;
+}
+
+int cuLibraryLoadData(void **library, const void *, void *, void *, unsigned, void *, void *,
+                      unsigned) {
+    ENTER;
+    *library = &kernels();
+    return 0;
+}
+int cuLibraryUnload(void *) {
+    ENTER;
+    return 0;
+}
+int cuLibraryGetKernel(const void **kernel, void *, const char *name) {
+    ENTER;
+    *kernel = find_kernel(name);
+    return *kernel != nullptr ? 0 : kNotFound;
+}
+int cuKernelGetFunction(const void **function, const void *kernel) {
+    ENTER;
+    *function = kernel;
+    return 0;
+}
+int cuFuncSetAttribute(const void *, int, int) {
+    ENTER;
+    return 0;
+}
+
+int cuLaunchKernel(const void *function, unsigned x, unsigned y, unsigned z, unsigned threads,
+                   unsigned, unsigned, unsigned shared_bytes, void *stream, void **parameters,
+                   void **) {
+    ENTER;
+    const Kernel *kernel = static_cast<const Kernel *>(function);
+    if (depth == 0 || x == 0 || y == 0 || y > 65535 || z == 0 || z > 65535 ||
+        threads != kernel->threads || shared_bytes != kernel->shared_bytes) {
+        return kInvalidValue;
+    }
+    // The arguments are copied before the call returns, as the driver does.
+    const uint8_t *from = static_cast<const uint8_t *>(parameters[0]);
+    std::vector<uint64_t> arguments((kernel->argument_bytes + 7) / 8);
+    memcpy(arguments.data(), from, kernel->argument_bytes);
+    device().put(stream, {[=] {
+        machine().global_check = may_touch;
+        const std::string wrong = machine().run(
+            {{x, y, z}, threads, shared_bytes, [&] { kernel->call(arguments.data()); }});
+        if (!wrong.empty()) {
+            device().error = kLaunchFailed;
+            device().message = std::string(kernel->name) + ": " + wrong;
+        }
+    }});
+    return 0;
+}
+
+int cuMemAlloc_v2(void **made, size_t bytes) {
+    ENTER;
+    *made = device().memory.allocate(bytes);
+    return 0;
+}
+int cuMemFree_v2(void *at) {
+    ENTER;
+    device().drain_all();
+    return device().memory.release(at) ? 0 : kInvalidValue;
+}
+int cuMemsetD8_v2(void *at, unsigned char value, size_t bytes) {
+    ENTER;
+    device().put(nullptr, {[=] { memset(at, value, bytes); }});
+    return 0;
+}
+int cuMemHostAlloc(void **made, size_t bytes, unsigned) {
+    ENTER;
+    *made = device().pinned.allocate(bytes);
+    return 0;
+}
+int cuMemFreeHost(void *at) {
+    ENTER;
+    device().drain_all();
+    return device().pinned.release(at) ? 0 : kInvalidValue;
+}
+int cuMemcpyHtoD_v2(void *to, const void *from, size_t bytes) {
+    ENTER;
+    return device().memory.holds(to, bytes) ? copy_now(to, from, bytes) : kInvalidValue;
+}
+int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes) {
+    ENTER;
+    return device().memory.holds(from, bytes) ? copy_now(to, from, bytes) : kInvalidValue;
+}
+int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
+    ENTER;
+    // From memory that is not pinned the driver would copy at once: radixkv never does that.
+    if (!device().memory.holds(to, bytes) || !device().pinned.holds(from, bytes)) {
+        return kInvalidValue;
+    }
+    device().put(stream, {[=] { memcpy(to, from, bytes); }});
+    return 0;
+}
+
+int cuEventCreate(void **event, unsigned) {
+    ENTER;
+    *event = new Event;
+    return 0;
+}
+int cuEventDestroy_v2(void *event) {
+    ENTER;
+    device().drain_all();
+    delete static_cast<Event *>(event);
+    return 0;
+}
+int cuEventRecord(void *handle, void *stream) {
+    ENTER;
+    Event *event = static_cast<Event *>(handle);
+    const uint64_t number = ++event->recorded;
+    device().put(stream, {[=] { event->reached = std::max(event->reached, number); }});
+    return 0;
+}
+int cuEventQuery(void *handle) {
+    ENTER;
+    const Event *event = static_cast<Event *>(handle);
+    if (event->reached == event->recorded) {
+        return 0;
+    }
+    device().advance_any();
+    return kNotReady;
+}
+int cuStreamWaitEvent(void *stream, void *handle, unsigned) {
+    ENTER;
+    const Event *event = static_cast<Event *>(handle);
+    device().put(stream, {nullptr, event, event->recorded});
+    return 0;
+}
+int cuStreamCreate(void **stream, unsigned) {
+    ENTER;
+    *stream = device().new_stream();
+    return 0;
+}
+int cuStreamDestroy_v2(void *stream) {
+    ENTER;
+    device().delete_stream(stream);
+    return 0;
+}
+int cuStreamSynchronize(void *stream) {
+    ENTER;
+    device().drain(device().stream(stream));
+    return device().error;
+}
+int cuStreamIsCapturing(void *, int *status) {
+    ENTER;
+    *status = 0;
+    return 0;
+}
+
+// ---- what tests ask for ----
+
+void rkv_emulator_set(int schedule, int landing, unsigned seed, int fault, int is_late) {
+    LOCKED;
+    device().drain_all();
+    machine().settings = {static_cast<Schedule>(schedule), static_cast<Landing>(landing), seed,
+                          fault};
+    device().is_late = is_late != 0;
+}
+// The calls of `name`, after `after` more that succeed, fail once with `code`.
+void rkv_emulator_fail(const char *name, int after, int code) {
+    LOCKED;
+    device().failing = name;
+    device().fail_after = after;
+    device().fail_code = code;
+}
+int rkv_emulator_calls(const char *name) {
+    LOCKED;
+    return device().calls[name];
+}
+// What the device did wrong, and forgets it.
+size_t rkv_emulator_fault(char *text, size_t capacity) {
+    LOCKED;
+    const std::string message = device().message;
+    device().message.clear();
+    device().error = 0;
+    const size_t length = std::min(capacity, message.size());
+    memcpy(text, message.data(), length);
+    return length;
+}
+size_t rkv_emulator_kernel(size_t index, const char **name, unsigned *threads, unsigned *shared) {
+    if (index < kernels().size()) {
+        const Kernel &kernel = kernels()[index];
+        *name = kernel.name;
+        *threads = kernel.threads;
+        *shared = kernel.shared_bytes;
+    }
+    return kernels().size();
+}
+size_t rkv_emulator_sizeof(const char *name) {
+    const std::pair<const char *, size_t> sizes[] = {
+#define SIZE(type) {#type, sizeof(rkv::type)}
+        SIZE(Query),          SIZE(Item),      SIZE(AttentionArguments),
+        SIZE(MergeArguments), SIZE(MergeStatesArguments),
+        SIZE(KvWriteArguments), SIZE(PageCopy), SIZE(Layer),
+        SIZE(PageCopyArguments), SIZE(MirrorRun), SIZE(MirrorArguments),
+    };
+    for (const auto &size : sizes) {
+        if (strcmp(size.first, name) == 0) {
+            return size.second;
+        }
+    }
+    return 0;
+}
+
+} // extern "C"

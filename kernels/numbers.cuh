@@ -1,0 +1,69 @@
+// Number formats and arithmetic that no instruction does.
+#pragma once
+#include "device.cuh"
+
+namespace rkv {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kLn2 = 0.6931471805599453f;
+
+// fp8 as it lies in memory: OCP E4M3.
+struct E4M3 {};
+
+template <class T>
+constexpr int kBytes = 2;
+template <>
+constexpr int kBytes<E4M3> = 1;
+
+// n / d for n < 2^31: with magic = ceil(2^(31 + shift) / d) and 2^shift >= d the product's error
+// stays below 1 / d.
+RKV_DEVICE int divide(int n, const Divisor &d) {
+    return static_cast<int>(multiply_high(static_cast<uint32_t>(n) << 1, d.magic) >> d.shift);
+}
+
+RKV_DEVICE float larger(float a, float b) { return a > b ? a : b; }
+RKV_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
+RKV_DEVICE int larger(int a, int b) { return a > b ? a : b; }
+
+// tanh by way of exp: tanh.approx errs by 2^-11, which a soft cap of 50 would turn into a logit that
+// is off by 0.02. For large x the exponential overflows to infinity and the result is 1.
+RKV_DEVICE float tanh_exact(float x) {
+    const float e = exp2_fast(x * (2.0f * kLog2E));
+    return 1.0f - 2.0f * reciprocal_fast(e + 1.0f);
+}
+
+// Two e4m3 numbers, in the upper bytes of the halves of a word, as two 16-bit numbers: exponent
+// and mantissa are moved to where the wider format has them, and the difference of the biases is
+// multiplied away, which is exact for subnormal numbers too. The pattern of NaN becomes 480.
+template <class T>
+RKV_DEVICE uint32_t widen_e4m3(uint32_t pair);
+template <>
+RKV_DEVICE uint32_t widen_e4m3<Bf16>(uint32_t pair) {
+    // bias 127 - 7: times 2^120
+    return Bf16::multiply(((pair & 0x7f007f00u) >> 4) | (pair & 0x80008000u), 0x7b807b80u);
+}
+template <>
+RKV_DEVICE uint32_t widen_e4m3<F16>(uint32_t pair) {
+    // bias 15 - 7: times 2^8
+    return F16::multiply(((pair & 0x7f007f00u) >> 1) | (pair & 0x80008000u), 0x5c005c00u);
+}
+
+// The nearest e4m3 number, ties to even; what is too large, infinities included, becomes 448.
+RKV_DEVICE uint32_t narrow_to_e4m3(float value) {
+    const uint32_t bits = float_to_bits(value);
+    const uint32_t sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) {
+        return sign | 0x7fu;
+    }
+    const float size = bits_to_float(magnitude);
+    if (size >= 448.0f) {
+        return sign | 0x7eu;
+    }
+    if (size < 0.015625f) {
+        // 2^14 has 2^-9 as its last place, so the sum rounds as a subnormal does.
+        return sign | ((float_to_bits(size + 16384.0f) - float_to_bits(16384.0f)) & 0xffu);
+    }
+    return sign | (((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3));
+}
+
+} // namespace rkv

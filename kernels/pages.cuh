@@ -1,0 +1,102 @@
+// What moves K and V into, out of and between pages, 16 bytes at a time.
+#pragma once
+#include "numbers.cuh"
+
+namespace rkv {
+
+constexpr int kCopyThreads = 128;
+
+// Eight elements of the queries' format as they are stored: the same, or e4m3 after division.
+template <class Q, class Kv>
+RKV_DEVICE void store_eight(void *pages, int64_t at, const Vector16 &eight, float scale) {
+    uint8_t *to = static_cast<uint8_t *>(pages) + at * kBytes<Kv>;
+    if (kBytes<Kv> == 2) {
+        store_global(reinterpret_cast<Vector16 *>(to), eight);
+        return;
+    }
+    uint32_t words[2] = {0, 0};
+    RKV_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const uint32_t low = narrow_to_e4m3(Q::low(eight.x[i]) / scale);
+        const uint32_t high = narrow_to_e4m3(Q::high(eight.x[i]) / scale);
+        words[i / 2] |= (low | high << 8) << (i % 2 * 16);
+    }
+    store_global2(reinterpret_cast<uint32_t *>(to), words[0], words[1]);
+}
+
+// K and V of the new positions into their pages. A thread for eight elements of both.
+template <class Q, class Kv>
+RKV_DEVICE void kv_write(const KvWriteArguments &args) {
+    const int eights = args.head_dim / 8;
+    const int64_t index = static_cast<int64_t>(block_x()) * kCopyThreads + thread_index();
+    const int64_t row = index / eights;
+    const int query = static_cast<int>(row / args.kv_heads);
+    if (query >= args.query_count) {
+        return;
+    }
+    const int head = static_cast<int>(row % args.kv_heads);
+    const int element = static_cast<int>(index % eights) * 8;
+    const Vector16 words = load_global(reinterpret_cast<const Vector16 *>(args.queries + query));
+    const int position = static_cast<int>(words.x[0]), pages = static_cast<int>(words.x[1]);
+    const int page_number = divide(position, args.kv.page_size);
+    const int page = load_global(args.pages + pages + page_number);
+    const int offset = position - page_number * static_cast<int>(args.kv.page_size.value);
+    const int64_t at = page * args.kv.page_stride + offset * args.kv.position_stride +
+                       head * args.kv.head_stride + element;
+    auto eight = [&](const void *from, int64_t position_stride, int64_t head_stride) {
+        const int64_t place = query * position_stride + head * head_stride + element;
+        return load_global(reinterpret_cast<const Vector16 *>(
+            static_cast<const uint8_t *>(from) + place * 2));
+    };
+    const Vector16 k = eight(args.k, args.k_position_stride, args.k_head_stride);
+    const Vector16 v = eight(args.v, args.v_position_stride, args.v_head_stride);
+    store_eight<Q, Kv>(args.k_pages, at, k, args.k_scale);
+    store_eight<Q, Kv>(args.v_pages, at, v, args.v_scale);
+}
+
+enum class Move { kCopy, kGather, kScatter };
+
+// The first positions of pages, in every layer: to other pages, to dense memory, or from there. Grid:
+// copies, layers, K and V.
+template <Move move>
+RKV_DEVICE void move_pages(const PageCopyArguments &args) {
+    const Vector16 words = load_global(reinterpret_cast<const Vector16 *>(args.copies + block_x()));
+    const int64_t source = words.x[0], target = words.x[1];
+    const int positions = static_cast<int>(words.x[2]);
+    const uint64_t *layer = reinterpret_cast<const uint64_t *>(args.layers + block_y());
+    uint8_t *pages = reinterpret_cast<uint8_t *>(load_global(layer + block_z()));
+    const int64_t dense_row = args.row_bytes;
+    const int64_t dense_page = dense_row * args.kv_heads * args.page_size;
+    uint8_t *dense = static_cast<uint8_t *>(args.dense);
+    if (move != Move::kCopy) {
+        dense += ((static_cast<int64_t>(block_x()) * args.layer_count + block_y()) * 2 +
+                  block_z()) *
+                 dense_page;
+    }
+    const int chunks = args.row_bytes / 16;
+    const int64_t count = static_cast<int64_t>(positions) * args.kv_heads * chunks;
+    for (int64_t i = thread_index(); i < count; i += kCopyThreads) {
+        const int64_t chunk = i % chunks, row = i / chunks;
+        const int64_t head = row % args.kv_heads, position = row / args.kv_heads;
+        const int64_t inside =
+            position * args.position_stride + head * args.head_stride + chunk * 16;
+        uint8_t *in_source = pages + source * args.page_stride + inside;
+        uint8_t *in_target = pages + target * args.page_stride + inside;
+        uint8_t *in_dense = dense + row * dense_row + chunk * 16;
+        const uint8_t *from = move == Move::kScatter ? in_dense : in_source;
+        uint8_t *to = move == Move::kGather ? in_dense : in_target;
+        store_global(reinterpret_cast<Vector16 *>(to),
+                     load_global(reinterpret_cast<const Vector16 *>(from)));
+    }
+}
+
+// Brings the page rows on the device up to date: a block for each run of changed entries.
+RKV_DEVICE void update_mirror(const MirrorArguments &args) {
+    const Vector16 run = load_global(reinterpret_cast<const Vector16 *>(args.runs + block_x()));
+    const int target = static_cast<int>(run.x[0]), source = static_cast<int>(run.x[1]);
+    for (int i = thread_index(); i < static_cast<int>(run.x[2]); i += kCopyThreads) {
+        store_global(args.rows + target + i, load_global(args.values + source + i));
+    }
+}
+
+} // namespace rkv

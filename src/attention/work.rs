@@ -1,0 +1,323 @@
+//! How a GPU divides the attention of a batch: work items for blocks, and what is merged afterwards.
+//!
+//! An item is a tile of packed query rows (a query and one of the heads that share a KV head) against
+//! a range of keys; the kernel runs it for every KV head. Where there are too few tiles for the
+//! machine, or some are much longer than others, ranges are cut and the results merged. Rows that
+//! begin with the same pages attend to those together.
+use super::batch::Batch;
+use super::cascade::Groups;
+use std::ops::Range;
+
+/// A shape in which the kernels exist.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tile {
+    /// Packed query rows.
+    pub rows: usize,
+    /// Blocks that a multiprocessor holds at a time.
+    pub blocks: usize,
+    /// Time for 64 keys, relative to other shapes. An estimate: nothing was measured yet.
+    pub cost: f64,
+}
+
+impl Tile {
+    /// Queries of a tile: whole ones, unless a single one has more heads than the tile has rows.
+    pub(super) fn queries(&self, group: usize) -> usize {
+        (self.rows / group).max(1)
+    }
+}
+
+/// What the division depends on besides the batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine<'a> {
+    /// Shapes by ascending rows, at least one.
+    pub tiles: &'a [Tile],
+    /// Multiprocessors of the device.
+    pub multiprocessors: usize,
+    /// KV heads: blocks of an item.
+    pub kv_heads: usize,
+    /// Query heads of a KV head.
+    pub group: usize,
+    /// Cut at fixed places and merge always, so that a row's result does not depend on the others.
+    pub batch_invariant: bool,
+}
+
+/// What [`Machine`] says about time.
+pub(super) struct Costs<'a> {
+    pub tiles: &'a [Tile],
+    pub group: usize,
+    /// Less saved time is not worth the launch that merges: one tile of keys for every block that the
+    /// machine holds. An estimate.
+    pub worthwhile: f64,
+}
+
+impl Costs<'_> {
+    /// The smallest shape that takes all queries at once; the largest when none does.
+    pub(super) fn tile_for(&self, queries: usize) -> &Tile {
+        &self.tiles[tile_for(self.tiles, queries * self.group)]
+    }
+}
+
+fn tile_for(tiles: &[Tile], rows: usize) -> usize {
+    tiles.iter().position(|tile| rows <= tile.rows).unwrap_or(tiles.len() - 1)
+}
+
+/// Work of one block for each KV head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item {
+    /// Its first query, in [`Work::order`].
+    pub order_begin: usize,
+    /// Its first packed row, counted from the first row of that query.
+    pub row_begin: usize,
+    /// Packed rows.
+    pub row_count: usize,
+    /// The row of the batch whose pages hold the keys.
+    pub pages_of: usize,
+    /// First key.
+    pub key_begin: usize,
+    /// After the last key.
+    pub key_end: usize,
+    /// Where the first query's result goes among the partial ones; None: it is whole.
+    pub partial_begin: Option<usize>,
+}
+
+/// The division of a batch. Made once; its memory is reused.
+#[derive(Debug, Clone, Default)]
+pub struct Work {
+    /// Queries as items name them.
+    pub order: Vec<u32>,
+    /// Items, shape after shape, the longest first.
+    pub items: Vec<Item>,
+    /// Items of each shape of [`Machine::tiles`].
+    pub of_tile: Vec<Range<usize>>,
+    /// Queries whose result is merged.
+    pub merged: Vec<u32>,
+    /// Where the partial results of each begin in `partials`, and where the last ones end.
+    pub merge_indptr: Vec<u32>,
+    /// Numbers of partial results.
+    pub partials: Vec<u32>,
+    /// Partial results of one query each.
+    pub partial_count: usize,
+    groups: Groups,
+    segments: Vec<Segment>,
+    drafts: Vec<Draft>,
+    /// (query, partial)
+    found: Vec<(u32, u32)>,
+}
+
+/// Queries against keys, before both are cut.
+#[derive(Debug, Clone)]
+struct Segment {
+    order: Range<usize>,
+    pages_of: usize,
+    keys: Range<usize>,
+    tile: usize,
+    /// Others see further keys of the same queries.
+    is_part: bool,
+}
+
+/// A tile of rows, before its keys are cut.
+#[derive(Debug, Clone)]
+struct Draft {
+    tile: usize,
+    item: Item,
+    queries: usize,
+    is_part: bool,
+}
+
+/// Fewer keys are not worth a block.
+const PIECE_MIN: usize = 256;
+/// From here on pieces are made smaller than needed, so that blocks end at about the same time.
+const PIECE_GOOD: usize = 1024;
+const ROUNDS: usize = 4;
+/// Where the keys are cut when a row's result must not depend on others.
+const PIECE_FIXED: usize = 2048;
+/// Pieces begin at multiples of this; a multiple of every kernel's tile of keys.
+const PIECE_UNIT: usize = 64;
+
+impl Work {
+    /// Divides the attention of a batch.
+    pub fn divide(&mut self, batch: &Batch, machine: &Machine<'_>) {
+        self.clear();
+        self.order.extend(0..batch.query_count() as u32);
+        if !machine.batch_invariant {
+            let blocks = machine.multiprocessors * machine.tiles[0].blocks;
+            let worthwhile = blocks as f64 / machine.kv_heads as f64;
+            let costs = Costs { tiles: machine.tiles, group: machine.group, worthwhile };
+            self.groups.find(batch, &costs);
+        }
+        self.make_segments(batch, machine);
+        self.make_drafts(batch, machine);
+        self.cut(machine);
+        self.list_merges();
+    }
+
+    fn clear(&mut self) {
+        self.order.clear();
+        self.items.clear();
+        self.of_tile.clear();
+        self.merged.clear();
+        self.merge_indptr.clear();
+        self.partials.clear();
+        self.partial_count = 0;
+        self.groups.clear();
+        self.segments.clear();
+        self.drafts.clear();
+        self.found.clear();
+    }
+
+    fn make_segments(&mut self, batch: &Batch, machine: &Machine<'_>) {
+        let mut shared = vec![0; batch.rows().len()];
+        for group in &self.groups.chosen {
+            let rows = &self.groups.order[group.rows.clone()];
+            let begin = self.order.len();
+            for &row in rows {
+                shared[row] = group.keys;
+                let row = &batch.rows()[row];
+                self.order.extend((row.first_query..row.first_query + row.count).map(|q| q as u32));
+            }
+            let order = begin..self.order.len();
+            let tile = tile_for(machine.tiles, order.len() * machine.group);
+            let (pages_of, keys) = (rows[0], 0..group.keys);
+            self.segments.push(Segment { order, pages_of, keys, tile, is_part: true });
+        }
+        for (at, row) in batch.rows().iter().enumerate() {
+            let rows = row.count * machine.group;
+            // Kernels for few rows sum in another order.
+            let least = if machine.batch_invariant { 17 } else { 0 };
+            self.segments.push(Segment {
+                order: row.first_query..row.first_query + row.count,
+                pages_of: at,
+                keys: shared[at]..row.key_count(),
+                tile: tile_for(machine.tiles, rows.max(least)),
+                is_part: shared[at] > 0 || machine.batch_invariant,
+            });
+        }
+    }
+
+    /// Cuts the queries of each segment into tiles; a tile ends with the last key that one of its
+    /// queries sees.
+    fn make_drafts(&mut self, batch: &Batch, machine: &Machine<'_>) {
+        let group = machine.group;
+        for segment in &self.segments {
+            let tile = &machine.tiles[segment.tile];
+            let step = tile.queries(group);
+            let mut from = segment.order.start;
+            while from < segment.order.end {
+                let queries = step.min(segment.order.end - from);
+                let key_end = if segment.keys.end == batch.rows()[segment.pages_of].key_count() {
+                    let row = &batch.rows()[segment.pages_of];
+                    let mask = batch.mask_of(row, None);
+                    let place = |at: usize| row.start + (at - row.first_query);
+                    (from..from + queries).map(|at| mask.keys(place(at)).end).max().unwrap_or(0)
+                } else {
+                    segment.keys.end
+                };
+                for row_begin in (0..queries * group).step_by(tile.rows) {
+                    self.drafts.push(Draft {
+                        tile: segment.tile,
+                        item: Item {
+                            order_begin: from,
+                            row_begin,
+                            row_count: tile.rows.min(queries * group - row_begin),
+                            pages_of: segment.pages_of,
+                            key_begin: segment.keys.start,
+                            key_end,
+                            partial_begin: None,
+                        },
+                        queries,
+                        is_part: segment.is_part,
+                    });
+                }
+                from += queries;
+            }
+        }
+        self.drafts.sort_by_key(|draft| draft.tile);
+    }
+
+    /// Cuts the keys of tiles, so that the machine is busy and blocks take about the same time.
+    fn cut(&mut self, machine: &Machine<'_>) {
+        let mut at = 0;
+        for (number, tile) in machine.tiles.iter().enumerate() {
+            let end = at + self.drafts[at..].iter().take_while(|d| d.tile == number).count();
+            let keys: usize =
+                self.drafts[at..end].iter().map(|d| d.item.key_end - d.item.key_begin).sum();
+            let ideal = keys * machine.kv_heads / (machine.multiprocessors * tile.blocks).max(1);
+            let piece = match () {
+                () if machine.batch_invariant => PIECE_FIXED,
+                () if ideal / ROUNDS >= PIECE_GOOD => ideal / ROUNDS,
+                () => ideal.clamp(PIECE_MIN, PIECE_GOOD),
+            };
+            let first = self.items.len();
+            let mut last_partial = 0;
+            for index in at..end {
+                let draft = self.drafts[index].clone();
+                // The tiles of one query's heads write to the same partial results.
+                let again = draft.item.row_begin > 0;
+                last_partial = self.cut_tile(&draft, piece, machine, again.then_some(last_partial));
+            }
+            self.items[first..].sort_by_key(|item| {
+                (std::cmp::Reverse(item.key_end - item.key_begin), item.order_begin, item.key_begin)
+            });
+            self.of_tile.push(first..self.items.len());
+            at = end;
+        }
+    }
+
+    /// Cuts the keys of one tile; returns its first partial result.
+    fn cut_tile(
+        &mut self,
+        draft: &Draft,
+        piece: usize,
+        machine: &Machine<'_>,
+        again: Option<usize>,
+    ) -> usize {
+        let Item { key_begin, key_end, order_begin, .. } = draft.item;
+        let piece = if machine.batch_invariant {
+            piece
+        } else {
+            let pieces = (key_end - key_begin).div_ceil(piece).max(1);
+            (key_end - key_begin).div_ceil(pieces)
+        };
+        let piece = piece.next_multiple_of(PIECE_UNIT);
+        // Pieces end at multiples of the unit, so that no tile of keys is computed twice.
+        let mut next = (key_begin / PIECE_UNIT * PIECE_UNIT + piece).min(key_end);
+        if next == key_end && !draft.is_part {
+            self.items.push(draft.item);
+            return 0;
+        }
+        let base = again.unwrap_or(self.partial_count);
+        let (mut from, mut partial) = (key_begin, base);
+        loop {
+            let item =
+                Item { key_begin: from, key_end: next, partial_begin: Some(partial), ..draft.item };
+            self.items.push(item);
+            if again.is_none() {
+                for query in 0..draft.queries {
+                    let number = self.order[order_begin + query];
+                    self.found.push((number, (partial + query) as u32));
+                }
+            }
+            partial += draft.queries;
+            if next == key_end {
+                break;
+            }
+            from = next;
+            next = (next + piece).min(key_end);
+        }
+        self.partial_count = self.partial_count.max(partial);
+        base
+    }
+
+    fn list_merges(&mut self) {
+        self.found.sort_unstable();
+        self.merge_indptr.push(0);
+        for &(query, partial) in &self.found {
+            if self.merged.last() != Some(&query) {
+                self.merged.push(query);
+                self.merge_indptr.push(self.partials.len() as u32);
+            }
+            self.partials.push(partial);
+            *self.merge_indptr.last_mut().expect("it begins with 0") = self.partials.len() as u32;
+        }
+    }
+}

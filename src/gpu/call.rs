@@ -1,0 +1,382 @@
+//! Calls: what is launched for them.
+use super::arguments::{
+    self, Address, AttentionArguments, Divisor, KvPlace, KvWriteArguments, Layer, MERGE_STATES_MAX,
+    MergeArguments, MergeStatesArguments, PageCopyArguments,
+};
+use super::memory::Event;
+use super::shapes::{dtype_name, kv_name};
+use super::step::{PlanOnDevice, Sent};
+use super::stream::Stream;
+use super::{Copying, CudaBackend};
+use crate::attention::{Batch, Dtype, KvLayer, PageCopy, Params, Tensor};
+use crate::error::Error;
+
+/// Threads of a block of every kernel but attention.
+pub(super) const HELPER_THREADS: usize = 128;
+
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+
+/// K and V of the new positions.
+#[derive(Debug, Clone, Copy)]
+pub struct NewKv {
+    /// [new positions][KV head][element]
+    pub k: Tensor<*const u8>,
+    /// Like `k`.
+    pub v: Tensor<*const u8>,
+}
+
+/// Arguments of [`CudaBackend::append_prefill`]. All addresses are the device's.
+#[derive(Debug, Clone, Copy)]
+pub struct AppendPrefill<'a> {
+    /// The step's number, by which the plan knows whether it was sent.
+    pub number: u64,
+    /// Rows.
+    pub batch: &'a Batch,
+    /// The rows' slots.
+    pub slots: &'a [u32],
+    /// Scale, window and so on.
+    pub params: Params,
+    /// A logit for each query head that takes part in the denominator only; may be null.
+    pub sinks: *const f32,
+    /// [new positions of all rows][query head][element]
+    pub q: Tensor<*const u8>,
+    /// None: they are written already.
+    pub kv: Option<NewKv>,
+    /// Like `q`.
+    pub out: Tensor<*mut u8>,
+    /// [new positions][query head]; may be null.
+    pub lse: *mut f32,
+    /// KV memory.
+    pub layer: KvLayer<*mut u8>,
+}
+
+/// Arguments of [`CudaBackend::merge_states`].
+#[derive(Debug, Clone, Copy)]
+pub struct MergeStates<'a> {
+    /// [position][query head][element] for each state.
+    pub outs: &'a [*const u8],
+    /// [position][query head] for each.
+    pub lses: &'a [*const f32],
+    /// Positions of each.
+    pub positions: usize,
+    /// Receives the result.
+    pub out: *mut u8,
+    /// Receives its logarithms; may be null.
+    pub lse: *mut f32,
+}
+
+fn address<T>(pointer: *const T) -> Address {
+    pointer.addr() as Address
+}
+
+impl CudaBackend {
+    /// Refuses a tensor that kernels cannot read 16 bytes at a time.
+    pub fn check_tensor(&self, tensor: &Tensor<*mut u8>, name: &str) -> Result<(), Error> {
+        let unit = 16 / tensor.dtype.bytes();
+        let aligned = tensor.address.addr().is_multiple_of(16)
+            && tensor.position_stride.is_multiple_of(unit)
+            && tensor.head_stride.is_multiple_of(unit);
+        if aligned {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "{name}: on CUDA it begins at a multiple of 16 bytes, and so does every head of it"
+        )))
+    }
+
+    /// The same for KV memory.
+    pub fn check_layer(&self, layer: &KvLayer<*mut u8>, name: &str) -> Result<(), Error> {
+        let unit = 16 / layer.dtype.bytes();
+        let strides = [layer.strides.page, layer.strides.position, layer.strides.head];
+        let aligned = [layer.k, layer.v].iter().all(|start| start.addr().is_multiple_of(16))
+            && strides.iter().all(|stride| stride.is_multiple_of(unit));
+        if aligned {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "{name}: on CUDA it begins at a multiple of 16 bytes, and so does every head of it"
+        )))
+    }
+
+    /// Writes K and V of the new positions into their pages, then attends to all positions.
+    ///
+    /// # Safety
+    /// The addresses lead to memory of the device of the shapes that the batch, the geometry and
+    /// the strides say; on the stream nobody else uses what this writes.
+    pub unsafe fn append_prefill(
+        &self,
+        call: &AppendPrefill<'_>,
+        plan: &mut PlanOnDevice,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        stream.check_not_captured()?;
+        plan.follow(stream)?;
+        if !plan.has(call.number) {
+            let mirror = self.kernels.get("rkv_update_mirror");
+            let dim = self.geometry.head_dim;
+            let machine = self.machine();
+            plan.send(call.number, call.batch, call.slots, &machine, dim, mirror, stream)?;
+        }
+        let sent = plan.sent();
+        // SAFETY: the caller's contract, and the arrays that were sent fit the batch.
+        unsafe {
+            if let Some(new) = call.kv {
+                self.write_kv(call, &new, &sent, stream)?;
+            }
+            self.attend(call, plan, &sent, stream)?;
+            self.merge(call, plan, &sent, stream)?;
+        }
+        plan.finish(stream)
+    }
+
+    fn place(&self, layer: &KvLayer<*mut u8>) -> KvPlace {
+        KvPlace {
+            page_stride: layer.strides.page as i64,
+            position_stride: layer.strides.position as i64,
+            head_stride: layer.strides.head as i64,
+            page_size: Divisor::new(self.geometry.page_size as u32),
+            reserved: 0,
+        }
+    }
+
+    /// (scale of K, of V) as stored.
+    fn scales(&self, params: &Params) -> (f32, f32) {
+        match self.kv_dtype {
+            Dtype::Fp8E4m3 => (params.k_scale, params.v_scale),
+            _ => (1.0, 1.0),
+        }
+    }
+
+    /// # Safety
+    /// That of `append_prefill`.
+    unsafe fn write_kv(
+        &self,
+        call: &AppendPrefill<'_>,
+        new: &NewKv,
+        sent: &Sent,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let queries = call.batch.query_count();
+        let (kv_heads, head_dim) = (self.geometry.kv_heads, self.geometry.head_dim);
+        let (k_scale, v_scale) = self.scales(&call.params);
+        let arguments = KvWriteArguments {
+            k: address(new.k.address),
+            v: address(new.v.address),
+            k_pages: address(call.layer.k),
+            v_pages: address(call.layer.v),
+            queries: sent.queries,
+            pages: sent.pages,
+            k_position_stride: new.k.position_stride as i64,
+            k_head_stride: new.k.head_stride as i64,
+            v_position_stride: new.v.position_stride as i64,
+            v_head_stride: new.v.head_stride as i64,
+            kv: self.place(&call.layer),
+            query_count: queries as i32,
+            kv_heads: kv_heads as i32,
+            head_dim: head_dim as i32,
+            k_scale,
+            v_scale,
+            reserved: 0,
+        };
+        let name = format!("rkv_kv_write_{}_{}", dtype_name(self.dtype), kv_name(self.kv_dtype));
+        let blocks = (queries * kv_heads * head_dim / 8).div_ceil(HELPER_THREADS);
+        let kernel = self.kernels.get(&name);
+        // SAFETY: the caller's contract.
+        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, 0, &arguments, stream) }
+    }
+
+    /// # Safety
+    /// That of `append_prefill`.
+    unsafe fn attend(
+        &self,
+        call: &AppendPrefill<'_>,
+        plan: &PlanOnDevice,
+        sent: &Sent,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let Params { scale, soft_cap, window, .. } = call.params;
+        let (k_scale, v_scale) = self.scales(&call.params);
+        let whole = scale * k_scale;
+        let mut arguments = AttentionArguments {
+            q: address(call.q.address),
+            out: address(call.out.address),
+            lse: address(call.lse),
+            k: address(call.layer.k),
+            v: address(call.layer.v),
+            sinks: address(call.sinks),
+            items: sent.items,
+            queries: sent.queries,
+            order: sent.order,
+            pages: sent.pages,
+            partial_out: sent.partial_out,
+            partial_lse: sent.partial_lse,
+            q_position_stride: call.q.position_stride as i64,
+            q_head_stride: call.q.head_stride as i64,
+            out_position_stride: call.out.position_stride as i64,
+            out_head_stride: call.out.head_stride as i64,
+            kv: self.place(&call.layer),
+            query_heads: self.geometry.query_heads as i32,
+            group: self.geometry.group() as i32,
+            scale_log2: whole * LOG2_E,
+            soft_cap_in: soft_cap.map_or(0.0, |cap| whole / cap),
+            soft_cap_out: soft_cap.map_or(0.0, |cap| cap * LOG2_E),
+            v_scale,
+            window: window.map_or(0, |window| window.min(i32::MAX as u32) as i32),
+            reserved: 0,
+        };
+        // The kernel for plain masks is another program, which may round otherwise.
+        let plain =
+            soft_cap.is_none() && window.is_none() && !plan.has_regions() && !self.batch_invariant;
+        for (shape, items) in self.shapes.iter().zip(plan.of_tile()) {
+            if items.is_empty() {
+                continue;
+            }
+            arguments.items = sent.items + (items.start * size_of::<arguments::Item>()) as u64;
+            let kernel = self.kernels.get(&shape.name(self.dtype, self.kv_dtype, plain));
+            let shared = shape.shared_bytes(self.kv_dtype.bytes());
+            let grid = [items.len(), self.geometry.kv_heads, 1];
+            // SAFETY: the caller's contract.
+            unsafe { kernel.launch(grid, shape.threads(), shared, &arguments, stream)? };
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// That of `append_prefill`.
+    unsafe fn merge(
+        &self,
+        call: &AppendPrefill<'_>,
+        plan: &PlanOnDevice,
+        sent: &Sent,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let entries = plan.merged_count();
+        if entries == 0 {
+            return Ok(());
+        }
+        let arguments = MergeArguments {
+            out: address(call.out.address),
+            lse: address(call.lse),
+            sinks: address(call.sinks),
+            partial_out: sent.partial_out,
+            partial_lse: sent.partial_lse,
+            queries: sent.merged,
+            indptr: sent.merge_indptr,
+            partials: sent.partials,
+            out_position_stride: call.out.position_stride as i64,
+            out_head_stride: call.out.head_stride as i64,
+            entry_count: entries as i32,
+            query_heads: self.geometry.query_heads as i32,
+            head_dim: self.geometry.head_dim as i32,
+            reserved: 0,
+        };
+        let warps = HELPER_THREADS / 32;
+        let blocks = (entries * self.geometry.query_heads).div_ceil(warps);
+        let name = format!("rkv_merge_partials_{}", dtype_name(self.dtype));
+        let kernel = self.kernels.get(&name);
+        // SAFETY: the caller's contract.
+        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, 0, &arguments, stream) }
+    }
+
+    /// Makes one state of several that saw disjoint keys.
+    ///
+    /// # Safety
+    /// The addresses lead to dense memory of the device of the shapes that the call says.
+    pub unsafe fn merge_states(&self, call: &MergeStates<'_>, stream: Stream) -> Result<(), Error> {
+        if call.outs.len() > MERGE_STATES_MAX {
+            return Err(Error::unsupported(format!(
+                "args.state_count {} is above {MERGE_STATES_MAX} on CUDA",
+                call.outs.len()
+            )));
+        }
+        let mut arguments = MergeStatesArguments {
+            out: address(call.out),
+            lse: address(call.lse),
+            position_count: call.positions as i64,
+            query_heads: self.geometry.query_heads as i32,
+            head_dim: self.geometry.head_dim as i32,
+            state_count: call.outs.len() as i32,
+            reserved: 0,
+            outs: [0; MERGE_STATES_MAX],
+            lses: [0; MERGE_STATES_MAX],
+        };
+        for (at, (&out, &lse)) in call.outs.iter().zip(call.lses).enumerate() {
+            (arguments.outs[at], arguments.lses[at]) = (address(out), address(lse));
+        }
+        let _entered = self.context.enter()?;
+        let warps = HELPER_THREADS / 32;
+        let blocks = (call.positions * self.geometry.query_heads).div_ceil(warps);
+        if blocks > i32::MAX as usize {
+            return Err(Error::argument("args.position_count is too large for a launch"));
+        }
+        let kernel = self.kernels.get(&format!("rkv_merge_states_{}", dtype_name(self.dtype)));
+        // SAFETY: the caller's contract.
+        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, 0, &arguments, stream) }
+    }
+}
+
+impl Copying {
+    /// # Safety
+    /// That of [`CudaBackend::copy_pages`].
+    pub(super) unsafe fn run(
+        &mut self,
+        backend: &CudaBackend,
+        layers: &[KvLayer<*mut u8>],
+        copies: &[PageCopy],
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let context = &backend.context;
+        if let Some((used, _)) = self.used.as_ref().filter(|(_, before)| *before != stream) {
+            used.hold(stream)?;
+        }
+        let list: Vec<arguments::PageCopy> = copies
+            .iter()
+            .map(|copy| arguments::PageCopy {
+                source: copy.source,
+                target: copy.target,
+                positions: copy.positions as u32,
+                reserved: 0,
+            })
+            .collect();
+        let table: Vec<Layer> =
+            layers.iter().map(|layer| Layer { k: address(layer.k), v: address(layer.v) }).collect();
+        self.blob.clear();
+        self.blob.push(&table);
+        let list_at = self.blob.push(&list);
+        self.arrays.reserve(context, self.blob.len())?;
+        let arrays = self.arrays.address();
+        self.staging.send(context, &self.blob, arrays, stream)?;
+        let bytes = backend.kv_dtype.bytes();
+        // Layers of the engine may have strides of their own: a launch for each kind of stride.
+        let mut first = 0;
+        while first < layers.len() {
+            let strides = layers[first].strides;
+            let alike = layers[first..].iter().take_while(|l| l.strides == strides).count();
+            let arguments = PageCopyArguments {
+                layers: arrays + (first * size_of::<Layer>()) as u64,
+                copies: arrays + list_at as u64,
+                dense: 0,
+                page_stride: (strides.page * bytes) as i64,
+                position_stride: (strides.position * bytes) as i64,
+                head_stride: (strides.head * bytes) as i64,
+                kv_heads: backend.geometry.kv_heads as i32,
+                row_bytes: (backend.geometry.head_dim * bytes) as i32,
+                page_size: backend.geometry.page_size as i32,
+                layer_count: alike as i32,
+            };
+            let kernel = backend.kernels.get("rkv_page_copy");
+            let grid = [copies.len(), alike.min(65535), 2];
+            // SAFETY: the caller's contract.
+            unsafe { kernel.launch(grid, HELPER_THREADS, 0, &arguments, stream)? };
+            first += alike.min(65535);
+        }
+        let event = match self.used.take() {
+            Some((event, _)) => event,
+            None => Event::new(context)?,
+        };
+        event.record(stream)?;
+        self.used = Some((event, stream));
+        Ok(())
+    }
+}

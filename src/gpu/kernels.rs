@@ -1,0 +1,166 @@
+//! The kernels' machine code, built ahead of time, and their launch.
+use super::arguments::Plain;
+use super::driver::{Context, check};
+use super::stream::Stream;
+use crate::error::Error;
+use cudarc::driver::sys;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+// `static EMBEDDED: &[&[u8]]`: a fatbin for each source, none when the library was built without nvcc.
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+/// Where the machine code of the kernels comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Images(&'static [&'static [u8]]);
+
+impl Images {
+    /// What this library was built with.
+    pub fn embedded() -> Self {
+        Self(EMBEDDED)
+    }
+
+    /// For a driver that takes any: the emulated one of the tests.
+    pub fn of(images: &'static [&'static [u8]]) -> Self {
+        Self(images)
+    }
+
+    /// Whether there are kernels.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A kernel, ready to be launched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kernel(sys::CUfunction);
+
+/// The loaded images.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    context: Arc<Context>,
+    libraries: Vec<sys::CUlibrary>,
+    found: HashMap<String, Kernel>,
+}
+// SAFETY: handles that any thread may use.
+unsafe impl Send for Kernels {}
+// SAFETY: as above; nothing changes after `load`.
+unsafe impl Sync for Kernels {}
+
+impl Kernels {
+    /// Loads the images and finds the kernels of these names, with as many bytes of shared memory
+    /// as each needs.
+    pub(super) fn load(
+        context: &Arc<Context>,
+        images: Images,
+        wanted: &[(String, usize)],
+    ) -> Result<Self, Error> {
+        let _entered = context.enter()?;
+        let mut made =
+            Self { context: context.clone(), libraries: Vec::new(), found: HashMap::new() };
+        for image in images.0 {
+            let mut library = ptr::null_mut();
+            let none = ptr::null_mut();
+            // SAFETY: an image that nvcc made, with its own length in it; no options.
+            let result = unsafe {
+                sys::cuLibraryLoadData(
+                    &mut library,
+                    image.as_ptr().cast(),
+                    none,
+                    none.cast(),
+                    0,
+                    none.cast(),
+                    none.cast(),
+                    0,
+                )
+            };
+            check(result, "cuLibraryLoadData").map_err(|error| {
+                Error::unsupported(format!(
+                    "config.device: the kernels of this build don't run on it: {error}"
+                ))
+            })?;
+            made.libraries.push(library);
+        }
+        for (name, shared_bytes) in wanted {
+            let kernel = made.find(name, *shared_bytes)?;
+            made.found.insert(name.clone(), kernel);
+        }
+        Ok(made)
+    }
+
+    fn find(&self, name: &str, shared_bytes: usize) -> Result<Kernel, Error> {
+        let symbol = CString::new(name).expect("names of kernels have no NUL");
+        for &library in &self.libraries {
+            let (mut kernel, mut function) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: a loaded library, a NUL-terminated name.
+            let result = unsafe { sys::cuLibraryGetKernel(&mut kernel, library, symbol.as_ptr()) };
+            if result == sys::CUresult::CUDA_ERROR_NOT_FOUND {
+                continue;
+            }
+            check(result, "cuLibraryGetKernel")?;
+            // SAFETY: a kernel of a loaded library; the attribute takes a number.
+            unsafe {
+                check(sys::cuKernelGetFunction(&mut function, kernel), "cuKernelGetFunction")?;
+                let which =
+                    sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let set = sys::cuFuncSetAttribute(function, which, shared_bytes as i32);
+                check(set, "cuFuncSetAttribute")?;
+            }
+            return Ok(Kernel(function));
+        }
+        Err(Error::unsupported(format!("config: this build has no kernel {name}")))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Kernel {
+        *self.found.get(name).expect("every kernel that is used was asked for")
+    }
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.context.enter() {
+            for &library in &self.libraries {
+                // SAFETY: loaded by `load`.
+                let _ = unsafe { sys::cuLibraryUnload(library) };
+            }
+        }
+    }
+}
+
+impl Kernel {
+    /// Launches it on a stream. The context is current.
+    ///
+    /// # Safety
+    /// `arguments` are of the type that the kernel takes, and lead to memory of the shapes that
+    /// they say.
+    pub(super) unsafe fn launch<T: Plain>(
+        self,
+        grid: [usize; 3],
+        threads: usize,
+        shared_bytes: usize,
+        arguments: &T,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let mut parameters = [ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
+        let [x, y, z] = grid.map(|extent| extent as u32);
+        // SAFETY: the caller's contract; the driver copies the arguments before it returns.
+        let result = unsafe {
+            sys::cuLaunchKernel(
+                self.0,
+                x,
+                y,
+                z,
+                threads as u32,
+                1,
+                1,
+                shared_bytes as u32,
+                stream.raw(),
+                parameters.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        };
+        check(result, "cuLaunchKernel")
+    }
+}

@@ -1,0 +1,169 @@
+//! The page rows of a plan as they lie on the device, and what must be sent to bring them up to date.
+//!
+//! A row keeps its place from step to step, so that a decode step sends a page now and then instead
+//! of all pages of all rows. Rows lie one behind another with room to grow; when there is no place
+//! left, all rows of the step are laid out anew.
+use super::arguments::MirrorRun;
+use crate::attention::Batch;
+
+/// Where a row lies, and what the device has of it.
+#[derive(Debug, Clone, Default)]
+struct Line {
+    begin: usize,
+    room: usize,
+    pages: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Mirror {
+    /// By slot.
+    lines: Vec<Line>,
+    used: usize,
+    capacity: usize,
+    /// What the last update must write: runs of `values`.
+    pub(super) runs: Vec<MirrorRun>,
+    pub(super) values: Vec<u32>,
+}
+
+impl Mirror {
+    /// Makes the rows of a batch current; `slots` are the rows' slots. Returns entries that the
+    /// device must have room for, when that is more than before: then nothing is there any more.
+    pub(super) fn update(&mut self, batch: &Batch, slots: &[u32]) -> Option<usize> {
+        self.runs.clear();
+        self.values.clear();
+        let mut grown = None;
+        if !self.has_room(batch, slots) {
+            let needed: usize = batch.rows().iter().map(|row| room_for(row.pages.len())).sum();
+            self.lines.clear();
+            self.used = 0;
+            // Rows that join later find place too.
+            if 2 * needed > self.capacity {
+                self.capacity = (2 * needed).next_power_of_two();
+                grown = Some(self.capacity);
+            }
+        }
+        for (row, &slot) in batch.rows().iter().zip(slots) {
+            self.place(slot as usize, batch.pages_of(row));
+        }
+        grown
+    }
+
+    /// Whether all rows fit without being laid out anew.
+    fn has_room(&self, batch: &Batch, slots: &[u32]) -> bool {
+        let moved = batch.rows().iter().zip(slots).filter_map(|(row, &slot)| {
+            let count = row.pages.len();
+            let room = self.lines.get(slot as usize).map_or(0, |line| line.room);
+            (room < count).then(|| room_for(count))
+        });
+        self.used + moved.sum::<usize>() <= self.capacity
+    }
+
+    fn place(&mut self, slot: usize, pages: &[u32]) {
+        if self.lines.len() <= slot {
+            self.lines.resize_with(slot + 1, Line::default);
+        }
+        let line = &mut self.lines[slot];
+        if line.room < pages.len() {
+            (line.begin, line.room) = (self.used, room_for(pages.len()));
+            self.used += line.room;
+            line.pages.clear();
+        }
+        let same = line.pages.iter().zip(pages).take_while(|(old, new)| old == new).count();
+        // What the device has behind a row that became shorter is still right if it grows again.
+        if same == pages.len() {
+            return;
+        }
+        let source = self.values.len() as i32;
+        self.values.extend_from_slice(&pages[same..]);
+        line.pages.truncate(same);
+        line.pages.extend_from_slice(&pages[same..]);
+        let (target, count) = ((line.begin + same) as i32, (pages.len() - same) as i32);
+        self.runs.push(MirrorRun { target, source, count, reserved: 0 });
+    }
+
+    /// Where a slot's row begins.
+    pub(super) fn begin_of(&self, slot: u32) -> i32 {
+        self.lines[slot as usize].begin as i32
+    }
+
+    /// Forgets what the device has: a transfer failed.
+    pub(super) fn forget(&mut self) {
+        (self.used, self.capacity) = (0, 0);
+        self.lines.clear();
+    }
+}
+
+/// A row grows by a quarter before it has to move.
+fn room_for(pages: usize) -> usize {
+    (pages + pages / 4).next_multiple_of(16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that applies what an update says.
+    #[derive(Default)]
+    struct Device(Vec<u32>);
+
+    impl Device {
+        /// Returns how many values were sent.
+        fn step(&mut self, mirror: &mut Mirror, rows: &[(u32, &[u32])]) -> usize {
+            let mut batch = Batch::new(1);
+            for (_, pages) in rows {
+                batch.push_row(pages.len() - 1, 1, pages, &[]).unwrap();
+            }
+            let slots: Vec<u32> = rows.iter().map(|row| row.0).collect();
+            if let Some(capacity) = mirror.update(&batch, &slots) {
+                self.0 = vec![u32::MAX; capacity];
+            }
+            for run in &mirror.runs {
+                let (target, source) = (run.target as usize, run.source as usize);
+                let values = &mirror.values[source..][..run.count as usize];
+                self.0[target..][..values.len()].copy_from_slice(values);
+            }
+            for (slot, pages) in rows {
+                let begin = mirror.begin_of(*slot) as usize;
+                assert_eq!(self.0[begin..][..pages.len()], **pages, "slot {slot}");
+            }
+            mirror.values.len()
+        }
+    }
+
+    #[test]
+    fn a_decode_step_sends_only_what_is_new() {
+        let (mut device, mut mirror) = (Device::default(), Mirror::default());
+        let pages: Vec<u32> = (1..2000).collect();
+        assert_eq!(device.step(&mut mirror, &[(3, &pages[..100]), (0, &pages[50..60])]), 110);
+        assert_eq!(device.step(&mut mirror, &[(3, &pages[..100]), (0, &pages[50..60])]), 0);
+        assert_eq!(device.step(&mut mirror, &[(0, &pages[50..61]), (3, &pages[..101])]), 2);
+        // A row that changes in the middle is sent from there on.
+        let mut changed = pages[..101].to_vec();
+        changed[40] = 7777;
+        assert_eq!(device.step(&mut mirror, &[(3, &changed)]), 61);
+    }
+
+    #[test]
+    fn any_sequence_of_steps_leaves_the_right_rows() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (mut device, mut mirror) = (Device::default(), Mirror::default());
+        let mut rows: Vec<Vec<u32>> = (0..12).map(|slot| vec![slot]).collect();
+        for _ in 0..2000 {
+            let slots: Vec<u32> = (0..12).filter(|_| random.bool()).collect();
+            for &slot in &slots {
+                let row = &mut rows[slot as usize];
+                match random.u32(0..10) {
+                    0 => *row = vec![random.u32(..)],
+                    1 => {
+                        let at = random.usize(..row.len());
+                        row[at] = random.u32(..);
+                    }
+                    2 => row.extend((0..random.usize(..300)).map(|_| random.u32(..))),
+                    _ => row.push(random.u32(..)),
+                }
+            }
+            let step: Vec<_> = slots.iter().map(|&slot| (slot, &*rows[slot as usize])).collect();
+            device.step(&mut mirror, &step);
+        }
+    }
+}

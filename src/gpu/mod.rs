@@ -1,0 +1,246 @@
+//! Attention on an NVIDIA GPU: kernels that were built ahead of time, launched through the driver.
+//!
+//! ```text
+//!   driver    found at run time, or not          memory    buffers, pinned staging, events
+//!   kernels   images, launches                   step      a plan's arrays on the device
+//!   shapes    which kernels exist                mirror    page rows, sent as they change
+//! ```
+//!
+//! Everything happens on the engine's stream, in its order; nothing waits for the device but what
+//! creates and ends things. What the driver refuses is an error that carries its code, and leaves
+//! the host as it was.
+mod arguments;
+mod call;
+mod driver;
+mod kernels;
+mod memory;
+mod mirror;
+mod shapes;
+mod step;
+mod stream;
+
+pub use call::{AppendPrefill, MergeStates, NewKv};
+pub use kernels::Images;
+pub use step::PlanOnDevice;
+pub use stream::Stream;
+
+use crate::attention::{Dtype, Geometry, KvLayer, Machine, PageCopy, Tile};
+use crate::error::Error;
+use cudarc::driver::sys::CUdevice_attribute;
+use driver::Context;
+use kernels::Kernels;
+use memory::{Blob, DeviceBuffer, GrowingBuffer, Staging};
+use parking_lot::Mutex;
+use shapes::Shape;
+use std::sync::Arc;
+
+/// Which GPU, and which kernels.
+#[derive(Debug, Clone, Copy)]
+pub struct CudaConfig {
+    /// Ordinal of the device.
+    pub device: usize,
+    /// The kernels.
+    pub images: Images,
+}
+
+/// Memory of the device that belongs to a runner.
+#[derive(Debug)]
+pub struct DeviceMemory(DeviceBuffer);
+
+impl DeviceMemory {
+    /// Its first byte, as the device sees it.
+    pub fn address(&self) -> *mut u8 {
+        std::ptr::without_provenance_mut(self.0.address() as usize)
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
+
+/// The CUDA backend for one geometry and number format.
+#[derive(Debug)]
+pub struct CudaBackend {
+    context: Arc<Context>,
+    kernels: Kernels,
+    geometry: Geometry,
+    dtype: Dtype,
+    kv_dtype: Dtype,
+    shapes: Vec<Shape>,
+    tiles: Vec<Tile>,
+    multiprocessors: usize,
+    batch_invariant: bool,
+    copying: Mutex<Copying>,
+}
+
+/// What copies of pages need on the device.
+#[derive(Debug, Default)]
+struct Copying {
+    arrays: GrowingBuffer,
+    staging: Staging,
+    blob: Blob,
+    used: Option<(memory::Event, Stream)>,
+}
+
+/// Kernels besides attention, for these formats.
+fn helper_names(dtype: Dtype, kv_dtype: Dtype) -> [String; 5] {
+    let (q, kv) = (shapes::dtype_name(dtype), shapes::kv_name(kv_dtype));
+    [
+        format!("rkv_kv_write_{q}_{kv}"),
+        format!("rkv_merge_partials_{q}"),
+        format!("rkv_merge_states_{q}"),
+        "rkv_page_copy".to_owned(),
+        "rkv_update_mirror".to_owned(),
+    ]
+}
+
+impl CudaBackend {
+    /// Whether these shapes and formats can be computed here: by the kernels, with this build, on
+    /// this machine. The error says what cannot.
+    pub fn supports(
+        config: &CudaConfig,
+        geometry: &Geometry,
+        dtype: Dtype,
+        kv_dtype: Dtype,
+    ) -> Result<(), Error> {
+        shapes::check(geometry, dtype, kv_dtype)?;
+        if config.images.is_empty() {
+            return Err(Error::unsupported(
+                "config.backend: this build has no CUDA kernels, see rkv_features()",
+            ));
+        }
+        let context = Context::new(config.device)?;
+        check_capability(&context)
+    }
+
+    /// A backend on a device.
+    pub fn new(
+        config: &CudaConfig,
+        geometry: Geometry,
+        dtype: Dtype,
+        kv_dtype: Dtype,
+        batch_invariant: bool,
+    ) -> Result<Self, Error> {
+        Self::supports(config, &geometry, dtype, kv_dtype)?;
+        let context = Context::new(config.device)?;
+        let room = context
+            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let mut wanted: Vec<(String, usize)> =
+            helper_names(dtype, kv_dtype).map(|name| (name, 0)).to_vec();
+        let mut chosen = Vec::new();
+        for shape in shapes::shapes(geometry.head_dim, kv_dtype) {
+            let shared = shape.shared_bytes(kv_dtype.bytes());
+            if shared > room {
+                continue;
+            }
+            for plain in [false, true] {
+                wanted.push((shape.name(dtype, kv_dtype, plain), shared));
+            }
+            chosen.push(*shape);
+        }
+        if chosen.is_empty() {
+            return Err(Error::unsupported(format!(
+                "config.device: {room} bytes of shared memory are too few for head_dim {}",
+                geometry.head_dim
+            )));
+        }
+        let multiprocessors =
+            context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        Ok(Self {
+            kernels: Kernels::load(&context, config.images, &wanted)?,
+            context,
+            geometry,
+            dtype,
+            kv_dtype,
+            tiles: chosen.iter().map(Shape::tile).collect(),
+            shapes: chosen,
+            multiprocessors,
+            batch_invariant,
+            copying: Mutex::default(),
+        })
+    }
+
+    /// Zeroed memory of the device.
+    pub fn allocate(&self, bytes: usize) -> Result<DeviceMemory, Error> {
+        DeviceBuffer::zeroed(&self.context, bytes).map(DeviceMemory)
+    }
+
+    /// What a plan needs on the device.
+    pub fn new_plan(&self) -> Result<PlanOnDevice, Error> {
+        PlanOnDevice::new(&self.context)
+    }
+
+    fn machine(&self) -> Machine<'_> {
+        Machine {
+            tiles: &self.tiles,
+            multiprocessors: self.multiprocessors,
+            kv_heads: self.geometry.kv_heads,
+            group: self.geometry.group(),
+            batch_invariant: self.batch_invariant,
+        }
+    }
+
+    /// Copies the first positions of pages to other pages, in every layer.
+    ///
+    /// # Safety
+    /// The pages lie in the memory of every layer; on the stream nobody writes the sources or uses
+    /// the targets meanwhile. All calls get the same layers.
+    pub unsafe fn copy_pages(
+        &self,
+        layers: &[KvLayer<*mut u8>],
+        copies: &[PageCopy],
+        stream: Stream,
+    ) -> Result<(), Error> {
+        if copies.is_empty() || layers.is_empty() {
+            return Ok(());
+        }
+        let _entered = self.context.enter()?;
+        stream.check_not_captured()?;
+        // SAFETY: the caller's contract.
+        unsafe { self.copying.lock().run(self, layers, copies, stream) }
+    }
+}
+
+/// mma.sync of bf16 and cp.async begin with compute capability 8.0.
+fn check_capability(context: &Context) -> Result<(), Error> {
+    let major =
+        context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    if major < 8 {
+        return Err(Error::unsupported(format!(
+            "config.device: compute capability {major}.x is below 8.0"
+        )));
+    }
+    Ok(())
+}
+
+/// Names, threads and shared memory of all kernels, and sizes of their arguments: for tests, which
+/// compare them with the kernels.
+pub fn kernel_table() -> Vec<(String, usize, usize)> {
+    let mut table = Vec::new();
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        for kv_dtype in [dtype, Dtype::Fp8E4m3] {
+            for head_dim in [64, 96, 128, 256] {
+                for shape in shapes::shapes(head_dim, kv_dtype) {
+                    for plain in [false, true] {
+                        let shared = shape.shared_bytes(kv_dtype.bytes());
+                        if !plain || shape.has_plain(kv_dtype) {
+                            let name = shape.name(dtype, kv_dtype, plain);
+                            table.push((name, shape.threads(), shared));
+                        }
+                    }
+                }
+            }
+            let helpers = helper_names(dtype, kv_dtype);
+            table.extend(helpers.map(|name| (name, call::HELPER_THREADS, 0)));
+        }
+    }
+    table.sort();
+    table.dedup();
+    table
+}
+
+/// Sizes of the structs that kernels take, by name: for tests.
+pub fn argument_sizes() -> Vec<(&'static str, usize)> {
+    arguments::sizes()
+}

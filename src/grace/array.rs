@@ -1,0 +1,302 @@
+//! Arrays of fixed room, and links that lead readers to them.
+use super::garbage::{Garbage, Retired};
+use super::{Reader, nobody_reads};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+
+/// What stands in front of the items.
+#[repr(C)]
+struct Header {
+    /// The handle and every link, or retired link, that leads here.
+    references: AtomicU32,
+    /// Items that readers may look at.
+    visible: AtomicU32,
+    /// Items that there are, and room for them. Only the handle uses `len`, until the end.
+    len: u32,
+    capacity: u32,
+}
+
+/// Items in one allocation. Readers, who come through links, see those at the front that were
+/// shown; the others are the owner's alone.
+#[derive(Debug)]
+pub struct Array<T>(NonNull<Header>, PhantomData<T>);
+
+// SAFETY: a handle owns its items; readers on other threads get `&T` only.
+unsafe impl<T: Send + Sync> Send for Array<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Array<T> {}
+
+const fn layout<T>(capacity: usize) -> Layout {
+    assert!(align_of::<T>() <= align_of::<u64>() && capacity <= isize::MAX as usize / 64);
+    let size = size_of::<Header>() + capacity * size_of::<T>();
+    match Layout::from_size_align(size, align_of::<u64>()) {
+        Ok(layout) => layout,
+        Err(_) => panic!("an array is too large"),
+    }
+}
+
+/// The first item of an allocation.
+///
+/// # Safety
+/// `header` leads to an allocation of `Array<T>`.
+unsafe fn items<T>(header: NonNull<Header>) -> NonNull<T> {
+    const { assert!(size_of::<Header>().is_multiple_of(align_of::<u64>())) };
+    // SAFETY: items follow the header in the same allocation, aligned as it is.
+    unsafe { header.add(1).cast() }
+}
+
+/// Gives one reference back, the last one with the memory.
+///
+/// # Safety
+/// `memory` is a live `Array<T>`, and the caller has a reference that nobody uses from now on.
+unsafe fn release<T>(memory: NonNull<()>) {
+    let header = memory.cast::<Header>();
+    // SAFETY: the caller has a reference, so the memory is alive. Who has the last reference is
+    // alone: new ones are made from an old one.
+    unsafe {
+        let references = &(*header.as_ptr()).references;
+        if references.load(Ordering::Acquire) != 1 {
+            if references.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            fence(Ordering::Acquire);
+        }
+        let (len, capacity) = ((*header.as_ptr()).len, (*header.as_ptr()).capacity);
+        let all = std::ptr::slice_from_raw_parts_mut(items::<T>(header).as_ptr(), len as usize);
+        all.drop_in_place();
+        dealloc(header.as_ptr().cast(), layout::<T>(capacity as usize));
+    }
+}
+
+impl<T: Send + Sync> Array<T> {
+    /// An empty array with room for so many items.
+    pub fn with_capacity(capacity: usize) -> Self {
+        let room = u32::try_from(capacity).expect("an array has fewer than 2^32 items");
+        let layout = layout::<T>(capacity);
+        // SAFETY: the layout has a size, and what is written fits.
+        unsafe {
+            let Some(header) = NonNull::new(alloc(layout).cast::<Header>()) else {
+                handle_alloc_error(layout)
+            };
+            let (references, visible) = (AtomicU32::new(1), AtomicU32::new(0));
+            header.write(Header { references, visible, len: 0, capacity: room });
+            Self(header, PhantomData)
+        }
+    }
+
+    /// An array of which readers see everything.
+    pub fn shown(items: impl ExactSizeIterator<Item = T>) -> Self {
+        let mut array = Self::with_capacity(items.len());
+        items.take(array.capacity()).for_each(|item| array.push(item));
+        array.show(array.len());
+        array
+    }
+
+    /// Items that fit.
+    pub fn capacity(&self) -> usize {
+        // SAFETY: the memory is alive; `capacity` never changes.
+        unsafe { (*self.0.as_ptr()).capacity as usize }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        layout::<T>(self.capacity()).size()
+    }
+
+    fn references(&self) -> &AtomicU32 {
+        // SAFETY: the memory is alive.
+        unsafe { &(*self.0.as_ptr()).references }
+    }
+
+    fn visible(&self) -> &AtomicU32 {
+        // SAFETY: the memory is alive.
+        unsafe { &(*self.0.as_ptr()).visible }
+    }
+
+    /// Adds an item at the end, where readers don't see it yet.
+    pub fn push(&mut self, item: T) {
+        let len = self.len();
+        assert!(len < self.capacity());
+        // SAFETY: there is room. Nobody else uses what lies behind `len`, nor `len` itself.
+        unsafe {
+            items::<T>(self.0).add(len).write(item);
+            (*self.0.as_ptr()).len += 1;
+        }
+    }
+
+    /// Lets readers see the first `count` items, which don't change from now on.
+    pub fn show(&mut self, count: usize) {
+        assert!(count <= self.len());
+        let visible = (count as u32).max(self.visible().load(Ordering::Relaxed));
+        self.visible().store(visible, Ordering::Release);
+    }
+
+    /// Takes all but the first `count` items out of the readers' sight; false when somebody reads
+    /// who may have seen them, then nothing changes.
+    pub fn hide(&mut self, count: usize) -> bool {
+        let before = self.visible().load(Ordering::Relaxed);
+        if before as usize <= count {
+            return true;
+        }
+        // See `Reader::enter`: this is a change like that of a link.
+        self.visible().store(count as u32, Ordering::SeqCst);
+        let hidden = nobody_reads();
+        if !hidden {
+            self.visible().store(before, Ordering::Release);
+        }
+        hidden
+    }
+
+    /// The items that readers don't see, with the index of the first.
+    pub fn hidden_mut(&mut self) -> (usize, &mut [T]) {
+        let from = self.visible().load(Ordering::Relaxed) as usize;
+        // SAFETY: readers look only at what is before `visible`, and those who saw more of it have
+        // left (`hide`). The handle, of which there is one, is borrowed.
+        let hidden = unsafe {
+            let first = items::<T>(self.0).add(from);
+            std::slice::from_raw_parts_mut(first.as_ptr(), self.len() - from)
+        };
+        (from, hidden)
+    }
+}
+
+impl<T: Copy + Send + Sync> Array<T> {
+    /// Adds items at the end, where readers don't see them yet.
+    pub fn extend_from_slice(&mut self, more: &[T]) {
+        let len = self.len();
+        assert!(more.len() <= self.capacity() - len);
+        // SAFETY: there is room. Nobody else uses what lies behind `len`, nor `len` itself.
+        unsafe {
+            let end = items::<T>(self.0).add(len);
+            end.as_ptr().copy_from_nonoverlapping(more.as_ptr(), more.len());
+            (*self.0.as_ptr()).len += more.len() as u32;
+        }
+    }
+}
+
+impl<T: Copy + Send + Sync> Array<T> {
+    /// Adds `count` times an item at the end, where readers don't see it yet.
+    pub fn extend_with(&mut self, count: usize, item: T) {
+        (0..count).for_each(|_| self.push(item));
+    }
+}
+
+impl<T> std::ops::Deref for Array<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` items are there. Only the handle changes them, and it is borrowed.
+        unsafe {
+            let len = (*self.0.as_ptr()).len as usize;
+            std::slice::from_raw_parts(items::<T>(self.0).as_ptr(), len)
+        }
+    }
+}
+
+impl<T> Drop for Array<T> {
+    fn drop(&mut self) {
+        // SAFETY: the handle's own reference.
+        unsafe { release::<T>(self.0.cast()) }
+    }
+}
+
+/// An array of one item, which readers see. It is found without a look at the array's length.
+#[derive(Debug)]
+pub struct One<T>(Array<T>);
+
+impl<T: Send + Sync> One<T> {
+    /// An array of this item.
+    pub fn new(item: T) -> Self {
+        Self(Array::shown(std::iter::once(item)))
+    }
+
+    /// The array alone.
+    pub fn into_array(self) -> Array<T> {
+        self.0
+    }
+
+    /// The array, for a link.
+    pub fn array(&mut self) -> &mut Array<T> {
+        &mut self.0
+    }
+}
+
+impl<T> std::ops::Deref for One<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: there is an item, since arrays never lose any.
+        unsafe { items::<T>(self.0.0).as_ref() }
+    }
+}
+
+/// A place in which readers find an array, or none.
+#[derive(Debug)]
+pub struct Link<T>(AtomicPtr<Header>, PhantomData<Array<T>>);
+
+// SAFETY: readers get `&T`, and who drops the last reference drops the items.
+unsafe impl<T: Send + Sync> Send for Link<T> {}
+// SAFETY: as above; the pointer is atomic.
+unsafe impl<T: Send + Sync> Sync for Link<T> {}
+
+impl<T> Default for Link<T> {
+    fn default() -> Self {
+        Self(AtomicPtr::default(), PhantomData)
+    }
+}
+
+impl<T: Send + Sync> Link<T> {
+    /// Leads to another array from now on, or to none. The handle stays with its owner, who may
+    /// drop it at any time.
+    pub fn set(&self, array: Option<&mut Array<T>>, garbage: &mut Garbage) {
+        let to = array.as_ref().map_or(std::ptr::null_mut(), |array| array.0.as_ptr());
+        if to == self.0.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(array) = array {
+            // References are made by the handle only, so one that is alone stays alone.
+            let references = array.references();
+            if references.load(Ordering::Relaxed) == 1 {
+                references.store(2, Ordering::Relaxed);
+            } else {
+                references.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let before = NonNull::new(self.0.swap(to, Ordering::AcqRel));
+        if let Some(header) = before {
+            // SAFETY: the link has a reference to it until it is released.
+            let capacity = unsafe { (*header.as_ptr()).capacity } as usize;
+            let (memory, bytes) = (header.cast(), layout::<T>(capacity).size());
+            garbage.retire(Retired { memory, release: release::<T>, bytes });
+        }
+    }
+
+    /// What readers may see of the array.
+    #[inline]
+    pub fn read<'a>(&'a self, _: &'a Reader) -> &'a [T] {
+        let Some(header) = NonNull::new(self.0.load(Ordering::SeqCst)) else {
+            return &[];
+        };
+        // SAFETY: the link had a reference when the pointer was read; should it be retired now, it
+        // is not released before the reader has left, whom the result doesn't outlive. The first
+        // `visible` items are there and don't change before that either.
+        unsafe {
+            let visible = (*header.as_ptr()).visible.load(Ordering::SeqCst);
+            std::slice::from_raw_parts(items::<T>(header).as_ptr(), visible as usize)
+        }
+    }
+}
+
+impl<T> Drop for Link<T> {
+    fn drop(&mut self) {
+        if let Some(header) = NonNull::new(*self.0.get_mut()) {
+            // SAFETY: the link's own reference. Readers borrow the link, so none came through it
+            // that is still there.
+            unsafe { release::<T>(header.cast()) }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What was taken out of links and waits for its last readers.
+use super::Present;
+use std::ptr::NonNull;
+
+/// When to look who reads: after so many retired arrays, or bytes.
+const COUNT_LIMIT: usize = 32;
+const BYTES_LIMIT: usize = 1 << 16;
+/// Arrays freed at a time: nobody who writes is to be held up by what others left.
+const FREED_AT_ONCE: usize = 8;
+
+/// A reference that a link had.
+#[derive(Debug)]
+pub(super) struct Retired {
+    pub(super) memory: NonNull<()>,
+    /// Gives the reference back; to be called once, when nobody reads the memory through it.
+    pub(super) release: unsafe fn(NonNull<()>),
+    pub(super) bytes: usize,
+}
+
+// SAFETY: only arrays of what is Send and Sync are retired.
+unsafe impl Send for Retired {}
+// SAFETY: a shared Retired is of no use.
+unsafe impl Sync for Retired {}
+
+impl Retired {
+    fn free(self) {
+        // SAFETY: every reader who could have found the memory has left, and this is the only
+        // call, since it takes the Retired.
+        unsafe { (self.release)(self.memory) }
+    }
+}
+
+/// What was taken out of links by one owner.
+#[derive(Debug, Default)]
+pub struct Garbage {
+    /// Retired since the last look.
+    new: Vec<Retired>,
+    new_bytes: usize,
+    /// Retired before the last look, at which `present` were there.
+    waiting: Vec<Retired>,
+    present: Present,
+    /// Nobody reads these any more.
+    free: Vec<Retired>,
+    bytes: usize,
+    /// How many are new at the next look.
+    next_look: usize,
+}
+
+impl Garbage {
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn retire(&mut self, retired: Retired) {
+        self.new_bytes += retired.bytes;
+        self.bytes += retired.bytes;
+        self.new.push(retired);
+        if self.new.len() >= self.next_look.max(COUNT_LIMIT) || self.new_bytes >= BYTES_LIMIT {
+            self.look();
+        }
+        for _ in 0..FREED_AT_ONCE {
+            let Some(retired) = self.free.pop() else {
+                return;
+            };
+            self.bytes -= retired.bytes;
+            retired.free();
+        }
+    }
+
+    /// Moves on what nobody can read.
+    fn look(&mut self) {
+        self.new_bytes = 0;
+        self.next_look = self.new.len() + COUNT_LIMIT;
+        if !self.present.have_left() {
+            return;
+        }
+        self.free.append(&mut self.waiting);
+        self.waiting.append(&mut self.new);
+        self.next_look = 0;
+        self.present.look();
+        if self.present.0.is_empty() {
+            self.free.append(&mut self.waiting);
+        }
+    }
+}
+
+impl Drop for Garbage {
+    /// Waits for the readers that are there; they are gone in a microsecond, unless they are
+    /// suspended.
+    fn drop(&mut self) {
+        while !self.new.is_empty() || !self.waiting.is_empty() {
+            self.look();
+            if !self.waiting.is_empty() {
+                std::thread::yield_now();
+            }
+        }
+        self.free.drain(..).for_each(Retired::free);
+    }
+}

@@ -1,0 +1,110 @@
+//! Memory that threads without a lock may look at: one thread changes it, any number read it.
+//!
+//! The one rule of read-copy-update, in types that hold it without `unsafe` on the user's side:
+//!
+//! - A [`Link`] leads to an [`Array`]. Who reads it has to be a [`Reader`], and what it gets can't
+//!   change and stays alive until that reader leaves.
+//! - Whoever takes an array out of a link puts it into [`Garbage`]. It is freed after a *grace
+//!   period*: when all readers that were there at that time have left. A reader who comes later
+//!   can't find it any more.
+//!
+//! A reader costs one compare-and-swap in a place that it shares with nobody, so readers don't slow
+//! each other down. Whoever writes pays for readers only when it frees memory, and never waits. A
+//! reader that the system suspends holds back what is taken out meanwhile; readers are there for a
+//! microsecond and wait for nothing while they are.
+
+mod array;
+mod garbage;
+
+pub use array::{Array, Link, One};
+pub use garbage::Garbage;
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Readers at one time. There are hardly more than cores.
+const PLACES: usize = 128;
+
+/// Where a reader signs in, alone in its cache lines. The number is odd while somebody is there,
+/// and never the same for two readers.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Place(AtomicU64);
+
+static READERS: [Place; PLACES] = [const { Place(AtomicU64::new(0)) }; PLACES];
+/// Places that were in use at some time; those behind are free.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The place that this thread had last.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A thread that reads. What it finds in links stays as it is until it leaves.
+#[derive(Debug)]
+pub struct Reader {
+    place: usize,
+    number: u64,
+    /// Left by the thread that came.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Reader {
+    /// Signs in; None when there are too many.
+    ///
+    /// Why what the reader finds afterwards is safe: everything on both sides is sequentially
+    /// consistent, signing in and reading links here, a fence and looking at the places in
+    /// `Present`. If the writer, who has changed a link before, doesn't see the reader, then the
+    /// reader came after the fence, and reads what the link holds now.
+    #[inline]
+    pub fn enter() -> Option<Self> {
+        let last = LAST.get();
+        (0..PLACES).map(|step| (last + step) % PLACES).find_map(|place| {
+            if place >= USED.load(Ordering::SeqCst) {
+                USED.fetch_max(place + 1, Ordering::SeqCst);
+            }
+            let at = &READERS[place].0;
+            let (free, success) = (at.load(Ordering::Relaxed), Ordering::SeqCst);
+            if free % 2 == 1 {
+                return None;
+            }
+            at.compare_exchange(free, free + 1, success, Ordering::Relaxed).ok()?;
+            LAST.set(place);
+            Some(Self { place, number: free + 1, not_send: PhantomData })
+        })
+    }
+}
+
+impl Drop for Reader {
+    #[inline]
+    fn drop(&mut self) {
+        READERS[self.place].0.store(self.number + 1, Ordering::Release);
+    }
+}
+
+/// The readers of one moment: after everything that this thread has changed before.
+#[derive(Debug, Default)]
+struct Present(Vec<(usize, u64)>);
+
+impl Present {
+    fn look(&mut self) {
+        fence(Ordering::SeqCst);
+        self.0.clear();
+        let used = USED.load(Ordering::SeqCst);
+        let places = READERS[..used].iter().map(|place| place.0.load(Ordering::SeqCst));
+        self.0.extend(places.enumerate().filter(|(_, number)| number % 2 == 1));
+    }
+
+    /// Whether none of them is there any more.
+    fn have_left(&self) -> bool {
+        self.0.iter().all(|&(place, then)| READERS[place].0.load(Ordering::Acquire) != then)
+    }
+}
+
+/// Whether nobody reads; who comes later sees what this thread has changed before.
+fn nobody_reads() -> bool {
+    fence(Ordering::SeqCst);
+    let used = USED.load(Ordering::SeqCst);
+    READERS[..used].iter().all(|place| place.0.load(Ordering::SeqCst) % 2 == 0)
+}

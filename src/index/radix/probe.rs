@@ -1,0 +1,198 @@
+//! Reading the tree without a lock, while its owner changes it.
+//!
+//! Three things make it right:
+//!
+//! 1. *Memory*: what a link leads to stays as it is until the reader leaves (`crate::grace`). Keys
+//!    that were published never change; everything else that a reader looks at is atomic.
+//! 2. *A node at a time*: a row is read again when its version changed meanwhile. Then its keys,
+//!    its parent and its flags are those of one moment.
+//! 3. *The way*: a child counts when its row names the node above as its parent, and the row above
+//!    has not changed by then. So at that moment the one hung below the other, with the keys that
+//!    were compared. Nodes above can't have gone: who has children is not evicted, a split and a
+//!    merge leave the prefix of the deeper node as it is. So *at that moment the whole prefix was
+//!    cached*. That nothing more matches is true of a moment as well: a node's children are
+//!    searched between two looks at their version, and those of the table's moves.
+//!
+//! Hence what a probe returns was the length of the match at some moment during the call. A probe
+//! never waits for a call on the index. When a node changes again and again while it looks, it
+//! gives up, and the caller takes the lock; a change takes a fraction of a microsecond, and only
+//! those of nodes on the probe's way matter, so that is rare.
+use super::super::tree::{Changed, NONE, TableView, Version};
+use super::super::{Namespace, Probe, Reach};
+use super::row::{Rows, SEVERAL, Seen};
+use super::walk::{child_hash, common_start};
+use crate::grace::Reader;
+use foldhash::fast::FixedState;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Attempts, before the caller takes the lock.
+const ATTEMPTS: u32 = 32;
+
+/// The index as readers without a lock see it.
+#[derive(Debug)]
+pub(super) struct View {
+    page_size: usize,
+    hasher: FixedState,
+    pub(super) rows: Arc<Rows>,
+    table: Arc<TableView>,
+    /// Changes with the set of roots.
+    pub(super) roots: Version,
+    pub(super) default_root: AtomicU32,
+}
+
+impl View {
+    pub(super) fn new(page_size: usize, hasher: FixedState, table: Arc<TableView>) -> Self {
+        let (rows, roots, default_root) = Default::default();
+        let view = Self { page_size, hasher, rows, table, roots, default_root };
+        view.default_root.store(NONE, Relaxed);
+        view
+    }
+
+    /// The first entry of the table that leads to what is wanted.
+    fn find<'a>(
+        &'a self,
+        parent: u32,
+        first_page: &[u32],
+        reader: &'a Reader,
+        wanted: impl Fn(&Seen<'a>) -> bool,
+    ) -> Result<Option<Seen<'a>>, Changed> {
+        let hash = child_hash(&self.hasher, parent, first_page);
+        let mut found = None;
+        self.table.find(hash, reader, |at| {
+            let seen = self.rows.read(at, reader)?;
+            found = Some(seen).filter(&wanted);
+            Ok(found.is_some())
+        })?;
+        Ok(found)
+    }
+
+    fn root<'a>(
+        &'a self,
+        namespace: &Namespace,
+        reader: &'a Reader,
+    ) -> Result<Option<Seen<'a>>, Changed> {
+        let words = namespace.words();
+        let (roots, moves) = (self.roots.peek(), self.table.moves.peek());
+        let is_it = |seen: &Seen<'_>| seen.is_root && seen.keys == words;
+        let found = if *namespace != Namespace::default() {
+            self.find(NONE, &words, reader, is_it)?
+        } else {
+            match self.default_root.load(Relaxed) {
+                NONE => None,
+                at => Some(self.rows.read(at, reader)?).filter(is_it),
+            }
+        };
+        if found.is_none() {
+            self.roots.expect(roots)?;
+            self.table.moves.expect(moves)?;
+        }
+        Ok(found)
+    }
+
+    /// The child that begins with the first whole page of keys, and how many keys it shares with
+    /// them.
+    fn child<'a>(
+        &'a self,
+        node: &Seen<'a>,
+        keys: &[u32],
+        reader: &'a Reader,
+    ) -> Result<Option<(Seen<'a>, usize)>, Changed> {
+        let Some(first_page) = keys.get(..self.page_size) else {
+            return Ok(None);
+        };
+        let child = match node.row.only.load(Relaxed) {
+            NONE => None,
+            SEVERAL => {
+                let begins =
+                    |seen: &Seen<'_>| seen.parent == node.at && seen.keys.starts_with(first_page);
+                self.find(node.at, first_page, reader, begins)?
+            }
+            only => Some(self.rows.read(only, reader)?).filter(|seen| seen.parent == node.at),
+        };
+        let shared = child.map(|child| (child, common_start(child.keys, keys)));
+        Ok(shared.filter(|(_, common)| *common >= self.page_size))
+    }
+
+    /// The longest start of a page that the keys share with a child, and whether that child may
+    /// have other than text.
+    fn longest_start<'a>(
+        &'a self,
+        node: &Seen<'a>,
+        keys: &[u32],
+        reader: &'a Reader,
+    ) -> Result<(usize, bool), Changed> {
+        let page = &keys[..keys.len().min(self.page_size)];
+        let only = node.row.only.load(Relaxed);
+        let Some(&first_key) = page.first().filter(|_| only != NONE) else {
+            return Ok((0, false));
+        };
+        let first_page = |at: u32| {
+            let seen = self.rows.read(at, reader)?;
+            Ok((seen.keys.get(..self.page_size).ok_or(Changed)?, seen.media))
+        };
+        let share = |at: u32| {
+            let (keys, media) = first_page(at)?;
+            Ok((common_start(keys, page), media))
+        };
+        if only != SEVERAL {
+            return share(only);
+        }
+        let changed = Cell::new(Ok(()));
+        let near = node.runs(reader).neighbours(first_key, |at| {
+            first_page(at).map(|(keys, _)| keys < page).unwrap_or_else(|error| {
+                changed.set(Err(error));
+                false
+            })
+        });
+        changed.get()?;
+        let mut best = (0, false);
+        for near in near.into_iter().flatten().filter(|near| near.first_key == first_key) {
+            let found = share(near.node)?;
+            // As the owner chooses: of two that are equal the later one.
+            best = if found.0 >= best.0 { found } else { best };
+        }
+        Ok(best)
+    }
+
+    fn try_reach(
+        &self,
+        namespace: &Namespace,
+        keys: &[u32],
+        reader: &Reader,
+    ) -> Result<Reach, Changed> {
+        let mut reach = Reach::default();
+        let Some(mut node) = self.root(namespace, reader)? else {
+            return Ok(reach);
+        };
+        let mut rest = keys;
+        loop {
+            let (children, moves) = (node.row.children.peek(), self.table.moves.peek());
+            let Some((child, common)) = self.child(&node, rest, reader)? else {
+                let (partial, media) = self.longest_start(&node, rest, reader)?;
+                node.row.children.expect(children)?;
+                self.table.moves.expect(moves)?;
+                node.expect_same()?;
+                return Ok(Reach { partial, media: reach.media | media, ..reach });
+            };
+            node.expect_same()?;
+            reach.media |= child.media;
+            reach.pages += common / self.page_size;
+            reach.partial = common % self.page_size;
+            if common < child.keys.len() {
+                return Ok(reach);
+            }
+            (node, rest) = (child, &rest[common..]);
+        }
+    }
+}
+
+impl Probe for View {
+    fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach> {
+        (0..ATTEMPTS).find_map(|attempt| {
+            (0..attempt).for_each(|_| std::hint::spin_loop());
+            self.try_reach(namespace, keys, reader).ok()
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Showing nodes to readers without a lock, who read them in `probe`.
+//!
+//! The owner works on nodes of its own, which nobody else sees, and publishes a row when a node has
+//! changed. A row's `version` covers the row; that several rows, the child table and the lists of
+//! siblings change together is what the `children` version of the parent is for: it is odd from
+//! before the first of these changes until after the last. Recency, locks and hits are not
+//! published, so a lookup, a lock and an unlock change nothing that a reader reads.
+use super::super::Namespace;
+use super::super::tree::{NONE, State};
+use super::RadixIndex;
+use crate::grace::Array;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl RadixIndex {
+    /// Makes a node, which readers don't see yet.
+    pub(super) fn allocate(&mut self, state: State) -> u32 {
+        let at = self.tree.nodes.allocate(state);
+        self.rows.open(at);
+        at
+    }
+
+    /// Makes changes after which a node has other children, or the same ones in other places.
+    pub(super) fn changing_children<R>(
+        &mut self,
+        at: u32,
+        change: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        self.rows[at].children.begin();
+        let done = change(self);
+        self.rows[at].children.end();
+        done
+    }
+
+    /// Shows a node as it is now.
+    pub(super) fn publish(&mut self, at: u32) {
+        let (node, row) = (&mut self.tree.nodes[at], &self.rows[at]);
+        let parent = if node.state == State::Node { node.parent } else { NONE };
+        row.version.begin();
+        row.parent.store(parent, Relaxed);
+        row.media.store(node.media, Relaxed);
+        node.label.publish(self.page_size, row, &mut self.garbage);
+        row.version.end();
+    }
+
+    /// Frees a node; readers find it no more.
+    pub(super) fn release(&mut self, at: u32) {
+        self.tree.nodes.release(at);
+        self.publish(at);
+    }
+
+    /// Makes a root, and shows it: a child of nobody, with its namespace in place of keys.
+    pub(super) fn add_root(&mut self, namespace: &Namespace) -> u32 {
+        let root = self.tree.add_root(namespace);
+        self.rows.open(root);
+        let words = namespace.words();
+        let (hash, row) = (self.child_hash(NONE, &words), &self.rows[root]);
+        self.view.roots.begin();
+        row.version.begin();
+        row.is_root.store(true, Relaxed);
+        row.key_count.store(words.len() as u32, Relaxed);
+        row.words.set(Some(&mut Array::shown(words.into_iter())), &mut self.garbage);
+        row.version.end();
+        self.table.insert(hash, root);
+        self.publish_default_root();
+        self.view.roots.end();
+        root
+    }
+
+    /// Drops a root that has neither nodes nor locks; readers find it no more.
+    pub(super) fn drop_empty_root(&mut self, root: u32) {
+        let Some(namespace) = self.tree.prune_root(root) else {
+            return;
+        };
+        self.view.roots.begin();
+        self.publish_default_root();
+        self.table.remove(self.child_hash(NONE, &namespace.words()), root);
+        self.rows[root].version.begin();
+        self.rows[root].is_root.store(false, Relaxed);
+        self.rows[root].version.end();
+        self.publish(root);
+        self.view.roots.end();
+    }
+
+    fn publish_default_root(&self) {
+        let root = self.tree.find_root(&Namespace::default());
+        self.view.default_root.store(root.unwrap_or(NONE), Relaxed);
+    }
+}

@@ -1,0 +1,73 @@
+//! What computes: the processor or a GPU.
+use crate::attention::{Dtype, Geometry};
+use crate::cpu::{CpuBackend, Threads};
+use crate::error::Error;
+use crate::gpu::{CudaBackend, CudaConfig};
+
+/// Which backend a runner shall have.
+pub enum BackendConfig {
+    /// The processor, with these threads.
+    Cpu(Threads),
+    /// An NVIDIA GPU.
+    Cuda(CudaConfig),
+}
+
+impl From<Threads> for BackendConfig {
+    fn from(threads: Threads) -> Self {
+        Self::Cpu(threads)
+    }
+}
+
+impl From<CudaConfig> for BackendConfig {
+    fn from(config: CudaConfig) -> Self {
+        Self::Cuda(config)
+    }
+}
+
+impl BackendConfig {
+    /// Whether it can do this, here and now.
+    pub(super) fn supports(
+        &self,
+        geometry: &Geometry,
+        dtype: Dtype,
+        kv_dtype: Dtype,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Cpu(_) => CpuBackend::supports(geometry, dtype, kv_dtype),
+            Self::Cuda(config) => CudaBackend::supports(config, geometry, dtype, kv_dtype),
+        }
+    }
+}
+
+/// What a runner computes with.
+#[derive(Debug)]
+pub(super) enum Backend {
+    Cpu(CpuBackend),
+    Cuda(CudaBackend),
+}
+
+impl Backend {
+    pub(super) fn new(
+        config: BackendConfig,
+        geometry: Geometry,
+        dtype: Dtype,
+        kv_dtype: Dtype,
+        batch_invariant: bool,
+    ) -> Result<Self, Error> {
+        Ok(match config {
+            BackendConfig::Cpu(threads) => Self::Cpu(CpuBackend::new(threads)?),
+            BackendConfig::Cuda(config) => {
+                let made = CudaBackend::new(&config, geometry, dtype, kv_dtype, batch_invariant)?;
+                Self::Cuda(made)
+            }
+        })
+    }
+
+    /// Threads of the host that compute.
+    pub(super) fn threads(&self) -> usize {
+        match self {
+            Self::Cpu(cpu) => cpu.threads(),
+            Self::Cuda(_) => 0,
+        }
+    }
+}

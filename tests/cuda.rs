@@ -1,0 +1,19 @@
+//! The CUDA backend on an emulated device: its own kernels, compiled for the processor, behind an
+//! emulated driver. With RKV_CUDA_DRIVER=system the same tests run on a GPU.
+
+mod cuda {
+    #[path = "../attention/memory.rs"]
+    pub mod memory;
+    #[path = "../attention/numbers.rs"]
+    pub mod numbers;
+
+    pub mod compare;
+    pub mod device;
+    pub mod emulator;
+    pub mod world;
+
+    mod driver;
+    mod faults;
+    mod matrix;
+    mod steps;
+}

@@ -1,0 +1,112 @@
+//! Memory of the device, and the streams on it, as an engine has them.
+use cudarc::driver::sys;
+use std::ptr;
+
+fn check(result: sys::CUresult) {
+    assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
+}
+
+/// Makes the device's primary context current, as the CUDA runtime does for an engine.
+pub fn enter() {
+    let (mut device, mut context) = (0, ptr::null_mut());
+    // SAFETY: the driver was found before.
+    unsafe {
+        check(sys::cuInit(0));
+        check(sys::cuDeviceGet(&mut device, 0));
+        check(sys::cuDevicePrimaryCtxRetain(&mut context, device));
+        check(sys::cuCtxPushCurrent_v2(context));
+    }
+}
+
+pub fn leave() {
+    let (mut device, mut context) = (0, ptr::null_mut());
+    // SAFETY: undoes `enter`.
+    unsafe {
+        check(sys::cuCtxPopCurrent_v2(&mut context));
+        check(sys::cuDeviceGet(&mut device, 0));
+        check(sys::cuDevicePrimaryCtxRelease_v2(device));
+    }
+}
+
+/// Bytes on the device.
+pub struct Memory {
+    address: u64,
+    bytes: usize,
+}
+
+impl Memory {
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut address = 0;
+        // SAFETY: as many bytes as are copied; 1 at least.
+        unsafe {
+            check(sys::cuMemAlloc_v2(&mut address, bytes.len().max(1)));
+            if !bytes.is_empty() {
+                check(sys::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()));
+            }
+        }
+        Self { address, bytes: bytes.len() }
+    }
+
+    pub fn of_floats(floats: &[f32]) -> Self {
+        let bytes: Vec<u8> = floats.iter().flat_map(|float| float.to_ne_bytes()).collect();
+        Self::of(&bytes)
+    }
+
+    pub fn address(&self) -> *mut u8 {
+        ptr::without_provenance_mut(self.address as usize)
+    }
+
+    /// Waits for everything, and reads; None when the device failed.
+    pub fn try_read(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; self.bytes];
+        // SAFETY: as many bytes as there are.
+        let result =
+            unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), self.address, self.bytes) };
+        (result == sys::CUresult::CUDA_SUCCESS).then_some(bytes)
+    }
+
+    pub fn read(&self) -> Vec<u8> {
+        self.try_read().expect("the device works")
+    }
+
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: inside.
+        check(unsafe {
+            sys::cuMemcpyHtoD_v2(self.address + at as u64, bytes.as_ptr().cast(), bytes.len())
+        });
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `of`.
+        let _ = unsafe { sys::cuMemFree_v2(self.address) };
+    }
+}
+
+/// A stream that does not wait for the default one.
+pub struct EngineStream(pub sys::CUstream);
+
+impl EngineStream {
+    pub fn new() -> Self {
+        let mut stream = ptr::null_mut();
+        let flag = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: writes a handle.
+        check(unsafe { sys::cuStreamCreate(&mut stream, flag) });
+        Self(stream)
+    }
+
+    /// Waits for what was put on it.
+    pub fn synchronize(&self) {
+        // SAFETY: a live handle. What failed shows when something is read.
+        let _ = unsafe { sys::cuStreamSynchronize(self.0) };
+    }
+}
+
+impl Drop for EngineStream {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`.
+        let _ = unsafe { sys::cuStreamDestroy_v2(self.0) };
+    }
+}

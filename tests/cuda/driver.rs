@@ -1,0 +1,113 @@
+//! What the driver may do to us, and what it is asked.
+use super::emulator::is_real;
+use super::world::{Setup, World};
+use radixkv::error::Error;
+use radixkv::gpu::{argument_sizes, kernel_table};
+
+/// src/gpu knows the kernels' blocks and arguments as their source has them.
+#[test]
+fn the_host_and_the_kernels_agree() {
+    if is_real() {
+        return;
+    }
+    let world = World::new(Setup::new(64, 16), 1);
+    let mut known = kernel_table();
+    // Not launched by the library: for engines and tiers that move pages to the host.
+    known.push(("rkv_page_gather".to_owned(), 128, 0));
+    known.push(("rkv_page_scatter".to_owned(), 128, 0));
+    known.sort();
+    let mut there = world.driver.kernels();
+    there.sort();
+    assert_eq!(known, there);
+    for (name, bytes) in argument_sizes() {
+        assert_eq!(world.driver.size_of(name), Some(bytes), "{name}");
+    }
+}
+
+/// A step waits for nothing and, once the plan has grown, allocates nothing.
+#[test]
+fn a_decode_step_asks_the_driver_for_little() {
+    if is_real() {
+        return;
+    }
+    let mut world = World::new(Setup::new(64, 16), 2);
+    world.fill(0, 100);
+    for _ in 0..20 {
+        world.step(&[(0, 1), (1, 1)]);
+    }
+    let names =
+        ["cuMemAlloc_v2", "cuMemHostAlloc", "cuMemFree_v2", "cuCtxSynchronize", "cuLaunchKernel"];
+    let before = names.map(|name| world.driver.calls(name));
+    let outcome = world.run(&[(0, 1), (1, 1)]).unwrap();
+    assert_eq!(outcome.lse.len(), 2 * 4);
+    let after = names.map(|name| world.driver.calls(name));
+    let new: Vec<i32> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+    // The test itself allocates and frees q, k, v, out and lse; K and V are written, rows of pages
+    // brought up to date at most, attention launched.
+    assert_eq!(new[0], 5, "cuMemAlloc");
+    assert_eq!((new[1], new[3]), (0, 0), "pinned memory, synchronization");
+    assert!(new[4] <= 3, "{} launches", new[4]);
+}
+
+/// A host that is many steps ahead of the device never overwrites what is on its way.
+#[test]
+fn staging_is_not_reused_too_early() {
+    let mut world = World::new(Setup::new(64, 4), 2);
+    world.fill(0, 30);
+    world.fill(1, 3);
+    for _ in 0..6 {
+        world.step(&[(0, 3), (1, 1)]);
+        world.step(&[(1, 2)]);
+    }
+}
+
+#[test]
+fn m04_a_failing_driver_is_an_error_and_the_next_step_is_right() {
+    if is_real() {
+        return;
+    }
+    let functions = [
+        "cuMemAlloc_v2",
+        "cuMemHostAlloc",
+        "cuMemcpyHtoDAsync_v2",
+        "cuLaunchKernel",
+        "cuEventRecord",
+        "cuEventQuery",
+        "cuStreamIsCapturing",
+        "cuCtxPushCurrent_v2",
+    ];
+    for name in functions {
+        let mut failures = 0;
+        for after in [0, 1, 3] {
+            let mut world = World::new(Setup::new(64, 16), 1);
+            world.step(&[(0, 20)]);
+            // Its memory is too small for this step, so that it must allocate.
+            // ... except where what is asked is whether old memory is free again.
+            let long = [(0, if name == "cuEventQuery" { 5 } else { 260 })];
+            world.failing = Some((name, after, 2));
+            if let Err(message) = world.run(&long) {
+                assert!(message.contains("CUDA_ERROR_OUT_OF_MEMORY (2)"), "{name}: {message}");
+                failures += 1;
+            }
+            world.step(&long);
+        }
+        assert!(failures > 0, "{name} was never called");
+    }
+}
+
+/// After a fault of the device every call says so.
+#[test]
+fn m04_a_lost_device_is_reported() {
+    if is_real() {
+        return;
+    }
+    let mut world = World::new(Setup::new(64, 16), 1);
+    world.step(&[(0, 20)]);
+    world.failing = Some(("cuLaunchKernel", 0, 719));
+    let message = world.run(&[(0, 1)]).unwrap_err();
+    assert!(message.contains("cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED (719)"), "{message}");
+    let code = 719;
+    let error = Error::Device { code, text: "cuLaunchKernel: ...".into() };
+    assert_eq!(error.to_string(), "cuLaunchKernel: ...");
+    world.step(&[(0, 1)]);
+}

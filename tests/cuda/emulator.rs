@@ -1,0 +1,202 @@
+//! The driver that the tests run on: an emulated one, built here from the kernels' own source, or
+//! with RKV_CUDA_DRIVER=system the machine's.
+use radixkv::gpu::{CudaConfig, Images};
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::{env, fs};
+
+/// How the emulated device goes about its work.
+#[derive(Debug, Clone, Copy)]
+pub struct Conduct {
+    /// One warp runs as far as it can while all others starve.
+    pub greedy: bool,
+    /// When asynchronous copies land: 0 early, 1 as late as is legal, 2 as a die says.
+    pub landing: c_int,
+    pub seed: c_uint,
+    /// A fault of `kernels/device.cuh`; 0: none.
+    pub fault: c_int,
+    /// What is put on a stream happens as late as is legal.
+    pub late: bool,
+}
+
+impl Default for Conduct {
+    fn default() -> Self {
+        Self { greedy: true, landing: 1, seed: 1, fault: 0, late: true }
+    }
+}
+
+/// The driver. One test at a time has it.
+pub struct Driver {
+    emulated: Option<&'static libloading::Library>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Whether the tests run on a GPU.
+pub fn is_real() -> bool {
+    env::var("RKV_CUDA_DRIVER").is_ok_and(|driver| driver == "system")
+}
+
+impl Driver {
+    /// Waits for its turn.
+    pub fn get() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        static EMULATED: OnceLock<libloading::Library> = OnceLock::new();
+        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let emulated = (!is_real()).then(|| {
+            EMULATED.get_or_init(|| {
+                // Its SONAME is what the library will ask for, so that it is taken instead of
+                // another libcuda.so.
+                // SAFETY: its initialisers list the kernels.
+                unsafe { libloading::Library::new(build()) }.expect("the emulated driver loads")
+            })
+        });
+        let driver = Self { emulated, _turn: turn };
+        driver.conduct(Conduct::default());
+        driver
+    }
+
+    /// The device to compute on.
+    pub fn config(&self) -> CudaConfig {
+        // The emulated driver knows its kernels and looks at no image.
+        let images = match self.emulated {
+            Some(_) => Images::of(&[b"emulated"]),
+            None => Images::embedded(),
+        };
+        CudaConfig { device: 0, images }
+    }
+
+    fn call<T: Copy>(&self, name: &str) -> Option<T> {
+        // SAFETY: the types below are those in kernels/emulation/driver.cpp.
+        self.emulated.map(|library| unsafe { *library.get::<T>(name.as_bytes()).unwrap() })
+    }
+
+    /// Sets how the device behaves from now on. A real one does as it likes.
+    pub fn conduct(&self, conduct: Conduct) {
+        type Set = unsafe extern "C" fn(c_int, c_int, c_uint, c_int, c_int);
+        let Conduct { greedy, landing, seed, fault, late } = conduct;
+        if let Some(set) = self.call::<Set>("rkv_emulator_set") {
+            // SAFETY: plain numbers.
+            unsafe { set(greedy.into(), landing, seed, fault, late.into()) };
+        }
+    }
+
+    /// Makes the next call of a function of the driver fail, after so many that succeed.
+    pub fn fail(&self, name: &str, after: c_int, code: c_int) {
+        type Fail = unsafe extern "C" fn(*const c_char, c_int, c_int);
+        let name = CString::new(name).unwrap();
+        if let Some(fail) = self.call::<Fail>("rkv_emulator_fail") {
+            // SAFETY: a NUL-terminated string, which is copied.
+            unsafe { fail(name.as_ptr(), after, code) };
+        }
+    }
+
+    /// How often a function of the driver was called; 0 on a real one.
+    pub fn calls(&self, name: &str) -> i32 {
+        type Calls = unsafe extern "C" fn(*const c_char) -> c_int;
+        let name = CString::new(name).unwrap();
+        // SAFETY: a NUL-terminated string.
+        self.call::<Calls>("rkv_emulator_calls").map_or(0, |calls| unsafe { calls(name.as_ptr()) })
+    }
+
+    /// What the device did wrong since it was asked last.
+    pub fn fault(&self) -> String {
+        type Fault = unsafe extern "C" fn(*mut u8, usize) -> usize;
+        let mut text = vec![0; 512];
+        // SAFETY: a buffer and its size.
+        let length = self
+            .call::<Fault>("rkv_emulator_fault")
+            .map_or(0, |fault| unsafe { fault(text.as_mut_ptr(), text.len()) });
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    }
+
+    /// Names, threads and shared memory of the kernels.
+    pub fn kernels(&self) -> Vec<(String, usize, usize)> {
+        type Kernel =
+            unsafe extern "C" fn(usize, *mut *const c_char, *mut c_uint, *mut c_uint) -> usize;
+        let Some(kernel) = self.call::<Kernel>("rkv_emulator_kernel") else { return Vec::new() };
+        let (mut found, mut count) = (Vec::new(), 1);
+        while found.len() < count {
+            let (mut name, mut threads, mut shared) = (std::ptr::null(), 0, 0);
+            // SAFETY: three places to write to; the name is static.
+            unsafe {
+                count = kernel(found.len(), &mut name, &mut threads, &mut shared);
+                let name = CStr::from_ptr(name).to_str().unwrap().to_owned();
+                found.push((name, threads as usize, shared as usize));
+            }
+        }
+        found
+    }
+
+    /// Size of a struct in the kernels' source.
+    pub fn size_of(&self, name: &str) -> Option<usize> {
+        type Size = unsafe extern "C" fn(*const c_char) -> usize;
+        let name = CString::new(name).unwrap();
+        // SAFETY: a NUL-terminated string.
+        self.call::<Size>("rkv_emulator_sizeof").map(|size| unsafe { size(name.as_ptr()) })
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compiles the kernels and the driver, unless they are unchanged; returns the library.
+fn build() -> PathBuf {
+    let kernels = root().join("kernels");
+    let mut files: Vec<PathBuf> = [kernels.clone(), kernels.join("emulation")]
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    let mut hasher = DefaultHasher::new();
+    FLAGS.hash(&mut hasher);
+    files.iter().for_each(|file| fs::read(file).unwrap().hash(&mut hasher));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("emulated-driver-{:016x}", hasher.finish()));
+    let library = folder.join("libcuda.so");
+    if library.is_file() {
+        return library;
+    }
+    fs::create_dir_all(&folder).unwrap();
+    let dims = [64, 96, 128, 256].map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
+    let mut sources: Vec<(&str, Option<&String>)> =
+        dims.iter().rev().map(|dim| ("attn_mma.cu", Some(dim))).collect();
+    sources.extend(
+        ["memory.cu", "emulation/machine.cpp", "emulation/driver.cpp"].map(|source| (source, None)),
+    );
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut objects = Vec::new();
+    for round in sources.chunks(jobs) {
+        let running: Vec<(Child, PathBuf)> = round
+            .iter()
+            .map(|(source, dim)| {
+                let object = folder.join(format!("{}-{}.o", std::process::id(), objects.len()));
+                objects.push(object.clone());
+                let mut command = Command::new("g++");
+                command.args(FLAGS).args(*dim).args(["-x", "c++", "-c"]);
+                command.arg(kernels.join(source)).arg("-o").arg(&object);
+                (command.spawn().expect("g++ runs"), object)
+            })
+            .collect();
+        for (mut child, object) in running {
+            assert!(child.wait().unwrap().success(), "{}", object.display());
+        }
+    }
+    let part = folder.join(format!("{}.so", std::process::id()));
+    let linked = Command::new("g++")
+        .args(["-shared", "-Wl,-soname,libcuda.so", "-o"])
+        .arg(&part)
+        .args(&objects)
+        .status();
+    assert!(linked.expect("g++ runs").success());
+    fs::rename(part, &library).unwrap();
+    library
+}
+
+const FLAGS: [&str; 6] = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"];

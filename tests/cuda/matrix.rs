@@ -1,0 +1,78 @@
+//! Every kernel, with every mask that it may meet.
+use super::world::{Setup, World};
+use radixkv::attention::{Dtype, KvLayout, Region};
+
+/// One combination: prefill, append, drafts and decoding, with rows for every tile.
+fn run(setup: Setup, with_regions: bool) {
+    let mut world = World::new(setup, 3);
+    if with_regions {
+        world.sequences[0].regions =
+            vec![Region { start: 5, end: 30 }, Region { start: 90, end: 120 }];
+    }
+    world.fill(1, 131);
+    let group = world.setup.geometry.group();
+    world.step(&[(0, 130), (1, 1)]);
+    world.step(&[(0, 1), (1, 40 / group), (2, 70)]);
+    world.step(&[(0, 2), (1, 1), (2, 1)]);
+}
+
+fn masks(setup: &mut Setup, which: usize) -> bool {
+    setup.params.window = [None, Some(50), None, Some(20)][which];
+    setup.params.soft_cap = [None, None, Some(15.0), Some(30.0)][which];
+    setup.sinks = which == 3;
+    which >= 2
+}
+
+/// Of all combinations of head dim, formats, page size, layout, mask and group, those whose number
+/// leaves a remainder of 0: with 1 all of them.
+fn every(nth: usize) {
+    let formats = [
+        (Dtype::Bf16, Dtype::Bf16),
+        (Dtype::F16, Dtype::F16),
+        (Dtype::Bf16, Dtype::Fp8E4m3),
+        (Dtype::F16, Dtype::Fp8E4m3),
+    ];
+    let mut number = 0;
+    for head_dim in [64, 96, 128, 256] {
+        for (dtype, kv_dtype) in formats {
+            for mask in 0..4 {
+                for page_size in [1, 16, 23, 128] {
+                    for (heads, layout) in [((8, 2), KvLayout::Nhd), ((3, 1), KvLayout::Hnd)] {
+                        number += 1;
+                        if number % nth != 0 {
+                            continue;
+                        }
+                        let mut setup = Setup::new(head_dim, page_size).heads(heads.0, heads.1);
+                        setup = setup.dtypes(dtype, kv_dtype);
+                        setup.layout = layout;
+                        setup.pages = 700 / page_size + 8;
+                        let with_regions = masks(&mut setup, mask);
+                        run(setup, with_regions);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// With RKV_CUDA_MATRIX=1 all combinations, otherwise some of every format and head dim.
+#[test]
+fn k20_k21_k22_all_formats_masks_and_shapes() {
+    let nth = std::env::var("RKV_CUDA_MATRIX").ok().and_then(|nth| nth.parse().ok());
+    every(nth.unwrap_or(23));
+}
+
+/// The plain kernels, which other masks don't reach, and head dims with each of their tiles.
+#[test]
+fn every_kernel_of_every_head_dim() {
+    for head_dim in [64, 96, 128, 256] {
+        for dtype in [Dtype::Bf16, Dtype::F16] {
+            let mut setup = Setup::new(head_dim, 16).heads(8, 2).dtypes(dtype, dtype);
+            setup.pages = 40;
+            let mut world = World::new(setup, 2);
+            world.fill(1, 17);
+            world.step(&[(0, 33), (1, 10)]);
+            world.step(&[(0, 1), (1, 1)]);
+        }
+    }
+}

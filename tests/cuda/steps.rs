@@ -1,0 +1,201 @@
+//! Steps of many kinds: chunks, decodes, drafts, splits, shared prefixes, masks, layouts.
+use super::emulator::Conduct;
+use super::world::{Setup, World};
+use radixkv::attention::{Dtype, KvLayout, PageCopy, Region};
+
+/// Every order of threads and every landing of copies that the emulator knows.
+fn conducts() -> impl Iterator<Item = Conduct> {
+    let greedy = [false, true].into_iter();
+    greedy.flat_map(|greedy| {
+        (0..3).map(move |landing| Conduct { greedy, landing, seed: 3, ..Conduct::default() })
+    })
+}
+
+// K20
+#[test]
+fn k20_any_cut_of_a_prompt_gives_the_same() {
+    let setup = Setup::new(64, 16);
+    for chunks in [&[90][..], &[1, 89], &[33, 57], &[16, 16, 32, 26]] {
+        let mut world = World::new(setup.clone(), 1);
+        for &chunk in chunks {
+            world.step(&[(0, chunk)]);
+        }
+    }
+}
+
+#[test]
+fn any_order_of_threads_and_any_landing_of_copies_is_fine() {
+    for conduct in conducts() {
+        let mut world = World::new(Setup::new(64, 7), 2);
+        world.driver.conduct(conduct);
+        world.fill(0, 150);
+        world.fill(1, 70);
+        // few rows (key warps), and many (row warps)
+        world.step(&[(0, 1), (1, 2)]);
+        world.step(&[(0, 40), (1, 1)]);
+    }
+}
+
+#[test]
+fn a_mixed_batch_of_prefill_decode_and_drafts() {
+    let mut world = World::new(Setup::new(64, 16).heads(6, 2), 4);
+    world.fill(0, 100);
+    world.fill(1, 200);
+    world.fill(3, 5);
+    world.step(&[(2, 64), (0, 1), (1, 5), (3, 1)]);
+    world.step(&[(0, 1), (1, 1), (2, 1), (3, 1)]);
+    world.step(&[(3, 30), (1, 1)]);
+}
+
+#[test]
+fn long_rows_are_split_and_merged() {
+    let mut setup = Setup::new(64, 16);
+    setup.sinks = true;
+    let mut world = World::new(setup, 2);
+    world.fill(0, 1200);
+    world.fill(1, 300);
+    world.step(&[(0, 1), (1, 1)]);
+    world.step(&[(0, 3), (1, 20)]);
+}
+
+#[test]
+fn a_row_of_more_heads_than_a_tile_has_rows() {
+    let mut world = World::new(Setup::new(64, 16).heads(160, 1), 1);
+    world.fill(0, 600);
+    world.step(&[(0, 1)]);
+    world.step(&[(0, 2)]);
+}
+
+#[test]
+fn rows_that_begin_with_the_same_pages_attend_to_them_together() {
+    for (page_size, sinks) in [(1, false), (16, true)] {
+        let mut setup = Setup::new(64, page_size);
+        setup.sinks = sinks;
+        setup.pages += 600 / page_size;
+        let mut world = World::new(setup, 6);
+        world.fill(0, 640);
+        for to in 1..5 {
+            world.share(0, to, (512 + 16 * to) / page_size);
+            world.fill(to, 10 * to);
+        }
+        world.fill(5, 40);
+        let rows: Vec<_> = (0..6).map(|sequence| (sequence, 1)).collect();
+        world.step(&rows);
+        world.setup.params.window = Some(60);
+        world.step(&rows);
+        world.setup.params.window = None;
+        world.step(&[(3, 2), (5, 1), (1, 20), (0, 1)]);
+    }
+}
+
+#[test]
+fn windows_soft_caps_and_regions() {
+    for (window, cap, regions) in [
+        (Some(37), None, false),
+        (None, Some(20.0), false),
+        (Some(9), Some(5.0), true),
+        (None, None, true),
+    ] {
+        let mut setup = Setup::new(64, 16);
+        setup.params.window = window;
+        setup.params.soft_cap = cap;
+        setup.q_size = 3.0;
+        let mut world = World::new(setup, 1);
+        if regions {
+            world.sequences[0].regions = vec![
+                Region { start: 3, end: 40 },
+                Region { start: 60, end: 97 },
+                Region { start: 97, end: 130 },
+            ];
+        }
+        // K21
+        world.step(&[(0, 60)]);
+        world.step(&[(0, 75)]);
+        world.step(&[(0, 1)]);
+    }
+}
+
+#[test]
+fn strides_layouts_and_page_sizes() {
+    for layout in [KvLayout::Nhd, KvLayout::Hnd] {
+        for (page_size, padding) in [(1, 0), (3, 8), (64, 16), (256, 0)] {
+            let mut setup = Setup::new(64, page_size);
+            (setup.layout, setup.padding) = (layout, padding);
+            let mut world = World::new(setup, 2);
+            world.fill(0, 70);
+            world.step(&[(0, 9), (1, 70)]);
+            world.step(&[(0, 1), (1, 1)]);
+        }
+    }
+}
+
+// K22
+#[test]
+fn k22_fp8_kv_with_scales() {
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        let setup = Setup::new(64, 16).dtypes(dtype, Dtype::Fp8E4m3);
+        let mut world = World::new(setup, 2);
+        world.fill(0, 90);
+        world.step(&[(0, 40), (1, 30)]);
+        world.step(&[(0, 1), (1, 2)]);
+    }
+}
+
+#[test]
+fn batch_invariant_results_have_the_same_bits() {
+    let mut setup = Setup::new(64, 16);
+    setup.batch_invariant = true;
+    setup.pages = 300;
+    let run = |others: usize, chunks: &[usize]| {
+        let mut world = World::new(setup.clone(), 4);
+        world.fill(0, 2000);
+        (1..4).for_each(|sequence| world.fill(sequence, 100 * sequence));
+        let (mut out, mut lse) = (Vec::new(), Vec::new());
+        for &chunk in chunks {
+            let mut rows = vec![(0, chunk)];
+            rows.extend((1..=others).map(|sequence| (sequence, sequence)));
+            let outcome = world.step(&rows);
+            out.extend_from_slice(&outcome.out[..chunk * 4 * 64]);
+            lse.extend_from_slice(&outcome.lse[..chunk * 4]);
+        }
+        (out, lse)
+    };
+    let alone = run(0, &[60]);
+    assert_eq!(run(3, &[60]), alone);
+    assert_eq!(run(1, &[1, 20, 39]), alone);
+}
+
+#[test]
+fn pages_are_copied_in_every_layer() {
+    let mut world = World::new(Setup::new(96, 16), 1);
+    world.fill(0, 40);
+    let (source, target) = (world.sequences[0].pages[2], world.take_page());
+    world.copy_pages(&[PageCopy { source, target, positions: 8 }]);
+    world.sequences[0].pages[2] = target;
+    world.step(&[(0, 5)]);
+}
+
+#[test]
+fn streams_may_change_from_call_to_call() {
+    let mut world = World::new(Setup::new(64, 16), 2);
+    for step in 0..4 {
+        world.step(&[(0, 1 + step), (1, 3)]);
+        let fresh = super::device::EngineStream::new();
+        // The old one goes only after the next call, which waits for it by an event.
+        let old = std::mem::replace(&mut world.stream, fresh);
+        world.step(&[(0, 1)]);
+        drop(old);
+    }
+}
+/// A sink above every logit takes most of the weight, whichever way a result is written.
+#[test]
+fn sinks_larger_than_every_logit() {
+    for kv_dtype in [Dtype::Bf16, Dtype::Fp8E4m3] {
+        let mut setup = Setup::new(64, 16).heads(8, 2).dtypes(Dtype::Bf16, kv_dtype);
+        (setup.sinks, setup.q_size) = (true, 0.1);
+        let mut world = World::new(setup, 2);
+        world.fill(1, 600);
+        world.step(&[(0, 70), (1, 1)]);
+        world.step(&[(0, 1), (1, 10)]);
+    }
+}

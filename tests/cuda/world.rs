@@ -1,0 +1,399 @@
+//! Sequences whose KV grows step by step in poisoned pages on the device, each step checked against
+//! attention in f64.
+use super::compare::check_step;
+use super::device::{self, EngineStream, Memory};
+use super::emulator::Driver;
+use super::memory::{Padded, poison};
+use super::numbers::{decode, encode, normal, round};
+use fastrand::Rng;
+use radixkv::attention::reference::Problem;
+use radixkv::attention::{
+    Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, Region, Tensor,
+};
+use radixkv::error::Error;
+use radixkv::gpu::{AppendPrefill, CudaBackend, NewKv, PlanOnDevice, Stream};
+
+/// What stays the same from step to step.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub geometry: Geometry,
+    pub dtype: Dtype,
+    pub kv_dtype: Dtype,
+    pub layout: KvLayout,
+    /// Elements between heads, and more between positions and pages.
+    pub padding: usize,
+    pub params: Params,
+    pub sinks: bool,
+    pub batch_invariant: bool,
+    /// Size of queries: large ones make sharp distributions.
+    pub q_size: f32,
+    pub pages: usize,
+}
+
+impl Setup {
+    pub fn new(head_dim: usize, page_size: usize) -> Self {
+        let geometry = Geometry { query_heads: 4, kv_heads: 2, head_dim, page_size };
+        Self {
+            geometry,
+            dtype: Dtype::Bf16,
+            kv_dtype: Dtype::Bf16,
+            layout: KvLayout::Nhd,
+            padding: 0,
+            params: Params::new(head_dim),
+            sinks: false,
+            batch_invariant: false,
+            q_size: 1.0,
+            pages: 2048 / page_size + 8,
+        }
+    }
+
+    pub fn heads(mut self, query_heads: usize, kv_heads: usize) -> Self {
+        (self.geometry.query_heads, self.geometry.kv_heads) = (query_heads, kv_heads);
+        self
+    }
+
+    pub fn dtypes(mut self, dtype: Dtype, kv_dtype: Dtype) -> Self {
+        (self.dtype, self.kv_dtype) = (dtype, kv_dtype);
+        if kv_dtype == Dtype::Fp8E4m3 {
+            (self.params.k_scale, self.params.v_scale) = (0.03, 0.5);
+        }
+        self
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Sequence {
+    pub positions: usize,
+    pub pages: Vec<u32>,
+    pub regions: Vec<Region>,
+    /// Whose numbers its first positions have, see `World::share`.
+    numbers: usize,
+    shared: usize,
+}
+
+/// What a step gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    pub out: Vec<f32>,
+    pub lse: Vec<f32>,
+}
+
+pub struct World {
+    pub setup: Setup,
+    pub sequences: Vec<Sequence>,
+    pub backend: CudaBackend,
+    pub plan: PlanOnDevice,
+    pub stream: EngineStream,
+    pub k: Memory,
+    pub v: Memory,
+    strides: KvStrides,
+    free: Vec<u32>,
+    number: u64,
+    /// A function of the driver that fails during the next call, after so many calls that succeed,
+    /// with this code.
+    pub failing: Option<(&'static str, i32, i32)>,
+    pub driver: Driver,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        device::leave();
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Q = 1,
+    K,
+    V,
+}
+
+impl World {
+    pub fn new(setup: Setup, count: usize) -> Self {
+        let driver = Driver::get();
+        let (geometry, size) = (setup.geometry, setup.kv_dtype.bytes());
+        let backend = CudaBackend::new(
+            &driver.config(),
+            geometry,
+            setup.dtype,
+            setup.kv_dtype,
+            setup.batch_invariant,
+        )
+        .unwrap();
+        device::enter();
+        let mut free: Vec<u32> = (1..setup.pages as u32).collect();
+        Rng::with_seed(5).shuffle(&mut free);
+        let mut padded = geometry;
+        padded.head_dim += setup.padding;
+        let mut strides = KvStrides::dense(setup.layout, &padded).unwrap();
+        strides.page += 3 * setup.padding;
+        let bytes = poison(setup.pages * strides.page * size);
+        Self {
+            plan: backend.new_plan().unwrap(),
+            backend,
+            sequences: (0..count).map(|numbers| Sequence { numbers, ..<_>::default() }).collect(),
+            stream: EngineStream::new(),
+            k: Memory::of(&bytes),
+            v: Memory::of(&bytes),
+            strides,
+            free,
+            number: 0,
+            failing: None,
+            driver,
+            setup,
+        }
+    }
+
+    pub fn layer(&self) -> KvLayer<*mut u8> {
+        let (k, v) = (self.k.address(), self.v.address());
+        KvLayer { k, v, strides: self.strides, dtype: self.setup.kv_dtype }
+    }
+
+    /// The numbers of a position, [head][element], as the caller passes them.
+    fn numbers(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f32> {
+        let Sequence { numbers, shared, .. } = self.sequences[sequence];
+        let whose = if position < shared { numbers } else { sequence };
+        let Geometry { query_heads, kv_heads, head_dim, .. } = self.setup.geometry;
+        let seed = (whose as u64) << 32 | (position as u64) << 2 | kind as u64;
+        let mut random = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (heads, size) =
+            if kind == Kind::Q { (query_heads, self.setup.q_size) } else { (kv_heads, 1.0) };
+        let mut number = || round(normal(&mut random) * size, self.setup.dtype);
+        (0..heads * head_dim).map(|_| number()).collect()
+    }
+
+    fn scale(&self, kind: Kind) -> f32 {
+        match kind {
+            _ if self.setup.kv_dtype != Dtype::Fp8E4m3 => 1.0,
+            Kind::K => self.setup.params.k_scale,
+            Kind::V => self.setup.params.v_scale,
+            Kind::Q => 1.0,
+        }
+    }
+
+    /// What is in the cache for a position.
+    fn stored(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f64> {
+        let scale = self.scale(kind);
+        let stored = |x: f32| f64::from(round(x / scale, self.setup.kv_dtype)) * f64::from(scale);
+        self.numbers(sequence, position, kind).into_iter().map(stored).collect()
+    }
+
+    fn place(&self, page: u32, offset: usize, head: usize) -> usize {
+        let KvStrides { page: by_page, position, head: by_head } = self.strides;
+        (page as usize * by_page + offset * position + head * by_head) * self.setup.kv_dtype.bytes()
+    }
+
+    fn grow(&mut self, sequence: usize, count: usize) {
+        let needed = self.sequences[sequence].positions + count;
+        while self.sequences[sequence].pages.len() * self.setup.geometry.page_size < needed {
+            let page = self.free.pop().expect("the world is full");
+            self.sequences[sequence].pages.push(page);
+        }
+    }
+
+    /// Writes the KV of a sequence's next positions without the backend's help.
+    pub fn fill(&mut self, sequence: usize, count: usize) {
+        self.grow(sequence, count);
+        let Geometry { head_dim, page_size, .. } = self.setup.geometry;
+        let start = self.sequences[sequence].positions;
+        self.stream.synchronize();
+        let (mut k, mut v) = (self.k.read(), self.v.read());
+        for position in start..start + count {
+            let page = self.sequences[sequence].pages[position / page_size];
+            for (kind, memory) in [(Kind::K, &mut k), (Kind::V, &mut v)] {
+                let numbers = self.numbers(sequence, position, kind);
+                for (head, numbers) in numbers.chunks_exact(head_dim).enumerate() {
+                    let mut bytes = Vec::new();
+                    for number in numbers {
+                        encode(number / self.scale(kind), self.setup.kv_dtype, &mut bytes);
+                    }
+                    let at = self.place(page, position % page_size, head);
+                    memory[at..at + bytes.len()].copy_from_slice(&bytes);
+                }
+            }
+        }
+        self.k.write(0, &k);
+        self.v.write(0, &v);
+        self.sequences[sequence].positions = start + count;
+    }
+
+    /// Lets an empty sequence begin with the first pages of another one.
+    pub fn share(&mut self, from: usize, to: usize, pages: usize) {
+        let positions = pages * self.setup.geometry.page_size;
+        assert!(self.sequences[to].positions == 0 && positions <= self.sequences[from].positions);
+        let shared = self.sequences[from].pages[..pages].to_vec();
+        let numbers = self.sequences[from].numbers;
+        self.sequences[to] =
+            Sequence { positions, pages: shared, regions: Vec::new(), numbers, shared: positions };
+    }
+
+    fn gather(&self, chunks: &[(usize, usize)], kind: Kind) -> Padded {
+        let Geometry { query_heads, kv_heads, head_dim, .. } = self.setup.geometry;
+        let heads = if kind == Kind::Q { query_heads } else { kv_heads };
+        let mut numbers = Vec::new();
+        for &(sequence, count) in chunks {
+            let start = self.sequences[sequence].positions;
+            for position in start..start + count {
+                numbers.extend(self.numbers(sequence, position, kind));
+            }
+        }
+        let shape = [numbers.len() / heads / head_dim, heads, head_dim];
+        Padded::of(self.setup.dtype, shape, self.setup.padding, &numbers)
+    }
+
+    pub fn sinks(&self) -> Option<Vec<f32>> {
+        let sink = |head| head as f32 * 0.75 - 1.0;
+        self.setup.sinks.then(|| (0..self.setup.geometry.query_heads).map(sink).collect())
+    }
+
+    /// Computes new positions of sequences and returns what came out; Err with what the driver or
+    /// the device says.
+    pub fn run(&mut self, chunks: &[(usize, usize)]) -> Result<Outcome, String> {
+        let mut batch = Batch::new(self.setup.geometry.page_size);
+        let mut slots = Vec::new();
+        for &(sequence, count) in chunks {
+            self.grow(sequence, count);
+            let Sequence { positions, pages, regions, .. } = &self.sequences[sequence];
+            batch.push_row(*positions, count, pages, regions).unwrap();
+            slots.push(sequence as u32);
+        }
+        let [q, k, v] = [Kind::Q, Kind::K, Kind::V].map(|kind| self.gather(chunks, kind));
+        let Geometry { query_heads, head_dim, .. } = self.setup.geometry;
+        let shape = [batch.query_count(), query_heads, head_dim];
+        let mut out = Padded::new(self.setup.dtype, shape, self.setup.padding);
+        let sinks = self.sinks().map(|sinks| Memory::of_floats(&sinks));
+        let [q_there, k_there, v_there] = [&q, &k, &v].map(|tensor| Memory::of(&tensor.bytes));
+        let out_there = Memory::of(&out.bytes);
+        let lse_there = Memory::of(&poison(4 * shape[0] * shape[1]));
+        let on_device = |tensor: &Padded, memory: &Memory| Tensor {
+            address: memory.address().cast_const(),
+            ..tensor.tensor()
+        };
+        self.number += 1;
+        let call = AppendPrefill {
+            number: self.number,
+            batch: &batch,
+            slots: &slots,
+            params: self.setup.params,
+            sinks: sinks.as_ref().map_or(std::ptr::null(), |sinks| sinks.address().cast()),
+            q: on_device(&q, &q_there),
+            kv: Some(NewKv { k: on_device(&k, &k_there), v: on_device(&v, &v_there) }),
+            out: Tensor { address: out_there.address(), ..out.tensor_mut() },
+            lse: lse_there.address().cast(),
+            layer: self.layer(),
+        };
+        if let Some((name, after, code)) = self.failing.take() {
+            self.driver.fail(name, after, code);
+        }
+        // SAFETY: device memory of these shapes, which lives until it is read.
+        let done = unsafe {
+            let stream = Stream::new(self.stream.0.cast());
+            self.backend.append_prefill(&call, &mut self.plan, stream)
+        };
+        self.driver.fail("", 0, 0);
+        done.map_err(|error: Error| error.to_string())?;
+        self.stream.synchronize();
+        let failed = || self.driver.fault();
+        out.bytes = out_there.try_read().ok_or_else(failed)?;
+        let lse = lse_there.try_read().ok_or_else(failed)?;
+        let lse = lse.chunks_exact(4).map(|bytes| decode(bytes, Dtype::F32)).collect();
+        Ok(Outcome { out: out.numbers(), lse })
+    }
+
+    /// Computes a step and compares everything; Err says what differs.
+    pub fn try_step(&mut self, chunks: &[(usize, usize)]) -> Result<Outcome, String> {
+        let outcome = self.run(chunks)?;
+        let mut first = 0;
+        for &(sequence, count) in chunks {
+            self.check(sequence, count, first, &outcome)?;
+            first += count;
+        }
+        for &(sequence, count) in chunks {
+            let start = self.sequences[sequence].positions;
+            self.sequences[sequence].positions += count;
+            self.check_memory(sequence, start..start + count)?;
+        }
+        Ok(outcome)
+    }
+
+    pub fn step(&mut self, chunks: &[(usize, usize)]) -> Outcome {
+        let setup = self.setup.clone();
+        self.try_step(chunks).unwrap_or_else(|wrong| panic!("{wrong}\n{chunks:?} {setup:?}"))
+    }
+
+    fn check(
+        &self,
+        sequence: usize,
+        count: usize,
+        first: usize,
+        outcome: &Outcome,
+    ) -> Result<(), String> {
+        let start = self.sequences[sequence].positions;
+        let all = |kind, range: std::ops::Range<usize>| -> Vec<f64> {
+            range.flat_map(|position| self.stored(sequence, position, kind)).collect()
+        };
+        let q: Vec<f64> = (start..start + count)
+            .flat_map(|position| self.numbers(sequence, position, Kind::Q))
+            .map(f64::from)
+            .collect();
+        let (k, v) = (all(Kind::K, 0..start + count), all(Kind::V, 0..start + count));
+        let sinks = self.sinks();
+        let problem = Problem {
+            geometry: self.setup.geometry,
+            params: self.setup.params,
+            sinks: sinks.as_deref(),
+            start,
+            q: &q,
+            k: &k,
+            v: &v,
+            regions: &self.sequences[sequence].regions,
+        };
+        let Geometry { query_heads, head_dim, .. } = self.setup.geometry;
+        let out = &outcome.out[first * query_heads * head_dim..][..q.len()];
+        let lse = &outcome.lse[first * query_heads..][..count * query_heads];
+        check_step(&problem, out, lse, self.setup.dtype)
+            .map_err(|wrong| format!("sequence {sequence}: {wrong}"))
+    }
+
+    /// The pages hold what was passed, converted.
+    fn check_memory(
+        &self,
+        sequence: usize,
+        positions: std::ops::Range<usize>,
+    ) -> Result<(), String> {
+        let Geometry { head_dim, page_size, .. } = self.setup.geometry;
+        let size = self.setup.kv_dtype.bytes();
+        for (kind, memory) in [(Kind::K, self.k.read()), (Kind::V, self.v.read())] {
+            let scale = f64::from(self.scale(kind));
+            for position in positions.clone() {
+                let page = self.sequences[sequence].pages[position / page_size];
+                let expected = self.stored(sequence, position, kind);
+                for (head, expected) in expected.chunks_exact(head_dim).enumerate() {
+                    let at = self.place(page, position % page_size, head);
+                    let bytes = memory[at..at + head_dim * size].chunks_exact(size);
+                    let found =
+                        bytes.map(|bytes| f64::from(decode(bytes, self.setup.kv_dtype)) * scale);
+                    if !found.eq(expected.iter().copied()) {
+                        return Err(format!("position {position} of {sequence} as stored"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies pages on the device.
+    pub fn copy_pages(&mut self, copies: &[PageCopy]) {
+        // SAFETY: pages of this world.
+        unsafe {
+            let stream = Stream::new(self.stream.0.cast());
+            self.backend.copy_pages(&[self.layer()], copies, stream).unwrap();
+        }
+        self.stream.synchronize();
+    }
+
+    /// A page that nobody has.
+    pub fn take_page(&mut self) -> u32 {
+        self.free.pop().expect("the world is full")
+    }
+}

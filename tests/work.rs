@@ -1,0 +1,216 @@
+//! How a batch is divided into work for a GPU: every query meets every key that it sees exactly once,
+//! whatever is cut, shared and merged.
+use fastrand::Rng;
+use radixkv::attention::{Batch, Machine, Region, Tile, Work};
+use std::collections::{BTreeMap, BTreeSet};
+
+const TILES: [Tile; 3] = [
+    Tile { rows: 16, blocks: 3, cost: 1.0 },
+    Tile { rows: 64, blocks: 2, cost: 1.6 },
+    Tile { rows: 128, blocks: 1, cost: 2.5 },
+];
+
+fn machine(kv_heads: usize, group: usize) -> Machine<'static> {
+    Machine { tiles: &TILES, multiprocessors: 132, kv_heads, group, batch_invariant: false }
+}
+
+/// Rows (start, count, pages) at a page size.
+fn batch(page_size: usize, rows: &[(usize, usize, Vec<u32>)]) -> Batch {
+    let mut batch = Batch::new(page_size);
+    for (start, count, pages) in rows {
+        batch.push_row(*start, *count, pages, &[]).unwrap();
+    }
+    batch
+}
+
+/// Pages of its own for a row.
+fn own(row: usize, count: usize) -> Vec<u32> {
+    (0..count).map(|page| (row * 100_000 + page + 1) as u32).collect()
+}
+
+fn divide(batch: &Batch, machine: &Machine<'_>) -> Work {
+    let mut work = Work::default();
+    work.divide(batch, machine);
+    check(batch, machine, &work);
+    work
+}
+
+/// Everything that must hold.
+fn check(batch: &Batch, machine: &Machine<'_>, work: &Work) {
+    let row_of = |query: usize| {
+        batch.rows().iter().rposition(|row| row.first_query <= query).expect("a row")
+    };
+    // [(query, head)]: ranges of keys and where the results go
+    let mut seen: BTreeMap<(usize, usize), Vec<(usize, usize, Option<usize>)>> = BTreeMap::new();
+    for (tile, items) in machine.tiles.iter().zip(&work.of_tile) {
+        for item in &work.items[items.clone()] {
+            assert!((1..=tile.rows).contains(&item.row_count) && item.key_begin < item.key_end);
+            for row in item.row_begin..item.row_begin + item.row_count {
+                let (local, head) = (row / machine.group, row % machine.group);
+                let query = work.order[item.order_begin + local] as usize;
+                // The pages hold this query's own keys.
+                let (mine, theirs) = (row_of(query), item.pages_of);
+                let pages = item.key_end.div_ceil(batch.page_size());
+                let first = item.key_begin / batch.page_size();
+                assert_eq!(
+                    batch.pages_of(&batch.rows()[mine])[first..pages],
+                    batch.pages_of(&batch.rows()[theirs])[first..pages]
+                );
+                let partial = item.partial_begin.map(|partial| partial + local);
+                seen.entry((query, head)).or_default().push((
+                    item.key_begin,
+                    item.key_end,
+                    partial,
+                ));
+            }
+        }
+    }
+    assert_eq!(work.of_tile.last().map(|range| range.end), Some(work.items.len()));
+    assert_eq!(work.merge_indptr.len(), work.merged.len() + 1);
+    let partials_of = |query: usize| -> Option<BTreeSet<usize>> {
+        let at = work.merged.iter().position(|&merged| merged as usize == query)?;
+        let range = work.merge_indptr[at] as usize..work.merge_indptr[at + 1] as usize;
+        Some(work.partials[range].iter().map(|&partial| partial as usize).collect())
+    };
+    let mut owners = BTreeMap::new();
+    for query in 0..batch.query_count() {
+        let row = &batch.rows()[row_of(query)];
+        let position = row.start + query - row.first_query;
+        let end = batch.mask_of(row, None).keys(position).end;
+        for head in 0..machine.group {
+            let mut ranges = seen.remove(&(query, head)).expect("every query has its keys");
+            ranges.sort_unstable();
+            assert_eq!(ranges[0].0, 0);
+            assert!(ranges.windows(2).all(|pair| pair[0].1 == pair[1].0), "{ranges:?}");
+            assert!(ranges.last().unwrap().1 >= end);
+            match partials_of(query) {
+                None => assert!(ranges.len() == 1 && ranges[0].2.is_none()),
+                Some(merged) => {
+                    let written = ranges.iter().map(|range| range.2.expect("it is merged"));
+                    let written: BTreeSet<usize> = written.collect();
+                    assert_eq!((written.len(), &written), (ranges.len(), &merged));
+                    assert!(written.iter().all(|&partial| partial < work.partial_count));
+                    for partial in written {
+                        assert_eq!(*owners.entry(partial).or_insert(query), query);
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen.is_empty());
+}
+
+#[test]
+fn any_batch_is_covered_exactly_once() {
+    let mut random = Rng::with_seed(11);
+    let mut work = Work::default();
+    for round in 0..600 {
+        let page_size = [1, 4, 16, 100][random.usize(..4)];
+        let group = [1, 3, 4, 8, 40, 160][random.usize(..6)];
+        let mut machine = machine([1, 2, 8][random.usize(..3)], group);
+        machine.multiprocessors = [1, 8, 132][random.usize(..3)];
+        machine.batch_invariant = random.u32(..4) == 0;
+        let mut batch = Batch::new(page_size);
+        let stem: Vec<u32> = own(99, 3000);
+        for row in 0..random.usize(1..10) {
+            let (start, count) = (random.usize(..1200), [1, 1, 5, 300][random.usize(..4)]);
+            let pages = (start + count).div_ceil(page_size);
+            // Some rows begin like others, as far as these are cached.
+            let shared = random.usize(..=start / page_size) * random.usize(..2);
+            let mut ids = stem[..shared].to_vec();
+            ids.extend(own(row, pages - shared));
+            let begin = start + random.usize(..count);
+            let region = Region { start: begin, end: begin + random.usize(1..50) };
+            let regions = if random.bool() { &[region][..] } else { &[] };
+            batch.push_row(start, count, &ids, regions).unwrap();
+        }
+        work.divide(&batch, &machine);
+        check(&batch, &machine, &work);
+        assert!(round > 0 || !work.items.is_empty());
+    }
+}
+
+#[test]
+fn a_single_long_row_is_cut_for_the_whole_machine() {
+    // D1: one decode over 32768 keys, 8 KV heads
+    let pages = own(0, 2049);
+    let work = divide(&batch(16, &[(32767, 1, pages)]), &machine(8, 4));
+    let blocks = work.items.len() * 8;
+    assert!((132 * 2..=132 * 4).contains(&blocks), "{blocks} blocks");
+}
+
+#[test]
+fn a_full_machine_is_left_alone() {
+    // P1: prefill of 8192
+    let work = divide(&batch(16, &[(0, 8192, own(0, 512))]), &machine(8, 4));
+    assert_eq!((work.items.len(), work.partial_count), (8192 * 4 / 128, 0));
+    // The longest come first.
+    assert!(work.items.windows(2).all(|pair| pair[0].key_end >= pair[1].key_end));
+}
+
+/// C1: 64 decodes behind 8192 shared keys.
+#[test]
+fn a_long_shared_start_is_attended_to_once() {
+    let stem = own(99, 512);
+    let rows: Vec<_> = (0..64)
+        .map(|row| {
+            let mut pages = stem.clone();
+            pages.extend(own(row, 17));
+            (8192 + 256, 1, pages)
+        })
+        .collect();
+    let work = divide(&batch(16, &rows), &machine(8, 4));
+    let keys = |item: &radixkv::attention::Item| item.key_end - item.key_begin;
+    let read: usize = work.items.iter().map(keys).sum();
+    // 256 packed rows are two tiles: the shared keys are read twice instead of 64 times.
+    assert!(read <= 2 * 8192 + 64 * 257, "{read} keys");
+}
+
+#[test]
+fn a_short_shared_start_is_not_worth_it() {
+    let stem = own(99, 2);
+    let rows: Vec<_> = (0..2)
+        .map(|row| {
+            let mut pages = stem.clone();
+            pages.extend(own(row, 8));
+            (150, 1, pages)
+        })
+        .collect();
+    let work = divide(&batch(16, &rows), &machine(8, 4));
+    assert_eq!((work.items.len(), work.partial_count), (2, 0));
+}
+
+/// Two families under one system prompt: each shares more than all do.
+#[test]
+fn the_groups_that_save_most_are_chosen() {
+    let family = |number: usize| {
+        let mut pages = own(99, 4);
+        pages.extend(own(50 + number, 400));
+        pages
+    };
+    let rows: Vec<_> = (0..16)
+        .map(|row| {
+            let mut pages = family(row % 2);
+            pages.extend(own(row, 2));
+            (404 * 16 + 5, 1, pages)
+        })
+        .collect();
+    let work = divide(&batch(16, &rows), &machine(8, 4));
+    let shared = work.items.iter().filter(|item| item.row_count == 32);
+    let ends: BTreeSet<usize> = shared.map(|item| item.key_end).collect();
+    assert_eq!(ends.last(), Some(&(404 * 16)));
+}
+
+#[test]
+fn results_of_a_row_do_not_depend_on_others_when_asked() {
+    let mut fixed = machine(8, 4);
+    fixed.batch_invariant = true;
+    let row = |number: usize| (5000, 3, own(number, 5003));
+    let cuts = |batch: &Batch| -> BTreeSet<usize> {
+        let work = divide(batch, &fixed);
+        let of_first = work.items.iter().filter(|item| item.pages_of == 0);
+        of_first.map(|item| item.key_begin).collect()
+    };
+    let alone = cuts(&batch(1, &[row(0)]));
+    assert_eq!(cuts(&batch(1, &[row(0), row(1), (0, 700, own(2, 700))])), alone);
+}
