@@ -58,5 +58,5 @@ uninstall: ## remove what install puts there
 clean: ## remove everything that was built
 	$(CARGO) clean
 
-.PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo replay bench install \
-        uninstall clean
+.PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo replay \
+        bench install uninstall clean

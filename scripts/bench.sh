@@ -122,7 +122,9 @@ block-hash)
     ;;
 digest)
     shift
-    made() { python3 benches/page_digest/compare.py --library "$target/release/libradixkv.so" "$@"; }
+    made() {
+        python3 benches/page_digest/compare.py --library "$target/release/libradixkv.so" "$@"
+    }
     case ${1:-} in
     --docs) into_docs "scripts/bench.sh digest" "$(made)" ;;
     *) made "$@" ;;

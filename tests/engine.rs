@@ -1,6 +1,6 @@
-//! The reference engine: examples/engine is built as its README says, against the library beside this
-//! test, with the programs of tests/engine; each is run. B11, B12, and B06 and B07 from an engine's
-//! side.
+//! The reference engine: examples/engine is built as its README says, against the library beside
+//! this test, with the programs of tests/engine; each is run. B11, B12, and B06 and B07 from an
+//! engine's side.
 use std::io::{BufRead, BufReader, Read, Write, stderr};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,7 @@ fn cmake(build: &Path) {
         .output()
         .unwrap();
     native::check(&configured, build);
-    let built =
-        Command::new("cmake").arg("--build").arg(build).args(["-j", "2"]).output().unwrap();
+    let built = Command::new("cmake").arg("--build").arg(build).args(["-j", "2"]).output().unwrap();
     native::check(&built, build);
 }
 
@@ -83,11 +82,8 @@ fn built() -> Option<&'static Path> {
 fn run(name: &str, arguments: &[&str]) {
     if let Some(folder) = built() {
         let program = folder.join("tests").join(format!("test_{name}"));
-        let output = Command::new(&program)
-            .args(arguments)
-            .env_remove("LD_LIBRARY_PATH")
-            .output()
-            .unwrap();
+        let output =
+            Command::new(&program).args(arguments).env_remove("LD_LIBRARY_PATH").output().unwrap();
         native::check(&output, &program);
         print!("{}", String::from_utf8_lossy(&output.stdout));
     }

@@ -18,6 +18,7 @@ mod model {
     pub mod inherit;
     pub mod lookups;
     pub mod naive;
+    pub mod namespaces;
     pub mod ops;
     pub mod pages;
     pub mod prompt;

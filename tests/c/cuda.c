@@ -1,4 +1,5 @@
-/* M01: CUDA where there is none. With kernels and a GPU the same questions are answered with yes. */
+/* M01: CUDA where there is none. With kernels and a GPU the same questions are answered with yes.
+ */
 #include "misuse.h"
 #include "runner_fixture.h"
 

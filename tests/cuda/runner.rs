@@ -198,7 +198,8 @@ fn b08_requests_that_share_a_prefix_and_part_of_a_page() {
     // both decode
     let (mut first, mut second) = (first, second);
     for token in 0..4 {
-        (first.push(900 + token), second.push(950 + token));
+        first.push(900 + token);
+        second.push(950 + token);
         let results = [0, 1].map(|at| {
             let engine = &pair.engines[at];
             let last = |ids: &Vec<u32>| vec![ids[ids.len() - 1]];

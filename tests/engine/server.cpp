@@ -121,7 +121,8 @@ static void b11_a_completion_is_what_the_engine_generates() {
     // Ids are taken as they are, and may stand in an array of one.
     const Json ids = joined({engine::bos_id}, engine::encode(prompt));
     for (const Json& given : {ids, Json::array({ids}), Json::array({prompt})}) {
-        const Json body_of_ids = post(running.port(), with(request("", 12), "prompt", given)).json();
+        const Json asked = with(request("", 12), "prompt", given);
+        const Json body_of_ids = post(running.port(), asked).json();
         CHECK_EQ(choice_of(body_of_ids)["text"], expected->text);
     }
     running.audit_idle();
@@ -174,7 +175,8 @@ static void b11_parameters_of_a_completion() {
     drawn["temperature"] = 1.2;
     drawn["top_p"] = 0.9;
     drawn["seed"] = 11;
-    const Json first = post(running.port(), drawn).json(), second = post(running.port(), drawn).json();
+    const Json first = post(running.port(), drawn).json();
+    const Json second = post(running.port(), drawn).json();
     CHECK_EQ(choice_of(first)["text"], choice_of(second)["text"]);
     const Json other = post(running.port(), with(drawn, "seed", -12)).json();
     CHECK(choice_of(first)["text"] != choice_of(other)["text"]);
