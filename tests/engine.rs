@@ -142,6 +142,11 @@ fn b11_server() {
 }
 
 #[test]
+fn b11_b06_clients() {
+    run("clients", &[]);
+}
+
+#[test]
 fn b12_benchmark() {
     run("bench", &[]);
 }
