@@ -50,7 +50,7 @@ engine: ## that server, over HTTP: make engine ARGS='--model FOLDER --port 8000'
 engine-bench: ## its benchmarks: make engine-bench ARGS='--workload all' or ARGS=--help
 	@bash scripts/engine.sh bench $(ARGS)
 
-replay: ## replay real request traces: hit rates, costs, a chart; ARGS='--trace agent' or ARGS=--help
+replay: ## replay real request traces: hit rates, costs; ARGS='--trace agent' or ARGS=--help
 	@bash scripts/replay.sh $(ARGS)
 
 bench: ## measure every call; options in ARGS as for replay
