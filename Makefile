@@ -7,7 +7,7 @@ export PREFIX LIBDIR DESTDIR
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## libradixkv.so and libradixkv.a, optimised, in target/release
 	$(CARGO) build --locked --release
@@ -17,7 +17,9 @@ test: ## everything that a change must pass; installs missing tools where it can
 
 test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; about an hour)
 	@bash scripts/sanitizers.sh
+	RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda matrix
 	RKV_MODEL_SEED=$$(date +%s) RKV_MODEL_STEPS=10000000 $(CARGO) test --locked --test model
+	RKV_SOAK_SECONDS=300 $(CARGO) test --locked --test engine -- --exact b11_soak
 	@bash scripts/fuzz.sh 600
 
 lint: ## formatting, clippy, rustdoc; any warning fails
@@ -36,10 +38,19 @@ abi-bless: ## accept the present ABI as the blessed one; read docs/ABI.md first
 	RKV_BLESS=1 $(CARGO) test --locked --test abi
 	@bash scripts/abi.sh --bless
 
-demo: ## build the library, replay real request traces: hit rates, costs, a chart
-	@bash scripts/replay.sh
+cuda-toolchain: ## nvcc from PyPI, into target/cuda: from then on builds have CUDA kernels
+	@bash scripts/cuda_toolchain.sh
 
-replay: ## the same with options: make replay ARGS='--trace agent --pools 1M' or ARGS=--help
+demo: ## an LLM server with and without prefix caching: time to first token, a chart
+	@bash scripts/engine.sh demo $(ARGS)
+
+engine: ## that server, over HTTP: make engine ARGS='--model FOLDER --port 8000' or ARGS=--help
+	@bash scripts/engine.sh serve $(ARGS)
+
+engine-bench: ## its benchmarks: make engine-bench ARGS='--workload all' or ARGS=--help
+	@bash scripts/engine.sh bench $(ARGS)
+
+replay: ## replay real request traces: hit rates, costs; ARGS='--trace agent' or ARGS=--help
 	@bash scripts/replay.sh $(ARGS)
 
 bench: ## measure every call; options in ARGS as for replay
@@ -54,5 +65,5 @@ uninstall: ## remove what install puts there
 clean: ## remove everything that was built
 	$(CARGO) clean
 
-.PHONY: help build test test-long lint docs header abi abi-bless demo replay bench install \
-        uninstall clean
+.PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo engine \
+        engine-bench replay bench install uninstall clean

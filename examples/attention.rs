@@ -135,6 +135,7 @@ impl Engine {
             let q = project(&x, WIDTH, 5, layer);
             let (k, v) = (project(&x, HEAD_DIM, 3, layer), project(&x, HEAD_DIM, 7, 1));
             let step = LayerStep {
+                stream: ptr::null_mut(),
                 layer,
                 q: (q.as_ptr().cast(), dense),
                 kv: Some([(k.as_ptr().cast(), dense), (v.as_ptr().cast(), dense)]),

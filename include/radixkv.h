@@ -608,7 +608,8 @@ typedef struct rkv_page_table_statistics {
      */
     uint64_t cached_page_count;
     /**
-     * Pages that belong to rows, or to callers of rkv_page_table_allocate_pages().
+     * Pages that belong to rows, to retained sequences, to copies that are not confirmed, or to
+     * callers of rkv_page_table_allocate_pages().
      */
     uint64_t private_page_count;
     /**
@@ -2489,8 +2490,10 @@ enum rkv_status rkv_cache_match(struct rkv_cache *cache,
  * @param out_position_count receives their positions: admission may charge the prompt less these
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Thread safety
- * any thread, any number at once; gives way to a thread that changes the cache, and waits for no
- * eviction
+ * any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
+ * cache nor holds one up. While another thread changes it, the answer is that of some moment
+ * during the call. It falls back on the lock, shared with other readers, for tokens with an image,
+ * with the block-hash index, and when the prompt's own nodes change again and again while it looks
  */
 RKV_API
 RKV_MUST_CHECK

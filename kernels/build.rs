@@ -2,12 +2,12 @@
 //! listed and PTX for those that come later. Without nvcc the library is built without kernels.
 //!
 //! RADIXKV_CUDA        0: never; 1: nvcc must be there; otherwise: when it is there
-//! RADIXKV_CUDA_ARCHS  other targets than the usual, e.g. "80 90a"; the last one's PTX is kept too
+//! RADIXKV_CUDA_ARCHS  other targets than the usual, e.g. "80 90a"; the first one's PTX is kept too
 //! CUDA_HOME           where nvcc is looked for first; then target/cuda, see `make cuda-toolchain`,
 //!                     then the PATH
 //!
-//! What was built is kept in target/kernels under a name made of everything that it was built from,
-//! because nvcc takes minutes and cargo would run it again for each profile.
+//! What was built is kept in target/kernels, or RADIXKV_KERNEL_CACHE, under a name made of all that
+//! it was built from, because nvcc takes minutes and cargo would run it again for each profile.
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -34,11 +34,14 @@ pub fn build(out: &Path) {
     let wish = env::var("RADIXKV_CUDA").unwrap_or_default();
     let target = target_folder(out);
     let nvcc = if wish == "0" { None } else { find_nvcc(&target) };
-    assert!(
-        wish != "1" || nvcc.is_some(),
-        "RADIXKV_CUDA is 1, but there is no nvcc: set CUDA_HOME"
-    );
+    let missing = wish == "1" && nvcc.is_none();
+    assert!(!missing, "RADIXKV_CUDA is 1, but there is no nvcc: set CUDA_HOME");
+    // For the test that reads the machine code; empty without it.
+    let home = nvcc.as_ref().and_then(|nvcc| nvcc.ancestors().nth(2));
+    println!("cargo:rustc-env=RKV_CUDA_HOME={}", home.unwrap_or(Path::new("")).display());
     let images = nvcc.map_or(Vec::new(), |nvcc| build_all(&nvcc, &target));
+    let paths: Vec<_> = images.iter().map(|image| image.display().to_string()).collect();
+    println!("cargo:rustc-env=RKV_KERNEL_IMAGES={}", paths.join(":"));
     fs::write(out.join("kernels.rs"), embed(&images)).unwrap();
 }
 
@@ -93,7 +96,9 @@ fn build_all(nvcc: &Path, target: &Path) -> Vec<PathBuf> {
     for file in files(Path::new("kernels"), &["cu", "cuh"]) {
         fs::read(file).unwrap().hash(&mut hasher);
     }
-    let folder = target.join("kernels").join(format!("{:016x}", hasher.finish()));
+    let cache = env::var_os("RADIXKV_KERNEL_CACHE");
+    let cache = cache.map_or_else(|| target.join("kernels"), PathBuf::from);
+    let folder = cache.join(format!("{:016x}", hasher.finish()));
     fs::create_dir_all(&folder).unwrap();
     let images = SOURCES.map(|(source, dim)| {
         let dim_name = dim.map_or(String::new(), |dim| format!("_{dim}"));

@@ -25,8 +25,8 @@ RKV_DEVICE float larger(float a, float b) { return a > b ? a : b; }
 RKV_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
 RKV_DEVICE int larger(int a, int b) { return a > b ? a : b; }
 
-// tanh by way of exp: tanh.approx errs by 2^-11, which a soft cap of 50 would turn into a logit that
-// is off by 0.02. For large x the exponential overflows to infinity and the result is 1.
+// tanh by way of exp: tanh.approx errs by 2^-11, which a soft cap of 50 would turn into a logit
+// that is off by 0.02. For large x the exponential overflows to infinity and the result is 1.
 RKV_DEVICE float tanh_exact(float x) {
     const float e = exp2_fast(x * (2.0f * kLog2E));
     return 1.0f - 2.0f * reciprocal_fast(e + 1.0f);

@@ -56,8 +56,8 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
 
 enum class Move { kCopy, kGather, kScatter };
 
-// The first positions of pages, in every layer: to other pages, to dense memory, or from there. Grid:
-// copies, layers, K and V.
+// The first positions of pages, in every layer: to other pages, to dense memory, or from there.
+// Grid: copies, layers, K and V.
 template <Move move>
 RKV_DEVICE void move_pages(const PageCopyArguments &args) {
     const Vector16 words = load_global(reinterpret_cast<const Vector16 *>(args.copies + block_x()));

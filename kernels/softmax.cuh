@@ -1,4 +1,4 @@
-// The running softmax of a row, as matrix instructions spread it: four neighbouring lanes hold a row.
+// The running softmax of a row, as matrix instructions spread it: four neighbouring lanes hold it.
 #pragma once
 #include "numbers.cuh"
 

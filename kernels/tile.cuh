@@ -1,8 +1,8 @@
 // How a block of attn_mma divides its work, and where its tiles lie in shared memory.
 //
 //   rows    kTileRows = 16 * kRowWarps packed query rows; each row warp has 16 of them
-//   keys    tiles of kTileKeys; each key warp takes an equal part of every tile and has a softmax of
-//           its own, which is combined at the end
+//   keys    tiles of kTileKeys; each key warp takes an equal part of every tile and has a softmax
+//           of its own, which is combined at the end
 //   stages  two: while one tile is computed, the next is on its way
 //
 // A row of a tile is padded by 16 bytes, so that it is an odd number of 16-byte chunks and eight

@@ -6,6 +6,10 @@
 #   scripts/bench.sh w4 --page 16           one workload: w1 to w6, probe, rows, forks, machine
 #   scripts/bench.sh --json                 the same numbers as JSON
 #   scripts/bench.sh --docs                 measures all and rewrites the table of the documentation
+#   scripts/bench.sh block-hash             W1 to W6 and probe with the block-hash index
+#   scripts/bench.sh block-hash --docs      the same into the documentation
+#   scripts/bench.sh digest                 page digests per second, beside block hashes in Python
+#   scripts/bench.sh digest --docs          the same into the documentation
 #   scripts/bench.sh snapshot               the snapshot cache, as a table
 #   scripts/bench.sh snapshot --docs        the same into the documentation
 #   scripts/bench.sh snapshot --count       its instructions per call
@@ -72,7 +76,12 @@ into_docs() { # mark, table
     MARK=$1 TABLE=$2 awk '
         $0 == "<!-- end of " ENVIRON["MARK"] " -->" { inside = 0 }
         !inside { print }
-        $0 == "<!-- " ENVIRON["MARK"] " -->" { inside = 1; print ""; print ENVIRON["TABLE"]; print "" }
+        $0 == "<!-- " ENVIRON["MARK"] " -->" {
+            inside = 1
+            print ""
+            print ENVIRON["TABLE"]
+            print ""
+        }
         ' "$page" > "$build/page.md"
     mv "$build/page.md" "$page"
 }
@@ -102,6 +111,24 @@ case ${1:-} in
     ;;
 --docs)
     into_docs scripts/bench.sh "$("$build/index-bench" --brief)"
+    ;;
+block-hash)
+    shift
+    made() { "$build/index-bench" --index block-hash --page 16 --brief "$@"; }
+    case ${1:-} in
+    --docs) into_docs "scripts/bench.sh block-hash" "$(made)" ;;
+    *) made "$@" ;;
+    esac
+    ;;
+digest)
+    shift
+    made() {
+        python3 benches/page_digest/compare.py --library "$target/release/libradixkv.so" "$@"
+    }
+    case ${1:-} in
+    --docs) into_docs "scripts/bench.sh digest" "$(made)" ;;
+    *) made "$@" ;;
+    esac
     ;;
 snapshot)
     shift

@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
 all=(lint tests faults memcheck abi docs fuzz)
+# What nvcc made is the same for every folder that is built in.
+RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
+export RADIXKV_KERNEL_CACHE
 limit='timeout --kill-after=10 1200' # what hangs has failed
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs

@@ -20,6 +20,10 @@ has_go() {
     [ "${minor:-0}" -ge $go_minor ]
 }
 
+has_header() { # of C++, where the compiler looks by itself
+    printf '#include <%s>\n' "$1" | c++ -std=c++17 -E -x c++ -
+}
+
 # Each line: how to see that it is there | its Debian package
 missing() {
     local check package
@@ -40,6 +44,9 @@ command -v pkg-config|pkg-config
 has_go|golang-go
 command -v zstd|zstd
 command -v python3|python3
+has_header nlohmann/json.hpp|nlohmann-json3-dev
+has_header httplib.h|libcpp-httplib-dev
+has_header cblas.h|libopenblas-dev
 TOOLS
 }
 

@@ -30,8 +30,8 @@
 //! ```
 //!
 //! An engine with kernels of its own uses `capi` down to `sequence`, and no `runner`. Beside them
-//! stands [`snapshot`], states of models without paged KV by token list: of the others it uses tokens
-//! and namespaces, no page and no sequence.
+//! stands [`snapshot`], states of models without paged KV by token list: of the others it uses
+//! tokens and namespaces, no page and no sequence.
 //!
 //! A module uses only those below it. Only [`capi`], [`runner`], [`cpu`] and [`gpu`] have `unsafe`
 //! code, and two modules at the bottom: `grace`, which keeps memory alive for threads that probe

@@ -2,21 +2,141 @@
 //! nothing was written.
 
 mod attention {
+    pub mod check;
     pub mod compare;
+    pub mod cuts;
+    pub mod edges;
+    pub mod fp8;
+    pub mod matrix;
     pub mod memory;
     pub mod numbers;
+    pub mod setup;
+    pub mod states;
     pub mod world;
 }
 
-use attention::world::{Chunk, Setup, World};
+use attention::setup::{Setup, best_isa};
+use attention::world::{Chunk, World};
+use attention::{cuts, edges, fp8, matrix, states};
+use radixkv::cpu::Isa;
 
-// K20
+// K20 K21 K22: all formats, head sizes, groupings, layouts and masks.
+#[test]
+fn every_combination_with_heads_of_64() {
+    matrix::matrix(64);
+}
+
+#[test]
+fn every_combination_with_heads_of_96() {
+    matrix::matrix(96);
+}
+
+#[test]
+fn every_combination_with_heads_of_128() {
+    matrix::matrix(128);
+}
+
+#[test]
+fn every_combination_with_heads_of_256() {
+    matrix::matrix(256);
+}
+
+#[test]
+fn random_shapes_with_each_set_of_instructions() {
+    for isa in Isa::available() {
+        matrix::random_shapes(isa, 60);
+    }
+}
+
 #[test]
 fn k20_a_chunk_attends_to_the_prefix_and_itself() {
-    let setup = Setup::default();
-    let mut world = World::new(setup, 1);
+    let mut world = World::new(Setup::default(), 1);
     world.fill(0, 21);
     world.step(&[Chunk::new(0, 37)]);
     world.step(&[Chunk::new(0, 5)]);
     world.step(&[Chunk::new(0, 1)]);
+}
+
+#[test]
+fn k20_every_cut_equals_a_full_prefill() {
+    cuts::every_cut(best_isa());
+}
+
+#[test]
+fn k21_regions_and_cuts() {
+    cuts::regions_and_cuts();
+}
+
+#[test]
+fn a_result_does_not_depend_on_the_batch_the_chunks_or_the_threads() {
+    cuts::batches_and_threads(40);
+}
+
+#[test]
+fn long_rows_give_the_same_bits_on_any_number_of_threads() {
+    cuts::long_rows();
+}
+
+// K22
+#[test]
+fn k22_every_byte_of_fp8_means_what_the_format_says() {
+    fp8::every_byte();
+}
+
+// K22
+#[test]
+fn k22_fp8_rounds_to_the_nearest_and_saturates() {
+    fp8::rounding_and_saturation();
+}
+
+#[test]
+fn states_merge_into_one() {
+    states::random_states();
+    states::all_empty();
+}
+
+#[test]
+fn merged_parts_equal_attention_to_the_union() {
+    states::parts_make_the_whole();
+}
+
+#[test]
+fn nan_reaches_only_those_that_see_it() {
+    edges::nan_stays_where_it_is_seen();
+}
+
+#[test]
+fn extreme_logits() {
+    edges::extreme_logits();
+}
+
+#[test]
+fn threads_of_the_engine() {
+    edges::threads_of_the_engine();
+}
+
+#[test]
+fn several_calls_at_once() {
+    edges::calls_at_once();
+}
+
+// B08
+#[test]
+fn b08_the_first_positions_of_pages_are_copied() {
+    edges::copies_of_pages();
+}
+
+#[test]
+fn what_is_not_supported_is_refused() {
+    edges::refusals();
+}
+
+#[test]
+fn a_refused_row_changes_nothing() {
+    edges::refused_rows();
+}
+
+#[test]
+fn an_empty_batch() {
+    edges::empty_batch();
 }

@@ -4,7 +4,6 @@
 use radixkv::capi::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod capi_miri {
     pub mod runner;

@@ -3,6 +3,7 @@
 
 mod cuda {
     #[path = "../attention/memory.rs"]
+    #[allow(dead_code)] // what only the CPU's tests use
     pub mod memory;
     #[path = "../attention/numbers.rs"]
     pub mod numbers;
@@ -15,5 +16,7 @@ mod cuda {
     mod driver;
     mod faults;
     mod matrix;
+    mod moves;
+    mod runner;
     mod steps;
 }

@@ -1,5 +1,5 @@
-//! The examples are built and run. The story and attention print the same in C, C++, Rust and Go:
-//! examples/story.txt, attention.txt; the others print the text of their own name.
+//! The examples are built and run. The story and attention, in C, C++, Rust and Go, and the others
+//! print the text of their own name.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;

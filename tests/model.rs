@@ -18,6 +18,7 @@ mod model {
     pub mod inherit;
     pub mod lookups;
     pub mod naive;
+    pub mod namespaces;
     pub mod ops;
     pub mod pages;
     pub mod prompt;
@@ -210,6 +211,7 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
         (Fault::LeaksLock, Theme::Sequences, 4, true),
         (Fault::ShortReserve, Theme::PageTable, 4, false),
         (Fault::ForgetsLoan, Theme::Children, 6, false),
+        (Fault::ForgetsLoan, Theme::Children, 6, true),
     ];
     for (fault, theme, most, block_hash) in planted {
         let config = Config {

@@ -1,5 +1,5 @@
-//! How a batch is divided into work for a GPU: every query meets every key that it sees exactly once,
-//! whatever is cut, shared and merged.
+//! How a batch is divided into work for a GPU: every query meets every key that it sees exactly
+//! once, whatever is cut, shared and merged.
 use fastrand::Rng;
 use radixkv::attention::{Batch, Machine, Region, Tile, Work};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,9 @@ fn check(batch: &Batch, machine: &Machine<'_>, work: &Work) {
         batch.rows().iter().rposition(|row| row.first_query <= query).expect("a row")
     };
     // [(query, head)]: ranges of keys and where the results go
-    let mut seen: BTreeMap<(usize, usize), Vec<(usize, usize, Option<usize>)>> = BTreeMap::new();
+    /// Start, end and partial of each range of keys.
+    type Ranges = Vec<(usize, usize, Option<usize>)>;
+    let mut seen: BTreeMap<(usize, usize), Ranges> = BTreeMap::new();
     for (tile, items) in machine.tiles.iter().zip(&work.of_tile) {
         for item in &work.items[items.clone()] {
             assert!((1..=tile.rows).contains(&item.row_count) && item.key_begin < item.key_end);

@@ -169,7 +169,10 @@ static void print_row(const struct row *row)
 /* What the documentation shows: what has a target, at pages of 16 and 1, and the floor below. */
 static bool is_brief(const struct report *report, const struct row *row)
 {
-    if (strcmp(row->workload, "machine") == 0 || strcmp(row->workload, "probe") == 0) {
+    if (strcmp(row->workload, "machine") == 0) {
+        return options.index == RKV_INDEX_RADIX;
+    }
+    if (strcmp(row->workload, "probe") == 0) {
         return true;
     }
     const struct row *other = row->page_size == 1 ? same_operation(report, row, 16) : NULL;

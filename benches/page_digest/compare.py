@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Page digests per second: this library's against block hashes made in Python, in one run.
 
-    benches/page_digest/compare.py [--library PATH] [--tokens N] [--runs N]
+    scripts/bench.sh digest [--tokens N] [--runs N]
 
 Every way hashes the same prompt, page after page, each page chained to the one before. A time is
 the least of the runs, and the ways take turns, so that a busy machine slows all of them down.
@@ -138,6 +138,12 @@ def ways(library, tokens, page_size):
     return made
 
 
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        named = [line for line in file if line.startswith("model name")]
+    return named[0].split(":")[1].strip() if named else "unknown processor"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", default="target/release/libradixkv.so")
@@ -147,6 +153,7 @@ def main():
     numbers = random.Random(7)
     tokens = [numbers.randrange(128000) for _ in range(options.tokens)]
     library = Library(options.library, tokens)
+    print(f"{options.tokens} tokens, the least of {options.runs} runs; {processor()}.\n")
     print("| page | way | million tokens/s | ns per page | times radixkv's time |")
     print("|--:|---|--:|--:|--:|")
     for page_size in (16, 32, 64, 128, 256):

@@ -194,7 +194,8 @@ static const char *number(char *text, size_t size, double value)
     return text;
 }
 
-static void print_line(enum shape shape, uint32_t entry_count, const struct row rows[OPERATIONS], double at_1000,
+static void print_line(enum shape shape, uint32_t entry_count,
+                       const struct row rows[OPERATIONS], double at_1000,
                        uint64_t index_bytes)
 {
     const struct row *match = &rows[MATCH];

@@ -15,7 +15,8 @@
 // A [Runner] computes attention over the rows of a page table. A [Plan] says which positions a step
 // computes; [Runner.AppendPrefill] does it, layer by layer.
 //
-// A [SnapshotCache] stands alone: states of models without paged KV, by the tokens that led to them.
+// A [SnapshotCache] stands alone: states of models without paged KV, by the tokens that led to
+// them.
 //
 // # Errors
 //

@@ -47,6 +47,7 @@ var goValues = map[string]int64{
 
 	"RKV_FEATURE_RADIX_INDEX":      int64(radixkv.FeatureRadixIndex),
 	"RKV_FEATURE_BLOCK_HASH_INDEX": int64(radixkv.FeatureBlockHashIndex),
+	"RKV_FEATURE_CUDA":             int64(radixkv.FeatureCUDA),
 
 	"RKV_LOG_OFF":   int64(radixkv.LogOff),
 	"RKV_LOG_ERROR": int64(radixkv.LogError),
@@ -95,6 +96,7 @@ var goValues = map[string]int64{
 	"RKV_STATUS_OUT_OF_MEMORY":    int64(radixkv.OutOfMemory),
 	"RKV_STATUS_BUSY":             int64(radixkv.Busy),
 	"RKV_STATUS_PENDING":          int64(radixkv.Pending),
+	"RKV_STATUS_DEVICE":           int64(radixkv.Device),
 	"RKV_STATUS_INTERNAL":         int64(radixkv.Internal),
 	"RKV_STATUS_POISONED":         int64(radixkv.Poisoned),
 	"RKV_STATUS_CORRUPT":          int64(radixkv.Corrupt),

@@ -33,12 +33,14 @@ const (
 	OutOfPages Status = C.RKV_STATUS_OUT_OF_PAGES
 	// OutOfSlots: not enough slots of the page table are free.
 	OutOfSlots Status = C.RKV_STATUS_OUT_OF_SLOTS
-	// OutOfMemory: the host is out of memory.
+	// OutOfMemory: the host is out of memory, or the GPU is.
 	OutOfMemory Status = C.RKV_STATUS_OUT_OF_MEMORY
 	// Busy: the page table already has a cache.
 	Busy Status = C.RKV_STATUS_BUSY
 	// Pending: the sequence to go on from is still running; ask again when it is retained.
 	Pending Status = C.RKV_STATUS_PENDING
+	// Device: the GPU or its driver refused or failed.
+	Device Status = C.RKV_STATUS_DEVICE
 	// Internal: a bug in the library. The handle refuses further work.
 	Internal Status = C.RKV_STATUS_INTERNAL
 	// Poisoned: an earlier call on this handle ended with Internal; only Close is left.

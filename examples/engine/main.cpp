@@ -51,10 +51,11 @@ int serve(int count, char** arguments) {
     config.thread_count = http_threads;
     config.max_body_bytes = max_body_mib << 20;
     config.drain = std::chrono::seconds(drain);
+    const engine::EngineConfig engine_config = engine_options.config();
     config.served_model = name_of(engine_options.model);
 
     const sigset_t signals = block_signals();
-    engine::Engine engine(engine_options.config(), max_waiting);
+    engine::Engine engine(engine_config, max_waiting);
     engine::Server server(config, engine);
     std::thread listener([&] { server.run(); });
     std::printf("listening on http://%s:%d\n", config.host.c_str(), server.port());

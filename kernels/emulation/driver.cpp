@@ -1,4 +1,5 @@
-// An emulated libcuda.so: as much of the driver's interface as radixkv calls, over emulated kernels.
+// An emulated libcuda.so: as much of the driver's interface as radixkv calls, over emulated
+// kernels.
 // The numbers and names are those of the CUDA driver API.
 #include "streams.hpp"
 #include <algorithm>

@@ -27,7 +27,7 @@ pub(super) struct Groups {
 }
 
 /// Pages of a row that this call does not write, so that all of its queries see them.
-fn settled<'a>(batch: &'a Batch, row: usize) -> &'a [u32] {
+fn settled(batch: &Batch, row: usize) -> &[u32] {
     let row = &batch.rows()[row];
     &batch.pages_of(row)[..row.start / batch.page_size()]
 }

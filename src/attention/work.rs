@@ -1,9 +1,10 @@
-//! How a GPU divides the attention of a batch: work items for blocks, and what is merged afterwards.
+//! How a GPU divides the attention of a batch: work items for blocks, and what is merged
+//! afterwards.
 //!
-//! An item is a tile of packed query rows (a query and one of the heads that share a KV head) against
-//! a range of keys; the kernel runs it for every KV head. Where there are too few tiles for the
-//! machine, or some are much longer than others, ranges are cut and the results merged. Rows that
-//! begin with the same pages attend to those together.
+//! An item is a tile of packed query rows (a query and one of the heads that share a KV head)
+//! against a range of keys; the kernel runs it for every KV head. Where there are too few tiles for
+//! the machine, or some are much longer than others, ranges are cut and the results merged. Rows
+//! that begin with the same pages attend to those together.
 use super::batch::Batch;
 use super::cascade::Groups;
 use std::ops::Range;
@@ -45,8 +46,8 @@ pub struct Machine<'a> {
 pub(super) struct Costs<'a> {
     pub tiles: &'a [Tile],
     pub group: usize,
-    /// Less saved time is not worth the launch that merges: one tile of keys for every block that the
-    /// machine holds. An estimate.
+    /// Less saved time is not worth the launch that merges: one tile of keys for every block that
+    /// the machine holds. An estimate.
     pub worthwhile: f64,
 }
 

@@ -124,8 +124,10 @@ pub unsafe extern "C" fn rkv_cache_match(
 /// @param out_position_count receives their positions: admission may charge the prompt less these
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Thread safety
-/// any thread, any number at once; gives way to a thread that changes the cache, and waits for no
-/// eviction
+/// any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
+/// cache nor holds one up. While another thread changes it, the answer is that of some moment
+/// during the call. It falls back on the lock, shared with other readers, for tokens with an image,
+/// with the block-hash index, and when the prompt's own nodes change again and again while it looks
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_probe(

@@ -67,7 +67,8 @@ pub struct rkv_page_table_statistics {
     pub free_page_count: u64,
     /// Pages that the cache owns.
     pub cached_page_count: u64,
-    /// Pages that belong to rows, or to callers of rkv_page_table_allocate_pages().
+    /// Pages that belong to rows, to retained sequences, to copies that are not confirmed, or to
+    /// callers of rkv_page_table_allocate_pages().
     pub private_page_count: u64,
     /// Cached pages that no lock protects: exactly what eviction can free.
     pub reclaimable_page_count: u64,

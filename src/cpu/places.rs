@@ -34,9 +34,9 @@ impl Places {
         self.next_block = None;
     }
 
-    /// Finds those of the block's keys that are asked for, and of the first `after` keys of the next
-    /// block. Around the block's keys, up to multiples of 8, it names the nearest one again, so that
-    /// register tiles have something to read.
+    /// Finds those of the block's keys that are asked for, and of the first `after` keys of the
+    /// next block. Around the block's keys, up to multiples of 8, it names the nearest one
+    /// again, so that register tiles have something to read.
     pub(super) fn find(
         &mut self,
         place: Place<'_>,

@@ -20,8 +20,8 @@ const TILE_ROWS: usize = 96;
 /// Parts that a thread gets, on average, if the work can be parted that far.
 const PARTS_PER_THREAD: usize = 4;
 
-/// Bytes of a position's keys that are read together, at most: those of two blocks, and their values,
-/// are to fit into a cache of half a MiB.
+/// Bytes of a position's keys that are read together, at most: those of two blocks, and their
+/// values, are to fit into a cache of half a MiB.
 const NEAR_BYTES: usize = 2048;
 
 /// Rows that cost as much as a single one does: less is bound by memory.

@@ -5,14 +5,17 @@ use super::arguments::{
 };
 use super::memory::Event;
 use super::shapes::{dtype_name, kv_name};
-use super::step::{PlanOnDevice, Sent};
+use super::step::{NewStep, PlanOnDevice, Sent};
 use super::stream::Stream;
 use super::{Copying, CudaBackend};
-use crate::attention::{Batch, Dtype, KvLayer, PageCopy, Params, Tensor};
+use crate::attention::{Batch, Dtype, KvLayer, PageCopy, Params, Row, Tensor};
 use crate::error::Error;
 
 /// Threads of a block of every kernel but attention.
 pub(super) const HELPER_THREADS: usize = 128;
+
+/// Kernels count keys in 32 bits, and look up to two tiles beyond the last one.
+const POSITIONS_MAX: usize = i32::MAX as usize - 1024;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
@@ -109,14 +112,26 @@ impl CudaBackend {
         plan: &mut PlanOnDevice,
         stream: Stream,
     ) -> Result<(), Error> {
+        let longest = call.batch.rows().iter().map(Row::key_count).max().unwrap_or(0);
+        let blocks = call.batch.query_count() * self.geometry.query_heads;
+        if longest.max(blocks) > POSITIONS_MAX {
+            return Err(Error::unsupported(
+                "plan: on CUDA a row has fewer than 2^31 positions, a step fewer heads of queries",
+            ));
+        }
         let _entered = self.context.enter()?;
         stream.check_not_captured()?;
         plan.follow(stream)?;
         if !plan.has(call.number) {
-            let mirror = self.kernels.get("rkv_update_mirror");
-            let dim = self.geometry.head_dim;
-            let machine = self.machine();
-            plan.send(call.number, call.batch, call.slots, &machine, dim, mirror, stream)?;
+            let step = NewStep {
+                number: call.number,
+                batch: call.batch,
+                slots: call.slots,
+                machine: self.machine(),
+                head_dim: self.geometry.head_dim,
+                update_mirror: self.kernels.get("rkv_update_mirror"),
+            };
+            plan.send(&step, stream)?;
         }
         let sent = plan.sent();
         // SAFETY: the caller's contract, and the arrays that were sent fit the batch.

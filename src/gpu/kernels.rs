@@ -9,7 +9,8 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-// `static EMBEDDED: &[&[u8]]`: a fatbin for each source, none when the library was built without nvcc.
+// `static EMBEDDED: &[&[u8]]`: a fatbin for each source, none when the library was built without
+// nvcc.
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 /// Where the machine code of the kernels comes from.

@@ -54,8 +54,8 @@ impl Drop for DeviceBuffer {
     }
 }
 
-/// Device memory that grows. What it outgrew is kept until the end, for kernels may use it still and
-/// freeing would wait for them; it doubles, so that is less than what it has.
+/// Device memory that grows. What it outgrew is kept until the end, for kernels may use it still
+/// and freeing would wait for them; it doubles, so that is less than what it has.
 #[derive(Debug, Default)]
 pub(super) struct GrowingBuffer {
     current: Option<DeviceBuffer>,
@@ -68,7 +68,7 @@ impl GrowingBuffer {
         if self.current.as_ref().is_some_and(|current| current.bytes() >= bytes) {
             return Ok(false);
         }
-        let made = DeviceBuffer::new(context, bytes.next_power_of_two().max(4096))?;
+        let made = DeviceBuffer::new(context, bytes.next_power_of_two().max(512))?;
         self.outgrown.extend(self.current.replace(made));
         Ok(true)
     }
@@ -214,7 +214,7 @@ impl Staging {
         let at = match free {
             Some(at) => at,
             None => {
-                let bytes = needed.next_power_of_two().max(4096);
+                let bytes = needed.next_power_of_two().max(512);
                 self.pieces.push((Pinned::new(context, bytes)?, Event::new(context)?));
                 self.pieces.len() - 1
             }

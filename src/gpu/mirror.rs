@@ -1,4 +1,5 @@
-//! The page rows of a plan as they lie on the device, and what must be sent to bring them up to date.
+//! The page rows of a plan as they lie on the device, and what must be sent to bring them up to
+//! date.
 //!
 //! A row keeps its place from step to step, so that a decode step sends a page now and then instead
 //! of all pages of all rows. Rows lie one behind another with room to grow; when there is no place

@@ -44,6 +44,19 @@ struct Offsets {
     partials: usize,
 }
 
+/// A step to be sent.
+#[derive(Debug)]
+pub(super) struct NewStep<'a> {
+    pub number: u64,
+    pub batch: &'a Batch,
+    /// The rows' slots.
+    pub slots: &'a [u32],
+    pub machine: Machine<'a>,
+    pub head_dim: usize,
+    /// Brings the page rows up to date.
+    pub update_mirror: Kernel,
+}
+
 /// A step as kernels take it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
@@ -100,37 +113,20 @@ impl PlanOnDevice {
         Ok(())
     }
 
-    /// Divides the work of a step and sends its arrays. `slots` are the rows' slots. The context is
-    /// current.
-    pub(super) fn send(
-        &mut self,
-        number: u64,
-        batch: &Batch,
-        slots: &[u32],
-        machine: &Machine<'_>,
-        partial_floats: usize,
-        update_mirror: Kernel,
-        stream: Stream,
-    ) -> Result<(), Error> {
+    /// Divides the work of a step and sends its arrays. The context is current.
+    pub(super) fn send(&mut self, step: &NewStep<'_>, stream: Stream) -> Result<(), Error> {
         self.number = None;
-        let sent = self.try_send(batch, slots, machine, partial_floats, update_mirror, stream);
+        let sent = self.try_send(step, stream);
         if sent.is_ok() {
-            self.number = Some(number);
+            self.number = Some(step.number);
         } else {
             self.mirror.forget();
         }
         sent
     }
 
-    fn try_send(
-        &mut self,
-        batch: &Batch,
-        slots: &[u32],
-        machine: &Machine<'_>,
-        partial_floats: usize,
-        update_mirror: Kernel,
-        stream: Stream,
-    ) -> Result<(), Error> {
+    fn try_send(&mut self, step: &NewStep<'_>, stream: Stream) -> Result<(), Error> {
+        let NewStep { batch, slots, ref machine, head_dim, update_mirror, .. } = *step;
         self.work.divide(batch, machine);
         if let Some(entries) = self.mirror.update(batch, slots) {
             self.rows.reserve(&self.context, entries * size_of::<u32>())?;
@@ -150,7 +146,7 @@ impl PlanOnDevice {
         let values = self.blob.push(&self.mirror.values);
         let partials = work.partial_count * machine.kv_heads * machine.group;
         self.partial_lse.reserve(&self.context, partials * size_of::<f32>())?;
-        let floats = partials * partial_floats;
+        let floats = partials * head_dim;
         self.partial_out.reserve(&self.context, floats * size_of::<f32>())?;
         self.arrays.reserve(&self.context, self.blob.len())?;
         let arrays = self.arrays.address();

@@ -3,8 +3,8 @@ use super::Present;
 use std::ptr::NonNull;
 
 /// When to look who reads: after so many retired arrays, or bytes.
-const COUNT_LIMIT: usize = 32;
-const BYTES_LIMIT: usize = 1 << 16;
+const COUNT_LIMIT: usize = 16;
+const BYTES_LIMIT: usize = 1 << 14;
 /// Arrays freed at a time: nobody who writes is to be held up by what others left.
 const FREED_AT_ONCE: usize = 8;
 

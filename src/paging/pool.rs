@@ -77,7 +77,7 @@ impl PagePool {
         self.cached
     }
 
-    /// Pages of rows and callers.
+    /// Pages of rows, retained sequences, open copies and callers.
     pub fn private(&self) -> usize {
         self.total() - self.free() - self.cached
     }

@@ -6,8 +6,8 @@
 //!   Plan   ── Batch         one step: new positions of some rows, as arrays
 //! ```
 //!
-//! On a GPU a call puts work on the engine's stream and returns; a plan's arrays and the copies that
-//! its sequences wait for go with the first call of a step.
+//! On a GPU a call puts work on the engine's stream and returns; a plan's arrays and the copies
+//! that its sequences wait for go with the first call of a step.
 //!
 //! A plan notes the version of each row that it took pages from, so that a step on pages which
 //! meanwhile belong to somebody else is refused instead of carried out.

@@ -28,11 +28,6 @@ const YIELDS: u32 = 1000;
 const READER_PAUSES: u32 = 100;
 const WRITER_PAUSES: u32 = 1;
 
-/// Whether probes do without the lock. To helgrind an atomic is a variable like any other, so that
-/// each look at what the owner changes would be a race: with the lock that helgrind understands,
-/// probes take it. Miri and ThreadSanitizer watch them without.
-const LOCK_FREE: bool = cfg!(any(miri, not(feature = "pthread-lock")));
-
 /// A page table, perhaps with a cache, for any number of threads.
 #[derive(Debug)]
 pub struct Shared {
@@ -280,9 +275,6 @@ impl Shared {
         namespace: &Namespace,
         tokens: TokenList<'_>,
     ) -> Result<Option<(usize, usize)>, Error> {
-        if !LOCK_FREE {
-            return Ok(None);
-        }
         let Some(reader) = Reader::enter() else {
             return Ok(None);
         };

@@ -22,7 +22,7 @@ pub struct PageTableStats {
     pub free: usize,
     /// Pages of the cache.
     pub cached: usize,
-    /// Pages of rows and callers.
+    /// Pages of rows, retained sequences, open copies and callers.
     pub private: usize,
     /// Cached pages that eviction could free.
     pub reclaimable: usize,

@@ -66,10 +66,10 @@ impl<V> SnapshotCache<V> {
             return Ok(SnapshotInserted { stored: false, replaced: false, evicted: 0 });
         }
         let mut store = self.store.write();
-        let mut ledger = self.ledger.write();
         let Store { tree, links, serial } = &mut *store;
         let node = tree.make(namespace, tokens)?;
         links.grow(tree.nodes.capacity());
+        let mut ledger = self.ledger.write();
         let old = tree.nodes[node].entry.take();
         let replaced = old.is_some();
         if let Some(old) = old {

@@ -26,17 +26,23 @@ impl Sizes {
     }
 }
 
-pub fn check_out(found: &[f32], exact: &[f64], sizes: Sizes, dtype: Dtype, what: &str) {
+pub fn check_out(
+    found: &[f32],
+    exact: &[f64],
+    sizes: Sizes,
+    dtype: Dtype,
+    what: &dyn Fn() -> String,
+) {
     for (at, (&found, &exact)) in found.iter().zip(exact).enumerate() {
         let tolerance = rounding(dtype) * exact.abs() * 1.01 + sizes.logit_error() * sizes.value;
         // Written so that NaN fails.
         let near = (f64::from(found) - exact).abs() <= tolerance;
-        assert!(near, "{what}, element {at}: {found} instead of {exact}, {tolerance:e} allowed");
+        assert!(near, "{}, element {at}: {found} not {exact}, {tolerance:e} allowed", what());
     }
 }
 
-pub fn check_lse(found: f32, exact: f64, sizes: Sizes, what: &str) {
+pub fn check_lse(found: f32, exact: f64, sizes: Sizes, what: &dyn Fn() -> String) {
     let tolerance = sizes.logit_error() + rounding(Dtype::F32) * exact.abs();
     let near = (f64::from(found) - exact).abs() <= tolerance;
-    assert!(near || f64::from(found) == exact, "{what}: lse {found} instead of {exact}");
+    assert!(near || f64::from(found) == exact, "{}: lse {found} not {exact}", what());
 }

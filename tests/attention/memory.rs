@@ -39,6 +39,17 @@ impl Padded {
         made
     }
 
+    /// The bytes of a head.
+    pub fn place(&self, position: usize, head: usize) -> std::ops::Range<usize> {
+        let at = self.byte(position, head);
+        at..at + self.head_dim * self.dtype.bytes()
+    }
+
+    /// The bits of all numbers.
+    pub fn bits(&self) -> Vec<u32> {
+        self.numbers().iter().map(|number| number.to_bits()).collect()
+    }
+
     fn byte(&self, position: usize, head: usize) -> usize {
         (position * self.position_stride + head * self.head_stride) * self.dtype.bytes()
     }

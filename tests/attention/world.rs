@@ -1,49 +1,14 @@
-//! Sequences whose KV grows step by step in poisoned pages, each step checked.
-use super::compare::{Sizes, check_lse, check_out};
+//! Sequences whose KV grows step by step in poisoned pages.
 use super::memory::{Padded, poison};
-use super::numbers::{decode, encode, normal, round};
+use super::numbers::{encode, normal, round};
+use super::setup::Setup;
 use fastrand::Rng;
-use radixkv::attention::reference::Problem;
-use radixkv::attention::{Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, Params, Region};
+use radixkv::attention::{Batch, Dtype, Geometry, KvLayer, KvStrides, Region};
 use radixkv::cpu::{AppendPrefill, CpuBackend, Threads};
-
-/// What stays the same from step to step.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    pub geometry: Geometry,
-    pub dtype: Dtype,
-    pub kv_dtype: Dtype,
-    pub layout: KvLayout,
-    /// Elements between heads, and more between positions and pages.
-    pub padding: usize,
-    pub params: Params,
-    pub sinks: bool,
-    pub threads: usize,
-    pub batch_invariant: bool,
-    /// Size of queries: large ones make sharp distributions.
-    pub q_size: f32,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        let geometry = Geometry { query_heads: 4, kv_heads: 2, head_dim: 64, page_size: 16 };
-        Self {
-            geometry,
-            dtype: Dtype::F32,
-            kv_dtype: Dtype::F32,
-            layout: KvLayout::Nhd,
-            padding: 0,
-            params: Params::new(geometry.head_dim),
-            sinks: false,
-            threads: 1,
-            batch_invariant: false,
-            q_size: 1.0,
-        }
-    }
-}
+use std::ops::Range;
 
 /// New positions of a sequence.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Chunk {
     pub sequence: usize,
     pub count: usize,
@@ -55,7 +20,7 @@ impl Chunk {
     }
 }
 
-/// A sequence: its numbers come from its seed, so that those of a position are always the same.
+/// A sequence. Its numbers come from the seed, so that those of a position are always the same.
 #[derive(Debug, Clone, Default)]
 pub struct Sequence {
     pub positions: usize,
@@ -63,63 +28,53 @@ pub struct Sequence {
     pub regions: Vec<Region>,
 }
 
-/// The bits of what a step gave, [new position][query head].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bits {
-    pub out: Vec<u32>,
-    pub lse: Vec<u32>,
-}
-
 /// KV memory and the sequences in it.
 pub struct World {
     pub setup: Setup,
     pub backend: CpuBackend,
     pub sequences: Vec<Sequence>,
-    seed: u64,
+    pub strides: KvStrides,
+    pub k: Vec<u8>,
+    pub v: Vec<u8>,
     free: Vec<u32>,
-    strides: KvStrides,
-    k: Vec<u8>,
-    v: Vec<u8>,
 }
 
-/// Positions that the world has room for.
-const ROOM: usize = 4096;
-
-#[derive(Clone, Copy)]
-enum Kind {
+/// What numbers are for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
     Q = 1,
     K,
     V,
 }
 
 impl World {
-    /// `count` empty sequences.
+    /// `count` empty sequences on the library's own threads.
     pub fn new(setup: Setup, count: usize) -> Self {
-        Self::with_seed(setup, count, 7, ROOM)
+        let threads = Threads::Own(setup.threads);
+        Self::on(threads, setup, count)
     }
 
-    pub fn with_seed(setup: Setup, count: usize, seed: u64, room: usize) -> Self {
+    pub fn on(threads: Threads, setup: Setup, count: usize) -> Self {
         let geometry = setup.geometry;
-        let page_count = room / geometry.page_size + count + 1;
+        CpuBackend::supports(&geometry, setup.dtype, setup.kv_dtype).unwrap();
+        let backend = CpuBackend::with_isa(threads, setup.isa).unwrap();
+        let page_count = setup.room / geometry.page_size + count + 1;
         let mut free: Vec<u32> = (1..page_count as u32).collect();
-        Rng::with_seed(seed ^ 0x5eed).shuffle(&mut free);
+        Rng::with_seed(setup.seed ^ 0x5eed).shuffle(&mut free);
         let mut padded = geometry;
         padded.head_dim += setup.padding;
         let mut strides = KvStrides::dense(setup.layout, &padded).unwrap();
         strides.page += 5 * setup.padding;
         let bytes = page_count * strides.page * setup.kv_dtype.bytes();
-        let backend = CpuBackend::new(Threads::Own(setup.threads)).unwrap();
-        CpuBackend::supports(&geometry, setup.dtype, setup.kv_dtype).unwrap();
         let sequences = vec![Sequence::default(); count];
-        let (k, v) = (poison(bytes), poison(bytes));
-        Self { setup, backend, sequences, seed, free, strides, k, v }
+        Self { backend, sequences, strides, k: poison(bytes), v: poison(bytes), free, setup }
     }
 
     /// The numbers of a position, [head][element], as the caller passes them.
-    fn numbers(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f32> {
+    pub fn numbers(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f32> {
         let Geometry { query_heads, kv_heads, head_dim, .. } = self.setup.geometry;
         let mut random = Rng::with_seed(
-            self.seed + (sequence as u64) * 0x1_0000_0001 + (position as u64) * 8 + kind as u64,
+            self.setup.seed + ((sequence as u64) << 32) + position as u64 * 8 + kind as u64,
         );
         let (heads, size) = match kind {
             Kind::Q => (query_heads, self.setup.q_size),
@@ -134,7 +89,7 @@ impl World {
         self.setup.sinks.then(|| (0..self.setup.geometry.query_heads).map(sink).collect())
     }
 
-    fn scale(&self, kind: Kind) -> f32 {
+    pub fn scale(&self, kind: Kind) -> f32 {
         match kind {
             _ if self.setup.kv_dtype != Dtype::Fp8E4m3 => 1.0,
             Kind::K => self.setup.params.k_scale,
@@ -143,45 +98,35 @@ impl World {
         }
     }
 
-    /// What is in the cache for a position, as numbers.
-    fn stored(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f64> {
-        let scale = self.scale(kind);
-        let stored = |x: f32| f64::from(round(x / scale, self.setup.kv_dtype)) * f64::from(scale);
-        self.numbers(sequence, position, kind).into_iter().map(stored).collect()
-    }
-
-    /// The bytes of a head in a page, in k or v.
-    fn place(&self, page: u32, offset: usize, head: usize) -> std::ops::Range<usize> {
-        let KvStrides { page: by_page, position, head: by_head } = self.strides;
-        let size = self.setup.kv_dtype.bytes();
-        let at = (page as usize * by_page + offset * position + head * by_head) * size;
-        at..at + self.setup.geometry.head_dim * size
+    /// The bytes of a head at a position of a sequence, in k or v.
+    pub fn place(&self, sequence: usize, position: usize, head: usize) -> Range<usize> {
+        let KvStrides { page: by_page, position: by_position, head: by_head } = self.strides;
+        let size = self.setup.geometry.page_size;
+        let page = self.sequences[sequence].pages[position / size] as usize;
+        let at = page * by_page + position % size * by_position + head * by_head;
+        let bytes = self.setup.kv_dtype.bytes();
+        at * bytes..(at + self.setup.geometry.head_dim) * bytes
     }
 
     /// Writes the KV of a sequence's next positions without the backend's help.
     pub fn fill(&mut self, sequence: usize, count: usize) {
         self.grow(sequence, count);
-        let size = self.setup.geometry.page_size;
-        let end = self.sequences[sequence].positions + count;
-        for position in self.sequences[sequence].positions..end {
-            let page = self.sequences[sequence].pages[position / size];
-            for (kind, head_dim) in
-                [(Kind::K, self.setup.geometry.head_dim), (Kind::V, self.setup.geometry.head_dim)]
-            {
+        let (start, dtype) = (self.sequences[sequence].positions, self.setup.kv_dtype);
+        for position in start..start + count {
+            for kind in [Kind::K, Kind::V] {
                 let scale = self.scale(kind);
                 let numbers = self.numbers(sequence, position, kind);
-                for (head, numbers) in numbers.chunks_exact(head_dim).enumerate() {
+                let heads = numbers.chunks_exact(self.setup.geometry.head_dim);
+                for (head, numbers) in heads.enumerate() {
                     let mut bytes = Vec::new();
-                    for number in numbers {
-                        encode(number / scale, self.setup.kv_dtype, &mut bytes);
-                    }
-                    let place = self.place(page, position % size, head);
-                    let memory = if matches!(kind, Kind::K) { &mut self.k } else { &mut self.v };
+                    numbers.iter().for_each(|number| encode(number / scale, dtype, &mut bytes));
+                    let place = self.place(sequence, position, head);
+                    let memory = if kind == Kind::K { &mut self.k } else { &mut self.v };
                     memory[place].copy_from_slice(&bytes);
                 }
             }
         }
-        self.sequences[sequence].positions = end;
+        self.sequences[sequence].positions += count;
     }
 
     fn grow(&mut self, sequence: usize, count: usize) {
@@ -195,7 +140,7 @@ impl World {
     /// The numbers of new positions of all chunks.
     fn gather(&self, chunks: &[Chunk], kind: Kind) -> Padded {
         let Geometry { query_heads, kv_heads, head_dim, .. } = self.setup.geometry;
-        let heads = if matches!(kind, Kind::Q) { query_heads } else { kv_heads };
+        let heads = if kind == Kind::Q { query_heads } else { kv_heads };
         let mut numbers = Vec::new();
         for chunk in chunks {
             let start = self.sequences[chunk.sequence].positions;
@@ -207,17 +152,41 @@ impl World {
         Padded::of(self.setup.dtype, shape, self.setup.padding, &numbers)
     }
 
-    /// Computes a step and returns it unchecked.
-    pub fn run(&mut self, chunks: &[Chunk]) -> (Padded, Vec<f32>) {
+    /// Computes a step, unchecked: results [new position][query head][element], and their lse.
+    pub fn run(&mut self, chunks: &[Chunk]) -> (Vec<f32>, Vec<f32>) {
+        let kv = [Kind::K, Kind::V].map(|kind| self.gather(chunks, kind));
+        chunks.iter().for_each(|chunk| self.grow(chunk.sequence, chunk.count));
+        self.attend(None, chunks, Some(&kv))
+    }
+
+    /// Attends again to positions whose KV is there already: the last ones of each chunk's
+    /// sequence.
+    pub fn run_written(&mut self, chunks: &[Chunk]) -> (Vec<f32>, Vec<f32>) {
+        self.run_written_on(None, chunks)
+    }
+
+    /// The same with another backend.
+    pub fn run_written_on(
+        &mut self,
+        backend: Option<&CpuBackend>,
+        chunks: &[Chunk],
+    ) -> (Vec<f32>, Vec<f32>) {
+        for chunk in chunks {
+            self.sequences[chunk.sequence].positions -= chunk.count;
+        }
+        self.attend(backend, chunks, None)
+    }
+
+    fn attend(
+        &mut self,
+        backend: Option<&CpuBackend>,
+        chunks: &[Chunk],
+        kv: Option<&[Padded; 2]>,
+    ) -> (Vec<f32>, Vec<f32>) {
         let geometry = self.setup.geometry;
-        let (q, k, v) = (
-            self.gather(chunks, Kind::Q),
-            self.gather(chunks, Kind::K),
-            self.gather(chunks, Kind::V),
-        );
+        let q = self.gather(chunks, Kind::Q);
         let mut batch = Batch::new(geometry.page_size);
         for chunk in chunks {
-            self.grow(chunk.sequence, chunk.count);
             let Sequence { positions, pages, regions } = &self.sequences[chunk.sequence];
             batch.push_row(*positions, chunk.count, pages, regions).unwrap();
         }
@@ -231,8 +200,8 @@ impl World {
             params: self.setup.params,
             sinks: sinks.as_deref(),
             q: q.tensor(),
-            k: Some(k.tensor()),
-            v: Some(v.tensor()),
+            k: kv.map(|[k, _]| k.tensor()),
+            v: kv.map(|[_, v]| v.tensor()),
             out: out.tensor_mut(),
             lse: Some(lse.as_mut_ptr()),
             layer: KvLayer {
@@ -244,92 +213,10 @@ impl World {
             batch_invariant: self.setup.batch_invariant,
         };
         // SAFETY: everything is as large as the batch, the geometry and the strides say.
-        unsafe { self.backend.append_prefill(&call) };
+        unsafe { backend.unwrap_or(&self.backend).append_prefill(&call) };
         for chunk in chunks {
             self.sequences[chunk.sequence].positions += chunk.count;
         }
-        (out, lse)
-    }
-
-    /// Computes a step, compares it with the definition, and returns its bits.
-    pub fn step(&mut self, chunks: &[Chunk]) -> Bits {
-        let starts: Vec<usize> =
-            chunks.iter().map(|chunk| self.sequences[chunk.sequence].positions).collect();
-        let (out, lse) = self.run(chunks);
-        let out = out.numbers();
-        let mut first = 0;
-        for (chunk, start) in chunks.iter().zip(starts) {
-            self.check(chunk, start, &out, &lse, first);
-            first += chunk.count;
-        }
-        Bits {
-            out: out.iter().map(|number| number.to_bits()).collect(),
-            lse: lse.iter().map(|number| number.to_bits()).collect(),
-        }
-    }
-
-    fn check(&self, chunk: &Chunk, start: usize, out: &[f32], lse: &[f32], first: usize) {
-        let Geometry { query_heads, kv_heads, head_dim, page_size } = self.setup.geometry;
-        let sequence = &self.sequences[chunk.sequence];
-        let end = start + chunk.count;
-        let all = |from: usize, kind| -> Vec<f64> {
-            (from..end).flat_map(|at| self.stored(chunk.sequence, at, kind)).collect()
-        };
-        let (k, v) = (all(0, Kind::K), all(0, Kind::V));
-        let q: Vec<f64> = (start..end)
-            .flat_map(|at| self.numbers(chunk.sequence, at, Kind::Q))
-            .map(f64::from)
-            .collect();
-        self.check_memory(chunk.sequence, start..end);
-        let sinks = self.sinks();
-        let problem = Problem {
-            geometry: self.setup.geometry,
-            params: self.setup.params,
-            sinks: sinks.as_deref(),
-            start,
-            q: &q,
-            k: &k,
-            v: &v,
-            regions: &sequence.regions,
-        };
-        let exact = problem.attend();
-        let value = v.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
-        for (index, q) in q.chunks_exact(head_dim).enumerate() {
-            let (position, head) = (start + index / query_heads, index % query_heads);
-            let size = |k: &[f64]| q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum::<f64>();
-            let of_head = k.chunks_exact(head_dim).skip(head / (query_heads / kv_heads));
-            let logit = of_head.step_by(kv_heads).map(size).fold(0.0, f64::max)
-                * f64::from(self.setup.params.scale);
-            let sizes = Sizes { logit, value };
-            let what = format!(
-                "sequence {}, position {position}, head {head}, page size {page_size}, {:?}",
-                chunk.sequence, self.setup
-            );
-            let at = first * query_heads + index;
-            let found = &out[at * head_dim..][..head_dim];
-            let expected = &exact.out[index * head_dim..][..head_dim];
-            check_out(found, expected, sizes, self.setup.dtype, &what);
-            check_lse(lse[at], exact.lse[index], sizes, &what);
-        }
-    }
-
-    /// The pages hold what was passed, converted.
-    fn check_memory(&self, sequence: usize, positions: std::ops::Range<usize>) {
-        let Geometry { head_dim, page_size, .. } = self.setup.geometry;
-        let size = self.setup.kv_dtype.bytes();
-        for position in positions {
-            let page = self.sequences[sequence].pages[position / page_size];
-            for (kind, memory) in [(Kind::K, &self.k), (Kind::V, &self.v)] {
-                let scale = f64::from(self.scale(kind));
-                let expected = self.stored(sequence, position, kind);
-                for (head, expected) in expected.chunks_exact(head_dim).enumerate() {
-                    let bytes = &memory[self.place(page, position % page_size, head)];
-                    for (bytes, expected) in bytes.chunks_exact(size).zip(expected) {
-                        let found = f64::from(decode(bytes, self.setup.kv_dtype)) * scale;
-                        assert_eq!(found, *expected, "position {position} as stored");
-                    }
-                }
-            }
-        }
+        (out.numbers(), lse)
     }
 }

@@ -80,10 +80,10 @@ fn m04_a_failing_driver_is_an_error_and_the_next_step_is_right() {
         let mut failures = 0;
         for after in [0, 1, 3] {
             let mut world = World::new(Setup::new(64, 16), 1);
-            world.step(&[(0, 20)]);
+            world.step(&[(0, 5)]);
             // Its memory is too small for this step, so that it must allocate.
             // ... except where what is asked is whether old memory is free again.
-            let long = [(0, if name == "cuEventQuery" { 5 } else { 260 })];
+            let long = [(0, if name == "cuEventQuery" { 5 } else { 60 })];
             world.failing = Some((name, after, 2));
             if let Err(message) = world.run(&long) {
                 assert!(message.contains("CUDA_ERROR_OUT_OF_MEMORY (2)"), "{name}: {message}");

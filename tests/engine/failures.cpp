@@ -1,5 +1,5 @@
-// B06: what goes wrong after a prefix was found takes nothing with it: references, pages and rows are
-// as they were, and the next request is served.
+// B06: what goes wrong after a prefix was found takes nothing with it: references, pages and rows
+// are as they were, and the next request is served.
 #include "fixture.hpp"
 
 #include <stdexcept>

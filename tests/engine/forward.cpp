@@ -1,4 +1,4 @@
-// B11: what the engine computes is what the model's formulas say, through pages, chunks and threads.
+// B11: what the engine computes is what the model's formulas say, through pages, chunks, threads.
 #include "fixture.hpp"
 #include "reference.hpp"
 

@@ -19,7 +19,8 @@ std::uint32_t draw(const std::vector<float>& logits, double temperature, double 
 std::string through_utf8(const std::string& bytes, std::size_t piece) {
     engine::Utf8Stream stream;
     std::string out;
-    for (std::size_t i = 0; i < bytes.size(); i += piece) out += stream.push(bytes.substr(i, piece));
+    for (std::size_t i = 0; i < bytes.size(); i += piece)
+        out += stream.push(bytes.substr(i, piece));
     return out + stream.finish();
 }
 

@@ -1,34 +1,11 @@
 //! The C ABI with Rust's manners: slices in, results out, nothing interpreted.
+use super::namespaces::namespace;
 use super::ops::Config;
 use super::tokens::TokenList;
 use radixkv::capi::*;
 use std::ptr::{null, null_mut};
 
 pub type Status = rkv_status;
-
-/// Namespaces that operations name by number. The last one spells the first one out.
-pub const NAMESPACE_COUNT: u8 = 8;
-
-/// The namespace that a number stands for, in a form that compares.
-pub fn namespace_of(number: u8) -> u8 {
-    number % NAMESPACE_COUNT % (NAMESPACE_COUNT - 1)
-}
-
-/// None is NULL.
-fn namespace(number: u8) -> Option<rkv_namespace> {
-    let mut made: rkv_namespace = sized();
-    match number % NAMESPACE_COUNT {
-        0 => return None,
-        1 => made.flags = RKV_NAMESPACE_LORA, // Adapter 0 is a real one.
-        2 => (made.flags, made.lora_id) = (RKV_NAMESPACE_LORA, 7),
-        3 => made.flags = RKV_NAMESPACE_IMAGE,
-        4 => made.salt[31] = 1,
-        5 => made.epoch = 1,
-        6 => (made.flags, made.epoch) = (RKV_NAMESPACE_LORA, 1),
-        _ => {}
-    }
-    Some(made)
-}
 
 /// A struct of the header, zero but for its size.
 pub fn sized<T: Copy>() -> T {
@@ -266,10 +243,10 @@ impl Library {
         let namespace = namespace(ns);
         let namespace = namespace.as_ref().map_or(null(), std::ptr::from_ref);
         let (mut count, mut positions) = (usize::MAX, usize::MAX);
-        let tokens = tokens.raw();
         // SAFETY: see above.
-        let status =
-            unsafe { rkv_cache_probe(self.cache, namespace, &tokens, &mut count, &mut positions) };
+        let status = unsafe {
+            rkv_cache_probe(self.cache, namespace, &tokens.raw(), &mut count, &mut positions)
+        };
         done(status, (count, positions))
     }
 
@@ -479,9 +456,8 @@ impl Library {
     }
 
     pub fn append(&self, sequence: u64, tokens: &TokenList) -> Result<(), Status> {
-        let tokens = tokens.raw();
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_append(self.cache, sequence, &tokens) }, ())
+        done(unsafe { rkv_sequence_append(self.cache, sequence, &tokens.raw()) }, ())
     }
 
     pub fn truncate(&self, sequence: u64, positions: usize) -> Result<(), Status> {

@@ -1,9 +1,10 @@
 //! The driver's operations on parents and children.
-use super::abi::{Library, Status, namespace_of};
+use super::abi::{Library, Status};
 use super::compare::{compare_sequence, equal};
 use super::driver::{Driver, agree, pick};
 use super::inherit::{Asked, ChildPlan};
 use super::naive::{Wrong, require};
+use super::namespaces::namespace_of;
 use super::ops::{Op, Pick};
 use super::prompt::{Prompt, Tokens};
 use super::tokens::TokenList;

@@ -1,7 +1,8 @@
 //! Carries out operations on the library and on the model, and compares the answers.
-use super::abi::{Library, Status, namespace_of};
+use super::abi::{Library, Status};
 use super::compare::{Names, compare, compare_sequence, equal};
 use super::naive::{Fault, Naive, Page, Refusal, Shortage, Wrong, require};
+use super::namespaces::namespace_of;
 use super::ops::{Config, Op, Pick};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;

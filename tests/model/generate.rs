@@ -1,5 +1,5 @@
 //! Random operations: prompts that often share a beginning, and a mix of verbs for each theme.
-use super::abi::NAMESPACE_COUNT;
+use super::namespaces::NAMESPACE_COUNT;
 use super::ops::{Config, Op, Wrong};
 use super::prompt::{Piece, Prompt};
 use fastrand::Rng;

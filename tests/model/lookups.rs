@@ -1,8 +1,9 @@
 //! The driver's matches and inserts.
-use super::abi::{InsertCall, Library, Status, namespace_of};
+use super::abi::{InsertCall, Library, Status};
 use super::compare::equal;
 use super::driver::{Driver, Earlier, agree, pick};
 use super::naive::{Page, Refusal, Wrong, require};
+use super::namespaces::namespace_of;
 use super::ops::{Pick, Wrong as Fault};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;

@@ -8,6 +8,8 @@
 #include <httplib.h>
 #include <nlohmann/json.hpp>
 
+#include <sys/socket.h>
+
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -104,6 +106,12 @@ public:
         http_.set_payload_max_length(config.max_body_bytes);
         // A small event must not wait for the next one.
         http_.set_tcp_nodelay(true);
+        // The library's own options let a second server share the port with the first.
+        http_.set_socket_options([this](int socket) {
+            const int yes = 1;
+            setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+            socket_ = socket;
+        });
         http_.Post("/v1/completions", [this](const auto& request, auto& response) {
             completions(request.body, response);
         });
@@ -126,6 +134,8 @@ public:
     }
 
     httplib::Server& http() { return http_; }
+    /// Room for a burst of connections; the library's is five, and who finds none waits a second.
+    void widen_backlog() const { ::listen(socket_, 512); }
     void drain() { draining_ = true; }
     [[nodiscard]] bool idle() const { return active_ == 0; }
 
@@ -135,6 +145,7 @@ private:
     httplib::Server http_;
     std::atomic<bool> draining_{false};
     std::atomic<std::size_t> active_{0};
+    int socket_ = -1;
 
     static ApiError status_error(const httplib::Request& request, int status) {
         if (status == 404) return {404, "there is no " + request.method + " " + request.path};
@@ -194,11 +205,15 @@ Server::Server(const ServerConfig& config, Engine& engine)
     if (!bound)
         throw std::runtime_error("cannot listen on " + config.host + ":" +
                                  std::to_string(config.port));
+    routes_->widen_backlog();
 }
 
 Server::~Server() = default;
 
-void Server::run() { routes_->http().listen_after_bind(); }
+void Server::run() {
+    routes_->http().listen_after_bind();
+    ended_ = true;
+}
 
 void Server::shutdown() {
     routes_->drain();
@@ -208,6 +223,8 @@ void Server::shutdown() {
     const auto patience = std::chrono::steady_clock::now() + config_.drain;
     while (!routes_->idle() && std::chrono::steady_clock::now() < patience)
         std::this_thread::sleep_for(10ms);
+    // stop() has no effect on a server that is about to listen.
+    while (!routes_->http().is_running() && !ended_) std::this_thread::sleep_for(1ms);
     routes_->http().stop();
 }
 

@@ -35,8 +35,9 @@ public:
     [[nodiscard]] int port() const noexcept { return port_; }
     /// Serves until shutdown() is done.
     void run();
-    /// From another thread: refuses new requests with 503, lets those that run go on for a while,
-    /// cancels what is left, and closes. Returns when the last response is written.
+    /// From another thread than run(), which was called or will be: refuses new requests with 503,
+    /// lets those that run go on for a while, cancels what is left, and closes. Returns when the
+    /// last response is written.
     void shutdown();
 
 private:
@@ -45,6 +46,7 @@ private:
     ServerConfig config_;
     Engine& engine_;
     int port_ = 0;
+    std::atomic<bool> ended_{false};
     std::unique_ptr<Routes> routes_;
 };
 

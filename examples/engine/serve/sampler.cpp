@@ -28,50 +28,73 @@ double log_sum_exp(const float* logits, std::size_t count) {
     return most + std::log(sum);
 }
 
-/// The ids, the likeliest first.
-std::vector<std::uint32_t> by_likelihood(const float* logits, std::size_t count,
-                                         std::size_t wanted) {
-    std::vector<std::uint32_t> ids(count);
-    std::iota(ids.begin(), ids.end(), 0U);
-    const auto end = ids.begin() + static_cast<std::ptrdiff_t>(wanted);
-    std::partial_sort(ids.begin(), end, ids.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
-    });
-    ids.resize(wanted);
-    return ids;
-}
+/// Hands out ids, the likeliest first. A heap: most callers want a few of very many.
+class ByLikelihood {
+public:
+    ByLikelihood(const float* logits, std::size_t count) : logits_(logits), ids_(count) {
+        std::iota(ids_.begin(), ids_.end(), 0U);
+        std::make_heap(ids_.begin(), ids_.end(), Less{logits_});
+    }
+    [[nodiscard]] bool empty() const { return ids_.empty(); }
+    std::uint32_t next() {
+        std::pop_heap(ids_.begin(), ids_.end(), Less{logits_});
+        const std::uint32_t id = ids_.back();
+        ids_.pop_back();
+        return id;
+    }
+
+private:
+    struct Less {
+        const float* logits;
+        bool operator()(std::uint32_t a, std::uint32_t b) const {
+            return logits[a] < logits[b] || (logits[a] == logits[b] && a > b);
+        }
+    };
+    const float* logits_;
+    std::vector<std::uint32_t> ids_;
+};
 
 }  // namespace
 
 std::uint32_t sample(const float* logits, std::size_t count, const Sampling& sampling,
                      std::uint64_t index) {
-    if (sampling.temperature <= 0)
-        return static_cast<std::uint32_t>(std::max_element(logits, logits + count) - logits);
-    const std::vector<std::uint32_t> ids = by_likelihood(logits, count, count);
-    const double most = logits[ids[0]];
+    const auto likeliest =
+        static_cast<std::uint32_t>(std::max_element(logits, logits + count) - logits);
+    if (sampling.temperature <= 0) return likeliest;
     std::vector<double> weights(count);
     for (std::size_t i = 0; i < count; ++i)
-        weights[i] = std::exp((logits[ids[i]] - most) / sampling.temperature);
+        weights[i] = std::exp((double{logits[i]} - logits[likeliest]) / sampling.temperature);
     const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-    // The nucleus: up to and with the token that reaches top_p.
-    std::size_t nucleus = 0;
-    double mass = 0;
-    do mass += weights[nucleus++];
-    while (nucleus < count && mass < sampling.top_p * all);
-    double left = draw(sampling.seed, index) * mass;
-    for (std::size_t i = 0; i < nucleus; ++i) {
-        left -= weights[i];
-        if (left < 0) return ids[i];
+    // The nucleus: up to and with the token that reaches top_p. With all tokens in it, their order
+    // is of no concern.
+    std::vector<std::uint32_t> ids;
+    double mass = sampling.top_p < 1 ? 0 : all;
+    if (sampling.top_p < 1) {
+        ByLikelihood order(logits, count);
+        do {
+            ids.push_back(order.next());
+            mass += weights[ids.back()];
+        } while (mass < sampling.top_p * all && !order.empty());
+    } else {
+        ids.resize(count);
+        std::iota(ids.begin(), ids.end(), 0U);
     }
-    return ids[nucleus - 1];  // rounding used up what was drawn
+    double left = draw(sampling.seed, index) * mass;
+    for (const std::uint32_t id : ids) {
+        left -= weights[id];
+        if (left < 0) return id;
+    }
+    return ids.back();  // rounding used up what was drawn
 }
 
 std::vector<std::pair<std::uint32_t, double>> top_logprobs(const float* logits, std::size_t count,
                                                            std::size_t top) {
     const double all = log_sum_exp(logits, count);
     std::vector<std::pair<std::uint32_t, double>> out;
-    for (const std::uint32_t id : by_likelihood(logits, count, std::min(top, count)))
+    for (ByLikelihood order(logits, count); out.size() < top && !order.empty();) {
+        const std::uint32_t id = order.next();
         out.emplace_back(id, logits[id] - all);
+    }
     return out;
 }
 

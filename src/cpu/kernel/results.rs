@@ -74,8 +74,8 @@ struct Place {
     out: *mut f32,
 }
 
-/// A few rows, a pair of vectors wide: the keys that all of them see together, those before and after row
-/// by row.
+/// A few rows, a pair of vectors wide: the keys that all of them see together, those before and
+/// after row by row.
 ///
 /// # Safety
 /// As for [`add_results`].

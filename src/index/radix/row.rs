@@ -118,10 +118,10 @@ impl<'a> Seen<'a> {
 /// Rows of a chunk: a small index takes little, and opening one is quick.
 const CHUNK: usize = 64;
 /// Chunks of a span.
-const SPAN: usize = 512;
+const SPAN: usize = 64;
 /// Groups of spans: each has twice as many as the one before. Together they have more than 2^32
 /// rows.
-const GROUPS: usize = 18;
+const GROUPS: usize = 21;
 
 type Chunk = Arc<[Row; CHUNK]>;
 type Span = Box<[OnceLock<Chunk>]>;

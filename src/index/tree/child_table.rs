@@ -22,7 +22,7 @@ const CHUNK: usize = 512;
 /// filling of the new one.
 const STEP: usize = 8;
 /// Slots of the smallest table.
-const SMALLEST: usize = CHUNK;
+const SMALLEST: usize = 2 * CHUNK;
 
 const EMPTY: u64 = 0;
 /// A slot that had an entry; probing goes on behind it.
@@ -115,10 +115,13 @@ impl Slots {
 
     fn insert(&mut self, hash: u32, node: u32, garbage: &mut Garbage) {
         let mut at = hash as usize & self.mask;
-        while self.get(at) > GONE {
-            at = (at + 1) & self.mask;
-        }
-        self.taken += (self.get(at) == EMPTY) as usize;
+        let before = loop {
+            match self.get(at) {
+                free @ (EMPTY | GONE) => break free,
+                _ => at = (at + 1) & self.mask,
+            }
+        };
+        self.taken += (before == EMPTY) as usize;
         self.set(at, entry(hash, node), garbage);
     }
 

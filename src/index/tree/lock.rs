@@ -14,12 +14,14 @@ impl<H: Held> Tree<H> {
     fn add_locks(&mut self, from: u32, until: Option<u32>) {
         let mut next = Some(from).filter(|_| until != Some(from));
         while let Some(at) = next {
-            if self.nodes[at].locks == 0 {
+            let node = &mut self.nodes[at];
+            let (was_unlocked, above) = (node.locks == 0, node.parent);
+            node.locks += 1;
+            if was_unlocked {
+                self.reclaimable_pages -= node.page_count();
                 self.retire(at);
-                self.reclaimable_pages -= self.nodes[at].page_count();
             }
-            self.nodes[at].locks += 1;
-            next = self.above(at).filter(|&above| until != Some(above));
+            next = Some(above).filter(|&above| above != NONE && until != Some(above));
         }
     }
 

@@ -1,0 +1,119 @@
+//! Memory full of random numbers, and time between events.
+use cudarc::driver::sys;
+use radixkv::attention::Dtype;
+use std::ptr;
+
+fn check(result: sys::CUresult) {
+    assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
+}
+
+/// Makes the device current for good; returns its name.
+pub fn enter() -> String {
+    let (mut device, mut context, mut name) = (0, ptr::null_mut(), [0; 128]);
+    // SAFETY: the driver was found before; a buffer and its size.
+    unsafe {
+        check(sys::cuDeviceGet(&mut device, 0));
+        check(sys::cuDevicePrimaryCtxRetain(&mut context, device));
+        check(sys::cuCtxPushCurrent_v2(context));
+        check(sys::cuDeviceGetName(name.as_mut_ptr(), 128, device));
+        std::ffi::CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
+pub struct Memory {
+    address: u64,
+}
+
+impl Memory {
+    /// Numbers below 1 in size. A few megabytes of them, again and again: enough for no two heads
+    /// of a tile to be alike.
+    pub fn random(elements: usize, dtype: Dtype) -> Self {
+        let bytes = (elements * dtype.bytes()).max(16);
+        let mut random = fastrand::Rng::with_seed(elements as u64);
+        let piece: Vec<u8> = (0..bytes.min(4 << 20) / 2)
+            .flat_map(|_| {
+                let bits = (random.f32() * 2.0 - 1.0).to_bits();
+                match dtype {
+                    // Sign, exponents from 2^-7 up to 1, any mantissa.
+                    Dtype::Fp8E4m3 => [random.u8(..) & 0xb7, random.u8(..) & 0xb7],
+                    _ => ((bits >> 16) as u16).to_ne_bytes(),
+                }
+            })
+            .collect();
+        let mut address = 0;
+        // SAFETY: pieces inside what was allocated.
+        unsafe {
+            check(sys::cuMemAlloc_v2(&mut address, bytes));
+            for at in (0..bytes).step_by(piece.len().max(1)) {
+                let count = piece.len().min(bytes - at);
+                check(sys::cuMemcpyHtoD_v2(address + at as u64, piece.as_ptr().cast(), count));
+            }
+        }
+        Self { address }
+    }
+
+    pub fn address(&self) -> *mut u8 {
+        ptr::without_provenance_mut(self.address as usize)
+    }
+
+    pub fn read(&self) -> *const u8 {
+        self.address().cast_const()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `random`.
+        let _ = unsafe { sys::cuMemFree_v2(self.address) };
+    }
+}
+
+pub struct Timer {
+    events: [sys::CUevent; 2],
+}
+
+impl Timer {
+    pub fn new() -> Self {
+        let mut events = [ptr::null_mut(); 2];
+        for event in &mut events {
+            // SAFETY: writes a handle.
+            check(unsafe { sys::cuEventCreate(event, 0) });
+        }
+        Self { events }
+    }
+
+    /// Microseconds that the device takes for what is launched.
+    pub fn time(&self, launch: impl FnOnce()) -> f64 {
+        let [begin, end] = self.events;
+        let mut milliseconds = 0f32;
+        // SAFETY: live handles, the default stream.
+        unsafe {
+            check(sys::cuEventRecord(begin, ptr::null_mut()));
+            launch();
+            check(sys::cuEventRecord(end, ptr::null_mut()));
+            check(sys::cuEventSynchronize(end));
+            check(sys::cuEventElapsedTime(&mut milliseconds, begin, end));
+        }
+        f64::from(milliseconds) * 1000.0
+    }
+}
+
+/// Terabytes a second, read and written, of a large copy inside the device.
+pub fn copy_bandwidth() -> f64 {
+    const BYTES: usize = 1 << 30;
+    let (from, to) =
+        (Memory::random(BYTES / 2, Dtype::Bf16), Memory::random(BYTES / 2, Dtype::Bf16));
+    let timer = Timer::new();
+    let mut times: Vec<f64> = (0..12)
+        .map(|_| {
+            timer.time(|| {
+                // SAFETY: inside both.
+                check(unsafe {
+                    sys::cuMemcpyDtoDAsync_v2(to.address, from.address, BYTES, ptr::null_mut())
+                });
+            })
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    2.0 * BYTES as f64 / times[times.len() / 2] / 1e6
+}

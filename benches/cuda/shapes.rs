@@ -1,0 +1,73 @@
+//! The shapes that are measured, and what each must compute and move at least.
+use radixkv::attention::Batch;
+
+#[derive(Debug)]
+pub struct Shape {
+    pub id: &'static str,
+    pub rows: usize,
+    /// New positions of a row.
+    pub queries: usize,
+    /// Positions of a row, the new ones included.
+    pub keys: usize,
+    /// Leading positions that all rows share.
+    pub shared: usize,
+    pub query_heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub bound: &'static str,
+    /// Time of writing K and V instead of attending.
+    pub is_write: bool,
+}
+
+const fn shape(
+    id: &'static str,
+    rows: usize,
+    [queries, keys, shared]: [usize; 3],
+    [query_heads, kv_heads, head_dim]: [usize; 3],
+    bound: &'static str,
+) -> Shape {
+    let is_write = false;
+    Shape { id, rows, queries, keys, shared, query_heads, kv_heads, head_dim, bound, is_write }
+}
+
+pub const SHAPES: &[Shape] = &[
+    shape("P1", 1, [8192, 8192, 0], [32, 8, 128], "compute"),
+    shape("P3", 16, [2048, 2048, 0], [32, 8, 128], "compute"),
+    shape("P5", 4, [4096, 4096, 0], [64, 8, 64], "compute"),
+    shape("P6", 4, [4096, 4096, 0], [16, 8, 256], "compute"),
+    shape("A1", 1, [512, 32768, 0], [32, 8, 128], "compute"),
+    shape("A3", 1, [128, 32768, 0], [32, 8, 128], "compute"),
+    shape("A5", 16, [64, 8192, 0], [32, 8, 128], "compute"),
+    shape("A6", 64, [16, 4096, 0], [32, 8, 128], "memory"),
+    shape("A8", 1, [128, 65536, 0], [32, 32, 128], "memory"),
+    shape("D1", 1, [1, 32768, 0], [32, 8, 128], "memory"),
+    shape("D2", 64, [1, 4096, 0], [32, 8, 128], "memory"),
+    shape("D3", 64, [1, 8192, 0], [64, 8, 128], "memory"),
+    shape("C1", 64, [1, 8192 + 256, 8192], [32, 8, 128], "memory"),
+    Shape { is_write: true, ..shape("W1", 4, [2048, 2048, 0], [32, 8, 128], "memory") },
+];
+
+impl Shape {
+    /// Multiplications and additions: 4 for each element of each pair that the mask shows.
+    pub fn flops(&self, batch: &Batch) -> f64 {
+        if self.is_write {
+            return 0.0;
+        }
+        let pairs: usize =
+            batch.rows().iter().map(|row| (row.start + 1..=row.key_count()).sum::<usize>()).sum();
+        4.0 * pairs as f64 * self.query_heads as f64 * self.head_dim as f64
+    }
+
+    /// Bytes: every page's K and V once, queries and results once; for writes, K and V read and
+    /// written.
+    pub fn bytes(&self, batch: &Batch, kv_bytes: usize) -> f64 {
+        let kv_row = (2 * self.kv_heads * self.head_dim) as f64;
+        let queries = batch.query_count() as f64;
+        if self.is_write {
+            return queries * kv_row * (2 + kv_bytes) as f64;
+        }
+        let own = self.rows * (self.keys - self.shared) + self.shared;
+        let q_row = (self.query_heads * self.head_dim) as f64;
+        own as f64 * kv_row * kv_bytes as f64 + queries * q_row * 4.0
+    }
+}

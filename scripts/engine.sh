@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Builds the library, the reference engine (examples/engine) and a small model for it, in
+# target/engine. Then, by the first argument:
+#   demo        48 requests with a shared system prompt, without caching and with it
+#   serve ...   the HTTP server; further arguments are its options
+#   bench ...   the benchmark client
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target="${CARGO_TARGET_DIR:-target}"
+out=target/engine
+model="$out/model"
+
+what="${1:-demo}"
+[ $# -eq 0 ] || shift
+case "$what" in
+demo | serve | bench) ;;
+*)
+    echo "usage: $0 demo | serve [option...] | bench [option...]" >&2
+    exit 2
+    ;;
+esac
+
+headers() { # what the engine needs to compile
+    local flags
+    flags=$(pkg-config --cflags cpp-httplib 2>/dev/null || true)
+    # shellcheck disable=SC2086 # several flags
+    printf '#include <nlohmann/json.hpp>\n#include <httplib.h>\n' |
+        "${CXX:-c++}" -std=c++17 $flags -fsyntax-only -x c++ - 2>/dev/null
+}
+if ! command -v cmake >/dev/null || ! headers; then
+    bash scripts/tools.sh
+    headers || { echo "error: the engine needs nlohmann-json and cpp-httplib" >&2; exit 1; }
+fi
+
+mkdir -p "$out"
+cargo build --locked --release
+echo "building the engine ..." >&2
+log="$out/build.log"
+{
+    cmake -S examples/engine -B "$out" \
+        -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" &&
+        cmake --build "$out" -j "$(nproc)" \
+            --target engine_server --target engine_bench --target make_checkpoint
+} >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+[ -f "$model/config.json" ] || "$out/make_checkpoint" --out "$model"
+
+case "$what" in
+demo)
+    exec "$out/engine_bench" --model "$model" --workload prefix_caching --max-output 64 \
+        --json "$out/prefix_caching.json" --svg "$out/prefix_caching.svg" "$@"
+    ;;
+serve) exec "$out/engine_server" --model "$model" "$@" ;;
+bench) exec "$out/engine_bench" --model "$model" "$@" ;;
+esac

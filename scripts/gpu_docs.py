@@ -1,0 +1,56 @@
+"""Writes what scripts/gpu.sh measured into the GPU section of docs/PERFORMANCE.md."""
+
+import pathlib
+import sys
+
+MARK = "<!-- scripts/gpu.sh -->"
+
+
+def lines(path):
+    return [line.split("\t") for line in path.read_text().splitlines() if line]
+
+
+def main(folder, page):
+    folder, page = pathlib.Path(folder), pathlib.Path(page)
+    rows = lines(folder / "shapes.tsv")
+    facts = {row[0]: row[1] for row in rows if len(row) == 2}
+    shapes = [row for row in rows if len(row) == 8 and row[0] != "id"]
+    torch = {}
+    matmul = None
+    for row in lines(folder / "torch.tsv"):
+        if row[0] == "matmul":
+            matmul = float(row[2])
+        else:
+            torch[row[0], row[1]] = row[2] if len(row[2]) < 12 else "–"
+    copy = float(facts["copy"])
+    text = [
+        f"Library of commit {(folder / 'commit').read_text().strip()}; "
+        f"{(folder / 'device').read_text().strip()}.",
+        f"Ceilings of the same run: copy {copy:.2f} TB/s"
+        + (f", matrix product {matmul:.0f} TFLOP/s in bf16." if matmul else "; no matrix product."),
+        "",
+    ]
+    tests = (folder / "tests.log").read_text().splitlines()
+    text += [line for line in tests if line.startswith("test result")]
+    text += (folder / "sanitizer.txt").read_text().splitlines()
+    text += [
+        "",
+        "| id | page | KV | µs | spread | TFLOP/s | TB/s | × roofline "
+        "| SDPA flash | SDPA cuDNN |",
+        "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, size, kv, us, spread, flops, rate, bound in shapes:
+        ceiling, reached = (copy, float(rate)) if bound == "memory" else (matmul, float(flops))
+        times = f"{ceiling / reached:.2f}" if ceiling and reached else "–"
+        peers = [torch.get((name, peer), "–") for peer in ("flash", "cudnn")]
+        text.append(
+            f"| {name} | {size} | {kv} | {us} | {spread} % | {flops} | {rate} | {times} | "
+            + " | ".join(peers)
+            + " |"
+        )
+    before, _, rest = page.read_text().partition(MARK)
+    _, _, after = rest.partition(MARK)
+    page.write_text(before + MARK + "\n\n" + "\n".join(text) + "\n\n" + MARK + after)
+
+
+main(*sys.argv[1:])

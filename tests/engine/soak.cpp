@@ -1,0 +1,205 @@
+// B11, B06: clients that come and go for a while, in little memory: random prompts that share
+// beginnings, salts, cancellations, steps that fail. At the end every request has had its answer,
+// equal prompts had equal ones, and no page is lost.
+//
+//     test_soak [seconds] [seed]
+#include "fixture.hpp"
+#include "serve/engine.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+using namespace test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The longest output that was seen for each prompt; any other must agree with it.
+class Outputs {
+public:
+    void check(const std::vector<std::uint32_t>& prompt,
+               const std::vector<std::uint32_t>& output) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::vector<std::uint32_t>& known = longest_[prompt];
+        const std::size_t common = std::min(known.size(), output.size());
+        CHECK(std::equal(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(common),
+                         known.begin()));
+        compared_ += common;
+        if (output.size() > known.size()) known = output;
+    }
+    [[nodiscard]] std::size_t compared() const { return compared_; }
+
+private:
+    std::mutex mutex_;
+    std::map<std::vector<std::uint32_t>, std::vector<std::uint32_t>> longest_;
+    std::size_t compared_ = 0;
+};
+
+/// Waits for one request, on another thread than the engine's.
+class Answer final : public engine::Listener {
+public:
+    void on_token(const engine::TokenOutput& token) override {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        CHECK(!result_);
+        tokens_.push_back(token.id);
+    }
+    void on_finish(const engine::RequestResult& result) override {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        CHECK(!result_);
+        result_ = result;
+        finished_.notify_one();
+    }
+    bool wait(std::chrono::milliseconds time) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        return finished_.wait_for(lock, time, [&] { return result_.has_value(); });
+    }
+    [[nodiscard]] const std::vector<std::uint32_t>& tokens() const { return tokens_; }
+    [[nodiscard]] const engine::RequestResult& result() const { return *result_; }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable finished_;
+    std::vector<std::uint32_t> tokens_;
+    std::optional<engine::RequestResult> result_;
+};
+
+struct Counts {
+    std::atomic<std::size_t> accepted{0}, finished{0}, cancelled{0}, failed{0}, refused{0};
+};
+
+class SoakClient {
+public:
+    SoakClient(engine::Engine& engine, Outputs& outputs, Counts& counts, std::uint64_t seed)
+        : engine_(engine), outputs_(outputs), counts_(counts), random_(seed) {}
+
+    void run_until(engine::Clock::time_point end) {
+        while (engine::Clock::now() < end) one_request();
+    }
+
+private:
+    engine::Engine& engine_;
+    Outputs& outputs_;
+    Counts& counts_;
+    std::mt19937_64 random_;
+
+    std::size_t below(std::size_t limit) { return random_() % limit; }
+
+    engine::RequestSpec make() {
+        // Three levels with a few choices each: some prompts are equal, many begin alike.
+        std::vector<std::uint32_t> prompt = random_tokens(below(3), 20 + below(2) * 37);
+        if (below(4) != 0) prompt = joined(prompt, random_tokens(10 + below(4), 9 + below(2) * 50));
+        if (below(3) == 0) prompt = joined(prompt, random_tokens(random_(), 1 + below(60)));
+        engine::RequestSpec spec = greedy(prompt, 1 + below(60));
+        if (below(5) == 0) spec.sampling = {0.8, 0.9, random_()};
+        if (below(3) == 0) spec.cache_salt = std::string(1, static_cast<char>('a' + below(3)));
+        if (below(8) == 0) spec.stop = {"e", "\n"};
+        if (below(50) == 0) spec.prompt.push_back(999);  // no such token
+        return spec;
+    }
+
+    void one_request() {
+        const engine::RequestSpec spec = make();
+        const auto answer = std::make_shared<Answer>();
+        std::uint64_t number = 0;
+        try {
+            number = engine_.submit(spec, answer);
+        } catch (const engine::InvalidRequest&) {
+            ++counts_.refused;
+            return;
+        } catch (const engine::Overloaded&) {
+            ++counts_.refused;
+            std::this_thread::sleep_for(2ms);
+            return;
+        }
+        ++counts_.accepted;
+        if (below(4) == 0) {
+            const bool over = answer->wait(std::chrono::milliseconds(below(20)));
+            engine_.cancel(number);
+            if (over) engine_.cancel(number);
+        }
+        CHECK(answer->wait(120s));
+        const engine::RequestResult& result = answer->result();
+        switch (result.finish) {
+            case engine::Finish::cancelled: ++counts_.cancelled; break;
+            case engine::Finish::error: ++counts_.failed; break;
+            default: ++counts_.finished;
+        }
+        CHECK_EQ(result.completion_tokens, answer->tokens().size());
+        if (result.finish == engine::Finish::length)
+            CHECK_EQ(answer->tokens().size(), spec.max_tokens);
+        // Also what was cut short must be the beginning of what it would have been.
+        if (spec.sampling.temperature == 0) outputs_.check(spec.prompt, answer->tokens());
+    }
+};
+
+void soak(std::chrono::seconds time, std::uint64_t seed) {
+    const Checkpoint checkpoint;
+    std::atomic<std::uint64_t> steps{0};
+    engine::EngineConfig config = tiny_config(checkpoint);
+    config.thread_count = 2;
+    config.kv.page_count = 40;  // less than four long requests
+    config.scheduler.max_running = 6;
+    config.scheduler.chunk_size = 48;
+    config.before_forward = [&](std::size_t) {
+        if (++steps % 997 == 0) throw std::runtime_error("this step fails");
+    };
+    Outputs outputs;
+    Counts counts;
+    engine::Engine engine(config, 8);
+    const auto end = engine::Clock::now() + time;
+    std::vector<std::thread> clients;
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        clients.emplace_back([&, i] {
+            SoakClient(engine, outputs, counts, seed * 1000 + i).run_until(end);
+        });
+    }
+    // Another thread looks at the books all the time.
+    while (engine::Clock::now() < end) {
+        engine.core().kv().table().audit();
+        engine.core().kv().cache().check_invariants();
+        std::this_thread::sleep_for(20ms);
+    }
+    for (std::thread& client : clients) client.join();
+    CHECK(engine.wait_idle(60s));
+    CHECK(engine.healthy());
+
+    const engine::Kv& kv = engine.core().kv();
+    audit(kv.table(), kv.cache());
+    CHECK_EQ(kv.table().stats().private_page_count, 0U);
+    CHECK_EQ(kv.table().stats().reclaimable_page_count, kv.table().stats().cached_page_count);
+    CHECK_EQ(kv.table().stats().free_slot_count, kv.table().stats().slot_count);
+    CHECK_EQ(kv.cache().stats().sequence_count, 0U);
+    CHECK_EQ(counts.accepted.load(), counts.finished + counts.cancelled + counts.failed);
+    const engine::Metrics& metrics = engine.core().metrics();
+    CHECK_EQ(metrics.finished_cancelled.load(), counts.cancelled.load());
+    CHECK_EQ(metrics.finished_error.load(), counts.failed.load());
+    CHECK(metrics.preemptions > 0 && kv.cache().stats().evicted_page_count > 0);
+    CHECK(outputs.compared() > 0);
+    std::printf("%zu requests: %zu finished, %zu cancelled, %zu failed; %zu refused\n",
+                counts.accepted.load(), counts.finished.load(), counts.cancelled.load(),
+                counts.failed.load(), counts.refused.load());
+    std::printf("%llu steps, %llu preemptions, %llu pages evicted, %zu tokens compared\n",
+                static_cast<unsigned long long>(steps.load()),
+                static_cast<unsigned long long>(metrics.preemptions.load()),
+                static_cast<unsigned long long>(kv.cache().stats().evicted_page_count),
+                outputs.compared());
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    const long seconds = count > 1 ? std::atol(arguments[1]) : 10;
+    const std::uint64_t seed =
+        count > 2 ? std::strtoull(arguments[2], nullptr, 10) : std::random_device()();
+    std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+    std::fflush(stdout);
+    soak(std::chrono::seconds(seconds), seed);
+    return 0;
+}

@@ -1,0 +1,175 @@
+//! The kernels' machine code: no spills, no local memory, the instructions that were meant, and the
+//! registers that `kernels/resources.txt` records. `RKV_BLESS=1` rewrites that file.
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+const TABLE: &str = "kernels/resources.txt";
+
+/// What one kernel takes on one architecture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Resources {
+    registers: usize,
+    stack: usize,
+    local: usize,
+    shared: usize,
+}
+
+/// (kernel, architecture)
+type Key = (String, String);
+
+/// The images that the library has, unless it was built without kernels or there is no
+/// disassembler; then everybody is told.
+fn images() -> Vec<&'static str> {
+    let images: Vec<_> =
+        env!("RKV_KERNEL_IMAGES").split(':').filter(|path| !path.is_empty()).collect();
+    let reason = if images.is_empty() {
+        "SKIP kernels: built without nvcc (make cuda-toolchain), so there is no machine code\n"
+    } else if cuobjdump().output().is_err() {
+        "SKIP kernels: there is no cuobjdump beside nvcc\n"
+    } else {
+        return images;
+    };
+    // Not through the captured standard error: it is to be seen.
+    std::io::stderr().write_all(reason.as_bytes()).unwrap();
+    Vec::new()
+}
+
+fn cuobjdump() -> Command {
+    let home = Path::new(env!("RKV_CUDA_HOME")).join("bin");
+    let mut command = Command::new(home.join("cuobjdump"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(home).chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(all).unwrap());
+    command
+}
+
+fn dump(option: &str, image: &str) -> String {
+    let output = cuobjdump().arg(option).arg(image).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn architecture(line: &str) -> Option<&str> {
+    line.strip_prefix("arch = ")
+}
+
+fn resources() -> BTreeMap<Key, Resources> {
+    let mut found = BTreeMap::new();
+    for image in images() {
+        let (mut arch, mut name) = ("", "");
+        let text = dump("--dump-resource-usage", image);
+        for line in text.lines().map(str::trim) {
+            if let Some(now) = architecture(line) {
+                arch = now;
+            } else if let Some(now) = line.strip_prefix("Function ") {
+                name = now.trim_end_matches(':');
+            } else if line.starts_with("REG:") {
+                let value = |key: &str| {
+                    let mut words = line.split_whitespace();
+                    let word = words.find_map(|word| word.strip_prefix(key));
+                    word.unwrap_or_else(|| panic!("{key} in {line}")).parse().unwrap()
+                };
+                let resources = Resources {
+                    registers: value("REG:"),
+                    stack: value("STACK:"),
+                    local: value("LOCAL:"),
+                    shared: value("SHARED:"),
+                };
+                found.insert((name.to_owned(), arch.to_owned()), resources);
+            }
+        }
+    }
+    found
+}
+
+fn nvcc_version() -> String {
+    let nvcc = Path::new(env!("RKV_CUDA_HOME")).join("bin/nvcc");
+    let output = Command::new(nvcc).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let word = text.split_whitespace().find(|word| word.starts_with("V1")).unwrap();
+    word.to_owned()
+}
+
+fn table_of(found: &BTreeMap<Key, Resources>) -> String {
+    let mut text = format!(
+        "# Registers of a thread, by kernel and architecture; nvcc {}. No kernel spills, or has\n\
+         # memory of its own. Written by: RKV_BLESS=1 cargo test --test kernels\n",
+        nvcc_version()
+    );
+    for ((name, arch), resources) in found {
+        text += &format!("{name} {arch} {}\n", resources.registers);
+    }
+    text
+}
+
+#[test]
+fn kernels_take_what_is_recorded_and_spill_nothing() {
+    let found = resources();
+    if found.is_empty() {
+        return;
+    }
+    for (key, Resources { stack, local, shared, .. }) in &found {
+        assert_eq!((stack, local), (&0, &0), "{key:?} spills, or indexes an array at run time");
+        // What blocks share is asked for when they are launched. 1024 bytes are the system's.
+        assert!(*shared <= 1024, "{key:?} has static shared memory");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(TABLE);
+    let table = table_of(&found);
+    if std::env::var_os("RKV_BLESS").is_some() {
+        fs::write(path, table).unwrap();
+        return;
+    }
+    let blessed = fs::read_to_string(path).unwrap();
+    if blessed.lines().next() != table.lines().next() {
+        let reason = format!("SKIP kernels: {TABLE} is of another nvcc: registers not compared\n");
+        std::io::stderr().write_all(reason.as_bytes()).unwrap();
+        return;
+    }
+    // Fewer architectures may have been built; what was built is as recorded.
+    let blessed: Vec<&str> = blessed.lines().collect();
+    let changed: Vec<_> = table.lines().filter(|line| !blessed.contains(line)).collect();
+    assert!(changed.is_empty(), "not as in {TABLE}:\n{}", changed.join("\n"));
+}
+
+/// Matrix instructions, loads of matrices and copies that no thread waits for, in every attention
+/// kernel; loads and stores of 16 bytes where data is moved; local memory nowhere.
+#[test]
+fn the_intended_instructions_are_there() {
+    let mut seen = 0;
+    for image in images() {
+        let text = dump("-sass", image);
+        let mut arch = "";
+        for part in text.split("\t\tFunction : ") {
+            let name = part.lines().next().unwrap();
+            if name.starts_with("rkv_") {
+                check_instructions(name, arch, part);
+                seen += 1;
+            }
+            arch = part.lines().rev().find_map(architecture).unwrap_or(arch);
+        }
+    }
+    assert!(images().is_empty() || seen > 40, "only {seen} kernels were found");
+}
+
+fn check_instructions(name: &str, arch: &str, code: &str) {
+    let has = |word: &str| code.contains(word);
+    let mut wanted = match name {
+        _ if name.starts_with("rkv_attend_") => vec!["HMMA.16816.F32", "LDSM.16.M88.4", "LDGSTS.E"],
+        _ if name.starts_with("rkv_page_") => vec!["LDG.E.128", "STG.E.128"],
+        _ if name.starts_with("rkv_kv_write_") => vec!["LDG.E.128"],
+        _ => vec![],
+    };
+    if name.starts_with("rkv_attend_") {
+        wanted.push("MUFU.EX2");
+    }
+    for word in wanted {
+        assert!(has(word), "{name} for {arch} has no {word}");
+    }
+    for word in ["LDL", "STL"] {
+        let found = code.split_whitespace().any(|token| token.split('.').next() == Some(word));
+        assert!(!found, "{name} for {arch} has {word}: local memory");
+    }
+}
