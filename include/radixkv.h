@@ -1198,8 +1198,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_layout;
     /**
-     * Threads that compute: of its own, the calling one included, or with parallel_for the
-     * engine's. Default 0: as many as the process may use.
+     * Threads that compute, at most 1024: of its own, the calling one included, or with
+     * parallel_for the engine's. Default 0: as many as the process may use.
      */
     uint32_t thread_count;
     /**

@@ -114,8 +114,8 @@ type RunnerConfig struct {
 	KVDType DType
 	// KVLayout is that of memory of the runner's own. Not read with KVLayers.
 	KVLayout KVLayout
-	// ThreadCount is how many threads compute: of the library's own, the calling one included, or
-	// with ParallelFor the engine's. Default: as many as the process may use.
+	// ThreadCount is how many threads compute, at most 1024: of the library's own, the calling one
+	// included, or with ParallelFor the engine's. Default: as many as the process may use.
 	ThreadCount uint32
 	// Flags are Runner flags.
 	Flags RunnerFlags

@@ -69,8 +69,8 @@ pub struct rkv_runner_config {
     pub kv_dtype: u32,
     /// Of memory of its own: RKV_KV_LAYOUT_NHD, the default, or _HND. Not read with kv_layers.
     pub kv_layout: u32,
-    /// Threads that compute: of its own, the calling one included, or with parallel_for the
-    /// engine's. Default 0: as many as the process may use.
+    /// Threads that compute, at most 1024: of its own, the calling one included, or with
+    /// parallel_for the engine's. Default 0: as many as the process may use.
     pub thread_count: u32,
     /// RKV_RUNNER_ bits.
     pub flags: u32,

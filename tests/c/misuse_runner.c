@@ -54,6 +54,9 @@ static void m01_runner_config(void) {
         REFUSED(&f, rkv_runner_create(f.table, &config, &runner), wrong[i].status, wrong[i].word);
         REFUSED(&f, rkv_runner_supports(&config, 4, NULL), wrong[i].status, wrong[i].word);
     }
+    config = good;
+    config.thread_count = 1025;
+    BAD(&f, rkv_runner_create(f.table, &config, &runner), "thread_count");
     CHECK(runner == NULL);
     end_fixture(&f);
 }
