@@ -69,7 +69,9 @@ miri() {
     fi
     unset CARGO_TARGET_DIR MIRIFLAGS
     if [ $ok -eq 1 ]; then
-        say "PASS miri: $(tests_passed "$build"/miri{,-attention}.log) tests with strict provenance, $threads"
+        local count
+        count=$(tests_passed "$build"/miri{,-attention}.log)
+        say "PASS miri: $count tests with strict provenance, $threads"
     else
         say "FAIL miri"
     fi
