@@ -55,6 +55,7 @@ miri() {
     local ok=1 run=(cargo +nightly miri test --test capi_miri) threads
     export CARGO_TARGET_DIR=$build MIRIFLAGS="-Zmiri-strict-provenance"
     logged miri 900 "${run[@]}" -- --skip threads || ok=0
+    logged miri-attention 900 cargo +nightly miri test --test attention -- small || ok=0
     # Where threads wait, parking_lot does what Miri refuses: pointers of integers, raw futex calls.
     if has_pthread_lock; then
         MIRIFLAGS+=" -Zmiri-many-seeds=0..8"
@@ -68,7 +69,9 @@ miri() {
     fi
     unset CARGO_TARGET_DIR MIRIFLAGS
     if [ $ok -eq 1 ]; then
-        say "PASS miri: $(tests_passed "$build/miri.log") tests with strict provenance, $threads"
+        local count
+        count=$(tests_passed "$build"/miri{,-attention}.log)
+        say "PASS miri: $count tests with strict provenance, $threads"
     else
         say "FAIL miri"
     fi
@@ -98,8 +101,8 @@ address() {
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1
     RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan RKV_MODEL_STEPS=20000 \
         logged asan-rust 1800 cargo +nightly test --target "$triple" \
-        --test capi_miri --test threads --test model --test snapshot --test snapshot_threads ||
-        ok=0
+        --test capi_miri --test threads --test model --test snapshot --test snapshot_threads \
+        --test attention || ok=0
     RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan \
         logged asan-build 900 cargo +nightly build --target "$triple" \
         --features fault-injection || ok=0

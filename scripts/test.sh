@@ -48,7 +48,8 @@ stage_memcheck() { # the C and C++ tests under valgrind
     have valgrind memcheck || return 0
     local kinds=definite,possible
     export RKV_RUNNER="valgrind -q --leak-check=full --show-leak-kinds=$kinds \
-        --errors-for-leak-kinds=$kinds --error-exitcode=99"
+        --errors-for-leak-kinds=$kinds --error-exitcode=99 \
+        --suppressions=$PWD/scripts/valgrind.supp"
     export RUST_BACKTRACE=0 # printing one leaves megabytes reachable
     $limit cargo test --locked --no-fail-fast --test c --test cpp
     # Not the one in Go, whose stacks valgrind does not understand.

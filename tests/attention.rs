@@ -91,7 +91,7 @@ fn k22_fp8_rounds_to_the_nearest_and_saturates() {
 
 #[test]
 fn states_merge_into_one() {
-    states::random_states();
+    states::random_states(60);
     states::all_empty();
 }
 
@@ -113,6 +113,18 @@ fn extreme_logits() {
 #[test]
 fn threads_of_the_engine() {
     edges::threads_of_the_engine();
+}
+
+// What Miri runs: tests whose names begin with small.
+#[test]
+fn small_shapes() {
+    edges::small_shapes();
+}
+
+#[test]
+fn small_states() {
+    states::random_states(3);
+    states::all_empty();
 }
 
 #[test]

@@ -1,26 +1,34 @@
 //! What the machine can do: multiply-adds and reading memory.
 use std::hint::black_box;
-use std::time::Instant;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-/// Many short runs: some of them nobody disturbs.
-const RUNS: usize = 200;
-
-/// The best of many runs, on several threads at once.
-fn best(threads: usize, work: impl Fn() -> f64 + Sync) -> f64 {
-    let run = |_| {
-        let start = Instant::now();
-        let done: f64 = std::thread::scope(|scope| {
-            let running: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
-            running.into_iter().map(|thread| thread.join().expect("it ran")).sum()
-        });
-        done / start.elapsed().as_secs_f64()
+/// What several threads get done together per second: each repeats the work for a while. The work
+/// is told how often it was done before.
+fn rate(threads: usize, work: impl Fn(usize) -> f64 + Sync) -> f64 {
+    let next = AtomicUsize::new(0);
+    let start = Instant::now();
+    let worker = || {
+        let mut done = 0.0;
+        while start.elapsed() < WHILE {
+            done += work(next.fetch_add(1, Ordering::Relaxed));
+        }
+        done
     };
-    (0..RUNS).map(run).fold(0.0, f64::max)
+    let done: f64 = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        running.into_iter().map(|thread| thread.join().expect("it ran")).sum()
+    });
+    done / start.elapsed().as_secs_f64()
 }
+
+/// How long a measurement takes.
+const WHILE: Duration = Duration::from_millis(50);
 
 /// Floating point operations per second: independent fused multiply-adds in registers.
 pub fn peak(threads: usize) -> f64 {
-    best(threads, || {
+    rate(threads, |_| {
         const ROUNDS: usize = 100_000;
         let lanes = fused(ROUNDS);
         (ROUNDS * CHAINS * lanes * 2) as f64
@@ -83,14 +91,14 @@ fn fused_avx512(rounds: usize) {
     black_box(sums);
 }
 
-/// Bytes per second: reading 256 MB from one end to the other, a part in each run.
+/// Bytes per second: reading 256 MB from one end to the other.
 pub fn bandwidth(threads: usize) -> f64 {
     const WORDS: usize = 1 << 25;
-    const READ: usize = 1 << 20;
-    let memory: Vec<u64> = (0..WORDS as u64).collect();
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    best(threads, || {
-        let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % (WORDS / READ);
+    const READ: usize = 1 << 17;
+    static MEMORY: OnceLock<Vec<u64>> = OnceLock::new();
+    let memory = MEMORY.get_or_init(|| (0..WORDS as u64).collect());
+    rate(threads, |time| {
+        let at = time % (WORDS / READ);
         let memory = &memory[at * READ..(at + 1) * READ];
         let mut sums = [0u64; 32];
         for words in memory.chunks_exact(32) {

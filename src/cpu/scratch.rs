@@ -3,7 +3,7 @@ use super::kernel::Span;
 use super::places::Places;
 use super::schedule::Schedule;
 use super::state::Tree;
-use parking_lot::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A cache line.
 #[derive(Clone, Copy, Default)]
@@ -61,10 +61,15 @@ pub(super) struct Kept<T>(Mutex<Vec<Box<T>>>);
 impl<T: Default> Kept<T> {
     /// Does the work with memory that no other work has meanwhile.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let lent = self.0.lock().pop();
+        let lent = self.all().pop();
         let mut lent = lent.unwrap_or_default();
         let result = work(&mut lent);
-        self.0.lock().push(lent);
+        self.all().push(lent);
         result
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Box<T>>> {
+        // A panic elsewhere leaves the list whole: only pushes and pops happen under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

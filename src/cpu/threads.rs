@@ -1,7 +1,8 @@
 //! Threads of the library's own, or the engine's.
 use crate::error::Error;
-use rayon_core::{ThreadPool, ThreadPoolBuilder};
+use rayon_core::{ThreadBuilder, ThreadPool, ThreadPoolBuilder};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
 
 /// An engine's `parallel for`: calls the function with 0..count, from any threads, and returns when
 /// all calls have returned.
@@ -26,8 +27,40 @@ const THREAD_LIMIT: usize = 1024;
 enum Workers {
     /// The calling thread alone.
     None,
-    Own(ThreadPool),
+    Own(OwnThreads),
     Engine(ParallelFor),
+}
+
+/// Threads of the library's own. When this is dropped they have ended: the pool alone would leave
+/// that to them, and code that is unloaded, or a process that ends, would pull the rug from under
+/// them.
+struct OwnThreads {
+    pool: Option<ThreadPool>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl OwnThreads {
+    fn new(count: usize) -> Result<Self, Error> {
+        let mut handles = Vec::with_capacity(count);
+        let spawn = |thread: ThreadBuilder| {
+            let name = format!("radixkv-{}", thread.index());
+            handles.push(Builder::new().name(name).spawn(|| thread.run())?);
+            Ok(())
+        };
+        let pool = ThreadPoolBuilder::new().num_threads(count).spawn_handler(spawn).build();
+        let pool = pool.map_err(|error| Error::memory(format!("threads: {error}")))?;
+        Ok(Self { pool: Some(pool), handles })
+    }
+}
+
+impl Drop for OwnThreads {
+    fn drop(&mut self) {
+        drop(self.pool.take());
+        for handle in self.handles.drain(..) {
+            // A thread that panicked has ended too.
+            let _ = handle.join();
+        }
+    }
 }
 
 /// Gives the next task.
@@ -53,12 +86,7 @@ impl Team {
         };
         let workers = match threads {
             Threads::Own(_) if count == 1 => Workers::None,
-            Threads::Own(_) => {
-                let builder = ThreadPoolBuilder::new().num_threads(count - 1);
-                let pool = builder.thread_name(|at| format!("radixkv-{at}")).build();
-                let refused = |error| Error::memory(format!("threads: {error}"));
-                Workers::Own(pool.map_err(refused)?)
-            }
+            Threads::Own(_) => Workers::Own(OwnThreads::new(count - 1)?),
             Threads::Engine { parallel_for, .. } => Workers::Engine(parallel_for),
         };
         Ok(Self { count, workers })
@@ -73,12 +101,15 @@ impl Team {
     fn everywhere(&self, worker: &(dyn Fn() + Sync)) {
         match &self.workers {
             Workers::None => worker(),
-            Workers::Own(pool) => pool.in_place_scope(|scope| {
-                for _ in 1..self.count {
-                    scope.spawn(|_| worker());
-                }
-                worker();
-            }),
+            Workers::Own(own) => {
+                let pool = own.pool.as_ref().expect("it is there until it is dropped");
+                pool.in_place_scope(|scope| {
+                    for _ in 1..self.count {
+                        scope.spawn(|_| worker());
+                    }
+                    worker();
+                });
+            }
             Workers::Engine(parallel_for) => parallel_for(self.count, &|_| worker()),
         }
     }

@@ -1,6 +1,6 @@
 //! Numbers that are none, sizes that are extreme, and what is refused.
 use super::numbers::encode;
-use super::setup::{DTYPES, Setup};
+use super::setup::{DTYPES, Masking, Setup};
 use super::world::{Chunk, Kind, World};
 use radixkv::attention::{Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Region};
 use radixkv::cpu::{CpuBackend, Isa, Threads};
@@ -73,6 +73,33 @@ pub fn extreme_logits() {
     assert!(lse[1].is_nan() && lse[3].is_nan());
 }
 
+/// A thread for each task.
+fn spawned(count: usize, task: &(dyn Fn(usize) + Sync)) {
+    std::thread::scope(|scope| {
+        (0..count).for_each(|at| drop(scope.spawn(move || task(at))));
+    });
+}
+
+/// Every format in so few steps that an interpreter can follow: rows that are converted for on the
+/// way and rows that are converted for before, on two threads.
+pub fn small_shapes() {
+    for (turn, dtypes) in DTYPES.into_iter().enumerate() {
+        let masking = if turn % 2 == 0 { Masking::Everything } else { Masking::Causal };
+        let mut setup = Setup::default().with_dtypes(dtypes).with_heads((4, 2));
+        setup.geometry.page_size = 3;
+        setup.padding = turn % 2;
+        setup.room = 40;
+        let setup = Setup { isa: Isa::Portable, ..setup.with_masking(masking) };
+        let threads = Threads::Engine { count: 2, parallel_for: Box::new(spawned) };
+        let mut world = World::on(threads, setup, 2);
+        world.sequences[0].regions = vec![Region { start: 4, end: 6 }];
+        world.fill(0, 3);
+        world.step(&[Chunk::new(1, 1), Chunk::new(0, 5)]);
+        world.step(&[Chunk::new(0, 1), Chunk::new(1, 2)]);
+        world.check_poison();
+    }
+}
+
 /// An engine's threads: any order, any number of them at a time.
 pub fn threads_of_the_engine() {
     let setup = Setup { room: 3000, ..Setup::default() };
@@ -87,11 +114,6 @@ pub fn threads_of_the_engine() {
     let backwards = move |count: usize, task: &(dyn Fn(usize) + Sync)| {
         counted.fetch_add(1, Ordering::Relaxed);
         (0..count).rev().for_each(task);
-    };
-    let spawned = |count: usize, task: &(dyn Fn(usize) + Sync)| {
-        std::thread::scope(|scope| {
-            (0..count).for_each(|at| drop(scope.spawn(move || task(at))));
-        });
     };
     for count in [1, 2, 5] {
         let threads = Threads::Engine { count, parallel_for: Box::new(backwards.clone()) };

@@ -154,7 +154,7 @@ void deletes_what_is_not_stored() {
 #if defined(RKV_FAULT_INJECTION)
 // M02
 void survives_a_panic() {
-    const auto silent = [](std::uint32_t, const char*) {};
+    auto silent = [](std::uint32_t, const char*) {};
     rkv::set_log_callback(RKV_LOG_ERROR, silent);
     State::alive = 0;
     {
