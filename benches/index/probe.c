@@ -2,9 +2,9 @@
  * Threads: the owner runs W4 while other threads probe without a pause.
  *
  * Rounds without a probing thread, with one and with two alternate on the same cache, so that the
- * noise of the machine meets all alike. In rounds of a fourth kind a thread does no more than compare
- * as much memory as a probe does, without the library: what that costs the owner is the machine's
- * doing, cores that share caches, memory and power.
+ * noise of the machine meets all alike. In rounds of a fourth kind a thread does no more than
+ * compare as much memory as a probe does, without the library: what that costs the owner is the
+ * machine's doing, cores that share caches, memory and power.
  */
 #include "bench.h"
 
