@@ -18,6 +18,7 @@ test: ## everything that a change must pass; installs missing tools where it can
 test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; about an hour)
 	@bash scripts/sanitizers.sh
 	RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda matrix
+	$(CARGO) test --locked --features llama-cpp --test llama_cpp
 	RKV_MODEL_SEED=$$(date +%s) RKV_MODEL_STEPS=10000000 $(CARGO) test --locked --test model
 	RKV_SOAK_SECONDS=300 $(CARGO) test --locked --test engine -- --exact b11_soak
 	@bash scripts/fuzz.sh 600
@@ -50,6 +51,9 @@ engine: ## that server, over HTTP: make engine ARGS='--model FOLDER --port 8000'
 engine-bench: ## its benchmarks: make engine-bench ARGS='--workload all' or ARGS=--help
 	@bash scripts/engine.sh bench $(ARGS)
 
+llama-cpp: ## llama.cpp with the snapshot cache; fetches and builds it; ARGS='--model FILE.gguf'
+	@bash scripts/llama_cpp.sh run $(ARGS)
+
 replay: ## replay real request traces: hit rates, costs; ARGS='--trace agent' or ARGS=--help
 	@bash scripts/replay.sh $(ARGS)
 
@@ -66,4 +70,4 @@ clean: ## remove everything that was built
 	$(CARGO) clean
 
 .PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo engine \
-        engine-bench replay bench install uninstall clean
+        engine-bench llama-cpp replay bench install uninstall clean
