@@ -3,6 +3,7 @@
 
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 static_assert(!std::is_copy_constructible_v<rkv::SnapshotCache>);
 static_assert(!std::is_copy_constructible_v<rkv::SnapshotPin>);
