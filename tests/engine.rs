@@ -1,6 +1,6 @@
 //! The reference engine: examples/engine is built as its README says, against the library beside
-//! this test, with the programs of tests/engine; each is run. B11, B12, and B06 and B07 from an
-//! engine's side.
+//! this test, with the programs of tests/engine; each is run. B11, B12, C10, and B06, B07 and
+//! C08 from an engine's side.
 use std::io::{BufRead, BufReader, Read, Write, stderr};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -147,11 +147,31 @@ fn b11_b06_clients() {
 }
 
 #[test]
+fn c08_choices() {
+    run("choices", &[]);
+}
+
+#[test]
+fn c08_c10_beams() {
+    run("beams", &[]);
+}
+
+#[test]
+fn c10_continuation() {
+    run("continuation", &[]);
+}
+
+#[test]
+fn c10_server_choices() {
+    run("server_choices", &[]);
+}
+
+#[test]
 fn b12_benchmark() {
     run("bench", &[]);
 }
 
-/// B11, B06; `make test-long` lets it run for minutes.
+/// B11, B06, C10; `make test-long` lets it run for minutes.
 #[test]
 fn b11_soak() {
     run("soak", &[&env::var("RKV_SOAK_SECONDS").unwrap_or("10".into())]);
