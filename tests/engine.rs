@@ -1,6 +1,6 @@
 //! The reference engine: examples/engine is built as its README says, against the library beside
-//! this test, with the programs of tests/engine; each is run. B11, B12, and B06 and B07 from an
-//! engine's side.
+//! this test, with the programs of tests/engine; each is run. B11, B12, C10, C11, and B06, B07 and
+//! C08 from an engine's side.
 use std::io::{BufRead, BufReader, Read, Write, stderr};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -147,11 +147,36 @@ fn b11_b06_clients() {
 }
 
 #[test]
+fn c08_choices() {
+    run("choices", &[]);
+}
+
+#[test]
+fn c08_c10_beams() {
+    run("beams", &[]);
+}
+
+#[test]
+fn c10_continuation() {
+    run("continuation", &[]);
+}
+
+#[test]
+fn c10_server_choices() {
+    run("server_choices", &[]);
+}
+
+#[test]
 fn b12_benchmark() {
     run("bench", &[]);
 }
 
-/// B11, B06; `make test-long` lets it run for minutes.
+#[test]
+fn c11_two_stage() {
+    run("two_stage", &[]);
+}
+
+/// B11, B06, C10; `make test-long` lets it run for minutes.
 #[test]
 fn b11_soak() {
     run("soak", &[&env::var("RKV_SOAK_SECONDS").unwrap_or("10".into())]);
@@ -185,8 +210,38 @@ fn b12_engine_bench() {
     native::check(&output, folder);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(said.matches("outputs identical: yes").count(), 4, "{said}");
+    assert_eq!(said.matches("identical results: yes").count(), 1, "{said}");
     assert_eq!(fs::read_to_string(json).unwrap().matches("\"ttft_each_s\"").count(), 8);
     assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+}
+
+/// C11: the second stage on its own, over HTTP, in an engine and at a server that runs already.
+#[test]
+fn c11_engine_bench_two_stage() {
+    let Some(folder) = built() else { return };
+    let (mut child, address) = serve(folder);
+    let url = format!("http://{address}");
+    let json = scratch("engine-two-stage.json");
+    for (arguments, runs) in [(["--transport", "http"], 3), (["--url", &url], 2)] {
+        let output = program(folder, "engine_bench")
+            .args(["--workload", "two_stage", "--requests", "3", "--speed", "20"])
+            .args(["--max-output", "20"])
+            .args(arguments)
+            .arg("--model")
+            .arg(model(folder))
+            .arg("--json")
+            .arg(&json)
+            .output()
+            .unwrap();
+        native::check(&output, folder);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("identical results: yes"), "{said}");
+        let text = fs::read_to_string(&json).unwrap();
+        assert_eq!(text.matches("\"stage_2_ttft_s\"").count(), runs, "{text}");
+        assert!(text.contains("\"results_identical\": true"), "{text}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// The server program, and where it listens.

@@ -16,6 +16,7 @@ struct EngineOptions {
     std::string gemm = "packed";
     std::uint64_t page_size = 16, pages = 0, kv_mib = 512;
     std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0;
+    std::uint64_t retained = 1024, retained_pages = 0;
 
     void add_to(Options& options) {
         options.text("--model", "folder with config.json and model.safetensors", model)
@@ -25,7 +26,10 @@ struct EngineOptions {
             .number("--pages", "pages of KV memory; 0: as many as fit", pages, 0, 1U << 30)
             .number("--kv-mib", "KV memory in MiB, with --pages 0", kv_mib, 1, 1U << 20)
             .number("--chunk-size", "prompt tokens a step; 0: no limit", chunk_size, 0, 1U << 20)
-            .number("--max-running", "requests that run at once", max_running, 1, 4096)
+            .number("--max-running", "sequences that run at once", max_running, 1, 4096)
+            .number("--retained", "finished ones kept for continuations", retained, 0, 1U << 20)
+            .number("--retained-pages", "their pages at most; 0: half of all", retained_pages, 0,
+                    1U << 30)
             .number("--max-positions", "longest text; 0: the model's", max_positions, 0, 1U << 24)
             .number("--threads", "threads that compute; 0: all cores", threads, 0, 1024);
     }
@@ -38,6 +42,9 @@ struct EngineOptions {
         config.kv.page_size = static_cast<std::uint32_t>(page_size);
         config.kv.page_count = static_cast<std::uint32_t>(pages);
         config.kv.bytes = kv_mib << 20;
+        config.kv.retained_sequences = static_cast<std::uint32_t>(retained);
+        config.kv.retained_pages = static_cast<std::uint32_t>(retained_pages);
+        config.retain_nothing = retained == 0;
         config.scheduler.chunk_size = chunk_size;
         config.scheduler.max_running = max_running;
         config.max_positions = max_positions;

@@ -162,7 +162,7 @@ static void b12_runs_with_and_without_caching_and_over_http_agree() {
     server.shutdown();
     thread.join();
 
-    const auto json = nlohmann::json::parse(engine::report_json({report}));
+    const auto json = nlohmann::json::parse(engine::json_list(engine::report_json({report})));
     CHECK_EQ(json[0]["runs"].size(), 2U);
     CHECK_EQ(json[0]["runs"][1]["ttft_each_s"].size(), 6U);
     CHECK(json[0]["unshared_part"] > 0.03 && json[0]["unshared_part"] < 0.12);

@@ -140,7 +140,7 @@ static void b06_requests_that_can_never_be_served_are_refused() {
     config.max_positions = 300;
     Served served(config);
     const auto refuse = [&](const engine::RequestSpec& spec, const std::string& reason) {
-        CHECK_REFUSES(engine::InvalidRequest, reason, served.core.core().validate(spec));
+        CHECK_REFUSES(engine::InvalidRequest, reason, (void)served.core.core().accept(spec));
     };
     refuse(greedy({}, 5), "it has no tokens");
     refuse(greedy({1, 258}, 5), "there is no token 258");

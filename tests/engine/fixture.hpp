@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,22 +61,38 @@ private:
 
 /// Keeps everything that is said about one request.
 struct Heard final : engine::Listener {
+    /// What the first sequence generated.
     std::vector<std::uint32_t> tokens;
     std::string text;
+    /// What each of them generated, the first one among them.
+    std::map<std::size_t, std::vector<std::uint32_t>> sequences;
+    std::map<std::size_t, std::vector<double>> logprobs;
     /// After which the first token was drawn: those of the prompt's last position.
     std::vector<float> first_logits;
     std::optional<engine::RequestResult> result;
 
     void on_token(const engine::TokenOutput& token) override {
-        if (tokens.empty())
+        sequences[token.sequence].push_back(token.id);
+        if (token.logprobs != nullptr)
+            logprobs[token.sequence].push_back(token.logprobs->logprob);
+        if (token.sequence != 0) return;
+        if (tokens.empty() && token.logits != nullptr)
             first_logits.assign(token.logits, token.logits + token.vocab_size);
         tokens.push_back(token.id);
         text += token.text;
     }
+    /// The tokens of the choices, in the order of the answer.
+    [[nodiscard]] std::vector<std::vector<std::uint32_t>> choices() const {
+        std::vector<std::vector<std::uint32_t>> out;
+        for (const engine::ChoiceResult& choice : result->choices)
+            out.push_back(sequences.at(choice.sequence));
+        return out;
+    }
     void on_finish(const engine::RequestResult& end) override {
         if (result) fail("Heard", 0, "a request ended twice");
         result = end;
-        text += end.text;
+        for (const engine::ChoiceResult& choice : end.choices)
+            if (choice.sequence == 0) text += choice.text;
     }
 };
 
@@ -86,8 +103,7 @@ public:
 
     std::shared_ptr<Heard> add(engine::RequestSpec spec) {
         auto heard = std::make_shared<Heard>();
-        core_.validate(spec);
-        core_.add(++last_, std::move(spec), heard);
+        core_.add(++last_, core_.accept(std::move(spec)), heard);
         return heard;
     }
     [[nodiscard]] std::uint64_t last() const { return last_; }

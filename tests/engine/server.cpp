@@ -141,8 +141,6 @@ static void b11_bad_requests_get_a_reason() {
         {"logprobs", with(good, "logprobs", 21)},
         {"echo", with(with(good, "echo", true), "logprobs", 1)},
         {"cache_salt", with(good, "cache_salt", "")},
-        {"n", with(good, "n", 2)},
-        {"best_of", with(good, "best_of", 3)},
         {"presence_penalty", with(good, "presence_penalty", 0.5)},
         {"logit_bias", with(good, "logit_bias", {{"5", 1}})},
         {"suffix", with(good, "suffix", "x")},

@@ -1,6 +1,6 @@
-// B11, B06: clients that come and go for a while, in little memory: random prompts that share
-// beginnings, salts, cancellations, steps that fail. At the end every request has had its answer,
-// equal prompts had equal ones, and no page is lost.
+// B11, B06, C08, C10: clients that come and go for a while, in little memory: random prompts that
+// share beginnings, samples, beams, continuations, salts, cancellations, steps that fail. At the
+// end every request has had its answer, equal prompts had equal ones, and no page is lost.
 //
 //     test_soak [seconds] [seed]
 #include "fixture.hpp"
@@ -49,6 +49,7 @@ public:
         const std::lock_guard<std::mutex> lock(mutex_);
         CHECK(!result_);
         tokens_.push_back(token.id);
+        sequences_[token.sequence].push_back(token.id);
     }
     void on_finish(const engine::RequestResult& result) override {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -61,17 +62,23 @@ public:
         return finished_.wait_for(lock, time, [&] { return result_.has_value(); });
     }
     [[nodiscard]] const std::vector<std::uint32_t>& tokens() const { return tokens_; }
+    [[nodiscard]] std::vector<std::uint32_t> tokens_of(std::size_t sequence) const {
+        const auto found = sequences_.find(sequence);
+        return found == sequences_.end() ? std::vector<std::uint32_t>() : found->second;
+    }
     [[nodiscard]] const engine::RequestResult& result() const { return *result_; }
 
 private:
     std::mutex mutex_;
     std::condition_variable finished_;
     std::vector<std::uint32_t> tokens_;
+    std::map<std::size_t, std::vector<std::uint32_t>> sequences_;
     std::optional<engine::RequestResult> result_;
 };
 
 struct Counts {
     std::atomic<std::size_t> accepted{0}, finished{0}, cancelled{0}, failed{0}, refused{0};
+    std::atomic<std::size_t> inherited{0};
 };
 
 class SoakClient {
@@ -81,6 +88,7 @@ public:
 
     void run_until(engine::Clock::time_point end) {
         while (engine::Clock::now() < end) one_request();
+        for (const std::string& id : retained_ids_) engine_.drop(id);
     }
 
 private:
@@ -88,6 +96,15 @@ private:
     Outputs& outputs_;
     Counts& counts_;
     std::mt19937_64 random_;
+    /// Some of what was retained, with its text; the text of the latest continuation; and all ids.
+    struct Kept {
+        std::string id;
+        std::vector<std::uint32_t> tokens;
+        std::string cache_salt;
+    };
+    std::vector<Kept> kept_;
+    std::vector<std::uint32_t> continued_;
+    std::vector<std::string> retained_ids_;
 
     std::size_t below(std::size_t limit) { return random_() % limit; }
 
@@ -101,11 +118,59 @@ private:
         if (below(3) == 0) spec.cache_salt = std::string(1, static_cast<char>('a' + below(3)));
         if (below(8) == 0) spec.stop = {"e", "\n"};
         if (below(50) == 0) spec.prompt.push_back(999);  // no such token
+        if (below(6) == 0) {
+            spec.beam_width = spec.choice_count = 2 + below(4);
+            spec.max_tokens = 1 + below(20);
+            spec.sampling = {};
+        } else if (below(6) == 0) {
+            spec.sample_count = spec.choice_count = 2 + below(4);
+        }
+        if (below(3) == 0) {
+            spec.retain = true;
+            spec.id = std::to_string(random_());
+        }
         return spec;
     }
 
+    /// Something that goes on from what was retained, if it still is.
+    engine::RequestSpec make_continuation() {
+        const Kept& kept = kept_[below(kept_.size())];
+        engine::RequestSpec spec = greedy({}, 1 + below(20));
+        spec.cache_salt = kept.cache_salt;
+        spec.continuation = engine::Continuation{kept.id, random_tokens(below(3), below(6))};
+        continued_ = joined(kept.tokens, spec.continuation->suffix);
+        if (below(2) == 0) spec.prompt = continued_;
+        return spec;
+    }
+
+    /// A key under which equal requests have equal outputs; empty for those that draw.
+    static std::vector<std::uint32_t> key_of(const engine::RequestSpec& spec) {
+        if (spec.sampling.temperature > 0) return {};
+        std::vector<std::uint32_t> key = spec.prompt;
+        // A search depends on how long it goes on.
+        if (spec.searches())
+            key.insert(key.end(), {1000000, static_cast<std::uint32_t>(spec.max_tokens),
+                                   static_cast<std::uint32_t>(spec.beam_width),
+                                   static_cast<std::uint32_t>(spec.stop.size())});
+        return key;
+    }
+
+    void keep(const engine::RequestSpec& spec, const Answer& answer) {
+        for (const engine::ChoiceResult& choice : answer.result().choices) {
+            if (choice.retained_id.empty()) continue;
+            retained_ids_.push_back(choice.retained_id);
+            const auto tokens = joined(spec.prompt, answer.tokens_of(choice.sequence));
+            if (tokens.size() < 250) kept_.push_back({choice.retained_id, tokens, spec.cache_salt});
+        }
+        while (kept_.size() > 12) {
+            if (below(2) == 0) engine_.drop(kept_.front().id);
+            kept_.erase(kept_.begin());
+        }
+    }
+
     void one_request() {
-        const engine::RequestSpec spec = make();
+        engine::RequestSpec spec =
+            !kept_.empty() && below(4) == 0 ? make_continuation() : make();
         const auto answer = std::make_shared<Answer>();
         std::uint64_t number = 0;
         try {
@@ -132,10 +197,14 @@ private:
             default: ++counts_.finished;
         }
         CHECK_EQ(result.completion_tokens, answer->tokens().size());
-        if (result.finish == engine::Finish::length)
+        if (result.finish == engine::Finish::length && spec.width() == 1)
             CHECK_EQ(answer->tokens().size(), spec.max_tokens);
+        if (result.inherited_tokens > 0) ++counts_.inherited;
+        if (spec.continuation) spec.prompt = continued_;
+        keep(spec, *answer);
         // Also what was cut short must be the beginning of what it would have been.
-        if (spec.sampling.temperature == 0) outputs_.check(spec.prompt, answer->tokens());
+        if (const auto key = key_of(spec); !key.empty())
+            outputs_.check(key, spec.searches() ? answer->tokens() : answer->tokens_of(0));
     }
 };
 
@@ -145,6 +214,7 @@ void soak(std::chrono::seconds time, std::uint64_t seed) {
     engine::EngineConfig config = tiny_config(checkpoint);
     config.thread_count = 2;
     config.kv.page_count = 40;  // less than four long requests
+    config.kv.retained_sequences = 16;
     config.scheduler.max_running = 6;
     config.scheduler.chunk_size = 48;
     config.before_forward = [&](std::size_t) {
@@ -181,7 +251,7 @@ void soak(std::chrono::seconds time, std::uint64_t seed) {
     CHECK_EQ(metrics.finished_cancelled.load(), counts.cancelled.load());
     CHECK_EQ(metrics.finished_error.load(), counts.failed.load());
     CHECK(metrics.preemptions > 0 && kv.cache().stats().evicted_page_count > 0);
-    CHECK(outputs.compared() > 0);
+    CHECK(outputs.compared() > 0 && counts.inherited > 0);
     std::printf("%zu requests: %zu finished, %zu cancelled, %zu failed; %zu refused\n",
                 counts.accepted.load(), counts.finished.load(), counts.cancelled.load(),
                 counts.failed.load(), counts.refused.load());

@@ -3,21 +3,35 @@
 #include <httplib.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace engine {
 
 namespace {
 
+using Json = nlohmann::json;
+
 class Recorder final : public Listener {
 public:
     explicit Recorder(Client::Done done) : done_(std::move(done)) {}
 
     void on_token(const TokenOutput& token) override {
-        record_.token_times.push_back(Clock::now());
-        record_.tokens.push_back(token.id);
+        // Beams come when all is over.
+        if (token.logits != nullptr) record_.token_times.push_back(Clock::now());
+        if (token.sequence == 0) {
+            record_.tokens.push_back(token.id);
+            return;
+        }
+        if (record_.other_choices.size() < token.sequence)
+            record_.other_choices.resize(token.sequence);
+        record_.other_choices[token.sequence - 1].push_back(token.id);
     }
     void on_finish(const RequestResult& result) override {
+        record_.finished = Clock::now();
+        record_.inherited_tokens = result.inherited_tokens;
+        record_.first_token_seconds = result.first_token_seconds;
+        if (!result.choices.empty()) record_.retained_id = result.choices[0].retained_id;
         record_.prompt_tokens = result.prompt_tokens;
         record_.cached_tokens = result.cached_tokens;
         record_.error = result.error;
@@ -29,6 +43,38 @@ private:
     Client::Done done_;
     BenchRecord record_;
 };
+
+/// The fields that a whole answer has and the events of a stream, too.
+void read_answer(const Json& json, BenchRecord& record) {
+    if (json.contains("error")) record.error = json["error"]["message"].get<std::string>();
+    if (json.contains("usage")) {
+        const Json& usage = json["usage"];
+        const Json& details = usage["prompt_tokens_details"];
+        record.prompt_tokens = usage["prompt_tokens"].get<std::size_t>();
+        record.cached_tokens = details["cached_tokens"].get<std::size_t>();
+        // Not every server knows of continuations.
+        record.inherited_tokens = details.value("inherited_tokens", std::size_t{0});
+    }
+    record.first_token_seconds = json.value("first_token_seconds", record.first_token_seconds);
+    if (!json.contains("choices")) return;
+    for (const Json& choice : json["choices"])
+        if (choice.contains("retained_id") && choice["retained_id"].is_string())
+            record.retained_id = choice["retained_id"].get<std::string>();
+}
+
+/// An answer that came in one piece.
+void read_whole(const std::string& body, BenchRecord& record) {
+    const Json json = Json::parse(body);
+    read_answer(json, record);
+    if (!json.contains("choices")) return;
+    for (const Json& choice : json["choices"]) {
+        auto tokens = choice["token_ids"].get<std::vector<std::uint32_t>>();
+        if (choice["index"] == 0)
+            record.tokens = std::move(tokens);
+        else
+            record.other_choices.push_back(std::move(tokens));
+    }
+}
 
 /// Takes server-sent events apart, however the network cut them.
 class EventReader {
@@ -56,16 +102,10 @@ private:
             complete_ = true;
             return;
         }
-        const auto json = nlohmann::json::parse(text.substr(prefix));
-        if (json.contains("error")) record_.error = json["error"]["message"].get<std::string>();
-        if (json.contains("usage")) {
-            const auto& usage = json["usage"];
-            record_.prompt_tokens = usage["prompt_tokens"].get<std::size_t>();
-            record_.cached_tokens =
-                usage["prompt_tokens_details"]["cached_tokens"].get<std::size_t>();
-        }
+        const Json json = Json::parse(text.substr(prefix));
+        read_answer(json, record_);
         if (!json.contains("choices") || json["choices"].empty()) return;
-        for (const auto& id : json["choices"][0]["token_ids"]) {
+        for (const Json& id : json["choices"][0]["token_ids"]) {
             record_.tokens.push_back(id.get<std::uint32_t>());
             record_.token_times.push_back(Clock::now());
         }
@@ -73,17 +113,30 @@ private:
 };
 
 std::string body_of(const BenchRequest& request) {
-    return nlohmann::json{{"prompt", request.prompt},
-                          {"max_tokens", request.output},
-                          {"temperature", 0},
-                          {"ignore_eos", true},
-                          {"stream", true},
-                          {"stream_options", {{"include_usage", true}}},
-                          {"return_token_ids", true}}
-        .dump();
+    Json body = {{"max_tokens", request.output},
+                 {"temperature", request.temperature},
+                 {"seed", request.seed},
+                 {"ignore_eos", true},
+                 {"return_token_ids", true}};
+    if (request.beam_width > 0) {
+        body["use_beam_search"] = true;
+        body["n"] = request.beam_width;
+    } else {
+        body["stream"] = true;
+        body["stream_options"] = {{"include_usage", true}};
+    }
+    if (request.continuation_of.empty()) {
+        body["prompt"] = request.prompt;
+    } else {
+        body["continuation_of"] = request.continuation_of;
+        body["continuation_suffix"] = request.suffix;
+    }
+    if (request.retain) body["retain"] = true;
+    if (!request.cache_salt.empty()) body["cache_salt"] = request.cache_salt;
+    return body.dump();
 }
 
-BenchRecord post(const std::string& url, const std::string& body) {
+BenchRecord post(const std::string& url, const std::string& body, bool streams) {
     BenchRecord record;
     EventReader events(record);
     httplib::Client client(url);
@@ -94,9 +147,13 @@ BenchRecord post(const std::string& url, const std::string& body) {
     request.path = "/v1/completions";
     request.set_header("Content-Type", "application/json");
     request.body = body;
+    std::string whole;
     request.content_receiver = [&](const char* data, std::size_t size, std::uint64_t,
                                    std::uint64_t) {
-        events.push(data, size);
+        if (streams)
+            events.push(data, size);
+        else
+            whole.append(data, size);
         return true;
     };
     try {
@@ -105,11 +162,14 @@ BenchRecord post(const std::string& url, const std::string& body) {
             record.error = "no answer: " + httplib::to_string(result.error());
         else if (result->status != 200)
             record.error = "status " + std::to_string(result->status);
+        else if (!streams)
+            read_whole(whole, record);
         else if (!events.complete() && record.error.empty())
             record.error = "the stream ended early";
     } catch (const std::exception& error) {
         record.error = error.what();
     }
+    record.finished = Clock::now();
     return record;
 }
 
@@ -120,6 +180,15 @@ void DirectClient::start(const BenchRequest& request, Done done) {
     spec.prompt = request.prompt;
     spec.max_tokens = request.output;
     spec.ignore_eos = true;
+    spec.sampling.temperature = request.temperature;
+    spec.sampling.seed = request.seed;
+    spec.beam_width = request.beam_width;
+    spec.choice_count = std::max<std::size_t>(request.beam_width, 1);
+    spec.retain = request.retain;
+    spec.id = "bench-" + std::to_string(++last_id_);
+    spec.cache_salt = request.cache_salt;
+    if (!request.continuation_of.empty())
+        spec.continuation = Continuation{request.continuation_of, request.suffix};
     engine_.submit(std::move(spec), std::make_shared<Recorder>(std::move(done)));
 }
 
@@ -128,8 +197,9 @@ HttpClient::~HttpClient() {
 }
 
 void HttpClient::start(const BenchRequest& request, Done done) {
-    threads_.emplace_back([url = url_, body = body_of(request), done = std::move(done)] {
-        done(post(url, body));
+    const bool streams = request.beam_width == 0;
+    threads_.emplace_back([url = url_, body = body_of(request), streams, done = std::move(done)] {
+        done(post(url, body, streams));
     });
 }
 

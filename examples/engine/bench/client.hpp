@@ -19,10 +19,19 @@ namespace engine {
 
 /// What became of one request.
 struct BenchRecord {
-    /// When each token came.
+    /// When each token came; of a beam search, none.
     std::vector<Clock::time_point> token_times;
+    /// When the answer was complete.
+    Clock::time_point finished;
+    /// Those of the first choice.
     std::vector<std::uint32_t> tokens;
-    std::size_t prompt_tokens = 0, cached_tokens = 0;
+    /// Those of the other ones, of the best beam first.
+    std::vector<std::vector<std::uint32_t>> other_choices;
+    std::size_t prompt_tokens = 0, cached_tokens = 0, inherited_tokens = 0;
+    /// As the engine measured it, from the arrival there.
+    double first_token_seconds = 0;
+    /// Under which others can go on from it.
+    std::string retained_id;
     /// Empty when all went well.
     std::string error;
 };
@@ -32,7 +41,7 @@ public:
     using Done = std::function<void(BenchRecord)>;
 
     virtual ~Client() = default;
-    /// Starts a request with greedy sampling and returns at once. `done` is called on any thread.
+    /// Starts a request and returns at once. `done` is called on any thread.
     virtual void start(const BenchRequest& request, Done done) = 0;
 };
 
@@ -44,6 +53,7 @@ public:
 
 private:
     Engine& engine_;
+    std::uint64_t last_id_ = 0;
 };
 
 /// Streams over HTTP, a connection and a thread for each request.

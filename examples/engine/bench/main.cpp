@@ -3,6 +3,7 @@
 #include "bench/client.hpp"
 #include "bench/report.hpp"
 #include "bench/run.hpp"
+#include "bench/two_stage.hpp"
 #include "bench/workload.hpp"
 #include "engine_options.hpp"
 #include "http/server.hpp"
@@ -14,11 +15,14 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
 
 using namespace engine;
+
+constexpr const char* two_stage = "two_stage";
 
 struct BenchOptions {
     EngineOptions engine;
@@ -29,6 +33,7 @@ struct BenchOptions {
 
     void add_to(Options& options) {
         std::vector<std::string> names = workload_names();
+        names.emplace_back(two_stage);
         names.emplace_back("all");
         engine.add_to(options);
         options.word("--workload", "which, or all", workloads, names)
@@ -73,23 +78,50 @@ private:
 /// the requests that count.
 void warm_up(Client& client) {
     Workload workload{"warm-up", "", {}};
-    workload.requests.push_back({0, std::vector<std::uint32_t>(512, 0), 0, 16});
+    BenchRequest request;
+    request.prompt.assign(512, 0);
+    request.output = 16;
+    workload.requests.push_back(std::move(request));
     (void)run_workload(workload, client, "first");
 }
 
-BenchRun run_engine(const BenchOptions& options, const Workload& workload, bool caching) {
-    EngineConfig config = options.engine.config();
-    config.prefix_caching = caching;
-    Engine engine(config);
-    const std::string label = caching ? "caching on" : "caching off";
-    std::unique_ptr<LoopbackServer> server;
-    std::unique_ptr<Client> client = std::make_unique<DirectClient>(engine);
-    if (options.transport == "http") {
-        server = std::make_unique<LoopbackServer>(engine);
-        client = std::make_unique<HttpClient>(server->url());
+/// An engine of its own, with a client.
+class Subject {
+public:
+    Subject(const BenchOptions& options, bool caching)
+        : engine_(config(options, caching)), client_(std::make_unique<DirectClient>(engine_)) {
+        if (options.transport == "http") {
+            server_ = std::make_unique<LoopbackServer>(engine_);
+            client_ = std::make_unique<HttpClient>(server_->url());
+        }
+        warm_up(*client_);
     }
-    warm_up(*client);
-    return run_workload(workload, *client, label);
+    Client& client() { return *client_; }
+
+private:
+    Engine engine_;
+    std::unique_ptr<LoopbackServer> server_;
+    std::unique_ptr<Client> client_;
+
+    static EngineConfig config(const BenchOptions& options, bool caching) {
+        EngineConfig config = options.engine.config();
+        config.prefix_caching = caching;
+        return config;
+    }
+};
+
+BenchRun run_engine(const BenchOptions& options, const Workload& workload, bool caching) {
+    Subject subject(options, caching);
+    return run_workload(workload, subject.client(), caching ? "caching on" : "caching off");
+}
+
+WorkloadOptions workload_options(const BenchOptions& options, const std::string& name) {
+    WorkloadOptions workload = options.workload;
+    workload.name = name;
+    workload.max_output = options.max_output;
+    workload.request_count = options.requests;
+    workload.seed = options.seed;
+    return workload;
 }
 
 std::string setting(const BenchOptions& options) {
@@ -105,13 +137,8 @@ std::string setting(const BenchOptions& options) {
 }
 
 BenchReport run_one(const BenchOptions& options, const std::string& name) {
-    WorkloadOptions workload = options.workload;
-    workload.name = name;
-    workload.max_output = options.max_output;
-    workload.request_count = options.requests;
-    workload.seed = options.seed;
     BenchReport report;
-    report.workload = make_workload(workload);
+    report.workload = make_workload(workload_options(options, name));
     report.setting = setting(options);
     if (!options.url.empty()) {
         HttpClient client(options.url);
@@ -127,6 +154,27 @@ BenchReport run_one(const BenchOptions& options, const std::string& name) {
     if (report.runs.size() == 2)
         report.identical = same_outputs(report.runs[0], report.runs[1]);
     return report;
+}
+
+/// Without a continuation by --caching; then with one, and caching if that is asked for.
+std::vector<TwoStageRun> run_stages(const BenchOptions& options,
+                                    const TwoStageWorkload& workload) {
+    std::vector<TwoStageRun> runs;
+    if (!options.url.empty()) {
+        HttpClient client(options.url);
+        // What one run leaves in the server's cache is not for the next.
+        runs.push_back(run_two_stage(workload, client, {"whole prompt", false, "whole prompt"}));
+        runs.push_back(run_two_stage(workload, client, {"continuation", true, "continuation"}));
+        return runs;
+    }
+    const auto run = [&](bool caching, const TwoStageMode& mode) {
+        Subject subject(options, caching);
+        runs.push_back(run_two_stage(workload, subject.client(), mode));
+    };
+    if (options.caching != "on") run(false, {"caching off", false, {}});
+    if (options.caching != "off") run(true, {"caching on", false, {}});
+    run(options.caching != "off", {"continuation", true, {}});
+    return runs;
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -147,6 +195,8 @@ int bench(int count, char** arguments) {
                     parser.help().c_str());
         return 0;
     }
+    if (options.workloads == two_stage && !options.svg.empty())
+        throw UsageError(std::string("--svg: ") + two_stage + " has no chart");
     std::vector<BenchReport> reports;
     for (const std::string& name : workload_names()) {
         if (options.workloads != "all" && options.workloads != name) continue;
@@ -154,11 +204,19 @@ int bench(int count, char** arguments) {
         std::printf("%s\n", report_table(reports.back()).c_str());
         std::fflush(stdout);
     }
-    write_file(options.json, report_json(reports));
-    write_file(options.svg, chart_svg(reports.front()));
-    const bool differ = std::any_of(reports.begin(), reports.end(), [](const BenchReport& report) {
+    bool differ = std::any_of(reports.begin(), reports.end(), [](const BenchReport& report) {
         return report.identical == false;
     });
+    std::vector<std::string> json = report_json(reports);
+    if (options.workloads == "all" || options.workloads == two_stage) {
+        const TwoStageWorkload workload = make_two_stage(workload_options(options, two_stage));
+        const std::vector<TwoStageRun> runs = run_stages(options, workload);
+        std::printf("%s\n", two_stage_table(workload, setting(options), runs).c_str());
+        json.push_back(two_stage_json(workload, setting(options), runs));
+        differ = differ || !same_results(runs);
+    }
+    write_file(options.json, json_list(json));
+    if (!options.svg.empty()) write_file(options.svg, chart_svg(reports.front()));
     return differ ? 1 : 0;
 }
 

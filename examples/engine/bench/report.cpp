@@ -1,8 +1,9 @@
 #include "bench/report.hpp"
 
+#include "bench/table.hpp"
+
 #include <nlohmann/json.hpp>
 
-#include <cstdio>
 #include <functional>
 
 namespace engine {
@@ -10,12 +11,6 @@ namespace engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string format(const char* pattern, double value) {
-    char text[64];
-    std::snprintf(text, sizeof text, pattern, value);
-    return text;
-}
 
 struct Line {
     const char* name;
@@ -38,14 +33,6 @@ const std::vector<Line>& lines() {
         {"hit rate, % of prompt tokens", "%.1f", [](const auto& s) { return s.hit_rate() * 100; }},
     };
     return all;
-}
-
-std::string row(const std::string& name, const std::vector<std::string>& cells) {
-    std::string text = "  " + name;
-    text.resize(33, ' ');
-    for (const std::string& cell : cells)
-        text += std::string(cell.size() < 14 ? 14 - cell.size() : 1, ' ') + cell;
-    return text + "\n";
 }
 
 std::string verdicts(const BenchReport& report) {
@@ -105,7 +92,7 @@ std::string report_table(const BenchReport& report) {
     std::vector<std::string> heads;
     for (const BenchRun& run : report.runs) heads.push_back(run.label);
     if (report.runs.size() == 2) heads.emplace_back("ratio");
-    text += row("", heads);
+    text += table_row("", heads);
     for (const Line& line : lines()) {
         std::vector<std::string> cells;
         for (const BenchSummary& summary : report.summaries)
@@ -114,13 +101,13 @@ std::string report_table(const BenchReport& report) {
         if (report.runs.size() == 2)
             cells.push_back(base > 0 ? format("%.3f", line.value(report.summaries.back()) / base)
                                      : "");
-        text += row(line.name, cells);
+        text += table_row(line.name, cells);
     }
     return text + verdicts(report);
 }
 
-std::string report_json(const std::vector<BenchReport>& reports) {
-    Json list = Json::array();
+std::vector<std::string> report_json(const std::vector<BenchReport>& reports) {
+    std::vector<std::string> objects;
     for (const BenchReport& report : reports) {
         Json runs = Json::array();
         for (std::size_t i = 0; i < report.runs.size(); ++i)
@@ -135,9 +122,15 @@ std::string report_json(const std::vector<BenchReport>& reports) {
             entry["outputs_identical"] = *report.identical;
             entry["ttft_ratio"] = report.first_token_ratio();
         }
-        list.push_back(entry);
+        objects.push_back(entry.dump(2));
     }
-    return list.dump(2) + "\n";
+    return objects;
+}
+
+std::string json_list(const std::vector<std::string>& objects) {
+    std::string text;
+    for (const std::string& object : objects) text += (text.empty() ? "[\n" : ",\n") + object;
+    return text + (text.empty() ? "[]\n" : "\n]\n");
 }
 
 }  // namespace engine

@@ -31,7 +31,10 @@ struct BenchReport {
 };
 
 [[nodiscard]] std::string report_table(const BenchReport& report);
-[[nodiscard]] std::string report_json(const std::vector<BenchReport>& reports);
+/// An object of JSON for each report.
+[[nodiscard]] std::vector<std::string> report_json(const std::vector<BenchReport>& reports);
+/// Objects as an array.
+[[nodiscard]] std::string json_list(const std::vector<std::string>& objects);
 
 }  // namespace engine
 

@@ -6,28 +6,11 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <random>
 #include <stdexcept>
 
 namespace engine {
 
 namespace {
-
-/// Numbers that are the same on every machine: the distributions of <random> are not.
-class Random {
-public:
-    explicit Random(std::uint64_t seed) : engine_(seed) {}
-
-    /// Uniform from `least` to `most`.
-    std::size_t range(std::size_t least, std::size_t most) {
-        return least + static_cast<std::size_t>(engine_() % (most - least + 1));
-    }
-    /// Uniform in (0, 1].
-    double unit() { return (static_cast<double>(engine_() >> 11) + 1) * 0x1p-53; }
-
-private:
-    std::mt19937_64 engine_;
-};
 
 constexpr std::array<const char*, 40> words = {
     "answer", "always",  "before", "between", "careful", "clear",  "detail", "each",
@@ -35,17 +18,6 @@ constexpr std::array<const char*, 40> words = {
     "in",     "is",      "known",  "list",    "name",    "never",  "not",    "of",
     "order",  "please",  "point",  "question", "reason", "result", "say",    "short",
     "source", "state",   "step",   "the",     "then",    "user",   "write",  "you"};
-
-/// Exactly `count` tokens of words.
-std::vector<std::uint32_t> text(Random& random, std::size_t count) {
-    std::string out;
-    while (out.size() < count) {
-        out += words[random.range(0, words.size() - 1)];
-        out += random.range(0, 9) == 0 ? ". " : " ";
-    }
-    out.resize(count);
-    return encode(out);
-}
 
 /// One kind of workload. `make` fills in prompt and output, `arrive` the time of request `i`.
 struct Kind {
@@ -58,7 +30,7 @@ struct Kind {
 
 BenchRequest request(Random& random, std::size_t prompt, std::size_t output) {
     BenchRequest made;
-    made.prompt = text(random, prompt);
+    made.prompt = words_of(random, prompt);
     made.output = output;
     return made;
 }
@@ -68,7 +40,7 @@ BenchRequest with_system_prompt(Random& random, std::size_t own, std::size_t out
     Random shared(1024);
     BenchRequest made = request(shared, 1024, output);
     made.shared = made.prompt.size();
-    const std::vector<std::uint32_t> suffix = text(random, own);
+    const std::vector<std::uint32_t> suffix = words_of(random, own);
     made.prompt.insert(made.prompt.end(), suffix.begin(), suffix.end());
     return made;
 }
@@ -113,6 +85,16 @@ const std::vector<Kind>& kinds() {
 }
 
 }  // namespace
+
+std::vector<std::uint32_t> words_of(Random& random, std::size_t count) {
+    std::string out;
+    while (out.size() < count) {
+        out += words[random.range(0, words.size() - 1)];
+        out += random.range(0, 9) == 0 ? ". " : " ";
+    }
+    out.resize(count);
+    return encode(out);
+}
 
 std::size_t Workload::prompt_tokens() const {
     std::size_t sum = 0;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,17 @@ struct BenchRequest {
     std::size_t shared = 0;
     /// Tokens to generate: exactly so many, an end of text is passed over.
     std::size_t output = 0;
+    /// 0: greedy.
+    double temperature = 0;
+    std::uint64_t seed = 0;
+    /// Not 0: a beam search of this width, of which all beams are returned.
+    std::size_t beam_width = 0;
+    /// Keep it for a request that goes on from it.
+    bool retain = false;
+    /// Go on from that one, with the suffix; then there is no prompt.
+    std::string continuation_of;
+    std::vector<std::uint32_t> suffix;
+    std::string cache_salt;
 };
 
 struct WorkloadOptions {
@@ -42,6 +54,25 @@ struct Workload {
 };
 
 [[nodiscard]] const std::vector<std::string>& workload_names();
+
+/// Numbers that are the same on every machine: the distributions of <random> are not.
+class Random {
+public:
+    explicit Random(std::uint64_t seed) : engine_(seed) {}
+
+    /// Uniform from `least` to `most`.
+    std::size_t range(std::size_t least, std::size_t most) {
+        return least + static_cast<std::size_t>(engine_() % (most - least + 1));
+    }
+    /// Uniform in (0, 1].
+    double unit() { return (static_cast<double>(engine_() >> 11) + 1) * 0x1p-53; }
+
+private:
+    std::mt19937_64 engine_;
+};
+
+/// Exactly `count` tokens of English words in bytes.
+[[nodiscard]] std::vector<std::uint32_t> words_of(Random& random, std::size_t count);
 
 /// Equal options give equal workloads. Prompts are English words in bytes.
 [[nodiscard]] Workload make_workload(const WorkloadOptions& options);

@@ -6,7 +6,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace engine {
@@ -52,11 +55,11 @@ std::size_t count(const Json& body, const char* name, std::size_t otherwise, std
     return value->get<std::size_t>();
 }
 
-std::vector<std::uint32_t> ids_of(const Json& list) {
+std::vector<std::uint32_t> ids_of(const Json& list, const char* name) {
     std::vector<std::uint32_t> ids;
     for (const Json& id : list) {
         if (!id.is_number_unsigned() || id.get<std::uint64_t>() > UINT32_MAX)
-            refuse("prompt", "an array of token ids has an element that is none");
+            refuse(name, "an array of token ids has an element that is none");
         ids.push_back(id.get<std::uint32_t>());
     }
     return ids;
@@ -71,12 +74,38 @@ std::vector<std::uint32_t> prompt_of(const Json& body, const ModelConfig& model)
         if (prompt->size() > 1) refuse("prompt", "one prompt a request; there are several");
         prompt = &prompt->front();
     }
-    if (prompt->is_array()) return ids_of(*prompt);
+    if (prompt->is_array()) return ids_of(*prompt, "prompt");
     if (!prompt->is_string()) refuse("prompt", "neither a string nor an array of token ids");
     std::vector<std::uint32_t> ids;
     if (model.bos_token_id) ids.push_back(*model.bos_token_id);
     for (const std::uint32_t id : encode(prompt->get_ref<const std::string&>())) ids.push_back(id);
     return ids;
+}
+
+/// A continuation needs no prompt; an empty one is none.
+bool has_prompt(const Json& body) {
+    const Json* prompt = find(body, "prompt");
+    return prompt != nullptr && *prompt != "" && !(prompt->is_array() && prompt->empty());
+}
+
+std::optional<Continuation> continuation_of(const Json& body) {
+    const Json* parent = find(body, "continuation_of");
+    const Json* suffix = find(body, "continuation_suffix");
+    if (parent == nullptr) {
+        if (suffix != nullptr) refuse("continuation_suffix", "only with continuation_of");
+        return std::nullopt;
+    }
+    if (!parent->is_string() || parent->get_ref<const std::string&>().empty())
+        refuse("continuation_of", "not the id of a completion");
+    Continuation continuation{parent->get<std::string>(), {}};
+    if (suffix == nullptr) return continuation;
+    if (suffix->is_array())
+        continuation.suffix = ids_of(*suffix, "continuation_suffix");
+    else if (suffix->is_string())
+        continuation.suffix = encode(suffix->get_ref<const std::string&>());
+    else
+        refuse("continuation_suffix", "neither a string nor an array of token ids");
+    return continuation;
 }
 
 std::vector<std::string> stop_of(const Json& body) {
@@ -113,11 +142,48 @@ std::string salt_of(const Json& body) {
     return salt->get<std::string>();
 }
 
+/// n, and of how many samples or beams the n choices are the best.
+void read_choices(const Json& body, RequestSpec& spec) {
+    constexpr std::size_t most = 128;
+    spec.choice_count = count(body, "n", 1, 1, most);
+    if (!flag(body, "use_beam_search")) {
+        for (const char* name : {"beam_width", "length_penalty"})
+            if (find(body, name) != nullptr) refuse(name, "only with use_beam_search");
+        spec.sample_count = count(body, "best_of", spec.choice_count, 1, most);
+        if (spec.sample_count < spec.choice_count) refuse("best_of", "fewer than n");
+        return;
+    }
+    if (find(body, "best_of") != nullptr)
+        refuse("best_of", "not with use_beam_search, where beam_width says it");
+    for (const auto& [name, only] : {std::pair("temperature", 0), std::pair("top_p", 1)})
+        if (const Json* value = find(body, name); value != nullptr && *value != only)
+            refuse(name, "a beam search draws nothing: only " + std::to_string(only));
+    spec.beam_width = count(body, "beam_width", spec.choice_count, 1, most);
+    if (spec.beam_width < spec.choice_count) refuse("beam_width", "fewer than n");
+    spec.length_penalty = number(body, "length_penalty", 1, 0, 100);
+}
+
+/// What is ranked when all of it is there cannot be sent while it is generated.
+void check_stream(const CompletionRequest& request) {
+    if (!request.stream) return;
+    if (request.spec.searches()) refuse("stream", "not with use_beam_search");
+    if (request.spec.sample_count > request.spec.choice_count)
+        refuse("stream", "not with a best_of that is more than n");
+}
+
+std::string new_id() {
+    std::random_device device;
+    char text[16];
+    std::string id = "cmpl-";
+    for (int i = 0; i < 4; ++i) {
+        std::snprintf(text, sizeof text, "%08x", device());
+        id += text;
+    }
+    return id;
+}
+
 /// Fields that would change the output, if this engine knew how.
 void refuse_unsupported(const Json& body) {
-    for (const char* name : {"n", "best_of"})
-        if (const Json* value = find(body, name); value != nullptr && *value != 1)
-            refuse(name, "only 1 is supported");
     for (const char* name : {"presence_penalty", "frequency_penalty"})
         if (const Json* value = find(body, name); value != nullptr && *value != 0)
             refuse(name, "not supported");
@@ -163,7 +229,11 @@ CompletionRequest parse_completion(const std::string& body, const ModelConfig& m
     refuse_unsupported(json);
     CompletionRequest request;
     RequestSpec& spec = request.spec;
-    spec.prompt = prompt_of(json, model);
+    spec.id = new_id();
+    spec.continuation = continuation_of(json);
+    if (!spec.continuation || has_prompt(json)) spec.prompt = prompt_of(json, model);
+    spec.retain = flag(json, "retain");
+    read_choices(json, spec);
     spec.max_tokens = count(json, "max_tokens", 16, 1, SIZE_MAX / 2);
     spec.sampling.temperature = number(json, "temperature", 1, 0, 100);
     spec.sampling.top_p = number(json, "top_p", 1, 0, 1);
@@ -174,9 +244,12 @@ CompletionRequest parse_completion(const std::string& body, const ModelConfig& m
     request.stream = flag(json, "stream");
     request.echo = flag(json, "echo");
     request.return_token_ids = flag(json, "return_token_ids");
-    if (find(json, "logprobs") != nullptr) request.logprobs = count(json, "logprobs", 0, 0, 20);
-    if (request.echo && request.logprobs)
+    check_stream(request);
+    if (find(json, "logprobs") != nullptr) spec.logprobs = count(json, "logprobs", 0, 0, 20);
+    if (request.echo && spec.logprobs)
         refuse("echo", "not together with logprobs: a cached prompt is not computed again");
+    if (request.echo && spec.continuation)
+        refuse("echo", "not together with continuation_of: the prompt is not in the request");
     if (const Json* options = find(json, "stream_options")) {
         if (!options->is_object()) refuse("stream_options", "not an object");
         request.include_usage = flag(*options, "include_usage");

@@ -5,8 +5,6 @@
 #include "model/config.hpp"
 #include "serve/request.hpp"
 
-#include <cstddef>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -37,14 +35,13 @@ struct CompletionRequest {
     bool include_usage = false;
     /// The output begins with the prompt.
     bool echo = false;
-    /// Log probabilities of each token, and of this many of the likeliest.
-    std::optional<std::size_t> logprobs;
     /// The output's ids beside its text.
     bool return_token_ids = false;
 };
 
-/// Parses a body. `served_model` is the only model that may be asked for. Throws ApiError: 400 with
-/// the field that is wrong, 404 for another model.
+/// Parses a body, and gives the request an id that nobody can guess: whoever knows it may go on
+/// from what was retained under it. `served_model` is the only model that may be asked for. Throws
+/// ApiError: 400 with the field that is wrong, 404 for another model.
 [[nodiscard]] CompletionRequest parse_completion(const std::string& body,
                                                  const ModelConfig& model,
                                                  const std::string& served_model);

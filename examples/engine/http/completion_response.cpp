@@ -24,7 +24,9 @@ Json usage_json(const RequestResult& result) {
     return {{"prompt_tokens", result.prompt_tokens},
             {"completion_tokens", result.completion_tokens},
             {"total_tokens", result.prompt_tokens + result.completion_tokens},
-            {"prompt_tokens_details", {{"cached_tokens", result.cached_tokens}}}};
+            {"prompt_tokens_details",
+             {{"cached_tokens", result.cached_tokens},
+              {"inherited_tokens", result.inherited_tokens}}}};
 }
 
 Json logprobs_json(const std::vector<OutputToken>& tokens, std::size_t text_offset) {
@@ -32,9 +34,9 @@ Json logprobs_json(const std::vector<OutputToken>& tokens, std::size_t text_offs
     Json offsets = Json::array();
     for (const OutputToken& token : tokens) {
         texts.push_back(token_text(token.id));
-        logprobs.push_back(token.logprob);
+        logprobs.push_back(token.logprobs.logprob);
         Json top = Json::object();
-        for (const auto& [id, value] : token.top_logprobs) {
+        for (const auto& [id, value] : token.logprobs.top) {
             // Bytes that are no character by themselves all read alike; the likeliest counts.
             const std::string text = token_text(id);
             if (!top.contains(text)) top[text] = value;
@@ -49,17 +51,27 @@ Json logprobs_json(const std::vector<OutputToken>& tokens, std::size_t text_offs
             {"text_offset", offsets}};
 }
 
-Json choice_json(const CompletionRequest& request, const std::vector<OutputToken>& tokens,
-                 const std::string& text, std::size_t text_offset, const char* finish) {
-    Json choice = {{"index", 0}, {"text", text}, {"logprobs", nullptr}};
-    if (request.logprobs) choice["logprobs"] = logprobs_json(tokens, text_offset);
-    choice["finish_reason"] = finish != nullptr ? Json(finish) : Json(nullptr);
+Json choice_json(const CompletionRequest& request, std::size_t index,
+                 const std::vector<OutputToken>& tokens, const std::string& text,
+                 std::size_t text_offset) {
+    Json choice = {{"index", index}, {"text", text}, {"logprobs", nullptr}};
+    if (request.spec.logprobs) choice["logprobs"] = logprobs_json(tokens, text_offset);
+    choice["finish_reason"] = nullptr;
     if (request.return_token_ids) {
         Json ids = Json::array();
         for (const OutputToken& token : tokens) ids.push_back(token.id);
         choice["token_ids"] = std::move(ids);
     }
     return choice;
+}
+
+/// What is known of a choice when it is over.
+void add_result(const CompletionRequest& request, const ChoiceResult& result, Json& choice) {
+    choice["finish_reason"] = finish_name(result.finish);
+    if (result.logprob) choice["cumulative_logprob"] = *result.logprob;
+    if (!request.spec.retain) return;
+    choice["retained_id"] =
+        result.retained_id.empty() ? Json(nullptr) : Json(result.retained_id);
 }
 
 Json body_json(const std::string& id, std::int64_t created, const std::string& model,
@@ -75,14 +87,14 @@ std::string data(const std::string& json) { return "data: " + json + "\n\n"; }
 
 }  // namespace
 
-CompletionResponse::CompletionResponse(const CompletionRequest& request, std::uint64_t number,
+CompletionResponse::CompletionResponse(const CompletionRequest& request,
                                        std::string served_model)
     : request_(request),
-      id_("cmpl-" + std::to_string(number)),
       served_model_(std::move(served_model)),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
-                   .count()) {}
+                   .count()),
+      outputs_(request.spec.width()) {}
 
 std::string CompletionResponse::prompt_text() const {
     if (!request_.echo) return {};
@@ -92,26 +104,36 @@ std::string CompletionResponse::prompt_text() const {
     return text + stream.finish();
 }
 
-std::string CompletionResponse::event(const std::vector<OutputToken>& tokens,
-                                      const std::string& text, bool last) {
-    const char* finish = last ? finish_name(result_->finish) : nullptr;
-    const Json choice = choice_json(request_, tokens, text, text_offset_, finish);
-    text_offset_ += text.size();
-    return data(body_json(id_, created_, served_model_, Json::array({choice})).dump());
+std::string CompletionResponse::token_event(const OutputToken& token) {
+    Output& output = outputs_.at(token.sequence);
+    const std::string before =
+        std::exchange(output.began, true) ? std::string() : prompt_text();
+    const std::string text = before + token.text;
+    const Json choice =
+        choice_json(request_, token.sequence, {token}, text, output.text_offset);
+    output.text_offset += text.size();
+    return data(
+        body_json(request_.spec.id, created_, served_model_, Json::array({choice})).dump());
+}
+
+std::string CompletionResponse::last_event(std::size_t index) {
+    const ChoiceResult& result = result_->choices[index];
+    const std::size_t offset = outputs_.at(result.sequence).text_offset;
+    Json choice = choice_json(request_, index, {}, result.text, offset);
+    add_result(request_, result, choice);
+    return data(
+        body_json(request_.spec.id, created_, served_model_, Json::array({choice})).dump());
 }
 
 std::string CompletionResponse::events(const OutputQueue::Output& output) {
     std::string out;
     if (output.result) result_ = output.result;
-    for (const OutputToken& token : output.tokens) {
-        const std::string before = std::exchange(first_, false) ? prompt_text() : std::string();
-        out += event({token}, before + token.text, false);
-    }
+    for (const OutputToken& token : output.tokens) out += token_event(token);
     if (!result_) return out;
     if (const std::optional<ApiError> error = failure()) return out + data(error->body());
-    out += event({}, result_->text, true);
+    for (std::size_t i = 0; i < result_->choices.size(); ++i) out += last_event(i);
     if (request_.include_usage) {
-        Json body = body_json(id_, created_, served_model_, Json::array());
+        Json body = body_json(request_.spec.id, created_, served_model_, Json::array());
         body["usage"] = usage_json(*result_);
         out += data(body.dump());
     }
@@ -120,18 +142,27 @@ std::string CompletionResponse::events(const OutputQueue::Output& output) {
 
 void CompletionResponse::collect(const OutputQueue::Output& output) {
     for (const OutputToken& token : output.tokens) {
-        text_ += token.text;
-        tokens_.push_back(token);
+        Output& mine = outputs_.at(token.sequence);
+        mine.text += token.text;
+        mine.tokens.push_back(token);
     }
     if (output.result) result_ = output.result;
 }
 
 std::string CompletionResponse::whole() const {
     if (const std::optional<ApiError> error = failure()) return error->body();
-    const std::string text = prompt_text() + text_ + result_->text;
-    const Json choice = choice_json(request_, tokens_, text, 0, finish_name(result_->finish));
-    Json body = body_json(id_, created_, served_model_, Json::array({choice}));
+    Json choices = Json::array();
+    for (std::size_t i = 0; i < result_->choices.size(); ++i) {
+        const ChoiceResult& result = result_->choices[i];
+        const Output& output = outputs_.at(result.sequence);
+        const std::string text = prompt_text() + output.text + result.text;
+        Json choice = choice_json(request_, i, output.tokens, text, 0);
+        add_result(request_, result, choice);
+        choices.push_back(std::move(choice));
+    }
+    Json body = body_json(request_.spec.id, created_, served_model_, std::move(choices));
     body["usage"] = usage_json(*result_);
+    body["first_token_seconds"] = result_->first_token_seconds;
     return body.dump();
 }
 

@@ -5,7 +5,9 @@
 #include "http/completion_request.hpp"
 #include "http/output_queue.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +16,7 @@ namespace engine {
 /// Renders the output of one request, whole or in server-sent events.
 class CompletionResponse {
 public:
-    CompletionResponse(const CompletionRequest& request, std::uint64_t number,
-                       std::string served_model);
+    CompletionResponse(const CompletionRequest& request, std::string served_model);
 
     /// The events for tokens that arrived, and after the result, the end of the stream.
     [[nodiscard]] std::string events(const OutputQueue::Output& output);
@@ -29,20 +30,24 @@ public:
     [[nodiscard]] std::optional<ApiError> failure() const;
 
 private:
-    struct Choice;
+    /// The output of one sequence, as far as it has come.
+    struct Output {
+        std::vector<OutputToken> tokens;
+        std::string text;
+        /// Streamed so far, in bytes of text.
+        std::size_t text_offset = 0;
+        bool began = false;
+    };
 
     CompletionRequest request_;
-    std::string id_, served_model_;
+    std::string served_model_;
     std::int64_t created_;
-    std::vector<OutputToken> tokens_;
-    std::string text_;
-    std::size_t text_offset_ = 0;
-    bool first_ = true;
+    std::vector<Output> outputs_;
     std::optional<RequestResult> result_;
 
     [[nodiscard]] std::string prompt_text() const;
-    [[nodiscard]] std::string event(const std::vector<OutputToken>& tokens,
-                                    const std::string& text, bool last);
+    [[nodiscard]] std::string token_event(const OutputToken& token);
+    [[nodiscard]] std::string last_event(std::size_t index);
 };
 
 }  // namespace engine

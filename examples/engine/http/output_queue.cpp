@@ -1,13 +1,12 @@
 #include "http/output_queue.hpp"
 
+#include <utility>
+
 namespace engine {
 
 void OutputQueue::on_token(const TokenOutput& token) {
-    OutputToken output{token.id, token.text, 0, {}};
-    if (logprobs_) {
-        output.logprob = logprob(token.logits, token.vocab_size, token.id);
-        output.top_logprobs = top_logprobs(token.logits, token.vocab_size, *logprobs_);
-    }
+    OutputToken output{token.sequence, token.id, token.text, {}};
+    if (token.logprobs != nullptr) output.logprobs = *token.logprobs;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         output_.tokens.push_back(std::move(output));

@@ -11,24 +11,22 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace engine {
 
 /// A generated token with what its client asked for.
 struct OutputToken {
+    /// As in TokenOutput.
+    std::size_t sequence;
     std::uint32_t id;
     std::string text;
-    double logprob = 0;
-    std::vector<std::pair<std::uint32_t, double>> top_logprobs;
+    /// Empty unless asked for.
+    TokenLogprobs logprobs;
 };
 
 class OutputQueue final : public Listener {
 public:
-    /// logprobs: as in CompletionRequest.
-    explicit OutputQueue(std::optional<std::size_t> logprobs) : logprobs_(logprobs) {}
-
     void on_token(const TokenOutput& token) override;
     void on_finish(const RequestResult& result) override;
 
@@ -45,7 +43,6 @@ public:
     [[nodiscard]] bool wait_finished(std::chrono::milliseconds time);
 
 private:
-    const std::optional<std::size_t> logprobs_;
     std::mutex mutex_;
     std::condition_variable arrived_;
     Output output_;

@@ -41,7 +41,7 @@ void write_requests(const Metrics& metrics, Page& page) {
     page.line(name + "{reason=\"error\"}", metrics.finished_error);
     page.gauge("engine_requests_waiting", "Requests that wait to begin.", metrics.waiting);
     page.gauge("engine_requests_running", "Requests that hold pages.", metrics.running);
-    page.counter("engine_preemptions_total", "Times that a request gave its pages to others.",
+    page.counter("engine_preemptions_total", "Times that a sequence gave its pages to others.",
                  metrics.preemptions);
     page.histogram("engine_time_to_first_token_seconds", "From arrival to the first token.",
                    metrics.time_to_first_token);
@@ -58,6 +58,9 @@ void write_tokens(const Metrics& metrics, Page& page) {
                  "Requests that found some of their prompt in the cache.", metrics.cache_hits);
     page.counter("engine_prefix_cache_misses_total", "Requests that found none.",
                  metrics.cache_misses);
+    page.counter("engine_prompt_tokens_inherited_total",
+                 "Prompt tokens taken over from the request that was continued.",
+                 metrics.inherited_tokens);
     page.counter("engine_generated_tokens_total", "Tokens generated.", metrics.generated_tokens);
     page.counter("engine_computed_tokens_total", "Tokens that went through the model.",
                  metrics.computed_tokens);
@@ -65,9 +68,23 @@ void write_tokens(const Metrics& metrics, Page& page) {
     page.histogram("engine_step_seconds", "Time of a forward pass.", metrics.step_time);
 }
 
-void write_pages(const Kv& kv, Page& page) {
+void write_sequences(const Metrics& metrics, const rkv_cache_statistics& cache, Page& page) {
+    const std::string name = "engine_continuations_total";
+    page.head(name, "Continuations that began, by where they did.", "counter");
+    page.line(name + "{from=\"parent\"}", metrics.continuations);
+    page.line(name + "{from=\"lookup\"}", metrics.continuation_fallbacks);
+    page.gauge("engine_retained_sequences", "Finished sequences kept for continuations.",
+               cache.retained_sequence_count);
+    page.gauge("engine_retained_pages", "Pages that those keep.", cache.retained_page_count);
+    page.counter("engine_displaced_sequences_total", "Retained sequences that gave way.",
+                 cache.displaced_sequence_count);
+    page.counter("engine_forks_total", "Sequences forked from another one.", metrics.forks);
+    page.counter("engine_dropped_beams_total", "Beams that others outdid.",
+                 metrics.dropped_beams);
+}
+
+void write_pages(const Kv& kv, const rkv_cache_statistics& cache, Page& page) {
     const rkv_page_table_statistics pages = kv.table().stats();
-    const rkv_cache_statistics cache = kv.cache().stats();
     const std::string name = "engine_kv_pages";
     page.head(name, "Pages of KV memory by state; reclaimable ones are among the cached.",
               "gauge");
@@ -90,7 +107,9 @@ std::string prometheus_text(const Core& core) {
     Page page;
     write_requests(core.metrics(), page);
     write_tokens(core.metrics(), page);
-    write_pages(core.kv(), page);
+    const rkv_cache_statistics cache = core.kv().cache().stats();
+    write_sequences(core.metrics(), cache, page);
+    write_pages(core.kv(), cache, page);
     return page.take();
 }
 

@@ -40,9 +40,9 @@ public:
     Exchange(CompletionRequest request, std::string served_model, Engine& engine)
         : engine_(engine),
           stream_(request.stream),
-          queue_(std::make_shared<OutputQueue>(request.logprobs)),
+          queue_(std::make_shared<OutputQueue>()),
           number_(engine.submit(request.spec, queue_)),
-          response_(request, number_, std::move(served_model)) {}
+          response_(request, std::move(served_model)) {}
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
     ~Exchange() {
@@ -115,6 +115,9 @@ public:
         http_.Post("/v1/completions", [this](const auto& request, auto& response) {
             completions(request.body, response);
         });
+        http_.Delete(R"(/v1/completions/([^/]+))", [this](const auto& request, auto& response) {
+            forget(request.matches[1], response);
+        });
         http_.Get("/v1/models", [this](const auto&, auto& response) { models(response); });
         http_.Get("/health", [this](const auto&, auto& response) { health(response); });
         http_.Get("/metrics", [this](const auto&, auto& response) {
@@ -160,6 +163,10 @@ private:
             begin(body, response, std::move(active));
         } catch (const ApiError& error) {
             answer(response, error);
+        } catch (const UnknownParent& error) {
+            answer(response, ApiError(404, error.what(), "continuation_of"));
+        } catch (const ParentRunning& error) {
+            answer(response, ApiError(409, error.what(), "continuation_of"));
         } catch (const InvalidRequest& error) {
             answer(response, ApiError(400, error.what()));
         } catch (const Overloaded& error) {
@@ -181,6 +188,15 @@ private:
                 return exchange->write_some(sink);
             });
         if (exchange->streams()) response.set_header("Cache-Control", "no-cache");
+    }
+
+    /// Nobody goes on from a completion any more.
+    void forget(const std::string& id, httplib::Response& response) {
+        if (!engine_.drop(id))
+            return answer(response, ApiError(404, "nothing is retained under " + id));
+        const nlohmann::json body = {
+            {"id", id}, {"object", "text_completion.deleted"}, {"deleted", true}};
+        response.set_content(body.dump(), json_type);
     }
 
     void models(httplib::Response& response) const {

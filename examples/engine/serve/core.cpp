@@ -1,7 +1,9 @@
 #include "serve/core.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 namespace engine {
@@ -17,6 +19,19 @@ EngineConfig complete(EngineConfig config) {
     return config;
 }
 
+/// A salt is a text of any length; a namespace takes 32 bytes. Two digests of different texts.
+rkv::Namespace namespace_of(const std::string& salt) {
+    rkv::Namespace name_space;
+    if (salt.empty()) return name_space;
+    std::array<std::uint8_t, 32> bytes{};
+    for (std::size_t half = 0; half < 2; ++half) {
+        const std::string text = (half == 0 ? "0" : "1") + salt;
+        const rkv::Digest digest = rkv::image_digest(text.data(), text.size());
+        std::copy(digest.begin(), digest.end(), bytes.begin() + half * digest.size());
+    }
+    return name_space.salt(bytes);
+}
+
 double seconds_between(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double>(to - from).count();
 }
@@ -28,11 +43,49 @@ Core::Core(const EngineConfig& config)
       pool_(config_.thread_count),
       model_(config_.model, config_.max_positions, config_.gemm, pool_),
       kv_(model_.config(), config_.kv, pool_),
-      scheduler_(config_.scheduler, kv_, metrics_) {}
+      retained_(kv_.cache()),
+      scheduler_(config_.scheduler, kv_, retained_, metrics_),
+      decoder_(model_.config(), scheduler_, metrics_) {}
+
+RequestSpec Core::accept(RequestSpec spec) const {
+    if (spec.retain && config_.retain_nothing)
+        throw InvalidRequest("retain: this server retains nothing");
+    if (spec.retain && (spec.id.empty() || spec.id.find('.') != std::string::npos))
+        throw InvalidRequest("id: what is retained needs one, without a dot");
+    if (spec.continuation) resolve(spec);
+    validate(spec);
+    return spec;
+}
+
+/// Makes the prompt of a continuation.
+void Core::resolve(RequestSpec& spec) const {
+    Continuation& continuation = *spec.continuation;
+    const std::optional<Parent> parent = retained_.find(continuation.parent);
+    if (!parent) {
+        if (spec.prompt.empty())
+            throw UnknownParent("continuation_of: nothing is retained under " +
+                                continuation.parent + "; a prompt with all tokens would do");
+        return;
+    }
+    if (parent->cache_salt != spec.cache_salt)
+        throw InvalidRequest("cache_salt: not that of the request that is continued");
+    std::vector<std::uint32_t> tokens = *parent->tokens;
+    tokens.insert(tokens.end(), continuation.suffix.begin(), continuation.suffix.end());
+    if (!spec.prompt.empty() && spec.prompt != tokens)
+        throw InvalidRequest("prompt: not the tokens of the request that is continued, and the "
+                             "suffix");
+    spec.prompt = std::move(tokens);
+    continuation.tokens = parent->tokens;
+}
 
 void Core::validate(const RequestSpec& spec) const {
     if (spec.prompt.empty()) throw InvalidRequest("prompt: it has no tokens");
     if (spec.max_tokens == 0) throw InvalidRequest("max_tokens: at least one");
+    if (spec.choice_count == 0) throw InvalidRequest("n: at least one");
+    if (spec.choice_count > spec.width())
+        throw InvalidRequest(std::string(spec.searches() ? "beam_width" : "best_of") +
+                             ": fewer than n");
+    if (!(spec.length_penalty >= 0)) throw InvalidRequest("length_penalty: negative");
     for (const std::uint32_t id : spec.prompt)
         if (id >= model_config().vocab_size)
             throw InvalidRequest("prompt: there is no token " + std::to_string(id) +
@@ -55,8 +108,23 @@ void Core::add(std::uint64_t number, RequestSpec spec, std::shared_ptr<Listener>
                Clock::time_point submitted) {
     auto request = std::make_unique<Request>(number, std::move(spec), std::move(listener));
     request->submitted = submitted;
+    set_namespace(*request);
+    if (request->spec.retain) retained_.expect(request->spec.id);
     scheduler_.add(std::move(request));
     update_gauges();
+}
+
+/// Sequences share pages by way of the cache. Without prefix caching that of a request that is not
+/// alone is its own, so that no other one finds anything there.
+void Core::set_namespace(Request& request) {
+    const RequestSpec& spec = request.spec;
+    request.name_space = namespace_of(spec.cache_salt);
+    request.publishes =
+        config_.prefix_caching || spec.retain || spec.continuation || spec.width() > 1;
+    if (!config_.prefix_caching) request.name_space.epoch(request.number);
+    if (!spec.continuation) return;
+    if (const std::optional<Parent> parent = retained_.parent_of(*spec.continuation))
+        request.name_space = parent->name_space;
 }
 
 void Core::cancel(std::uint64_t number) { finish(number, Finish::cancelled); }
@@ -96,88 +164,106 @@ bool Core::try_step() {
 void Core::compute(const std::vector<StepRow>& planned) {
     // Requests leave the scheduler as they finish; the rows of others stay good.
     const std::vector<StepRow> rows = planned;
+    std::vector<bool> reaches_end;
     plan_rows_.clear();
     for (const StepRow& row : rows) {
         in_step_.push_back(row.request->number);
-        const std::vector<std::uint32_t>& tokens = row.request->tokens;
+        reaches_end.push_back(row.reaches_end());
+        const std::vector<std::uint32_t>& tokens = row.branch->tokens;
         for (std::size_t i = row.start; i < row.start + row.count; ++i) {
             tokens_.ids.push_back(tokens[i]);
             tokens_.positions.push_back(i);
         }
         if (row.reaches_end()) tokens_.logit_rows.push_back(tokens_.ids.size() - 1);
-        plan_rows_.push_back(rkv::plan_row(row.request->sequence, row.start, row.count));
+        plan_rows_.push_back(rkv::plan_row(row.branch->sequence, row.start, row.count));
     }
     if (config_.before_forward) config_.before_forward(tokens_.ids.size());
     kv_.plan(plan_rows_);
     const float* logits = model_.forward(tokens_, kv_);
     const Clock::time_point now = Clock::now();
+    const std::size_t page_size = kv_.cache().page_size();
     for (const StepRow& row : rows) {
-        row.request->computed += row.count;
-        if (config_.prefix_caching) publish(*row.request);
+        Branch& branch = *row.branch;
+        branch.computed += row.count;
+        if (row.request->publishes && branch.computed / page_size != branch.published_pages)
+            scheduler_.publish(branch);
     }
-    for (const StepRow& row : rows) {
-        if (!row.reaches_end()) continue;
-        emit(row, logits, now);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (!reaches_end[i]) continue;
+        take(in_step_[i], *rows[i].branch, logits, now);
         logits += model_config().vocab_size;
     }
 }
 
-/// After every chunk, and as generated tokens fill pages: who comes next finds what is there.
-void Core::publish(Request& request) {
-    const std::size_t page_size = kv_.cache().page_size();
-    if (request.computed / page_size == request.published_pages) return;
-    request.sequence.publish(request.computed);
-    request.published_pages = request.computed / page_size;
-}
-
-/// Draws the next token of a request and tells its listener.
-void Core::emit(const StepRow& row, const float* logits, Clock::time_point now) {
-    Request& request = *row.request;
+/// Hands the logits of a branch on, if its request is still there.
+void Core::take(std::uint64_t number, Branch& branch, const float* logits,
+                Clock::time_point now) {
+    Request* request = scheduler_.find(number);
+    if (request == nullptr) return;
     const std::size_t vocab_size = model_config().vocab_size;
     if (!std::all_of(logits, logits + vocab_size, [](float x) { return std::isfinite(x); }))
-        return finish(request.number, Finish::error, "the model computed infinities or NaN");
-    const std::uint32_t id =
-        sample(logits, vocab_size, request.spec.sampling, request.generated());
-    request.tokens.push_back(id);
-    observe_token(request, now);
-    const std::vector<std::uint32_t>& ends = model_config().eos_token_ids;
-    const bool ended =
-        !request.spec.ignore_eos && std::find(ends.begin(), ends.end(), id) != ends.end();
-    const std::string text = ended ? std::string() : request.text.push(decode(id));
-    request.listener->on_token({id, text, logits, vocab_size});
-    if (ended || request.text.stopped())
-        finish(request.number, Finish::stop);
-    else if (request.generated() == request.spec.max_tokens)
-        finish(request.number, Finish::length);
-}
-
-void Core::observe_token(Request& request, Clock::time_point now) {
-    if (request.generated() == 1)
-        metrics_.time_to_first_token.observe(seconds_between(request.submitted, now));
-    else
-        metrics_.inter_token_latency.observe(seconds_between(request.latest, now));
-    request.latest = now;
-    ++metrics_.generated_tokens;
+        return finish(number, Finish::error, "the model computed infinities or NaN");
+    if (const std::optional<Finish> over = decoder_.take(*request, branch, logits, now))
+        finish(number, *over);
 }
 
 void Core::finish(std::uint64_t number, Finish why, const std::string& error) {
+    Request* here = scheduler_.find(number);
+    if (here == nullptr) return;
+    RequestResult result{};
+    result.finish = why;
+    result.error = error;
+    if (why == Finish::stop || why == Finish::length) answer(*here, result);
     const std::unique_ptr<Request> request = scheduler_.remove(number);
-    if (request == nullptr) return;
+    if (request->spec.retain) retained_.settle(request->spec.id);
     switch (why) {
         case Finish::stop: ++metrics_.finished_stop; break;
         case Finish::length: ++metrics_.finished_length; break;
         case Finish::cancelled: ++metrics_.finished_cancelled; break;
         case Finish::error: ++metrics_.finished_error; break;
     }
-    RequestResult result;
-    result.finish = why;
-    result.text = request->text.finish();
-    result.error = error;
     result.prompt_tokens = request->spec.prompt.size();
     result.cached_tokens = request->cached_tokens;
-    result.completion_tokens = request->generated();
+    result.inherited_tokens = request->inherited_tokens;
+    if (!request->spec.searches())
+        for (const auto& branch : request->branches)
+            result.completion_tokens += request->generated(*branch);
     result.preemptions = request->preemptions;
+    if (request->first_token)
+        result.first_token_seconds = seconds_between(request->submitted, *request->first_token);
     request->listener->on_finish(result);
+}
+
+/// The choices of a request that ended well.
+void Core::answer(Request& request, RequestResult& result) {
+    const std::vector<Branch*> branches = request.answer();
+    for (std::size_t i = 0; i < branches.size(); ++i) {
+        Branch& branch = *branches[i];
+        ChoiceResult choice{request.spec.searches() ? i : branch.number, *branch.finished,
+                            branch.text.finish(), {}, retain(request, branch, i)};
+        if (request.ranks()) choice.logprob = branch.logprob;
+        if (request.spec.searches()) {
+            Decoder::tell(request, branch, i);
+            result.completion_tokens += request.generated(branch);
+        }
+        result.choices.push_back(std::move(choice));
+    }
+}
+
+/// Keeps a choice that others are to go on from. Whoever had to give his pages away meanwhile has
+/// nothing to keep. Returns its id, or nothing.
+std::string Core::retain(const Request& request, Branch& branch, std::size_t choice) {
+    if (!request.spec.retain || !branch.holds_pages()) return {};
+    // Children take over what is computed as far as the library knows of it. What was forked in the
+    // last step has computed nothing yet: it is kept without the page that it would have copied.
+    if (branch.sequence.state().copy_position_count == 0) scheduler_.publish(branch);
+    Parent parent;
+    parent.sequence_tokens = branch.sequence_tokens;
+    parent.tokens = std::make_shared<const std::vector<std::uint32_t>>(branch.tokens);
+    parent.cache_salt = request.spec.cache_salt;
+    parent.name_space = request.name_space;
+    std::string id = choice_id(request.spec.id, choice);
+    return retained_.put(id, branch.sequence, std::move(parent)) ? id : std::string();
 }
 
 /// A step that failed takes its requests with it; those that wait are not touched. When it failed

@@ -4,9 +4,11 @@
 
 #include "compute/thread_pool.hpp"
 #include "model/model.hpp"
+#include "serve/decoder.hpp"
 #include "serve/kv.hpp"
 #include "serve/metrics.hpp"
 #include "serve/request.hpp"
+#include "serve/retained.hpp"
 #include "serve/scheduler.hpp"
 
 #include <atomic>
@@ -27,6 +29,8 @@ struct EngineConfig {
     /// Publish what is computed, so that later requests find it.
     bool prefix_caching = true;
     Gemm gemm = Gemm::packed;
+    /// Refuse requests that ask to be retained.
+    bool retain_nothing = false;
     /// Longest text in tokens; 0: as the model says.
     std::size_t max_positions = 0;
     /// 0: as many as the process may use.
@@ -36,20 +40,24 @@ struct EngineConfig {
     std::function<void(std::size_t)> before_forward;
 };
 
-/// Not for several threads at once, except metrics() and what is const.
+/// Not for several threads at once, except metrics(), drop() and what is const.
 class Core {
 public:
     /// Throws std::runtime_error or rkv::Error saying what is wrong.
     explicit Core(const EngineConfig& config);
 
-    /// Throws InvalidRequest with the reason why this request can never be served. Changes nothing.
-    void validate(const RequestSpec& spec) const;
-    /// Adds a request that validate() accepts. Numbers must ascend.
+    /// The request as it is to be added: a continuation has all of its tokens for a prompt, and is
+    /// none any more when its parent is gone. Throws InvalidRequest with the reason why the request
+    /// can never be served. Changes nothing.
+    [[nodiscard]] RequestSpec accept(RequestSpec spec) const;
+    /// Adds a request that accept() returned. Numbers must ascend.
     void add(std::uint64_t number, RequestSpec spec, std::shared_ptr<Listener> listener,
              Clock::time_point submitted = Clock::now());
     /// Ends a request with Finish::cancelled. Nothing happens when it is over already.
     void cancel(std::uint64_t number);
     void cancel_all();
+    /// Forgets what was retained under an id. False when there is nothing.
+    bool drop(const std::string& id) { return retained_.drop(id); }
 
     /// Computes one step. False when there is no request.
     bool step();
@@ -67,19 +75,24 @@ private:
     Model model_;
     Metrics metrics_;
     Kv kv_;
+    Retained retained_;
     Scheduler scheduler_;
+    Decoder decoder_;
     StepTokens tokens_;
     std::vector<rkv_plan_row> plan_rows_;
-    /// The requests of the step at hand.
+    /// The requests of the step at hand, one for each row.
     std::vector<std::uint64_t> in_step_;
     std::atomic<bool> healthy_{true};
 
+    void resolve(RequestSpec& spec) const;
+    void validate(const RequestSpec& spec) const;
+    void set_namespace(Request& request);
     bool try_step();
     void compute(const std::vector<StepRow>& rows);
-    void emit(const StepRow& row, const float* logits, Clock::time_point now);
-    void publish(Request& request);
+    void take(std::uint64_t number, Branch& branch, const float* logits, Clock::time_point now);
     void finish(std::uint64_t number, Finish why, const std::string& error = {});
-    void observe_token(Request& request, Clock::time_point now);
+    void answer(Request& request, RequestResult& result);
+    [[nodiscard]] std::string retain(const Request& request, Branch& branch, std::size_t choice);
     void fail_step(const std::string& message);
     void update_gauges();
 };

@@ -17,7 +17,7 @@ Engine::~Engine() {
 }
 
 std::uint64_t Engine::submit(RequestSpec spec, std::shared_ptr<Listener> listener) {
-    core_.validate(spec);
+    spec = core_.accept(std::move(spec));
     const Clock::time_point now = Clock::now();
     std::uint64_t number = 0;
     {

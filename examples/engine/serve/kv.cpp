@@ -35,11 +35,18 @@ rkv_page_table_config table_config(const rkv_runner_config& runner, const KvConf
     return table;
 }
 
+rkv_cache_config cache_config(const KvConfig& config) {
+    rkv_cache_config cache = rkv::Cache::config();
+    cache.retained_sequence_limit = config.retained_sequences;
+    cache.retained_page_limit = config.retained_pages;
+    return cache;
+}
+
 }  // namespace
 
 Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
     : table_(table_config(runner_config(model, config, pool), config)),
-      cache_(table_),
+      cache_(table_, cache_config(config)),
       runner_(table_, runner_config(model, config, pool)),
       plan_(runner_.plan()) {}
 

@@ -22,6 +22,9 @@ struct KvConfig {
     std::uint64_t bytes = std::uint64_t{512} << 20;
     /// Sequences alive at once.
     std::uint32_t slot_count = 64;
+    /// Finished sequences kept for continuations at most, and their pages; 0 for half of all pages.
+    std::uint32_t retained_sequences = 1024;
+    std::uint32_t retained_pages = 0;
     /// RKV_RUNNER_BATCH_INVARIANT.
     bool batch_invariant = true;
 };

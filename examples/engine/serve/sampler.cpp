@@ -87,6 +87,11 @@ std::uint32_t sample(const float* logits, std::size_t count, const Sampling& sam
     return ids.back();  // rounding used up what was drawn
 }
 
+std::uint64_t sample_seed(std::uint64_t seed, std::size_t number) {
+    // Twice mixed: the second sample of one seed has nothing to do with the first of another.
+    return number == 0 ? seed : mix(mix(seed) ^ mix(~std::uint64_t{number}));
+}
+
 std::vector<std::pair<std::uint32_t, double>> top_logprobs(const float* logits, std::size_t count,
                                                            std::size_t top) {
     const double all = log_sum_exp(logits, count);

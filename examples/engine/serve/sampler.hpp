@@ -23,6 +23,9 @@ struct Sampling {
 [[nodiscard]] std::uint32_t sample(const float* logits, std::size_t count,
                                    const Sampling& sampling, std::uint64_t index);
 
+/// The seed of one of several samples of a request. The first draws as if it were the only one.
+[[nodiscard]] std::uint64_t sample_seed(std::uint64_t seed, std::size_t number);
+
 /// Log probabilities of the `top` most likely tokens, the likeliest first, at temperature 1.
 [[nodiscard]] std::vector<std::pair<std::uint32_t, double>> top_logprobs(const float* logits,
                                                                          std::size_t count,

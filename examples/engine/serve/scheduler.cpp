@@ -1,7 +1,6 @@
 #include "serve/scheduler.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -9,171 +8,268 @@ namespace engine {
 
 namespace {
 
-/// A salt is a text of any length; a namespace takes 32 bytes. Two digests of different texts.
-rkv::Namespace namespace_of(const std::string& salt) {
-    rkv::Namespace name_space;
-    if (salt.empty()) return name_space;
-    std::array<std::uint8_t, 32> bytes{};
-    for (std::size_t half = 0; half < 2; ++half) {
-        const std::string text = (half == 0 ? "0" : "1") + salt;
-        const rkv::Digest digest = rkv::image_digest(text.data(), text.size());
-        std::copy(digest.begin(), digest.end(), bytes.begin() + half * digest.size());
-    }
-    return name_space.salt(bytes);
-}
-
-template <class Queue> auto place_of(Queue& queue, std::uint64_t number) {
+template <class Requests> auto place_of(Requests& requests, std::uint64_t number) {
     return std::lower_bound(
-        queue.begin(), queue.end(), number,
+        requests.begin(), requests.end(), number,
         [](const std::unique_ptr<Request>& request, std::uint64_t n) {
             return request->number < n;
         });
 }
 
-template <class Queue> std::unique_ptr<Request> take(Queue& queue, std::uint64_t number) {
-    const auto place = place_of(queue, number);
-    if (place == queue.end() || (*place)->number != number) return nullptr;
-    std::unique_ptr<Request> request = std::move(*place);
-    queue.erase(place);
-    return request;
-}
-
-template <class Queue> void put(Queue& queue, std::unique_ptr<Request> request) {
-    const auto place = place_of(queue, request->number);
-    queue.insert(place, std::move(request));
+/// The last branch that holds pages, if it can be one with nothing to do; NULL when none holds any.
+Branch* last_holder(const Request& request) {
+    Branch* last = nullptr;
+    for (auto branch = request.branches.rbegin(); branch != request.branches.rend(); ++branch) {
+        if ((*branch)->idle()) return branch->get();
+        if (last == nullptr && (*branch)->holds_pages()) last = branch->get();
+    }
+    return last;
 }
 
 }  // namespace
 
-Request::Request(std::uint64_t arrival, RequestSpec what, std::shared_ptr<Listener> who)
-    : number(arrival),
-      spec(std::move(what)),
-      listener(std::move(who)),
-      name_space(namespace_of(spec.cache_salt)),
-      tokens(spec.prompt),
-      text(spec.stop) {}
+void Scheduler::add(std::unique_ptr<Request> request) {
+    requests_.insert(place_of(requests_, request->number), std::move(request));
+}
 
-void Scheduler::add(std::unique_ptr<Request> request) { put(waiting_, std::move(request)); }
+Request* Scheduler::find(std::uint64_t number) {
+    const auto place = place_of(requests_, number);
+    return place != requests_.end() && (*place)->number == number ? place->get() : nullptr;
+}
 
 std::unique_ptr<Request> Scheduler::remove(std::uint64_t number) {
-    std::unique_ptr<Request> request = take(running_, number);
-    if (request == nullptr) return take(waiting_, number);
-    request->sequence.reset();
+    if (find(number) == nullptr) return nullptr;
+    const auto place = place_of(requests_, number);
+    std::unique_ptr<Request> request = std::move(*place);
+    requests_.erase(place);
+    for (const auto& branch : request->branches) branch->release_pages();
     return request;
+}
+
+std::size_t Scheduler::running() const {
+    const auto count = std::count_if(requests_.begin(), requests_.end(),
+                                     [](const auto& request) { return request->holds_pages(); });
+    return static_cast<std::size_t>(count);
 }
 
 std::vector<std::uint64_t> Scheduler::numbers() const {
     std::vector<std::uint64_t> numbers;
-    for (const auto& request : running_) numbers.push_back(request->number);
-    for (const auto& request : waiting_) numbers.push_back(request->number);
+    for (const auto& request : requests_) numbers.push_back(request->number);
     return numbers;
+}
+
+/// Sequences that hold pages.
+std::size_t Scheduler::holding() const {
+    std::size_t count = 0;
+    for (const auto& request : requests_)
+        for (const auto& branch : request->branches) count += branch->holds_pages() ? 1 : 0;
+    return count;
 }
 
 const std::vector<StepRow>& Scheduler::plan() {
     rows_.clear();
     std::size_t budget = config_.chunk_size > 0 ? config_.chunk_size
                                                 : std::numeric_limits<std::size_t>::max();
-    bool preempted = false;
-    plan_running(budget, preempted);
-    // What was just taken from one request is for those that run, not for another to begin with.
-    if (!preempted) admit(budget);
+    const bool preempted = plan_running(budget);
+    // What was just taken from one sequence is for those that run, not for another to begin with.
+    if (!preempted || rows_.empty()) admit(budget);
     return rows_;
 }
 
-void Scheduler::plan_running(std::size_t& budget, bool& preempted) {
-    // Whoever gives way stands behind the request at hand, or is it: rows_ stays good.
-    for (std::size_t i = 0; i < running_.size(); ++i) {
-        Request& request = *running_[i];
-        blamed_ = request.number;
-        while (i < running_.size() && !extend(request)) {
-            preempt_last();
-            preempted = true;
+/// Returns whether a sequence lost its pages.
+bool Scheduler::plan_running(std::size_t& budget) {
+    bool preempted = false;
+    // Whoever gives way is behind the branch at hand, or is it, or has no row: rows_ stays good.
+    for (const auto& request : requests_) {
+        blamed_ = request->number;
+        for (const auto& branch : request->branches) {
+            if (!branch->holds_pages() || branch->to_compute() == 0) continue;
+            while (branch->holds_pages() && !extend(*branch)) {
+                preempt_last();
+                preempted = true;
+            }
+            if (branch->holds_pages()) take_row(*request, *branch, budget);
         }
-        if (i < running_.size()) take_row(request, budget);
     }
+    return preempted;
 }
 
-/// A request begins only in a step that computes some of it: so it finds in the cache what others
-/// have published up to then.
+/// A sequence begins only in a step that computes some of it: so it finds in the cache what others
+/// have published up to then. Whoever came first begins first; the others wait for it.
 void Scheduler::admit(std::size_t& budget) {
-    while (budget > 0 && !waiting_.empty() && running_.size() < config_.max_running) {
-        Request& request = *waiting_.front();
-        blamed_ = request.number;
-        if (!may_fit(request) || !begin(request)) return;
-        running_.push_back(std::move(waiting_.front()));
-        waiting_.pop_front();
-        take_row(request, budget);
+    for (const auto& request : requests_) {
+        for (const auto& branch : request->branches) {
+            if (branch->holds_pages() || branch->to_compute() == 0) continue;
+            if (budget == 0) return;
+            if (request->computes_prompt()) break;
+            if (!admit_branch(*request, *branch)) return;
+            take_row(*request, *branch, budget);
+        }
     }
 }
 
-void Scheduler::take_row(Request& request, std::size_t& budget) {
-    std::size_t count = request.to_compute();
+bool Scheduler::admit_branch(Request& request, Branch& branch) {
+    blamed_ = request.number;
+    while (!has_slot(request) || !may_fit(request, branch) || !begin(request, branch))
+        if (!preempt_idle(request)) return false;
+    return true;
+}
+
+void Scheduler::take_row(Request& request, Branch& branch, std::size_t& budget) {
+    std::size_t count = branch.to_compute();
     if (count > 1) {
         count = std::min(count, budget);
         budget -= count;
     }
-    if (count > 0) rows_.push_back({&request, request.computed, count});
+    if (count > 0) rows_.push_back({&request, &branch, branch.computed, count});
 }
 
 /// Tells the sequence the token that was generated. False when there is no page for it.
-bool Scheduler::extend(Request& request) {
-    if (request.sequence_tokens == request.tokens.size()) return true;
-    const rkv::span<const std::uint32_t> added(request.tokens.data() + request.sequence_tokens,
-                                               request.tokens.size() - request.sequence_tokens);
+bool Scheduler::extend(Branch& branch) {
+    if (branch.sequence_tokens == branch.tokens.size()) return true;
+    const rkv::span<const std::uint32_t> added(branch.tokens.data() + branch.sequence_tokens,
+                                               branch.tokens.size() - branch.sequence_tokens);
     try {
-        request.sequence.append(added);
+        branch.sequence.append(added);
     } catch (const rkv::OutOfPages&) {
         return false;
     }
-    request.sequence_tokens = request.tokens.size();
+    branch.sequence_tokens = branch.tokens.size();
     return true;
 }
 
-/// Whether it is worth trying to begin. Each running request is left a page to grow by; what is
-/// cached of the prompt needs no new page.
-bool Scheduler::may_fit(const Request& request) const {
-    if (running_.empty()) return true;
-    const std::size_t headroom = running_.size() * kv_.cache().page_size();
-    if (kv_.table().can_reserve_new(request.tokens.size() + headroom)) return true;
-    const rkv::Probe probe = kv_.cache().probe(request.tokens, request.name_space);
+/// A request of many sequences does not begin before it can have them all at once, unless it is
+/// alone.
+bool Scheduler::has_slot(const Request& request) const {
+    if (request.holds_pages()) return holding() < config_.max_running;
+    std::size_t taken = 0;
+    for (const auto& other : requests_) taken += other->holds_pages() ? other->width() : 0;
+    return taken == 0 || taken + request.width() <= config_.max_running;
+}
+
+/// Whether it is worth trying to begin. Each sequence that runs, and each that a request will have,
+/// is left a page to grow by; what is cached of the tokens needs no new page.
+bool Scheduler::may_fit(const Request& request, const Branch& branch) const {
+    if (holding() == 0) return true;
+    std::size_t growing = request.branched ? 0 : request.width() - 1;
+    for (const auto& other : requests_)
+        for (const auto& one : other->branches)
+            growing += one->holds_pages() && !one->idle() ? 1 : 0;
+    const std::size_t headroom = growing * kv_.cache().page_size();
+    if (kv_.table().can_reserve_new(branch.tokens.size() + headroom)) return true;
+    const rkv::Probe probe = kv_.cache().probe(branch.tokens, request.name_space);
     const rkv_page_table_statistics pages = kv_.table().stats();
     const std::uint64_t shared = probe.position_count / kv_.cache().page_size();
-    return kv_.pages_for(request.tokens.size()) - shared + running_.size() <=
+    return kv_.pages_for(branch.tokens.size()) - shared + growing <=
            pages.free_page_count + pages.reclaimable_page_count;
 }
 
-bool Scheduler::begin(Request& request) {
+bool Scheduler::begin(Request& request, Branch& branch) {
     auto state = rkv::sized<rkv_sequence_state>();
-    try {
-        request.sequence = kv_.cache().begin(request.tokens, request.name_space, 0, &state);
-    } catch (const rkv::OutOfPages&) {
-        // With nothing else running the pool holds any request that was accepted.
-        if (running_.empty()) throw;
-        return false;
+    for (;;) {
+        try {
+            branch.sequence = open(request, branch, state);
+            break;
+        } catch (const rkv::OutOfPages& error) {
+            // Others that run give way by themselves, or end.
+            if (holding() > 0) return false;
+            // With nothing running, the pool without retained sequences holds any request that was
+            // accepted. They are kept as long as nobody has to wait for ever because of them.
+            const rkv_shortage& lack = error.shortage();
+            if (!retained_.make_room(lack.needed_page_count - lack.free_page_count -
+                                     lack.reclaimable_page_count))
+                throw;
+        }
     }
-    request.sequence_tokens = request.tokens.size();
-    request.computed = static_cast<std::size_t>(state.cached_token_count);
-    request.published_pages = request.computed / kv_.cache().page_size();
-    if (request.began) return true;
-    request.began = true;
-    request.cached_tokens = request.computed;
-    metrics_.prompt_tokens += request.spec.prompt.size();
-    metrics_.cached_tokens += request.cached_tokens;
-    ++(request.cached_tokens > 0 ? metrics_.cache_hits : metrics_.cache_misses);
+    branch.sequence_tokens = branch.tokens.size();
+    branch.computed = static_cast<std::size_t>(state.cached_token_count);
+    branch.published_pages = branch.computed / kv_.cache().page_size();
+    if (!request.began) count_begin(request, state);
     return true;
 }
 
-/// The request that came last gives its memory back and waits, with all that it has generated; what
-/// it published may still be there when its turn comes again.
-void Scheduler::preempt_last() {
-    std::unique_ptr<Request> request = std::move(running_.back());
-    running_.pop_back();
-    request->sequence.reset();
-    request->sequence_tokens = 0;
-    request->computed = 0;
-    ++request->preemptions;
+/// A continuation goes on from its parent. Whoever lost its pages begins by a lookup: it finds what
+/// the parent has, and what it had itself.
+rkv::Sequence Scheduler::open(const Request& request, const Branch& branch,
+                              rkv_sequence_state& state) {
+    rkv::Cache& cache = kv_.cache();
+    if (request.spec.continuation && !request.began) {
+        if (const auto parent = retained_.parent_of(*request.spec.continuation)) {
+            const rkv::span<const std::uint32_t> suffix(
+                branch.tokens.data() + parent->sequence_tokens,
+                branch.tokens.size() - parent->sequence_tokens);
+            return cache.continue_or_begin(parent->sequence, suffix, branch.tokens,
+                                           request.name_space, 0, 0, &state);
+        }
+    }
+    return cache.begin(branch.tokens, request.name_space, 0, &state);
+}
+
+void Scheduler::count_begin(Request& request, const rkv_sequence_state& state) {
+    request.began = true;
+    request.cached_tokens = static_cast<std::size_t>(state.cached_token_count);
+    metrics_.prompt_tokens += request.spec.prompt.size();
+    if (state.inherited_position_count > 0) {
+        request.inherited_tokens = request.cached_tokens;
+        metrics_.inherited_tokens += request.inherited_tokens;
+        ++metrics_.continuations;
+        return;
+    }
+    if (request.spec.continuation) ++metrics_.continuation_fallbacks;
+    metrics_.cached_tokens += request.cached_tokens;
+    ++(request.cached_tokens > 0 ? metrics_.cache_hits : metrics_.cache_misses);
+}
+
+/// What it published may still be there when its turn comes again.
+void Scheduler::preempt(Request& request, Branch& branch) {
+    branch.release_pages();
+    ++request.preemptions;
     ++metrics_.preemptions;
-    put(waiting_, std::move(request));
+}
+
+/// The request that came last gives back the memory of a sequence, which waits with all that it has
+/// generated.
+void Scheduler::preempt_last() {
+    const auto last = std::find_if(requests_.rbegin(), requests_.rend(),
+                                   [](const auto& request) { return request->holds_pages(); });
+    preempt(**last, *last_holder(**last));
+}
+
+/// Makes room for a sequence that wants to begin: of its own request, a beam that waits for the
+/// others gives way to them. When nothing is left that could be computed, so do other requests'.
+bool Scheduler::preempt_idle(const Request& claimant) {
+    for (auto request = requests_.rbegin(); request != requests_.rend(); ++request) {
+        if (request->get() != &claimant && !rows_.empty()) continue;
+        Branch* branch = last_holder(**request);
+        if (branch == nullptr || !branch->idle()) continue;
+        preempt(**request, *branch);
+        return true;
+    }
+    return false;
+}
+
+/// After every chunk, and as generated tokens fill pages: who comes next finds what is there.
+void Scheduler::publish(Branch& branch) {
+    branch.sequence.publish(branch.computed);
+    branch.published_pages = branch.computed / kv_.cache().page_size();
+}
+
+std::vector<rkv::Sequence> Scheduler::fork(Branch& parent, std::size_t count) {
+    count = std::min<std::size_t>(count, kv_.table().stats().free_slot_count);
+    if (count == 0 || !parent.holds_pages()) return {};
+    // Children take over what is computed as far as the library knows of it.
+    publish(parent);
+    try {
+        return parent.sequence.fork(count);
+    } catch (const rkv::OutOfPages&) {
+    }
+    std::vector<rkv::Sequence> children;
+    try {
+        while (children.size() < count)
+            children.push_back(std::move(parent.sequence.fork(1).front()));
+    } catch (const rkv::OutOfPages&) {
+    }
+    return children;
 }
 
 }  // namespace engine
