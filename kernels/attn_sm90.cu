@@ -14,7 +14,8 @@ using namespace rkv;
     RKV_KERNEL(name, HopperArguments, name##_shape::kThreads, name##_shape::kBlocks) { \
         attend_hopper<name##_shape>(arguments); \
     } \
-    RKV_LIST_HOPPER_KERNEL(name, HopperArguments, name##_shape::kThreads, name##_shape::kSharedBytes)
+    RKV_LIST_HOPPER_KERNEL(name, HopperArguments, name##_shape::kThreads, \
+                           name##_shape::kSharedBytes)
 #define RKV_HOPPER_DIM(types, dim, Q) RKV_HOPPER_NAMED(rkv_attend_sm90_##types##_##dim, Q)
 #define RKV_HOPPER(types, dim, Q) RKV_HOPPER_DIM(types, dim, Q)
 

@@ -139,7 +139,7 @@ fn kernels_take_what_is_recorded_and_spill_nothing() {
     assert!(changed.is_empty(), "not as in {TABLE}:\n{}", changed.join("\n"));
 }
 
-/// Matrix instructions, loads of matrices and copies that no thread waits for, in every attention
+/// Matrix instructions, loads of matrices or of boxes, and copies that no thread waits for, in every attention
 /// kernel; loads and stores of 16 bytes where data is moved; local memory nowhere.
 #[test]
 fn the_intended_instructions_are_there() {
@@ -177,6 +177,12 @@ fn check_instructions(name: &str, arch: &str, code: &str) {
     }
     for word in wanted {
         assert!(has(word), "{name} for {arch} has no {word}");
+    }
+    if name.starts_with("rkv_attend_sm90_") {
+        // Where the compiler cannot follow the registers of products, it waits after each of them.
+        let (products, waits) =
+            (code.matches("HGMMA.").count(), code.matches("WARPGROUP.DEPBAR").count());
+        assert!(products >= 4 * waits, "{name}: {products} products, {waits} waits for them");
     }
     for word in ["LDL", "STL"] {
         let found = code.split_whitespace().any(|token| token.split('.').next() == Some(word));

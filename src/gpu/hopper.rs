@@ -1,5 +1,5 @@
-//! attn_sm90, the kernel of Hopper's own instructions: when it is used, and the maps of KV memory by
-//! which the device copies whole boxes of positions.
+//! attn_sm90, the kernel of Hopper's own instructions: when it is used, and the maps of KV memory
+//! by which the device copies whole boxes of positions.
 use super::CudaConfig;
 use super::arguments::TensorMap;
 use super::driver::{Context, check};
