@@ -18,8 +18,8 @@ target=${CARGO_TARGET_DIR:-target}
 cargo build --locked --quiet --profile abi --lib
 library=$target/abi/libradixkv.so
 now=$target/abi/radixkv.abi
-abidw --no-corpus-path --no-comp-dir-path --no-show-locs --drop-undefined-syms \
-    --suppressions abi/radixkv.suppr --out-file "$now" "$library"
+abidw --drop-private-types --no-corpus-path --no-comp-dir-path --no-show-locs \
+    --drop-undefined-syms --suppressions abi/radixkv.suppr --out-file "$now" "$library"
 
 # A library without debug information passes every comparison, so each export must have its type.
 exported=$(nm -D --defined-only "$library" | wc -l)

@@ -13,6 +13,8 @@
 #   scripts/bench.sh snapshot               the snapshot cache, as a table
 #   scripts/bench.sh snapshot --docs        the same into the documentation
 #   scripts/bench.sh snapshot --count       its instructions per call
+#   scripts/bench.sh attention              attention on the CPU beside PyTorch: bench_attention.sh
+#   scripts/bench.sh attention --docs       the same into the documentation
 #   scripts/bench.sh --count w4 --page 16   instructions per call, counted by callgrind
 #   scripts/bench.sh --profile w4 "churn request" --page 16
 #                                           the functions where those instructions go
@@ -128,6 +130,13 @@ digest)
     case ${1:-} in
     --docs) into_docs "scripts/bench.sh digest" "$(made)" ;;
     *) made "$@" ;;
+    esac
+    ;;
+attention)
+    shift
+    case ${1:-} in
+    --docs) into_docs "scripts/bench.sh attention" "$(bash scripts/bench_attention.sh)" ;;
+    *) bash scripts/bench_attention.sh "$@" ;;
     esac
     ;;
 snapshot)

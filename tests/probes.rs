@@ -7,9 +7,7 @@ use radixkv::sequence::Shared;
 use radixkv::token::TokenList;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 const PAGE_SIZE: u32 = 4;
 /// Enough that a root gets many children and the child table grows, too few for all of them.
@@ -166,6 +164,8 @@ fn b09_probes_are_right_while_the_cache_changes() {
 #[test]
 #[cfg(any(miri, not(feature = "pthread-lock")))]
 fn b09_a_probe_takes_no_lock() {
+    use std::sync::mpsc;
+    use std::time::Duration;
     for whole_pages in [false, true] {
         let shared = new_cache(whole_pages);
         let ids = kept(0);

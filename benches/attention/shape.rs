@@ -1,6 +1,6 @@
 //! A batch of equal rows over scrambled pages.
 use radixkv::attention::{Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, Params, Tensor};
-use radixkv::cpu::{AppendPrefill, CpuBackend, Threads};
+use radixkv::cpu::{AppendPrefill, CpuBackend, HostMemory, Threads};
 
 /// Positions of a page.
 const PAGE_SIZE: usize = 16;
@@ -63,8 +63,8 @@ pub struct Bench {
     backend: CpuBackend,
     batch: Batch,
     strides: KvStrides,
-    k: Vec<u8>,
-    v: Vec<u8>,
+    k: HostMemory,
+    v: HostMemory,
     q: Vec<u8>,
     new_k: Vec<u8>,
     out: Vec<u8>,
@@ -87,8 +87,8 @@ impl Bench {
         let row = |heads: usize| queries * heads * geometry.head_dim;
         Self {
             backend: CpuBackend::new(Threads::Own(threads)).expect("threads"),
-            k: random(elements, shape.kv_dtype),
-            v: random(elements, shape.kv_dtype),
+            k: memory(&random(elements, shape.kv_dtype)),
+            v: memory(&random(elements, shape.kv_dtype)),
             q: random(row(geometry.query_heads), shape.dtype),
             new_k: random(row(geometry.kv_heads), shape.dtype),
             out: vec![0; row(geometry.query_heads) * shape.dtype.bytes()],
@@ -114,8 +114,8 @@ impl Bench {
             out: Tensor::dense(self.out.as_mut_ptr(), dtype, query_heads, head_dim),
             lse: None,
             layer: KvLayer {
-                k: self.k.as_mut_ptr(),
-                v: self.v.as_mut_ptr(),
+                k: self.k.address(),
+                v: self.v.address(),
                 strides: self.strides,
                 dtype: kv_dtype,
             },
@@ -124,6 +124,14 @@ impl Bench {
         // SAFETY: everything was made for this shape.
         unsafe { self.backend.append_prefill(&call) };
     }
+}
+
+/// The same bytes, in memory like a runner's own.
+fn memory(bytes: &[u8]) -> HostMemory {
+    let memory = HostMemory::new(bytes.len()).expect("memory");
+    // SAFETY: both are as long, and the new one is nobody else's.
+    unsafe { memory.address().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    memory
 }
 
 /// Numbers between -1 and 1, in their format.

@@ -2,7 +2,9 @@
  * Threads: the owner runs W4 while other threads probe without a pause.
  *
  * Rounds without a probing thread, with one and with two alternate on the same cache, so that the
- * noise of the machine meets all alike.
+ * noise of the machine meets all alike. In rounds of a fourth kind a thread does no more than
+ * compare as much memory as a probe does, without the library: what that costs the owner is the
+ * machine's doing, cores that share caches, memory and power.
  */
 #include "bench.h"
 
@@ -13,12 +15,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { PROBERS = 2, CASES = PROBERS + 1, ROUND_REQUESTS = 256 * BATCH, WARM_UP = 20000 };
+enum { PROBERS = 2, COMPARING = PROBERS + 1, CASES };
+enum { ROUND_REQUESTS = 256 * BATCH, WARM_UP = 20000 };
 enum { SAMPLES = 1 << 16, IDLE_MILLISECONDS = 20 };
 
 struct prober {
     pthread_t thread;
     struct churn *churn;
+    const uint32_t *copies;     /* of the documents */
     struct rng rng;
     atomic_bool stop;
     uint64_t probe_count;
@@ -57,16 +61,34 @@ static void *probe(void *context)
     return NULL;
 }
 
-static void start(struct prober *probers, struct churn *churn, unsigned count)
+/* The comparisons of `probe` alone: documents with copies of them. */
+static void *compare(void *context)
 {
+    struct prober *prober = context;
+    struct churn *churn = prober->churn;
+    const size_t bytes = CHURN_DOCUMENT_TOKENS * sizeof *churn->documents;
+    while (!atomic_load_explicit(&prober->stop, memory_order_relaxed)) {
+        size_t at = churn_document(churn, &prober->rng) * CHURN_DOCUMENT_TOKENS;
+        REQUIRE(memcmp(churn->documents + at, prober->copies + at, bytes) == 0);
+        prober->probe_count++;
+    }
+    return NULL;
+}
+
+/* The threads of a case; their number. */
+static unsigned start(struct prober *probers, struct churn *churn, unsigned which)
+{
+    unsigned count = which == COMPARING ? 1 : which;
     for (unsigned i = 0; i < count; i++) {
         probers[i].churn = churn;
         probers[i].rng.state = 7 + i;
         probers[i].probe_count = 0;
         probers[i].ticks = 0;
         atomic_store(&probers[i].stop, false);
-        REQUIRE(pthread_create(&probers[i].thread, NULL, probe, &probers[i]) == 0);
+        void *(*work)(void *) = which == COMPARING ? compare : probe;
+        REQUIRE(pthread_create(&probers[i].thread, NULL, work, &probers[i]) == 0);
     }
+    return count;
 }
 
 static void stop(struct prober *probers, unsigned count)
@@ -143,6 +165,20 @@ static void emit_latency(const char *operation, uint32_t page_size, const struct
     row_emit(&row);
 }
 
+static void emit_growth(const char *operation, struct meter meters[CASES], unsigned beside,
+                        uint32_t page_size)
+{
+    struct row row = row_new("probe", operation, page_size);
+    row.unit = UNIT_RATIO;
+    double ratios[RUN_LIMIT];
+    for (unsigned i = 0; i < meters[beside].single_count; i++) {
+        ratios[i] = meters[1].p99[i] / meters[beside].p99[i];
+    }
+    row.median = median_of(ratios, meters[beside].single_count);
+    row.target = 1.1;
+    row_emit(&row);
+}
+
 static void emit_owner(struct meter meters[CASES], uint32_t page_size)
 {
     for (unsigned i = 0; i < CASES; i++) {
@@ -150,26 +186,19 @@ static void emit_owner(struct meter meters[CASES], uint32_t page_size)
         row.quiet = row.longest = -1;   /* Rounds differ in what they evict. */
         row_emit(&row);
     }
-    struct row growth = row_new("probe", "owner's p99, one probing thread / none", page_size);
-    growth.unit = UNIT_RATIO;
-    double ratios[RUN_LIMIT];
-    for (unsigned i = 0; i < meters[0].single_count; i++) {
-        ratios[i] = meters[1].p99[i] / meters[0].p99[i];
-    }
-    growth.median = median_of(ratios, meters[0].single_count);
-    growth.target = 1.1;
-    row_emit(&growth);
+    emit_growth("owner's p99, one probing thread / none", meters, 0, page_size);
+    emit_growth("owner's p99, one probing thread / one comparing", meters, COMPARING, page_size);
 }
 
 /*
  * Processor time, not time: other processes may leave the threads fewer cores than there are. What
  * the threads cost each other, the lock's cache line above all, is in it.
  */
-static void emit_scaling(struct latency idle[CASES][RUN_LIMIT], unsigned rounds,
+static void emit_scaling(struct latency idle[PROBERS + 1][RUN_LIMIT], unsigned rounds,
                          uint32_t page_size)
 {
-    double cost[CASES] = {0};
-    for (unsigned count = 1; count < CASES; count++) {
+    double cost[PROBERS + 1] = {0};
+    for (unsigned count = 1; count <= PROBERS; count++) {
         double values[RUN_LIMIT];
         for (unsigned i = 0; i < rounds; i++) {
             values[i] = idle[count][i].processor_time;
@@ -191,8 +220,8 @@ static void emit_scaling(struct latency idle[CASES][RUN_LIMIT], unsigned rounds,
 void run_probe(uint32_t page_size)
 {
     static struct prober probers[PROBERS];
-    static struct latency busy[CASES][RUN_LIMIT];
-    static struct latency idle[CASES][RUN_LIMIT];
+    static struct latency busy[PROBERS + 1][RUN_LIMIT];
+    static struct latency idle[PROBERS + 1][RUN_LIMIT];
     struct churn churn;
     struct meter meters[CASES];
     if (options.count) {
@@ -201,7 +230,15 @@ void run_probe(uint32_t page_size)
     meter_init(&meters[0], "W4 request, nobody probes");
     meter_init(&meters[1], "W4 request, one thread probes");
     meter_init(&meters[2], "W4 request, two threads probe");
+    meter_init(&meters[COMPARING], "W4 request, one thread compares");
     churn_open(&churn, page_size);
+    size_t bytes = CHURN_DOCUMENTS * CHURN_DOCUMENT_TOKENS * sizeof *churn.documents;
+    uint32_t *copies = malloc(bytes);
+    REQUIRE(copies != NULL);
+    memcpy(copies, churn.documents, bytes);
+    for (unsigned i = 0; i < PROBERS; i++) {
+        probers[i].copies = copies;
+    }
     for (size_t i = 0; i < WARM_UP; i++) {
         churn_prepare(&churn, 1);
         churn_request(&churn, 0);
@@ -210,11 +247,11 @@ void run_probe(uint32_t page_size)
     for (unsigned round = 0; round < rounds; round++) {
         for (unsigned i = 0; i < CASES; i++) {
             /* Another order in every round: nobody is always first. */
-            unsigned count = (i + round) % CASES;
-            start(probers, &churn, count);
-            owner_round(&churn, &meters[count]);
+            unsigned which = (i + round) % CASES;
+            unsigned count = start(probers, &churn, which);
+            owner_round(&churn, &meters[which]);
             stop(probers, count);
-            if (count > 0) {
+            if (which > 0 && which != COMPARING) {
                 busy[count][round] = latency_of(probers, count);
                 start(probers, &churn, count);
                 nanosleep(&(struct timespec){.tv_nsec = IDLE_MILLISECONDS * 1000000L}, NULL);
@@ -231,5 +268,6 @@ void run_probe(uint32_t page_size)
     for (unsigned i = 0; i < CASES; i++) {
         meter_free(&meters[i]);
     }
+    free(copies);
     churn_close(&churn);
 }

@@ -6,6 +6,7 @@ mod call;
 mod copy;
 mod element;
 mod kernel;
+mod memory;
 mod merge;
 mod places;
 mod schedule;
@@ -17,6 +18,7 @@ mod tile;
 mod write;
 
 pub use call::{AppendPrefill, MergeStates, PartialState};
+pub use memory::HostMemory;
 pub use simd::Isa;
 pub use threads::{ParallelFor, Threads};
 

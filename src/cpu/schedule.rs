@@ -15,7 +15,7 @@ pub(super) const SEGMENT: usize = 8 * BLOCK;
 
 /// Rows of a tile, at most: enough to make the conversion of keys and values cheap. A multiple of
 /// the heights of all register tiles.
-const TILE_ROWS: usize = 96;
+const TILE_ROWS: usize = 192;
 
 /// Parts that a thread gets, on average, if the work can be parted that far.
 const PARTS_PER_THREAD: usize = 4;

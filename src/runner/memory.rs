@@ -2,10 +2,9 @@
 use super::RunnerConfig;
 use super::backend::Backend;
 use crate::attention::{Geometry, KvLayer, KvStrides};
+use crate::cpu::HostMemory;
 use crate::error::Error;
 use crate::gpu::DeviceMemory;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::NonNull;
 
 /// K and V of one layer.
 #[derive(Debug, Clone, Copy)]
@@ -18,58 +17,34 @@ pub struct KvPointers {
     pub strides: KvStrides,
 }
 
-/// A cache line, and the widest vector.
+/// Each layer's part begins in a cache line of its own.
 const ALIGNMENT: usize = 64;
-
-/// Zeroed memory. The system hands it out page by page, when it is first written.
-#[derive(Debug)]
-struct Allocation {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-impl Allocation {
-    fn new(bytes: usize) -> Result<Self, Error> {
-        let no_room = || Error::memory(format!("{bytes} bytes of KV"));
-        let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(|_| no_room())?;
-        // SAFETY: the size is not zero: there is at least one page of one element.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(no_room)?;
-        Ok(Self { start, layout })
-    }
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
-    }
-}
 
 /// Memory of the runner's own.
 #[derive(Debug)]
 enum Own {
-    Host(Allocation),
+    Host(HostMemory),
     Device(DeviceMemory),
 }
 
 impl Own {
     fn new(bytes: usize, backend: &Backend) -> Result<Self, Error> {
         match backend {
-            Backend::Cpu(_) => Allocation::new(bytes).map(Self::Host),
+            Backend::Cpu(_) => HostMemory::new(bytes).map(Self::Host),
             Backend::Cuda(cuda) => cuda.allocate(bytes).map(Self::Device),
         }
     }
 
     fn start(&self) -> *mut u8 {
         match self {
-            Self::Host(host) => host.start.as_ptr(),
+            Self::Host(host) => host.address(),
             Self::Device(device) => device.address(),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Self::Host(host) => host.layout.size(),
+            Self::Host(host) => host.bytes(),
             Self::Device(device) => device.bytes(),
         }
     }
