@@ -78,8 +78,9 @@ struct HopperArguments {
     TensorMap k; // dimensions: element, head, position of the page, page
     TensorMap v;
     AttentionArguments attention;
-    int32_t box_positions; // of a box: a power of two, 8 to 64; 0: there are no maps
-    uint32_t reserved[13];
+    int32_t box_positions;   // of a box: a power of two, 8 to 64; 0: there are no maps
+    uint32_t position_first; // 1: in the maps positions come before heads
+    uint32_t reserved[12];
 };
 
 struct MergeArguments {

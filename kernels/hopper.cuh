@@ -74,12 +74,12 @@ RKV_DEVICE void barrier_wait(uint32_t at, int parity) {
 RKV_DEVICE void prefetch_map(const TensorMap *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Copies the box that begins there; its bytes arrive at the barrier.
-RKV_DEVICE void copy_box(uint32_t to, const TensorMap *map, uint32_t barrier, int element, int head,
-                         int position, int page) {
+// Copies the box that begins there, by the map's dimensions; its bytes arrive at the barrier.
+RKV_DEVICE void copy_box(uint32_t to, const TensorMap *map, uint32_t barrier, int element,
+                         int second, int third, int page) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-                 "l"(map), "r"(barrier), "r"(element), "r"(head), "r"(position), "r"(page)
+                 "l"(map), "r"(barrier), "r"(element), "r"(second), "r"(third), "r"(page)
                  : "memory");
 }
 // What this thread wrote to shared memory so far is there for products and copies of boxes, too.

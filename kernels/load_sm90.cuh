@@ -75,9 +75,11 @@ struct Loader {
         }
         sync_warp();
         if (row < S::kTileKeys) {
+            const int position = position_in_page(tiles.first_key(tile) + row);
+            const bool position_first = arguments.position_first != 0;
             copy_box(to + panel * S::kTilePanelBytes + row * S::kRowBytes,
-                     kValues == 1 ? &arguments.v : &arguments.k, full, panel * 64, head,
-                     position_in_page(tiles.first_key(tile) + row), page);
+                     kValues == 1 ? &arguments.v : &arguments.k, full, panel * 64,
+                     position_first ? position : head, position_first ? head : position, page);
         }
         if (lane != 0) {
             barrier_arrive(full);

@@ -44,7 +44,8 @@ def main(folder, page):
         times = f"{ceiling / reached:.2f}" if ceiling and reached else "–"
         peers = [torch.get((name, peer), "–") for peer in ("flash", "cudnn")]
         text.append(
-            f"| {name} | {size} | {kv} | {kernel} | {us} | {spread} % | {flops} | {rate} | {times} | "
+            f"| {name} | {size} | {kv} | {kernel} | {us} | {spread} % | {flops} | {rate} "
+            f"| {times} | "
             + " | ".join(peers)
             + " |"
         )

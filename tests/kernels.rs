@@ -96,7 +96,7 @@ fn nvcc_version() -> String {
 
 fn table_of(found: &BTreeMap<Key, Resources>) -> String {
     let mut text = format!(
-        "# Kernel, architecture, registers of a thread, bytes of shared memory of a block; nvcc {}.\n\
+        "# Kernel, architecture, registers of a thread, bytes of shared memory; nvcc {}.\n\
          # No kernel spills, or has memory of its own; attn_sm90 moves registers from the threads\n\
          # that load to those that compute. Written by: RKV_BLESS=1 cargo test --test kernels\n",
         nvcc_version()
@@ -139,8 +139,8 @@ fn kernels_take_what_is_recorded_and_spill_nothing() {
     assert!(changed.is_empty(), "not as in {TABLE}:\n{}", changed.join("\n"));
 }
 
-/// Matrix instructions, loads of matrices or of boxes, and copies that no thread waits for, in every attention
-/// kernel; loads and stores of 16 bytes where data is moved; local memory nowhere.
+/// Matrix instructions, loads of matrices or of boxes, and copies that no thread waits for, in every
+/// attention kernel; loads and stores of 16 bytes where data is moved; local memory nowhere.
 #[test]
 fn the_intended_instructions_are_there() {
     let mut seen = 0;

@@ -3,8 +3,8 @@
 //!
 //!     cargo bench --bench cuda -- [shape...]      e.g. P1 D2; nothing: all
 //!
-//! A line: id, page size, format, kernel for tiles of many rows, median µs, spread of the runs in %,
-//! TFLOP/s, TB/s, and what the shape is bound by. On Hopper there are two kernels.
+//! A line: id, page size, format, kernel for tiles of many rows, median µs, spread of the runs in
+//! %, TFLOP/s, TB/s, and what the shape is bound by. On Hopper there are two kernels.
 mod device;
 mod shapes;
 

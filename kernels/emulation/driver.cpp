@@ -188,7 +188,9 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
         const bool fits = extents[dim] >= 1 && extents[dim] <= uint64_t{1} << 32 &&
                           box[dim] >= 1 && box[dim] <= 256 && element_strides[dim] == 1;
         const uint64_t stride = dim == 0 ? 16 : strides[dim - 1];
-        if (!fits || stride % 16 != 0 || stride >= uint64_t{1} << 40) {
+        // Each stride is a multiple of the one before it, as the driver's manual wants it.
+        const uint64_t inner = dim < 2 ? 16 : strides[dim - 2];
+        if (!fits || stride % inner != 0 || stride >= uint64_t{1} << 40) {
             return kInvalidValue;
         }
         made.extents[dim] = extents[dim];

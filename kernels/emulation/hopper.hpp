@@ -46,9 +46,9 @@ inline void barrier_wait(uint32_t at, int parity) {
 }
 
 inline void prefetch_map(const TensorMap *) {}
-inline void copy_box(uint32_t to, const TensorMap *map, uint32_t barrier, int element, int head,
-                     int position, int page) {
-    emulation::machine().units().copy_box(to, map, barrier, {element, head, position, page});
+inline void copy_box(uint32_t to, const TensorMap *map, uint32_t barrier, int element, int second,
+                     int third, int page) {
+    emulation::machine().units().copy_box(to, map, barrier, {element, second, third, page});
 }
 inline void fence_async_proxy() {
     emulation::machine().units().clocks().fence(emulation::machine().thread());

@@ -120,16 +120,12 @@ void Units::copy_box(uint32_t to, const TensorMap *map, uint32_t at, const int (
             fail("a box reaches beyond the tensor");
         }
     }
-    const uint32_t rows = box.map.box[1] * box.map.box[2] * box.map.box[3];
     machine_.shared().bytes(to, 16);
-    machine_.shared().bytes(to + rows * 128 - 16, 16);
-    for (uint32_t row = 0; row < box.map.box[2]; row++) {
-        const uint64_t from = box.map.address + begin[0] * 2 + begin[1] * box.map.strides[0] +
-                              (begin[2] + row) * box.map.strides[1] +
-                              begin[3] * box.map.strides[2];
-        machine_.touch_global(reinterpret_cast<const void *>(from), 128, 16);
+    machine_.shared().bytes(to + box.rows() * 128 - 16, 16);
+    for (uint32_t row = 0; row < box.rows(); row++) {
+        machine_.touch_global(box.row(row), 128, 16);
     }
-    clocks_.begin_box(to, rows * 128, machine_.thread());
+    clocks_.begin_box(to, box.rows() * 128, machine_.thread());
     boxes_.push_back(box);
     machine_.progress();
     if (is_early()) {
@@ -138,15 +134,21 @@ void Units::copy_box(uint32_t to, const TensorMap *map, uint32_t at, const int (
     }
 }
 
+const uint8_t *Units::Box::row(uint32_t number) const {
+    uint64_t from = map.address + at[0] * 2;
+    for (int dim = 1; dim < 4; dim++) {
+        from += (at[dim] + number % map.box[dim]) * map.strides[dim - 1];
+        number /= map.box[dim];
+    }
+    return reinterpret_cast<const uint8_t *>(from);
+}
+
 void Units::land(const Box &box) {
-    const BoxMap &map = box.map;
     uint32_t to = box.to;
-    for (uint32_t row = 0; row < map.box[2]; row++, to += 128) {
-        const uint64_t from = map.address + box.at[0] * 2 + box.at[1] * map.strides[0] +
-                              (box.at[2] + row) * map.strides[1] + box.at[3] * map.strides[2];
+    for (uint32_t row = 0; row < box.rows(); row++, to += 128) {
         for (uint32_t piece = 0; piece < 8; piece++) {
             memcpy(machine_.shared().bytes(exchanged(to + piece * 16), 16),
-                   reinterpret_cast<const uint8_t *>(from) + piece * 16, 16);
+                   box.row(row) + piece * 16, 16);
         }
     }
     Barrier &barrier = barriers_.at(box.barrier);

@@ -87,6 +87,10 @@ class Units {
         BoxMap map;
         uint32_t to, barrier;
         int at[4];
+
+        uint32_t rows() const { return map.box[1] * map.box[2] * map.box[3]; }
+        // Where a row of 128 bytes comes from.
+        const uint8_t *row(uint32_t number) const;
     };
     struct Asked; // a product
     struct Group; // of four warps

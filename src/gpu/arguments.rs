@@ -172,7 +172,8 @@ pub(super) struct HopperArguments {
     pub v: TensorMap,
     pub attention: AttentionArguments,
     pub box_positions: i32,
-    pub reserved: [u32; 13],
+    pub position_first: u32,
+    pub reserved: [u32; 12],
 }
 // SAFETY: repr(C), and the constant below sees to it that there is no padding.
 unsafe impl Plain for HopperArguments {}

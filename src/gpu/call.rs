@@ -259,10 +259,15 @@ impl CudaBackend {
                 unsafe { kernel.launch(grid, shape.threads(), shared, &arguments, stream)? };
                 continue;
             }
-            let Maps { k, v, box_positions } =
-                Maps::of(&call.layer, &self.geometry, call.page_count)?;
-            let attention = arguments;
-            let all = HopperArguments { k, v, attention, box_positions, reserved: [0; 13] };
+            let maps = Maps::of(&call.layer, &self.geometry, call.page_count)?;
+            let all = HopperArguments {
+                k: maps.k,
+                v: maps.v,
+                attention: arguments,
+                box_positions: maps.box_positions,
+                position_first: maps.position_first.into(),
+                reserved: [0; 12],
+            };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
             unsafe { kernel.launch(grid, shape.threads(), shared, &all, stream)? };
         }

@@ -43,6 +43,8 @@ pub(super) struct Maps {
     pub v: TensorMap,
     /// 0: its pages or strides are such that there are none.
     pub box_positions: i32,
+    /// Positions come before heads.
+    pub position_first: bool,
 }
 
 impl Maps {
@@ -55,17 +57,19 @@ impl Maps {
         let Some(layout) = Layout::of(layer, geometry, page_count) else {
             return Ok(Self::default());
         };
-        Ok(Self {
-            k: layout.encode(layer.k)?,
-            v: layout.encode(layer.v)?,
-            box_positions: layout.boxes[2] as i32,
-        })
+        let [Some(k), Some(v)] = [layout.encode(layer.k)?, layout.encode(layer.v)?] else {
+            return Ok(Self::default());
+        };
+        let positions = layout.boxes[1].max(layout.boxes[2]);
+        Ok(Self { k, v, box_positions: positions as i32, position_first: layout.position_first })
     }
 }
 
-/// Dimensions: element, head, position of the page, page.
+/// Dimensions: element; head and position of the page, the one with shorter strides first, for
+/// drivers may want strides to grow; page.
 #[derive(Debug)]
 struct Layout {
+    position_first: bool,
     extents: [u64; 4],
     /// Of the last three, in bytes.
     strides: [u64; 3],
@@ -80,23 +84,32 @@ impl Layout {
             return None;
         }
         let Geometry { kv_heads, head_dim, page_size, .. } = *geometry;
-        let extents = [head_dim, kv_heads, page_size, page_count].map(|extent| extent as u64);
-        let given = [layer.strides.head, layer.strides.position, layer.strides.page];
+        let mut extents = [head_dim, kv_heads, page_size, page_count].map(|extent| extent as u64);
+        let mut given = [layer.strides.head, layer.strides.position, layer.strides.page];
+        let mut boxes = [BOX_ELEMENTS, 1, positions.min(BOX_MAX) as u32, 1];
+        let position_first = kv_heads == 1 || layer.strides.position < layer.strides.head;
+        if position_first {
+            extents.swap(1, 2);
+            given.swap(0, 1);
+            boxes.swap(1, 2);
+        }
         let mut strides = [0; 3];
+        let mut before = (head_dim * layer.dtype.bytes()) as u64;
         for ((stride, elements), extent) in strides.iter_mut().zip(given).zip(&extents[1..]) {
             let bytes = (elements as u64).checked_mul(layer.dtype.bytes() as u64)?;
             // Where there is only one, nobody goes to the next.
-            *stride = if *extent == 1 { 16 } else { bytes };
+            *stride = if *extent == 1 { before } else { bytes };
+            before = *stride;
             if *stride == 0 || *stride >= 1 << 40 || *stride % 16 != 0 {
                 return None;
             }
         }
         let fits = extents.iter().all(|extent| (1..=1 << 32).contains(extent));
-        let boxes = [BOX_ELEMENTS, 1, positions.min(BOX_MAX) as u32, 1];
-        fits.then_some(Self { extents, strides, boxes })
+        fits.then_some(Self { position_first, extents, strides, boxes })
     }
 
-    fn encode(&self, start: *mut u8) -> Result<TensorMap, Error> {
+    /// None where the driver does not take these strides.
+    fn encode(&self, start: *mut u8) -> Result<Option<TensorMap>, Error> {
         let mut map = TensorMap::default();
         let ones = [1u32; 4];
         // SAFETY: the map is aligned to 64 bytes and has their 128; arrays of four, and of three.
@@ -116,7 +129,10 @@ impl Layout {
                 sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
         };
-        check(result, "cuTensorMapEncodeTiled").map(|()| map)
+        if result == sys::CUresult::CUDA_ERROR_INVALID_VALUE {
+            return Ok(None);
+        }
+        check(result, "cuTensorMapEncodeTiled").map(|()| Some(map))
     }
 }
 
@@ -150,8 +166,13 @@ mod tests {
         let made = layout(16, [16 * 1032, 1032, 136], 8).unwrap();
         assert_eq!(made.strides, [136 * 2, 1032 * 2, 16 * 1032 * 2]);
         assert_eq!(made.extents, [128, 8, 16, 100]);
+        // Heads outside positions.
+        let made = layout(16, [8 * 2048, 128, 2048], 8).unwrap();
+        assert_eq!((made.position_first, made.boxes), (true, [64, 16, 1, 1]));
+        assert_eq!(made.strides, [256, 4096, 32768]);
+        assert_eq!(made.extents, [128, 16, 8, 100]);
         assert!(layout(16, [1 << 39, 1024, 128], 8).is_none());
         assert!(layout(16, [16 * 1024, 1024, 0], 8).is_none());
-        assert_eq!(layout(16, [16 * 128, 128, 0], 1).unwrap().strides[0], 16);
+        assert_eq!(layout(16, [16 * 136, 136, 0], 1).unwrap().strides, [272, 272, 4352]);
     }
 }

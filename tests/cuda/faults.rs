@@ -29,7 +29,7 @@ const FAULTS: [&str; 21] = [
 ];
 /// Those that attn_mma can have.
 const OF_MMA: usize = 13;
-/// Those of them that attn_sm90 cannot have: it has no such barrier, or no such wait.
+/// Those of them that attn_sm90 cannot have: it has no such place.
 const NOT_OF_SM90: [usize; 5] = [1, 2, 4, 10, 12];
 
 /// Steps in which each fault has a place to show.
