@@ -139,8 +139,8 @@ fn kernels_take_what_is_recorded_and_spill_nothing() {
     assert!(changed.is_empty(), "not as in {TABLE}:\n{}", changed.join("\n"));
 }
 
-/// Matrix instructions, loads of matrices or of boxes, and copies that no thread waits for, in every
-/// attention kernel; loads and stores of 16 bytes where data is moved; local memory nowhere.
+/// Matrix instructions, loads of matrices or of boxes, and copies that no thread waits for, in
+/// every attention kernel; loads and stores of 16 bytes where data is moved; local memory nowhere.
 #[test]
 fn the_intended_instructions_are_there() {
     let mut seen = 0;
