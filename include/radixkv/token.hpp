@@ -56,7 +56,8 @@ using Digest = std::array<std::uint8_t, 16>;
     return value;
 }
 
-/// Tokens that somebody else owns: an rkv_tokens. Text ids alone convert to it by themselves.
+/// Tokens that somebody else owns and keeps while the view is used: an rkv_tokens. Text ids alone
+/// convert to it by themselves. A list in braces lives as long as the call that it stands in.
 class TokenView {
 public:
     TokenView(span<const std::uint32_t> ids, span<const rkv_token_item> items) noexcept {

@@ -83,19 +83,19 @@ fn spawned(count: usize, task: &(dyn Fn(usize) + Sync)) {
 /// Every format in so few steps that an interpreter can follow: rows that are converted for on the
 /// way and rows that are converted for before, on two threads.
 pub fn small_shapes() {
-    for (turn, dtypes) in DTYPES.into_iter().enumerate() {
+    let formats = [DTYPES[1], DTYPES[2], DTYPES[3]];
+    for (turn, dtypes) in formats.into_iter().enumerate() {
         let masking = if turn % 2 == 0 { Masking::Everything } else { Masking::Causal };
-        let mut setup = Setup::default().with_dtypes(dtypes).with_heads((4, 2));
+        let mut setup = Setup::default().with_dtypes(dtypes).with_heads((2, 1));
         setup.geometry.page_size = 3;
         setup.padding = turn % 2;
-        setup.room = 40;
+        setup.room = 9;
         let setup = Setup { isa: Isa::Portable, ..setup.with_masking(masking) };
         let threads = Threads::Engine { count: 2, parallel_for: Box::new(spawned) };
         let mut world = World::on(threads, setup, 2);
-        world.sequences[0].regions = vec![Region { start: 4, end: 6 }];
-        world.fill(0, 3);
+        world.sequences[0].regions = vec![Region { start: 2, end: 4 }];
         world.step(&[Chunk::new(1, 1), Chunk::new(0, 5)]);
-        world.step(&[Chunk::new(0, 1), Chunk::new(1, 2)]);
+        world.step(&[Chunk::new(0, 1)]);
         world.check_poison();
     }
 }

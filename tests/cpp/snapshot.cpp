@@ -3,6 +3,7 @@
 
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 static_assert(!std::is_copy_constructible_v<rkv::SnapshotCache>);
 static_assert(!std::is_copy_constructible_v<rkv::SnapshotPin>);
@@ -107,7 +108,8 @@ void tells_of_a_second_release() {
     CHECK_EQ(pin.release(), id);
     // A pin can be given to C code, and be taken from it.
     auto found = rkv::sized<rkv_snapshot_match>();
-    const rkv::TokenView tokens({1, 2});
+    const std::vector<std::uint32_t> ids{1, 2};
+    const rkv::TokenView tokens(ids);
     CHECK_EQ(rkv_snapshot_cache_match(cache.get(), nullptr, tokens.get(), 0, &found),
              RKV_STATUS_OK);
     pin = cache.adopt_pin(found);
