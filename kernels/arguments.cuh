@@ -68,6 +68,21 @@ struct AttentionArguments {
     uint32_t reserved;
 };
 
+// A CUtensorMap: where the boxes lie that the device copies by itself.
+struct alignas(64) TensorMap {
+    uint64_t opaque[16];
+};
+
+// For attn_sm90.
+struct HopperArguments {
+    TensorMap k; // dimensions: element, head, position of the page, page
+    TensorMap v;
+    AttentionArguments attention;
+    int32_t box_positions;   // of a box: a power of two, 8 to 64; 0: there are no maps
+    uint32_t position_first; // 1: in the maps positions come before heads
+    uint32_t reserved[12];
+};
+
 struct MergeArguments {
     void *out;
     float *lse;         // may be null

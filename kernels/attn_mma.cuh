@@ -1,27 +1,19 @@
 // Attention of packed query rows to paged keys, on tensor cores by mma.sync: append, decode and
 // verification alike. A block takes an item (some rows, a range of keys) for one KV head.
-//
-// Rows are packed: row r is head r % group of query r / group, so that all query heads of a KV head
-// share its keys. A query sees one range of keys, for its region contains it just as its window
-// does. Tiles that every row sees whole are not masked.
 #pragma once
 #include "output.cuh"
+#include "rows.cuh"
 
 namespace rkv {
 
 template <class S>
-struct AttendBlock {
-    const AttentionArguments &args;
-    const Item item;
-    const int head; // of K and V
-    const int thread, lane, row_warp, key_warp;
-    const uint32_t shared;
+struct AttendBlock : PackedRows<S::kPlain> {
+    using Rows = PackedRows<S::kPlain>;
+    using Rows::any, Rows::args, Rows::head, Rows::head_at, Rows::head_of, Rows::item, Rows::lane,
+        Rows::query_at, Rows::query_of;
 
-    int query_of[2]; // of this thread's two rows; -1: the row does not exist
-    int head_of[2];
-    Range sees[2];   // keys
-    Range warp_all;  // keys that every row of the warp sees
-    Range block_any; // keys that some row of the block sees
+    const int thread, row_warp, key_warp;
+    const uint32_t shared;
 
     static constexpr int kCopies = (S::kTileKeys * S::kChunks + S::kThreads - 1) / S::kThreads;
     int page_ahead[kCopies]; // pages of the next tile's rows that this thread copies
@@ -32,81 +24,18 @@ struct AttendBlock {
     RowState state[2];
 
     RKV_DEVICE AttendBlock(const AttentionArguments &arguments, const Item &work)
-        : args(arguments), item(work), head(block_y()), thread(thread_index()),
-          lane(thread_index() & 31), row_warp(S::kKeyWarps == 1 ? thread_index() >> 5 : 0),
+        : Rows(arguments, work), thread(thread_index()),
+          row_warp(S::kKeyWarps == 1 ? thread_index() >> 5 : 0),
           key_warp(S::kKeyWarps == 1 ? 0 : thread_index() >> 5), shared(shared_base()) {}
 
-    RKV_DEVICE int query_at(int row) const {
-        return load_global(args.order + item.order_begin + (item.row_begin + row) / args.group);
-    }
-    RKV_DEVICE int head_at(int row) const {
-        return head * args.group + (item.row_begin + row) % args.group;
-    }
-
-    // Keys that the query at hand sees, of those that the item has.
-    RKV_DEVICE Range keys_of(const Query &query) const {
-        Range range{0, query.position + 1};
-        if (fault(Fault::kMaskOffByOne)) {
-            range.end += 1;
-        }
-        if (!S::kPlain) {
-            if (args.window > 0) {
-                range.begin = larger(0, range.end - args.window);
-                if (fault(Fault::kWindowOffByOne)) {
-                    range.begin = larger(0, range.begin - 1);
-                }
-            }
-            if (query.region_begin <= query.position && query.position < query.region_end) {
-                range.begin = smaller(range.begin, query.region_begin);
-                range.end = larger(range.end, query.region_end);
-            }
-        }
-        return {larger(range.begin, item.key_begin), smaller(range.end, item.key_end)};
-    }
-
     RKV_DEVICE void find_rows() {
-        warp_all = {0, 0x7fffffff};
-        block_any = {0x7fffffff, 0};
-        RKV_UNROLL
-        for (int half = 0; half < 2; half++) {
-            const int row = row_warp * 16 + (lane >> 2) + half * 8;
-            sees[half] = {0, 0};
-            query_of[half] = -1;
-            head_of[half] = 0;
-            if (row < item.row_count || fault(Fault::kRowsBeyondTile)) {
-                query_of[half] = query_at(row);
-                head_of[half] = head_at(row);
-                sees[half] = keys_of(read_query(args.queries + query_of[half]));
-                warp_all.begin = larger(warp_all.begin, sees[half].begin);
-                warp_all.end = smaller(warp_all.end, sees[half].end);
-                if (sees[half].begin < sees[half].end) {
-                    block_any.begin = smaller(block_any.begin, sees[half].begin);
-                    block_any.end = larger(block_any.end, sees[half].end);
-                }
-            }
-        }
-        RKV_UNROLL
-        for (int step = 4; step < 32; step *= 2) {
-            warp_all.begin = larger(warp_all.begin, shuffle_xor(warp_all.begin, step));
-            warp_all.end = smaller(warp_all.end, shuffle_xor(warp_all.end, step));
-            block_any.begin = smaller(block_any.begin, shuffle_xor(block_any.begin, step));
-            block_any.end = larger(block_any.end, shuffle_xor(block_any.end, step));
-        }
+        Rows::find(row_warp * 16);
         if (S::kRowWarps == 1) {
             return;
         }
-        if (lane == 0) {
-            store_shared_i32(shared + row_warp * 8, block_any.begin);
-            store_shared_i32(shared + row_warp * 8 + 4, block_any.end);
-        }
+        Rows::tell(shared, row_warp);
         sync_block();
-        RKV_UNROLL
-        for (int warp = 0; warp < S::kRowWarps; warp++) {
-            const int begin = load_shared_i32(shared + warp * 8);
-            const int end = load_shared_i32(shared + warp * 8 + 4);
-            block_any.begin = smaller(block_any.begin, begin);
-            block_any.end = larger(block_any.end, end);
-        }
+        Rows::template join<S::kRowWarps>(shared);
         sync_block();
     }
 
@@ -130,7 +59,7 @@ struct AttendBlock {
         RKV_UNROLL
         for (int copy = 0; copy < kCopies; copy++) {
             const int key = tile * S::kTileKeys + (thread + copy * S::kThreads) / S::kChunks;
-            const bool wanted = block_any.begin <= key && key < block_any.end;
+            const bool wanted = any.begin <= key && key < any.end;
             page_ahead[copy] =
                 wanted ? load_global(args.pages + item.page_begin + divide(key, args.kv.page_size))
                        : -1;
@@ -161,7 +90,7 @@ struct AttendBlock {
                 if (fault(Fault::kWrongPageOffset) && position == page_size - 1 && page_size > 1) {
                     at -= args.kv.position_stride * kBytes<typename S::Kv>;
                 }
-            } else if (fault(Fault::kTailNotZeroed) && tile * S::kTileKeys < block_any.end) {
+            } else if (fault(Fault::kTailNotZeroed) && tile * S::kTileKeys < any.end) {
                 continue;
             }
             const uint32_t to = shared + stage * S::kStageBytes + row * S::kRowBytes + chunk * 16;
@@ -241,31 +170,6 @@ struct AttendBlock {
         }
     }
 
-    RKV_DEVICE void cap_and_mask(float (&s)[S::kWarpKeys / 8][4], int first_key) const {
-        if (!S::kPlain && args.soft_cap_in != 0.0f) {
-            RKV_UNROLL
-            for (int n = 0; n < S::kWarpKeys / 8; n++) {
-                RKV_UNROLL
-                for (int e = 0; e < 4; e++) {
-                    s[n][e] = args.soft_cap_out * tanh_exact(s[n][e] * args.soft_cap_in);
-                }
-            }
-        }
-        if (warp_all.begin <= first_key && first_key + S::kWarpKeys <= warp_all.end) {
-            return;
-        }
-        RKV_UNROLL
-        for (int n = 0; n < S::kWarpKeys / 8; n++) {
-            RKV_UNROLL
-            for (int e = 0; e < 4; e++) {
-                const int key = first_key + n * 8 + (lane & 3) * 2 + (e & 1);
-                const bool seen =
-                    key < sees[e >> 1].end && (key >= sees[e >> 1].begin);
-                s[n][e] = seen ? s[n][e] : -kInfinity;
-            }
-        }
-    }
-
     // o += P V for the keys of this warp, P rounded to the queries' format.
     RKV_DEVICE void multiply_values(const float (&s)[S::kWarpKeys / 8][4], int stage) {
         const uint32_t base = shared + stage * S::kStageBytes + S::kTileBytes +
@@ -315,9 +219,9 @@ struct AttendBlock {
         for (int n = 0; n < S::kHeadDim / 8; n++) {
             o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
         }
-        const int first = block_any.begin / S::kTileKeys;
-        const int end = block_any.begin < block_any.end
-                            ? (block_any.end + S::kTileKeys - 1) / S::kTileKeys
+        const int first = any.begin / S::kTileKeys;
+        const int end = any.begin < any.end
+                            ? (any.end + S::kTileKeys - 1) / S::kTileKeys
                             : first;
         const float scale = S::kPlain || args.soft_cap_in == 0.0f ? args.scale_log2 : 1.0f;
         if (first < end) {
@@ -350,7 +254,8 @@ struct AttendBlock {
             }
             float s[S::kWarpKeys / 8][4];
             multiply_keys(s, stage);
-            cap_and_mask(s, tile * S::kTileKeys + key_warp * S::kWarpKeys);
+            Rows::cap_and_mask(s, tile * S::kTileKeys + key_warp * S::kWarpKeys,
+                               Rows::warp_all);
             RKV_UNROLL
             for (int half = 0; half < 2; half++) {
                 const float rescale = weigh<S::kWarpKeys / 8>(state[half], s, half, scale);

@@ -25,6 +25,12 @@ const SOURCES: [(&str, Option<u32>); 5] = [
     ("attn_mma", Some(128)),
     ("attn_mma", Some(256)),
 ];
+/// Those of Hopper's own instructions, which no other GPU has.
+const HOPPER_ARCH: &str = "90a";
+const HOPPER_SOURCES: [(&str, Option<u32>); 3] =
+    [("attn_sm90", Some(64)), ("attn_sm90", Some(128)), ("attn_sm90", Some(256))];
+
+const FLAGS: [&str; 2] = ["-std=c++17", "-O3"];
 
 pub fn build(out: &Path) {
     println!("cargo:rerun-if-changed=kernels");
@@ -39,26 +45,30 @@ pub fn build(out: &Path) {
     // For the test that reads the machine code; empty without it.
     let home = nvcc.as_ref().and_then(|nvcc| nvcc.ancestors().nth(2));
     println!("cargo:rustc-env=RKV_CUDA_HOME={}", home.unwrap_or(Path::new("")).display());
-    let images = nvcc.map_or(Vec::new(), |nvcc| build_all(&nvcc, &target));
-    let paths: Vec<_> = images.iter().map(|image| image.display().to_string()).collect();
+    let [images, hopper] = nvcc.map_or_else(Default::default, |nvcc| build_all(&nvcc, &target));
+    let paths: Vec<_> =
+        images.iter().chain(&hopper).map(|image| image.display().to_string()).collect();
     println!("cargo:rustc-env=RKV_KERNEL_IMAGES={}", paths.join(":"));
-    fs::write(out.join("kernels.rs"), embed(&images)).unwrap();
+    fs::write(out.join("kernels.rs"), embed(&images, &hopper)).unwrap();
 }
 
 /// Rust that holds the images. The driver wants them aligned; `include_bytes!` aligns to 1.
-fn embed(images: &[PathBuf]) -> String {
+fn embed(images: &[PathBuf], hopper: &[PathBuf]) -> String {
     let mut text = String::new();
     if !images.is_empty() {
         text += "#[repr(C, align(64))]\nstruct Aligned<T>(T);\n";
     }
-    for (at, image) in images.iter().enumerate() {
+    for (at, image) in images.iter().chain(hopper).enumerate() {
         let (bytes, path) = (fs::metadata(image).unwrap().len(), image.display().to_string());
         text += &format!(
             "static IMAGE_{at}: Aligned<[u8; {bytes}]> = Aligned(*include_bytes!({path:?}));\n"
         );
     }
-    let names: Vec<_> = (0..images.len()).map(|at| format!("&IMAGE_{at}.0")).collect();
-    text + &format!("static EMBEDDED: &[&[u8]] = &[{}];\n", names.join(", "))
+    let names: Vec<_> =
+        (0..images.len() + hopper.len()).map(|at| format!("&IMAGE_{at}.0")).collect();
+    let (common, hopper) = names.split_at(images.len());
+    text += &format!("static EMBEDDED: &[&[u8]] = &[{}];\n", common.join(", "));
+    text + &format!("static EMBEDDED_HOPPER: &[&[u8]] = &[{}];\n", hopper.join(", "))
 }
 
 /// target/, from target/<profile>/build/<package>/out.
@@ -80,19 +90,19 @@ fn find_nvcc(target: &Path) -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_file()).map(|place| place.canonicalize().unwrap())
 }
 
-/// Builds what was not built before; returns the images.
-fn build_all(nvcc: &Path, target: &Path) -> Vec<PathBuf> {
+/// Builds what was not built before; returns the images for every GPU, and those for Hopper.
+fn build_all(nvcc: &Path, target: &Path) -> [Vec<PathBuf>; 2] {
     let archs = env::var("RADIXKV_CUDA_ARCHS").unwrap_or_else(|_| ARCHS.to_owned());
-    let mut flags = vec!["-std=c++17".to_owned(), "-O3".to_owned()];
-    for arch in archs.split_whitespace() {
-        flags.push(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
-    }
+    let machine_code = |arch: &str| format!("-gencode=arch=compute_{arch},code=sm_{arch}");
+    let mut flags: Vec<String> = archs.split_whitespace().map(machine_code).collect();
     let oldest = archs.split_whitespace().next().expect("RADIXKV_CUDA_ARCHS names a target");
     flags.push(format!("-gencode=arch=compute_{oldest},code=compute_{oldest}"));
+    let has_hopper = archs.split_whitespace().any(|arch| arch == HOPPER_ARCH);
+    let hopper_flags = vec![machine_code(HOPPER_ARCH)];
 
     let version = Command::new(nvcc).arg("--version").output().expect("nvcc runs");
     let mut hasher = DefaultHasher::new();
-    (&version.stdout, &flags).hash(&mut hasher);
+    (&version.stdout, &FLAGS, &flags).hash(&mut hasher);
     for file in files(Path::new("kernels"), &["cu", "cuh"]) {
         fs::read(file).unwrap().hash(&mut hasher);
     }
@@ -100,20 +110,24 @@ fn build_all(nvcc: &Path, target: &Path) -> Vec<PathBuf> {
     let cache = cache.map_or_else(|| target.join("kernels"), PathBuf::from);
     let folder = cache.join(format!("{:016x}", hasher.finish()));
     fs::create_dir_all(&folder).unwrap();
-    let images = SOURCES.map(|(source, dim)| {
+    let image = |flags, (source, dim): (&'static str, Option<u32>)| {
         let dim_name = dim.map_or(String::new(), |dim| format!("_{dim}"));
-        (folder.join(format!("{source}{dim_name}.fatbin")), source, dim)
-    });
-    let missing: Vec<_> = images.iter().filter(|(image, ..)| !image.is_file()).collect();
+        (folder.join(format!("{source}{dim_name}.fatbin")), source, dim, flags)
+    };
+    let common: Vec<_> = SOURCES.map(|source| image(&flags, source)).to_vec();
+    let mut hopper = HOPPER_SOURCES.map(|source| image(&hopper_flags, source)).to_vec();
+    hopper.retain(|_| has_hopper);
+    let all = common.iter().chain(&hopper);
+    let missing: Vec<_> = all.filter(|(image, ..)| !image.is_file()).collect();
     // As many at a time as cargo would run.
     let jobs: usize = env::var("NUM_JOBS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     for round in missing.chunks(jobs.max(1)) {
         let running: Vec<_> = round
             .iter()
-            .map(|(image, source, dim)| {
+            .map(|(image, source, dim, flags)| {
                 let part = image.with_extension(format!("part{}", std::process::id()));
                 let mut command = Command::new(nvcc);
-                command.args(&flags).arg("-fatbin").arg("-o").arg(&part);
+                command.args(FLAGS).args(*flags).arg("-fatbin").arg("-o").arg(&part);
                 command.args(dim.map(|dim| format!("-DRKV_HEAD_DIM={dim}")));
                 command.arg(format!("kernels/{source}.cu"));
                 (command.spawn().expect("nvcc runs"), part, image)
@@ -125,7 +139,7 @@ fn build_all(nvcc: &Path, target: &Path) -> Vec<PathBuf> {
             fs::rename(part, image).unwrap();
         }
     }
-    images.map(|(image, ..)| image).to_vec()
+    [common, hopper].map(|images| images.into_iter().map(|(image, ..)| image).collect())
 }
 
 fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {

@@ -25,6 +25,15 @@ enum class Fault : int {
     kSinkTwice,
     kWrongPageOffset,
     kRowsBeyondTile,
+    // Of attn_sm90 alone.
+    kStuckParity,
+    kNoWaitForLogits,
+    kNoWaitForValues,
+    kNoProxyFence,
+    kEarlyRelease,
+    kNoWaitForRoom,
+    kWrongSwizzle,
+    kBytesTooFew,
     kCount,
 };
 
@@ -37,6 +46,7 @@ enum class Fault : int {
     extern "C" __global__ void __launch_bounds__(threads, blocks) \
         name(const __grid_constant__ Arguments arguments)
 #define RKV_LIST_KERNEL(name, Arguments, threads, shared)
+#define RKV_LIST_HOPPER_KERNEL(name, Arguments, threads, shared)
 #define RKV_UNROLL _Pragma("unroll")
 
 namespace rkv {

@@ -15,6 +15,7 @@ mod cuda {
 
     mod driver;
     mod faults;
+    mod hopper;
     mod matrix;
     mod moves;
     mod runner;

@@ -3,8 +3,8 @@
 //!
 //!     cargo bench --bench cuda -- [shape...]      e.g. P1 D2; nothing: all
 //!
-//! A line: id, page size, format, median µs, spread of the runs in %, TFLOP/s, TB/s, and what the
-//! shape is bound by.
+//! A line: id, page size, format, kernel for tiles of many rows, median µs, spread of the runs in
+//! %, TFLOP/s, TB/s, and what the shape is bound by. On Hopper there are two kernels.
 mod device;
 mod shapes;
 
@@ -27,7 +27,7 @@ fn main() {
         eprintln!("SKIP benches/cuda: built without nvcc");
         return;
     }
-    let config = CudaConfig { device: 0, images };
+    let config = CudaConfig { device: 0, images, sm90: Some(false) };
     if let Err(error) = probe(&config) {
         eprintln!("SKIP benches/cuda: {error}");
         return;
@@ -35,7 +35,7 @@ fn main() {
     let device = device::enter();
     println!("device\t{device}");
     println!("copy\t{:.3}", device::copy_bandwidth());
-    println!("id\tpage\tformat\tmedian_us\tspread_pct\ttflops\ttbps\tbound");
+    println!("id\tpage\tformat\tkernel\tmedian_us\tspread_pct\ttflops\ttbps\tbound");
     for shape in SHAPES {
         if !wanted.is_empty() && !wanted.iter().any(|id| id == shape.id) {
             continue;
@@ -45,7 +45,10 @@ fn main() {
                 // Page sizes and formats in full for one prefill, one append and one decode.
                 let in_full = ["P3", "A3", "D2"].contains(&shape.id);
                 if in_full || (page_size == 16 && kv_dtype == Dtype::Bf16) {
-                    measure(&config, shape, page_size, kv_dtype);
+                    for sm90 in [false, true] {
+                        let config = CudaConfig { sm90: Some(sm90), ..config };
+                        measure(&config, shape, page_size, kv_dtype);
+                    }
                 }
             }
         }
@@ -66,6 +69,9 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
     };
     let dtype = Dtype::Bf16;
     let backend = CudaBackend::new(config, geometry, dtype, kv_dtype, false).unwrap();
+    if config.sm90 == Some(true) && (shape.is_write || !backend.uses_sm90()) {
+        return;
+    }
     let (batch, pages) = batch_of(shape, page_size);
     let strides = KvStrides::dense(KvLayout::Nhd, &geometry).unwrap();
     let queries = batch.query_count();
@@ -111,6 +117,7 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
                     strides,
                     dtype: kv_dtype,
                 },
+                page_count: pages,
             };
             let elapsed = timer.time(|| {
                 // SAFETY: memory of these shapes; the default stream.
@@ -135,9 +142,10 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
     }
     let bytes = shape.bytes(&batch, kv_dtype.bytes());
     println!(
-        "{}\t{page_size}\t{}\t{median:.1}\t{:.1}\t{:.1}\t{:.3}\t{}",
+        "{}\t{page_size}\t{}\t{}\t{median:.1}\t{:.1}\t{:.1}\t{:.3}\t{}",
         shape.id,
         if kv_dtype == Dtype::Bf16 { "bf16" } else { "e4m3" },
+        if backend.uses_sm90() { "sm90" } else { "mma" },
         spread * 100.0,
         shape.flops(&batch) / median / 1e6,
         bytes / median / 1e6,

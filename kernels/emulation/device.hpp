@@ -7,8 +7,12 @@
 #define RKV_KERNEL(name, Arguments, threads, blocks) \
     static void name(const Arguments &arguments)
 #define RKV_LIST_KERNEL(name, Arguments, threads, shared) \
+    RKV_LIST_ANY_KERNEL(name, Arguments, threads, shared, false)
+#define RKV_LIST_HOPPER_KERNEL(name, Arguments, threads, shared) \
+    RKV_LIST_ANY_KERNEL(name, Arguments, threads, shared, true)
+#define RKV_LIST_ANY_KERNEL(name, Arguments, threads, shared, is_hopper) \
     static const emulation::KernelEntry name##_entry( \
-        {#name, threads, shared, sizeof(Arguments), \
+        {#name, threads, shared, sizeof(Arguments), is_hopper, \
          [](const void *arguments) { name(*static_cast<const Arguments *>(arguments)); }});
 #define RKV_UNROLL
 

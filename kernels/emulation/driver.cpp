@@ -76,11 +76,13 @@ int cuDeviceGet(int *dev, int ordinal) {
 }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
     ENTER;
+    const Device &dev = device();
     switch (attribute) {
     case 16: *value = 6; return 0;           // multiprocessors
-    case 75: *value = 8; return 0;           // compute capability
+    case 75: *value = dev.capability; return 0;
     case 76: *value = 0; return 0;
-    case 97: *value = 163 << 10; return 0;   // shared memory of a block
+    // shared memory of a block
+    case 97: *value = dev.capability == 9 ? 227 << 10 : 163 << 10; return 0;
     default: return kInvalidValue;
     }
 }
@@ -148,17 +150,59 @@ int cuLaunchKernel(const void *function, unsigned x, unsigned y, unsigned z, uns
     }
     // The arguments are copied before the call returns, as the driver does.
     const uint8_t *from = static_cast<const uint8_t *>(parameters[0]);
-    std::vector<uint64_t> arguments((kernel->argument_bytes + 7) / 8);
-    memcpy(arguments.data(), from, kernel->argument_bytes);
+    struct alignas(64) Piece {
+        uint8_t bytes[64];
+    };
+    const auto arguments =
+        std::make_shared<std::vector<Piece>>((kernel->argument_bytes + 63) / 64);
+    memcpy(arguments->data(), from, kernel->argument_bytes);
     device().put(stream, {[=] {
         machine().global_check = may_touch;
         const std::string wrong = machine().run(
-            {{x, y, z}, threads, shared_bytes, [&] { kernel->call(arguments.data()); }});
+            {{x, y, z}, threads, shared_bytes, kernel->is_hopper, [&] {
+                 kernel->call(arguments->data());
+             }});
         if (!wrong.empty()) {
             device().error = kLaunchFailed;
             device().message = std::string(kernel->name) + ": " + wrong;
         }
     }});
+    return 0;
+}
+
+// Only what boxes of 16-bit elements in four dimensions need; refuses what the driver refuses.
+int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
+                           const uint64_t *extents, const uint64_t *strides, const unsigned *box,
+                           const unsigned *element_strides, int interleave, int swizzle, int,
+                           int) {
+    ENTER;
+    constexpr int kU16 = 1, kF16 = 6, kBf16 = 9, kSwizzle128 = 3;
+    const bool is_known = (type == kU16 || type == kF16 || type == kBf16) && rank == 4 &&
+                          interleave == 0 && swizzle == kSwizzle128;
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    if (!is_known || begin % 16 != 0 || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
+        return kInvalidValue;
+    }
+    BoxMap made{BoxMap::kMagic, begin, {}, {}, {}, 1};
+    for (unsigned dim = 0; dim < rank; dim++) {
+        const bool fits = extents[dim] >= 1 && extents[dim] <= uint64_t{1} << 32 &&
+                          box[dim] >= 1 && box[dim] <= 256 && element_strides[dim] == 1;
+        const uint64_t stride = dim == 0 ? 16 : strides[dim - 1];
+        // Each stride is a multiple of the one before it, as the driver's manual wants it.
+        const uint64_t inner = dim < 2 ? 16 : strides[dim - 2];
+        if (!fits || stride % inner != 0 || stride >= uint64_t{1} << 40) {
+            return kInvalidValue;
+        }
+        made.extents[dim] = extents[dim];
+        made.box[dim] = box[dim];
+        if (dim > 0) {
+            made.strides[dim - 1] = stride;
+        }
+    }
+    if (box[0] * 2 > 128) {
+        return kInvalidValue;
+    }
+    memcpy(map, &made, sizeof made);
     return 0;
 }
 
@@ -268,6 +312,11 @@ void rkv_emulator_set(int schedule, int landing, unsigned seed, int fault, int i
                           fault};
     device().is_late = is_late != 0;
 }
+// The first number of the compute capability.
+void rkv_emulator_capability(int major) {
+    LOCKED;
+    device().capability = major;
+}
 // The calls of `name`, after `after` more that succeed, fail once with `code`.
 void rkv_emulator_fail(const char *name, int after, int code) {
     LOCKED;
@@ -305,6 +354,7 @@ size_t rkv_emulator_sizeof(const char *name) {
         SIZE(MergeArguments), SIZE(MergeStatesArguments),
         SIZE(KvWriteArguments), SIZE(PageCopy), SIZE(Layer),
         SIZE(PageCopyArguments), SIZE(MirrorRun), SIZE(MirrorArguments),
+        SIZE(HopperArguments),
     };
     for (const auto &size : sizes) {
         if (strcmp(size.first, name) == 0) {

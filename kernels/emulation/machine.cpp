@@ -108,7 +108,11 @@ void Machine::run_block(const Launch &launch) {
     count_ = static_cast<int>(launch.threads);
     threads_.resize(std::max<size_t>(threads_.size(), launch.threads));
     warps_.assign((launch.threads + 31) / 32, Warp{});
-    shared_.reset(launch.shared_bytes);
+    is_hopper_ = launch.is_hopper;
+    if (is_hopper_) {
+        units_.reset(count_, launch.shared_bytes);
+    }
+    shared_.reset(launch.shared_bytes, is_hopper_ ? &units_.clocks() : nullptr);
     at_barrier_ = 0;
     barrier_generation_ = 0;
     for (int i = 0; i < count_; i++) {
@@ -143,9 +147,11 @@ void Machine::run_block(const Launch &launch) {
             }
         }
         if (!alive) {
+            const char *wrong = is_hopper_ ? units_.unfinished() : nullptr;
+            failure_ = wrong != nullptr ? wrong : "";
             return;
         }
-        if (before == progress_) {
+        if (before == progress_ && !(is_hopper_ && units_.land_some())) {
             failure_ = "deadlock: threads wait for others that will not come";
             return;
         }
@@ -168,6 +174,10 @@ void Machine::run_warp_greedily(int warp) {
 }
 
 void Machine::barrier() {
+    if (is_hopper_) {
+        units_.sync_some(0, count_);
+        return;
+    }
     const uint64_t generation = barrier_generation_;
     progress_++;
     if (++at_barrier_ == count_) {

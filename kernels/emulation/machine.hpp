@@ -6,6 +6,7 @@
 #include "../arguments.cuh"
 #include "fiber.hpp"
 #include "shared.hpp"
+#include "units.hpp"
 #include <functional>
 #include <random>
 #include <string>
@@ -31,6 +32,7 @@ struct Launch {
     uint32_t grid[3];
     uint32_t threads;
     uint32_t shared_bytes;
+    bool is_hopper; // has units, and is looked after by clocks
     std::function<void()> body;
 };
 
@@ -48,6 +50,7 @@ class Machine {
     int thread() const { return current_; }
     uint32_t block(int axis) const { return block_[axis]; }
     SharedMemory &shared() { return shared_; }
+    Units &units() { return units_; }
 
     void barrier();
     void copy(uint32_t to, const void *from);
@@ -59,6 +62,17 @@ class Machine {
     // arguments once all are there. `kind` tells instructions apart.
     using WarpOperation = void (*)(void **arguments);
     void warp(const char *kind, void *argument, WarpOperation operation);
+
+    // For instructions that wait: others run meanwhile.
+    template <class Done>
+    void wait_until(Done done) {
+        while (!done()) {
+            pause();
+        }
+        progress_++;
+    }
+    void progress() { progress_++; }
+    uint32_t die(uint32_t sides) { return random_() % sides; }
 
     [[noreturn]] void give_up(const char *what);
     void run_body();
@@ -91,6 +105,8 @@ class Machine {
     std::vector<Thread> threads_;
     std::vector<Warp> warps_;
     SharedMemory shared_;
+    Units units_{*this};
+    bool is_hopper_ = false;
     Context main_;
     std::function<void()> body_;
     std::mt19937 random_;
@@ -108,6 +124,7 @@ struct Kernel {
     uint32_t threads;
     uint32_t shared_bytes;
     uint32_t argument_bytes;
+    bool is_hopper;
     void (*call)(const void *arguments);
 };
 std::vector<Kernel> &kernels();

@@ -1,17 +1,18 @@
 // Shared memory of a block that knows who touched it when: two threads that touch a place, one of
 // them to write, need a barrier in between. Found whatever order the threads happen to run in.
+//
+// Blocks that have no common barrier are looked after by clocks instead, see clocks.hpp.
 #pragma once
-#include <cstdint>
+#include "clocks.hpp"
 #include <cstring>
-#include <vector>
 
 namespace rkv::emulation {
 
-[[noreturn]] void fail(const char *what);
-
 class SharedMemory {
   public:
-    void reset(size_t bytes) {
+    // Without `clocks`, barriers of the whole block are what counts.
+    void reset(size_t bytes, Clocks *clocks) {
+        clocks_ = clocks;
         bytes_.assign(bytes, 0xff);
         words_.assign(bytes / 4, Word{});
         epoch_ = 1;
@@ -20,6 +21,10 @@ class SharedMemory {
 
     const uint8_t *read(uint32_t at, uint32_t count, int thread) {
         check(at, count);
+        if (clocks_ != nullptr) {
+            clocks_->read(at, count, thread);
+            return &bytes_[at];
+        }
         for (uint32_t w = at / 4; w < (at + count) / 4; w++) {
             Word &word = words_[w];
             if (word.in_flight != 0) {
@@ -56,11 +61,21 @@ class SharedMemory {
         } else {
             memset(&bytes_[at], 0, count);
         }
+        if (clocks_ != nullptr) {
+            clocks_->end_copy(at, count, thread);
+            return;
+        }
         for (uint32_t w = at / 4; w < (at + count) / 4; w++) {
             words_[w].in_flight--;
             words_[w].writer = thread;
             words_[w].writer_epoch = epoch_;
         }
+    }
+
+    // For units that see to the order of touches themselves.
+    uint8_t *bytes(uint32_t at, uint32_t count) {
+        check(at, count);
+        return &bytes_[at];
     }
 
   private:
@@ -82,6 +97,10 @@ class SharedMemory {
 
     void begin_write(uint32_t at, uint32_t count, int thread, bool copy) {
         check(at, count);
+        if (clocks_ != nullptr) {
+            clocks_->begin_write(at, count, thread, copy);
+            return;
+        }
         for (uint32_t w = at / 4; w < (at + count) / 4; w++) {
             Word &word = words_[w];
             if (word.in_flight != 0) {
@@ -102,6 +121,7 @@ class SharedMemory {
     std::vector<uint8_t> bytes_;
     std::vector<Word> words_;
     uint32_t epoch_ = 1;
+    Clocks *clocks_ = nullptr;
 };
 
 } // namespace rkv::emulation

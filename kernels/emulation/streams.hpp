@@ -67,6 +67,7 @@ class Device {
     std::recursive_mutex mutex;
     Allocations memory, pinned;
     bool is_late = true;
+    int capability = 8;   // compute capability 8.0
     int error = 0;        // sticky, as after a fault on a real device
     std::string message;  // what the fault was
     std::map<std::string, int> calls;

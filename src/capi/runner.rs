@@ -140,7 +140,8 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
 
 fn backend_of(raw: &rkv_runner_config) -> BackendConfig {
     if raw.backend == RKV_BACKEND_CUDA {
-        return CudaConfig { device: raw.device as usize, images: Images::embedded() }.into();
+        let (device, images) = (raw.device as usize, Images::embedded());
+        return CudaConfig { device, images, sm90: None }.into();
     }
     let count = raw.thread_count as usize;
     BackendConfig::Cpu(match raw.parallel_for {

@@ -157,6 +157,31 @@ plain! {
     }
 }
 
+/// A CUtensorMap.
+#[repr(C, align(64))]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TensorMap {
+    pub opaque: [u64; 16],
+}
+
+/// For attn_sm90.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HopperArguments {
+    pub k: TensorMap,
+    pub v: TensorMap,
+    pub attention: AttentionArguments,
+    pub box_positions: i32,
+    pub position_first: u32,
+    pub reserved: [u32; 12],
+}
+// SAFETY: repr(C), and the constant below sees to it that there is no padding.
+unsafe impl Plain for HopperArguments {}
+const _: () = assert!(
+    size_of::<HopperArguments>()
+        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 14 * size_of::<u32>()
+);
+
 /// States that one launch merges.
 pub(super) const MERGE_STATES_MAX: usize = 128;
 
@@ -200,6 +225,7 @@ pub(super) fn sizes() -> Vec<(&'static str, usize)> {
         ("PageCopyArguments", size_of::<PageCopyArguments>()),
         ("MirrorRun", size_of::<MirrorRun>()),
         ("MirrorArguments", size_of::<MirrorArguments>()),
+        ("HopperArguments", size_of::<HopperArguments>()),
     ]
 }
 

@@ -1,10 +1,11 @@
 //! Calls: what is launched for them.
 use super::arguments::{
-    self, Address, AttentionArguments, Divisor, KvPlace, KvWriteArguments, Layer, MERGE_STATES_MAX,
-    MergeArguments, MergeStatesArguments, PageCopyArguments,
+    self, Address, AttentionArguments, Divisor, HopperArguments, KvPlace, KvWriteArguments, Layer,
+    MERGE_STATES_MAX, MergeArguments, MergeStatesArguments, PageCopyArguments,
 };
+use super::hopper::Maps;
 use super::memory::Event;
-use super::shapes::{dtype_name, kv_name};
+use super::shapes::{Family, dtype_name, kv_name};
 use super::step::{NewStep, PlanOnDevice, Sent};
 use super::stream::Stream;
 use super::{Copying, CudaBackend};
@@ -51,6 +52,8 @@ pub struct AppendPrefill<'a> {
     pub lse: *mut f32,
     /// KV memory.
     pub layer: KvLayer<*mut u8>,
+    /// Pages that it has.
+    pub page_count: usize,
 }
 
 /// Arguments of [`CudaBackend::merge_states`].
@@ -251,8 +254,22 @@ impl CudaBackend {
             let kernel = self.kernels.get(&shape.name(self.dtype, self.kv_dtype, plain));
             let shared = shape.shared_bytes(self.kv_dtype.bytes());
             let grid = [items.len(), self.geometry.kv_heads, 1];
-            // SAFETY: the caller's contract.
-            unsafe { kernel.launch(grid, shape.threads(), shared, &arguments, stream)? };
+            if shape.family() == Family::Mma {
+                // SAFETY: the caller's contract.
+                unsafe { kernel.launch(grid, shape.threads(), shared, &arguments, stream)? };
+                continue;
+            }
+            let maps = Maps::of(&call.layer, &self.geometry, call.page_count)?;
+            let all = HopperArguments {
+                k: maps.k,
+                v: maps.v,
+                attention: arguments,
+                box_positions: maps.box_positions,
+                position_first: maps.position_first.into(),
+                reserved: [0; 12],
+            };
+            // SAFETY: the caller's contract; the maps are of the layer's memory.
+            unsafe { kernel.launch(grid, shape.threads(), shared, &all, stream)? };
         }
         Ok(())
     }

@@ -10,27 +10,35 @@ use std::ptr;
 use std::sync::Arc;
 
 // `static EMBEDDED: &[&[u8]]`: a fatbin for each source, none when the library was built without
-// nvcc.
+// nvcc; EMBEDDED_HOPPER: those that only Hopper can load.
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 /// Where the machine code of the kernels comes from.
 #[derive(Debug, Clone, Copy)]
-pub struct Images(&'static [&'static [u8]]);
+pub struct Images {
+    common: &'static [&'static [u8]],
+    hopper: &'static [&'static [u8]],
+}
 
 impl Images {
     /// What this library was built with.
     pub fn embedded() -> Self {
-        Self(EMBEDDED)
+        Self { common: EMBEDDED, hopper: EMBEDDED_HOPPER }
     }
 
     /// For a driver that takes any: the emulated one of the tests.
     pub fn of(images: &'static [&'static [u8]]) -> Self {
-        Self(images)
+        Self { common: images, hopper: images }
+    }
+
+    /// Whether there are kernels for Hopper's own instructions.
+    pub(super) fn has_hopper(&self) -> bool {
+        !self.hopper.is_empty()
     }
 
     /// Whether there are kernels.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.common.is_empty()
     }
 }
 
@@ -51,17 +59,19 @@ unsafe impl Send for Kernels {}
 unsafe impl Sync for Kernels {}
 
 impl Kernels {
-    /// Loads the images and finds the kernels of these names, with as many bytes of shared memory
-    /// as each needs.
+    /// Loads the images, with or without those for Hopper, and finds the kernels of these names,
+    /// with as many bytes of shared memory as each needs.
     pub(super) fn load(
         context: &Arc<Context>,
         images: Images,
+        with_hopper: bool,
         wanted: &[(String, usize)],
     ) -> Result<Self, Error> {
         let _entered = context.enter()?;
         let mut made =
             Self { context: context.clone(), libraries: Vec::new(), found: HashMap::new() };
-        for image in images.0 {
+        let hopper = images.hopper.iter().filter(|_| with_hopper);
+        for image in images.common.iter().chain(hopper) {
             let mut library = ptr::null_mut();
             let none = ptr::null_mut();
             // SAFETY: an image that nvcc made, with its own length in it; no options.

@@ -4,6 +4,7 @@
 //!   driver    found at run time, or not          memory    buffers, pinned staging, events
 //!   kernels   images, launches                   step      a plan's arrays on the device
 //!   shapes    which kernels exist                mirror    page rows, sent as they change
+//!   hopper    the kernel of Hopper's own
 //! ```
 //!
 //! Everything happens on the engine's stream, in its order; nothing waits for the device but what
@@ -12,6 +13,7 @@
 mod arguments;
 mod call;
 mod driver;
+mod hopper;
 mod kernels;
 mod memory;
 mod mirror;
@@ -31,7 +33,7 @@ use driver::Context;
 use kernels::Kernels;
 use memory::{Blob, DeviceBuffer, GrowingBuffer, Staging};
 use parking_lot::Mutex;
-use shapes::Shape;
+use shapes::{Family, Shape};
 use std::sync::Arc;
 
 /// Which GPU, and which kernels.
@@ -41,6 +43,9 @@ pub struct CudaConfig {
     pub device: usize,
     /// The kernels.
     pub images: Images,
+    /// Whether attn_sm90 is used where it can run; None: as RADIXKV_ATTN_SM90 says, which is not
+    /// unless it is 1.
+    pub sm90: Option<bool>,
 }
 
 /// Memory of the device that belongs to a runner.
@@ -129,7 +134,15 @@ impl CudaBackend {
         let mut wanted: Vec<(String, usize)> =
             helper_names(dtype, kv_dtype).map(|name| (name, 0)).to_vec();
         let mut chosen = Vec::new();
-        for shape in shapes::shapes(geometry.head_dim, kv_dtype) {
+        // It would round otherwise than attn_mma does for fewer rows.
+        let hopper = match batch_invariant {
+            true => None,
+            false => hopper::shape(config, &context, geometry.head_dim, kv_dtype)?,
+        };
+        let rows_below = hopper.map_or(usize::MAX, |shape| shape.tile().rows);
+        let common = shapes::shapes(geometry.head_dim, kv_dtype);
+        let common = common.filter(|shape| shape.tile().rows < rows_below);
+        for shape in common.chain(hopper) {
             let shared = shape.shared_bytes(kv_dtype.bytes());
             if shared > room {
                 continue;
@@ -148,7 +161,7 @@ impl CudaBackend {
         let multiprocessors =
             context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         Ok(Self {
-            kernels: Kernels::load(&context, config.images, &wanted)?,
+            kernels: Kernels::load(&context, config.images, hopper.is_some(), &wanted)?,
             context,
             geometry,
             dtype,
@@ -159,6 +172,11 @@ impl CudaBackend {
             batch_invariant,
             copying: Mutex::default(),
         })
+    }
+
+    /// Whether tiles of many rows go to attn_sm90.
+    pub fn uses_sm90(&self) -> bool {
+        self.shapes.iter().any(|shape| shape.family() == Family::Hopper)
     }
 
     /// Zeroed memory of the device.
@@ -221,7 +239,8 @@ pub fn kernel_table() -> Vec<(String, usize, usize)> {
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for kv_dtype in [dtype, Dtype::Fp8E4m3] {
             for head_dim in [64, 96, 128, 256] {
-                for shape in shapes::shapes(head_dim, kv_dtype) {
+                let hopper = shapes::hopper_shape(head_dim, kv_dtype);
+                for shape in shapes::shapes(head_dim, kv_dtype).chain(hopper) {
                     for plain in [false, true] {
                         let shared = shape.shared_bytes(kv_dtype.bytes());
                         if !plain || shape.has_plain(kv_dtype) {

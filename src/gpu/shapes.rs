@@ -2,9 +2,20 @@
 use crate::attention::{Dtype, Geometry, Tile};
 use crate::error::Error;
 
-/// An instantiation of attn_mma, see `kernels/attn_mma.cu` and `kernels/tile.cuh`.
+/// Which kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// attn_mma, on every GPU.
+    Mma,
+    /// attn_sm90, on Hopper.
+    Hopper,
+}
+
+/// An instantiation of attn_mma, see `kernels/attn_mma.cu` and `kernels/tile.cuh`, or of attn_sm90,
+/// see `kernels/attn_sm90.cu` and `kernels/tile_sm90.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
+    family: Family,
     head_dim: usize,
     rows: usize,
     row_warps: usize,
@@ -20,7 +31,11 @@ const fn shape(
     keys: usize,
     blocks: usize,
 ) -> Shape {
-    Shape { head_dim, rows, row_warps: rows / 16, key_warps, keys, blocks }
+    Shape { family: Family::Mma, head_dim, rows, row_warps: rows / 16, key_warps, keys, blocks }
+}
+
+const fn hopper(head_dim: usize, keys: usize) -> Shape {
+    Shape { family: Family::Hopper, ..shape(head_dim, 128, 1, keys, 1) }
 }
 
 /// By head dim, then by rows.
@@ -48,13 +63,27 @@ const SHAPES_FP8: [Shape; 8] = [
     shape(256, 64, 1, 32, 2),
 ];
 
+/// For 16-bit KV.
+const SHAPES_HOPPER: [Shape; 3] = [hopper(64, 128), hopper(128, 128), hopper(256, 64)];
+
 impl Shape {
-    pub(super) fn threads(&self) -> usize {
-        32 * self.row_warps * self.key_warps
+    pub(super) fn family(&self) -> Family {
+        self.family
     }
 
-    /// Bytes of shared memory, as `kernels/tile.cuh` lays it out.
+    pub(super) fn threads(&self) -> usize {
+        // Hopper's has four warps more, which load.
+        let loading = if self.family == Family::Hopper { 128 } else { 0 };
+        32 * self.row_warps * self.key_warps + loading
+    }
+
+    /// Bytes of shared memory, as `kernels/tile.cuh` and `kernels/tile_sm90.cuh` lay it out.
     pub(super) fn shared_bytes(&self, kv_bytes: usize) -> usize {
+        if self.family == Family::Hopper {
+            // Barriers, what the warps see, and room to begin at a multiple of 1024.
+            let (barriers, ranges) = (8 * 8, 2 * self.row_warps * 8);
+            return (self.rows + 4 * self.keys) * self.head_dim * 2 + barriers + ranges + 1024;
+        }
         let stage = 2 * self.keys * (self.head_dim * kv_bytes + 16);
         let query = self.rows * (self.head_dim * 2 + 16);
         let query_at = if self.head_dim <= 128 { stage } else { 2 * stage };
@@ -65,6 +94,9 @@ impl Shape {
     /// The kernel for these formats.
     pub(super) fn name(&self, dtype: Dtype, kv_dtype: Dtype, plain: bool) -> String {
         let (q, kv) = (dtype_name(dtype), kv_name(kv_dtype));
+        if self.family == Family::Hopper {
+            return format!("rkv_attend_sm90_{q}_{}", self.head_dim);
+        }
         let plain = if plain && self.has_plain(kv_dtype) { "_plain" } else { "" };
         format!("rkv_attend_{q}_{kv}_{}_rows{}{plain}", self.head_dim, self.rows)
     }
@@ -72,14 +104,15 @@ impl Shape {
     /// Whether there is one for causal masks and nothing else.
     pub(super) fn has_plain(&self, kv_dtype: Dtype) -> bool {
         let largest = if self.head_dim == 256 { 64 } else { 128 };
-        self.rows == largest && kv_dtype != Dtype::Fp8E4m3
+        self.rows == largest && kv_dtype != Dtype::Fp8E4m3 && self.family == Family::Mma
     }
 
     pub(super) fn tile(&self) -> Tile {
-        let cost = match self.rows {
-            16 => 1.0,
-            64 => 1.6,
-            _ => 2.5,
+        let cost = match (self.family, self.rows) {
+            (Family::Hopper, _) => 1.4,
+            (Family::Mma, 16) => 1.0,
+            (Family::Mma, 64) => 1.6,
+            (Family::Mma, _) => 2.5,
         };
         Tile { rows: self.rows, blocks: self.blocks, cost }
     }
@@ -88,6 +121,12 @@ impl Shape {
 pub(super) fn shapes(head_dim: usize, kv_dtype: Dtype) -> impl Iterator<Item = &'static Shape> {
     let all: &[Shape] = if kv_dtype == Dtype::Fp8E4m3 { &SHAPES_FP8 } else { &SHAPES_16BIT };
     all.iter().filter(move |shape| shape.head_dim == head_dim)
+}
+
+/// The shape of attn_sm90, if it exists.
+pub(super) fn hopper_shape(head_dim: usize, kv_dtype: Dtype) -> Option<&'static Shape> {
+    let takes = |shape: &&Shape| shape.head_dim == head_dim && kv_dtype != Dtype::Fp8E4m3;
+    SHAPES_HOPPER.iter().find(takes)
 }
 
 pub(super) fn dtype_name(dtype: Dtype) -> &'static str {

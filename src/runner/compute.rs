@@ -135,6 +135,7 @@ impl Runner {
                     out,
                     lse: step.lse,
                     layer,
+                    page_count: self.memory.page_count(),
                 };
                 // SAFETY: as above, on the device and in the order of the stream.
                 unsafe { self.launch(cuda, plan, &planned, &call, stream) }

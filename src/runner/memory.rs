@@ -54,6 +54,7 @@ impl Own {
 #[derive(Debug)]
 pub(super) struct KvMemory {
     layers: Vec<KvLayer<*mut u8>>,
+    page_count: usize,
     own: Option<Own>,
 }
 // SAFETY: the pointers lead to memory that lives as long as this does, or as the engine promised;
@@ -88,7 +89,7 @@ impl KvMemory {
                 dtype: config.kv_dtype,
             })
             .collect();
-        Ok(Self { layers, own: Some(own) })
+        Ok(Self { layers, page_count: pages, own: Some(own) })
     }
 
     /// The engine's memory.
@@ -123,7 +124,7 @@ impl KvMemory {
             }
             layers.push(layer);
         }
-        Ok(Self { layers, own: None })
+        Ok(Self { layers, page_count: pages, own: None })
     }
 
     pub(super) fn layer(&self, at: usize) -> &KvLayer<*mut u8> {
@@ -132,6 +133,10 @@ impl KvMemory {
 
     pub(super) fn layers(&self) -> &[KvLayer<*mut u8>] {
         &self.layers
+    }
+
+    pub(super) fn page_count(&self) -> usize {
+        self.page_count
     }
 
     pub(super) fn own_bytes(&self) -> usize {

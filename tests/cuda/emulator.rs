@@ -56,6 +56,7 @@ impl Driver {
         });
         let driver = Self { emulated, _turn: turn };
         driver.conduct(Conduct::default());
+        driver.capability(8);
         driver
     }
 
@@ -66,7 +67,16 @@ impl Driver {
             Some(_) => Images::of(&[b"emulated"]),
             None => Images::embedded(),
         };
-        CudaConfig { device: 0, images }
+        CudaConfig { device: 0, images, sm90: Some(false) }
+    }
+
+    /// Sets the first number of the device's compute capability; a real one has its own.
+    pub fn capability(&self, major: c_int) {
+        type Set = unsafe extern "C" fn(c_int);
+        if let Some(set) = self.call::<Set>("rkv_emulator_capability") {
+            // SAFETY: a plain number.
+            unsafe { set(major) };
+        }
     }
 
     fn call<T: Copy>(&self, name: &str) -> Option<T> {
@@ -167,9 +177,11 @@ fn build() -> PathBuf {
     let dims = [64, 96, 128, 256].map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
     let mut sources: Vec<(&str, Option<&String>)> =
         dims.iter().rev().map(|dim| ("attn_mma.cu", Some(dim))).collect();
-    sources.extend(
-        ["memory.cu", "emulation/machine.cpp", "emulation/driver.cpp"].map(|source| (source, None)),
-    );
+    sources.extend([3, 2, 0].map(|dim| ("attn_sm90.cu", Some(&dims[dim]))));
+    let others =
+        ["machine", "units", "products", "driver"].map(|name| format!("emulation/{name}.cpp"));
+    sources.push(("memory.cu", None));
+    sources.extend(others.iter().map(|source| (source.as_str(), None)));
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut objects = Vec::new();
     for round in sources.chunks(jobs) {

@@ -1,4 +1,5 @@
 //! Every kernel, with every mask that it may meet.
+use super::hopper::has_hopper;
 use super::world::{Setup, World};
 use radixkv::attention::{Dtype, KvLayout, Region};
 
@@ -24,17 +25,19 @@ fn masks(setup: &mut Setup, which: usize) -> bool {
 }
 
 /// Of all combinations of head dim, formats, page size, layout, mask and group, those whose number
-/// leaves a remainder of 0: with 1 all of them.
-fn every(nth: usize) {
+/// leaves a remainder of 0: with 1 all of them. attn_sm90 has fewer head dims and formats.
+fn every(nth: usize, sm90: bool) {
     let formats = [
         (Dtype::Bf16, Dtype::Bf16),
         (Dtype::F16, Dtype::F16),
         (Dtype::Bf16, Dtype::Fp8E4m3),
         (Dtype::F16, Dtype::Fp8E4m3),
     ];
+    let formats = if sm90 { &formats[..2] } else { &formats[..] };
+    let head_dims = if sm90 { &[64, 128, 256][..] } else { &[64, 96, 128, 256] };
     let mut number = 0;
-    for head_dim in [64, 96, 128, 256] {
-        for (dtype, kv_dtype) in formats {
+    for &head_dim in head_dims {
+        for &(dtype, kv_dtype) in formats {
             for mask in 0..4 {
                 for page_size in [1, 16, 23, 128] {
                     for (heads, layout) in [((8, 2), KvLayout::Nhd), ((3, 1), KvLayout::Hnd)] {
@@ -44,7 +47,7 @@ fn every(nth: usize) {
                         }
                         let mut setup = Setup::new(head_dim, page_size).heads(heads.0, heads.1);
                         setup = setup.dtypes(dtype, kv_dtype);
-                        setup.layout = layout;
+                        (setup.layout, setup.sm90) = (layout, sm90);
                         setup.pages = 700 / page_size + 8;
                         let with_regions = masks(&mut setup, mask);
                         run(setup, with_regions);
@@ -58,8 +61,18 @@ fn every(nth: usize) {
 /// With RKV_CUDA_MATRIX=1 all combinations, otherwise some of every format and head dim.
 #[test]
 fn k20_k21_k22_all_formats_masks_and_shapes() {
-    let nth = std::env::var("RKV_CUDA_MATRIX").ok().and_then(|nth| nth.parse().ok());
-    every(nth.unwrap_or(23));
+    every(nth().unwrap_or(23), false);
+}
+
+#[test]
+fn k20_k21_all_formats_masks_and_shapes_of_attn_sm90() {
+    if has_hopper() {
+        every(nth().unwrap_or(13), true);
+    }
+}
+
+fn nth() -> Option<usize> {
+    std::env::var("RKV_CUDA_MATRIX").ok().and_then(|nth| nth.parse().ok())
 }
 
 /// The plain kernels, which other masks don't reach, and head dims with each of their tiles.

@@ -11,7 +11,7 @@ use radixkv::attention::{
     Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, Region, Tensor,
 };
 use radixkv::error::Error;
-use radixkv::gpu::{AppendPrefill, CudaBackend, NewKv, PlanOnDevice, Stream};
+use radixkv::gpu::{AppendPrefill, CudaBackend, CudaConfig, NewKv, PlanOnDevice, Stream};
 
 /// What stays the same from step to step.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct Setup {
     /// Size of queries: large ones make sharp distributions.
     pub q_size: f32,
     pub pages: usize,
+    /// On Hopper, with attn_sm90.
+    pub sm90: bool,
 }
 
 impl Setup {
@@ -44,7 +46,14 @@ impl Setup {
             batch_invariant: false,
             q_size: 1.0,
             pages: 2048 / page_size + 8,
+            sm90: false,
         }
+    }
+
+    /// With tiles of attn_sm90 for more than 64 packed rows.
+    pub fn sm90(mut self) -> Self {
+        self.sm90 = true;
+        self
     }
 
     pub fn heads(mut self, query_heads: usize, kv_heads: usize) -> Self {
@@ -111,15 +120,13 @@ enum Kind {
 impl World {
     pub fn new(setup: Setup, count: usize) -> Self {
         let driver = Driver::get();
+        driver.capability(if setup.sm90 { 9 } else { 8 });
+        let config = CudaConfig { sm90: Some(setup.sm90), ..driver.config() };
         let (geometry, size) = (setup.geometry, setup.kv_dtype.bytes());
-        let backend = CudaBackend::new(
-            &driver.config(),
-            geometry,
-            setup.dtype,
-            setup.kv_dtype,
-            setup.batch_invariant,
-        )
-        .unwrap();
+        let backend =
+            CudaBackend::new(&config, geometry, setup.dtype, setup.kv_dtype, setup.batch_invariant)
+                .unwrap();
+        assert_eq!(backend.uses_sm90(), setup.sm90);
         device::enter();
         let mut free: Vec<u32> = (1..setup.pages as u32).collect();
         Rng::with_seed(5).shuffle(&mut free);
@@ -281,6 +288,7 @@ impl World {
             out: Tensor { address: out_there.address(), ..out.tensor_mut() },
             lse: lse_there.address().cast(),
             layer: self.layer(),
+            page_count: self.setup.pages,
         };
         if let Some((name, after, code)) = self.failing.take() {
             self.driver.fail(name, after, code);

@@ -1,0 +1,272 @@
+// Attention for Hopper: the items, rows and results of attn_mma, by wgmma. Four warps load (see
+// load_sm90.cuh), the others compute.
+//
+// The logits of a tile are computed while the weights of the one before it are multiplied with its
+// values; weights go from registers into the product, values are read across.
+#pragma once
+#include "load_sm90.cuh"
+#include "output.cuh"
+
+namespace rkv {
+
+template <class S>
+struct Computer {
+    PackedRows<false> &rows;
+    const AttentionArguments &args;
+    const Tiles<S> tiles;
+    const int group, row_warp;
+    const uint32_t shared;
+
+    static constexpr int kColumns = S::kTileKeys / 8;
+    float s[kColumns][4];             // logits of a tile, then weights
+    uint32_t p[S::kTileKeys / 16][4]; // weights, in the queries' format
+    float o[S::kHeadDim / 8][4];
+    RowState state[2];
+
+    RKV_DEVICE Computer(const HopperArguments &arguments, PackedRows<false> &packed,
+                        int group_index, int warp_index, uint32_t shared_at)
+        : rows(packed), args(arguments.attention), tiles(packed.any, arguments.box_positions),
+          group(group_index), row_warp(warp_index), shared(shared_at) {}
+
+    // Waits for all threads of the group. Numbers of barriers are constants: one that is computed
+    // would make the compiler reserve all of them.
+    RKV_DEVICE void sync_group() const {
+        if (group == 0) {
+            sync_some<1, 128>();
+        } else {
+            sync_some<2, 128>();
+        }
+    }
+
+    RKV_DEVICE void take_turn() const {
+        if (!S::kTakeTurns) {
+            return;
+        }
+        if (group == 0) {
+            sync_some<3, 256>();
+        } else {
+            sync_some<4, 256>();
+        }
+    }
+
+    RKV_DEVICE void pass_turn() const {
+        if (!S::kTakeTurns) {
+            return;
+        }
+        if (group == 0) {
+            arrive_some<4, 256>();
+        } else {
+            arrive_some<3, 256>();
+        }
+    }
+
+    RKV_DEVICE uint32_t query_tile() const { return shared + group * S::kQueryBytes; }
+
+    RKV_DEVICE void load_queries() const {
+        for (int i = thread_index() % 128; i < S::kGroupRows * S::kChunks; i += 128) {
+            const int row = i / S::kChunks, chunk = i % S::kChunks;
+            const int packed = group * S::kGroupRows + row;
+            const bool exists = packed < rows.item.row_count;
+            const uint8_t *from = static_cast<const uint8_t *>(args.q);
+            if (exists) {
+                const int64_t at = rows.query_at(packed) * args.q_position_stride +
+                                   rows.head_at(packed) * args.q_head_stride + chunk * 8;
+                from += at * 2;
+            }
+            copy_async16(query_tile() + chunk_at(row, chunk, S::kQueryPanelBytes), from, exists);
+        }
+        copy_async_commit();
+        copy_async_wait<0>();
+        fence_async_proxy();
+        if (!fault(Fault::kNoBarrierAfterQuery)) {
+            sync_group();
+        }
+    }
+
+    template <int kValues>
+    RKV_DEVICE void wait_full(int tile) const {
+        if (kValues == 0 && fault(Fault::kNoWaitForTile)) {
+            return;
+        }
+        const int stage = tile % S::kStages, round = tile / S::kStages;
+        const int parity = fault(Fault::kStuckParity) ? 0 : round & 1;
+        barrier_wait(shared + S::full_at(kValues, stage), parity);
+    }
+
+    template <int kValues>
+    RKV_DEVICE void release(int tile) const {
+        if (rows.lane == 0) {
+            barrier_arrive(shared + S::empty_at(kValues, tile % S::kStages));
+        }
+    }
+
+    // s = Q K
+    RKV_DEVICE void start_logits(int tile) {
+        const uint64_t left = operand(query_tile(), 16);
+        const uint64_t right = operand(shared + S::tile_at(0, tile % S::kStages), 16);
+        pin(s);
+        products_begin();
+        RKV_UNROLL
+        for (int step = 0; step < S::kHeadDim / 16; step++) {
+            const int panel = step / 4, inside = step % 4 * 32;
+            multiply_shared(typename S::Q{}, s,
+                            left + ((panel * S::kQueryPanelBytes + inside) >> 4),
+                            right + ((panel * S::kTilePanelBytes + inside) >> 4), step > 0);
+        }
+        products_commit();
+        pin(s);
+        if (fault(Fault::kEarlyRelease)) {
+            release<0>(tile);
+        }
+    }
+
+    // o += P V
+    RKV_DEVICE void start_values(int tile) {
+        const uint64_t right =
+            operand(shared + S::tile_at(1, tile % S::kStages), S::kTilePanelBytes);
+        pin(o);
+        pin(p);
+        products_begin();
+        RKV_UNROLL
+        for (int step = 0; step < S::kTileKeys / 16; step++) {
+            multiply_registers(typename S::Q{}, o, p[step],
+                               right + ((step * 16 * S::kRowBytes) >> 4));
+        }
+        products_commit();
+        pin(o);
+    }
+
+    template <int kPending>
+    RKV_DEVICE void finish_logits(int tile) {
+        if (!fault(Fault::kNoWaitForLogits)) {
+            products_wait<kPending>();
+        }
+        pin(s);
+        if (!fault(Fault::kEarlyRelease)) {
+            release<0>(tile);
+        }
+    }
+
+    RKV_DEVICE void finish_values(int tile) {
+        if (!fault(Fault::kNoWaitForValues)) {
+            products_wait<0>();
+        }
+        pin(o);
+        pin(p);
+        release<1>(tile);
+    }
+
+    RKV_DEVICE void pack_weights() {
+        RKV_UNROLL
+        for (int step = 0; step < S::kTileKeys / 16; step++) {
+            RKV_UNROLL
+            for (int i = 0; i < 4; i++) {
+                const float(&pair)[4] = s[2 * step + i / 2];
+                p[step][i] = S::Q::pack(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+            }
+        }
+    }
+
+    // Makes weights of logits; returns what was summed before is to be multiplied with.
+    RKV_DEVICE void weigh_tile(int tile, float scale, float (&rescale)[2]) {
+        // Two numbers that need no registers between tiles.
+        const Range all = load_range(shared + S::kWholeAt + row_warp * 8);
+        rows.cap_and_mask(s, tiles.first_key(tile), all);
+        RKV_UNROLL
+        for (int half = 0; half < 2; half++) {
+            rescale[half] = weigh<kColumns>(state[half], s, half, scale);
+        }
+    }
+
+    RKV_DEVICE void run() {
+        RKV_UNROLL
+        for (int n = 0; n < S::kHeadDim / 8; n++) {
+            o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
+        }
+        const float scale = args.soft_cap_in == 0.0f ? args.scale_log2 : 1.0f;
+        if (tiles.count > 0) {
+            attend(scale);
+        }
+        RKV_UNROLL
+        for (int half = 0; half < 2; half++) {
+            finish_sum(state[half], scale);
+        }
+        rows.locate(anew(row_warp * 16));
+        Writer<S> writer{args, rows.item};
+        writer.write_rows(o, state, rows.query_of, rows.head_of, row_warp, rows.lane);
+    }
+
+    RKV_DEVICE void attend(float scale) {
+        load_queries();
+        if (group == 1 && tiles.count > 1) {
+            pass_turn(); // the first turn is the other group's
+        }
+        float rescale[2];
+        wait_full<0>(0);
+        start_logits(0);
+        finish_logits<0>(0);
+        weigh_tile(0, scale, rescale);
+        pack_weights();
+        for (int tile = 1; tile < tiles.count; tile++) {
+            wait_full<0>(tile);
+            take_turn();
+            start_logits(tile);
+            wait_full<1>(tile - 1);
+            start_values(tile - 1);
+            if (group == 0 || tile + 1 < tiles.count) {
+                pass_turn();
+            }
+            finish_logits<1>(tile);
+            weigh_tile(tile, scale, rescale);
+            finish_values(tile - 1);
+            RKV_UNROLL
+            for (int n = 0; n < S::kHeadDim / 8; n++) {
+                RKV_UNROLL
+                for (int e = 0; e < 4; e++) {
+                    o[n][e] *= fault(Fault::kNoRescale) ? 1.0f : rescale[e >> 1];
+                }
+            }
+            pack_weights();
+        }
+        wait_full<1>(tiles.count - 1);
+        start_values(tiles.count - 1);
+        finish_values(tiles.count - 1);
+    }
+};
+
+template <class S>
+RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
+    const AttentionArguments &args = arguments.attention;
+    const uint32_t shared = (shared_base() + S::kAlignment - 1) & ~(S::kAlignment - 1u);
+    const int warp = of_first_lane(thread_index() >> 5);
+    PackedRows<false> rows(args, read_item(args.items + block_x()));
+    if (warp >= 4) {
+        rows.find((warp - 4) * 16);
+        rows.tell(shared + S::kRangesAt, warp - 4);
+        if (rows.lane == 0) {
+            store_range(shared + S::kWholeAt + (warp - 4) * 8, rows.warp_all);
+        }
+    } else if (thread_index() == 0) {
+        RKV_UNROLL
+        for (int i = 0; i < 2 * S::kStages; i++) {
+            barrier_init(shared + S::full_at(i % 2, i / 2), 128);
+            barrier_init(shared + S::empty_at(i % 2, i / 2), S::kRowWarps);
+        }
+        barrier_init_fence();
+        if (arguments.box_positions > 0) {
+            prefetch_map(&arguments.k);
+            prefetch_map(&arguments.v);
+        }
+    }
+    sync_block();
+    rows.join<S::kRowWarps>(shared + S::kRangesAt);
+    if (warp < 4) {
+        give_registers<S::kLoadRegisters>();
+        Loader<S>(arguments, rows, warp, shared).run();
+    } else {
+        take_registers<S::kComputeRegisters>();
+        Computer<S>(arguments, rows, (warp - 4) / 4, warp - 4, shared).run();
+    }
+}
+
+} // namespace rkv

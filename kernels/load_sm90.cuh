@@ -1,0 +1,174 @@
+// The warps of attn_sm90 that load keys and values, tile by tile.
+//
+// Where a page has whole boxes of positions and all rows of a tile are wanted, a lane starts the
+// copy of a box each. Everywhere else each row's page is looked up, 16 bytes at a time are copied,
+// and rows that no query sees become zeros: what lies there may be NaN, and 0 * NaN is NaN.
+#pragma once
+#include "hopper.cuh"
+#include "rows.cuh"
+#include "tile_sm90.cuh"
+
+namespace rkv {
+
+// The tiles of an item: from `origin` on, which is where a box begins.
+template <class S>
+struct Tiles {
+    int origin, count;
+
+    RKV_DEVICE Tiles(const Range &any, int box) {
+        origin = box > 0 ? any.begin & ~(box - 1) : any.begin;
+        count = any.begin < any.end ? (any.end - origin + S::kTileKeys - 1) / S::kTileKeys : 0;
+    }
+    RKV_DEVICE int first_key(int tile) const { return origin + tile * S::kTileKeys; }
+};
+
+template <class S>
+struct Loader {
+    const HopperArguments &arguments;
+    const AttentionArguments &args;
+    const int page_begin, head;
+    const Range any;
+    const Tiles<S> tiles;
+    const int warp, lane;
+    const uint32_t shared;
+    uint32_t unreported = 0; // barrier of the last copies that were started row by row; 0: none
+
+    static constexpr int kWarpRows = S::kTileKeys / 4;
+    static constexpr int kRowsAtOnce = 32 / S::kChunks;
+
+    RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false> &rows, int warp_index,
+                      uint32_t shared_at)
+        : arguments(all), args(all.attention), page_begin(rows.item.page_begin), head(rows.head),
+          any(rows.any), tiles(rows.any, all.box_positions), warp(warp_index), lane(rows.lane),
+          shared(shared_at) {}
+
+    RKV_DEVICE bool by_boxes(int tile) const {
+        const int begin = tiles.first_key(tile);
+        return arguments.box_positions > 0 && any.begin <= begin &&
+               begin + S::kTileKeys <= any.end;
+    }
+
+    // The row of a tile whose page this lane looks up.
+    RKV_DEVICE int row_of_lane(int tile) const {
+        return by_boxes(tile) ? lane / S::kPanels * arguments.box_positions
+                              : warp * kWarpRows + lane % kWarpRows;
+    }
+
+    // Two tiles before it is used: the look-up's latency is hidden. -1: nothing is wanted of it.
+    RKV_DEVICE int look_up(int tile) const {
+        const int key = tiles.first_key(tile) + row_of_lane(tile);
+        const bool wanted = any.begin <= key && key < any.end;
+        return wanted ? load_global(args.pages + page_begin + divide(key, args.kv.page_size)) : -1;
+    }
+
+    RKV_DEVICE int position_in_page(int key) const {
+        const int size = static_cast<int>(args.kv.page_size.value);
+        return key - divide(key, args.kv.page_size) * size;
+    }
+
+    template <int kValues>
+    RKV_DEVICE void start_boxes(int tile, int page, uint32_t to, uint32_t full) const {
+        const int row = row_of_lane(tile), panel = lane % S::kPanels;
+        if (lane == 0) {
+            barrier_arrive_expect(full, fault(Fault::kBytesTooFew) ? S::kTileBytes / 2
+                                                                   : S::kTileBytes);
+        }
+        sync_warp();
+        if (row < S::kTileKeys) {
+            const int position = position_in_page(tiles.first_key(tile) + row);
+            const bool position_first = arguments.position_first != 0;
+            copy_box(to + panel * S::kTilePanelBytes + row * S::kRowBytes,
+                     kValues == 1 ? &arguments.v : &arguments.k, full, panel * 64,
+                     position_first ? position : head, position_first ? head : position, page);
+        }
+        if (lane != 0) {
+            barrier_arrive(full);
+        }
+    }
+
+    template <int kValues>
+    RKV_DEVICE void start_rows(int tile, int page, uint32_t to) const {
+        // Of this lane's row, in elements; negative: zeros.
+        int64_t at = -1;
+        if (page >= 0) {
+            const int key = tiles.first_key(tile) + row_of_lane(tile);
+            at = page * args.kv.page_stride + position_in_page(key) * args.kv.position_stride +
+                 head * args.kv.head_stride;
+        }
+        const uint8_t *start = static_cast<const uint8_t *>(kValues == 1 ? args.v : args.k);
+        const int chunk = lane % S::kChunks;
+        RKV_UNROLL
+        for (int pass = 0; pass < kWarpRows / kRowsAtOnce; pass++) {
+            const int local = pass * kRowsAtOnce + lane / S::kChunks;
+            const int low = shuffle_from(static_cast<int>(at), local);
+            const int high = shuffle_from(static_cast<int>(at >> 32), local);
+            const bool wanted = high >= 0;
+            const int64_t element = wanted ? static_cast<int64_t>(high) << 32 |
+                                                 static_cast<uint32_t>(low)
+                                           : 0;
+            if (!wanted && fault(Fault::kTailNotZeroed)) {
+                continue;
+            }
+            copy_async16(to + chunk_at(warp * kWarpRows + local, chunk, S::kTilePanelBytes),
+                         start + (element + chunk * 8) * 2, wanted);
+        }
+        copy_async_commit();
+    }
+
+    // Says that copies of rows are there, but for the `kLater` that were started last.
+    template <int kLater>
+    RKV_DEVICE void report() {
+        if (unreported != 0) {
+            copy_async_wait<kLater>();
+            if (!fault(Fault::kNoProxyFence)) {
+                fence_async_proxy();
+            }
+            barrier_arrive(unreported);
+            unreported = 0;
+        }
+    }
+
+    template <int kValues>
+    RKV_DEVICE void load(int tile, int page) {
+        const int stage = tile % S::kStages, round = tile / S::kStages;
+        const uint32_t to = shared + S::tile_at(kValues, stage);
+        const uint32_t full = shared + S::full_at(kValues, stage);
+        if (!fault(Fault::kNoWaitForRoom)) {
+            barrier_wait(shared + S::empty_at(kValues, stage), (round & 1) ^ 1);
+        }
+        if (!by_boxes(tile)) {
+            start_rows<kValues>(tile, page, to);
+            report<1>();
+            unreported = full;
+            return;
+        }
+        if (warp == 0) {
+            start_boxes<kValues>(tile, page, to, full);
+        } else {
+            barrier_arrive(full);
+        }
+        report<0>();
+    }
+
+    // In the order in which they are used: the keys of a tile come before the values of the one
+    // before it.
+    RKV_DEVICE void run() {
+        if (tiles.count == 0) {
+            return;
+        }
+        int page = look_up(0), next = look_up(1);
+        load<0>(0, page);
+        for (int tile = 0; tile < tiles.count; tile++) {
+            const int after = look_up(tile + 2);
+            if (tile + 1 < tiles.count) {
+                load<0>(tile + 1, next);
+            }
+            load<1>(tile, page);
+            page = next;
+            next = after;
+        }
+        report<0>();
+    }
+};
+
+} // namespace rkv

@@ -1,0 +1,145 @@
+// Packed query rows: row r of an item is head r % group of its query r / group, so that all query
+// heads of a KV head share its keys. A query sees one range of keys, for its region contains it
+// just as its window does.
+#pragma once
+#include "softmax.cuh"
+
+namespace rkv {
+
+RKV_DEVICE void store_range(uint32_t at, const Range &range) {
+    store_shared_i32(at, range.begin);
+    store_shared_i32(at + 4, range.end);
+}
+RKV_DEVICE Range load_range(uint32_t at) {
+    return {load_shared_i32(at), load_shared_i32(at + 4)};
+}
+
+// The two rows that a thread has of the sixteen of its warp, and the keys that they see.
+template <bool kPlain>
+struct PackedRows {
+    const AttentionArguments &args;
+    const Item item;
+    const int head; // of K and V
+    const int lane;
+
+    int query_of[2]; // of this thread's two rows; -1: the row does not exist
+    int head_of[2];
+    Range sees[2];  // keys
+    Range warp_all; // keys that every row of the warp sees
+    Range any;      // keys that some row sees: of the warp, and after join() of the block
+
+    RKV_DEVICE PackedRows(const AttentionArguments &arguments, const Item &work)
+        : args(arguments), item(work), head(block_y()), lane(thread_index() & 31) {}
+
+    RKV_DEVICE int query_at(int row) const {
+        return load_global(args.order + item.order_begin + (item.row_begin + row) / args.group);
+    }
+    RKV_DEVICE int head_at(int row) const {
+        return head * args.group + (item.row_begin + row) % args.group;
+    }
+
+    // Keys that the query at hand sees, of those that the item has.
+    RKV_DEVICE Range keys_of(const Query &query) const {
+        Range range{0, query.position + 1};
+        if (fault(Fault::kMaskOffByOne)) {
+            range.end += 1;
+        }
+        if (!kPlain) {
+            if (args.window > 0) {
+                range.begin = larger(0, range.end - args.window);
+                if (fault(Fault::kWindowOffByOne)) {
+                    range.begin = larger(0, range.begin - 1);
+                }
+            }
+            if (query.region_begin <= query.position && query.position < query.region_end) {
+                range.begin = smaller(range.begin, query.region_begin);
+                range.end = larger(range.end, query.region_end);
+            }
+        }
+        return {larger(range.begin, item.key_begin), smaller(range.end, item.key_end)};
+    }
+
+    // `first_row` is the first one of the warp.
+    RKV_DEVICE void locate(int first_row) {
+        RKV_UNROLL
+        for (int half = 0; half < 2; half++) {
+            const int row = first_row + (lane >> 2) + half * 8;
+            const bool exists = row < item.row_count || fault(Fault::kRowsBeyondTile);
+            query_of[half] = exists ? query_at(row) : -1;
+            head_of[half] = exists ? head_at(row) : 0;
+        }
+    }
+
+    RKV_DEVICE void find(int first_row) {
+        warp_all = {0, 0x7fffffff};
+        any = {0x7fffffff, 0};
+        locate(first_row);
+        RKV_UNROLL
+        for (int half = 0; half < 2; half++) {
+            sees[half] = {0, 0};
+            if (query_of[half] >= 0) {
+                sees[half] = keys_of(read_query(args.queries + query_of[half]));
+                warp_all.begin = larger(warp_all.begin, sees[half].begin);
+                warp_all.end = smaller(warp_all.end, sees[half].end);
+                if (sees[half].begin < sees[half].end) {
+                    any.begin = smaller(any.begin, sees[half].begin);
+                    any.end = larger(any.end, sees[half].end);
+                }
+            }
+        }
+        RKV_UNROLL
+        for (int step = 4; step < 32; step *= 2) {
+            warp_all.begin = larger(warp_all.begin, shuffle_xor(warp_all.begin, step));
+            warp_all.end = smaller(warp_all.end, shuffle_xor(warp_all.end, step));
+            any.begin = smaller(any.begin, shuffle_xor(any.begin, step));
+            any.end = larger(any.end, shuffle_xor(any.end, step));
+        }
+    }
+
+    // Tells the block what this warp sees; `at` is for all warps, 8 bytes each.
+    RKV_DEVICE void tell(uint32_t at, int warp) const {
+        if (lane == 0) {
+            store_range(at + warp * 8, any);
+        }
+    }
+
+    template <int kWarps>
+    RKV_DEVICE void join(uint32_t at) {
+        any = {0x7fffffff, 0};
+        RKV_UNROLL
+        for (int warp = 0; warp < kWarps; warp++) {
+            const Range told = load_range(at + warp * 8);
+            any.begin = smaller(any.begin, told.begin);
+            any.end = larger(any.end, told.end);
+        }
+    }
+
+    // Logits of the keys from `first_key` on; `all` is what every row of the warp sees. Tiles that
+    // they see whole are not masked.
+    template <int kColumns>
+    RKV_DEVICE void cap_and_mask(float (&s)[kColumns][4], int first_key, const Range &all) const {
+        if (!kPlain && args.soft_cap_in != 0.0f) {
+            RKV_UNROLL
+            for (int n = 0; n < kColumns; n++) {
+                RKV_UNROLL
+                for (int e = 0; e < 4; e++) {
+                    s[n][e] = args.soft_cap_out * tanh_exact(s[n][e] * args.soft_cap_in);
+                }
+            }
+        }
+        if (all.begin <= first_key && first_key + kColumns * 8 <= all.end) {
+            return;
+        }
+        RKV_UNROLL
+        for (int n = 0; n < kColumns; n++) {
+            RKV_UNROLL
+            for (int e = 0; e < 4; e++) {
+                const int key = first_key + n * 8 + (lane & 3) * 2 + (e & 1);
+                const bool seen = key < sees[e >> 1].end && key >= sees[e >> 1].begin;
+                s[n][e] = seen ? s[n][e] : -kInfinity;
+            }
+        }
+    }
+};
+
+} // namespace rkv

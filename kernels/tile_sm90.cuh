@@ -1,0 +1,78 @@
+// How a block of attn_sm90 divides its work, and where its tiles lie in shared memory.
+//
+//   warps     four that load, and two groups of four that compute 64 rows each
+//   stages    two of keys and two of values; each has a barrier `full`, at which those arrive that
+//             load, and a barrier `empty`, at which each warp arrives that has used it
+//   panels    a tile lies as panels of 64 elements: rows of 128 bytes, whose eight pieces of 16
+//             bytes are exchanged by the row's number (piece ^ row % 8), as copies of boxes and
+//             products do it by themselves; a panel begins at a multiple of 1024 bytes
+#pragma once
+#include "numbers.cuh"
+
+namespace rkv {
+
+template <class QueryType, int head_dim, int tile_keys>
+struct HopperShape {
+    using Q = QueryType;
+    static constexpr int kHeadDim = head_dim;
+    static constexpr int kTileKeys = tile_keys;
+    static constexpr bool kIsFp8 = false;
+
+    static constexpr int kGroups = 2;
+    static constexpr int kGroupRows = 64;
+    static constexpr int kRowWarps = 4 * kGroups;
+    static constexpr int kTileRows = kGroups * kGroupRows;
+    static constexpr int kThreads = 128 * (kGroups + 1);
+    static constexpr int kBlocks = 1;
+    static constexpr int kStages = 2;
+    // Of a thread that loads, and of one that computes.
+    static constexpr int kLoadRegisters = 40;
+    static constexpr int kComputeRegisters = 232;
+    // The groups compute products in turns, so that one's weights are made meanwhile. With wide
+    // sums the products of one alone take longer than that.
+    static constexpr bool kTakeTurns = head_dim <= 128;
+
+    static constexpr int kRowBytes = 128;
+    static constexpr int kPanels = head_dim / 64;
+    static constexpr int kChunks = head_dim / 8; // pieces of 16 bytes of a row of all panels
+    static constexpr int kQueryPanelBytes = kGroupRows * kRowBytes;
+    static constexpr int kQueryBytes = kPanels * kQueryPanelBytes; // of a group
+    static constexpr int kTilePanelBytes = tile_keys * kRowBytes;
+    static constexpr int kTileBytes = kPanels * kTilePanelBytes;
+    static constexpr int kTilesAt = kGroups * kQueryBytes;
+    static constexpr int kBarriersAt = kTilesAt + 2 * kStages * kTileBytes;
+    // What some row of a warp sees, warp after warp.
+    static constexpr int kRangesAt = kBarriersAt + 2 * 2 * kStages * 8;
+    static constexpr int kAlignment = 1024;
+    // What every row of a warp sees, warp after warp.
+    static constexpr int kWholeAt = kRangesAt + kRowWarps * 8;
+    static constexpr int kSharedBytes = kWholeAt + kRowWarps * 8 + kAlignment;
+
+    // `values`: 0 for keys, 1 for values
+    static RKV_DEVICE int tile_at(int values, int stage) {
+        return kTilesAt + (stage * 2 + values) * kTileBytes;
+    }
+    static RKV_DEVICE int full_at(int values, int stage) {
+        return kBarriersAt + (stage * 2 + values) * 16;
+    }
+    static RKV_DEVICE int empty_at(int values, int stage) { return full_at(values, stage) + 8; }
+
+    static_assert(kGroups * kComputeRegisters + kLoadRegisters <= 512, "128 threads of each");
+    static_assert(tile_keys % 64 == 0, "boxes of up to 64 positions fill a tile");
+};
+
+// Where 16 bytes of a row of a tile lie; `panel_bytes` is the distance of panels.
+RKV_DEVICE int chunk_at(int row, int chunk, int panel_bytes) {
+    const int piece = fault(Fault::kWrongSwizzle) ? chunk & 7 : (chunk & 7) ^ (row & 7);
+    return (chunk >> 3) * panel_bytes + row * 128 + piece * 16;
+}
+
+// How products find an operand: its start, 1024 bytes from eight rows to the next eight, the
+// exchange of pieces; and from a panel to the next, where rows lie across the sum.
+RKV_DEVICE uint64_t operand(uint32_t at, int panel_bytes) {
+    return static_cast<uint64_t>((at & 0x3ffff) >> 4) |
+           static_cast<uint64_t>(panel_bytes >> 4) << 16 | static_cast<uint64_t>(1024 >> 4) << 32 |
+           static_cast<uint64_t>(1) << 62;
+}
+
+} // namespace rkv

@@ -1,0 +1,178 @@
+//! attn_sm90, the kernel of Hopper's own instructions: when it is used, and the maps of KV memory
+//! by which the device copies whole boxes of positions.
+use super::CudaConfig;
+use super::arguments::TensorMap;
+use super::driver::{Context, check};
+use super::shapes::{Shape, hopper_shape};
+use crate::attention::{Dtype, Geometry, KvLayer};
+use crate::error::Error;
+use cudarc::driver::sys::{self, CUdevice_attribute};
+
+/// "1" asks for it where the configuration does not say.
+const WISH: &str = "RADIXKV_ATTN_SM90";
+
+/// Positions of a box at most; tiles of keys are whole multiples of it.
+const BOX_MAX: usize = 64;
+/// Fewer positions are not worth a copy of their own, and would not begin where eight rows do.
+const BOX_MIN: usize = 8;
+/// Elements of a row of a box: 128 bytes.
+const BOX_ELEMENTS: u32 = 64;
+
+/// Its shape, where it is wished for and can run.
+pub(super) fn shape(
+    config: &CudaConfig,
+    context: &Context,
+    head_dim: usize,
+    kv_dtype: Dtype,
+) -> Result<Option<&'static Shape>, Error> {
+    let wished = || std::env::var_os(WISH).is_some_and(|value| value == "1");
+    if !config.sm90.unwrap_or_else(wished) || !config.images.has_hopper() {
+        return Ok(None);
+    }
+    let major =
+        context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor =
+        context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    Ok(hopper_shape(head_dim, kv_dtype).filter(|_| (major, minor) == (9, 0)))
+}
+
+/// Maps of a layer's keys and values.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Maps {
+    pub k: TensorMap,
+    pub v: TensorMap,
+    /// 0: its pages or strides are such that there are none.
+    pub box_positions: i32,
+    /// Positions come before heads.
+    pub position_first: bool,
+}
+
+impl Maps {
+    /// Of KV memory of so many pages. The context is current.
+    pub(super) fn of(
+        layer: &KvLayer<*mut u8>,
+        geometry: &Geometry,
+        page_count: usize,
+    ) -> Result<Self, Error> {
+        let Some(layout) = Layout::of(layer, geometry, page_count) else {
+            return Ok(Self::default());
+        };
+        let [Some(k), Some(v)] = [layout.encode(layer.k)?, layout.encode(layer.v)?] else {
+            return Ok(Self::default());
+        };
+        let positions = layout.boxes[1].max(layout.boxes[2]);
+        Ok(Self { k, v, box_positions: positions as i32, position_first: layout.position_first })
+    }
+}
+
+/// Dimensions: element; head and position of the page, the one with shorter strides first, for
+/// drivers may want strides to grow; page.
+#[derive(Debug)]
+struct Layout {
+    position_first: bool,
+    extents: [u64; 4],
+    /// Of the last three, in bytes.
+    strides: [u64; 3],
+    boxes: [u32; 4],
+}
+
+impl Layout {
+    /// None where the device takes no such map.
+    fn of(layer: &KvLayer<*mut u8>, geometry: &Geometry, page_count: usize) -> Option<Self> {
+        let positions = 1 << geometry.page_size.trailing_zeros();
+        if positions < BOX_MIN {
+            return None;
+        }
+        let Geometry { kv_heads, head_dim, page_size, .. } = *geometry;
+        let mut extents = [head_dim, kv_heads, page_size, page_count].map(|extent| extent as u64);
+        let mut given = [layer.strides.head, layer.strides.position, layer.strides.page];
+        let mut boxes = [BOX_ELEMENTS, 1, positions.min(BOX_MAX) as u32, 1];
+        let position_first = kv_heads == 1 || layer.strides.position < layer.strides.head;
+        if position_first {
+            extents.swap(1, 2);
+            given.swap(0, 1);
+            boxes.swap(1, 2);
+        }
+        let mut strides = [0; 3];
+        let mut before = (head_dim * layer.dtype.bytes()) as u64;
+        for ((stride, elements), extent) in strides.iter_mut().zip(given).zip(&extents[1..]) {
+            let bytes = (elements as u64).checked_mul(layer.dtype.bytes() as u64)?;
+            // Where there is only one, nobody goes to the next.
+            *stride = if *extent == 1 { before } else { bytes };
+            before = *stride;
+            if *stride == 0 || *stride >= 1 << 40 || *stride % 16 != 0 {
+                return None;
+            }
+        }
+        let fits = extents.iter().all(|extent| (1..=1 << 32).contains(extent));
+        fits.then_some(Self { position_first, extents, strides, boxes })
+    }
+
+    /// None where the driver does not take these strides.
+    fn encode(&self, start: *mut u8) -> Result<Option<TensorMap>, Error> {
+        let mut map = TensorMap::default();
+        let ones = [1u32; 4];
+        // SAFETY: the map is aligned to 64 bytes and has their 128; arrays of four, and of three.
+        let result = unsafe {
+            sys::cuTensorMapEncodeTiled(
+                (&raw mut map).cast(),
+                sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT16,
+                4,
+                start.cast(),
+                self.extents.as_ptr(),
+                self.strides.as_ptr(),
+                self.boxes.as_ptr(),
+                ones.as_ptr(),
+                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+                sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        };
+        if result == sys::CUresult::CUDA_ERROR_INVALID_VALUE {
+            return Ok(None);
+        }
+        check(result, "cuTensorMapEncodeTiled").map(|()| Some(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::KvStrides;
+    use std::ptr;
+
+    fn layout(page_size: usize, strides: [usize; 3], kv_heads: usize) -> Option<Layout> {
+        let geometry = Geometry { query_heads: kv_heads, kv_heads, head_dim: 128, page_size };
+        let [page, position, head] = strides;
+        let strides = KvStrides { page, position, head };
+        let none = ptr::null_mut();
+        Layout::of(&KvLayer { k: none, v: none, strides, dtype: Dtype::Bf16 }, &geometry, 100)
+    }
+
+    #[test]
+    fn boxes_divide_pages() {
+        let strides = [1 << 20, 1024, 128];
+        for (page_size, positions) in [(8, 8), (16, 16), (24, 8), (64, 64), (96, 32), (256, 64)] {
+            assert_eq!(layout(page_size, strides, 8).unwrap().boxes, [64, 1, positions, 1]);
+        }
+        for page_size in [1, 4, 12, 23, 250] {
+            assert!(layout(page_size, strides, 8).is_none(), "{page_size}");
+        }
+    }
+
+    #[test]
+    fn strides_are_taken_as_they_are_or_there_is_no_map() {
+        let made = layout(16, [16 * 1032, 1032, 136], 8).unwrap();
+        assert_eq!(made.strides, [136 * 2, 1032 * 2, 16 * 1032 * 2]);
+        assert_eq!(made.extents, [128, 8, 16, 100]);
+        // Heads outside positions.
+        let made = layout(16, [8 * 2048, 128, 2048], 8).unwrap();
+        assert_eq!((made.position_first, made.boxes), (true, [64, 16, 1, 1]));
+        assert_eq!(made.strides, [256, 4096, 32768]);
+        assert_eq!(made.extents, [128, 16, 8, 100]);
+        assert!(layout(16, [1 << 39, 1024, 128], 8).is_none());
+        assert!(layout(16, [16 * 1024, 1024, 0], 8).is_none());
+        assert_eq!(layout(16, [16 * 136, 136, 0], 1).unwrap().strides, [272, 272, 4352]);
+    }
+}

@@ -1,0 +1,205 @@
+//! attn_sm90: prefill and appends of more than 64 packed rows on Hopper, each step checked against
+//! attention in f64.
+use super::device;
+use super::emulator::{Conduct, Driver, is_real};
+use super::world::{Setup, World};
+use cudarc::driver::sys::{self, CUdevice_attribute};
+use radixkv::attention::{Dtype, KvLayout, Region};
+use radixkv::gpu::{CudaBackend, CudaConfig};
+use std::io::Write;
+
+/// Whether the device can run it; the emulated one can. On others its tests say that they skip.
+pub fn has_hopper() -> bool {
+    if !is_real() {
+        return true;
+    }
+    let _driver = Driver::get();
+    device::enter();
+    let (mut device, mut major) = (0, 0);
+    let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
+    // SAFETY: both write a number.
+    unsafe {
+        assert_eq!(sys::cuDeviceGet(&mut device, 0), sys::CUresult::CUDA_SUCCESS);
+        let asked = sys::cuDeviceGetAttribute(&mut major, attribute, device);
+        assert_eq!(asked, sys::CUresult::CUDA_SUCCESS);
+    }
+    device::leave();
+    if major != 9 {
+        // Not through the captured standard error: it is to be seen.
+        let reason = b"SKIP attn_sm90: the device is no Hopper\n";
+        std::io::stderr().write_all(reason).unwrap();
+    }
+    major == 9
+}
+
+/// Eight query heads over two KV heads: 17 queries have more rows than attn_mma's tiles take.
+fn setup(page_size: usize) -> Setup {
+    Setup::new(64, page_size).heads(8, 2).sm90()
+}
+
+#[test]
+fn any_order_of_threads_and_any_landing_is_fine() {
+    if !has_hopper() {
+        return;
+    }
+    for greedy in [true, false] {
+        for landing in 0..3 {
+            for page_size in [7, 16] {
+                let mut world = World::new(setup(page_size), 2);
+                world.driver.conduct(Conduct { greedy, landing, seed: 5, ..Conduct::default() });
+                world.fill(0, 450);
+                world.fill(1, 70);
+                world.step(&[(0, 40), (1, 60)]);
+            }
+        }
+    }
+}
+
+// K20
+#[test]
+fn k20_any_cut_of_a_prompt_gives_the_same_with_attn_sm90() {
+    if !has_hopper() {
+        return;
+    }
+    for chunks in [&[190][..], &[1, 189], &[133, 57], &[16, 64, 84, 26]] {
+        let mut world = World::new(setup(16), 1);
+        for &chunk in chunks {
+            world.step(&[(0, chunk)]);
+        }
+    }
+}
+
+#[test]
+fn every_head_dim_and_format_of_attn_sm90() {
+    if !has_hopper() {
+        return;
+    }
+    for head_dim in [64, 128, 256] {
+        for dtype in [Dtype::Bf16, Dtype::F16] {
+            let setup = Setup::new(head_dim, 16).heads(8, 2).dtypes(dtype, dtype).sm90();
+            let mut world = World::new(setup, 2);
+            world.fill(1, 270);
+            world.step(&[(0, 33), (1, 20)]);
+        }
+    }
+}
+
+/// Pages that boxes divide and pages that they don't; tiles that begin and end inside pages.
+#[test]
+fn strides_layouts_and_page_sizes_of_attn_sm90() {
+    if !has_hopper() {
+        return;
+    }
+    for layout in [KvLayout::Nhd, KvLayout::Hnd] {
+        for (page_size, padding) in [(1, 0), (8, 0), (12, 8), (24, 8), (64, 16), (256, 0)] {
+            let mut setup = setup(page_size);
+            (setup.layout, setup.padding) = (layout, padding);
+            let mut world = World::new(setup, 2);
+            world.fill(0, 300);
+            world.step(&[(0, 19), (1, 70)]);
+        }
+    }
+}
+
+// K21
+#[test]
+fn k21_windows_soft_caps_and_regions_with_attn_sm90() {
+    if !has_hopper() {
+        return;
+    }
+    for (window, cap, regions) in [
+        (Some(200), None, false),
+        (None, Some(20.0), false),
+        (Some(9), Some(5.0), true),
+        (None, None, true),
+    ] {
+        let mut setup = setup(16);
+        (setup.params.window, setup.params.soft_cap) = (window, cap);
+        setup.q_size = 3.0;
+        let mut world = World::new(setup, 1);
+        if regions {
+            world.sequences[0].regions = vec![
+                Region { start: 3, end: 40 },
+                Region { start: 60, end: 97 },
+                Region { start: 97, end: 330 },
+            ];
+        }
+        world.step(&[(0, 60)]);
+        world.step(&[(0, 275)]);
+    }
+}
+
+#[test]
+fn rows_are_split_merged_and_shared_with_attn_sm90() {
+    if !has_hopper() {
+        return;
+    }
+    let mut setup = setup(16);
+    (setup.sinks, setup.pages) = (true, 300);
+    let mut world = World::new(setup, 6);
+    world.fill(0, 1640);
+    for to in 1..5 {
+        world.share(0, to, 96);
+        world.fill(to, 10 * to);
+    }
+    world.step(&[(0, 20)]);
+    let rows: Vec<_> = (0..6).map(|sequence| (sequence, 8)).collect();
+    world.step(&rows);
+}
+
+/// A query of more heads than a tile has rows, and heads that no tile ends with.
+#[test]
+fn groups_of_any_size_with_attn_sm90() {
+    if !has_hopper() {
+        return;
+    }
+    for heads in [(160, 1), (7, 1)] {
+        let mut world = World::new(Setup::new(64, 16).heads(heads.0, heads.1).sm90(), 1);
+        world.fill(0, 300);
+        world.step(&[(0, 11)]);
+    }
+}
+
+/// It is used where it is wished for, on Hopper, and for what it computes.
+#[test]
+fn what_attn_sm90_is_used_for() {
+    if is_real() {
+        return;
+    }
+    let driver = Driver::get();
+    let uses = |sm90, capability, head_dim, kv_dtype, batch_invariant| {
+        driver.capability(capability);
+        let config = CudaConfig { sm90, ..driver.config() };
+        let geometry = Setup::new(head_dim, 16).geometry;
+        let (dtype, invariant) = (Dtype::Bf16, batch_invariant);
+        CudaBackend::new(&config, geometry, dtype, kv_dtype, invariant).unwrap().uses_sm90()
+    };
+    let wish = Some(true);
+    assert!(uses(wish, 9, 128, Dtype::Bf16, false));
+    assert!(!uses(Some(false), 9, 128, Dtype::Bf16, false));
+    assert!(!uses(None, 9, 128, Dtype::Bf16, false));
+    assert!(!uses(wish, 8, 128, Dtype::Bf16, false));
+    assert!(!uses(wish, 10, 128, Dtype::Bf16, false));
+    assert!(!uses(wish, 9, 96, Dtype::Bf16, false));
+    assert!(!uses(wish, 9, 128, Dtype::Fp8E4m3, false));
+    assert!(!uses(wish, 9, 128, Dtype::Bf16, true));
+}
+
+/// Strides that the driver takes for no map are read row by row; what else it says is an error.
+#[test]
+fn m04_a_tensor_map_that_fails_is_an_error_and_the_next_step_is_right() {
+    if is_real() {
+        return;
+    }
+    for after in [0, 1] {
+        let mut world = World::new(setup(16), 1);
+        world.fill(0, 200);
+        world.failing = Some(("cuTensorMapEncodeTiled", after, 1));
+        world.step(&[(0, 40)]);
+        world.failing = Some(("cuTensorMapEncodeTiled", after, 2));
+        let message = world.run(&[(0, 40)]).unwrap_err();
+        let wanted = "cuTensorMapEncodeTiled: CUDA_ERROR_OUT_OF_MEMORY (2)";
+        assert!(message.contains(wanted), "{message}");
+        world.step(&[(0, 40)]);
+    }
+}
