@@ -59,7 +59,7 @@ impl KvStrides {
     }
 }
 
-/// A tensor [position][head][head_dim] whose heads are contiguous.
+/// A tensor `[position][head][head_dim]` whose heads are contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tensor<A> {
     /// The first element.

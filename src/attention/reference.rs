@@ -15,9 +15,9 @@ pub struct Problem<'a> {
     pub sinks: Option<&'a [f32]>,
     /// Position of the first query.
     pub start: usize,
-    /// [query][query head][element]
+    /// `[query][query head][element]`
     pub q: &'a [f64],
-    /// [position][KV head][element], from position 0 on
+    /// `[position][KV head][element]`, from position 0 on
     pub k: &'a [f64],
     /// Like `k`.
     pub v: &'a [f64],
@@ -28,9 +28,9 @@ pub struct Problem<'a> {
 /// What attention gives.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct State {
-    /// [query][query head][element]
+    /// `[query][query head][element]`
     pub out: Vec<f64>,
-    /// [query][query head]: the natural logarithm of the denominator.
+    /// `[query][query head]`: the natural logarithm of the denominator.
     pub lse: Vec<f64>,
 }
 

@@ -4,6 +4,7 @@
 #![allow(non_camel_case_types)] // the names here are the C names
 #![allow(clippy::missing_safety_doc)] // the header states each contract
 #![allow(clippy::too_many_arguments)]
+#![allow(rustdoc::broken_intra_doc_links)] // [position][head]: shapes, for the header's readers
 
 // The order of these modules is the order of the header.
 mod version;

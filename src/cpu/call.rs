@@ -12,15 +12,15 @@ pub struct AppendPrefill<'a> {
     pub params: Params,
     /// A logit for each query head that takes part in the denominator only.
     pub sinks: Option<&'a [f32]>,
-    /// [new positions of all rows][query head][element]
+    /// `[new positions of all rows][query head][element]`
     pub q: Tensor<*const u8>,
-    /// [new positions][KV head][element]; none: they are written already.
+    /// `[new positions][KV head][element]`; none: they are written already.
     pub k: Option<Tensor<*const u8>>,
     /// Like `k`.
     pub v: Option<Tensor<*const u8>>,
     /// Like `q`.
     pub out: Tensor<*mut u8>,
-    /// [new positions][query head]: natural logarithm of the denominator. None: not wanted.
+    /// `[new positions][query head]`: natural logarithm of the denominator. None: not wanted.
     pub lse: Option<*mut f32>,
     /// KV memory.
     pub layer: KvLayer<*mut u8>,
@@ -31,9 +31,9 @@ pub struct AppendPrefill<'a> {
 /// A result of attention to some of the keys.
 #[derive(Debug, Clone, Copy)]
 pub struct PartialState {
-    /// [position][head][element]
+    /// `[position][head][element]`
     pub out: Tensor<*const u8>,
-    /// [position][head]: natural logarithm; -inf: it saw no key, and `out` is not read.
+    /// `[position][head]`: natural logarithm; -inf: it saw no key, and `out` is not read.
     pub lse: *const f32,
 }
 
@@ -42,9 +42,9 @@ pub struct PartialState {
 pub struct MergeStates<'a> {
     /// At least one.
     pub states: &'a [PartialState],
-    /// [position][head][element]
+    /// `[position][head][element]`
     pub out: Tensor<*mut u8>,
-    /// [position][head]. None: not wanted.
+    /// `[position][head]`. None: not wanted.
     pub lse: Option<*mut f32>,
     /// Positions.
     pub positions: usize,

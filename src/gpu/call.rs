@@ -23,7 +23,7 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// K and V of the new positions.
 #[derive(Debug, Clone, Copy)]
 pub struct NewKv {
-    /// [new positions][KV head][element]
+    /// `[new positions][KV head][element]`
     pub k: Tensor<*const u8>,
     /// Like `k`.
     pub v: Tensor<*const u8>,
@@ -42,13 +42,13 @@ pub struct AppendPrefill<'a> {
     pub params: Params,
     /// A logit for each query head that takes part in the denominator only; may be null.
     pub sinks: *const f32,
-    /// [new positions of all rows][query head][element]
+    /// `[new positions of all rows][query head][element]`
     pub q: Tensor<*const u8>,
     /// None: they are written already.
     pub kv: Option<NewKv>,
     /// Like `q`.
     pub out: Tensor<*mut u8>,
-    /// [new positions][query head]; may be null.
+    /// `[new positions][query head]`; may be null.
     pub lse: *mut f32,
     /// KV memory.
     pub layer: KvLayer<*mut u8>,
@@ -59,9 +59,9 @@ pub struct AppendPrefill<'a> {
 /// Arguments of [`CudaBackend::merge_states`].
 #[derive(Debug, Clone, Copy)]
 pub struct MergeStates<'a> {
-    /// [position][query head][element] for each state.
+    /// `[position][query head][element]` for each state.
     pub outs: &'a [*const u8],
-    /// [position][query head] for each.
+    /// `[position][query head]` for each.
     pub lses: &'a [*const f32],
     /// Positions of each.
     pub positions: usize,

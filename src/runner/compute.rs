@@ -43,9 +43,9 @@ pub struct LayerStep {
 /// Results of attention over disjoint sets of keys; all dense.
 #[derive(Debug, Clone, Copy)]
 pub struct States<'a> {
-    /// [positions][query_heads][head_dim] for each.
+    /// `[positions][query_heads][head_dim]` for each.
     pub outs: &'a [*const u8],
-    /// [positions][query_heads] for each.
+    /// `[positions][query_heads]` for each.
     pub lses: &'a [*const f32],
     /// Positions of each.
     pub positions: usize,
@@ -266,7 +266,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Checks a tensor of [positions][heads][head_dim] that the engine gave.
+    /// Checks a tensor of `[positions][heads][head_dim]` that the engine gave.
     fn tensor(
         &self,
         (address, strides): (*mut u8, Strides),
