@@ -279,6 +279,8 @@ struct AttendBlock : PackedRows<S::kPlain> {
         }
         Writer<S> writer{args, item};
         if (S::kKeyWarps == 1) {
+            // Found once more, rather than kept in registers meanwhile.
+            Rows::locate(anew(row_warp * 16));
             writer.write_rows(o, state, query_of, head_of, row_warp, lane);
         } else {
             writer.write_combined(o, state, thread, lane, key_warp, shared, head);

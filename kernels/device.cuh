@@ -62,6 +62,13 @@ RKV_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
 RKV_DEVICE void sync_block() { __syncthreads(); }
 RKV_DEVICE void sync_warp() { __syncwarp(); }
 
+// The same value, of which the compiler does not know that it is: what is computed with it again
+// needs no registers meanwhile.
+RKV_DEVICE int anew(int value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
 template <class T>
 RKV_DEVICE T shuffle_xor(T value, int mask) {
     return __shfl_xor_sync(0xffffffffu, value, mask);

@@ -135,7 +135,9 @@ struct PackedRows {
             RKV_UNROLL
             for (int e = 0; e < 4; e++) {
                 const int key = first_key + n * 8 + (lane & 3) * 2 + (e & 1);
-                const bool seen = key < sees[e >> 1].end && key >= sees[e >> 1].begin;
+                // Causal and nothing else: all rows begin where the item does.
+                const int begin = kPlain ? item.key_begin : sees[e >> 1].begin;
+                const bool seen = key < sees[e >> 1].end && key >= begin;
                 s[n][e] = seen ? s[n][e] : -kInfinity;
             }
         }

@@ -29,6 +29,7 @@ inline int block_x() { return static_cast<int>(emulation::machine().block(0)); }
 inline int block_y() { return static_cast<int>(emulation::machine().block(1)); }
 inline int block_z() { return static_cast<int>(emulation::machine().block(2)); }
 inline void sync_block() { emulation::machine().barrier(); }
+inline int anew(int value) { return value; }
 inline void sync_warp() {
     emulation::machine().warp("sync_warp", nullptr, [](void **) {});
 }

@@ -4,7 +4,6 @@
 namespace rkv {
 
 inline int of_first_lane(int value) { return value; }
-inline int anew(int value) { return value; }
 inline int shuffle_from(int value, int lane) {
     struct Lane {
         int value, result, from;
