@@ -112,13 +112,14 @@ case ${1:-} in
     done
     ;;
 --docs)
-    into_docs scripts/bench.sh "$("$build/index-bench" --brief)"
+    table=$("$build/index-bench" --brief)
+    into_docs scripts/bench.sh "$table"
     ;;
 block-hash)
     shift
     made() { "$build/index-bench" --index block-hash --page 16 --brief "$@"; }
     case ${1:-} in
-    --docs) into_docs "scripts/bench.sh block-hash" "$(made)" ;;
+    --docs) table=$(made); into_docs "scripts/bench.sh block-hash" "$table" ;;
     *) made "$@" ;;
     esac
     ;;
@@ -128,21 +129,27 @@ digest)
         python3 benches/page_digest/compare.py --library "$target/release/libradixkv.so" "$@"
     }
     case ${1:-} in
-    --docs) into_docs "scripts/bench.sh digest" "$(made)" ;;
+    --docs) table=$(made); into_docs "scripts/bench.sh digest" "$table" ;;
     *) made "$@" ;;
     esac
     ;;
 attention)
     shift
     case ${1:-} in
-    --docs) into_docs "scripts/bench.sh attention" "$(bash scripts/bench_attention.sh)" ;;
+    --docs)
+        table=$(bash scripts/bench_attention.sh)
+        into_docs "scripts/bench.sh attention" "$table"
+        ;;
     *) bash scripts/bench_attention.sh "$@" ;;
     esac
     ;;
 snapshot)
     shift
     case ${1:-} in
-    --docs) into_docs "scripts/bench.sh snapshot" "$("$build/snapshot-bench")" ;;
+    --docs)
+        table=$("$build/snapshot-bench")
+        into_docs "scripts/bench.sh snapshot" "$table"
+        ;;
     --count) callgrind snapshot-bench && per_call ;;
     *) "$build/snapshot-bench" "$@" ;;
     esac

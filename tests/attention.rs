@@ -77,6 +77,11 @@ fn long_rows_give_the_same_bits_on_any_number_of_threads() {
     cuts::long_rows();
 }
 
+#[test]
+fn the_first_call_may_have_a_long_row() {
+    cuts::first_call_with_a_long_row();
+}
+
 // K22
 #[test]
 fn k22_every_byte_of_fp8_means_what_the_format_says() {

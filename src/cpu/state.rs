@@ -131,9 +131,10 @@ impl Tree {
 
     /// Memory for the state that is pushed next.
     pub(super) fn next(&mut self, rows: usize, head_dim: usize) -> State {
+        // States in memory of somebody else's have a place, too.
         let depth = self.stack.len();
         if self.memory.len() <= depth {
-            self.memory.push(Numbers::default());
+            self.memory.resize_with(depth + 1, Numbers::default);
         }
         State::at(self.memory[depth].reserve(State::numbers(rows, head_dim)), rows)
     }

@@ -127,3 +127,14 @@ pub fn long_rows() {
         assert!(all[0] == all[1] && all[0] == all[2], "{masking:?}, {query_heads}, {new}");
     }
 }
+
+/// A row so long that each thread gets parts of several segments, in a backend's very first call.
+pub fn first_call_with_a_long_row() {
+    let results = [1, 2, 3].map(|threads| {
+        let setup = Setup { threads, room: 12_000, ..Setup::default() }.with_heads((2, 1));
+        let mut world = World::new(setup, 1);
+        world.fill(0, 11_000);
+        world.step(&[Chunk::new(0, 1)])
+    });
+    assert!(results[0] == results[1] && results[0] == results[2]);
+}
