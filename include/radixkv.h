@@ -159,16 +159,6 @@
 #define RKV_CACHE_WHOLE_PAGES 1
 
 /**
- * Format of rkv_cache_dump(): one JSON object.
- */
-#define RKV_DUMP_JSON 0
-
-/**
- * Format of rkv_cache_dump(): a Graphviz digraph.
- */
-#define RKV_DUMP_DOT 1
-
-/**
  * Index of rkv_cache_config: the radix tree, exact token comparison.
  */
 #define RKV_INDEX_RADIX 0
@@ -185,6 +175,16 @@
  * rkv_match.locked_node.
  */
 #define RKV_MATCH_LOCK 1
+
+/**
+ * Format of rkv_cache_dump(): one JSON object.
+ */
+#define RKV_DUMP_JSON 0
+
+/**
+ * Format of rkv_cache_dump(): a Graphviz digraph.
+ */
+#define RKV_DUMP_DOT 1
 
 /**
  * 32-bit IEEE 754 floats.
@@ -716,6 +716,50 @@ typedef struct rkv_cache_config {
 typedef uint64_t rkv_node_id;
 
 /**
+ * The longest cached prefix of a token list.
+ */
+typedef struct rkv_match {
+    /**
+     * sizeof(rkv_match).
+     */
+    uint32_t struct_size;
+    /**
+     * Page that holds the positions after the last whole page, for partial_position_count > 0;
+     * copy them, never write to the page. Else 0.
+     */
+    uint32_t partial_page;
+    /**
+     * Node that ends where the whole pages end; 0 when no whole page matched.
+     */
+    rkv_node_id node;
+    /**
+     * Node that owns partial_page; 0 when there is none.
+     */
+    rkv_node_id partial_node;
+    /**
+     * With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all
+     * pages of the match, partial_page included.
+     */
+    rkv_node_id locked_node;
+    /**
+     * Tokens matched; the rest begins at this index. Never ends inside an image.
+     */
+    uint64_t token_count;
+    /**
+     * Positions of those tokens: page_count * page_size + partial_position_count.
+     */
+    uint64_t position_count;
+    /**
+     * Whole pages matched.
+     */
+    uint64_t page_count;
+    /**
+     * Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
+     */
+    uint64_t partial_position_count;
+} rkv_match;
+
+/**
  * What rkv_cache_insert() puts where.
  */
 typedef struct rkv_insert_args {
@@ -785,6 +829,48 @@ typedef struct rkv_insert_result {
      */
     uint64_t duplicate_page_count;
 } rkv_insert_result;
+
+/**
+ * What can be seen of a node.
+ */
+typedef struct rkv_node_info {
+    /**
+     * sizeof(rkv_node_info).
+     */
+    uint32_t struct_size;
+    /**
+     * Locks on this node and below it.
+     */
+    uint32_t lock_count;
+    /**
+     * The parent, 0 for a root.
+     */
+    rkv_node_id parent;
+    /**
+     * Positions of the node's own segment; 0 for a root.
+     */
+    uint64_t position_count;
+    /**
+     * Pages of the node's own segment: position_count / page_size.
+     */
+    uint64_t page_count;
+    /**
+     * Positions from the beginning to the node's end.
+     */
+    uint64_t end_position;
+    /**
+     * Number of children.
+     */
+    uint64_t child_count;
+    /**
+     * Logical time of the last match that covered the node.
+     */
+    uint64_t last_access;
+    /**
+     * Matches that covered the node; stays at 2^32 - 1.
+     */
+    uint64_t hit_count;
+} rkv_node_info;
 
 /**
  * Counters of a cache. Counts since creation unless they say "now".
@@ -880,92 +966,6 @@ typedef struct rkv_cache_statistics {
      */
     uint64_t inherited_position_count;
 } rkv_cache_statistics;
-
-/**
- * The longest cached prefix of a token list.
- */
-typedef struct rkv_match {
-    /**
-     * sizeof(rkv_match).
-     */
-    uint32_t struct_size;
-    /**
-     * Page that holds the positions after the last whole page, for partial_position_count > 0;
-     * copy them, never write to the page. Else 0.
-     */
-    uint32_t partial_page;
-    /**
-     * Node that ends where the whole pages end; 0 when no whole page matched.
-     */
-    rkv_node_id node;
-    /**
-     * Node that owns partial_page; 0 when there is none.
-     */
-    rkv_node_id partial_node;
-    /**
-     * With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all
-     * pages of the match, partial_page included.
-     */
-    rkv_node_id locked_node;
-    /**
-     * Tokens matched; the rest begins at this index. Never ends inside an image.
-     */
-    uint64_t token_count;
-    /**
-     * Positions of those tokens: page_count * page_size + partial_position_count.
-     */
-    uint64_t position_count;
-    /**
-     * Whole pages matched.
-     */
-    uint64_t page_count;
-    /**
-     * Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
-     */
-    uint64_t partial_position_count;
-} rkv_match;
-
-/**
- * What can be seen of a node.
- */
-typedef struct rkv_node_info {
-    /**
-     * sizeof(rkv_node_info).
-     */
-    uint32_t struct_size;
-    /**
-     * Locks on this node and below it.
-     */
-    uint32_t lock_count;
-    /**
-     * The parent, 0 for a root.
-     */
-    rkv_node_id parent;
-    /**
-     * Positions of the node's own segment; 0 for a root.
-     */
-    uint64_t position_count;
-    /**
-     * Pages of the node's own segment: position_count / page_size.
-     */
-    uint64_t page_count;
-    /**
-     * Positions from the beginning to the node's end.
-     */
-    uint64_t end_position;
-    /**
-     * Number of children.
-     */
-    uint64_t child_count;
-    /**
-     * Logical time of the last match that covered the node.
-     */
-    uint64_t last_access;
-    /**
-     * Matches that covered the node; stays at 2^32 - 1.
-     */
-    uint64_t hit_count;
-} rkv_node_info;
 
 /**
  * How to begin a sequence.
@@ -2326,30 +2326,6 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
 RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
 
 /**
- * Publishes the whole pages of a prefix.
- *
- * Pages for which the cache has none yet are claimed: they must be private, and are the cache's
- * from then on, also where they are mapped. Where the cache has another page for the same tokens,
- * that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
- *
- * @param cache the cache
- * @param args what to insert
- * @param published_pages receives page_count entries: the cache's page at each whole page of the
- * tokens, and the caller's own after the last whole page; may be NULL
- * @param out_result receives what was done; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
- * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
-                                 const struct rkv_insert_args *args,
-                                 uint32_t *published_pages,
-                                 struct rkv_insert_result *out_result);
-
-/**
  * Evicts pages, least recently used first, and returns them to the free pool.
  *
  * The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent
@@ -2388,67 +2364,6 @@ RKV_MUST_CHECK
 enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
                                         uint32_t page,
                                         bool *out_contains);
-
-/**
- * Counters of a cache, at one moment.
- *
- * @param cache the cache
- * @param out_stats receives the numbers; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread; waits for no eviction
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_stats(const struct rkv_cache *cache,
-                                struct rkv_cache_statistics *out_stats);
-
-/**
- * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it.
- * For tests and debug builds of an engine.
- *
- * @param cache the cache
- * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *cache);
-
-/**
- * Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
- *
- * @param cache the cache
- * @param format RKV_DUMP_JSON or RKV_DUMP_DOT
- * @param buffer receives the text, NUL-terminated; (NULL, 0) asks for the size
- * @param capacity size of buffer in bytes
- * @param out_bytes receives the bytes of the text, the NUL included, also on
- * RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_POISONED
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_dump(const struct rkv_cache *cache,
-                               uint32_t format,
-                               char *buffer,
-                               size_t capacity,
-                               size_t *out_bytes);
-
-#if defined(RKV_FAULT_INJECTION)
-/**
- * Panics inside the library while the handle is in use. Only in builds with the fault-injection
- * feature, for tests.
- *
- * @param cache the cache
- * @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
- * @par Thread safety
- * any thread
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
-#endif
 
 /**
  * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
@@ -2502,6 +2417,30 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
                                 const struct rkv_tokens *tokens,
                                 size_t *out_token_count,
                                 size_t *out_position_count);
+
+/**
+ * Publishes the whole pages of a prefix.
+ *
+ * Pages for which the cache has none yet are claimed: they must be private, and are the cache's
+ * from then on, also where they are mapped. Where the cache has another page for the same tokens,
+ * that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
+ *
+ * @param cache the cache
+ * @param args what to insert
+ * @param published_pages receives page_count entries: the cache's page at each whole page of the
+ * tokens, and the caller's own after the last whole page; may be NULL
+ * @param out_result receives what was done; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
+ * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
+                                 const struct rkv_insert_args *args,
+                                 uint32_t *published_pages,
+                                 struct rkv_insert_result *out_result);
 
 /**
  * Protects a node and all its ancestors from eviction. Locks nest.
@@ -2583,6 +2522,67 @@ enum rkv_status rkv_cache_node_children(const struct rkv_cache *cache,
                                         rkv_node_id *children,
                                         size_t capacity,
                                         size_t *out_count);
+
+/**
+ * Counters of a cache, at one moment.
+ *
+ * @param cache the cache
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; waits for no eviction
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_stats(const struct rkv_cache *cache,
+                                struct rkv_cache_statistics *out_stats);
+
+/**
+ * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it.
+ * For tests and debug builds of an engine.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *cache);
+
+/**
+ * Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
+ *
+ * @param cache the cache
+ * @param format RKV_DUMP_JSON or RKV_DUMP_DOT
+ * @param buffer receives the text, NUL-terminated; (NULL, 0) asks for the size
+ * @param capacity size of buffer in bytes
+ * @param out_bytes receives the bytes of the text, the NUL included, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_dump(const struct rkv_cache *cache,
+                               uint32_t format,
+                               char *buffer,
+                               size_t capacity,
+                               size_t *out_bytes);
+
+#if defined(RKV_FAULT_INJECTION)
+/**
+ * Panics inside the library while the handle is in use. Only in builds with the fault-injection
+ * feature, for tests.
+ *
+ * @param cache the cache
+ * @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
+#endif
 
 /**
  * Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared

@@ -1,0 +1,180 @@
+//! What can be seen of a cache: counters, invariants, the tree as text.
+use super::cache::rkv_cache;
+use super::handle::with;
+use super::pointer::{AbiStruct, fill, write_struct};
+use super::status::rkv_status;
+use crate::error::Error;
+use crate::index::DumpFormat;
+
+/// Format of rkv_cache_dump(): one JSON object.
+pub const RKV_DUMP_JSON: u32 = 0;
+/// Format of rkv_cache_dump(): a Graphviz digraph.
+pub const RKV_DUMP_DOT: u32 = 1;
+
+/// Counters of a cache. Counts since creation unless they say "now".
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_statistics {
+    /// sizeof(rkv_cache_statistics).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Pages that the cache owns now.
+    pub cached_page_count: u64,
+    /// Pages now that no lock protects: exactly what eviction can free.
+    pub reclaimable_page_count: u64,
+    /// Nodes now, roots not counted.
+    pub node_count: u64,
+    /// Namespaces now.
+    pub namespace_count: u64,
+    /// Sequences alive now.
+    pub sequence_count: u64,
+    /// Different images known now, to the index or to a sequence.
+    pub image_count: u64,
+    /// Bytes of host memory that the index takes now.
+    pub index_bytes: u64,
+    /// Matches asked for, rkv_sequence_begin() included; probes are not counted.
+    pub lookup_count: u64,
+    /// Positions that lookups asked for.
+    pub lookup_position_count: u64,
+    /// Positions that lookups found.
+    pub hit_position_count: u64,
+    /// Of those, positions to be copied out of a page that is shared in part.
+    pub partial_hit_position_count: u64,
+    /// Pages claimed from callers and sequences.
+    pub inserted_page_count: u64,
+    /// Pages found published by somebody else at publishing.
+    pub duplicate_page_count: u64,
+    /// Pages evicted.
+    pub evicted_page_count: u64,
+    /// Cached prefixes now that no longer one goes on: nodes without children.
+    pub prefix_count: u64,
+    /// Retained sequences now.
+    pub retained_sequence_count: u64,
+    /// Pages that those keep now, each counted once; they are among the cached and the private
+    /// ones.
+    pub retained_page_count: u64,
+    /// Retained sequences that gave way: to later ones, or by rkv_cache_drop_retained().
+    pub displaced_sequence_count: u64,
+    /// Sequences that went on from another one: continued and forked ones. No lookups.
+    pub inherit_count: u64,
+    /// Positions that they inherited; not among the hits of lookups.
+    pub inherited_position_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_cache_statistics {
+    const NAME: &'static str = "out_stats";
+    const V1: usize = 120;
+}
+
+/// Counters of a cache, at one moment.
+///
+/// @param cache the cache
+/// @param out_stats receives the numbers; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread; waits for no eviction
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_stats(
+    cache: *const rkv_cache,
+    out_stats: *mut rkv_cache_statistics,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_stats.
+    unsafe {
+        with(cache, |shared| {
+            let stats = shared.read().cache_stats()?;
+            let made = rkv_cache_statistics {
+                struct_size: 0,
+                reserved: 0,
+                cached_page_count: stats.cached_pages as u64,
+                reclaimable_page_count: stats.reclaimable_pages as u64,
+                node_count: stats.nodes as u64,
+                namespace_count: stats.namespaces as u64,
+                sequence_count: stats.sequences as u64,
+                image_count: stats.images as u64,
+                index_bytes: stats.index_bytes as u64,
+                lookup_count: stats.counters.lookups,
+                lookup_position_count: stats.counters.lookup_positions,
+                hit_position_count: stats.counters.hit_positions,
+                partial_hit_position_count: stats.counters.partial_hit_positions,
+                inserted_page_count: stats.counters.inserted_pages,
+                duplicate_page_count: stats.counters.duplicate_pages,
+                evicted_page_count: stats.counters.evicted_pages,
+                prefix_count: stats.prefixes as u64,
+                retained_sequence_count: stats.retained_sequences as u64,
+                retained_page_count: stats.retained_pages as u64,
+                displaced_sequence_count: stats.counters.displaced,
+                inherit_count: stats.counters.inherits,
+                inherited_position_count: stats.counters.inherited_positions,
+            };
+            write_struct(out_stats, &made)
+        })
+    }
+}
+
+/// Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it.
+/// For tests and debug builds of an engine.
+///
+/// @param cache the cache
+/// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_check(cache: *const rkv_cache) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.read().check()?)) }
+}
+
+/// Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
+///
+/// @param cache the cache
+/// @param format RKV_DUMP_JSON or RKV_DUMP_DOT
+/// @param buffer receives the text, NUL-terminated; (NULL, 0) asks for the size
+/// @param capacity size of buffer in bytes
+/// @param out_bytes receives the bytes of the text, the NUL included, also on
+/// RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_dump(
+    cache: *const rkv_cache,
+    format: u32,
+    buffer: *mut std::ffi::c_char,
+    capacity: usize,
+    out_bytes: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, buffer and out_bytes.
+    unsafe {
+        with(cache, |shared| {
+            let format = match format {
+                RKV_DUMP_JSON => DumpFormat::Json,
+                RKV_DUMP_DOT => DumpFormat::Dot,
+                _ => return Err(Error::argument("format is unknown").into()),
+            };
+            let mut text = shared.read().dump(format)?.into_bytes();
+            text.push(0);
+            fill(&text, buffer.cast::<u8>(), capacity, out_bytes, ["buffer", "out_bytes"])
+        })
+    }
+}
+
+/// Panics inside the library while the handle is in use. Only in builds with the fault-injection
+/// feature, for tests.
+///
+/// @param cache the cache
+/// @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
+/// @par Thread safety
+/// any thread
+#[cfg(feature = "fault-injection")]
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_fault_panic(cache: *mut rkv_cache) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |_| panic!("injected fault")) }
+}
