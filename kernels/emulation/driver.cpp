@@ -351,7 +351,7 @@ size_t rkv_emulator_sizeof(const char *name) {
     const std::pair<const char *, size_t> sizes[] = {
 #define SIZE(type) {#type, sizeof(rkv::type)}
         SIZE(Query),          SIZE(Item),      SIZE(AttentionArguments),
-        SIZE(MergeArguments), SIZE(MergeStatesArguments),
+        SIZE(MergeArguments), SIZE(MergeStatesArguments), SIZE(StepCounts),
         SIZE(KvWriteArguments), SIZE(PageCopy), SIZE(Layer),
         SIZE(PageCopyArguments), SIZE(MirrorRun), SIZE(MirrorArguments),
         SIZE(HopperArguments),

@@ -196,6 +196,7 @@ impl CudaBackend {
             kv_heads: self.geometry.kv_heads,
             group: self.geometry.group(),
             batch_invariant: self.batch_invariant,
+            cascade: true,
         }
     }
 
