@@ -4,14 +4,17 @@
 //!   driver    found at run time, or not          memory    buffers, pinned staging, events
 //!   kernels   images, launches                   step      a plan's arrays on the device
 //!   shapes    which kernels exist                mirror    page rows, sent as they change
-//!   hopper    the kernel of Hopper's own
+//!   hopper    the kernel of Hopper's own         arrays    where those lie
+//!   call      what is launched                   copy      pages, in every layer
 //! ```
 //!
 //! Everything happens on the engine's stream, in its order; nothing waits for the device but what
 //! creates and ends things. What the driver refuses is an error that carries its code, and leaves
 //! the host as it was.
 mod arguments;
+mod arrays;
 mod call;
+mod copy;
 mod driver;
 mod hopper;
 mod kernels;
@@ -21,17 +24,18 @@ mod shapes;
 mod step;
 mod stream;
 
-pub use call::{AppendPrefill, MergeStates, NewKv};
+pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
 pub use kernels::Images;
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 
-use crate::attention::{Dtype, Geometry, KvLayer, Machine, PageCopy, Tile};
+use crate::attention::{Dtype, Geometry, Machine, Tile};
 use crate::error::Error;
+use copy::Copying;
 use cudarc::driver::sys::CUdevice_attribute;
 use driver::Context;
 use kernels::Kernels;
-use memory::{Blob, DeviceBuffer, GrowingBuffer, Staging};
+use memory::DeviceBuffer;
 use parking_lot::Mutex;
 use shapes::{Family, Shape};
 use std::sync::Arc;
@@ -77,15 +81,6 @@ pub struct CudaBackend {
     multiprocessors: usize,
     batch_invariant: bool,
     copying: Mutex<Copying>,
-}
-
-/// What copies of pages need on the device.
-#[derive(Debug, Default)]
-struct Copying {
-    arrays: GrowingBuffer,
-    staging: Staging,
-    blob: Blob,
-    used: Option<(memory::Event, Stream)>,
 }
 
 /// Kernels besides attention, for these formats.
@@ -160,6 +155,10 @@ impl CudaBackend {
         }
         let multiprocessors =
             context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        assert!(
+            chosen.len() <= arguments::TILES_MAX,
+            "kernels know the number of each shape's items"
+        );
         Ok(Self {
             kernels: Kernels::load(&context, config.images, hopper.is_some(), &wanted)?,
             context,
@@ -198,26 +197,6 @@ impl CudaBackend {
             batch_invariant: self.batch_invariant,
             cascade: true,
         }
-    }
-
-    /// Copies the first positions of pages to other pages, in every layer.
-    ///
-    /// # Safety
-    /// The pages lie in the memory of every layer; on the stream nobody writes the sources or uses
-    /// the targets meanwhile. All calls get the same layers.
-    pub unsafe fn copy_pages(
-        &self,
-        layers: &[KvLayer<*mut u8>],
-        copies: &[PageCopy],
-        stream: Stream,
-    ) -> Result<(), Error> {
-        if copies.is_empty() || layers.is_empty() {
-            return Ok(());
-        }
-        let _entered = self.context.enter()?;
-        stream.check_not_captured()?;
-        // SAFETY: the caller's contract.
-        unsafe { self.copying.lock().run(self, layers, copies, stream) }
     }
 }
 

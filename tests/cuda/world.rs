@@ -11,7 +11,9 @@ use radixkv::attention::{
     Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, Region, Tensor,
 };
 use radixkv::error::Error;
-use radixkv::gpu::{AppendPrefill, CudaBackend, CudaConfig, NewKv, PlanOnDevice, Stream};
+use radixkv::gpu::{
+    AppendPrefill, CudaBackend, CudaConfig, NewKv, PlanOnDevice, StepOfPlan, Stream,
+};
 
 /// What stays the same from step to step.
 #[derive(Debug, Clone)]
@@ -277,10 +279,8 @@ impl World {
             ..tensor.tensor()
         };
         self.number += 1;
-        let call = AppendPrefill {
-            number: self.number,
-            batch: &batch,
-            slots: &slots,
+        let mut call = AppendPrefill {
+            step: StepOfPlan { number: self.number, batch: &batch, slots: &slots },
             params: self.setup.params,
             sinks: sinks.as_ref().map_or(std::ptr::null(), |sinks| sinks.address().cast()),
             q: on_device(&q, &q_there),
@@ -289,6 +289,7 @@ impl World {
             lse: lse_there.address().cast(),
             layer: self.layer(),
             page_count: self.setup.pages,
+            is_captured: false,
         };
         if let Some((name, after, code)) = self.failing.take() {
             self.driver.fail(name, after, code);
@@ -296,7 +297,10 @@ impl World {
         // SAFETY: device memory of these shapes, which lives until it is read.
         let done = unsafe {
             let stream = Stream::new(self.stream.0.cast());
-            self.backend.append_prefill(&call, &mut self.plan, stream)
+            self.backend.is_captured(stream).and_then(|is_captured| {
+                call.is_captured = is_captured;
+                self.backend.append_prefill(&call, &mut self.plan, stream)
+            })
         };
         self.driver.fail("", 0, 0);
         done.map_err(|error: Error| error.to_string())?;
