@@ -8,6 +8,7 @@ mod cuda {
     #[path = "../attention/numbers.rs"]
     pub mod numbers;
 
+    pub mod buffers;
     pub mod compare;
     pub mod device;
     pub mod emulator;
@@ -15,6 +16,7 @@ mod cuda {
 
     mod driver;
     mod faults;
+    mod graph;
     mod hopper;
     mod matrix;
     mod moves;

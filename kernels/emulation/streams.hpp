@@ -2,9 +2,11 @@
 // legal, or at once: whoever reuses a buffer too early, or forgets an event, gets wrong results.
 #pragma once
 #include "machine.hpp"
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace rkv::emulation {
@@ -20,8 +22,15 @@ struct Task {
     uint64_t count = 0;            // ... this many times
 };
 
+// What was put on a stream while it was captured: kernels with copies of their arguments.
+struct Graph {
+    std::vector<Task> tasks;
+};
+
 struct Stream {
     std::deque<Task> tasks;
+    std::unique_ptr<Graph> captured; // while it is: what is put on it goes here
+    bool is_invalid = false;         // the capture: something forbidden was called
 };
 
 // Memory by address. The device may touch what lies inside, and nothing else.
@@ -95,12 +104,28 @@ class Device {
 
     void put(void *handle, Task task) {
         Stream *onto = stream(handle);
+        if (onto->captured != nullptr) {
+            onto->captured->tasks.push_back(std::move(task));
+            return;
+        }
         if (onto == &default_stream_) {
             drain_all(); // the legacy default stream waits for all others
         }
         onto->tasks.push_back(std::move(task));
         if (!is_late) {
             drain(onto);
+        }
+    }
+
+    // Whether some stream is being captured. Then much is forbidden, to every thread; what is called
+    // all the same makes the capture invalid.
+    bool is_capturing() const {
+        return std::any_of(streams_.begin(), streams_.end(),
+                           [](const Stream *one) { return one->captured != nullptr; });
+    }
+    void invalidate_captures() {
+        for (Stream *one : streams_) {
+            one->is_invalid = true;
         }
     }
 
