@@ -34,7 +34,7 @@ RKV_DEVICE void merge_partials(const MergeArguments &args) {
     const int begin = load_global(args.indptr + entry);
     const int count = load_global(args.indptr + entry + 1) - begin;
     const int query = load_global(args.queries + entry);
-    if (entry >= entries) {
+    if (!is_there(entry, entries, count)) {
         return;
     }
     auto place = [&](int i) {

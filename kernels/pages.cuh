@@ -38,10 +38,10 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
     const int element = static_cast<int>(index % eights) * 8;
     const int queries = load_global(args.query_count);
     const Vector16 words = load_global(reinterpret_cast<const Vector16 *>(args.queries + query));
-    if (query >= queries) {
+    const int position = static_cast<int>(words.x[0]), pages = static_cast<int>(words.x[1]);
+    if (!is_there(query, queries, position + 1)) {
         return;
     }
-    const int position = static_cast<int>(words.x[0]), pages = static_cast<int>(words.x[1]);
     const int page_number = divide(position, args.kv.page_size);
     const int page = load_global(args.pages + pages + page_number);
     const int offset = position - page_number * static_cast<int>(args.kv.page_size.value);

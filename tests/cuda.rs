@@ -17,6 +17,7 @@ mod cuda {
     mod driver;
     mod faults;
     mod graph;
+    mod graph_runner;
     mod hopper;
     mod matrix;
     mod moves;
