@@ -249,6 +249,11 @@ fn bounds_of_decoding_are_not_absurd() {
     // One item a row, and four rounds of blocks of the machine.
     assert_eq!(bounds.items, [256 + 198, 0, 0]);
     assert_eq!((bounds.order, bounds.merged, bounds.partials), (256, 256, 256 + 198));
+    // docs/cuda.md: 7 MB and 91 MB of partial results.
+    let bytes = |bounds: &Bounds| bounds.partials * 32 * 128 * size_of::<f32>();
+    assert_eq!(bytes(&bounds) / 1_000_000, 7);
+    let shared = Capacity { cascade: true, ..decode };
+    assert_eq!(bytes(&Bounds::of(&shared, 16, &machine(8, 4))).div_ceil(1_000_000), 91);
 }
 
 #[test]

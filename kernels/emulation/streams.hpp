@@ -117,8 +117,8 @@ class Device {
         }
     }
 
-    // Whether some stream is being captured. Then much is forbidden, to every thread; what is called
-    // all the same makes the capture invalid.
+    // Whether some stream is being captured. Then much is forbidden, to every thread; what is
+    // called all the same makes the capture invalid.
     bool is_capturing() const {
         return std::any_of(streams_.begin(), streams_.end(),
                            [](const Stream *one) { return one->captured != nullptr; });

@@ -2,6 +2,7 @@
 use super::buffers::Buffers;
 use super::device::Graph;
 use super::emulator::{Conduct, is_real};
+use super::faults::{FAULTS, OF_GRAPHS};
 use super::world::{Outcome, Setup, World};
 use radixkv::attention::{Capacity, Dtype, Region};
 use radixkv::error::Error;
@@ -246,6 +247,25 @@ fn what_is_missing_before_a_capture_is_said() {
     let larger = world.backend.reserve(&capacity(2, 1, 40), &mut world.plan).unwrap_err();
     assert!(larger.to_string().contains("captured graph"), "{larger}");
     check_replays(&mut world, &captured, &[chunks, chunks]);
+}
+
+/// A kernel that computes more than there is of a step is found.
+#[test]
+fn a_fault_that_only_graphs_show_is_found() {
+    if is_real() {
+        return;
+    }
+    assert_eq!(FAULTS.len(), OF_GRAPHS);
+    let mut world = World::new(Setup::new(64, 16), 2);
+    world.fill(0, 700);
+    let captured = capture(&mut world, &capacity(2, 1, 60), &[(0, 1), (1, 1)]);
+    check_replays(&mut world, &captured, &[&[(0, 1), (1, 1)], &[(0, 1)]]);
+    world.driver.conduct(Conduct { fault: OF_GRAPHS as i32, ..Conduct::default() });
+    let replayed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        check_replays(&mut world, &captured, &[&[(1, 1)]]);
+    }));
+    assert!(replayed.is_err(), "{} was not found", FAULTS[OF_GRAPHS - 1]);
+    world.driver.fault();
 }
 
 /// Reserving in vain, for want of memory, leaves a plan that works.

@@ -1,6 +1,6 @@
 //! A runner on the device beside one on the processor: the same requests through prefix reuse, page
 //! copies, chunks and decoding give the same results.
-use super::device::{self, EngineStream, Memory};
+use super::device::{self, EngineStream, Graph, Memory};
 use super::emulator::{Driver, is_real};
 use super::numbers::{decode, encode, normal};
 use fastrand::Rng;
@@ -280,6 +280,11 @@ fn a_copy_that_fails_stays_open() {
 
 #[test]
 fn states_are_merged() {
+    [false, true].into_iter().for_each(merge_states);
+}
+
+/// By a call, or by a graph.
+fn merge_states(is_captured: bool) {
     let pair = Pair::new();
     let mut random = Rng::with_seed(3);
     let (positions, count) = (5, 3);
@@ -321,7 +326,16 @@ fn states_are_merged() {
         lses_there.iter().map(|lse| lse.address().cast_const().cast()).collect();
     let stream = device.stream.as_ref().unwrap();
     let into = lse_pointers[1].cast_mut();
-    merge(&device.runner, &pointers, &lse_pointers, into, stream.0.cast());
+    let on_device = || merge(&device.runner, &pointers, &lse_pointers, into, stream.0.cast());
+    if is_captured {
+        let put = || -> Result<(), Error> {
+            on_device();
+            Ok(())
+        };
+        Graph::capture(stream, put).unwrap().launch(stream);
+    } else {
+        on_device();
+    }
     stream.synchronize();
     let numbers = |bytes: &[u8], dtype: Dtype| -> Vec<f32> {
         bytes.chunks_exact(dtype.bytes()).map(|bytes| decode(bytes, dtype)).collect()
