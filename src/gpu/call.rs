@@ -158,7 +158,12 @@ impl CudaBackend {
         stream.check_not_captured()?;
         plan.follow(stream)?;
         self.send(step, plan, stream)?;
-        plan.finish(stream)
+        let finished = plan.finish(stream);
+        if finished.is_err() {
+            // Nobody was told that it was sent.
+            plan.forget();
+        }
+        finished
     }
 
     fn send(

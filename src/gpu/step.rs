@@ -117,9 +117,8 @@ impl PlanOnDevice {
         let (Some(partial_bytes), true) = (partial_bytes, largest <= i32::MAX as usize) else {
             return Err(Error::unsupported("capacity: its arrays have 2^31 entries"));
         };
+        self.forget();
         let context = &self.context;
-        self.number = None;
-        self.mirror.forget();
         self.rows.reserve(context, entries * size_of::<u32>())?;
         self.arrays.reserve(context, places.end() + update)?;
         self.partial_lse.reserve_exactly(context, partial_bytes / head_dim)?;
@@ -170,12 +169,17 @@ impl PlanOnDevice {
     pub(super) fn send(&mut self, step: &NewStep<'_>, stream: Stream) -> Result<(), Error> {
         self.number = None;
         let sent = self.try_send(step, stream);
-        if sent.is_ok() {
-            self.number = Some(step.number);
-        } else {
-            self.mirror.forget();
+        match sent {
+            Ok(()) => self.number = Some(step.number),
+            Err(_) => self.forget(),
         }
         sent
+    }
+
+    /// Forgets what the device has: the next step is sent as the first one is.
+    pub(super) fn forget(&mut self) {
+        self.number = None;
+        self.mirror.forget();
     }
 
     fn try_send(&mut self, step: &NewStep<'_>, stream: Stream) -> Result<(), Error> {

@@ -274,6 +274,9 @@ fn m04_an_upload_that_fails_leaves_copies_open() {
             let copy = engine.shared.read().sequence_info(b[1]).unwrap().copy;
             assert_eq!(copy.is_some(), failed, "{name}");
             engine.shared.read().audit().unwrap();
+            // The same step once more, then as both do it.
+            upload(engine).unwrap();
+            assert!(engine.shared.read().sequence_info(b[1]).unwrap().copy.is_none(), "{name}");
             both.step(&[b], &[(&tokens, 21)]);
             both.each(b, |engine, id| engine.shared.write().release(id).unwrap());
         }
