@@ -9,9 +9,10 @@ const ALIGNMENT: usize = 64;
 /// Of x86-64, and of 64-bit Arm with small pages of 4 KiB.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Zeroed memory. The system hands it out when it is first written, in huge pages where it has
-/// them: attention reads a few hundred bytes of a position and goes on to the next, and with small
-/// pages the processor looks up nearly every one of them anew.
+/// Zeroed memory, in huge pages where the system has them: attention reads a few hundred bytes of a
+/// position and goes on to the next, and with small pages the processor looks up nearly every one
+/// of them anew. All of it is there from the beginning, so that no step waits for a page to be
+/// zeroed.
 #[derive(Debug)]
 pub struct HostMemory {
     start: NonNull<u8>,
@@ -39,7 +40,7 @@ impl HostMemory {
         let block = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(no_room)?;
         // SAFETY: less than the alignment, by which the block is larger than what is asked for.
         let start = unsafe { block.add(block.align_offset(alignment)) };
-        advise_huge_pages(start, bytes);
+        populate(start, bytes);
         Ok(Self { start, bytes, block, layout })
     }
 
@@ -61,16 +62,19 @@ impl Drop for HostMemory {
     }
 }
 
-/// Asks for huge pages for as many of them as fit; `start` is the beginning of one, if any do.
+/// Has the system provide whole huge pages, as many as fit; `start` is the beginning of one, if any
+/// do. What a system refuses, because it has no huge pages or is too old to be asked, it provides
+/// page by page when they are first written.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn advise_huge_pages(start: NonNull<u8>, bytes: usize) {
+fn populate(start: NonNull<u8>, bytes: usize) {
     let whole = bytes / HUGE_PAGE * HUGE_PAGE;
     if whole > 0 {
-        // SAFETY: the range lies in the allocation, and advice changes nothing that it holds. A
-        // system that has no huge pages refuses, which is as good.
-        unsafe { libc::madvise(start.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE] {
+            // SAFETY: the range lies in the allocation, and advice changes nothing that it holds.
+            unsafe { libc::madvise(start.as_ptr().cast(), whole, advice) };
+        }
     }
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
+fn populate(_: NonNull<u8>, _: usize) {}
