@@ -234,7 +234,8 @@ static void m01_plan_capacity(void) {
     rkv_plan_capacity good = capacity_of(2, 8, 3), bad = good;
     BAD(&r.f, rkv_plan_reserve(NULL, &good), "plan");
     BAD(&r.f, rkv_plan_reserve(r.plan, NULL), "capacity");
-    BAD_INPUT_SIZES(&r.f, rkv_plan_capacity, good, sized, rkv_plan_reserve(r.plan, sized), "capacity");
+    BAD_INPUT_SIZES(&r.f, rkv_plan_capacity, good, sized, rkv_plan_reserve(r.plan, sized),
+                    "capacity");
     bad.flags = 4;
     BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "flags");
     bad = capacity_of(0, 8, 3);
