@@ -12,6 +12,27 @@ pub(in crate::cpu) struct Logit {
     pub cap: Option<f32>,
 }
 
+impl Logit {
+    /// Makes logits of scores.
+    ///
+    /// # Safety
+    /// `scores` is writable for `count` numbers, a multiple of LANES.
+    #[inline(always)]
+    unsafe fn apply<S: Simd>(&self, simd: S, scores: *mut f32, count: usize) {
+        let factor = simd.splat(self.factor);
+        for at in (0..count).step_by(S::LANES) {
+            // SAFETY: the caller's contract.
+            unsafe {
+                let mut x = simd.mul(simd.load(scores.add(at)), factor);
+                if let Some(cap) = self.cap {
+                    x = simd.mul(tanh(simd, x), simd.splat(cap));
+                }
+                simd.store(scores.add(at), x);
+            }
+        }
+    }
+}
+
 /// The scores of a row, which become weights: 0 where it sees nothing.
 pub(in crate::cpu) struct Weights {
     logit: Logit,
@@ -47,28 +68,26 @@ impl Vectorized for Weights {
         let (start, end) = (span.start & !(S::LANES - 1), span.end.next_multiple_of(S::LANES));
         // SAFETY: new()'s contract; start..end lies within BLOCK.
         unsafe {
-            let factor = simd.splat(logit.factor);
-            let mut at = start;
-            while at < end {
-                let mut x = simd.mul(simd.load(scores.add(at)), factor);
-                if let Some(cap) = logit.cap {
-                    x = simd.mul(tanh(simd, x), simd.splat(cap));
+            // A positive factor changes no order: it can wait for the exponent.
+            let factor = match logit.cap {
+                None if logit.factor > 0.0 => logit.factor,
+                _ => {
+                    logit.apply(simd, scores.add(start), end - start);
+                    1.0
                 }
-                simd.store(scores.add(at), x);
-                at += S::LANES;
-            }
+            };
             // What is not seen is overwritten, not added to: it may be NaN.
             for at in (start..span.start).chain(span.end..end) {
                 *scores.add(at) = f32::NEG_INFINITY;
             }
-            let before = *state.most;
-            let mut largest = simd.splat(before);
-            at = start;
+            let mut largest = simd.splat(f32::NEG_INFINITY);
+            let mut at = start;
             while at < end {
                 largest = simd.max(largest, simd.load(scores.add(at)));
                 at += S::LANES;
             }
-            let largest = simd.largest(largest);
+            let before = *state.most;
+            let largest = before.max(simd.largest(largest) * factor);
             if largest != before {
                 *state.most = largest;
                 if before != f32::NEG_INFINITY {
@@ -78,11 +97,12 @@ impl Vectorized for Weights {
                 }
             }
             // Where all logits are -inf, all weights are 0.
-            let base = simd.splat(if largest == f32::NEG_INFINITY { 0.0 } else { largest });
+            let base = simd.splat(if largest == f32::NEG_INFINITY { 0.0 } else { -largest });
+            let factor = simd.splat(factor);
             let mut sums = simd.splat(0.0);
             at = start;
             while at < end {
-                let weight = exp2(simd, simd.sub(simd.load(scores.add(at)), base));
+                let weight = exp2(simd, simd.fma(simd.load(scores.add(at)), factor, base));
                 simd.store(scores.add(at), weight);
                 sums = simd.add(sums, weight);
                 at += S::LANES;
