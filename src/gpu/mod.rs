@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   driver    found at run time, or not          memory    buffers, pinned staging, events
-//!   kernels   images, launches                   step      a plan's arrays on the device
-//!   shapes    which kernels exist                mirror    page rows, sent as they change
-//!   hopper    the kernel of Hopper's own
+//!   images    machine code, whose                step      a plan's arrays on the device
+//!   kernels   loaded images, launches            mirror    page rows, sent as they change
+//!   shapes    which kernels exist                hopper    the kernel of Hopper's own
 //! ```
 //!
 //! Everything happens on the engine's stream, in its order; nothing waits for the device but what
@@ -14,6 +14,7 @@ mod arguments;
 mod call;
 mod driver;
 mod hopper;
+mod images;
 mod kernels;
 mod memory;
 mod mirror;
@@ -22,7 +23,7 @@ mod step;
 mod stream;
 
 pub use call::{AppendPrefill, MergeStates, NewKv};
-pub use kernels::Images;
+pub use images::Images;
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 
