@@ -10,6 +10,7 @@ mod cuda {
 
     pub mod compare;
     pub mod device;
+    mod emulated_driver;
     pub mod emulator;
     pub mod world;
 
