@@ -307,9 +307,10 @@ int cuStreamWaitEvent(void *stream, void *handle, unsigned) {
     device().put(stream, {nullptr, event, event->recorded});
     return 0;
 }
-int cuStreamCreate(void **stream, unsigned) {
+int cuStreamCreate(void **stream, unsigned flags) {
     ENTER;
-    *stream = device().new_stream();
+    constexpr unsigned kNonBlocking = 1;
+    *stream = device().new_stream((flags & kNonBlocking) == 0);
     return 0;
 }
 int cuStreamDestroy_v2(void *stream) {

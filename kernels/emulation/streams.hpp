@@ -22,6 +22,7 @@ struct Task {
 
 struct Stream {
     std::deque<Task> tasks;
+    bool is_blocking = true; // it and the legacy default stream wait for each other
 };
 
 // Memory by address. The device may touch what lies inside, and nothing else.
@@ -78,8 +79,8 @@ class Device {
     Stream *stream(void *handle) {
         return handle == nullptr ? &default_stream_ : static_cast<Stream *>(handle);
     }
-    void *new_stream() {
-        streams_.push_back(new Stream);
+    void *new_stream(bool is_blocking) {
+        streams_.push_back(new Stream{{}, is_blocking});
         return streams_.back();
     }
     void delete_stream(void *handle) {
@@ -96,7 +97,13 @@ class Device {
     void put(void *handle, Task task) {
         Stream *onto = stream(handle);
         if (onto == &default_stream_) {
-            drain_all(); // the legacy default stream waits for all others
+            for (Stream *other : streams_) {
+                if (other->is_blocking) {
+                    drain(other);
+                }
+            }
+        } else if (onto->is_blocking) {
+            drain(&default_stream_);
         }
         onto->tasks.push_back(std::move(task));
         if (!is_late) {
