@@ -1,8 +1,8 @@
 //! Attention of a tile's rows to a segment of the keys, block by block.
 use super::element::{Element, Widen};
 use super::kernel::{
-    Ahead, BLOCK, KeyRows, Listed, Logit, Queries, Span, Strided, Sums, Weights, add_results,
-    scores,
+    Ahead, AheadRows, BLOCK, KeyRows, Listed, Logit, Queries, Span, Strided, Sums, Weights,
+    add_results, scores,
 };
 use super::places::Place;
 use super::schedule::SEGMENT;
@@ -96,13 +96,15 @@ impl Job<'_> {
             };
             let at =
                 |base: *mut u8, head: usize| base.cast_const().wrapping_add(head * head_stride);
-            let ahead = |base: *mut u8| Ahead {
-                base: at(base, self.tile.heads.start),
-                offsets: next_offsets,
-                heads: self.tile.heads.len(),
-                head_stride,
-                row_bytes: head_dim * E::BYTES,
-                head: index,
+            let ahead = |base: *mut u8| {
+                let rows = AheadRows {
+                    base: at(base, self.tile.heads.start),
+                    offsets: next_offsets,
+                    heads: self.tile.heads.len(),
+                    head_stride,
+                    row_bytes: head_dim * E::BYTES,
+                };
+                Ahead::new(rows, index)
             };
             let (ahead_k, ahead_v) = (ahead(call.layer.k), ahead(call.layer.v));
             let k = Listed::<E>::new(at(call.layer.k, head), offsets.as_ptr());

@@ -6,12 +6,14 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Bytes that memory is read in.
-const CACHE_LINE: usize = 64;
+pub(super) const CACHE_LINE: usize = 64;
 
 /// Rows of elements, one for each key of a block.
 pub(in crate::cpu) trait KeyRows: Copy {
     /// Their format.
     type Element: Element;
+    /// Whether they come from memory, while more is asked for.
+    const FROM_MEMORY: bool;
 
     /// The row of a key, counted from the block's first.
     ///
@@ -37,6 +39,7 @@ impl<E> Listed<E> {
 
 impl<E: Element> KeyRows for Listed<E> {
     type Element = E;
+    const FROM_MEMORY: bool = true;
 
     /// # Safety
     /// The block has such a row.
@@ -63,6 +66,7 @@ impl Strided {
 
 impl KeyRows for Strided {
     type Element = F32;
+    const FROM_MEMORY: bool = false;
 
     /// # Safety
     /// The block has such a row.
@@ -73,10 +77,18 @@ impl KeyRows for Strided {
     }
 }
 
-/// Keys or values of the next block, of all heads of a tile: asked for while the present block is
-/// computed, a row for each row that is worked on.
-#[derive(Clone, Copy)]
+/// Keys or values of the next block, of all heads of a tile: while the present block is computed,
+/// each head asks for its share of them, in the order of memory, as evenly as can be.
 pub(in crate::cpu) struct Ahead<'a> {
+    rows: AheadRows<'a>,
+    /// Rows that were not begun yet.
+    left: Range<usize>,
+    lines: Lines,
+}
+
+/// What is ahead. A row is a key of a head.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct AheadRows<'a> {
     /// The first head of page 0.
     pub base: *const u8,
     /// Distances of its keys, in bytes.
@@ -85,46 +97,106 @@ pub(in crate::cpu) struct Ahead<'a> {
     /// From a head to the next, in bytes.
     pub head_stride: usize,
     pub row_bytes: usize,
-    /// The head at work, counted from the tile's first.
-    pub head: usize,
 }
 
-impl Ahead<'_> {
-    /// Asks for the share of some keys of the head at work.
-    pub(super) fn prefetch<S: Simd>(self, simd: S, keys: Range<usize>) {
-        if !self.offsets.is_empty() {
-            simd.run(Prefetch { ahead: self, keys });
+impl AheadRows<'_> {
+    /// Whether a position's heads are neighbours in memory.
+    fn has_neighbours(&self) -> bool {
+        self.head_stride == self.row_bytes
+    }
+
+    /// The rows that a head asks for, in the order of memory.
+    fn share(&self, head: usize) -> Range<usize> {
+        match self.has_neighbours() {
+            true => {
+                let all = self.offsets.len() * self.heads;
+                (head * BLOCK).min(all)..((head + 1) * BLOCK).min(all)
+            }
+            false => head * BLOCK..head * BLOCK + self.offsets.len(),
+        }
+    }
+
+    /// Where a row begins, and how many rows from there on are neighbours.
+    fn run(&self, row: usize) -> (*const u8, usize) {
+        let (key, head, run) = match self.has_neighbours() {
+            true => (row / self.heads, row % self.heads, self.heads - row % self.heads),
+            false => (row % BLOCK, row / BLOCK, 1),
+        };
+        (self.base.wrapping_add(self.offsets[key] + head * self.head_stride), run)
+    }
+}
+
+/// Lines that are neighbours in memory and not asked for yet. A copy of them stays in registers.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    next: *const u8,
+    end: *const u8,
+}
+
+impl Lines {
+    /// Asks for one, if there is one.
+    #[inline(always)]
+    pub(super) fn step<S: Simd>(&mut self, simd: S, ahead: &mut Ahead<'_>) {
+        if self.next >= self.end {
+            if ahead.left.is_empty() {
+                return;
+            }
+            *self = ahead.next_run();
+        }
+        simd.prefetch(self.next);
+        self.next = self.next.wrapping_add(CACHE_LINE);
+    }
+}
+
+impl<'a> Ahead<'a> {
+    /// The share of a head, counted from the tile's first.
+    pub(in crate::cpu) fn new(rows: AheadRows<'a>, head: usize) -> Self {
+        let lines = Lines { next: std::ptr::null(), end: std::ptr::null() };
+        Self { rows, left: rows.share(head), lines }
+    }
+
+    /// What a kernel goes on with; it gives back what it left.
+    #[inline(always)]
+    pub(super) fn lines(&self) -> Lines {
+        self.lines
+    }
+
+    #[inline(always)]
+    pub(super) fn give_back(&mut self, lines: Lines) {
+        self.lines = lines;
+    }
+
+    #[inline(never)]
+    fn next_run(&mut self) -> Lines {
+        let (next, run) = self.rows.run(self.left.start);
+        let run = run.min(self.left.len());
+        self.left.start += run;
+        Lines { next, end: next.wrapping_add(run * self.rows.row_bytes) }
+    }
+
+    /// Asks for what is missing when so much of the head's work is left.
+    pub(super) fn catch_up<S: Simd>(&mut self, simd: S, work_left: usize, of: usize) {
+        let left = BLOCK * work_left / of;
+        if self.left.len() > left {
+            simd.run(CatchUp { ahead: self, left });
         }
     }
 }
 
-struct Prefetch<'a> {
-    ahead: Ahead<'a>,
-    keys: Range<usize>,
+struct CatchUp<'a, 'b> {
+    ahead: &'a mut Ahead<'b>,
+    left: usize,
 }
 
-impl Vectorized for Prefetch<'_> {
+impl Vectorized for CatchUp<'_, '_> {
     type Result = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Ahead { base, offsets, heads, head_stride, row_bytes, head } = self.ahead;
-        // In the order of memory: where a position's heads are neighbours, head after head.
-        let neighbours = head_stride == row_bytes;
-        let first = head * BLOCK + self.keys.start;
-        let (mut key, mut head) =
-            if neighbours { (first / heads, first % heads) } else { (self.keys.start, head) };
-        for _ in self.keys {
-            let Some(offset) = offsets.get(key) else { return };
-            let row = base.wrapping_add(offset + head * head_stride);
-            for at in (0..row_bytes).step_by(CACHE_LINE) {
-                simd.prefetch(row.wrapping_add(at));
-            }
-            head += usize::from(neighbours);
-            if !neighbours || head == heads {
-                key += 1;
-                head = if neighbours { 0 } else { head };
-            }
+        let mut lines = self.ahead.lines();
+        while self.ahead.left.len() > self.left || lines.next < lines.end {
+            lines.step(simd, self.ahead);
         }
+        self.ahead.give_back(lines);
     }
 }

@@ -13,7 +13,7 @@ mod results;
 mod scores;
 mod weights;
 
-pub(super) use keys::{Ahead, KeyRows, Listed, Strided};
+pub(super) use keys::{Ahead, AheadRows, KeyRows, Listed, Strided};
 pub(super) use results::{Sums, add_results};
 pub(super) use scores::{Queries, scores};
 pub(super) use weights::{Logit, Weights};

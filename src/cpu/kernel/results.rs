@@ -1,5 +1,5 @@
 //! Results: the values of the keys, each times its weight, are added to what the rows have.
-use super::keys::{Ahead, KeyRows};
+use super::keys::{Ahead, CACHE_LINE, KeyRows};
 use super::{BLOCK, Span};
 use crate::cpu::element::Element;
 use crate::cpu::simd::{Simd, Vectorized};
@@ -25,7 +25,7 @@ pub(in crate::cpu) unsafe fn add_results<S: Simd, K: KeyRows>(
     sums: Sums,
     spans: &[Span],
     values: K,
-    ahead: Ahead<'_>,
+    mut ahead: Ahead<'_>,
 ) {
     let (first, last) = (spans[0].start, spans[spans.len() - 1].end);
     let head_dim = sums.head_dim;
@@ -33,9 +33,6 @@ pub(in crate::cpu) unsafe fn add_results<S: Simd, K: KeyRows>(
     let single = spans.len() == 1;
     let width = if single { 32 } else { 2 * S::LANES };
     for column in (0..head_dim).step_by(width) {
-        // A part of what is ahead for each part of the columns.
-        let keys = |column: usize| first + (last - first) * column / head_dim;
-        ahead.prefetch(simd, keys(column)..keys(column + width));
         let mut row = 0;
         while row < spans.len() {
             let count = height(spans.len() - row, S::RESULT_ROWS);
@@ -48,18 +45,21 @@ pub(in crate::cpu) unsafe fn add_results<S: Simd, K: KeyRows>(
             // SAFETY: the caller's contract.
             unsafe {
                 match single && S::LANES == 8 {
-                    true => simd.run(Tile::<K, 1, 2>::new(place, values, first..last)),
-                    false => rows(simd, place, &spans[row..row + count], values),
+                    true => simd.run(Tile::<K, 1, 2>::new(place, values, first..last, &mut ahead)),
+                    false => rows(simd, place, &spans[row..row + count], values, &mut ahead),
                 }
             }
             row += count;
         }
+        ahead.catch_up(simd, head_dim - column - width, head_dim);
     }
 }
 
 /// Rows of the next register tile, one of those that there are.
 fn height(rows: usize, most: usize) -> usize {
-    match rows.min(most) {
+    // Two tiles of about the same height rather than a full one and the little that is left.
+    let even = if rows < 2 * most { rows.div_ceil(2) } else { most };
+    match if rows > most { even } else { rows } {
         7..12 => 6,
         rows => rows,
     }
@@ -79,7 +79,13 @@ struct Place {
 ///
 /// # Safety
 /// As for [`add_results`].
-unsafe fn rows<S: Simd, K: KeyRows>(simd: S, place: Place, spans: &[Span], values: K) {
+unsafe fn rows<S: Simd, K: KeyRows>(
+    simd: S,
+    place: Place,
+    spans: &[Span],
+    values: K,
+    ahead: &mut Ahead<'_>,
+) {
     let (first, last) = (spans[0], spans[spans.len() - 1]);
     let start = last.start;
     let end = first.end.max(start);
@@ -87,23 +93,23 @@ unsafe fn rows<S: Simd, K: KeyRows>(simd: S, place: Place, spans: &[Span], value
     unsafe {
         if first.start < start {
             let keys = |span: &Span| span.start..span.end.min(start);
-            each_row(simd, place, spans, values, keys);
+            each_row(simd, place, spans, values, ahead, keys);
         }
         if start < end {
             let keys = start..end;
             match spans.len() {
-                1 => simd.run(Tile::<K, 1, 1>::new(place, values, keys)),
-                2 => simd.run(Tile::<K, 2, 1>::new(place, values, keys)),
-                3 => simd.run(Tile::<K, 3, 1>::new(place, values, keys)),
-                4 => simd.run(Tile::<K, 4, 1>::new(place, values, keys)),
-                5 => simd.run(Tile::<K, 5, 1>::new(place, values, keys)),
-                6 => simd.run(Tile::<K, 6, 1>::new(place, values, keys)),
-                _ => simd.run(Tile::<K, 12, 1>::new(place, values, keys)),
+                1 => simd.run(Tile::<K, 1, 1>::new(place, values, keys, ahead)),
+                2 => simd.run(Tile::<K, 2, 1>::new(place, values, keys, ahead)),
+                3 => simd.run(Tile::<K, 3, 1>::new(place, values, keys, ahead)),
+                4 => simd.run(Tile::<K, 4, 1>::new(place, values, keys, ahead)),
+                5 => simd.run(Tile::<K, 5, 1>::new(place, values, keys, ahead)),
+                6 => simd.run(Tile::<K, 6, 1>::new(place, values, keys, ahead)),
+                _ => simd.run(Tile::<K, 12, 1>::new(place, values, keys, ahead)),
             }
         }
         if last.end > end {
             let keys = |span: &Span| span.start.max(end)..span.end;
-            each_row(simd, place, spans, values, keys);
+            each_row(simd, place, spans, values, ahead, keys);
         }
     }
 }
@@ -117,6 +123,7 @@ unsafe fn each_row<S: Simd, K: KeyRows>(
     place: Place,
     spans: &[Span],
     values: K,
+    ahead: &mut Ahead<'_>,
     keys: impl Fn(&Span) -> Range<usize>,
 ) {
     for (row, span) in spans.iter().enumerate() {
@@ -126,32 +133,34 @@ unsafe fn each_row<S: Simd, K: KeyRows>(
             let out = place.out.wrapping_add(row * place.head_dim);
             let place = Place { weights, out, ..place };
             // SAFETY: the caller's contract.
-            simd.run(unsafe { Tile::<K, 1, 1>::new(place, values, keys) });
+            simd.run(unsafe { Tile::<K, 1, 1>::new(place, values, keys, ahead) });
         }
     }
 }
 
 /// R rows, P pairs of vectors wide, in registers.
-struct Tile<K, const R: usize, const P: usize> {
+struct Tile<'a, 'b, K, const R: usize, const P: usize> {
     place: Place,
     values: K,
     keys: Range<usize>,
+    ahead: &'a mut Ahead<'b>,
 }
 
-impl<K, const R: usize, const P: usize> Tile<K, R, P> {
+impl<'a, 'b, K, const R: usize, const P: usize> Tile<'a, 'b, K, R, P> {
     /// # Safety
     /// As for [`add_results`]; every row sees the keys.
-    unsafe fn new(place: Place, values: K, keys: Range<usize>) -> Self {
-        Self { place, values, keys }
+    unsafe fn new(place: Place, values: K, keys: Range<usize>, ahead: &'a mut Ahead<'b>) -> Self {
+        Self { place, values, keys, ahead }
     }
 }
 
-impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<K, R, P> {
+impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, R, P> {
     type Result = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Place { head_dim, column, weights, out } = self.place;
+        let bytes = P * 2 * S::LANES * K::Element::BYTES;
         // SAFETY: new()'s contract.
         unsafe {
             let mut sums = [[[simd.splat(0.0); 2]; P]; R];
@@ -160,7 +169,12 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<K, R, P> {
                     *sum = simd.load(out.add(row * head_dim + at * S::LANES));
                 }
             }
+            let mut lines = self.ahead.lines();
             for key in self.keys {
+                // A line for each that is read; where a tile is half a line wide, every other time.
+                if K::FROM_MEMORY && (key % 2 == 0 || bytes >= CACHE_LINE) {
+                    lines.step(simd, self.ahead);
+                }
                 let from = self.values.row(key).add(column * K::Element::BYTES);
                 let mut v = [[simd.splat(0.0); 2]; P];
                 for (at, v) in v.iter_mut().enumerate() {
@@ -173,6 +187,7 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<K, R, P> {
                     }
                 }
             }
+            self.ahead.give_back(lines);
             for (row, sums) in sums.iter().enumerate() {
                 for (at, &sum) in sums.as_flattened().iter().enumerate() {
                     simd.store(out.add(row * head_dim + at * S::LANES), sum);

@@ -1,5 +1,5 @@
 //! Scores: q · k of each row and key.
-use super::keys::{Ahead, KeyRows};
+use super::keys::{Ahead, CACHE_LINE, KeyRows, Lines};
 use super::{BLOCK, Span};
 use crate::cpu::element::Element;
 use crate::cpu::simd::{Simd, Vectorized};
@@ -40,13 +40,14 @@ pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows>(
     queries: Queries,
     spans: &[Span],
     keys: K,
-    ahead: Ahead<'_>,
+    mut ahead: Ahead<'_>,
 ) {
     let (first, last) = (spans[0].start, spans[spans.len() - 1].end);
     let mut near = first & !7;
+    // Few rows fit into registers together: they see all keys at once.
+    let near_keys = if height::<S, K>(spans.len()) == spans.len() { BLOCK } else { NEAR_KEYS };
     while near < last {
-        let near_end = (near + NEAR_KEYS).min(last);
-        ahead.prefetch(simd, near..near_end);
+        let near_end = (near + near_keys).min(last);
         let mut row = 0;
         while row < spans.len() {
             let count = height::<S, K>(spans.len() - row);
@@ -55,19 +56,21 @@ pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows>(
             let queries = queries.from(row);
             if start < end {
                 let range = start..end;
+                let ahead = &mut ahead;
                 // SAFETY: the caller's contract.
                 unsafe {
                     match count {
-                        1 => simd.run(Rows::<K, 1, 8>::new(queries, keys, range)),
-                        2 => simd.run(Rows::<K, 2, 4>::new(queries, keys, range)),
-                        3 => simd.run(Rows::<K, 3, 4>::new(queries, keys, range)),
-                        4 => simd.run(Rows::<K, 4, 2>::new(queries, keys, range)),
-                        _ => simd.run(Rows::<K, 6, 4>::new(queries, keys, range)),
+                        1 => simd.run(Rows::<K, 1, 8>::new(queries, keys, range, ahead)),
+                        2 => simd.run(Rows::<K, 2, 4>::new(queries, keys, range, ahead)),
+                        3 => simd.run(Rows::<K, 3, 4>::new(queries, keys, range, ahead)),
+                        4 => simd.run(Rows::<K, 4, 2>::new(queries, keys, range, ahead)),
+                        _ => simd.run(Rows::<K, 6, 4>::new(queries, keys, range, ahead)),
                     }
                 }
             }
             row += count;
         }
+        ahead.catch_up(simd, last - near_end, last - first);
         near = near_end;
     }
 }
@@ -85,17 +88,23 @@ fn height<S: Simd, K: KeyRows>(rows: usize) -> usize {
 }
 
 /// The scores of R rows, C keys at a time.
-struct Rows<K, const R: usize, const C: usize> {
+struct Rows<'a, 'b, K, const R: usize, const C: usize> {
     queries: Queries,
     keys: K,
     range: Range<usize>,
+    ahead: &'a mut Ahead<'b>,
 }
 
-impl<K: KeyRows, const R: usize, const C: usize> Rows<K, R, C> {
+impl<'a, 'b, K: KeyRows, const R: usize, const C: usize> Rows<'a, 'b, K, R, C> {
     /// # Safety
     /// As for [`scores`].
-    unsafe fn new(queries: Queries, keys: K, range: Range<usize>) -> Self {
-        Self { queries, keys, range }
+    unsafe fn new(
+        queries: Queries,
+        keys: K,
+        range: Range<usize>,
+        ahead: &'a mut Ahead<'b>,
+    ) -> Self {
+        Self { queries, keys, range, ahead }
     }
 
     /// A tile of R x C scores in registers. Lane i adds up the products of elements i, i + LANES
@@ -104,7 +113,7 @@ impl<K: KeyRows, const R: usize, const C: usize> Rows<K, R, C> {
     /// # Safety
     /// As for [`scores`], for C keys from `key` on.
     #[inline(always)]
-    unsafe fn tile<S: Simd>(&self, simd: S, key: usize) {
+    unsafe fn tile<S: Simd>(&mut self, simd: S, key: usize, lines: &mut Lines) {
         let Queries { head_dim, q, scores } = self.queries;
         // SAFETY: the caller's contract.
         unsafe {
@@ -114,14 +123,19 @@ impl<K: KeyRows, const R: usize, const C: usize> Rows<K, R, C> {
             }
             let mut sums = [[simd.splat(0.0); C]; R];
             for at in (0..head_dim).step_by(2 * S::LANES) {
+                if K::FROM_MEMORY {
+                    // As many lines as are read.
+                    for _ in 0..(C * 2 * S::LANES * K::Element::BYTES).div_ceil(CACHE_LINE) {
+                        lines.step(simd, self.ahead);
+                    }
+                }
                 let q = q.add(at);
                 let k = rows.map(|row| row.wrapping_add(at * K::Element::BYTES));
-                match K::Element::CONVERTS {
-                    true => multiply_pairs::<S, K::Element, R, C>(simd, q, head_dim, k, &mut sums),
-                    false => {
-                        multiply::<S, R, C>(simd, q, head_dim, k, &mut sums);
-                        let k = k.map(|k| k.wrapping_add(S::LANES * K::Element::BYTES));
-                        multiply::<S, R, C>(simd, q.add(S::LANES), head_dim, k, &mut sums);
+                if K::Element::CONVERTS && C == 2 {
+                    multiply_pairs::<S, K::Element, R, C>(simd, q, head_dim, k, &mut sums);
+                } else {
+                    for half in 0..2 {
+                        multiply::<S, K::Element, R, C>(simd, q, head_dim, k, half, &mut sums);
                     }
                 }
             }
@@ -141,40 +155,44 @@ impl<K: KeyRows, const R: usize, const C: usize> Rows<K, R, C> {
     }
 }
 
-impl<K: KeyRows, const R: usize, const C: usize> Vectorized for Rows<K, R, C> {
+impl<K: KeyRows, const R: usize, const C: usize> Vectorized for Rows<'_, '_, K, R, C> {
     type Result = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(mut self, simd: S) {
+        let mut lines = self.ahead.lines();
         let mut key = self.range.start & !(C - 1);
         while key < self.range.end {
             // SAFETY: new()'s contract.
-            unsafe { self.tile(simd, key) };
+            unsafe { self.tile(simd, key, &mut lines) };
             key += C;
         }
+        self.ahead.give_back(lines);
     }
 }
 
-/// Adds LANES products to each sum. Keys are f32: each is loaded when it is its turn.
+/// Adds LANES products to each sum: of the first or the second half of twice as many elements. Each
+/// key is loaded when it is its turn.
 ///
 /// # Safety
-/// LANES numbers are readable from each k on, and from q on in each row.
+/// 2 * LANES elements are readable from each k on, and numbers from q on in each row.
 #[inline(always)]
-unsafe fn multiply<S: Simd, const R: usize, const C: usize>(
+unsafe fn multiply<S: Simd, E: Element, const R: usize, const C: usize>(
     simd: S,
     q: *const f32,
     head_dim: usize,
     k: [*const u8; C],
+    half: usize,
     sums: &mut [[S::Vector; C]; R],
 ) {
     // SAFETY: the caller's contract.
     unsafe {
         let mut parts = [simd.splat(0.0); R];
         for (row, part) in parts.iter_mut().enumerate() {
-            *part = simd.load(q.add(row * head_dim));
+            *part = simd.load(q.add(row * head_dim + half * S::LANES));
         }
         for (column, k) in k.iter().enumerate() {
-            let k = simd.load(k.cast());
+            let k = E::load(simd, *k)[half];
             for (sums, q) in sums.iter_mut().zip(parts) {
                 sums[column] = simd.fma(q, k, sums[column]);
             }
@@ -182,7 +200,8 @@ unsafe fn multiply<S: Simd, const R: usize, const C: usize>(
     }
 }
 
-/// Adds twice LANES products to each sum. Keys are converted, which is cheaper in pairs.
+/// Adds twice LANES products to each sum. Keys are converted, which is cheaper in pairs, as long as
+/// there are registers for them.
 ///
 /// # Safety
 /// 2 * LANES numbers are readable from each k on, and from q on in each row.
