@@ -93,9 +93,9 @@
 #define RKV_FEATURE_BLOCK_HASH_INDEX 2
 
 /**
- * Bit of rkv_features(): CUDA kernels, the library's own or those of the folder that the environment
- * variable RADIXKV_KERNELS named at the first call. Whether this machine can run them is another
- * question, see rkv_runner_supports().
+ * Bit of rkv_features(): CUDA kernels, the library's own or those of the folder that the
+ * environment variable RADIXKV_KERNELS named at the first call. Whether this machine can run them
+ * is another question, see rkv_runner_supports().
  */
 #define RKV_FEATURE_CUDA 4
 

@@ -14,9 +14,9 @@ pub const RKV_ABI_VERSION: u32 = 2;
 pub const RKV_FEATURE_RADIX_INDEX: u64 = 1;
 /// Bit of rkv_features(): the block-hash index.
 pub const RKV_FEATURE_BLOCK_HASH_INDEX: u64 = 2;
-/// Bit of rkv_features(): CUDA kernels, the library's own or those of the folder that the environment
-/// variable RADIXKV_KERNELS named at the first call. Whether this machine can run them is another
-/// question, see rkv_runner_supports().
+/// Bit of rkv_features(): CUDA kernels, the library's own or those of the folder that the
+/// environment variable RADIXKV_KERNELS named at the first call. Whether this machine can run them
+/// is another question, see rkv_runner_supports().
 pub const RKV_FEATURE_CUDA: u64 = 4;
 
 // cbindgen needs literals above; a release that forgets to move them does not compile.

@@ -10,8 +10,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Compiles the kernels and the driver, unless they are unchanged; returns the library. In its folder
-/// it is there by the name, too, that drivers have where they are installed.
+/// Compiles the kernels and the driver, unless they are unchanged; returns the library. In its
+/// folder it is there by the name, too, that drivers have where they are installed.
 pub fn build() -> PathBuf {
     let kernels = root().join("kernels");
     let mut files: Vec<PathBuf> = [kernels.clone(), kernels.join("emulation")]

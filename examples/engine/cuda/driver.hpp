@@ -1,5 +1,6 @@
-// The CUDA driver's interface, as much of it as the engine needs, over a libcuda.so that is found at
-// run time: this builds without CUDA and starts without a GPU. What is made here gives itself back.
+// The CUDA driver's interface, as much of it as the engine needs, over a libcuda.so that is found
+// at run time: this builds without CUDA and starts without a GPU. What is made here gives itself
+// back.
 #ifndef ENGINE_CUDA_DRIVER_HPP
 #define ENGINE_CUDA_DRIVER_HPP
 

@@ -71,7 +71,8 @@ public:
     [[nodiscard]] std::size_t position_limit() const noexcept { return position_limit_; }
 
     /// Computes a step. Returns [logit_rows][vocab_size] in the processor's memory, good until the
-    /// next call. Ids and positions must be in range. Throws what `attention` throws, and DeviceLost.
+    /// next call. Ids and positions must be in range. Throws what `attention` throws, and
+    /// DeviceLost.
     virtual const float* forward(const StepTokens& tokens, Attention& attention) = 0;
 
 protected:

@@ -65,8 +65,8 @@ public:
     /// Computes one step. False when there is no request.
     bool step();
 
-    /// False once the library has reported a bug of its own, or the device is lost: nothing more can
-    /// be served.
+    /// False once the library has reported a bug of its own, or the device is lost: nothing more
+    /// can be served.
     [[nodiscard]] bool healthy() const noexcept { return healthy_.load(); }
     [[nodiscard]] const ModelConfig& model_config() const noexcept { return model_->config(); }
     [[nodiscard]] std::size_t position_limit() const noexcept { return model_->position_limit(); }
