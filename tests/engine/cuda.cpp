@@ -3,7 +3,6 @@
 // one step's requests with it and nothing else. Made for an emulated device, and without the
 // parts that only it can do for a real one.
 #include "cuda/gpu.hpp"
-#include "cuda/model.hpp"
 #include "fixture.hpp"
 #include "reference.hpp"
 
@@ -11,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 using namespace test;
