@@ -235,6 +235,17 @@
 #define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
+ * Flag of rkv_plan_capacity: rows may have regions.
+ */
+#define RKV_PLAN_REGIONS 1
+
+/**
+ * Flag of rkv_plan_capacity: rows that begin with the same pages do not attend to those together.
+ * On CUDA a captured call launches fewer kernels then.
+ */
+#define RKV_PLAN_SEPARATE 2
+
+/**
  * Flag of rkv_continue_args: take over what a parent that is still running has computed so far.
  * Without it such a parent is RKV_STATUS_PENDING.
  */
@@ -1280,6 +1291,36 @@ typedef struct rkv_plan_row {
      */
     uint64_t count;
 } rkv_plan_row;
+
+/**
+ * The largest step that a plan is to take.
+ */
+typedef struct rkv_plan_capacity {
+    /**
+     * sizeof(rkv_plan_capacity).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE.
+     */
+    uint32_t flags;
+    /**
+     * Rows.
+     */
+    uint64_t row_count;
+    /**
+     * New positions of all rows.
+     */
+    uint64_t position_count;
+    /**
+     * New positions of one row. 0: position_count.
+     */
+    uint64_t row_position_count;
+    /**
+     * Pages of all rows up to their last new position; one that two rows share counts twice.
+     */
+    uint64_t page_count;
+} rkv_plan_capacity;
 
 /**
  * The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
@@ -2862,7 +2903,8 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * row twice
  * @param row_count how many; 0 empties the plan
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
- * positions, pages that the cache owns, a region that is cut, ...; RKV_STATUS_STALE_SEQUENCE;
+ * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
+ * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_INVALID_STATE; RKV_STATUS_POISONED. On failure the plan is as before.
  * @par Thread safety
  * any thread, while nobody else computes or releases these rows
@@ -2872,6 +2914,45 @@ RKV_MUST_CHECK
 enum rkv_status rkv_plan_set(struct rkv_plan *plan,
                              const struct rkv_plan_row *rows,
                              size_t row_count);
+
+/**
+ * Makes room for every step up to a size, and refuses larger ones from then on.
+ *
+ * CUDA: the plan's memory on the device is allocated here, none of it moves afterwards, and calls
+ * may be captured into a graph, which then serves every step of such a size; see
+ * rkv_plan_upload(). Once a call was captured nothing can be reserved any more.
+ *
+ * @param plan the plan; if it was set, that step fits
+ * @param capacity the largest step
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
+ * captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE;
+ * RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Thread safety
+ * any thread; nobody computes the plan meanwhile
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
+                                 const struct rkv_plan_capacity *capacity);
+
+/**
+ * Sends what the first call after rkv_plan_set() would send, once: the step's arrays, and the
+ * copies that its sequences wait for, which are confirmed. On the CPU there is nothing to send.
+ *
+ * CUDA: a captured call sends nothing, so a step is sent by this before its calls are captured,
+ * and before a graph is launched that computes it: rkv_plan_set(), rkv_plan_upload(),
+ * cuGraphLaunch(), on one stream.
+ *
+ * @param plan a plan that was set
+ * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+ * no rows, or they changed since; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
+ * be sent again.
+ * @par Thread safety
+ * any thread, as rkv_runner_append_prefill()
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_plan_upload(struct rkv_plan *plan, void *stream);
 
 /**
  * The arrays of a plan, for an engine with kernels of its own.
@@ -2895,12 +2976,17 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
  * all of the region that p is in. What lies in unused positions of a page is never read into a
  * result, NaN included.
  *
+ * CUDA: on a stream that is being captured the call goes into a graph that serves every step that
+ * was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with
+ * fewer new positions uses the first ones. The plan outlives the graph.
+ *
  * @param runner the runner
- * @param plan a plan of this runner that was set
+ * @param plan a plan of this runner that was set; for a graph also reserved and uploaded, see
+ * rkv_plan_reserve() and rkv_plan_upload()
  * @param args layer, tensors and parameters
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
- * no rows, or they changed since; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED. On failure
- * nothing was computed or written.
+ * no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_POISONED. On failure nothing was computed or written.
  * @par Thread safety
  * any thread, several at once for different plans; nobody else computes the same rows in the same
  * layer, or releases them, meanwhile

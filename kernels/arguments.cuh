@@ -24,6 +24,15 @@ struct Item {
     int32_t reserved;
 };
 
+// How much of a step there is. Grids may be larger: a graph is captured once, for the largest step
+// that was reserved, and replayed for every smaller one. Blocks beyond leave at once.
+constexpr int kTilesMax = 6;
+struct StepCounts {
+    int32_t queries;
+    int32_t merged; // entries that are merged
+    int32_t items[kTilesMax]; // of each shape
+};
+
 // Division of numbers below 2^31 by a constant: see divide() in numbers.cuh.
 struct Divisor {
     uint32_t value;
@@ -48,6 +57,7 @@ struct AttentionArguments {
     const void *v;
     const float *sinks; // may be null
     const Item *items;
+    const int32_t *item_count; // in StepCounts
     const Query *queries;
     const int32_t *order; // numbers of queries
     const int32_t *pages;
@@ -80,7 +90,7 @@ struct HopperArguments {
     AttentionArguments attention;
     int32_t box_positions;   // of a box: a power of two, 8 to 64; 0: there are no maps
     uint32_t position_first; // 1: in the maps positions come before heads
-    uint32_t reserved[12];
+    uint32_t reserved[10];
 };
 
 struct MergeArguments {
@@ -89,12 +99,13 @@ struct MergeArguments {
     const float *sinks; // may be null
     const float *partial_out;
     const float *partial_lse;
-    const int32_t *queries;  // [entry]: which query it is
-    const int32_t *indptr;   // [entry + 1]: its partials, in partials
-    const int32_t *partials; // numbers of partials
+    const int32_t *queries;     // [entry]: which query it is
+    const int32_t *indptr;      // [entry + 1]: its partials, in partials
+    const int32_t *partials;    // numbers of partials
+    const int32_t *entry_count; // in StepCounts
     int64_t out_position_stride;
     int64_t out_head_stride;
-    int32_t entry_count;
+    int32_t entry_max; // of the launch
     int32_t query_heads;
     int32_t head_dim;
     int32_t reserved;
@@ -120,13 +131,14 @@ struct KvWriteArguments {
     void *k_pages;
     void *v_pages;
     const Query *queries;
+    const int32_t *query_count; // in StepCounts
     const int32_t *pages;
     int64_t k_position_stride;
     int64_t k_head_stride;
     int64_t v_position_stride;
     int64_t v_head_stride;
     KvPlace kv;
-    int32_t query_count;
+    int32_t query_max; // of the launch
     int32_t kv_heads;
     int32_t head_dim;
     float k_scale;

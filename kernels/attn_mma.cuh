@@ -290,8 +290,11 @@ struct AttendBlock : PackedRows<S::kPlain> {
 
 template <class S>
 RKV_DEVICE void attend(const AttentionArguments &args) {
-    AttendBlock<S> block(args, read_item(args.items + block_x()));
-    block.run();
+    Item item;
+    if (take_item(args, item)) {
+        AttendBlock<S> block(args, item);
+        block.run();
+    }
 }
 
 } // namespace rkv

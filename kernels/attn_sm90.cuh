@@ -239,7 +239,11 @@ RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
     const AttentionArguments &args = arguments.attention;
     const uint32_t shared = (shared_base() + S::kAlignment - 1) & ~(S::kAlignment - 1u);
     const int warp = of_first_lane(thread_index() >> 5);
-    PackedRows<false> rows(args, read_item(args.items + block_x()));
+    Item item;
+    if (!take_item(args, item)) {
+        return;
+    }
+    PackedRows<false> rows(args, item);
     if (warp >= 4) {
         rows.find((warp - 4) * 16);
         rows.tell(shared + S::kRangesAt, warp - 4);

@@ -34,6 +34,8 @@ enum class Fault : int {
     kNoWaitForRoom,
     kWrongSwizzle,
     kBytesTooFew,
+    // Of every kernel that reads how much of a step there is.
+    kCountIgnored,
     kCount,
 };
 

@@ -25,14 +25,18 @@ RKV_DEVICE void merge_partials(const MergeArguments &args) {
     const int lane = thread_index() & 31;
     const int64_t index = static_cast<int64_t>(block_x()) * (kMergeThreads / 32) +
                           (thread_index() >> 5);
-    if (index >= static_cast<int64_t>(args.entry_count) * args.query_heads) {
+    if (index >= static_cast<int64_t>(args.entry_max) * args.query_heads) {
         return;
     }
     const int entry = static_cast<int>(index / args.query_heads);
     const int head = static_cast<int>(index % args.query_heads);
+    const int entries = load_global(args.entry_count);
     const int begin = load_global(args.indptr + entry);
     const int count = load_global(args.indptr + entry + 1) - begin;
     const int query = load_global(args.queries + entry);
+    if (!is_there(entry, entries, count)) {
+        return;
+    }
     auto place = [&](int i) {
         const int partial = load_global(args.partials + begin + i);
         return static_cast<int64_t>(partial) * args.query_heads + head;

@@ -25,6 +25,14 @@ RKV_DEVICE float larger(float a, float b) { return a > b ? a : b; }
 RKV_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
 RKV_DEVICE int larger(int a, int b) { return a > b ? a : b; }
 
+// Whether entry `index` is one of `count`. `value` is a number of the entry that is at least 1
+// where it is: asking for it keeps the compiler from loading the entry only after the count, which
+// would cost the latency of memory twice.
+RKV_DEVICE bool is_there(int index, int count, int value) {
+    const bool is_counted = index < count || fault(Fault::kCountIgnored);
+    return static_cast<int>(is_counted) & static_cast<int>(value > 0);
+}
+
 // tanh by way of exp: tanh.approx errs by 2^-11, which a soft cap of 50 would turn into a logit
 // that is off by 0.02. For large x the exponential overflows to infinity and the result is 1.
 RKV_DEVICE float tanh_exact(float x) {

@@ -31,13 +31,17 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
     const int64_t index = static_cast<int64_t>(block_x()) * kCopyThreads + thread_index();
     const int64_t row = index / eights;
     const int query = static_cast<int>(row / args.kv_heads);
-    if (query >= args.query_count) {
+    if (query >= args.query_max) {
         return;
     }
     const int head = static_cast<int>(row % args.kv_heads);
     const int element = static_cast<int>(index % eights) * 8;
+    const int queries = load_global(args.query_count);
     const Vector16 words = load_global(reinterpret_cast<const Vector16 *>(args.queries + query));
     const int position = static_cast<int>(words.x[0]), pages = static_cast<int>(words.x[1]);
+    if (!is_there(query, queries, position + 1)) {
+        return;
+    }
     const int page_number = divide(position, args.kv.page_size);
     const int page = load_global(args.pages + pages + page_number);
     const int offset = position - page_number * static_cast<int>(args.kv.page_size.value);

@@ -6,6 +6,13 @@
 
 namespace rkv {
 
+// Reads this block's item; false: the step has fewer.
+RKV_DEVICE bool take_item(const AttentionArguments &args, Item &item) {
+    const int count = load_global(args.item_count);
+    item = read_item(args.items + block_x());
+    return is_there(block_x(), count, smaller(item.row_count, item.key_end));
+}
+
 RKV_DEVICE void store_range(uint32_t at, const Range &range) {
     store_shared_i32(at, range.begin);
     store_shared_i32(at + 4, range.end);

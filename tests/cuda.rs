@@ -8,6 +8,7 @@ mod cuda {
     #[path = "../attention/numbers.rs"]
     pub mod numbers;
 
+    pub mod buffers;
     pub mod compare;
     pub mod device;
     mod emulated_driver;
@@ -16,6 +17,8 @@ mod cuda {
 
     mod driver;
     mod faults;
+    mod graph;
+    mod graph_runner;
     mod hopper;
     mod matrix;
     mod moves;

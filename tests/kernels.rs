@@ -181,6 +181,13 @@ fn check_instructions(name: &str, arch: &str, code: &str) {
     for word in wanted {
         assert!(has(word), "{name} for {arch} has no {word}");
     }
+    // How much of a step there is, and what a block is to do of it, are loaded together: a load
+    // that waits for the other would cost every block the latency of memory once more.
+    let before_end = code.split("EXIT").next().unwrap_or_default();
+    let loads = |word: &str| before_end.matches(word).count();
+    if name.starts_with("rkv_attend_") {
+        assert!(loads("LDG.E.128") >= 2 && loads("LDG.E") >= 3, "{name} for {arch}: an item late");
+    }
     if name.starts_with("rkv_attend_sm90_") {
         // Where the compiler cannot follow the registers of products, it waits after each of them.
         let (products, waits) =

@@ -1,7 +1,7 @@
 //! How a batch is divided into work for a GPU: every query meets every key that it sees exactly
 //! once, whatever is cut, shared and merged.
 use fastrand::Rng;
-use radixkv::attention::{Batch, Machine, Region, Tile, Work};
+use radixkv::attention::{Batch, Bounds, Capacity, Machine, Region, Tile, Work};
 use std::collections::{BTreeMap, BTreeSet};
 
 const TILES: [Tile; 3] = [
@@ -11,7 +11,14 @@ const TILES: [Tile; 3] = [
 ];
 
 fn machine(kv_heads: usize, group: usize) -> Machine<'static> {
-    Machine { tiles: &TILES, multiprocessors: 132, kv_heads, group, batch_invariant: false }
+    Machine {
+        tiles: &TILES,
+        multiprocessors: 132,
+        kv_heads,
+        group,
+        batch_invariant: false,
+        cascade: true,
+    }
 }
 
 /// Rows (start, count, pages) at a page size.
@@ -126,10 +133,148 @@ fn any_batch_is_covered_exactly_once() {
             let regions = if random.bool() { &[region][..] } else { &[] };
             batch.push_row(start, count, &ids, regions).unwrap();
         }
+        machine.cascade = random.u32(..8) > 0;
         work.divide(&batch, &machine);
         check(&batch, &machine, &work);
+        check_bounds(&batch, &machine, &work);
         assert!(round > 0 || !work.items.is_empty());
     }
+}
+
+/// The least capacity that a batch fits in.
+fn capacity_of(batch: &Batch, machine: &Machine<'_>) -> Capacity {
+    Capacity {
+        rows: batch.rows().len(),
+        positions: batch.query_count(),
+        row_positions: batch.rows().iter().map(|row| row.count).max().unwrap(),
+        pages: batch.pages().len(),
+        regions: !batch.regions().is_empty(),
+        cascade: machine.cascade,
+    }
+}
+
+/// A division is within the bounds of the least capacity, so within those of every larger one.
+fn check_bounds(batch: &Batch, machine: &Machine<'_>, work: &Work) {
+    let capacity = capacity_of(batch, machine);
+    capacity.check().unwrap();
+    capacity.check_fits(batch).unwrap();
+    let bounds = Bounds::of(&capacity, batch.page_size(), machine);
+    let items: Vec<usize> = work.of_tile.iter().map(|items| items.len()).collect();
+    let within = items.iter().zip(&bounds.items).all(|(items, most)| items <= most)
+        && work.order.len() <= bounds.order
+        && work.merged.len() <= bounds.merged
+        && work.partials.len() <= work.partial_count
+        && work.partial_count <= bounds.partials;
+    assert!(within, "{items:?}, {} partials: {bounds:?} {capacity:?}", work.partial_count);
+}
+
+/// Many short batches of few sizes, where bounds are nearly met.
+#[test]
+fn no_division_exceeds_the_bounds_of_its_capacity() {
+    let mut random = Rng::with_seed(23);
+    let mut work = Work::default();
+    for _ in 0..6000 {
+        let page_size = [1, 16, 48, 256][random.usize(..4)];
+        let mut machine =
+            machine([1, 2, 8][random.usize(..3)], [1, 4, 5, 20, 200][random.usize(..5)]);
+        machine.multiprocessors = [1, 3, 20][random.usize(..3)];
+        machine.batch_invariant = random.u32(..4) == 0;
+        let tiles = random.usize(1..=3);
+        machine.tiles = &TILES[..tiles];
+        let mut batch = Batch::new(page_size);
+        let (longest, most) = ([40, 700, 9000][random.usize(..3)], [1, 4, 30][random.usize(..3)]);
+        let stem = own(99, 9100);
+        for row in 0..random.usize(1..12) {
+            let (start, count) = (random.usize(..longest), random.usize(1..=most));
+            let pages = (start + count).div_ceil(page_size);
+            let shared = start / page_size * random.usize(..2);
+            let mut ids = stem[..shared].to_vec();
+            ids.extend(own(row, pages - shared));
+            batch.push_row(start, count, &ids, &[]).unwrap();
+        }
+        work.divide(&batch, &machine);
+        check_bounds(&batch, &machine, &work);
+    }
+}
+
+/// What a larger capacity bounds is no less.
+#[test]
+fn bounds_grow_with_the_capacity() {
+    let mut random = Rng::with_seed(29);
+    for _ in 0..6000 {
+        let mut machine = machine([1, 8][random.usize(..2)], [1, 4, 20, 200][random.usize(..4)]);
+        machine.batch_invariant = random.u32(..4) == 0;
+        let size = |random: &mut Rng| {
+            let most = 1 << random.u32(1..12);
+            random.usize(1..=most)
+        };
+        let positions = size(&mut random);
+        let less = Capacity {
+            rows: size(&mut random),
+            positions,
+            row_positions: 1 + random.usize(..positions),
+            pages: size(&mut random),
+            regions: false,
+            cascade: random.bool(),
+        };
+        let more = Capacity {
+            rows: less.rows + random.usize(..9),
+            positions: less.positions + random.usize(..9),
+            row_positions: less.row_positions + random.usize(..2),
+            pages: less.pages + random.usize(..9),
+            cascade: less.cascade || random.bool(),
+            ..less
+        };
+        let [small, large] = [less, more].map(|capacity| Bounds::of(&capacity, 16, &machine));
+        let grows = small.items.iter().zip(&large.items).all(|(small, large)| small <= large)
+            && small.order <= large.order
+            && small.merged <= large.merged
+            && small.partials <= large.partials;
+        assert!(grows, "{less:?} {small:?}, {more:?} {large:?}");
+    }
+}
+
+/// A decode graph of 256 rows launches little more than the rows need.
+#[test]
+fn bounds_of_decoding_are_not_absurd() {
+    let decode = Capacity {
+        rows: 256,
+        positions: 256,
+        row_positions: 1,
+        pages: 256 * 2048,
+        regions: false,
+        cascade: false,
+    };
+    let bounds = Bounds::of(&decode, 16, &machine(8, 4));
+    // One item a row, and four rounds of blocks of the machine.
+    assert_eq!(bounds.items, [256 + 198, 0, 0]);
+    assert_eq!((bounds.order, bounds.merged, bounds.partials), (256, 256, 256 + 198));
+    // docs/cuda.md: 7 MB and 91 MB of partial results.
+    let bytes = |bounds: &Bounds| bounds.partials * 32 * 128 * size_of::<f32>();
+    assert_eq!(bytes(&bounds) / 1_000_000, 7);
+    let shared = Capacity { cascade: true, ..decode };
+    assert_eq!(bytes(&Bounds::of(&shared, 16, &machine(8, 4))).div_ceil(1_000_000), 91);
+}
+
+#[test]
+fn a_step_that_does_not_fit_names_what_is_too_large() {
+    let fits = batch(16, &[(40, 2, own(0, 3)), (0, 1, own(1, 1))]);
+    let capacity = capacity_of(&fits, &machine(2, 2));
+    capacity.check_fits(&fits).unwrap();
+    let refused = |change: &dyn Fn(&mut Capacity), word: &str| {
+        let mut less = capacity;
+        change(&mut less);
+        let error = less.check_fits(&fits).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    };
+    refused(&|less| less.rows -= 1, "row_count 2 is above the 1");
+    refused(&|less| less.positions -= 1, "position_count 3 is above the 2");
+    refused(&|less| less.row_positions -= 1, "row_position_count 2 is above the 1");
+    refused(&|less| less.pages -= 1, "page_count 4 is above the 3");
+    let mut regions = Batch::new(16);
+    regions.push_row(0, 2, &own(0, 1), &[Region { start: 0, end: 2 }]).unwrap();
+    let error = capacity_of(&fits, &machine(2, 2)).check_fits(&regions).unwrap_err();
+    assert!(error.to_string().contains("regions"), "{error}");
 }
 
 #[test]

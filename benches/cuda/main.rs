@@ -11,7 +11,7 @@ mod shapes;
 use device::{Memory, Timer};
 use radixkv::attention::{Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, Params, Tensor};
 use radixkv::error::Error;
-use radixkv::gpu::{AppendPrefill, CudaBackend, CudaConfig, Images, NewKv, Stream};
+use radixkv::gpu::{AppendPrefill, CudaBackend, CudaConfig, Images, NewKv, StepOfPlan, Stream};
 use shapes::{SHAPES, Shape};
 
 const RUNS: usize = 30;
@@ -102,9 +102,7 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
                 Tensor::dense(memory.read(), dtype, shape.kv_heads, shape.head_dim)
             };
             let call = AppendPrefill {
-                number: 1,
-                batch: &batch,
-                slots: &slots,
+                step: StepOfPlan { number: 1, batch: &batch, slots: &slots },
                 params: Params::new(shape.head_dim),
                 sinks: std::ptr::null(),
                 q: Tensor::dense(q.read(), dtype, shape.query_heads, shape.head_dim),
@@ -118,6 +116,7 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
                     dtype: kv_dtype,
                 },
                 page_count: pages,
+                is_captured: false,
             };
             let elapsed = timer.time(|| {
                 // SAFETY: memory of these shapes; the default stream.

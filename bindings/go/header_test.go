@@ -81,6 +81,8 @@ var goValues = map[string]int64{
 	"RKV_BACKEND_CPU":            int64(radixkv.BackendCPU),
 	"RKV_BACKEND_CUDA":           int64(radixkv.BackendCUDA),
 	"RKV_RUNNER_BATCH_INVARIANT": int64(radixkv.RunnerBatchInvariant),
+	"RKV_PLAN_REGIONS":           int64(radixkv.PlanRegions),
+	"RKV_PLAN_SEPARATE":          int64(radixkv.PlanSeparate),
 
 	"RKV_STATUS_OK":               int64(radixkv.OK),
 	"RKV_STATUS_INVALID_ARGUMENT": int64(radixkv.InvalidArgument),

@@ -28,6 +28,15 @@ static inline rkvgo_failure *rkvgo_plan_set(
 	return rkvgo_end(rkv_plan_set(plan, rows, row_count));
 }
 
+static inline rkvgo_failure *rkvgo_plan_reserve(rkv_plan *plan, rkv_plan_capacity capacity) {
+	capacity.struct_size = sizeof capacity;
+	return rkvgo_end(rkv_plan_reserve(plan, &capacity));
+}
+
+static inline rkvgo_failure *rkvgo_plan_upload(rkv_plan *plan, void *stream) {
+	return rkvgo_end(rkv_plan_upload(plan, stream));
+}
+
 static inline rkvgo_plan_view_made rkvgo_plan_view(const rkv_plan *plan) {
 	rkvgo_plan_view_made made = {0};
 	made.arrays.struct_size = sizeof made.arrays;
@@ -58,6 +67,32 @@ type PlanRow struct {
 	// Count is how many new positions, at least 1. The row has pages for them, none of which the
 	// cache owns.
 	Count int
+}
+
+// PlanFlags say what steps of a plan may need.
+type PlanFlags uint32
+
+const (
+	// PlanRegions: rows may have regions.
+	PlanRegions PlanFlags = C.RKV_PLAN_REGIONS
+	// PlanSeparate: rows that begin with the same pages do not attend to those together. On CUDA a
+	// captured call launches fewer kernels then.
+	PlanSeparate PlanFlags = C.RKV_PLAN_SEPARATE
+)
+
+// PlanCapacity is the largest step that a plan is to take.
+type PlanCapacity struct {
+	// Flags are Plan flags.
+	Flags PlanFlags
+	// RowCount counts the rows.
+	RowCount int
+	// PositionCount counts the new positions of all rows.
+	PositionCount int
+	// RowPositionCount counts the new positions of one row. 0: PositionCount.
+	RowPositionCount int
+	// PageCount counts the pages of all rows up to their last new position; one that two rows share
+	// counts twice.
+	PageCount int
 }
 
 // PlanArrays are the arrays of a plan, as paged attention kernels take them.
@@ -210,6 +245,36 @@ func (p *Plan) fill(rows []PlanRow) *C.rkv_plan_row {
 		}
 	}
 	return given
+}
+
+// Reserve makes room for every step up to a size, and refuses larger ones from then on. On CUDA
+// calls may be captured into a graph then, see [Plan.Upload]; once one was, nothing can be reserved
+// any more.
+func (p *Plan) Reserve(capacity PlanCapacity) error {
+	raw, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer p.mu.RUnlock()
+	return asError(C.rkvgo_plan_reserve(raw, C.rkv_plan_capacity{
+		flags:              C.uint32_t(capacity.Flags),
+		row_count:          C.uint64_t(capacity.RowCount),
+		position_count:     C.uint64_t(capacity.PositionCount),
+		row_position_count: C.uint64_t(capacity.RowPositionCount),
+		page_count:         C.uint64_t(capacity.PageCount),
+	}))
+}
+
+// Upload sends what the first call after [Plan.Set] would send, once. On CUDA it comes before a
+// step's calls are captured into a graph, and before a graph is launched that computes the step;
+// stream is the CUstream to work on. On the CPU there is nothing to send, and stream is nil.
+func (p *Plan) Upload(stream unsafe.Pointer) error {
+	raw, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer p.mu.RUnlock()
+	return asError(C.rkvgo_plan_upload(raw, stream))
 }
 
 // View shows the arrays, for an engine with kernels of its own. They are the plan's own memory: to

@@ -69,6 +69,30 @@ func TestPlanArrays(t *testing.T) {
 	must(t, b.table.Erase(slot))
 }
 
+// What is reserved is a limit from then on.
+func TestPlanReserve(t *testing.T) {
+	b := newRunnerBench(t, 4, 17)
+	sequence, _ := b.begin(run(1, 6))
+	row := radixkv.PlanRow{Sequence: sequence.ID(), Count: 6}
+	names(t, b.plan.Upload(nil), radixkv.InvalidState, "plan")
+	must(t, b.plan.Set([]radixkv.PlanRow{row}))
+	capacity := radixkv.PlanCapacity{
+		Flags: radixkv.PlanSeparate, RowCount: 1, PositionCount: 5, PageCount: 2,
+	}
+	names(t, b.plan.Reserve(capacity), radixkv.InvalidArgument, "position_count")
+	names(t, b.plan.Reserve(radixkv.PlanCapacity{}), radixkv.InvalidArgument, "row_count")
+	capacity.PositionCount = 6
+	must(t, b.plan.Reserve(capacity))
+	must(t, b.plan.Upload(nil))
+	row.Regions = []radixkv.Region{{Start: 1, End: 3}}
+	names(t, b.plan.Set([]radixkv.PlanRow{row}), radixkv.InvalidArgument, "regions")
+	must(t, sequence.Release())
+	must(t, b.plan.Close())
+	if b.plan.Reserve(capacity) == nil || b.plan.Upload(nil) == nil {
+		t.Error("a closed plan was used")
+	}
+}
+
 // K21: images attend to themselves in both directions, in as many rows as there are.
 func TestPlanRegions(t *testing.T) {
 	b := newRunnerBench(t, 4, 33)

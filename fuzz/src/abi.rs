@@ -41,6 +41,7 @@ sized!(
     rkv_page_table_config,
     rkv_page_table_statistics,
     rkv_plan_arrays,
+    rkv_plan_capacity,
     rkv_publish_result,
     rkv_runner_config,
     rkv_runner_statistics,

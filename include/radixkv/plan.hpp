@@ -82,6 +82,10 @@ public:
     void set(span<const rkv_plan_row> rows) {
         check(rkv_plan_set(get(), rows.data(), rows.size()));
     }
+    /// rkv_plan_reserve(). Begin with sized<rkv_plan_capacity>().
+    void reserve(const rkv_plan_capacity& capacity) { check(rkv_plan_reserve(get(), &capacity)); }
+    /// rkv_plan_upload(). On CUDA with the CUstream to work on.
+    void upload(void* stream = nullptr) { check(rkv_plan_upload(get(), stream)); }
     /// rkv_plan_view().
     [[nodiscard]] PlanArrays arrays() const {
         auto raw = sized<rkv_plan_arrays>();

@@ -1,27 +1,12 @@
 // An emulated libcuda.so: as much of the driver's interface as radixkv and the reference engine
 // call, over emulated kernels.
 // The numbers and names are those of the CUDA driver API.
-#include "streams.hpp"
-#include <algorithm>
+#include "entry.hpp"
 #include <dlfcn.h>
 
 using namespace rkv::emulation;
 
 namespace {
-
-constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500, kNotReady = 600,
-              kLaunchFailed = 719;
-
-// Counts the call, and fails it if a test wants that.
-int enter(const char *name) {
-    Device &dev = device();
-    dev.calls[name]++;
-    if (dev.failing == name && dev.fail_after-- <= 0) {
-        dev.failing.clear();
-        return dev.fail_code;
-    }
-    return dev.error;
-}
 
 bool may_touch(const void *at, size_t bytes) {
     return device().memory.holds(at, bytes) || device().pinned.holds(at, bytes);
@@ -36,13 +21,6 @@ int copy_now(void *to, const void *from, size_t bytes) {
 }
 
 } // namespace
-
-#define LOCKED std::lock_guard<std::recursive_mutex> guard(device().mutex)
-#define ENTER \
-    LOCKED; \
-    if (const int failed = enter(__func__)) { \
-        return failed; \
-    }
 
 extern "C" {
 
@@ -110,7 +88,7 @@ int cuCtxPopCurrent_v2(void **context) {
     return 0;
 }
 int cuCtxSynchronize() {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     device().drain_all();
     return device().error;
 }
@@ -217,36 +195,36 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
 }
 
 int cuMemAlloc_v2(void **made, size_t bytes) {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     *made = device().memory.allocate(bytes);
     return 0;
 }
 int cuMemFree_v2(void *at) {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     device().drain_all();
     return device().memory.release(at) ? 0 : kInvalidValue;
 }
 int cuMemsetD8_v2(void *at, unsigned char value, size_t bytes) {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     device().put(nullptr, {[=] { memset(at, value, bytes); }});
     return 0;
 }
 int cuMemHostAlloc(void **made, size_t bytes, unsigned) {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     *made = device().pinned.allocate(bytes);
     return 0;
 }
 int cuMemFreeHost(void *at) {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     device().drain_all();
     return device().pinned.release(at) ? 0 : kInvalidValue;
 }
 int cuMemcpyHtoD_v2(void *to, const void *from, size_t bytes) {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     return device().memory.holds(to, bytes) ? copy_now(to, from, bytes) : kInvalidValue;
 }
 int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes) {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     return device().memory.holds(from, bytes) ? copy_now(to, from, bytes) : kInvalidValue;
 }
 int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
@@ -285,15 +263,19 @@ int cuEventDestroy_v2(void *event) {
     delete static_cast<Event *>(event);
     return 0;
 }
+// Into a graph it would be an event that nobody outside may ask about: radixkv never does that.
 int cuEventRecord(void *handle, void *stream) {
     ENTER;
+    if (device().stream(stream)->captured != nullptr) {
+        return refuse_in_capture();
+    }
     Event *event = static_cast<Event *>(handle);
     const uint64_t number = ++event->recorded;
     device().put(stream, {[=] { event->reached = std::max(event->reached, number); }});
     return 0;
 }
 int cuEventQuery(void *handle) {
-    ENTER;
+    ENTER_UNLESS_CAPTURING;
     const Event *event = static_cast<Event *>(handle);
     if (event->reached == event->recorded) {
         return 0;
@@ -303,6 +285,10 @@ int cuEventQuery(void *handle) {
 }
 int cuStreamWaitEvent(void *stream, void *handle, unsigned) {
     ENTER;
+    if (device().stream(stream)->captured != nullptr) {
+        device().invalidate_captures();
+        return kCaptureIsolation;
+    }
     const Event *event = static_cast<Event *>(handle);
     device().put(stream, {nullptr, event, event->recorded});
     return 0;
@@ -320,12 +306,16 @@ int cuStreamDestroy_v2(void *stream) {
 }
 int cuStreamSynchronize(void *stream) {
     ENTER;
+    if (device().stream(stream)->captured != nullptr) {
+        return refuse_in_capture();
+    }
     device().drain(device().stream(stream));
     return device().error;
 }
-int cuStreamIsCapturing(void *, int *status) {
+int cuStreamIsCapturing(void *handle, int *status) {
     ENTER;
-    *status = 0;
+    const Stream *stream = device().stream(handle);
+    *status = stream->captured == nullptr ? 0 : stream->is_invalid ? 2 : 1;
     return 0;
 }
 
@@ -392,7 +382,7 @@ size_t rkv_emulator_sizeof(const char *name) {
     const std::pair<const char *, size_t> sizes[] = {
 #define SIZE(type) {#type, sizeof(rkv::type)}
         SIZE(Query),          SIZE(Item),      SIZE(AttentionArguments),
-        SIZE(MergeArguments), SIZE(MergeStatesArguments),
+        SIZE(MergeArguments), SIZE(MergeStatesArguments), SIZE(StepCounts),
         SIZE(KvWriteArguments), SIZE(PageCopy), SIZE(Layer),
         SIZE(PageCopyArguments), SIZE(MirrorRun), SIZE(MirrorArguments),
         SIZE(HopperArguments),

@@ -2,9 +2,11 @@
 // legal, or at once: whoever reuses a buffer too early, or forgets an event, gets wrong results.
 #pragma once
 #include "machine.hpp"
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace rkv::emulation {
@@ -20,9 +22,16 @@ struct Task {
     uint64_t count = 0;            // ... this many times
 };
 
+// What was put on a stream while it was captured: kernels with copies of their arguments.
+struct Graph {
+    std::vector<Task> tasks;
+};
+
 struct Stream {
     std::deque<Task> tasks;
     bool is_blocking = true; // it and the legacy default stream wait for each other
+    std::unique_ptr<Graph> captured; // while it is: what is put on it goes here
+    bool is_invalid = false;         // the capture: something forbidden was called
 };
 
 // Memory by address. The device may touch what lies inside, and nothing else.
@@ -80,7 +89,8 @@ class Device {
         return handle == nullptr ? &default_stream_ : static_cast<Stream *>(handle);
     }
     void *new_stream(bool is_blocking) {
-        streams_.push_back(new Stream{{}, is_blocking});
+        streams_.push_back(new Stream);
+        streams_.back()->is_blocking = is_blocking;
         return streams_.back();
     }
     void delete_stream(void *handle) {
@@ -96,6 +106,10 @@ class Device {
 
     void put(void *handle, Task task) {
         Stream *onto = stream(handle);
+        if (onto->captured != nullptr) {
+            onto->captured->tasks.push_back(std::move(task));
+            return;
+        }
         if (onto == &default_stream_) {
             for (Stream *other : streams_) {
                 if (other->is_blocking) {
@@ -108,6 +122,18 @@ class Device {
         onto->tasks.push_back(std::move(task));
         if (!is_late) {
             drain(onto);
+        }
+    }
+
+    // Whether some stream is being captured. Then much is forbidden, to every thread; what is
+    // called all the same makes the capture invalid.
+    bool is_capturing() const {
+        return std::any_of(streams_.begin(), streams_.end(),
+                           [](const Stream *one) { return one->captured != nullptr; });
+    }
+    void invalidate_captures() {
+        for (Stream *one : streams_) {
+            one->is_invalid = true;
         }
     }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod capacity;
 mod cascade;
 mod dtype;
 mod fp8;
@@ -12,6 +13,7 @@ pub mod reference;
 mod work;
 
 pub use batch::{Batch, Row};
+pub use capacity::{Bounds, Capacity};
 pub use dtype::Dtype;
 pub use fp8::{E4M3_MAX, e4m3_from_f32, e4m3_to_f32};
 pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, Tensor};

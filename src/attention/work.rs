@@ -40,6 +40,8 @@ pub struct Machine<'a> {
     pub group: usize,
     /// Cut at fixed places and merge always, so that a row's result does not depend on the others.
     pub batch_invariant: bool,
+    /// Rows that begin with the same pages may attend to those together.
+    pub cascade: bool,
 }
 
 /// What [`Machine`] says about time.
@@ -81,7 +83,15 @@ pub struct Item {
     pub partial_begin: Option<usize>,
 }
 
-/// The division of a batch. Made once; its memory is reused.
+impl Item {
+    /// Its keys, from the multiple of the unit on at which pieces are cut.
+    fn spanned(&self) -> usize {
+        self.key_end - self.key_begin / PIECE_UNIT * PIECE_UNIT
+    }
+}
+
+/// The division of a batch. Made once; its memory is reused. [`super::Bounds`] says what it can
+/// come to.
 #[derive(Debug, Clone, Default)]
 pub struct Work {
     /// Queries as items name them.
@@ -126,21 +136,23 @@ struct Draft {
 }
 
 /// Fewer keys are not worth a block.
-const PIECE_MIN: usize = 256;
+pub(super) const PIECE_MIN: usize = 256;
 /// From here on pieces are made smaller than needed, so that blocks end at about the same time.
-const PIECE_GOOD: usize = 1024;
-const ROUNDS: usize = 4;
+pub(super) const PIECE_GOOD: usize = 1024;
+pub(super) const ROUNDS: usize = 4;
 /// Where the keys are cut when a row's result must not depend on others.
-const PIECE_FIXED: usize = 2048;
+pub(super) const PIECE_FIXED: usize = 2048;
 /// Pieces begin at multiples of this; a multiple of every kernel's tile of keys.
-const PIECE_UNIT: usize = 64;
+pub(super) const PIECE_UNIT: usize = 64;
+/// Kernels for this many packed rows sum in another order than those for more.
+pub(super) const FEW_ROWS_MAX: usize = 16;
 
 impl Work {
     /// Divides the attention of a batch.
     pub fn divide(&mut self, batch: &Batch, machine: &Machine<'_>) {
         self.clear();
         self.order.extend(0..batch.query_count() as u32);
-        if !machine.batch_invariant {
+        if machine.cascade && !machine.batch_invariant {
             let blocks = machine.multiprocessors * machine.tiles[0].blocks;
             let worthwhile = blocks as f64 / machine.kv_heads as f64;
             let costs = Costs { tiles: machine.tiles, group: machine.group, worthwhile };
@@ -183,8 +195,7 @@ impl Work {
         }
         for (at, row) in batch.rows().iter().enumerate() {
             let rows = row.count * machine.group;
-            // Kernels for few rows sum in another order.
-            let least = if machine.batch_invariant { 17 } else { 0 };
+            let least = if machine.batch_invariant { FEW_ROWS_MAX + 1 } else { 0 };
             self.segments.push(Segment {
                 order: row.first_query..row.first_query + row.count,
                 pages_of: at,
@@ -240,8 +251,7 @@ impl Work {
         let mut at = 0;
         for (number, tile) in machine.tiles.iter().enumerate() {
             let end = at + self.drafts[at..].iter().take_while(|d| d.tile == number).count();
-            let keys: usize =
-                self.drafts[at..end].iter().map(|d| d.item.key_end - d.item.key_begin).sum();
+            let keys: usize = self.drafts[at..end].iter().map(|d| d.item.spanned()).sum();
             let ideal = keys * machine.kv_heads / (machine.multiprocessors * tile.blocks).max(1);
             let piece = match () {
                 () if machine.batch_invariant => PIECE_FIXED,
@@ -276,8 +286,8 @@ impl Work {
         let piece = if machine.batch_invariant {
             piece
         } else {
-            let pieces = (key_end - key_begin).div_ceil(piece).max(1);
-            (key_end - key_begin).div_ceil(pieces)
+            let spanned = draft.item.spanned();
+            spanned.div_ceil(spanned.div_ceil(piece).max(1))
         };
         let piece = piece.next_multiple_of(PIECE_UNIT);
         // Pieces end at multiples of the unit, so that no tile of keys is computed twice.

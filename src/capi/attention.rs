@@ -167,12 +167,17 @@ fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep,
 /// all of the region that p is in. What lies in unused positions of a page is never read into a
 /// result, NaN included.
 ///
+/// CUDA: on a stream that is being captured the call goes into a graph that serves every step that
+/// was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with
+/// fewer new positions uses the first ones. The plan outlives the graph.
+///
 /// @param runner the runner
-/// @param plan a plan of this runner that was set
+/// @param plan a plan of this runner that was set; for a graph also reserved and uploaded, see
+/// rkv_plan_reserve() and rkv_plan_upload()
 /// @param args layer, tensors and parameters
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
-/// no rows, or they changed since; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED. On failure
-/// nothing was computed or written.
+/// no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_POISONED. On failure nothing was computed or written.
 /// @par Thread safety
 /// any thread, several at once for different plans; nobody else computes the same rows in the same
 /// layer, or releases them, meanwhile

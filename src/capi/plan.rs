@@ -1,15 +1,16 @@
 //! Plans: the rows of one step as arrays.
 use super::handle::{Handle, Object, Opaque, destroy, with};
-use super::pointer::{AbiStruct, check_fit, out, slice, write_struct};
+use super::pointer::{AbiStruct, check_fit, out, read_struct, slice, write_struct};
 use super::runner::rkv_runner;
 use super::sequence::rkv_sequence_id;
 use super::status::rkv_status;
 use super::token::rkv_region;
-use crate::attention::Region;
+use crate::attention::{Capacity, Region};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::runner::{Plan, PlanRow};
 use crate::sequence::ComputedRow;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 /// What one step computes: new positions of any mix of rows, prefill chunks and decodes alike. Made
@@ -53,6 +54,35 @@ pub struct rkv_plan_row {
     pub start: u64,
     /// New positions, at least 1. The row has pages for them, none of which the cache owns.
     pub count: u64,
+}
+
+/// Flag of rkv_plan_capacity: rows may have regions.
+pub const RKV_PLAN_REGIONS: u32 = 1;
+/// Flag of rkv_plan_capacity: rows that begin with the same pages do not attend to those together.
+/// On CUDA a captured call launches fewer kernels then.
+pub const RKV_PLAN_SEPARATE: u32 = 2;
+
+/// The largest step that a plan is to take.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_plan_capacity {
+    /// sizeof(rkv_plan_capacity).
+    pub struct_size: u32,
+    /// RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE.
+    pub flags: u32,
+    /// Rows.
+    pub row_count: u64,
+    /// New positions of all rows.
+    pub position_count: u64,
+    /// New positions of one row. 0: position_count.
+    pub row_position_count: u64,
+    /// Pages of all rows up to their last new position; one that two rows share counts twice.
+    pub page_count: u64,
+}
+// SAFETY: integers, no padding.
+unsafe impl AbiStruct for rkv_plan_capacity {
+    const NAME: &'static str = "capacity";
+    const V1: usize = 40;
 }
 
 /// The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
@@ -136,7 +166,8 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// row twice
 /// @param row_count how many; 0 empties the plan
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
-/// positions, pages that the cache owns, a region that is cut, ...; RKV_STATUS_STALE_SEQUENCE;
+/// positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
+/// to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_INVALID_STATE; RKV_STATUS_POISONED. On failure the plan is as before.
 /// @par Thread safety
 /// any thread, while nobody else computes or releases these rows
@@ -182,6 +213,70 @@ fn position(value: u64, name: &str) -> Result<usize, Error> {
 
 fn region_of(raw: &rkv_region) -> Result<Region, Error> {
     Ok(Region { start: position(raw.start, "regions")?, end: position(raw.end, "regions")? })
+}
+
+/// Makes room for every step up to a size, and refuses larger ones from then on.
+///
+/// CUDA: the plan's memory on the device is allocated here, none of it moves afterwards, and calls
+/// may be captured into a graph, which then serves every step of such a size; see
+/// rkv_plan_upload(). Once a call was captured nothing can be reserved any more.
+///
+/// @param plan the plan; if it was set, that step fits
+/// @param capacity the largest step
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
+/// captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE;
+/// RKV_STATUS_POISONED. On failure the plan is as before.
+/// @par Thread safety
+/// any thread; nobody computes the plan meanwhile
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_plan_reserve(
+    plan: *mut rkv_plan,
+    capacity: *const rkv_plan_capacity,
+) -> rkv_status {
+    // SAFETY: the caller's contract on plan and capacity.
+    unsafe { with(plan, |plan| Ok(plan.reserve(&capacity_of(&read_struct(capacity)?)?)?)) }
+}
+
+fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
+    if raw.flags & !(RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE) != 0 {
+        return Err(Error::argument(format!("capacity.flags {:#x} is unknown", raw.flags)));
+    }
+    let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    let row_positions = match raw.row_position_count {
+        0 => raw.position_count,
+        given => given,
+    };
+    Ok(Capacity {
+        rows: size(raw.row_count),
+        positions: size(raw.position_count),
+        row_positions: size(row_positions),
+        pages: size(raw.page_count),
+        regions: raw.flags & RKV_PLAN_REGIONS != 0,
+        cascade: raw.flags & RKV_PLAN_SEPARATE == 0,
+    })
+}
+
+/// Sends what the first call after rkv_plan_set() would send, once: the step's arrays, and the
+/// copies that its sequences wait for, which are confirmed. On the CPU there is nothing to send.
+///
+/// CUDA: a captured call sends nothing, so a step is sent by this before its calls are captured,
+/// and before a graph is launched that computes it: rkv_plan_set(), rkv_plan_upload(),
+/// cuGraphLaunch(), on one stream.
+///
+/// @param plan a plan that was set
+/// @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+/// no rows, or they changed since; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
+/// be sent again.
+/// @par Thread safety
+/// any thread, as rkv_runner_append_prefill()
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_plan_upload(plan: *mut rkv_plan, stream: *mut c_void) -> rkv_status {
+    // SAFETY: the caller's contract on plan, its rows and the stream.
+    unsafe { with(plan, |plan| Ok(plan.upload(stream)?)) }
 }
 
 /// The arrays of a plan, for an engine with kernels of its own.

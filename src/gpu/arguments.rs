@@ -14,6 +14,9 @@ unsafe impl Plain for i32 {}
 // SAFETY: a number.
 unsafe impl Plain for u32 {}
 
+/// Shapes that a device has kernels in, at most.
+pub(super) const TILES_MAX: usize = 6;
+
 macro_rules! plain {
     ($($(#[$doc:meta])* struct $name:ident { $($field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
@@ -45,6 +48,12 @@ plain! {
         partial_begin: i32,
         reserved: i32,
     }
+    /// How much of a step there is, wherever its launches end.
+    struct StepCounts {
+        queries: i32,
+        merged: i32,
+        items: [i32; TILES_MAX],
+    }
     /// A number below 2^31 divided by `value` is its high product with `magic`, shifted.
     struct Divisor {
         value: u32,
@@ -67,6 +76,7 @@ plain! {
         v: Address,
         sinks: Address,
         items: Address,
+        item_count: Address,
         queries: Address,
         order: Address,
         pages: Address,
@@ -95,9 +105,10 @@ plain! {
         queries: Address,
         indptr: Address,
         partials: Address,
+        entry_count: Address,
         out_position_stride: i64,
         out_head_stride: i64,
-        entry_count: i32,
+        entry_max: i32,
         query_heads: i32,
         head_dim: i32,
         reserved: i32,
@@ -108,13 +119,14 @@ plain! {
         k_pages: Address,
         v_pages: Address,
         queries: Address,
+        query_count: Address,
         pages: Address,
         k_position_stride: i64,
         k_head_stride: i64,
         v_position_stride: i64,
         v_head_stride: i64,
         kv: KvPlace,
-        query_count: i32,
+        query_max: i32,
         kv_heads: i32,
         head_dim: i32,
         k_scale: f32,
@@ -173,13 +185,13 @@ pub(super) struct HopperArguments {
     pub attention: AttentionArguments,
     pub box_positions: i32,
     pub position_first: u32,
-    pub reserved: [u32; 12],
+    pub reserved: [u32; 10],
 }
 // SAFETY: repr(C), and the constant below sees to it that there is no padding.
 unsafe impl Plain for HopperArguments {}
 const _: () = assert!(
     size_of::<HopperArguments>()
-        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 14 * size_of::<u32>()
+        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 12 * size_of::<u32>()
 );
 
 /// States that one launch merges.
@@ -216,6 +228,7 @@ pub(super) fn sizes() -> Vec<(&'static str, usize)> {
     vec![
         ("Query", size_of::<Query>()),
         ("Item", size_of::<Item>()),
+        ("StepCounts", size_of::<StepCounts>()),
         ("AttentionArguments", size_of::<AttentionArguments>()),
         ("MergeArguments", size_of::<MergeArguments>()),
         ("MergeStatesArguments", size_of::<MergeStatesArguments>()),

@@ -1,15 +1,15 @@
 //! Calls: what is launched for them.
+use super::CudaBackend;
 use super::arguments::{
-    self, Address, AttentionArguments, Divisor, HopperArguments, KvPlace, KvWriteArguments, Layer,
-    MERGE_STATES_MAX, MergeArguments, MergeStatesArguments, PageCopyArguments,
+    Address, AttentionArguments, Divisor, HopperArguments, KvPlace, KvWriteArguments,
+    MERGE_STATES_MAX, MergeArguments, MergeStatesArguments,
 };
+use super::arrays::{Extents, Sent};
 use super::hopper::Maps;
-use super::memory::Event;
 use super::shapes::{Family, dtype_name, kv_name};
-use super::step::{NewStep, PlanOnDevice, Sent};
+use super::step::{NewStep, PlanOnDevice};
 use super::stream::Stream;
-use super::{Copying, CudaBackend};
-use crate::attention::{Batch, Dtype, KvLayer, PageCopy, Params, Row, Tensor};
+use crate::attention::{Batch, Capacity, Dtype, Geometry, KvLayer, Params, Row, Tensor};
 use crate::error::Error;
 
 /// Threads of a block of every kernel but attention.
@@ -17,6 +17,9 @@ pub(super) const HELPER_THREADS: usize = 128;
 
 /// Kernels count keys in 32 bits, and look up to two tiles beyond the last one.
 const POSITIONS_MAX: usize = i32::MAX as usize - 1024;
+
+const TOO_LARGE: &str =
+    "plan: on CUDA a row has fewer than 2^31 positions, a step fewer heads of queries";
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
@@ -29,15 +32,22 @@ pub struct NewKv {
     pub v: Tensor<*const u8>,
 }
 
-/// Arguments of [`CudaBackend::append_prefill`]. All addresses are the device's.
+/// A step of a plan.
 #[derive(Debug, Clone, Copy)]
-pub struct AppendPrefill<'a> {
-    /// The step's number, by which the plan knows whether it was sent.
+pub struct StepOfPlan<'a> {
+    /// Its number, by which the plan knows whether it was sent.
     pub number: u64,
     /// Rows.
     pub batch: &'a Batch,
     /// The rows' slots.
     pub slots: &'a [u32],
+}
+
+/// Arguments of [`CudaBackend::append_prefill`]. All addresses are the device's.
+#[derive(Debug, Clone, Copy)]
+pub struct AppendPrefill<'a> {
+    /// What is computed. Into a graph: this step, and then every one that is sent before a launch.
+    pub step: StepOfPlan<'a>,
     /// Scale, window and so on.
     pub params: Params,
     /// A logit for each query head that takes part in the denominator only; may be null.
@@ -54,6 +64,9 @@ pub struct AppendPrefill<'a> {
     pub layer: KvLayer<*mut u8>,
     /// Pages that it has.
     pub page_count: usize,
+    /// The stream is being captured, see [`CudaBackend::is_captured`]; then q, k, v, out and lse
+    /// have room for all positions that the plan has reserved.
+    pub is_captured: bool,
 }
 
 /// Arguments of [`CudaBackend::merge_states`].
@@ -71,7 +84,7 @@ pub struct MergeStates<'a> {
     pub lse: *mut f32,
 }
 
-fn address<T>(pointer: *const T) -> Address {
+pub(super) fn address<T>(pointer: *const T) -> Address {
     pointer.addr() as Address
 }
 
@@ -104,48 +117,120 @@ impl CudaBackend {
         )))
     }
 
-    /// Writes K and V of the new positions into their pages, then attends to all positions.
+    /// Whether what is put on a stream goes to a graph.
+    pub fn is_captured(&self, stream: Stream) -> Result<bool, Error> {
+        let _entered = self.context.enter()?;
+        stream.is_captured()
+    }
+
+    /// Makes room for every step within a capacity, so that calls can go into graphs. On failure
+    /// the next step is sent as ever.
+    pub fn reserve(&self, capacity: &Capacity, plan: &mut PlanOnDevice) -> Result<(), Error> {
+        let Geometry { query_heads, head_dim, page_size, .. } = self.geometry;
+        if capacity.positions.saturating_mul(query_heads) > POSITIONS_MAX {
+            return Err(Error::unsupported(TOO_LARGE));
+        }
+        let _entered = self.context.enter()?;
+        plan.reserve(capacity, page_size, &self.machine(), head_dim)
+    }
+
+    fn check_size(&self, batch: &Batch) -> Result<(), Error> {
+        let longest = batch.rows().iter().map(Row::key_count).max().unwrap_or(0);
+        let blocks = batch.query_count() * self.geometry.query_heads;
+        if longest.max(blocks) > POSITIONS_MAX {
+            return Err(Error::unsupported(TOO_LARGE));
+        }
+        Ok(())
+    }
+
+    /// Sends the arrays of a step, unless they were sent.
+    ///
+    /// # Safety
+    /// On the stream nobody else uses what the plan has on the device.
+    pub unsafe fn upload(
+        &self,
+        step: &StepOfPlan<'_>,
+        plan: &mut PlanOnDevice,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        self.check_size(step.batch)?;
+        let _entered = self.context.enter()?;
+        stream.check_not_captured()?;
+        plan.follow(stream)?;
+        self.send(step, plan, stream)?;
+        let finished = plan.finish(stream);
+        if finished.is_err() {
+            // Nobody was told that it was sent.
+            plan.forget();
+        }
+        finished
+    }
+
+    fn send(
+        &self,
+        step: &StepOfPlan<'_>,
+        plan: &mut PlanOnDevice,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        if plan.has(step.number) {
+            return Ok(());
+        }
+        let step = NewStep {
+            number: step.number,
+            batch: step.batch,
+            slots: step.slots,
+            machine: self.machine(),
+            head_dim: self.geometry.head_dim,
+            update_mirror: self.kernels.get("rkv_update_mirror"),
+        };
+        plan.send(&step, stream)
+    }
+
+    /// Writes K and V of the new positions into their pages, then attends to all positions. Into a
+    /// graph: launches all that any step which was reserved can need, and nothing else.
     ///
     /// # Safety
     /// The addresses lead to memory of the device of the shapes that the batch, the geometry and
-    /// the strides say; on the stream nobody else uses what this writes.
+    /// the strides say; on the stream nobody else uses what this writes. A graph is launched only
+    /// while all of that and the plan are there, after a step was sent.
     pub unsafe fn append_prefill(
         &self,
         call: &AppendPrefill<'_>,
         plan: &mut PlanOnDevice,
         stream: Stream,
     ) -> Result<(), Error> {
-        let longest = call.batch.rows().iter().map(Row::key_count).max().unwrap_or(0);
-        let blocks = call.batch.query_count() * self.geometry.query_heads;
-        if longest.max(blocks) > POSITIONS_MAX {
-            return Err(Error::unsupported(
-                "plan: on CUDA a row has fewer than 2^31 positions, a step fewer heads of queries",
-            ));
-        }
+        self.check_size(call.step.batch)?;
         let _entered = self.context.enter()?;
-        stream.check_not_captured()?;
-        plan.follow(stream)?;
-        if !plan.has(call.number) {
-            let step = NewStep {
-                number: call.number,
-                batch: call.batch,
-                slots: call.slots,
-                machine: self.machine(),
-                head_dim: self.geometry.head_dim,
-                update_mirror: self.kernels.get("rkv_update_mirror"),
-            };
-            plan.send(&step, stream)?;
+        if call.is_captured {
+            let sizes = plan.capture(call.step.number)?.clone();
+            // SAFETY: the caller's contract; the arrays have room for all that was reserved.
+            return unsafe { self.launch(call, plan, &sizes, stream) };
         }
-        let sent = plan.sent();
+        plan.follow(stream)?;
+        self.send(&call.step, plan, stream)?;
         // SAFETY: the caller's contract, and the arrays that were sent fit the batch.
+        unsafe { self.launch(call, plan, plan.step(), stream)? };
+        plan.finish(stream)
+    }
+
+    /// # Safety
+    /// That of `append_prefill`, and the plan's arrays have room for `sizes`.
+    unsafe fn launch(
+        &self,
+        call: &AppendPrefill<'_>,
+        plan: &PlanOnDevice,
+        sizes: &Extents,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let sent = plan.sent();
+        // SAFETY: the caller's contract.
         unsafe {
             if let Some(new) = call.kv {
-                self.write_kv(call, &new, &sent, stream)?;
+                self.write_kv(call, &new, sizes.queries, &sent, stream)?;
             }
-            self.attend(call, plan, &sent, stream)?;
-            self.merge(call, plan, &sent, stream)?;
+            self.attend(call, plan, &sizes.items, &sent, stream)?;
+            self.merge(call, sizes.merged, &sent, stream)
         }
-        plan.finish(stream)
     }
 
     fn place(&self, layer: &KvLayer<*mut u8>) -> KvPlace {
@@ -172,10 +257,10 @@ impl CudaBackend {
         &self,
         call: &AppendPrefill<'_>,
         new: &NewKv,
+        queries: usize,
         sent: &Sent,
         stream: Stream,
     ) -> Result<(), Error> {
-        let queries = call.batch.query_count();
         let (kv_heads, head_dim) = (self.geometry.kv_heads, self.geometry.head_dim);
         let (k_scale, v_scale) = self.scales(&call.params);
         let arguments = KvWriteArguments {
@@ -184,13 +269,14 @@ impl CudaBackend {
             k_pages: address(call.layer.k),
             v_pages: address(call.layer.v),
             queries: sent.queries,
+            query_count: sent.query_count,
             pages: sent.pages,
             k_position_stride: new.k.position_stride as i64,
             k_head_stride: new.k.head_stride as i64,
             v_position_stride: new.v.position_stride as i64,
             v_head_stride: new.v.head_stride as i64,
             kv: self.place(&call.layer),
-            query_count: queries as i32,
+            query_max: queries as i32,
             kv_heads: kv_heads as i32,
             head_dim: head_dim as i32,
             k_scale,
@@ -210,6 +296,7 @@ impl CudaBackend {
         &self,
         call: &AppendPrefill<'_>,
         plan: &PlanOnDevice,
+        items: &[usize],
         sent: &Sent,
         stream: Stream,
     ) -> Result<(), Error> {
@@ -223,7 +310,8 @@ impl CudaBackend {
             k: address(call.layer.k),
             v: address(call.layer.v),
             sinks: address(call.sinks),
-            items: sent.items,
+            items: 0,
+            item_count: 0,
             queries: sent.queries,
             order: sent.order,
             pages: sent.pages,
@@ -244,16 +332,16 @@ impl CudaBackend {
             reserved: 0,
         };
         // The kernel for plain masks is another program, which may round otherwise.
-        let plain =
-            soft_cap.is_none() && window.is_none() && !plan.has_regions() && !self.batch_invariant;
-        for (shape, items) in self.shapes.iter().zip(plan.of_tile()) {
-            if items.is_empty() {
+        let regions = plan.may_have_regions();
+        let plain = soft_cap.is_none() && window.is_none() && !regions && !self.batch_invariant;
+        for (tile, (shape, &items)) in self.shapes.iter().zip(items).enumerate() {
+            if items == 0 {
                 continue;
             }
-            arguments.items = sent.items + (items.start * size_of::<arguments::Item>()) as u64;
+            (arguments.items, arguments.item_count) = sent.items(tile);
             let kernel = self.kernels.get(&shape.name(self.dtype, self.kv_dtype, plain));
             let shared = shape.shared_bytes(self.kv_dtype.bytes());
-            let grid = [items.len(), self.geometry.kv_heads, 1];
+            let grid = [items, self.geometry.kv_heads, 1];
             if shape.family() == Family::Mma {
                 // SAFETY: the caller's contract.
                 unsafe { kernel.launch(grid, shape.threads(), shared, &arguments, stream)? };
@@ -266,7 +354,7 @@ impl CudaBackend {
                 attention: arguments,
                 box_positions: maps.box_positions,
                 position_first: maps.position_first.into(),
-                reserved: [0; 12],
+                reserved: [0; 10],
             };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
             unsafe { kernel.launch(grid, shape.threads(), shared, &all, stream)? };
@@ -279,11 +367,10 @@ impl CudaBackend {
     unsafe fn merge(
         &self,
         call: &AppendPrefill<'_>,
-        plan: &PlanOnDevice,
+        entries: usize,
         sent: &Sent,
         stream: Stream,
     ) -> Result<(), Error> {
-        let entries = plan.merged_count();
         if entries == 0 {
             return Ok(());
         }
@@ -296,9 +383,10 @@ impl CudaBackend {
             queries: sent.merged,
             indptr: sent.merge_indptr,
             partials: sent.partials,
+            entry_count: sent.merged_count,
             out_position_stride: call.out.position_stride as i64,
             out_head_stride: call.out.head_stride as i64,
-            entry_count: entries as i32,
+            entry_max: entries as i32,
             query_heads: self.geometry.query_heads as i32,
             head_dim: self.geometry.head_dim as i32,
             reserved: 0,
@@ -345,70 +433,5 @@ impl CudaBackend {
         let kernel = self.kernels.get(&format!("rkv_merge_states_{}", dtype_name(self.dtype)));
         // SAFETY: the caller's contract.
         unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, 0, &arguments, stream) }
-    }
-}
-
-impl Copying {
-    /// # Safety
-    /// That of [`CudaBackend::copy_pages`].
-    pub(super) unsafe fn run(
-        &mut self,
-        backend: &CudaBackend,
-        layers: &[KvLayer<*mut u8>],
-        copies: &[PageCopy],
-        stream: Stream,
-    ) -> Result<(), Error> {
-        let context = &backend.context;
-        if let Some((used, _)) = self.used.as_ref().filter(|(_, before)| *before != stream) {
-            used.hold(stream)?;
-        }
-        let list: Vec<arguments::PageCopy> = copies
-            .iter()
-            .map(|copy| arguments::PageCopy {
-                source: copy.source,
-                target: copy.target,
-                positions: copy.positions as u32,
-                reserved: 0,
-            })
-            .collect();
-        let table: Vec<Layer> =
-            layers.iter().map(|layer| Layer { k: address(layer.k), v: address(layer.v) }).collect();
-        self.blob.clear();
-        self.blob.push(&table);
-        let list_at = self.blob.push(&list);
-        self.arrays.reserve(context, self.blob.len())?;
-        let arrays = self.arrays.address();
-        self.staging.send(context, &self.blob, arrays, stream)?;
-        let bytes = backend.kv_dtype.bytes();
-        // Layers of the engine may have strides of their own: a launch for each kind of stride.
-        let mut first = 0;
-        while first < layers.len() {
-            let strides = layers[first].strides;
-            let alike = layers[first..].iter().take_while(|l| l.strides == strides).count();
-            let arguments = PageCopyArguments {
-                layers: arrays + (first * size_of::<Layer>()) as u64,
-                copies: arrays + list_at as u64,
-                dense: 0,
-                page_stride: (strides.page * bytes) as i64,
-                position_stride: (strides.position * bytes) as i64,
-                head_stride: (strides.head * bytes) as i64,
-                kv_heads: backend.geometry.kv_heads as i32,
-                row_bytes: (backend.geometry.head_dim * bytes) as i32,
-                page_size: backend.geometry.page_size as i32,
-                layer_count: alike as i32,
-            };
-            let kernel = backend.kernels.get("rkv_page_copy");
-            let grid = [copies.len(), alike.min(65535), 2];
-            // SAFETY: the caller's contract.
-            unsafe { kernel.launch(grid, HELPER_THREADS, 0, &arguments, stream)? };
-            first += alike.min(65535);
-        }
-        let event = match self.used.take() {
-            Some((event, _)) => event,
-            None => Event::new(context)?,
-        };
-        event.record(stream)?;
-        self.used = Some((event, stream));
-        Ok(())
     }
 }

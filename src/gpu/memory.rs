@@ -4,6 +4,7 @@ use super::driver::{Context, check};
 use super::stream::Stream;
 use crate::error::Error;
 use cudarc::driver::sys;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
@@ -63,14 +64,25 @@ pub(super) struct GrowingBuffer {
 }
 
 impl GrowingBuffer {
-    /// Makes room for `bytes`; what lay there is lost when it grows. Returns whether it did.
-    pub(super) fn reserve(&mut self, context: &Arc<Context>, bytes: usize) -> Result<bool, Error> {
-        if self.current.as_ref().is_some_and(|current| current.bytes() >= bytes) {
-            return Ok(false);
+    /// Makes room for `bytes`, and for more when it grows; what lay there is lost then.
+    pub(super) fn reserve(&mut self, context: &Arc<Context>, bytes: usize) -> Result<(), Error> {
+        match self.bytes() >= bytes.max(1) {
+            true => Ok(()),
+            false => self.reserve_exactly(context, bytes.next_power_of_two().max(512)),
         }
-        let made = DeviceBuffer::new(context, bytes.next_power_of_two().max(512))?;
-        self.outgrown.extend(self.current.replace(made));
-        Ok(true)
+    }
+
+    /// The same, for what is not going to grow.
+    pub(super) fn reserve_exactly(
+        &mut self,
+        context: &Arc<Context>,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        if self.bytes() < bytes.max(1) {
+            let made = DeviceBuffer::new(context, bytes.max(512))?;
+            self.outgrown.extend(self.current.replace(made));
+        }
+        Ok(())
     }
 
     pub(super) fn address(&self) -> Address {
@@ -168,29 +180,62 @@ pub(super) struct Staging {
     pieces: Vec<(Pinned, Event)>,
 }
 
-/// Values side by side, as they will lie on the device: each array at a multiple of 16 bytes.
+/// Arrays, as they will lie on the device: each at a multiple of 16 bytes.
 #[derive(Debug, Default)]
 pub(super) struct Blob {
     bytes: Vec<u8>,
+    /// What is to be sent, ascending: what lies between was not put there.
+    ranges: Vec<Range<usize>>,
 }
 
+/// Fewer bytes between two arrays are sent too: a copy of its own would take longer. An estimate.
+const GAP_MAX: usize = 16 << 10;
+
 impl Blob {
+    /// Keeps the bytes, which are as good as any where nothing is put.
     pub(super) fn clear(&mut self) {
-        self.bytes.clear();
+        self.ranges.clear();
     }
 
-    /// Adds an array; returns where it begins.
+    /// Where an array begins that is put behind `end`.
+    pub(super) fn aligned(end: usize) -> usize {
+        end.next_multiple_of(16)
+    }
+
+    /// Puts an array behind the last one; returns where it begins.
     pub(super) fn push<T: Plain>(&mut self, of: &[T]) -> usize {
-        let at = self.bytes.len().next_multiple_of(16);
-        self.bytes.resize(at, 0);
+        self.put_behind(self.len(), of).start
+    }
+
+    /// Puts an array behind `end`; returns where it lies.
+    pub(super) fn put_behind<T: Plain>(&mut self, end: usize, of: &[T]) -> Range<usize> {
+        let at = Self::aligned(end);
+        self.put(at, of);
+        at..at + size_of_val(of)
+    }
+
+    /// Puts an array behind those that were put before.
+    pub(super) fn put<T: Plain>(&mut self, at: usize, of: &[T]) {
+        debug_assert!(at >= self.len() && at == Self::aligned(at), "arrays lie one behind another");
+        if of.is_empty() {
+            return;
+        }
         // SAFETY: `Plain` types have no padding, so every byte of them is initialised.
         let bytes = unsafe { std::slice::from_raw_parts(of.as_ptr().cast(), size_of_val(of)) };
-        self.bytes.extend_from_slice(bytes);
-        at
+        let end = at + bytes.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[at..end].copy_from_slice(bytes);
+        match self.ranges.last_mut() {
+            Some(last) if at - last.end <= GAP_MAX => last.end = end,
+            _ => self.ranges.push(at..end),
+        }
     }
 
+    /// Up to the end of the last array that is not empty.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+        self.ranges.last().map_or(0, |last| last.end)
     }
 }
 
@@ -223,9 +268,13 @@ impl Staging {
         // SAFETY: the piece is large enough, the device is past its last use, `to` has room: that
         // is the callers' business.
         unsafe {
-            ptr::copy_nonoverlapping(blob.bytes.as_ptr(), piece.start, needed);
-            let from = piece.start.cast_const().cast();
-            check(sys::cuMemcpyHtoDAsync_v2(to, from, needed, stream.raw()), "cuMemcpyHtoDAsync")?;
+            for range in &blob.ranges {
+                let (from, bytes) = (piece.start.add(range.start), range.len());
+                ptr::copy_nonoverlapping(blob.bytes[range.clone()].as_ptr(), from, bytes);
+                let (to, from) = (to + range.start as u64, from.cast_const().cast());
+                let sent = sys::cuMemcpyHtoDAsync_v2(to, from, bytes, stream.raw());
+                check(sent, "cuMemcpyHtoDAsync")?;
+            }
         }
         event.record(stream)
     }

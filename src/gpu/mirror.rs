@@ -27,6 +27,18 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
+    /// Entries that the device must have room for, so that rows of so many pages in all can come
+    /// and go.
+    pub(super) fn entries_for(rows: usize, pages: usize) -> usize {
+        // As `update` would have it for the largest step; fewer pages never make it more.
+        (2 * (pages + pages / 4 + rows * UNIT)).next_power_of_two()
+    }
+
+    /// Bytes of the runs and values of any update of such rows, and of what aligns them.
+    pub(super) fn update_bytes(rows: usize, pages: usize) -> usize {
+        rows * size_of::<MirrorRun>() + pages * size_of::<u32>() + 2 * 16
+    }
+
     /// Makes the rows of a batch current; `slots` are the rows' slots. Returns entries that the
     /// device must have room for, when that is more than before: then nothing is there any more.
     pub(super) fn update(&mut self, batch: &Batch, slots: &[u32]) -> Option<usize> {
@@ -94,9 +106,12 @@ impl Mirror {
     }
 }
 
+/// Room of a row is a multiple of it.
+const UNIT: usize = 16;
+
 /// A row grows by a quarter before it has to move.
 fn room_for(pages: usize) -> usize {
-    (pages + pages / 4).next_multiple_of(16)
+    (pages + pages / 4).next_multiple_of(UNIT)
 }
 
 #[cfg(test)]
@@ -142,6 +157,41 @@ mod tests {
         let mut changed = pages[..101].to_vec();
         changed[40] = 7777;
         assert_eq!(device.step(&mut mirror, &[(3, &changed)]), 61);
+    }
+
+    #[test]
+    fn rows_that_come_and_go_stay_within_what_was_reserved() {
+        let mut random = fastrand::Rng::with_seed(8);
+        let (most_rows, most_pages) = (6, 200);
+        let mut mirror = Mirror::default();
+        for round in 0..3000 {
+            let mut left = most_pages;
+            let mut rows: Vec<(u32, Vec<u32>)> = Vec::new();
+            for slot in 0..most_rows {
+                let pages = random.usize(..=left);
+                if pages > 0 {
+                    let slot = slot as u32 * 7 % 40 + random.u32(..2) * 50;
+                    rows.push((slot, (0..pages).map(|_| random.u32(..)).collect()));
+                    left -= pages;
+                }
+            }
+            if rows.is_empty() {
+                continue;
+            }
+            let mut batch = Batch::new(1);
+            for (_, pages) in &rows {
+                batch.push_row(pages.len() - 1, 1, pages, &[]).unwrap();
+            }
+            let slots: Vec<u32> = rows.iter().map(|row| row.0).collect();
+            mirror.update(&batch, &slots);
+            assert!(mirror.capacity <= Mirror::entries_for(most_rows, most_pages));
+            let bytes = size_of_val(&mirror.runs[..]) + size_of_val(&mirror.values[..]);
+            assert!(bytes <= Mirror::update_bytes(most_rows, most_pages));
+            // What failed is laid out anew.
+            if round % 50 == 0 {
+                mirror.forget();
+            }
+        }
     }
 
     #[test]

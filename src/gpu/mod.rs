@@ -4,14 +4,18 @@
 //!   driver    found at run time, or not          memory    buffers, pinned staging, events
 //!   images    machine code, whose                step      a plan's arrays on the device
 //!   kernels   loaded images, launches            mirror    page rows, sent as they change
-//!   shapes    which kernels exist                hopper    the kernel of Hopper's own
+//!   shapes    which kernels exist                arrays    where those lie
+//!   hopper    the kernel of Hopper's own         copy      pages, in every layer
+//!   call      what is launched
 //! ```
 //!
 //! Everything happens on the engine's stream, in its order; nothing waits for the device but what
 //! creates and ends things. What the driver refuses is an error that carries its code, and leaves
 //! the host as it was.
 mod arguments;
+mod arrays;
 mod call;
+mod copy;
 mod driver;
 mod hopper;
 mod images;
@@ -22,17 +26,18 @@ mod shapes;
 mod step;
 mod stream;
 
-pub use call::{AppendPrefill, MergeStates, NewKv};
+pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
 pub use images::Images;
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 
-use crate::attention::{Dtype, Geometry, KvLayer, Machine, PageCopy, Tile};
+use crate::attention::{Dtype, Geometry, Machine, Tile};
 use crate::error::Error;
+use copy::Copying;
 use cudarc::driver::sys::CUdevice_attribute;
 use driver::Context;
 use kernels::Kernels;
-use memory::{Blob, DeviceBuffer, GrowingBuffer, Staging};
+use memory::DeviceBuffer;
 use parking_lot::Mutex;
 use shapes::{Family, Shape};
 use std::sync::Arc;
@@ -78,15 +83,6 @@ pub struct CudaBackend {
     multiprocessors: usize,
     batch_invariant: bool,
     copying: Mutex<Copying>,
-}
-
-/// What copies of pages need on the device.
-#[derive(Debug, Default)]
-struct Copying {
-    arrays: GrowingBuffer,
-    staging: Staging,
-    blob: Blob,
-    used: Option<(memory::Event, Stream)>,
 }
 
 /// Kernels besides attention, for these formats.
@@ -161,6 +157,10 @@ impl CudaBackend {
         }
         let multiprocessors =
             context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        assert!(
+            chosen.len() <= arguments::TILES_MAX,
+            "kernels know the number of each shape's items"
+        );
         Ok(Self {
             kernels: Kernels::load(&context, config.images, hopper.is_some(), &wanted)?,
             context,
@@ -197,27 +197,8 @@ impl CudaBackend {
             kv_heads: self.geometry.kv_heads,
             group: self.geometry.group(),
             batch_invariant: self.batch_invariant,
+            cascade: true,
         }
-    }
-
-    /// Copies the first positions of pages to other pages, in every layer.
-    ///
-    /// # Safety
-    /// The pages lie in the memory of every layer; on the stream nobody writes the sources or uses
-    /// the targets meanwhile. All calls get the same layers.
-    pub unsafe fn copy_pages(
-        &self,
-        layers: &[KvLayer<*mut u8>],
-        copies: &[PageCopy],
-        stream: Stream,
-    ) -> Result<(), Error> {
-        if copies.is_empty() || layers.is_empty() {
-            return Ok(());
-        }
-        let _entered = self.context.enter()?;
-        stream.check_not_captured()?;
-        // SAFETY: the caller's contract.
-        unsafe { self.copying.lock().run(self, layers, copies, stream) }
     }
 }
 

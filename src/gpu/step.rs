@@ -1,13 +1,13 @@
 //! A plan on the device: the arrays of its step, sent once, in the order of the stream.
-use super::arguments::{self, Address, MirrorArguments, Query};
+use super::arguments::{self, MirrorArguments, Query};
+use super::arrays::{Arrays, Extents, Places, Sent};
 use super::driver::Context;
 use super::kernels::Kernel;
 use super::memory::{Blob, Event, GrowingBuffer, Staging};
 use super::mirror::Mirror;
 use super::stream::Stream;
-use crate::attention::{Batch, Machine, Work};
+use crate::attention::{Batch, Bounds, Capacity, Machine, Work};
 use crate::error::Error;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// What a plan has on the device. One for each plan; its memory is reused from step to step.
@@ -24,24 +24,25 @@ pub struct PlanOnDevice {
     partial_lse: GrowingBuffer,
     staging: Staging,
     blob: Blob,
-    at: Offsets,
+    /// What there is in the step that was sent.
+    step: Extents,
+    places: Places,
     queries: Vec<Query>,
     items: Vec<arguments::Item>,
     has_regions: bool,
+    reserved: Option<Reserved>,
     /// The end of what was launched last, and on which stream.
     used: Event,
     stream: Option<Stream>,
 }
 
-/// Where the arrays begin, from the start of the device's copy.
-#[derive(Debug, Default)]
-struct Offsets {
-    queries: usize,
-    order: usize,
-    items: usize,
-    merged: usize,
-    merge_indptr: usize,
-    partials: usize,
+/// The largest step, and what it can need.
+#[derive(Debug)]
+struct Reserved {
+    capacity: Capacity,
+    room: Extents,
+    /// Some graph has addresses of this plan: nothing moves any more.
+    is_captured: bool,
 }
 
 /// A step to be sent.
@@ -57,20 +58,6 @@ pub(super) struct NewStep<'a> {
     pub update_mirror: Kernel,
 }
 
-/// A step as kernels take it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
-    pub queries: Address,
-    pub order: Address,
-    pub items: Address,
-    pub pages: Address,
-    pub merged: Address,
-    pub merge_indptr: Address,
-    pub partials: Address,
-    pub partial_out: Address,
-    pub partial_lse: Address,
-}
-
 impl PlanOnDevice {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, Error> {
         Ok(Self {
@@ -84,10 +71,12 @@ impl PlanOnDevice {
             partial_lse: GrowingBuffer::default(),
             staging: Staging::default(),
             blob: Blob::default(),
-            at: Offsets::default(),
+            step: Extents::default(),
+            places: Places::default(),
             queries: Vec::new(),
             items: Vec::new(),
             has_regions: false,
+            reserved: None,
             used: Event::new(context)?,
             stream: None,
         })
@@ -96,6 +85,46 @@ impl PlanOnDevice {
     /// Whether this step was sent already.
     pub fn has(&self, number: u64) -> bool {
         self.number == Some(number)
+    }
+
+    /// Whether a captured graph has addresses of it.
+    fn is_captured(&self) -> bool {
+        self.reserved.as_ref().is_some_and(|reserved| reserved.is_captured)
+    }
+
+    /// Makes room for every step within a capacity: from then on nothing moves. A step that was
+    /// sent is sent anew.
+    pub(super) fn reserve(
+        &mut self,
+        capacity: &Capacity,
+        page_size: usize,
+        machine: &Machine<'_>,
+        head_dim: usize,
+    ) -> Result<(), Error> {
+        if self.is_captured() {
+            return Err(Error::state("plan: a captured graph has its addresses"));
+        }
+        let bounds = Bounds::of(capacity, page_size, machine);
+        let room = Extents::of_bounds(capacity, &bounds);
+        let places = Places::of(&room);
+        let entries = Mirror::entries_for(capacity.rows, capacity.pages);
+        // What must change of the rows: a run for each row, and at most all of their pages.
+        let update = Mirror::update_bytes(capacity.rows, capacity.pages);
+        // Kernels count entries, and partial results, in 32 bits.
+        let floats = head_dim * machine.kv_heads * machine.group;
+        let partial_bytes = room.partials.checked_mul(floats * size_of::<f32>());
+        let largest = entries.max(room.partials).max(places.end() / size_of::<arguments::Item>());
+        let (Some(partial_bytes), true) = (partial_bytes, largest <= i32::MAX as usize) else {
+            return Err(Error::unsupported("capacity: its arrays have 2^31 entries"));
+        };
+        self.forget();
+        let context = &self.context;
+        self.rows.reserve(context, entries * size_of::<u32>())?;
+        self.arrays.reserve(context, places.end() + update)?;
+        self.partial_lse.reserve_exactly(context, partial_bytes / head_dim)?;
+        self.partial_out.reserve_exactly(context, partial_bytes)?;
+        self.reserved = Some(Reserved { capacity: *capacity, room, is_captured: false });
+        Ok(())
     }
 
     /// Makes `stream` wait for what was launched on another one.
@@ -113,41 +142,70 @@ impl PlanOnDevice {
         Ok(())
     }
 
+    /// What a call into a graph launches for: every step that was reserved. The step at hand was
+    /// sent, for a graph sends nothing.
+    pub(super) fn capture(&mut self, number: u64) -> Result<&Extents, Error> {
+        let is_sent = self.has(number);
+        let Some(reserved) = &mut self.reserved else {
+            return Err(Error::state(
+                "plan: args.stream is being captured, but rkv_plan_reserve() was not called",
+            ));
+        };
+        if !is_sent {
+            return Err(Error::state(
+                "plan: args.stream is being captured, but rkv_plan_upload() was not called before",
+            ));
+        }
+        reserved.is_captured = true;
+        Ok(&reserved.room)
+    }
+
+    /// What a call launches for: the step that was sent.
+    pub(super) fn step(&self) -> &Extents {
+        &self.step
+    }
+
     /// Divides the work of a step and sends its arrays. The context is current.
     pub(super) fn send(&mut self, step: &NewStep<'_>, stream: Stream) -> Result<(), Error> {
         self.number = None;
         let sent = self.try_send(step, stream);
-        if sent.is_ok() {
-            self.number = Some(step.number);
-        } else {
-            self.mirror.forget();
+        match sent {
+            Ok(()) => self.number = Some(step.number),
+            Err(_) => self.forget(),
         }
         sent
     }
 
+    /// Forgets what the device has: the next step is sent as the first one is.
+    pub(super) fn forget(&mut self) {
+        self.number = None;
+        self.mirror.forget();
+    }
+
     fn try_send(&mut self, step: &NewStep<'_>, stream: Stream) -> Result<(), Error> {
-        let NewStep { batch, slots, ref machine, head_dim, update_mirror, .. } = *step;
-        self.work.divide(batch, machine);
+        let NewStep { batch, slots, machine, head_dim, update_mirror, .. } = *step;
+        let cascade = self.reserved.as_ref().is_none_or(|reserved| reserved.capacity.cascade);
+        let machine = Machine { cascade: machine.cascade && cascade, ..machine };
+        self.work.divide(batch, &machine);
         if let Some(entries) = self.mirror.update(batch, slots) {
             self.rows.reserve(&self.context, entries * size_of::<u32>())?;
         }
         self.fill(batch, slots);
-        let work = &self.work;
-        self.blob.clear();
-        self.at = Offsets {
-            queries: self.blob.push(&self.queries),
-            order: self.blob.push(&work.order),
-            items: self.blob.push(&self.items),
-            merged: self.blob.push(&work.merged),
-            merge_indptr: self.blob.push(&work.merge_indptr),
-            partials: self.blob.push(&work.partials),
+        self.step.of_work(self.queries.len(), &self.work);
+        let room = self.reserved.as_ref().map_or(&self.step, |reserved| &reserved.room);
+        self.places = Places::of(room);
+        let lanes = room.partials * machine.kv_heads * machine.group;
+        let arrays = Arrays {
+            step: &self.step,
+            queries: &self.queries,
+            items: &self.items,
+            work: &self.work,
         };
-        let runs = self.blob.push(&self.mirror.runs);
-        let values = self.blob.push(&self.mirror.values);
-        let partials = work.partial_count * machine.kv_heads * machine.group;
-        self.partial_lse.reserve(&self.context, partials * size_of::<f32>())?;
-        let floats = partials * head_dim;
-        self.partial_out.reserve(&self.context, floats * size_of::<f32>())?;
+        self.places.fill(&mut self.blob, room, &arrays);
+        let runs = self.blob.put_behind(self.places.end(), &self.mirror.runs);
+        let values = self.blob.put_behind(runs.end, &self.mirror.values);
+        self.partial_lse.reserve(&self.context, lanes * size_of::<f32>())?;
+        self.partial_out.reserve(&self.context, lanes * head_dim * size_of::<f32>())?;
         self.arrays.reserve(&self.context, self.blob.len())?;
         let arrays = self.arrays.address();
         self.staging.send(&self.context, &self.blob, arrays, stream)?;
@@ -156,8 +214,8 @@ impl PlanOnDevice {
         }
         let arguments = MirrorArguments {
             rows: self.rows.address(),
-            runs: arrays + runs as u64,
-            values: arrays + values as u64,
+            runs: arrays + runs.start as u64,
+            values: arrays + values.start as u64,
             reserved: 0,
         };
         // SAFETY: the arrays are those that were just sent, and the rows have room for them.
@@ -202,33 +260,14 @@ impl PlanOnDevice {
 
     /// Where the step's arrays lie.
     pub(super) fn sent(&self) -> Sent {
-        let arrays = self.arrays.address();
-        Sent {
-            queries: arrays + self.at.queries as u64,
-            order: arrays + self.at.order as u64,
-            items: arrays + self.at.items as u64,
-            pages: self.rows.address(),
-            merged: arrays + self.at.merged as u64,
-            merge_indptr: arrays + self.at.merge_indptr as u64,
-            partials: arrays + self.at.partials as u64,
-            partial_out: self.partial_out.address(),
-            partial_lse: self.partial_lse.address(),
-        }
+        let partial = [self.partial_out.address(), self.partial_lse.address()];
+        self.places.sent(self.arrays.address(), self.rows.address(), partial)
     }
 
-    /// Items of each shape.
-    pub(super) fn of_tile(&self) -> &[Range<usize>] {
-        &self.work.of_tile
-    }
-
-    /// Queries whose result is merged.
-    pub(super) fn merged_count(&self) -> usize {
-        self.work.merged.len()
-    }
-
-    /// Whether some row has regions.
-    pub(super) fn has_regions(&self) -> bool {
-        self.has_regions
+    /// Whether some row may have regions: then the kernels for them are launched. Of a reserved
+    /// plan they always are, so that results are the same in a graph and outside of it.
+    pub(super) fn may_have_regions(&self) -> bool {
+        self.reserved.as_ref().map_or(self.has_regions, |reserved| reserved.capacity.regions)
     }
 
     /// Bytes that it has on the device.

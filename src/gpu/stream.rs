@@ -21,15 +21,20 @@ impl Stream {
         self.0.cast()
     }
 
-    /// Refuses a stream that is being captured: what is uploaded is good for one step only.
-    pub(super) fn check_not_captured(self) -> Result<(), Error> {
+    /// Whether what is put on it goes to a graph instead. The context is current.
+    pub(super) fn is_captured(self) -> Result<bool, Error> {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is alive; writes the status.
         let asked = unsafe { sys::cuStreamIsCapturing(self.raw(), &mut status) };
         check(asked, "cuStreamIsCapturing")?;
-        if status == sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
-            return Ok(());
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Refuses such a stream: what is sent is good for one step only.
+    pub(super) fn check_not_captured(self) -> Result<(), Error> {
+        if self.is_captured()? {
+            return Err(Error::state("stream is being captured into a graph, which sends nothing"));
         }
-        Err(Error::unsupported("args.stream is being captured into a graph"))
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 use crate::attention::{Dtype, Geometry};
 use crate::cpu::{CpuBackend, Threads};
 use crate::error::Error;
-use crate::gpu::{CudaBackend, CudaConfig};
+use crate::gpu::{CudaBackend, CudaConfig, Stream};
 
 /// Which backend a runner shall have.
 pub enum BackendConfig {
@@ -61,6 +61,14 @@ impl Backend {
                 Self::Cuda(made)
             }
         })
+    }
+
+    /// Whether what is put on a stream goes to a graph instead.
+    pub(super) fn is_captured(&self, stream: Stream) -> Result<bool, Error> {
+        match self {
+            Self::Cpu(_) => Ok(false),
+            Self::Cuda(cuda) => cuda.is_captured(stream),
+        }
     }
 
     /// Threads of the host that compute.

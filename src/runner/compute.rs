@@ -1,6 +1,5 @@
 //! What a runner computes: attention for a step, copies of pages, merged states.
 use super::backend::Backend;
-use super::plan::Step;
 use super::{Plan, Runner};
 use crate::attention::{Params, Tensor};
 use crate::cpu::{AppendPrefill, MergeStates, PartialState};
@@ -74,9 +73,12 @@ impl Runner {
         }
         self.check_layer(step.layer)?;
         let stream = self.stream(step.stream)?;
-        let planned = plan.step()?;
-        let batch = &planned.batch;
-        let positions = batch.query_count();
+        let planned = plan.steps()?;
+        let batch = &planned.current.batch;
+        let is_captured = self.backend.is_captured(stream)?;
+        // A graph is for all steps that fit.
+        let largest = planned.capacity.filter(|_| is_captured);
+        let positions = largest.map_or(batch.query_count(), |largest| largest.positions);
         let (query_heads, kv_heads) = (self.config.query_heads, self.config.kv_heads);
         let tensor = |given: (*const u8, Strides), heads, name| {
             self.tensor((given.0.cast_mut(), given.1), positions, heads, name)
@@ -125,9 +127,7 @@ impl Runner {
                 }
                 let new = |(k, v)| NewKv { k: read_only(k), v: read_only(v) };
                 let call = gpu::AppendPrefill {
-                    number: planned.number,
-                    batch,
-                    slots: &planned.slots,
+                    step: planned.current.on_device(),
                     params: step.params,
                     sinks: step.sinks,
                     q: read_only(q),
@@ -136,42 +136,16 @@ impl Runner {
                     lse: step.lse,
                     layer,
                     page_count: self.memory.page_count(),
+                    is_captured,
                 };
                 // SAFETY: as above, on the device and in the order of the stream.
-                unsafe { self.launch(cuda, plan, &planned, &call, stream) }
+                unsafe { plan.launch(cuda, &planned.current, &call, stream) }
             }
         }
     }
 
-    /// The first call of a step carries out the copies that its sequences wait for.
-    ///
-    /// # Safety
-    /// That of `append_prefill`.
-    unsafe fn launch(
-        &self,
-        cuda: &gpu::CudaBackend,
-        plan: &Plan,
-        step: &Step,
-        call: &gpu::AppendPrefill<'_>,
-        stream: Stream,
-    ) -> Result<(), Error> {
-        let mut device = plan.device();
-        let on_device = match &mut *device {
-            Some(on_device) => on_device,
-            none => none.insert(cuda.new_plan()?),
-        };
-        if !step.copies.is_empty() && !on_device.has(step.number) {
-            // SAFETY: a source is protected until its copy is confirmed, a target is the sequence's
-            // own.
-            unsafe { self.carry_out(&step.copies, stream)? };
-            step.confirm_copies(self)?;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { cuda.append_prefill(call, on_device, stream) }
-    }
-
     /// The stream of a call, which only a GPU has.
-    fn stream(&self, stream: *mut c_void) -> Result<Stream, Error> {
+    pub(super) fn stream(&self, stream: *mut c_void) -> Result<Stream, Error> {
         if matches!(self.backend, Backend::Cpu(_)) && !stream.is_null() {
             return Err(Error::argument("args.stream is for CUDA only"));
         }

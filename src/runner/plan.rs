@@ -1,12 +1,13 @@
 //! A plan: one step's rows as arrays, taken from the page table at one moment.
 use super::Runner;
 use super::backend::Backend;
-use crate::attention::{Batch, Region};
+use crate::attention::{Batch, Capacity, Region};
 use crate::error::Error;
-use crate::gpu::{PlanOnDevice, Stream};
+use crate::gpu::{AppendPrefill, CudaBackend, PlanOnDevice, StepOfPlan, Stream};
 use crate::ids::SequenceId;
 use crate::sequence::{ComputedRow, PageCopy};
-use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use std::ffi::c_void;
 use std::sync::Arc;
 
 /// New positions of one row.
@@ -33,12 +34,14 @@ pub struct Plan {
 
 /// The step that was set, and the one before, whose memory the next one takes.
 #[derive(Debug)]
-struct Steps {
-    current: Step,
+pub(super) struct Steps {
+    pub(super) current: Step,
     spare: Step,
     /// By slot: the number of the `set` that saw it last.
     seen: Vec<u64>,
     number: u64,
+    /// The largest step that may be set.
+    pub(super) capacity: Option<Capacity>,
 }
 
 /// A row as it was when the plan was set.
@@ -55,13 +58,19 @@ struct Noted {
 pub(super) struct Step {
     pub(super) batch: Batch,
     /// Which `set` made it.
-    pub(super) number: u64,
+    number: u64,
     /// The rows' slots.
-    pub(super) slots: Vec<u32>,
+    slots: Vec<u32>,
     rows: Vec<Noted>,
-    /// Copies to carry out before it, and whose they are.
-    pub(super) copies: Vec<PageCopy>,
-    copying: Vec<SequenceId>,
+    /// Whether sequences waited for copies when it was set.
+    has_copies: bool,
+}
+
+/// Copies that the sequences of a step wait for, to be carried out before it.
+#[derive(Debug, Default)]
+struct OpenCopies {
+    pages: Vec<PageCopy>,
+    sequences: Vec<SequenceId>,
 }
 
 impl Plan {
@@ -72,11 +81,10 @@ impl Plan {
             number: 0,
             slots: Vec::new(),
             rows: Vec::new(),
-            copies: Vec::new(),
-            copying: Vec::new(),
+            has_copies: false,
         };
         let seen = vec![0; runner.slots];
-        let steps = Steps { current: step(), spare: step(), seen, number: 0 };
+        let steps = Steps { current: step(), spare: step(), seen, number: 0, capacity: None };
         Self { runner, steps: RwLock::new(steps), device: Mutex::new(None) }
     }
 
@@ -95,29 +103,114 @@ impl Plan {
         let mut steps = self.steps.write();
         steps.fill_spare(&self.runner, rows)?;
         let Steps { current, spare, .. } = &mut *steps;
-        if !spare.copies.is_empty() && matches!(self.runner.backend, Backend::Cpu(_)) {
+        if spare.has_copies && matches!(self.runner.backend, Backend::Cpu(_)) {
+            let copies = spare.open_copies(&self.runner);
             // SAFETY: a source is protected until its copy is confirmed, a target is the
             // sequence's own; the CPU has no streams.
-            unsafe { self.runner.carry_out(&spare.copies, Stream::new(std::ptr::null_mut()))? };
-            spare.confirm_copies(&self.runner)?;
+            unsafe { self.runner.carry_out(&copies.pages, Stream::new(std::ptr::null_mut()))? };
+            copies.confirm(&self.runner)?;
         }
         std::mem::swap(current, spare);
         Ok(())
     }
 
+    /// Makes room for every step within a capacity; larger ones are refused from then on. When it
+    /// fails the plan is as before.
+    pub fn reserve(&self, capacity: &Capacity) -> Result<(), Error> {
+        let mut steps = self.steps.write();
+        capacity.check()?;
+        capacity.check_fits(&steps.current.batch).map_err(|error| error.within("plan"))?;
+        match &self.runner.backend {
+            Backend::Cpu(_) => {}
+            Backend::Cuda(cuda) => {
+                cuda.reserve(capacity, Self::on_device(&mut self.device.lock(), cuda)?)?;
+            }
+        }
+        steps.capacity = Some(*capacity);
+        Ok(())
+    }
+
+    /// Sends what the first call of the step would send, and carries out the copies that its
+    /// sequences wait for: then calls may go into a graph, or one be launched. The CPU has nothing
+    /// to send.
+    ///
+    /// # Safety
+    /// Nobody else computes the same rows meanwhile, or releases their sequences.
+    pub unsafe fn upload(&self, stream: *mut c_void) -> Result<(), Error> {
+        let stream = self.runner.stream(stream)?;
+        let step = &self.steps()?.current;
+        match &self.runner.backend {
+            Backend::Cpu(_) => Ok(()),
+            Backend::Cuda(cuda) => {
+                let mut device = self.device.lock();
+                // SAFETY: the caller's contract.
+                unsafe { self.send(cuda, step, Self::on_device(&mut device, cuda)?, stream) }
+            }
+        }
+    }
+
+    /// Puts a call on a stream, or into a graph; the first one of a step sends the step.
+    ///
+    /// # Safety
+    /// That of [`CudaBackend::append_prefill`].
+    pub(super) unsafe fn launch(
+        &self,
+        cuda: &CudaBackend,
+        step: &Step,
+        call: &AppendPrefill<'_>,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let mut device = self.device.lock();
+        let device = Self::on_device(&mut device, cuda)?;
+        if !call.is_captured && !device.has(step.number) {
+            // SAFETY: the caller's contract.
+            unsafe { self.send(cuda, step, device, stream)? };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { cuda.append_prefill(call, device, stream) }
+    }
+
+    /// Sends the arrays of a step, with the copies before it; nothing when that was done.
+    ///
+    /// # Safety
+    /// As for `upload`.
+    unsafe fn send(
+        &self,
+        cuda: &CudaBackend,
+        step: &Step,
+        device: &mut PlanOnDevice,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let mut copies = OpenCopies::default();
+        if step.has_copies && !device.has(step.number) {
+            copies = step.open_copies(&self.runner);
+            // SAFETY: a source is protected until its copy is confirmed, a target is the sequence's
+            // own.
+            unsafe { self.runner.carry_out(&copies.pages, stream)? };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { cuda.upload(&step.on_device(), device, stream)? };
+        copies.confirm(&self.runner)
+    }
+
+    fn on_device<'a>(
+        device: &'a mut Option<PlanOnDevice>,
+        cuda: &CudaBackend,
+    ) -> Result<&'a mut PlanOnDevice, Error> {
+        Ok(match device {
+            Some(device) => device,
+            none => none.insert(cuda.new_plan()?),
+        })
+    }
+
     /// The step, provided that its pages are still those of its rows.
-    pub(super) fn step(&self) -> Result<MappedRwLockReadGuard<'_, Step>, Error> {
+    pub(super) fn steps(&self) -> Result<RwLockReadGuard<'_, Steps>, Error> {
         let steps = self.steps.read();
         if steps.current.rows.is_empty() {
             return Err(Error::state("plan has no rows: it was never set"));
         }
         steps.current.check(&self.runner)?;
-        Ok(RwLockReadGuard::map(steps, |steps| &steps.current))
-    }
-
-    /// What it has on the GPU.
-    pub(super) fn device(&self) -> MutexGuard<'_, Option<PlanOnDevice>> {
-        self.device.lock()
+        Ok(steps)
     }
 
     /// Calls `read` with the arrays of the step that was set.
@@ -145,12 +238,12 @@ impl Steps {
             let PlanRow { row, start, count, .. } = *row;
             step.slots.push(pages.slot);
             step.rows.push(Noted { row, start, count, version: pages.version });
-            if let (Some(copy), ComputedRow::Sequence(id)) = (pages.copy, row) {
-                step.copies.push(copy);
-                step.copying.push(id);
-            }
+            step.has_copies |= pages.copy.is_some();
         }
-        Ok(())
+        match &self.capacity {
+            Some(capacity) => capacity.check_fits(&step.batch),
+            None => Ok(()),
+        }
     }
 }
 
@@ -159,14 +252,28 @@ impl Step {
         self.batch.clear();
         self.slots.clear();
         self.rows.clear();
-        self.copies.clear();
-        self.copying.clear();
+        self.has_copies = false;
     }
 
-    /// Tells the sequences that their copies were carried out.
-    pub(super) fn confirm_copies(&self, runner: &Runner) -> Result<(), Error> {
-        let mut state = runner.shared.write();
-        self.copying.iter().try_for_each(|&sequence| state.confirm_copy(sequence))
+    /// What a GPU is told of it.
+    pub(super) fn on_device(&self) -> StepOfPlan<'_> {
+        StepOfPlan { number: self.number, batch: &self.batch, slots: &self.slots }
+    }
+
+    /// The copies that are not confirmed yet: another step of the same sequence, or an attempt that
+    /// failed, may have carried them out since it was set.
+    fn open_copies(&self, runner: &Runner) -> OpenCopies {
+        let mut copies = OpenCopies::default();
+        let state = runner.shared.read();
+        for noted in &self.rows {
+            let pages = state.row_to_compute(noted.row, noted.start, noted.count);
+            let copy = pages.ok().and_then(|pages| pages.copy);
+            if let (Some(copy), ComputedRow::Sequence(id)) = (copy, noted.row) {
+                copies.pages.push(copy);
+                copies.sequences.push(id);
+            }
+        }
+        copies
     }
 
     /// Refuses a step whose pages may be somebody else's by now.
@@ -185,6 +292,14 @@ impl Step {
             }
         }
         Ok(())
+    }
+}
+
+impl OpenCopies {
+    /// Tells the sequences that they were carried out.
+    fn confirm(&self, runner: &Runner) -> Result<(), Error> {
+        let mut state = runner.shared.write();
+        self.sequences.iter().try_for_each(|&sequence| state.confirm_copy(sequence))
     }
 }
 

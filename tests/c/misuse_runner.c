@@ -203,6 +203,78 @@ static void m01_plans(void) {
     end_runner(&r);
 }
 
+static rkv_plan_capacity capacity_of(uint64_t rows, uint64_t positions, uint64_t pages) {
+    rkv_plan_capacity capacity;
+    memset(&capacity, 0, sizeof capacity);
+    capacity.struct_size = sizeof capacity;
+    capacity.row_count = rows;
+    capacity.position_count = positions;
+    capacity.page_count = pages;
+    return capacity;
+}
+
+/* What was reserved is a limit, on the CPU too; there is nothing to upload. */
+static void m01_plan_capacity(void) {
+    runner_fixture r = new_runner(4, 32, 0);
+    uint32_t ids[20];
+    count_up(ids, 20, 1);
+    rkv_sequence_state a = begin(&r.f, text(ids, 12)), b = begin(&r.f, text(ids + 4, 8));
+    rkv_plan_row rows[2];
+    memset(rows, 0, sizeof rows);
+    rows[0].sequence = a.sequence;
+    rows[0].count = 6;
+    rows[1].sequence = b.sequence;
+    rows[1].count = 2;
+    REFUSED(&r.f, rkv_plan_upload(r.plan, NULL), RKV_STATUS_INVALID_STATE, "plan");
+    CHECK_OK(rkv_plan_set(r.plan, rows, 2));
+    CHECK_OK(rkv_plan_upload(r.plan, NULL));
+    CHECK_OK(rkv_plan_upload(r.plan, NULL));
+    BAD(&r.f, rkv_plan_upload(NULL, NULL), "plan");
+    BAD(&r.f, rkv_plan_upload(r.plan, &r), "stream");
+    rkv_plan_capacity good = capacity_of(2, 8, 3), bad = good;
+    BAD(&r.f, rkv_plan_reserve(NULL, &good), "plan");
+    BAD(&r.f, rkv_plan_reserve(r.plan, NULL), "capacity");
+    BAD_INPUT_SIZES(&r.f, rkv_plan_capacity, good, sized, rkv_plan_reserve(r.plan, sized),
+                    "capacity");
+    bad.flags = 4;
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "flags");
+    bad = capacity_of(0, 8, 3);
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "row_count");
+    bad = capacity_of(2, UINT64_MAX, 3);
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "position_count");
+    bad = capacity_of(2, 8, 0);
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "page_count");
+    bad = good;
+    bad.row_position_count = 9;
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "row_position_count");
+    /* the step that is set would not fit */
+    bad = capacity_of(1, 8, 3);
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "row_count 2");
+    bad = capacity_of(2, 7, 3);
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "position_count 8");
+    bad = good;
+    bad.row_position_count = 5;
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "row_position_count 6");
+    bad = capacity_of(2, 8, 2);
+    BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "page_count 3");
+    CHECK_OK(rkv_plan_reserve(r.plan, &good));
+    /* from now on */
+    rows[1].count = 3;
+    BAD(&r.f, rkv_plan_set(r.plan, rows, 2), "position_count 9");
+    rows[1].count = 2;
+    const rkv_region region = {1, 3};
+    rows[0].regions = &region;
+    rows[0].region_count = 1;
+    BAD(&r.f, rkv_plan_set(r.plan, rows, 2), "regions");
+    good.flags = RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE;
+    CHECK_OK(rkv_plan_reserve(r.plan, &good));
+    CHECK_OK(rkv_plan_set(r.plan, rows, 2));
+    CHECK_OK(rkv_plan_set(r.plan, NULL, 0));
+    release(&r.f, a.sequence);
+    release(&r.f, b.sequence);
+    end_runner(&r);
+}
+
 static void m01_append_prefill(void) {
     runner_fixture r = new_runner(4, 32, 0), other = new_runner(4, 32, 0);
     uint32_t ids[12];
@@ -365,6 +437,7 @@ int main(void) {
     RUN(m01_kv_memory);
     RUN(m01_page_copies);
     RUN(m01_plans);
+    RUN(m01_plan_capacity);
     RUN(m01_append_prefill);
     RUN(m01_plans_of_the_past);
     RUN(m01_merge_states);

@@ -53,7 +53,16 @@ impl Compute {
         let mut arrays = sized::<rkv_plan_arrays>();
         // SAFETY: all pointers lead to live values; the arrays are the plan's.
         unsafe {
+            let capacity = rkv_plan_capacity {
+                flags: RKV_PLAN_REGIONS,
+                row_count: 1,
+                position_count: 100,
+                page_count: 100,
+                ..sized()
+            };
+            ok(rkv_plan_reserve(self.1, &capacity));
             ok(rkv_plan_set(self.1, &row, 1));
+            ok(rkv_plan_upload(self.1, ptr::null_mut()));
             ok(rkv_plan_view(self.1, &mut arrays));
             let rows = std::slice::from_raw_parts(arrays.query_indptr, 2);
             assert_eq!((arrays.row_count, rows), (1, &[0, count as i32][..]));

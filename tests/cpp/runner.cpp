@@ -208,6 +208,17 @@ void shows_arrays() {
     CHECK_EQ(plan.position_count(), 8u);
     plan.set({});
     CHECK_EQ(plan.position_count(), 0u);
+    CHECK_THROWS(RKV_STATUS_INVALID_STATE, plan.upload());
+    // What is reserved is a limit from then on.
+    auto capacity = rkv::sized<rkv_plan_capacity>();
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, plan.reserve(capacity));
+    capacity.row_count = 1;
+    capacity.position_count = 5;
+    capacity.page_count = 2;
+    plan.reserve(capacity);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, plan.set({rkv::plan_row(a, 0, 6)}));
+    plan.set({rkv::plan_row(a, 0, 5)});
+    plan.upload();
 }
 
 // K21: an image attends to itself in both directions, and is computed whole or not at all.

@@ -110,3 +110,45 @@ impl Drop for EngineStream {
         let _ = unsafe { sys::cuStreamDestroy_v2(self.0) };
     }
 }
+
+/// What was put on a stream while it was captured.
+pub struct Graph {
+    executable: sys::CUgraphExec,
+    graph: sys::CUgraph,
+}
+
+impl Graph {
+    /// Captures what `put` puts on the stream; what `put` returns, if that is an error.
+    pub fn capture<E>(
+        stream: &EngineStream,
+        put: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let (mut graph, mut executable) = (ptr::null_mut(), ptr::null_mut());
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+        // SAFETY: a live stream; writes handles.
+        unsafe {
+            check(sys::cuStreamBeginCapture_v2(stream.0, mode));
+            let done = put();
+            // Whatever was refused, nothing was called that would make the capture invalid.
+            check(sys::cuStreamEndCapture(stream.0, &mut graph));
+            check(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0));
+            let made = Self { executable, graph };
+            done.map(|()| made)
+        }
+    }
+
+    pub fn launch(&self, stream: &EngineStream) {
+        // SAFETY: live handles.
+        check(unsafe { sys::cuGraphLaunch(self.executable, stream.0) });
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made by `capture`.
+        unsafe {
+            let _ = sys::cuGraphExecDestroy(self.executable);
+            let _ = sys::cuGraphDestroy(self.graph);
+        }
+    }
+}

@@ -35,8 +35,8 @@ pub fn build() -> PathBuf {
     let mut sources: Vec<(&str, Option<&String>)> =
         dims.iter().rev().map(|dim| ("attn_mma.cu", Some(dim))).collect();
     sources.extend([3, 2, 0].map(|dim| ("attn_sm90.cu", Some(&dims[dim]))));
-    let others =
-        ["machine", "units", "products", "driver"].map(|name| format!("emulation/{name}.cpp"));
+    let others = ["machine", "units", "products", "driver", "graphs"]
+        .map(|name| format!("emulation/{name}.cpp"));
     sources.push(("memory.cu", None));
     sources.extend(others.iter().map(|source| (source.as_str(), None)));
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,6 +1,6 @@
 //! A runner on the device beside one on the processor: the same requests through prefix reuse, page
 //! copies, chunks and decoding give the same results.
-use super::device::{self, EngineStream, Memory};
+use super::device::{self, EngineStream, Graph, Memory};
 use super::emulator::{Driver, is_real};
 use super::numbers::{decode, encode, normal};
 use fastrand::Rng;
@@ -16,13 +16,14 @@ use radixkv::runner::{
 };
 use radixkv::sequence::{ComputedRow, Shared};
 use radixkv::token::TokenList;
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-const LAYERS: usize = 2;
-const HEADS: usize = 4;
-const KV_HEADS: usize = 2;
-const DIM: usize = 64;
+pub const LAYERS: usize = 2;
+pub const HEADS: usize = 4;
+pub const KV_HEADS: usize = 2;
+pub const DIM: usize = 64;
 
 fn config() -> RunnerConfig {
     RunnerConfig {
@@ -45,12 +46,15 @@ fn table() -> Arc<Shared> {
     shared
 }
 
+/// Sequences, all of their tokens, and how many of those are computed already.
+pub type Rows<'a> = &'a [(SequenceId, &'a [u32], usize)];
+
 /// An engine: a page table, a runner over it, and how its tensors reach the runner.
-struct Engine {
-    shared: Arc<Shared>,
-    runner: Arc<Runner>,
-    plan: Plan,
-    stream: Option<EngineStream>,
+pub struct Engine {
+    pub shared: Arc<Shared>,
+    pub runner: Arc<Runner>,
+    pub plan: Plan,
+    pub stream: Option<EngineStream>,
 }
 
 impl Engine {
@@ -61,14 +65,13 @@ impl Engine {
         Self { shared, runner, plan, stream }
     }
 
-    fn begin(&self, ids: &[u32]) -> (SequenceId, usize) {
+    pub fn begin(&self, ids: &[u32]) -> (SequenceId, usize) {
         let info = self.shared.begin(&Namespace::default(), TokenList::text(ids), 0).unwrap();
         (info.id, info.cached_positions)
     }
 
-    /// Computes new positions of sequences in every layer; the numbers of a position depend on all
-    /// tokens up to it no more than on its own: on token, position and layer.
-    fn step(&self, rows: &[(SequenceId, &[u32], usize)]) -> Vec<f32> {
+    /// Says what the next step computes.
+    pub fn set(&self, rows: Rows<'_>) -> Result<(), Error> {
         let plan_rows: Vec<_> = rows
             .iter()
             .map(|(id, ids, start)| PlanRow {
@@ -79,27 +82,17 @@ impl Engine {
             })
             .collect();
         // SAFETY: nobody else computes these rows.
-        unsafe { self.plan.set(&plan_rows).unwrap() };
+        unsafe { self.plan.set(&plan_rows) }
+    }
+
+    /// Computes new positions of sequences in every layer.
+    pub fn step(&self, rows: Rows<'_>) -> Vec<f32> {
+        self.set(rows).unwrap();
         (0..LAYERS).flat_map(|layer| self.layer(layer, rows).unwrap()).collect()
     }
 
-    fn layer(&self, layer: usize, rows: &[(SequenceId, &[u32], usize)]) -> Result<Vec<f32>, Error> {
-        let gather = |kind: u64, heads: usize| {
-            let mut bytes = Vec::new();
-            for (_, ids, start) in rows {
-                for position in *start..ids.len() {
-                    let seed = [kind, layer as u64, u64::from(ids[position]), position as u64];
-                    let seed =
-                        seed.iter().fold(7u64, |seed, part| seed.wrapping_mul(1_000_003) ^ part);
-                    let mut random = Rng::with_seed(seed);
-                    for _ in 0..heads * DIM {
-                        encode(normal(&mut random), Dtype::Bf16, &mut bytes);
-                    }
-                }
-            }
-            bytes
-        };
-        let (q, k, v) = (gather(1, HEADS), gather(2, KV_HEADS), gather(3, KV_HEADS));
+    pub fn layer(&self, layer: usize, rows: Rows<'_>) -> Result<Vec<f32>, Error> {
+        let [q, k, v] = inputs(layer, rows);
         let mut out = vec![0xff; q.len()];
         let there = self.stream.as_ref().map(|_| [&q, &k, &v, &out].map(|bytes| Memory::of(bytes)));
         let [q, k, v, out_at] = match &there {
@@ -108,32 +101,73 @@ impl Engine {
                 [q.as_ptr(), k.as_ptr(), v.as_ptr(), out.as_mut_ptr()].map(<*const u8>::cast_mut)
             }
         };
+        // SAFETY: memory of the shapes that the plan says, on the runner's device.
+        unsafe { self.append(layer, [q, k, v], out_at)? };
+        if let (Some(there), Some(stream)) = (&there, &self.stream) {
+            stream.synchronize();
+            out = there[3].read();
+        }
+        Ok(numbers(&out))
+    }
+
+    /// One call.
+    ///
+    /// # Safety
+    /// That of `Runner::append_prefill`.
+    pub unsafe fn append(
+        &self,
+        layer: usize,
+        [q, k, v]: [*mut u8; 3],
+        out: *mut u8,
+    ) -> Result<(), Error> {
         let dense = Strides::default();
         let step = LayerStep {
             layer,
             q: (q, dense),
             kv: Some([(k, dense), (v, dense)]),
-            out: (out_at, dense),
+            out: (out, dense),
             lse: ptr::null_mut(),
             sinks: ptr::null(),
             params: Params::new(DIM),
-            stream: self.stream.as_ref().map_or(ptr::null_mut(), |stream| stream.0.cast()),
+            stream: self.raw_stream(),
         };
-        // SAFETY: memory of the shapes that the plan says, on the runner's device.
-        unsafe { self.runner.append_prefill(&self.plan, &step)? };
-        if let (Some(there), Some(stream)) = (&there, &self.stream) {
-            stream.synchronize();
-            out = there[3].read();
-        }
-        Ok(out.chunks_exact(2).map(|bytes| decode(bytes, Dtype::Bf16)).collect())
+        // SAFETY: the caller's contract.
+        unsafe { self.runner.append_prefill(&self.plan, &step) }
     }
+
+    pub fn raw_stream(&self) -> *mut c_void {
+        self.stream.as_ref().map_or(ptr::null_mut(), |stream| stream.0.cast())
+    }
+}
+
+pub fn numbers(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(2).map(|bytes| decode(bytes, Dtype::Bf16)).collect()
+}
+
+/// q, k and v; the numbers of a position depend on its token, on where it is, and on the layer.
+pub fn inputs(layer: usize, rows: Rows<'_>) -> [Vec<u8>; 3] {
+    [(1, HEADS), (2, KV_HEADS), (3, KV_HEADS)].map(|(kind, heads)| {
+        let mut bytes = Vec::new();
+        for (_, ids, start) in rows {
+            for position in *start..ids.len() {
+                let seed: [u64; 4] =
+                    [kind, layer as u64, u64::from(ids[position]), position as u64];
+                let seed = seed.iter().fold(7u64, |seed, part| seed.wrapping_mul(1_000_003) ^ part);
+                let mut random = Rng::with_seed(seed);
+                for _ in 0..heads * DIM {
+                    encode(normal(&mut random), Dtype::Bf16, &mut bytes);
+                }
+            }
+        }
+        bytes
+    })
 }
 
 fn cuda(driver: &Driver) -> CudaConfig {
     driver.config()
 }
 
-fn check_near(left: &[f32], right: &[f32]) {
+pub fn check_near(left: &[f32], right: &[f32]) {
     assert_eq!(left.len(), right.len());
     for (at, (left, right)) in left.iter().zip(right).enumerate() {
         assert!((left - right).abs() <= 0.02, "{at}: {left} and {right}");
@@ -141,13 +175,13 @@ fn check_near(left: &[f32], right: &[f32]) {
 }
 
 /// What both engines do, side by side.
-struct Pair {
-    engines: [Engine; 2],
-    driver: Driver,
+pub struct Pair {
+    pub engines: [Engine; 2],
+    pub driver: Driver,
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let driver = Driver::get();
         let on_device = Engine::new(cuda(&driver), None);
         device::enter();
@@ -156,7 +190,7 @@ impl Pair {
     }
 
     /// A whole request: matched, computed in chunks, published.
-    fn prefill(&self, ids: &[u32], chunk: usize) -> [(SequenceId, usize); 2] {
+    pub fn prefill(&self, ids: &[u32], chunk: usize) -> [(SequenceId, usize); 2] {
         let begun = [0, 1].map(|at| self.engines[at].begin(ids));
         assert_eq!(begun[0].1, begun[1].1);
         let mut start = begun[0].1;
@@ -246,6 +280,11 @@ fn a_copy_that_fails_stays_open() {
 
 #[test]
 fn states_are_merged() {
+    [false, true].into_iter().for_each(merge_states);
+}
+
+/// By a call, or by a graph.
+fn merge_states(is_captured: bool) {
     let pair = Pair::new();
     let mut random = Rng::with_seed(3);
     let (positions, count) = (5, 3);
@@ -287,7 +326,16 @@ fn states_are_merged() {
         lses_there.iter().map(|lse| lse.address().cast_const().cast()).collect();
     let stream = device.stream.as_ref().unwrap();
     let into = lse_pointers[1].cast_mut();
-    merge(&device.runner, &pointers, &lse_pointers, into, stream.0.cast());
+    let on_device = || merge(&device.runner, &pointers, &lse_pointers, into, stream.0.cast());
+    if is_captured {
+        let put = || -> Result<(), Error> {
+            on_device();
+            Ok(())
+        };
+        Graph::capture(stream, put).unwrap().launch(stream);
+    } else {
+        on_device();
+    }
     stream.synchronize();
     let numbers = |bytes: &[u8], dtype: Dtype| -> Vec<f32> {
         bytes.chunks_exact(dtype.bytes()).map(|bytes| decode(bytes, dtype)).collect()

@@ -1,5 +1,6 @@
 //! Sequences whose KV grows step by step in poisoned pages on the device, each step checked against
 //! attention in f64.
+use super::buffers::Buffers;
 use super::compare::check_step;
 use super::device::{self, EngineStream, Memory};
 use super::emulator::Driver;
@@ -8,10 +9,10 @@ use super::numbers::{decode, encode, normal, round};
 use fastrand::Rng;
 use radixkv::attention::reference::Problem;
 use radixkv::attention::{
-    Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, Region, Tensor,
+    Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, Region,
 };
 use radixkv::error::Error;
-use radixkv::gpu::{AppendPrefill, CudaBackend, CudaConfig, NewKv, PlanOnDevice, Stream};
+use radixkv::gpu::{CudaBackend, CudaConfig, PlanOnDevice, StepOfPlan, Stream};
 
 /// What stays the same from step to step.
 #[derive(Debug, Clone)]
@@ -253,9 +254,8 @@ impl World {
         self.setup.sinks.then(|| (0..self.setup.geometry.query_heads).map(sink).collect())
     }
 
-    /// Computes new positions of sequences and returns what came out; Err with what the driver or
-    /// the device says.
-    pub fn run(&mut self, chunks: &[(usize, usize)]) -> Result<Outcome, String> {
+    /// A batch of new positions, and the rows' slots; the rows have pages for them.
+    pub fn rows(&mut self, chunks: &[(usize, usize)]) -> (Batch, Vec<u32>) {
         let mut batch = Batch::new(self.setup.geometry.page_size);
         let mut slots = Vec::new();
         for &(sequence, count) in chunks {
@@ -264,56 +264,66 @@ impl World {
             batch.push_row(*positions, count, pages, regions).unwrap();
             slots.push(sequence as u32);
         }
-        let [q, k, v] = [Kind::Q, Kind::K, Kind::V].map(|kind| self.gather(chunks, kind));
-        let Geometry { query_heads, head_dim, .. } = self.setup.geometry;
-        let shape = [batch.query_count(), query_heads, head_dim];
-        let mut out = Padded::new(self.setup.dtype, shape, self.setup.padding);
-        let sinks = self.sinks().map(|sinks| Memory::of_floats(&sinks));
-        let [q_there, k_there, v_there] = [&q, &k, &v].map(|tensor| Memory::of(&tensor.bytes));
-        let out_there = Memory::of(&out.bytes);
-        let lse_there = Memory::of(&poison(4 * shape[0] * shape[1]));
-        let on_device = |tensor: &Padded, memory: &Memory| Tensor {
-            address: memory.address().cast_const(),
-            ..tensor.tensor()
-        };
+        (batch, slots)
+    }
+
+    /// q, k and v of new positions.
+    pub fn inputs(&self, chunks: &[(usize, usize)]) -> [Padded; 3] {
+        [Kind::Q, Kind::K, Kind::V].map(|kind| self.gather(chunks, kind))
+    }
+
+    pub fn stream(&self) -> Stream {
+        // SAFETY: the world's stream lives while it does.
+        unsafe { Stream::new(self.stream.0.cast()) }
+    }
+
+    /// The number of a step that was not there before.
+    pub fn next_number(&mut self) -> u64 {
         self.number += 1;
-        let call = AppendPrefill {
-            number: self.number,
-            batch: &batch,
-            slots: &slots,
-            params: self.setup.params,
-            sinks: sinks.as_ref().map_or(std::ptr::null(), |sinks| sinks.address().cast()),
-            q: on_device(&q, &q_there),
-            kv: Some(NewKv { k: on_device(&k, &k_there), v: on_device(&v, &v_there) }),
-            out: Tensor { address: out_there.address(), ..out.tensor_mut() },
-            lse: lse_there.address().cast(),
-            layer: self.layer(),
-            page_count: self.setup.pages,
-        };
+        self.number
+    }
+
+    /// Makes the driver fail as is wished for the next call.
+    pub fn begin_failing(&mut self) {
         if let Some((name, after, code)) = self.failing.take() {
             self.driver.fail(name, after, code);
         }
-        // SAFETY: device memory of these shapes, which lives until it is read.
-        let done = unsafe {
-            let stream = Stream::new(self.stream.0.cast());
-            self.backend.append_prefill(&call, &mut self.plan, stream)
-        };
+    }
+
+    /// Computes new positions of sequences and returns what came out; Err with what the driver or
+    /// the device says.
+    pub fn run(&mut self, chunks: &[(usize, usize)]) -> Result<Outcome, String> {
+        let (batch, slots) = self.rows(chunks);
+        let buffers = Buffers::new(self, batch.query_count());
+        buffers.load(self, chunks);
+        let number = self.next_number();
+        let step = StepOfPlan { number, batch: &batch, slots: &slots };
+        let mut call = buffers.call(self, step);
+        self.begin_failing();
+        let stream = self.stream();
+        let done = self.backend.is_captured(stream).and_then(|is_captured| {
+            call.is_captured = is_captured;
+            // SAFETY: device memory of these shapes, which lives until it is read.
+            unsafe { self.backend.append_prefill(&call, &mut self.plan, stream) }
+        });
         self.driver.fail("", 0, 0);
         done.map_err(|error: Error| error.to_string())?;
         self.stream.synchronize();
-        let failed = || self.driver.fault();
-        out.bytes = out_there.try_read().ok_or_else(failed)?;
-        let lse = lse_there.try_read().ok_or_else(failed)?;
-        let lse = lse.chunks_exact(4).map(|bytes| decode(bytes, Dtype::F32)).collect();
-        Ok(Outcome { out: out.numbers(), lse })
+        buffers.outcome(batch.query_count()).ok_or_else(|| self.driver.fault())
     }
 
     /// Computes a step and compares everything; Err says what differs.
     pub fn try_step(&mut self, chunks: &[(usize, usize)]) -> Result<Outcome, String> {
         let outcome = self.run(chunks)?;
+        self.finish(chunks, &outcome)?;
+        Ok(outcome)
+    }
+
+    /// Compares what came out of a step, and goes on behind it.
+    pub fn finish(&mut self, chunks: &[(usize, usize)], outcome: &Outcome) -> Result<(), String> {
         let mut first = 0;
         for &(sequence, count) in chunks {
-            self.check(sequence, count, first, &outcome)?;
+            self.check(sequence, count, first, outcome)?;
             first += count;
         }
         for &(sequence, count) in chunks {
@@ -321,7 +331,7 @@ impl World {
             self.sequences[sequence].positions += count;
             self.check_memory(sequence, start..start + count)?;
         }
-        Ok(outcome)
+        Ok(())
     }
 
     pub fn step(&mut self, chunks: &[(usize, usize)]) -> Outcome {

@@ -378,6 +378,8 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_plan_create", runner::PLAN_CREATE),
     ("rkv_plan_destroy", runner::PLAN_DESTROY),
     ("rkv_plan_set", runner::PLAN_SET),
+    ("rkv_plan_reserve", runner::PLAN_RESERVE),
+    ("rkv_plan_upload", runner::PLAN_UPLOAD),
     ("rkv_plan_view", runner::PLAN_VIEW),
     ("rkv_runner_append_prefill", runner::APPEND_PREFILL),
     ("rkv_runner_merge_states", runner::MERGE_STATES),

@@ -117,6 +117,31 @@ pub const PLAN_SET: Call = |w, i, a| {
     unchanged_on_failure(w, || unsafe { rkv_plan_set(plan, rows, count) })
 };
 
+/// The CPU allocates nothing for it: any size will do.
+pub const PLAN_RESERVE: Call = |w, i, a| {
+    let mut size = |most| match i.rarely(16) {
+        true => size(i) as u64,
+        false => 1 + i.below(most) as u64,
+    };
+    let (row_count, position_count, page_count) = (size(4), size(40), size(30));
+    let row_position_count = if i.flag() { 0 } else { 1 + i.below(40) as u64 };
+    let capacity = rkv_plan_capacity {
+        flags: flags(i, RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE),
+        row_count,
+        position_count,
+        row_position_count,
+        page_count,
+        ..Sized32::sized()
+    };
+    let (plan, capacity) = (w.plan(i), a.read(i, &capacity));
+    unchanged_on_failure(w, || unsafe { rkv_plan_reserve(plan, capacity) })
+};
+
+pub const PLAN_UPLOAD: Call = |w, i, _| {
+    let (plan, stream) = (w.plan(i), stream(i));
+    unchanged_on_failure(w, || unsafe { rkv_plan_upload(plan, stream) })
+};
+
 pub const PLAN_VIEW: Call = |w, i, a| unsafe { rkv_plan_view(w.plan(i), a.write(i)) }.into();
 
 pub const APPEND_PREFILL: Call = |w, i, a| {

@@ -1,0 +1,85 @@
+//! What an engine hands to a call: q, k, v, out and logarithms, with room for some number of new
+//! positions. What a step has no numbers for is NaN, and must stay as it is.
+use super::device::Memory;
+use super::memory::{Padded, poison};
+use super::numbers::decode;
+use super::world::{Outcome, World};
+use radixkv::attention::{Dtype, Geometry, Tensor};
+use radixkv::gpu::{AppendPrefill, NewKv, StepOfPlan};
+
+pub struct Buffers {
+    inputs: [Memory; 3],
+    out: Memory,
+    lse: Memory,
+    sinks: Option<Memory>,
+    /// Shapes of q and out, of k, of v.
+    shapes: [Padded; 3],
+    room: usize,
+}
+
+impl Buffers {
+    /// For as many new positions as `room` says.
+    pub fn new(world: &World, room: usize) -> Self {
+        let Geometry { query_heads, kv_heads, head_dim, .. } = world.setup.geometry;
+        let shape = |heads| [room, heads, head_dim];
+        let shapes = [query_heads, kv_heads, kv_heads]
+            .map(|heads| Padded::new(world.setup.dtype, shape(heads), world.setup.padding));
+        Self {
+            inputs: [0, 1, 2].map(|at| Memory::of(&shapes[at].bytes)),
+            out: Memory::of(&shapes[0].bytes),
+            lse: Memory::of(&poison(4 * room * query_heads)),
+            sinks: world.sinks().map(|sinks| Memory::of_floats(&sinks)),
+            shapes,
+            room,
+        }
+    }
+
+    /// The inputs of the next positions of sequences; everything else becomes NaN.
+    pub fn load(&self, world: &World, chunks: &[(usize, usize)]) {
+        let given = world.inputs(chunks);
+        for ((memory, shape), given) in self.inputs.iter().zip(&self.shapes).zip(given) {
+            let mut bytes = poison(shape.bytes.len());
+            bytes[..given.bytes.len()].copy_from_slice(&given.bytes);
+            memory.write(0, &bytes);
+        }
+        self.out.write(0, &poison(self.shapes[0].bytes.len()));
+        self.lse.write(0, &poison(4 * self.room * self.shapes[0].heads));
+    }
+
+    /// A call that reads and writes them.
+    pub fn call<'a>(&self, world: &World, step: StepOfPlan<'a>) -> AppendPrefill<'a> {
+        let tensor = |at: usize| Tensor {
+            address: self.inputs[at].address().cast_const(),
+            ..self.shapes[at].tensor()
+        };
+        let Tensor { dtype, position_stride, head_stride, .. } = tensor(0);
+        let address = self.out.address();
+        AppendPrefill {
+            step,
+            params: world.setup.params,
+            sinks: self.sinks.as_ref().map_or(std::ptr::null(), |sinks| sinks.address().cast()),
+            q: tensor(0),
+            kv: Some(NewKv { k: tensor(1), v: tensor(2) }),
+            out: Tensor { address, dtype, position_stride, head_stride },
+            lse: self.lse.address().cast(),
+            layer: world.layer(),
+            page_count: world.setup.pages,
+            is_captured: false,
+        }
+    }
+
+    /// What came out for so many new positions; None when the device failed.
+    pub fn outcome(&self, positions: usize) -> Option<Outcome> {
+        let Padded { dtype, heads, head_dim, head_stride, position_stride, .. } = self.shapes[0];
+        let bytes = self.out.try_read()?;
+        let out = Padded { bytes, dtype, heads, head_dim, head_stride, position_stride };
+        let (mut out, mut lse) = (out.numbers(), self.lse.try_read()?);
+        let rest = out.split_off(positions * heads * head_dim);
+        let lse_rest = lse.split_off(4 * positions * heads);
+        let untouched =
+            rest.iter().all(|number| number.is_nan()) && lse_rest.iter().all(|&byte| byte == 0xff);
+        assert!(untouched, "something was written behind {positions} positions");
+        let lse = lse.chunks_exact(4).map(|bytes| decode(bytes, Dtype::F32)).collect();
+        Some(Outcome { out, lse })
+    }
+}

@@ -1,0 +1,356 @@
+//! Calls that are captured into a graph once, and replayed for steps of any size that was reserved.
+use super::buffers::Buffers;
+use super::device::Graph;
+use super::emulator::{Conduct, is_real};
+use super::faults::{FAULTS, OF_GRAPHS};
+use super::world::{Outcome, Setup, World};
+use radixkv::attention::{Capacity, Dtype, Region};
+use radixkv::error::Error;
+use radixkv::gpu::StepOfPlan;
+
+type Chunks<'a> = &'a [(usize, usize)];
+
+fn capacity(rows: usize, row_positions: usize, pages: usize) -> Capacity {
+    let positions = rows * row_positions;
+    Capacity { rows, positions, row_positions, pages, regions: false, cascade: true }
+}
+
+/// A graph, and the tensors that it reads and writes.
+struct Captured {
+    graph: Graph,
+    buffers: Buffers,
+}
+
+/// Sends the next step.
+fn upload(world: &mut World, chunks: Chunks<'_>) -> Result<u64, Error> {
+    let (batch, slots) = world.rows(chunks);
+    let number = world.next_number();
+    let step = StepOfPlan { number, batch: &batch, slots: &slots };
+    let stream = world.stream();
+    // SAFETY: nobody else uses the plan.
+    unsafe { world.backend.upload(&step, &mut world.plan, stream) }.map(|()| number)
+}
+
+fn try_capture(
+    world: &mut World,
+    number: u64,
+    chunks: Chunks<'_>,
+    room: usize,
+) -> Result<Captured, Error> {
+    let (batch, slots) = world.rows(chunks);
+    let buffers = Buffers::new(world, room);
+    let mut call = buffers.call(world, StepOfPlan { number, batch: &batch, slots: &slots });
+    call.is_captured = true;
+    let stream = world.stream();
+    let graph = Graph::capture(&world.stream, || {
+        assert!(world.backend.is_captured(stream).unwrap());
+        // SAFETY: the buffers have room for all that was reserved, and live as long as the graph.
+        unsafe { world.backend.append_prefill(&call, &mut world.plan, stream) }
+    })?;
+    Ok(Captured { graph, buffers })
+}
+
+/// Reserves, sends a first step and captures it.
+fn capture(world: &mut World, capacity: &Capacity, chunks: Chunks<'_>) -> Captured {
+    world.backend.reserve(capacity, &mut world.plan).unwrap();
+    let number = upload(world, chunks).unwrap();
+    try_capture(world, number, chunks, capacity.positions).unwrap()
+}
+
+fn replay(world: &mut World, captured: &Captured, chunks: Chunks<'_>) -> Outcome {
+    captured.buffers.load(world, chunks);
+    upload(world, chunks).unwrap();
+    captured.graph.launch(&world.stream);
+    world.stream.synchronize();
+    let positions = chunks.iter().map(|chunk| chunk.1).sum();
+    captured.buffers.outcome(positions).unwrap_or_else(|| panic!("{}", world.driver.fault()))
+}
+
+/// Replays each step, compares it with attention in f64, and with a call that is not captured.
+fn check_replays(world: &mut World, captured: &Captured, steps: &[Chunks<'_>]) {
+    for chunks in steps {
+        let outcome = replay(world, captured, chunks);
+        assert_eq!(world.run(chunks).unwrap(), outcome, "the same bits: {chunks:?}");
+        world.finish(chunks, &outcome).unwrap_or_else(|wrong| panic!("{wrong}\n{chunks:?}"));
+    }
+}
+
+/// Rows that grow over pages and tiles, come and go, and are long enough to be split, or not.
+fn decode_steps(world: &mut World) {
+    for (sequence, count) in [(0, 62), (1, 130), (2, 15), (3, 700)] {
+        world.fill(sequence, count);
+    }
+    let captured = capture(world, &capacity(4, 1, 80), &[(0, 1), (1, 1)]);
+    let all: Chunks<'_> = &[(2, 1), (0, 1), (1, 1), (3, 1)];
+    check_replays(
+        world,
+        &captured,
+        &[&[(0, 1), (1, 1)], &[(0, 1)], all, &[(3, 1)], all, &[(1, 1), (2, 1), (0, 1)], all],
+    );
+}
+
+#[test]
+fn one_graph_serves_all_decode_steps_that_fit() {
+    for late in [true, false] {
+        for (head_dim, page_size) in [(64, 16), (128, 3)] {
+            let mut setup = Setup::new(head_dim, page_size);
+            setup.pages = 2048;
+            setup.sinks = late;
+            let mut world = World::new(setup, 4);
+            world.driver.conduct(Conduct { late, ..Conduct::default() });
+            if page_size == 16 {
+                decode_steps(&mut world);
+                continue;
+            }
+            world.fill(0, 500);
+            let captured = capture(&mut world, &capacity(2, 1, 200), &[(0, 1)]);
+            check_replays(&mut world, &captured, &[&[(1, 1), (0, 1)], &[(0, 1)], &[(1, 1)]]);
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_kernel_goes_into_a_graph() {
+    let fp8 = Setup::new(64, 16).dtypes(Dtype::F16, Dtype::Fp8E4m3);
+    let mut invariant = Setup::new(64, 16);
+    invariant.batch_invariant = true;
+    let mut masked = Setup::new(64, 16);
+    (masked.params.window, masked.params.soft_cap) = (Some(50), Some(20.0));
+    let wide = Setup::new(64, 16).heads(160, 1);
+    for setup in [fp8, invariant, masked, wide, Setup::new(256, 16)] {
+        let mut world = World::new(setup, 2);
+        world.fill(0, 600);
+        world.fill(1, 20);
+        let captured = capture(&mut world, &capacity(2, 1, 60), &[(0, 1), (1, 1)]);
+        check_replays(&mut world, &captured, &[&[(1, 1)], &[(1, 1), (0, 1)], &[(0, 1)]]);
+    }
+}
+
+/// K20
+#[test]
+fn k20_chunks_of_prompts_go_into_a_graph() {
+    for sm90 in [false, true] {
+        let mut setup = Setup::new(64, 16).heads(8, 2);
+        setup.sm90 = sm90;
+        let mut world = World::new(setup, 3);
+        world.fill(1, 400);
+        let most = Capacity { positions: 90, ..capacity(3, 60, 60) };
+        let captured = capture(&mut world, &most, &[(0, 33)]);
+        check_replays(
+            &mut world,
+            &captured,
+            &[
+                &[(0, 33)],
+                &[(1, 40), (0, 50)],
+                &[(2, 1), (1, 1), (0, 1)],
+                &[(2, 60), (1, 5)],
+                &[(0, 5), (2, 30), (1, 1)],
+            ],
+        );
+    }
+}
+
+/// K21
+#[test]
+fn k21_regions_that_were_reserved_may_come_and_go() {
+    let mut world = World::new(Setup::new(64, 16), 2);
+    world.sequences[0].regions = vec![Region { start: 3, end: 40 }, Region { start: 60, end: 97 }];
+    let most = Capacity { regions: true, ..capacity(2, 70, 30) };
+    let captured = capture(&mut world, &most, &[(1, 20)]);
+    check_replays(
+        &mut world,
+        &captured,
+        &[&[(1, 20)], &[(0, 59)], &[(0, 40), (1, 1)], &[(1, 64), (0, 1)]],
+    );
+}
+
+/// Rows that begin with the same pages attend to them together in one step, and not in the next.
+#[test]
+fn shared_starts_appear_and_vanish() {
+    for cascade in [true, false] {
+        let mut setup = Setup::new(64, 16);
+        setup.pages = 400;
+        let mut world = World::new(setup, 6);
+        world.fill(0, 640);
+        for to in 1..5 {
+            world.share(0, to, 32 + to);
+            world.fill(to, 10 * to);
+        }
+        world.fill(5, 40);
+        let most = Capacity { cascade, ..capacity(6, 1, 260) };
+        let captured = capture(&mut world, &most, &[(5, 1)]);
+        let all: Vec<_> = (0..6).map(|sequence| (sequence, 1)).collect();
+        check_replays(&mut world, &captured, &[&[(5, 1)], &all, &[(1, 1), (5, 1)], &all]);
+    }
+}
+
+/// A host that is steps ahead of the device: two graphs of one plan take turns, each with tensors
+/// of its own, and nothing is waited for.
+#[test]
+fn a_host_that_runs_ahead_overwrites_nothing() {
+    let mut world = World::new(Setup::new(64, 4), 2);
+    world.fill(0, 300);
+    world.fill(1, 3);
+    let chunks: Chunks<'_> = &[(0, 1), (1, 1)];
+    world.backend.reserve(&capacity(2, 1, 100), &mut world.plan).unwrap();
+    let number = upload(&mut world, chunks).unwrap();
+    let graphs: Vec<_> =
+        (0..3).map(|_| try_capture(&mut world, number, chunks, 2).unwrap()).collect();
+    let starts = [world.sequences[0].positions, world.sequences[1].positions];
+    let at = |world: &mut World, step: usize| {
+        (0..2).for_each(|sequence| world.sequences[sequence].positions = starts[sequence] + step);
+    };
+    for (step, captured) in graphs.iter().enumerate() {
+        at(&mut world, step);
+        captured.buffers.load(&world, chunks);
+    }
+    for (step, captured) in graphs.iter().enumerate() {
+        at(&mut world, step);
+        upload(&mut world, chunks).unwrap();
+        captured.graph.launch(&world.stream);
+    }
+    world.stream.synchronize();
+    for (step, captured) in graphs.iter().enumerate() {
+        at(&mut world, step);
+        let outcome = captured.buffers.outcome(2).unwrap();
+        world.finish(chunks, &outcome).unwrap();
+    }
+}
+
+#[test]
+fn what_is_missing_before_a_capture_is_said() {
+    let mut world = World::new(Setup::new(64, 16), 2);
+    world.fill(0, 100);
+    let refused = |made: Result<Captured, Error>, word: &str| {
+        let error = made.err().expect("it is refused");
+        assert!(matches!(error, Error::State(_)), "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    };
+    let chunks: Chunks<'_> = &[(0, 1)];
+    let number = upload(&mut world, chunks).unwrap();
+    refused(try_capture(&mut world, number, chunks, 1), "rkv_plan_reserve()");
+    world.backend.reserve(&capacity(1, 1, 20), &mut world.plan).unwrap();
+    // What was reserved lies elsewhere than what was sent.
+    refused(try_capture(&mut world, number, chunks, 1), "rkv_plan_upload()");
+    let number = upload(&mut world, chunks).unwrap();
+    refused(try_capture(&mut world, number + 1, chunks, 1), "rkv_plan_upload()");
+    let stream = world.stream();
+    let (batch, slots) = world.rows(chunks);
+    let step = StepOfPlan { number: number + 7, batch: &batch, slots: &slots };
+    let inside = Graph::capture(&world.stream, || {
+        // SAFETY: nobody else uses the plan.
+        unsafe { world.backend.upload(&step, &mut world.plan, stream) }
+    });
+    assert!(inside.err().expect("it is refused").to_string().contains("captured"));
+    let captured = try_capture(&mut world, number, chunks, 1).unwrap();
+    // From here on nothing may move.
+    let larger = world.backend.reserve(&capacity(2, 1, 40), &mut world.plan).unwrap_err();
+    assert!(larger.to_string().contains("captured graph"), "{larger}");
+    check_replays(&mut world, &captured, &[chunks, chunks]);
+}
+
+/// A kernel that computes more than there is of a step is found.
+#[test]
+fn a_fault_that_only_graphs_show_is_found() {
+    if is_real() {
+        return;
+    }
+    assert_eq!(FAULTS.len(), OF_GRAPHS);
+    let mut world = World::new(Setup::new(64, 16), 2);
+    world.fill(0, 700);
+    let captured = capture(&mut world, &capacity(2, 1, 60), &[(0, 1), (1, 1)]);
+    check_replays(&mut world, &captured, &[&[(0, 1), (1, 1)], &[(0, 1)]]);
+    world.driver.conduct(Conduct { fault: OF_GRAPHS as i32, ..Conduct::default() });
+    let replayed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        check_replays(&mut world, &captured, &[&[(1, 1)]]);
+    }));
+    assert!(replayed.is_err(), "{} was not found", FAULTS[OF_GRAPHS - 1]);
+    world.driver.fault();
+}
+
+/// Reserving in vain, for want of memory, leaves a plan that works.
+#[test]
+fn m04_memory_that_cannot_be_reserved() {
+    if is_real() {
+        return;
+    }
+    for after in 0..4 {
+        let mut world = World::new(Setup::new(64, 16), 2);
+        world.step(&[(0, 5), (1, 30)]);
+        world.driver.fail("cuMemAlloc_v2", after, 2);
+        let failed = world.backend.reserve(&capacity(2, 40, 100), &mut world.plan).unwrap_err();
+        assert!(matches!(failed, Error::DeviceMemory(_)), "{failed}");
+        world.step(&[(0, 1), (1, 50)]);
+        let captured = capture(&mut world, &capacity(2, 40, 100), &[(0, 1)]);
+        check_replays(&mut world, &captured, &[&[(1, 40), (0, 1)], &[(1, 1)]]);
+    }
+}
+
+/// Every call of the driver that sending makes fails once; the next attempt is right.
+#[test]
+fn m04_a_step_that_cannot_be_sent_is_sent_again() {
+    if is_real() {
+        return;
+    }
+    let functions = [
+        "cuMemHostAlloc",
+        "cuMemcpyHtoDAsync_v2",
+        "cuLaunchKernel",
+        "cuEventRecord",
+        "cuEventCreate",
+        "cuEventQuery",
+        "cuStreamIsCapturing",
+        "cuCtxPushCurrent_v2",
+    ];
+    for name in functions {
+        // Each new position has a page of its own: there are rows to bring up to date.
+        let mut world = World::new(Setup::new(64, 1), 2);
+        world.fill(0, 700);
+        world.fill(1, 15);
+        let chunks: Chunks<'_> = &[(0, 1), (1, 1)];
+        let captured = capture(&mut world, &capacity(2, 1, 800), chunks);
+        let mut failures = 0;
+        for step in 0..4 {
+            captured.buffers.load(&world, chunks);
+            // A device that is behind has pinned memory in use.
+            if step % 2 == 1 {
+                upload(&mut world, chunks).unwrap();
+                upload(&mut world, chunks).unwrap();
+            }
+            world.driver.fail(name, 0, 2);
+            let sent = upload(&mut world, chunks);
+            world.driver.fail("", 0, 0);
+            failures += usize::from(sent.is_err());
+            check_replays(&mut world, &captured, &[chunks]);
+        }
+        assert!(failures > 0, "{name} was never called");
+    }
+}
+
+/// A replayed step costs its arrays, its rows and the graph: nothing is allocated or waited for.
+#[test]
+fn a_replayed_step_asks_the_driver_for_little() {
+    if is_real() {
+        return;
+    }
+    let mut world = World::new(Setup::new(64, 16), 2);
+    world.fill(0, 700);
+    let chunks: Chunks<'_> = &[(0, 1), (1, 1)];
+    let captured = capture(&mut world, &capacity(2, 1, 60), chunks);
+    check_replays(&mut world, &captured, &[chunks, chunks]);
+    let names = [
+        "cuMemAlloc_v2",
+        "cuMemHostAlloc",
+        "cuCtxSynchronize",
+        "cuMemcpyHtoDAsync_v2",
+        "cuLaunchKernel",
+    ];
+    captured.buffers.load(&world, chunks);
+    let before = names.map(|name| world.driver.calls(name));
+    upload(&mut world, chunks).unwrap();
+    captured.graph.launch(&world.stream);
+    let after = names.map(|name| world.driver.calls(name));
+    let new: Vec<i32> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+    assert_eq!(new[..4], [0, 0, 0, 1]);
+    assert!(new[4] <= 1, "{} launches besides the graph", new[4]);
+}
