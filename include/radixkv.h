@@ -93,8 +93,9 @@
 #define RKV_FEATURE_BLOCK_HASH_INDEX 2
 
 /**
- * Bit of rkv_features(): CUDA kernels. Whether this machine can run them is another question, see
- * rkv_runner_supports().
+ * Bit of rkv_features(): CUDA kernels, the library's own or those of the folder that the
+ * environment variable RADIXKV_KERNELS named at the first call. Whether this machine can run them
+ * is another question, see rkv_runner_supports().
  */
 #define RKV_FEATURE_CUDA 4
 
@@ -1854,7 +1855,7 @@ RKV_API uint32_t rkv_abi_version(void);
 RKV_API const char *rkv_version_string(void);
 
 /**
- * What the loaded library was built with.
+ * What the loaded library has.
  *
  * @return a set of RKV_FEATURE_ bits
  * @par Thread safety

@@ -40,12 +40,15 @@ pub fn build(out: &Path) {
     let wish = env::var("RADIXKV_CUDA").unwrap_or_default();
     let target = target_folder(out);
     let nvcc = if wish == "0" { None } else { find_nvcc(&target) };
+    let sources = sources();
+    println!("cargo:rustc-env=RKV_KERNEL_SOURCES={sources}");
     let missing = wish == "1" && nvcc.is_none();
     assert!(!missing, "RADIXKV_CUDA is 1, but there is no nvcc: set CUDA_HOME");
     // For the test that reads the machine code; empty without it.
     let home = nvcc.as_ref().and_then(|nvcc| nvcc.ancestors().nth(2));
     println!("cargo:rustc-env=RKV_CUDA_HOME={}", home.unwrap_or(Path::new("")).display());
-    let [images, hopper] = nvcc.map_or_else(Default::default, |nvcc| build_all(&nvcc, &target));
+    let [images, hopper] =
+        nvcc.map_or_else(Default::default, |nvcc| build_all(&nvcc, &target, &sources));
     let paths: Vec<_> =
         images.iter().chain(&hopper).map(|image| image.display().to_string()).collect();
     println!("cargo:rustc-env=RKV_KERNEL_IMAGES={}", paths.join(":"));
@@ -91,7 +94,7 @@ fn find_nvcc(target: &Path) -> Option<PathBuf> {
 }
 
 /// Builds what was not built before; returns the images for every GPU, and those for Hopper.
-fn build_all(nvcc: &Path, target: &Path) -> [Vec<PathBuf>; 2] {
+fn build_all(nvcc: &Path, target: &Path, sources: &str) -> [Vec<PathBuf>; 2] {
     let archs = env::var("RADIXKV_CUDA_ARCHS").unwrap_or_else(|_| ARCHS.to_owned());
     let machine_code = |arch: &str| format!("-gencode=arch=compute_{arch},code=sm_{arch}");
     let mut flags: Vec<String> = archs.split_whitespace().map(machine_code).collect();
@@ -102,14 +105,13 @@ fn build_all(nvcc: &Path, target: &Path) -> [Vec<PathBuf>; 2] {
 
     let version = Command::new(nvcc).arg("--version").output().expect("nvcc runs");
     let mut hasher = DefaultHasher::new();
-    (&version.stdout, &FLAGS, &flags).hash(&mut hasher);
-    for file in files(Path::new("kernels"), &["cu", "cuh"]) {
-        fs::read(file).unwrap().hash(&mut hasher);
-    }
+    (&version.stdout, &FLAGS, &flags, sources).hash(&mut hasher);
     let cache = env::var_os("RADIXKV_KERNEL_CACHE");
     let cache = cache.map_or_else(|| target.join("kernels"), PathBuf::from);
     let folder = cache.join(format!("{:016x}", hasher.finish()));
     fs::create_dir_all(&folder).unwrap();
+    // For a library without kernels of its own that is to take them from here (RADIXKV_KERNELS).
+    fs::write(folder.join("sources"), sources).unwrap();
     let image = |flags, (source, dim): (&'static str, Option<u32>)| {
         let dim_name = dim.map_or(String::new(), |dim| format!("_{dim}"));
         (folder.join(format!("{source}{dim_name}.fatbin")), source, dim, flags)
@@ -140,6 +142,15 @@ fn build_all(nvcc: &Path, target: &Path) -> [Vec<PathBuf>; 2] {
         }
     }
     [common, hopper].map(|images| images.into_iter().map(|(image, ..)| image).collect())
+}
+
+/// A number that stands for the kernels' sources.
+fn sources() -> String {
+    let mut hasher = DefaultHasher::new();
+    for file in files(Path::new("kernels"), &["cu", "cuh"]) {
+        fs::read(file).unwrap().hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
 }
 
 fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {

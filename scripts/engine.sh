@@ -4,6 +4,9 @@
 #   demo        48 requests with a shared system prompt, without caching and with it
 #   serve ...   the HTTP server; further arguments are its options
 #   bench ...   the benchmark client
+#   build       none of these; the program that tests --device cuda is built too
+# With nvcc (CUDA_HOME, make cuda-toolchain, or on the PATH) they know --device cuda, unless
+# RADIXKV_CUDA is 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,9 +17,9 @@ model="$out/model"
 what="${1:-demo}"
 [ $# -eq 0 ] || shift
 case "$what" in
-demo | serve | bench) ;;
+demo | serve | bench | build) ;;
 *)
-    echo "usage: $0 demo | serve [option...] | bench [option...]" >&2
+    echo "usage: $0 demo | serve [option...] | bench [option...] | build" >&2
     exit 2
     ;;
 esac
@@ -33,16 +36,27 @@ if ! command -v cmake >/dev/null || ! headers; then
     headers || { echo "error: the engine needs nlohmann-json and cpp-httplib" >&2; exit 1; }
 fi
 
+options=() targets=(--target engine_server --target engine_bench --target make_checkpoint)
+toolchain=$target/cuda/home/bin/nvcc
+if [ "${RADIXKV_CUDA:-}" = 0 ]; then
+    options+=(-DENGINE_NVCC=OFF)
+elif [ -z "${CUDA_HOME:-}" ] && [ -x "$toolchain" ]; then
+    options+=(-DENGINE_NVCC="$(realpath -s "$toolchain")")
+fi
+if [ "$what" = build ]; then
+    options+=(-DENGINE_TESTS=ON) targets+=(--target test_cuda)
+fi
+
 mkdir -p "$out"
 cargo build --locked --release
 echo "building the engine ..." >&2
 log="$out/build.log"
 {
     cmake -S examples/engine -B "$out" \
-        -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" &&
-        cmake --build "$out" -j "$(nproc)" \
-            --target engine_server --target engine_bench --target make_checkpoint
+        -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" "${options[@]}" &&
+        cmake --build "$out" -j "$(nproc)" "${targets[@]}"
 } >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+[ "$what" != build ] || exit 0
 [ -f "$model/config.json" ] || "$out/make_checkpoint" --out "$model"
 
 case "$what" in

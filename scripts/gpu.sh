@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show, in one go: the tests of the CUDA backend against attention
-# in f64 on poisoned memory, compute-sanitizer, and the table of target shapes; on Hopper for
-# attn_sm90 besides attn_mma.
+# in f64 on poisoned memory, compute-sanitizer, the reference engine with --device cuda (its test,
+# and prefix caching in a model of the size of Llama 3.2 1B), and the table of target shapes; on
+# Hopper for attn_sm90 besides attn_mma.
 #
 #   scripts/gpu.sh pack            build, and put what is needed into target/gpu: needs cargo, nvcc
 #   scripts/gpu.sh run [folder]    run what was packed: needs a GPU and its driver, no network,
-#                                  no compiler; results go to folder (target/gpu/results)
+#                                  no compiler; results go to folder (target/gpu/results). The
+#                                  engine needs cuBLAS, of the CUDA toolkit or from PyPI
 #   scripts/gpu.sh docs folder     write the results into docs/PERFORMANCE.md
 #   scripts/gpu.sh                 pack, run and docs
 set -euo pipefail
@@ -21,8 +23,47 @@ pack() {
     cp "$test" "$pack/tests"
     cp "$bench" "$pack/bench"
     cp scripts/gpu_torch.py "$pack/"
+    pack_engine
     git rev-parse --short HEAD >"$pack/commit"
     du -sh "$pack"
+}
+
+pack_engine() { # its programs, and the libraries that another machine may not have
+    RADIXKV_CUDA=1 bash scripts/engine.sh build
+    local engine=target/engine to=$pack/engine
+    mkdir -p "$to"
+    cp "$engine/engine_bench" "$engine/make_checkpoint" "$engine/tests/test_cuda" "$to/"
+    ldd "$engine/engine_bench" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
+        grep -vE '/(libc|libm|libdl|libpthread|librt)\.so' | xargs -I{} cp -L {} "$to/"
+}
+
+cublas_folder() { # prints where it is when the loader would not find it
+    ldconfig -p 2>/dev/null | grep -q 'libcublas\.so' && return
+    python3 - <<'PYTHON' 2>/dev/null || true
+import glob, site
+for folder in site.getsitepackages() + [site.getusersitepackages()]:
+    for found in glob.glob(folder + "/nvidia/*/lib/libcublas.so.*"):
+        print(found.rsplit("/", 1)[0])
+        raise SystemExit
+PYTHON
+}
+
+engine() { # results
+    local results=$1 engine
+    engine=$(realpath "$pack/engine")
+    export LD_LIBRARY_PATH="$engine:$(cublas_folder):${LD_LIBRARY_PATH:-}"
+    "$engine/test_cuda" 2>&1 | tee "$results/engine-test.log" || return 1
+    if [ ! -f "$engine/model/config.json" ]; then
+        "$engine/make_checkpoint" --layers 16 --hidden 2048 --inner 8192 --heads 32 \
+            --kv-heads 8 --out "$engine/model" || return 1
+    fi
+    # It fails too when outputs differ, and they may: cuBLAS adds in another order for another batch
+    # size, and a model with random weights has many near ties. The table says whether they do.
+    rm -f "$results/engine.json"
+    "$engine/engine_bench" --model "$engine/model" --device cuda --workload prefix_caching \
+        --max-output 64 --kv-mib 4096 --json "$results/engine.json" |
+        tee "$results/engine.txt" || true
+    [ -f "$results/engine.json" ]
 }
 
 built() { # cargo options; prints the program
@@ -56,6 +97,9 @@ run() {
         echo "SKIP compute-sanitizer: it is not installed" | tee "$results/sanitizer.txt"
     fi
 
+    echo "== engine"
+    (engine "$results") || failed=1
+
     echo "== shapes"
     "$pack/bench" | tee "$results/shapes.tsv"
     if python3 -c 'import torch' 2>/dev/null; then
@@ -76,5 +120,5 @@ pack) pack ;;
 run) run "${2:-}" ;;
 docs) docs "${2:?the folder with the results}" ;;
 all) pack && run && docs "$pack/results" ;;
-*) sed -n '2,10p' "$0"; exit 2 ;;
+*) sed -n '2,13p' "$0"; exit 2 ;;
 esac

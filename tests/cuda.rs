@@ -11,6 +11,7 @@ mod cuda {
     pub mod buffers;
     pub mod compare;
     pub mod device;
+    mod emulated_driver;
     pub mod emulator;
     pub mod world;
 

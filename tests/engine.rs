@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
+#[path = "cuda/emulated_driver.rs"]
+mod emulated_driver;
 mod native;
 
 fn scratch(name: &str) -> PathBuf {
@@ -50,11 +52,44 @@ fn cmake(build: &Path) {
         .arg(build)
         .arg(format!("-DRADIXKV_LIBRARY={}", library.display()))
         .args(["-DENGINE_TESTS=ON", "-DENGINE_OPTIMIZATION=-O1"])
+        .arg(format!(
+            "-DENGINE_NVCC={}",
+            native::root().join("tests/engine/emulated/nvcc.sh").display()
+        ))
+        .arg(format!("-DENGINE_EMULATED_DRIVER={}", emulated().display()))
         .output()
         .unwrap();
     native::check(&configured, build);
-    let built = Command::new("cmake").arg("--build").arg(build).args(["-j", "2"]).output().unwrap();
+    let built = Command::new("cmake")
+        .arg("--build")
+        .arg(build)
+        .args(["-j", "2"])
+        .env("RKV_EMULATED_DRIVER", emulated())
+        .output()
+        .unwrap();
     native::check(&built, build);
+}
+
+/// The folder of the emulated libcuda.so.
+fn emulated() -> &'static Path {
+    static DRIVER: OnceLock<PathBuf> = OnceLock::new();
+    DRIVER.get_or_init(|| emulated_driver::build().parent().unwrap().to_owned())
+}
+
+/// Kernels for the library under test, which was built with none or with real ones. The emulated
+/// driver knows its own, whatever the image says.
+fn kernels() -> PathBuf {
+    let folder = scratch("engine-kernels");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("sources"), env!("RKV_KERNEL_SOURCES")).unwrap();
+    fs::write(folder.join("any.fatbin"), "any\0").unwrap();
+    folder
+}
+
+/// Lets a program find the emulated driver and cuBLAS, and the library kernels.
+fn on_emulated_gpu(command: &mut Command, folder: &Path) {
+    let libraries = env::join_paths([emulated(), &folder.join("tests/emulated")]).unwrap();
+    command.env("LD_LIBRARY_PATH", libraries).env("RADIXKV_KERNELS", kernels());
 }
 
 /// The folder with the programs, built once; None when a tool is missing.
@@ -80,10 +115,17 @@ fn built() -> Option<&'static Path> {
 
 /// Runs a program of tests/engine.
 fn run(name: &str, arguments: &[&str]) {
+    run_with(name, arguments, |command, _| {
+        command.env_remove("LD_LIBRARY_PATH");
+    });
+}
+
+fn run_with(name: &str, arguments: &[&str], prepare: impl Fn(&mut Command, &Path)) {
     if let Some(folder) = built() {
         let program = folder.join("tests").join(format!("test_{name}"));
-        let output =
-            Command::new(&program).args(arguments).env_remove("LD_LIBRARY_PATH").output().unwrap();
+        let mut command = Command::new(&program);
+        prepare(command.args(arguments), folder);
+        let output = command.output().unwrap();
         native::check(&output, &program);
         print!("{}", String::from_utf8_lossy(&output.stdout));
     }
@@ -124,6 +166,11 @@ fn b11_b07_parity() {
 #[test]
 fn b06_failures() {
     run("failures", &[]);
+}
+
+#[test]
+fn b11_b06_on_a_gpu() {
+    run_with("cuda", &[], on_emulated_gpu);
 }
 
 #[test]
@@ -187,8 +234,9 @@ fn every_program_of_tests_engine_is_run() {
     let text = fs::read_to_string(file!()).unwrap();
     for path in native::files(&native::root().join("tests/engine"), "cpp") {
         let name = path.file_stem().unwrap().to_str().unwrap();
-        let run = format!("run(\"{name}\"");
-        assert!(name == "reference" || text.contains(&run), "nobody runs {}", path.display());
+        let is_run =
+            ["run", "run_with"].iter().any(|run| text.contains(&format!("{run}(\"{name}\"")));
+        assert!(name == "reference" || is_run, "nobody runs {}", path.display());
     }
 }
 
@@ -246,17 +294,31 @@ fn c11_engine_bench_two_stage() {
 
 /// The server program, and where it listens.
 fn serve(folder: &Path) -> (Child, String) {
-    let mut child = program(folder, "engine_server")
-        .arg("--model")
-        .arg(model(folder))
-        .args(["--port", "0"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    serve_with(folder, |_| {})
+}
+
+fn serve_with(folder: &Path, prepare: impl Fn(&mut Command)) -> (Child, String) {
+    let mut command = program(folder, "engine_server");
+    command.arg("--model").arg(model(folder)).args(["--port", "0"]).stdout(Stdio::piped());
+    prepare(&mut command);
+    let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("listening on http://").expect(&line).to_owned();
     (child, address)
+}
+
+/// Asks for a completion.
+fn post(address: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("Host: test\r\nConnection: close\r\nContent-Length: {}", body.len());
+    write!(stream, "POST /v1/completions HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
+    stream
+}
+
+fn terminate(child: &Child) {
+    let killed = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
+    assert!(killed.success());
 }
 
 /// B11: on SIGTERM what runs is finished, and the process ends well.
@@ -264,14 +326,11 @@ fn serve(folder: &Path) -> (Child, String) {
 fn b11_sigterm() {
     let Some(folder) = built() else { return };
     let (mut child, address) = serve(folder);
-    let mut stream = TcpStream::connect(&address).unwrap();
     let body = r#"{"prompt": "abc", "max_tokens": 1500, "ignore_eos": true, "stream": true}"#;
-    let head = format!("Host: test\r\nConnection: close\r\nContent-Length: {}", body.len());
-    write!(stream, "POST /v1/completions HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
+    let mut stream = post(&address, body);
     let mut first = [0; 512];
     stream.read_exact(&mut first).unwrap();
-    let killed = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
-    assert!(killed.success());
+    terminate(&child);
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("data: [DONE]"), "cut off: {rest}");
@@ -296,6 +355,62 @@ fn b11_command_lines_that_are_wrong() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+}
+
+/// B11: the server with all its parts on the emulated GPU.
+#[test]
+fn b11_server_on_a_gpu() {
+    let Some(folder) = built() else { return };
+    let (mut child, address) = serve_with(folder, |command| {
+        on_emulated_gpu(command.args(["--device", "cuda"]), folder);
+    });
+    for cached in [0, 32] {
+        let body = r#"{"prompt": "The same forty bytes of text, said twice", "max_tokens": 3}"#;
+        let mut answer = String::new();
+        post(&address, body).read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let found = answer.split("\"cached_tokens\":").nth(1).expect(&answer);
+        let found: usize = found.split(['}', ',']).next().unwrap().trim().parse().unwrap();
+        assert!(found >= cached && (cached > 0) == (found > 0), "{answer}");
+    }
+    terminate(&child);
+    assert!(child.wait().unwrap().success());
+}
+
+/// B11: one line and a status, before anything is loaded, where a GPU cannot be used.
+#[test]
+fn b11_machines_without_a_gpu() {
+    let Some(folder) = built() else { return };
+    let broken = |name: &str, files: &[&str]| {
+        let made = scratch(name);
+        fs::create_dir_all(&made).unwrap();
+        files.iter().for_each(|file| fs::write(made.join(file), "no library").unwrap());
+        made
+    };
+    let no_driver = broken("no-driver", &["libcuda.so.1", "libcuda.so"]);
+    let no_cublas = broken("no-cublas", &["libcublas.so.13", "libcublas.so.12", "libcublas.so"]);
+    let old_kernels = broken("old-kernels", &["sources"]);
+    let cublas = folder.join("tests/emulated");
+    for (libraries, kernels, reason) in [
+        ([&no_driver, &cublas], kernels(), "--device cuda: there is no CUDA driver"),
+        ([&emulated().to_owned(), &no_cublas], kernels(), "--device cuda: there is no cuBLAS"),
+        (
+            [&emulated().to_owned(), &cublas],
+            old_kernels,
+            "its kernels are not those of this version of the library",
+        ),
+    ] {
+        let output = program(folder, "engine_server")
+            .args(["--device", "cuda", "--model"])
+            .arg(model(folder))
+            .env("LD_LIBRARY_PATH", env::join_paths(libraries).unwrap())
+            .env("RADIXKV_KERNELS", kernels)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(reason) && said.lines().count() == 1, "{said}");
     }
 }
 
@@ -331,6 +446,8 @@ fn clang_has_no_warnings() {
         .arg(&engine)
         .arg("-I")
         .arg(native::root().join("include"))
+        .arg("-I")
+        .arg(native::root())
         .args(files)
         .output()
         .unwrap();

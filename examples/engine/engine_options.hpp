@@ -13,6 +13,7 @@ namespace engine {
 struct EngineOptions {
     std::string model;
     std::string prefix_caching = "on";
+    std::string device = "cpu";
     std::string gemm = "packed";
     std::uint64_t page_size = 16, pages = 0, kv_mib = 512;
     std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0;
@@ -21,7 +22,9 @@ struct EngineOptions {
     void add_to(Options& options) {
         options.text("--model", "folder with config.json and model.safetensors", model)
             .word("--prefix-caching", "on or off", prefix_caching, {"on", "off"})
-            .word("--gemm", "packed: same bits in any batch; or blas", gemm, {"packed", "blas"})
+            .word("--device", "cpu or cuda: what computes", device, {"cpu", "cuda"})
+            .word("--gemm", "on the CPU packed: same bits in any batch; or blas", gemm,
+                  {"packed", "blas"})
             .number("--page-size", "positions of a page", page_size, 1, RKV_PAGE_SIZE_MAX)
             .number("--pages", "pages of KV memory; 0: as many as fit", pages, 0, 1U << 30)
             .number("--kv-mib", "KV memory in MiB, with --pages 0", kv_mib, 1, 1U << 20)
@@ -38,6 +41,7 @@ struct EngineOptions {
         EngineConfig config;
         config.model = model;
         config.prefix_caching = prefix_caching == "on";
+        config.device = device == "cuda" ? Device::cuda : Device::cpu;
         config.gemm = gemm == "blas" ? Gemm::blas : Gemm::packed;
         config.kv.page_size = static_cast<std::uint32_t>(page_size);
         config.kv.page_count = static_cast<std::uint32_t>(pages);

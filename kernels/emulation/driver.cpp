@@ -1,7 +1,8 @@
-// An emulated libcuda.so: as much of the driver's interface as radixkv calls, over emulated
-// kernels.
+// An emulated libcuda.so: as much of the driver's interface as radixkv and the reference engine
+// call, over emulated kernels.
 // The numbers and names are those of the CUDA driver API.
 #include "entry.hpp"
+#include <dlfcn.h>
 
 using namespace rkv::emulation;
 
@@ -92,9 +93,18 @@ int cuCtxSynchronize() {
     return device().error;
 }
 
-int cuLibraryLoadData(void **library, const void *, void *, void *, unsigned, void *, void *,
+// An image says "so:" and the path of a shared library, which lists kernels when it is loaded, or
+// anything else: those that are here already.
+int cuLibraryLoadData(void **library, const void *image, void *, void *, unsigned, void *, void *,
                       unsigned) {
     ENTER;
+    constexpr char kShared[] = "so:";
+    const char *text = static_cast<const char *>(image);
+    if (strncmp(text, kShared, sizeof kShared - 1) == 0 &&
+        dlopen(text + sizeof kShared - 1, RTLD_NOW) == nullptr) {
+        fprintf(stderr, "%s\n", dlerror());
+        return kNotFound;
+    }
     *library = &kernels();
     return 0;
 }
@@ -227,6 +237,21 @@ int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream)
     return 0;
 }
 
+int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
+    ENTER;
+    if (!device().pinned.holds(to, bytes) || !device().memory.holds(from, bytes)) {
+        return kInvalidValue;
+    }
+    device().put(stream, {[=] { memcpy(to, from, bytes); }});
+    return 0;
+}
+
+int cuLaunchHostFunc(void *stream, void (*function)(void *), void *argument) {
+    ENTER;
+    device().put(stream, {[=] { function(argument); }});
+    return 0;
+}
+
 int cuEventCreate(void **event, unsigned) {
     ENTER;
     *event = new Event;
@@ -268,9 +293,10 @@ int cuStreamWaitEvent(void *stream, void *handle, unsigned) {
     device().put(stream, {nullptr, event, event->recorded});
     return 0;
 }
-int cuStreamCreate(void **stream, unsigned) {
+int cuStreamCreate(void **stream, unsigned flags) {
     ENTER;
-    *stream = device().new_stream();
+    constexpr unsigned kNonBlocking = 1;
+    *stream = device().new_stream((flags & kNonBlocking) == 0);
     return 0;
 }
 int cuStreamDestroy_v2(void *stream) {
@@ -313,6 +339,21 @@ void rkv_emulator_fail(const char *name, int after, int code) {
     device().failing = name;
     device().fail_after = after;
     device().fail_code = code;
+}
+// The device falls over, for good.
+void rkv_emulator_lose(int code) {
+    LOCKED;
+    device().error = code;
+}
+// Pieces of memory, of the device and pinned, that nobody gave back.
+size_t rkv_emulator_memory() {
+    LOCKED;
+    return device().memory.count() + device().pinned.count();
+}
+// Whether it is the device's memory.
+int rkv_emulator_holds(const void *at, size_t bytes) {
+    LOCKED;
+    return device().memory.holds(at, bytes);
 }
 int rkv_emulator_calls(const char *name) {
     LOCKED;

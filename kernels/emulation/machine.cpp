@@ -34,8 +34,8 @@ Machine &machine() {
     return instance;
 }
 
-std::vector<Kernel> &kernels() {
-    static std::vector<Kernel> list;
+std::deque<Kernel> &kernels() {
+    static std::deque<Kernel> list;
     return list;
 }
 

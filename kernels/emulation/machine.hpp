@@ -7,6 +7,7 @@
 #include "fiber.hpp"
 #include "shared.hpp"
 #include "units.hpp"
+#include <deque>
 #include <functional>
 #include <random>
 #include <string>
@@ -118,7 +119,7 @@ class Machine {
 
 Machine &machine();
 
-// Kernels by name.
+// Kernels by name. They stay where they are when others are loaded.
 struct Kernel {
     const char *name;
     uint32_t threads;
@@ -127,7 +128,7 @@ struct Kernel {
     bool is_hopper;
     void (*call)(const void *arguments);
 };
-std::vector<Kernel> &kernels();
+std::deque<Kernel> &kernels();
 const Kernel *find_kernel(const std::string &name);
 
 struct KernelEntry {

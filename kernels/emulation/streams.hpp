@@ -29,6 +29,7 @@ struct Graph {
 
 struct Stream {
     std::deque<Task> tasks;
+    bool is_blocking = true; // it and the legacy default stream wait for each other
     std::unique_ptr<Graph> captured; // while it is: what is put on it goes here
     bool is_invalid = false;         // the capture: something forbidden was called
 };
@@ -87,8 +88,9 @@ class Device {
     Stream *stream(void *handle) {
         return handle == nullptr ? &default_stream_ : static_cast<Stream *>(handle);
     }
-    void *new_stream() {
+    void *new_stream(bool is_blocking) {
         streams_.push_back(new Stream);
+        streams_.back()->is_blocking = is_blocking;
         return streams_.back();
     }
     void delete_stream(void *handle) {
@@ -109,7 +111,13 @@ class Device {
             return;
         }
         if (onto == &default_stream_) {
-            drain_all(); // the legacy default stream waits for all others
+            for (Stream *other : streams_) {
+                if (other->is_blocking) {
+                    drain(other);
+                }
+            }
+        } else if (onto->is_blocking) {
+            drain(&default_stream_);
         }
         onto->tasks.push_back(std::move(task));
         if (!is_late) {

@@ -138,16 +138,16 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
     })
 }
 
-fn backend_of(raw: &rkv_runner_config) -> BackendConfig {
+fn backend_of(raw: &rkv_runner_config) -> Result<BackendConfig, Error> {
     if raw.backend == RKV_BACKEND_CUDA {
-        let (device, images) = (raw.device as usize, Images::embedded());
-        return CudaConfig { device, images, sm90: None }.into();
+        let (device, images) = (raw.device as usize, Images::available()?);
+        return Ok(CudaConfig { device, images, sm90: None }.into());
     }
     let count = raw.thread_count as usize;
-    BackendConfig::Cpu(match raw.parallel_for {
+    Ok(BackendConfig::Cpu(match raw.parallel_for {
         None => Threads::Own(count),
         Some(parallel_for) => engine_threads(count, parallel_for, raw.parallel_user_data),
-    })
+    }))
 }
 
 /// Writes the defaults into a config.
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn rkv_runner_supports(
         if !(1..=super::page_table::RKV_PAGE_SIZE_MAX).contains(&page_size) {
             return Err(Error::argument(format!("page_size {page_size} is not in 1..=256")).into());
         }
-        config.check(page_size as usize, &backend_of(&raw))?;
+        config.check(page_size as usize, &backend_of(&raw)?)?;
         if out_page_bytes.is_null() {
             return Ok(());
         }
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn rkv_runner_create(
     unsafe {
         with(table, |shared| {
             let (raw, into) = (read_struct(config)?, out(out_runner, "out_runner")?);
-            let (config, backend) = (config_of(&raw)?, backend_of(&raw));
+            let (config, backend) = (config_of(&raw)?, backend_of(&raw)?);
             // Before kv_layers is read, which is as long as layer_count says.
             config.check(shared.read().page_table_stats().page_size, &backend)?;
             let runner = if raw.kv_layers.is_null() {

@@ -14,8 +14,9 @@ pub const RKV_ABI_VERSION: u32 = 2;
 pub const RKV_FEATURE_RADIX_INDEX: u64 = 1;
 /// Bit of rkv_features(): the block-hash index.
 pub const RKV_FEATURE_BLOCK_HASH_INDEX: u64 = 2;
-/// Bit of rkv_features(): CUDA kernels. Whether this machine can run them is another question, see
-/// rkv_runner_supports().
+/// Bit of rkv_features(): CUDA kernels, the library's own or those of the folder that the
+/// environment variable RADIXKV_KERNELS named at the first call. Whether this machine can run them
+/// is another question, see rkv_runner_supports().
 pub const RKV_FEATURE_CUDA: u64 = 4;
 
 // cbindgen needs literals above; a release that forgets to move them does not compile.
@@ -52,13 +53,14 @@ pub extern "C" fn rkv_version_string() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// What the loaded library was built with.
+/// What the loaded library has.
 ///
 /// @return a set of RKV_FEATURE_ bits
 /// @par Thread safety
 /// any thread, any time
 #[unsafe(no_mangle)]
 pub extern "C" fn rkv_features() -> u64 {
-    let cuda = if crate::gpu::Images::embedded().is_empty() { 0 } else { RKV_FEATURE_CUDA };
+    let has_kernels = crate::gpu::Images::available().is_ok_and(|images| !images.is_empty());
+    let cuda = if has_kernels { RKV_FEATURE_CUDA } else { 0 };
     RKV_FEATURE_RADIX_INDEX | RKV_FEATURE_BLOCK_HASH_INDEX | cuda
 }

@@ -1,6 +1,7 @@
-//! The kernels' machine code, built ahead of time, and their launch.
+//! The kernels on a device, and their launch.
 use super::arguments::Plain;
 use super::driver::{Context, check};
+use super::images::Images;
 use super::stream::Stream;
 use crate::error::Error;
 use cudarc::driver::sys;
@@ -8,39 +9,6 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::Arc;
-
-// `static EMBEDDED: &[&[u8]]`: a fatbin for each source, none when the library was built without
-// nvcc; EMBEDDED_HOPPER: those that only Hopper can load.
-include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
-
-/// Where the machine code of the kernels comes from.
-#[derive(Debug, Clone, Copy)]
-pub struct Images {
-    common: &'static [&'static [u8]],
-    hopper: &'static [&'static [u8]],
-}
-
-impl Images {
-    /// What this library was built with.
-    pub fn embedded() -> Self {
-        Self { common: EMBEDDED, hopper: EMBEDDED_HOPPER }
-    }
-
-    /// For a driver that takes any: the emulated one of the tests.
-    pub fn of(images: &'static [&'static [u8]]) -> Self {
-        Self { common: images, hopper: images }
-    }
-
-    /// Whether there are kernels for Hopper's own instructions.
-    pub(super) fn has_hopper(&self) -> bool {
-        !self.hopper.is_empty()
-    }
-
-    /// Whether there are kernels.
-    pub fn is_empty(&self) -> bool {
-        self.common.is_empty()
-    }
-}
 
 /// A kernel, ready to be launched.
 #[derive(Debug, Clone, Copy)]

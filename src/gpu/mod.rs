@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   driver    found at run time, or not          memory    buffers, pinned staging, events
-//!   kernels   images, launches                   step      a plan's arrays on the device
-//!   shapes    which kernels exist                mirror    page rows, sent as they change
-//!   hopper    the kernel of Hopper's own         arrays    where those lie
-//!   call      what is launched                   copy      pages, in every layer
+//!   images    machine code, whose                step      a plan's arrays on the device
+//!   kernels   loaded images, launches            mirror    page rows, sent as they change
+//!   shapes    which kernels exist                arrays    where those lie
+//!   hopper    the kernel of Hopper's own         copy      pages, in every layer
+//!   call      what is launched
 //! ```
 //!
 //! Everything happens on the engine's stream, in its order; nothing waits for the device but what
@@ -17,6 +18,7 @@ mod call;
 mod copy;
 mod driver;
 mod hopper;
+mod images;
 mod kernels;
 mod memory;
 mod mirror;
@@ -25,7 +27,7 @@ mod step;
 mod stream;
 
 pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
-pub use kernels::Images;
+pub use images::Images;
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 

@@ -1,13 +1,10 @@
 //! The driver that the tests run on: an emulated one, built here from the kernels' own source, or
 //! with RKV_CUDA_DRIVER=system the machine's.
+use super::emulated_driver;
 use radixkv::gpu::{CudaConfig, Images};
-use std::collections::hash_map::DefaultHasher;
+use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
-use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::{env, fs};
 
 /// How the emulated device goes about its work.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +48,8 @@ impl Driver {
                 // Its SONAME is what the library will ask for, so that it is taken instead of
                 // another libcuda.so.
                 // SAFETY: its initialisers list the kernels.
-                unsafe { libloading::Library::new(build()) }.expect("the emulated driver loads")
+                unsafe { libloading::Library::new(emulated_driver::build()) }
+                    .expect("the emulated driver loads")
             })
         });
         let driver = Self { emulated, _turn: turn };
@@ -149,66 +147,3 @@ impl Driver {
         self.call::<Size>("rkv_emulator_sizeof").map(|size| unsafe { size(name.as_ptr()) })
     }
 }
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Compiles the kernels and the driver, unless they are unchanged; returns the library.
-fn build() -> PathBuf {
-    let kernels = root().join("kernels");
-    let mut files: Vec<PathBuf> = [kernels.clone(), kernels.join("emulation")]
-        .iter()
-        .flat_map(|folder| fs::read_dir(folder).unwrap())
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_file())
-        .collect();
-    files.sort();
-    let mut hasher = DefaultHasher::new();
-    FLAGS.hash(&mut hasher);
-    files.iter().for_each(|file| fs::read(file).unwrap().hash(&mut hasher));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("emulated-driver-{:016x}", hasher.finish()));
-    let library = folder.join("libcuda.so");
-    if library.is_file() {
-        return library;
-    }
-    fs::create_dir_all(&folder).unwrap();
-    let dims = [64, 96, 128, 256].map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
-    let mut sources: Vec<(&str, Option<&String>)> =
-        dims.iter().rev().map(|dim| ("attn_mma.cu", Some(dim))).collect();
-    sources.extend([3, 2, 0].map(|dim| ("attn_sm90.cu", Some(&dims[dim]))));
-    let others = ["machine", "units", "products", "driver", "graphs"]
-        .map(|name| format!("emulation/{name}.cpp"));
-    sources.push(("memory.cu", None));
-    sources.extend(others.iter().map(|source| (source.as_str(), None)));
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut objects = Vec::new();
-    for round in sources.chunks(jobs) {
-        let running: Vec<(Child, PathBuf)> = round
-            .iter()
-            .map(|(source, dim)| {
-                let object = folder.join(format!("{}-{}.o", std::process::id(), objects.len()));
-                objects.push(object.clone());
-                let mut command = Command::new("g++");
-                command.args(FLAGS).args(*dim).args(["-x", "c++", "-c"]);
-                command.arg(kernels.join(source)).arg("-o").arg(&object);
-                (command.spawn().expect("g++ runs"), object)
-            })
-            .collect();
-        for (mut child, object) in running {
-            assert!(child.wait().unwrap().success(), "{}", object.display());
-        }
-    }
-    let part = folder.join(format!("{}.so", std::process::id()));
-    let linked = Command::new("g++")
-        .args(["-shared", "-Wl,-soname,libcuda.so", "-o"])
-        .arg(&part)
-        .args(&objects)
-        .status();
-    assert!(linked.expect("g++ runs").success());
-    fs::rename(part, &library).unwrap();
-    library
-}
-
-const FLAGS: [&str; 6] = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"];

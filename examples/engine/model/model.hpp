@@ -1,30 +1,35 @@
-// The forward pass of a decoder-only transformer: RMSNorm, rotary embedding, grouped-query
-// attention, SwiGLU. Attention is whatever the caller hands in.
+// A decoder-only transformer as the serving core sees it: tokens in, logits out. It computes
+// RMSNorm, rotary embedding, SwiGLU and the products on one device; attention over the cached
+// positions is whatever the caller hands in.
 #ifndef ENGINE_MODEL_MODEL_HPP
 #define ENGINE_MODEL_MODEL_HPP
 
-#include "compute/thread_pool.hpp"
 #include "model/config.hpp"
-#include "model/rope.hpp"
-#include "model/safetensors.hpp"
-#include "model/weights.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace engine {
 
-/// q, k and v of one layer for all tokens of a step, and where the result goes. The rows of q, k
-/// and v are stride floats apart; those of out are dense.
+/// What computes.
+enum class Device { cpu, cuda };
+
+/// q, k and v of one layer for all tokens of a step, and where the result goes: f32 of the
+/// processor's memory, or bf16 of the GPU's. The rows of q, k and v are `stride` elements apart;
+/// those of out are dense.
 struct AttentionCall {
     std::size_t layer;
-    const float* q;
-    const float* k;
-    const float* v;
+    const void* q;
+    const void* k;
+    const void* v;
     std::size_t stride;
-    float* out;
+    void* out;
+    /// The CUstream to work on; of the processor, none.
+    void* stream;
 };
 
 /// Attends each token to the tokens before it in its sequence, and keeps k and v for those to come.
@@ -49,39 +54,37 @@ struct StepTokens {
     }
 };
 
+/// The device will compute nothing any more.
+class DeviceLost : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
 class Model {
 public:
-    /// Loads config.json and the weights of a folder. Positions from position_limit on are not
-    /// computed; 0 takes the model's own limit. Throws std::runtime_error that says what is wrong.
-    Model(const std::filesystem::path& folder, std::size_t position_limit, Gemm gemm,
-          ThreadPool& pool);
+    virtual ~Model() = default;
+    Model(const Model&) = delete;
+    Model& operator=(const Model&) = delete;
 
     [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
-    [[nodiscard]] std::size_t position_limit() const noexcept { return rope_.position_count(); }
+    /// Positions from here on are not computed.
+    [[nodiscard]] std::size_t position_limit() const noexcept { return position_limit_; }
 
-    /// Computes a step. Returns [logit_rows][vocab_size], good until the next call. Ids and
-    /// positions must be in range. Throws what `attention` throws.
-    const float* forward(const StepTokens& tokens, Attention& attention);
+    /// Computes a step. Returns [logit_rows][vocab_size] in the processor's memory, good until the
+    /// next call. Ids and positions must be in range. Throws what `attention` throws, and
+    /// DeviceLost.
+    virtual const float* forward(const StepTokens& tokens, Attention& attention) = 0;
+
+protected:
+    /// A limit of 0 takes the model's own.
+    Model(ModelConfig config, std::size_t limit)
+        : config_(std::move(config)),
+          position_limit_(limit == 0 ? config_.max_position_count
+                                     : std::min(limit, config_.max_position_count)) {}
 
 private:
-    /// Memory of a step, kept from one to the next.
-    struct Scratch {
-        std::vector<float> hidden, normed, qkv, attended, gate_up, inner, projected, picked,
-            logits;
-    };
-
     ModelConfig config_;
-    Safetensors file_;
-    Weights weights_;
-    Rope rope_;
-    ThreadPool& pool_;
-    Scratch scratch_;
-
-    void embed(const StepTokens& tokens);
-    void attention_block(std::size_t layer, const StepTokens& tokens, Attention& attention);
-    void turn_heads(const LayerWeights& layer, const StepTokens& tokens);
-    void mlp_block(const LayerWeights& layer, std::size_t rows);
-    void compute_logits(const StepTokens& tokens);
+    std::size_t position_limit_;
 };
 
 }  // namespace engine

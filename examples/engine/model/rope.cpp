@@ -36,7 +36,6 @@ std::vector<double> rope_frequencies(const ModelConfig& config) {
 
 Rope::Rope(const ModelConfig& config, std::size_t position_count)
     : half_(config.head_dim / 2),
-      position_count_(position_count),
       table_(position_count * config.head_dim) {
     const std::vector<double> frequencies = rope_frequencies(config);
     for (std::size_t position = 0; position < position_count; ++position) {

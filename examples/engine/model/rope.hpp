@@ -15,15 +15,14 @@ public:
     /// Tables for positions below position_count.
     Rope(const ModelConfig& config, std::size_t position_count);
 
-    [[nodiscard]] std::size_t position_count() const noexcept { return position_count_; }
+    /// [position][cosines, then sines][head_dim / 2].
+    [[nodiscard]] const std::vector<float>& table() const noexcept { return table_; }
 
     /// Turns a head in place.
     void rotate(float* head, std::size_t position) const;
 
 private:
     std::size_t half_;
-    std::size_t position_count_;
-    /// [position][cosines, then sines][half]
     std::vector<float> table_;
 };
 

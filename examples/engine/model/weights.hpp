@@ -6,23 +6,79 @@
 #include "model/config.hpp"
 #include "model/safetensors.hpp"
 
+#include <cstddef>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace engine {
 
-struct LayerWeights {
-    std::vector<float> attention_norm;
+/// The tensors of a layer, in whatever form a device has matrices and norms.
+template <class Matrix, class Norm> struct Layer {
+    Norm attention_norm;
     /// Outputs are [q heads | k heads | v heads]: one product instead of three.
-    Linear qkv;
+    Matrix qkv;
     /// Norms of each head of q and k, as Qwen3 has them; empty where the model has none.
-    std::vector<float> q_norm, k_norm;
-    Linear attention_out;
-    std::vector<float> mlp_norm;
+    Norm q_norm, k_norm;
+    Matrix attention_out;
+    Norm mlp_norm;
     /// Outputs are [gate | up].
-    Linear gate_up;
-    Linear down;
+    Matrix gate_up;
+    Matrix down;
 };
 
+/// A matrix as checkpoints store it: [outputs][inputs], and `outputs` biases or none.
+struct HostMatrix {
+    std::vector<float> weight;
+    std::size_t outputs = 0;
+    std::size_t inputs = 0;
+    std::vector<float> bias;
+};
+
+using HostLayer = Layer<HostMatrix, std::vector<float>>;
+
+/// Brings a layer into another form.
+template <class Matrix, class Norm, class MatrixOf, class NormOf>
+[[nodiscard]] Layer<Matrix, Norm> layer_as(HostLayer layer, MatrixOf matrix, NormOf norm) {
+    return {norm(std::move(layer.attention_norm)),
+            matrix(std::move(layer.qkv)),
+            norm(std::move(layer.q_norm)),
+            norm(std::move(layer.k_norm)),
+            matrix(std::move(layer.attention_out)),
+            norm(std::move(layer.mlp_norm)),
+            matrix(std::move(layer.gate_up)),
+            matrix(std::move(layer.down))};
+}
+
+/// Reads a checkpoint piece by piece, so that only one of them is in memory twice. Throws
+/// std::runtime_error that names the tensor which is missing or has another shape.
+class WeightReader {
+public:
+    /// Both must outlive it.
+    WeightReader(const ModelConfig& config, const Safetensors& file)
+        : config_(config), file_(file) {}
+
+    /// [vocab_size][hidden_size].
+    [[nodiscard]] const TensorView& embedding() const;
+    [[nodiscard]] HostLayer layer(std::size_t index) const;
+    /// What is in front of the head.
+    [[nodiscard]] std::vector<float> norm() const;
+    [[nodiscard]] HostMatrix head() const;
+
+private:
+    const ModelConfig& config_;
+    const Safetensors& file_;
+
+    [[nodiscard]] std::vector<float> vector(const std::string& name, std::size_t size) const;
+    [[nodiscard]] std::vector<float> vector_if_present(const std::string& name,
+                                                       std::size_t size) const;
+    [[nodiscard]] HostMatrix stacked(
+        const std::vector<std::pair<std::string, std::size_t>>& parts, std::size_t inputs) const;
+};
+
+using LayerWeights = Layer<Linear, std::vector<float>>;
+
+/// As the processor computes with them.
 struct Weights {
     /// [vocab_size][hidden_size], read row by row where the file lies in memory.
     TensorView embedding;

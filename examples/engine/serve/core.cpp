@@ -1,5 +1,7 @@
 #include "serve/core.hpp"
 
+#include "serve/load_model.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,7 +16,11 @@ namespace {
 EngineConfig complete(EngineConfig config) {
     config.scheduler.max_running = std::max<std::size_t>(config.scheduler.max_running, 1);
     config.kv.slot_count = static_cast<std::uint32_t>(config.scheduler.max_running);
-    config.kv.batch_invariant = config.gemm == Gemm::packed;
+    const bool is_on_cpu = config.device == Device::cpu;
+    config.kv.device = config.device;
+    // For nothing where the products are not: cuBLAS adds in another order for another batch size.
+    config.kv.batch_invariant = is_on_cpu && config.gemm == Gemm::packed;
+    if (!is_on_cpu) config.thread_count = 1;
     keep_blas_on_one_thread();
     return config;
 }
@@ -41,11 +47,11 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 Core::Core(const EngineConfig& config)
     : config_(complete(config)),
       pool_(config_.thread_count),
-      model_(config_.model, config_.max_positions, config_.gemm, pool_),
-      kv_(model_.config(), config_.kv, pool_),
+      model_(load_model(config_, pool_)),
+      kv_(model_->config(), config_.kv, pool_),
       retained_(kv_.cache()),
       scheduler_(config_.scheduler, kv_, retained_, metrics_),
-      decoder_(model_.config(), scheduler_, metrics_) {}
+      decoder_(model_->config(), scheduler_, metrics_) {}
 
 RequestSpec Core::accept(RequestSpec spec) const {
     if (spec.retain && config_.retain_nothing)
@@ -140,6 +146,9 @@ bool Core::step() {
     } catch (const rkv::Error& error) {
         if (error.status() >= RKV_STATUS_INTERNAL) healthy_ = false;
         fail_step(std::string(rkv::status_name(error.status())) + ": " + error.what());
+    } catch (const DeviceLost& error) {
+        healthy_ = false;
+        fail_step(error.what());
     } catch (const std::exception& error) {
         fail_step(error.what());
     }
@@ -179,7 +188,7 @@ void Core::compute(const std::vector<StepRow>& planned) {
     }
     if (config_.before_forward) config_.before_forward(tokens_.ids.size());
     kv_.plan(plan_rows_);
-    const float* logits = model_.forward(tokens_, kv_);
+    const float* logits = model_->forward(tokens_, kv_);
     const Clock::time_point now = Clock::now();
     const std::size_t page_size = kv_.cache().page_size();
     for (const StepRow& row : rows) {

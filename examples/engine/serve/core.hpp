@@ -2,6 +2,7 @@
 #ifndef ENGINE_SERVE_CORE_HPP
 #define ENGINE_SERVE_CORE_HPP
 
+#include "compute/linear.hpp"
 #include "compute/thread_pool.hpp"
 #include "model/model.hpp"
 #include "serve/decoder.hpp"
@@ -28,6 +29,8 @@ struct EngineConfig {
     SchedulerConfig scheduler;
     /// Publish what is computed, so that later requests find it.
     bool prefix_caching = true;
+    /// What computes. Settings of products and threads are the processor's.
+    Device device = Device::cpu;
     Gemm gemm = Gemm::packed;
     /// Refuse requests that ask to be retained.
     bool retain_nothing = false;
@@ -62,17 +65,18 @@ public:
     /// Computes one step. False when there is no request.
     bool step();
 
-    /// False once the library has reported a bug of its own: nothing more can be served.
+    /// False once the library has reported a bug of its own, or the device is lost: nothing more
+    /// can be served.
     [[nodiscard]] bool healthy() const noexcept { return healthy_.load(); }
-    [[nodiscard]] const ModelConfig& model_config() const noexcept { return model_.config(); }
-    [[nodiscard]] std::size_t position_limit() const noexcept { return model_.position_limit(); }
+    [[nodiscard]] const ModelConfig& model_config() const noexcept { return model_->config(); }
+    [[nodiscard]] std::size_t position_limit() const noexcept { return model_->position_limit(); }
     [[nodiscard]] const Kv& kv() const noexcept { return kv_; }
     [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
 private:
     EngineConfig config_;
     ThreadPool pool_;
-    Model model_;
+    std::unique_ptr<Model> model_;
     Metrics metrics_;
     Kv kv_;
     Retained retained_;

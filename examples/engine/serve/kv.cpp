@@ -14,9 +14,13 @@ rkv_runner_config runner_config(const ModelConfig& model, const KvConfig& config
     runner.query_head_count = narrow(model.query_head_count);
     runner.kv_head_count = narrow(model.kv_head_count);
     runner.head_dim = narrow(model.head_dim);
-    runner.dtype = RKV_DTYPE_F32;
-    runner.kv_dtype = RKV_DTYPE_F32;
     runner.flags = config.batch_invariant ? RKV_RUNNER_BATCH_INVARIANT : 0;
+    if (config.device == Device::cuda) {
+        runner.backend = RKV_BACKEND_CUDA;
+        runner.dtype = runner.kv_dtype = RKV_DTYPE_BF16;
+        return runner;
+    }
+    runner.dtype = runner.kv_dtype = RKV_DTYPE_F32;
     runner.thread_count = narrow(pool.thread_count());
     runner.parallel_for = ThreadPool::parallel_for;
     runner.parallel_user_data = &pool;
@@ -50,6 +54,10 @@ Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
       runner_(table_, runner_config(model, config, pool)),
       plan_(runner_.plan()) {}
 
+void Kv::require(const ModelConfig& model, const KvConfig& config, ThreadPool& pool) {
+    (void)rkv::Runner::supports(runner_config(model, config, pool), config.page_size);
+}
+
 void Kv::plan(const std::vector<rkv_plan_row>& rows) {
     plan_.set(rows);
 }
@@ -64,6 +72,7 @@ void Kv::attend(const AttentionCall& call) {
     args.q_position_stride = call.stride;
     args.k_position_stride = call.stride;
     args.v_position_stride = call.stride;
+    args.stream = call.stream;
     runner_.append_prefill(plan_, args);
 }
 

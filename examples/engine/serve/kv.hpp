@@ -27,12 +27,17 @@ struct KvConfig {
     std::uint32_t retained_pages = 0;
     /// RKV_RUNNER_BATCH_INVARIANT.
     bool batch_invariant = true;
+    /// Where KV lies and attention is computed: in f32 on the processor, in bf16 on a GPU.
+    Device device = Device::cpu;
 };
 
 class Kv final : public Attention {
 public:
     /// Throws rkv::Error, e.g. when the library has no attention for the model's heads.
     Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool);
+
+    /// Throws rkv::Error when the library cannot compute this here.
+    static void require(const ModelConfig& model, const KvConfig& config, ThreadPool& pool);
 
     [[nodiscard]] rkv::PageTable& table() noexcept { return table_; }
     [[nodiscard]] const rkv::PageTable& table() const noexcept { return table_; }
