@@ -6,7 +6,6 @@
 #include <signal.h>
 
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -71,14 +70,4 @@ int serve(int count, char** arguments) {
 
 }  // namespace
 
-int main(int count, char** arguments) {
-    try {
-        return serve(count, arguments);
-    } catch (const engine::UsageError& error) {
-        std::fprintf(stderr, "%s (--help lists the options)\n", error.what());
-        return 2;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "error: %s\n", error.what());
-        return 1;
-    }
-}
+int main(int count, char** arguments) { return engine::run_program(serve, count, arguments); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <sstream>
 #include <utility>
 
@@ -99,6 +100,18 @@ std::string Options::help() const {
         text += "\n";
     }
     return text;
+}
+
+int run_program(int (*program)(int, char**), int count, char** arguments) {
+    try {
+        return program(count, arguments);
+    } catch (const UsageError& error) {
+        std::fprintf(stderr, "%s (--help lists the options)\n", error.what());
+        return 2;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "error: %s\n", error.what());
+        return 1;
+    }
 }
 
 }  // namespace engine

@@ -44,6 +44,10 @@ private:
     std::vector<Option> options_;
 };
 
+/// What main() returns: the program's own status, 2 for a command line that cannot be understood, 1
+/// for any other exception. Says on stderr what went wrong.
+int run_program(int (*program)(int, char**), int count, char** arguments);
+
 }  // namespace engine
 
 #endif  // ENGINE_OPTIONS_HPP

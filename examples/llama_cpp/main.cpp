@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <thread>
 
@@ -98,20 +97,14 @@ bool compare(const Arguments& arguments) {
     return difference.empty() && balanced;
 }
 
+int chat(int count, char** words) {
+    rkv::require_version();
+    Arguments arguments;
+    if (!parse(count, words, arguments)) return 0;
+    llama_log_set(log, nullptr);
+    return compare(arguments) ? 0 : 1;
+}
+
 }  // namespace
 
-int main(int count, char** words) {
-    try {
-        rkv::require_version();
-        Arguments arguments;
-        if (!parse(count, words, arguments)) return 0;
-        llama_log_set(log, nullptr);
-        return compare(arguments) ? 0 : 1;
-    } catch (const engine::UsageError& error) {
-        std::fprintf(stderr, "%s (--help lists the options)\n", error.what());
-        return 2;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "error: %s\n", error.what());
-        return 1;
-    }
-}
+int main(int count, char** words) { return engine::run_program(chat, count, words); }

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -228,14 +227,4 @@ int make(int count, char** arguments) {
 
 }  // namespace
 
-int main(int count, char** arguments) {
-    try {
-        return make(count, arguments);
-    } catch (const engine::UsageError& error) {
-        std::fprintf(stderr, "%s (--help lists the options)\n", error.what());
-        return 2;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "error: %s\n", error.what());
-        return 1;
-    }
-}
+int main(int count, char** arguments) { return engine::run_program(make, count, arguments); }

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -222,14 +221,4 @@ int bench(int count, char** arguments) {
 
 }  // namespace
 
-int main(int count, char** arguments) {
-    try {
-        return bench(count, arguments);
-    } catch (const engine::UsageError& error) {
-        std::fprintf(stderr, "%s (--help lists the options)\n", error.what());
-        return 2;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "error: %s\n", error.what());
-        return 1;
-    }
-}
+int main(int count, char** arguments) { return engine::run_program(bench, count, arguments); }

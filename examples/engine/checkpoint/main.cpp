@@ -3,7 +3,6 @@
 #include "options.hpp"
 
 #include <cstdio>
-#include <exception>
 #include <string>
 
 namespace {
@@ -49,14 +48,4 @@ int write(int count, char** arguments) {
 
 }  // namespace
 
-int main(int count, char** arguments) {
-    try {
-        return write(count, arguments);
-    } catch (const engine::UsageError& error) {
-        std::fprintf(stderr, "%s (--help lists the options)\n", error.what());
-        return 2;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "error: %s\n", error.what());
-        return 1;
-    }
-}
+int main(int count, char** arguments) { return engine::run_program(write, count, arguments); }
