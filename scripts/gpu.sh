@@ -24,6 +24,8 @@ pack() {
     cp "$bench" "$pack/bench"
     cp scripts/gpu_torch.py "$pack/"
     pack_engine
+    # It travels: what only a debugger would read stays here.
+    find "$pack" -type f -perm -u+x -exec strip --strip-debug {} + 2>/dev/null || true
     git rev-parse --short HEAD >"$pack/commit"
     du -sh "$pack"
 }
