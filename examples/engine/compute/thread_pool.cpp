@@ -6,10 +6,10 @@ namespace engine {
 
 namespace {
 
-// A step of the engine is some dozens of short jobs with pauses of microseconds between them: a
-// worker that slept in every pause would spend its time waking up. It looks for this long (about
-// 50 microseconds) before it sleeps; between steps it sleeps.
-constexpr int looks_before_sleep = 2000;
+// A step of the engine is some dozens of short jobs with pauses of microseconds between them, and
+// steps follow each other: a worker that slept in a pause would come late to the next job. It looks
+// for this long (about a millisecond) before it sleeps.
+constexpr int looks_before_sleep = 40000;
 // How often the caller of run() looks before it lets others have its core: the worker that it
 // waits for may need it.
 constexpr int looks_before_yield = 500;
