@@ -81,6 +81,15 @@ impl Job<'_> {
         let q = q.reserve(self.tile.height() * head_dim);
         let scores = scores.reserve(all * BLOCK);
         let head_stride = call.layer.strides.head * E::BYTES;
+        let at = |base: *mut u8, head: usize| base.cast_const().wrapping_add(head * head_stride);
+        let ahead = |base: *mut u8| AheadRows {
+            base: at(base, self.tile.heads.start),
+            offsets: next_offsets,
+            heads: self.tile.heads.len(),
+            head_stride,
+            row_bytes: head_dim * E::BYTES,
+        };
+        let (ahead_k, ahead_v) = (ahead(call.layer.k), ahead(call.layer.v));
         for (index, head) in self.tile.heads.clone().enumerate() {
             let state = state.part(index * all + rows.start..index * all + rows.end, head_dim);
             let step = Step {
@@ -94,19 +103,7 @@ impl Job<'_> {
                 },
                 state,
             };
-            let at =
-                |base: *mut u8, head: usize| base.cast_const().wrapping_add(head * head_stride);
-            let ahead = |base: *mut u8| {
-                let rows = AheadRows {
-                    base: at(base, self.tile.heads.start),
-                    offsets: next_offsets,
-                    heads: self.tile.heads.len(),
-                    head_stride,
-                    row_bytes: head_dim * E::BYTES,
-                };
-                Ahead::new(rows, index)
-            };
-            let (ahead_k, ahead_v) = (ahead(call.layer.k), ahead(call.layer.v));
+            let (ahead_k, ahead_v) = (Ahead::new(ahead_k, index), Ahead::new(ahead_v, index));
             let k = Listed::<E>::new(at(call.layer.k, head), offsets.as_ptr());
             let v = Listed::<E>::new(at(call.layer.v, head), offsets.as_ptr());
             // SAFETY: the caller's contract; the offsets are those of the block's keys.

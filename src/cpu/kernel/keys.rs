@@ -83,7 +83,8 @@ pub(in crate::cpu) struct Ahead<'a> {
     rows: AheadRows<'a>,
     /// Rows that were not begun yet.
     left: Range<usize>,
-    lines: Lines,
+    /// Of the rows that were begun. A kernel works on a copy, and puts back what it left.
+    pub(super) lines: Lines,
 }
 
 /// What is ahead. A row is a key of a head.
@@ -155,17 +156,6 @@ impl<'a> Ahead<'a> {
         Self { rows, left: rows.share(head), lines }
     }
 
-    /// What a kernel goes on with; it gives back what it left.
-    #[inline(always)]
-    pub(super) fn lines(&self) -> Lines {
-        self.lines
-    }
-
-    #[inline(always)]
-    pub(super) fn give_back(&mut self, lines: Lines) {
-        self.lines = lines;
-    }
-
     #[inline(never)]
     fn next_run(&mut self) -> Lines {
         let (next, run) = self.rows.run(self.left.start);
@@ -193,10 +183,10 @@ impl Vectorized for CatchUp<'_, '_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let mut lines = self.ahead.lines();
+        let mut lines = self.ahead.lines;
         while self.ahead.left.len() > self.left || lines.next < lines.end {
             lines.step(simd, self.ahead);
         }
-        self.ahead.give_back(lines);
+        self.ahead.lines = lines;
     }
 }

@@ -169,7 +169,7 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, 
                     *sum = simd.load(out.add(row * head_dim + at * S::LANES));
                 }
             }
-            let mut lines = self.ahead.lines();
+            let mut lines = self.ahead.lines;
             for key in self.keys {
                 // A line for each that is read; where a tile is half a line wide, every other time.
                 if K::FROM_MEMORY && (key % 2 == 0 || bytes >= CACHE_LINE) {
@@ -187,7 +187,7 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, 
                     }
                 }
             }
-            self.ahead.give_back(lines);
+            self.ahead.lines = lines;
             for (row, sums) in sums.iter().enumerate() {
                 for (at, &sum) in sums.as_flattened().iter().enumerate() {
                     simd.store(out.add(row * head_dim + at * S::LANES), sum);

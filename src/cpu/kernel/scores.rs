@@ -160,14 +160,14 @@ impl<K: KeyRows, const R: usize, const C: usize> Vectorized for Rows<'_, '_, K, 
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let mut lines = self.ahead.lines();
+        let mut lines = self.ahead.lines;
         let mut key = self.range.start & !(C - 1);
         while key < self.range.end {
             // SAFETY: new()'s contract.
             unsafe { self.tile(simd, key, &mut lines) };
             key += C;
         }
-        self.ahead.give_back(lines);
+        self.ahead.lines = lines;
     }
 }
 
