@@ -2,6 +2,7 @@
 // verification alike. A block takes an item (some rows, a range of keys) for one KV head.
 #pragma once
 #include "output.cuh"
+#include "row_copies.cuh"
 #include "rows.cuh"
 
 namespace rkv {
@@ -15,8 +16,8 @@ struct AttendBlock : PackedRows<S::kPlain> {
     const int thread, row_warp, key_warp;
     const uint32_t shared;
 
-    static constexpr int kCopies = (S::kTileKeys * S::kChunks + S::kThreads - 1) / S::kThreads;
-    int page_ahead[kCopies]; // pages of the next tile's rows that this thread copies
+    static constexpr int kCopiedRows = S::kTileKeys / (S::kThreads / 32); // of a tile, by a warp
+    int page_ahead; // of the next tile's row that this lane looks up
 
     static constexpr int kSteps = S::kHeadDim / 16;
     uint32_t q[S::kQueryInRegisters ? kSteps : 1][4];
@@ -54,59 +55,53 @@ struct AttendBlock : PackedRows<S::kPlain> {
         copy_async_commit();
     }
 
-    // Looks up the pages of a tile, one tile before it is copied: the look-up's latency is hidden.
+    // Of this lane's row of those that the warp copies.
+    RKV_DEVICE int key_of_lane(int tile) const {
+        return tile * S::kTileKeys + (thread >> 5) * kCopiedRows + lane % kCopiedRows;
+    }
+
+    // Looks up a page of a tile, one tile before it is copied: the look-up's latency is hidden.
     RKV_DEVICE void look_up(int tile) {
-        RKV_UNROLL
-        for (int copy = 0; copy < kCopies; copy++) {
-            const int key = tile * S::kTileKeys + (thread + copy * S::kThreads) / S::kChunks;
-            const bool wanted = any.begin <= key && key < any.end;
-            page_ahead[copy] =
-                wanted ? load_global(args.pages + item.page_begin + divide(key, args.kv.page_size))
-                       : -1;
-        }
+        const int key = key_of_lane(tile);
+        const bool wanted = any.begin <= key && key < any.end;
+        page_ahead =
+            wanted ? load_global(args.pages + item.page_begin + page_of(key, args.kv)) : -1;
     }
 
     // Copies the tile whose pages were looked up. Keys that no row sees are zeros: what lies there
     // may be NaN, and 0 * NaN is NaN.
     RKV_DEVICE void start_tile(int tile, int stage) const {
+        int64_t place = -1;
+        if (page_ahead >= 0) {
+            const int position = position_in_page(key_of_lane(tile), args.kv);
+            place = place_of(page_ahead, position, head, args.kv) * kBytes<typename S::Kv>;
+        }
         const uint8_t *k = static_cast<const uint8_t *>(args.k);
         const uint8_t *v = static_cast<const uint8_t *>(args.v);
-        RKV_UNROLL
-        for (int copy = 0; copy < kCopies; copy++) {
-            const int i = thread + copy * S::kThreads;
-            if (S::kTileKeys * S::kChunks % S::kThreads != 0 && i >= S::kTileKeys * S::kChunks) {
-                break;
-            }
-            const int row = i / S::kChunks, chunk = i % S::kChunks;
-            const int key = tile * S::kTileKeys + row;
-            bool wanted = page_ahead[copy] >= 0;
-            int64_t at = 0;
-            if (wanted) {
-                const int page_size = static_cast<int>(args.kv.page_size.value);
-                const int position = key - divide(key, args.kv.page_size) * page_size;
-                at = page_ahead[copy] * args.kv.page_stride +
-                     position * args.kv.position_stride + head * args.kv.head_stride;
-                at = at * kBytes<typename S::Kv> + chunk * 16;
-                if (fault(Fault::kWrongPageOffset) && position == page_size - 1 && page_size > 1) {
-                    at -= args.kv.position_stride * kBytes<typename S::Kv>;
-                }
-            } else if (fault(Fault::kTailNotZeroed) && tile * S::kTileKeys < any.end) {
-                continue;
-            }
-            const uint32_t to = shared + stage * S::kStageBytes + row * S::kRowBytes + chunk * 16;
-            copy_async16(to, k + at, wanted);
-            copy_async16(to + S::kTileBytes, v + at, wanted);
-        }
+        const uint32_t to = shared + stage * S::kStageBytes +
+                            (thread >> 5) * kCopiedRows * S::kRowBytes;
+        RowCopies<kCopiedRows, S::kChunks>::each(
+            place, lane, [&](int row, int chunk, int64_t at, bool wanted) {
+                const uint32_t piece = to + row * S::kRowBytes + chunk * 16;
+                copy_async16(piece, k + at + chunk * 16, wanted);
+                copy_async16(piece + S::kTileBytes, v + at + chunk * 16, wanted);
+            });
     }
 
     // The A operand of step `step`: rows of this warp, 16 elements.
     RKV_DEVICE void load_query(uint32_t (&a)[4], int step) const {
         const uint32_t base = shared + S::kQueryAt + row_warp * 16 * S::kQueryRowBytes;
         if (S::kIsFp8) {
-            // In the order in which a thread gets elements of fp8 keys: four neighbours.
+            // In the order in which a thread gets elements of fp8 keys: of four neighbours the
+            // second and fourth, then the first and third.
             const uint32_t at = base + (lane >> 2) * S::kQueryRowBytes + step * 32 + (lane & 3) * 8;
-            load_shared2(at, a[0], a[2]);
-            load_shared2(at + 8 * S::kQueryRowBytes, a[1], a[3]);
+            RKV_UNROLL
+            for (int half = 0; half < 2; half++) {
+                uint32_t first, second;
+                load_shared2(at + half * 8 * S::kQueryRowBytes, first, second);
+                a[half] = permute_bytes<0x7632>(first, second);
+                a[half + 2] = permute_bytes<0x5410>(first, second);
+            }
         } else {
             load_matrix4(a, base + (lane & 15) * S::kQueryRowBytes + step * 32 + (lane >> 4) * 16);
         }
@@ -150,11 +145,8 @@ struct AttendBlock : PackedRows<S::kPlain> {
                     load_matrix4(b, base + row * S::kRowBytes + step * 16);
                     RKV_UNROLL
                     for (int i = 0; i < 4 && n + i < S::kWarpKeys / 8; i++) {
-                        const uint32_t b0 =
-                            widen_e4m3<typename S::Q>(permute_bytes<0x1404>(b[i], 0));
-                        const uint32_t b1 =
-                            widen_e4m3<typename S::Q>(permute_bytes<0x3424>(b[i], 0));
-                        S::Q::multiply_add(s[n + i], a, b0, b1);
+                        S::Q::multiply_add(s[n + i], a, widen_e4m3<typename S::Q>(b[i]),
+                                           widen_e4m3<typename S::Q>(b[i] << 8));
                     }
                 }
             } else {
@@ -192,13 +184,10 @@ struct AttendBlock : PackedRows<S::kPlain> {
                     for (int i = 0; i < 2; i++) {
                         const uint32_t low = b[2 * i], high = b[2 * i + 1];
                         S::Q::multiply_add(o[4 * d + 2 * i], a,
-                                           widen_e4m3<typename S::Q>(permute_bytes<0x2404>(low, 0)),
-                                           widen_e4m3<typename S::Q>(
-                                               permute_bytes<0x2404>(high, 0)));
-                        S::Q::multiply_add(o[4 * d + 2 * i + 1], a,
-                                           widen_e4m3<typename S::Q>(permute_bytes<0x3414>(low, 0)),
-                                           widen_e4m3<typename S::Q>(
-                                               permute_bytes<0x3414>(high, 0)));
+                                           widen_e4m3<typename S::Q>(low << 8),
+                                           widen_e4m3<typename S::Q>(high << 8));
+                        S::Q::multiply_add(o[4 * d + 2 * i + 1], a, widen_e4m3<typename S::Q>(low),
+                                           widen_e4m3<typename S::Q>(high));
                     }
                 }
             } else {
@@ -256,18 +245,12 @@ struct AttendBlock : PackedRows<S::kPlain> {
             multiply_keys(s, stage);
             Rows::cap_and_mask(s, tile * S::kTileKeys + key_warp * S::kWarpKeys,
                                Rows::warp_all);
+            float rescale[2];
             RKV_UNROLL
             for (int half = 0; half < 2; half++) {
-                const float rescale = weigh<S::kWarpKeys / 8>(state[half], s, half, scale);
-                if (fault(Fault::kNoRescale)) {
-                    continue;
-                }
-                RKV_UNROLL
-                for (int n = 0; n < S::kHeadDim / 8; n++) {
-                    o[n][2 * half] *= rescale;
-                    o[n][2 * half + 1] *= rescale;
-                }
+                rescale[half] = weigh<S::kWarpKeys / 8>(state[half], s, half, scale);
             }
+            rescale_sums(o, rescale);
             multiply_values(s, stage);
             if (!fault(Fault::kNoBarrierAfterUse)) {
                 sync_block(); // before this stage is filled again

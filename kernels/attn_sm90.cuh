@@ -93,6 +93,12 @@ struct Computer {
         barrier_wait(shared + S::full_at(kValues, stage), parity);
     }
 
+    RKV_DEVICE void wait_keys(int tile) const {
+        if (tile < tiles.count) {
+            wait_full<0>(tile);
+        }
+    }
+
     template <int kValues>
     RKV_DEVICE void release(int tile) const {
         if (rows.lane == 0) {
@@ -202,13 +208,13 @@ struct Computer {
             pass_turn(); // the first turn is the other group's
         }
         float rescale[2];
-        wait_full<0>(0);
+        wait_keys(0);
         start_logits(0);
         finish_logits<0>(0);
         weigh_tile(0, scale, rescale);
         pack_weights();
+        wait_keys(1);
         for (int tile = 1; tile < tiles.count; tile++) {
-            wait_full<0>(tile);
             take_turn();
             start_logits(tile);
             wait_full<1>(tile - 1);
@@ -218,14 +224,11 @@ struct Computer {
             }
             finish_logits<1>(tile);
             weigh_tile(tile, scale, rescale);
+            // The branches in here keep the compiler from moving the wait for the sums up, to
+            // before the weights, which would lose what the two products in flight are for.
+            wait_keys(tile + 1);
             finish_values(tile - 1);
-            RKV_UNROLL
-            for (int n = 0; n < S::kHeadDim / 8; n++) {
-                RKV_UNROLL
-                for (int e = 0; e < 4; e++) {
-                    o[n][e] *= fault(Fault::kNoRescale) ? 1.0f : rescale[e >> 1];
-                }
-            }
+            rescale_sums(o, rescale);
             pack_weights();
         }
         wait_full<1>(tiles.count - 1);

@@ -76,6 +76,9 @@ RKV_DEVICE T shuffle_xor(T value, int mask) {
     return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+RKV_DEVICE int shuffle_from(int value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
+RKV_DEVICE bool any_lane(bool value) { return __any_sync(0xffffffffu, value); }
+
 extern __shared__ __align__(128) uint8_t shared_memory[];
 
 RKV_DEVICE uint32_t shared_base() { // addresses in shared memory are 32-bit

@@ -13,7 +13,6 @@ namespace rkv {
 
 // The value of lane 0, known to be the same in all lanes.
 RKV_DEVICE int of_first_lane(int value) { return __shfl_sync(0xffffffffu, value, 0); }
-RKV_DEVICE int shuffle_from(int value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
 
 // Registers of each thread, for all four warps of a group. The numbers add up to what a block has.
 template <int kCount>

@@ -5,6 +5,7 @@
 // and rows that no query sees become zeros: what lies there may be NaN, and 0 * NaN is NaN.
 #pragma once
 #include "hopper.cuh"
+#include "row_copies.cuh"
 #include "rows.cuh"
 #include "tile_sm90.cuh"
 
@@ -34,7 +35,6 @@ struct Loader {
     uint32_t unreported = 0; // barrier of the last copies that were started row by row; 0: none
 
     static constexpr int kWarpRows = S::kTileKeys / 4;
-    static constexpr int kRowsAtOnce = 32 / S::kChunks;
 
     RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false> &rows, int warp_index,
                       uint32_t shared_at)
@@ -58,12 +58,7 @@ struct Loader {
     RKV_DEVICE int look_up(int tile) const {
         const int key = tiles.first_key(tile) + row_of_lane(tile);
         const bool wanted = any.begin <= key && key < any.end;
-        return wanted ? load_global(args.pages + page_begin + divide(key, args.kv.page_size)) : -1;
-    }
-
-    RKV_DEVICE int position_in_page(int key) const {
-        const int size = static_cast<int>(args.kv.page_size.value);
-        return key - divide(key, args.kv.page_size) * size;
+        return wanted ? load_global(args.pages + page_begin + page_of(key, args.kv)) : -1;
     }
 
     template <int kValues>
@@ -75,7 +70,7 @@ struct Loader {
         }
         sync_warp();
         if (row < S::kTileKeys) {
-            const int position = position_in_page(tiles.first_key(tile) + row);
+            const int position = position_in_page(tiles.first_key(tile) + row, args.kv);
             const bool position_first = arguments.position_first != 0;
             copy_box(to + panel * S::kTilePanelBytes + row * S::kRowBytes,
                      kValues == 1 ? &arguments.v : &arguments.k, full, panel * 64,
@@ -88,30 +83,17 @@ struct Loader {
 
     template <int kValues>
     RKV_DEVICE void start_rows(int tile, int page, uint32_t to) const {
-        // Of this lane's row, in elements; negative: zeros.
-        int64_t at = -1;
+        int64_t place = -1;
         if (page >= 0) {
             const int key = tiles.first_key(tile) + row_of_lane(tile);
-            at = page * args.kv.page_stride + position_in_page(key) * args.kv.position_stride +
-                 head * args.kv.head_stride;
+            place = place_of(page, position_in_page(key, args.kv), head, args.kv) * 2;
         }
-        const uint8_t *start = static_cast<const uint8_t *>(kValues == 1 ? args.v : args.k);
-        const int chunk = lane % S::kChunks;
-        RKV_UNROLL
-        for (int pass = 0; pass < kWarpRows / kRowsAtOnce; pass++) {
-            const int local = pass * kRowsAtOnce + lane / S::kChunks;
-            const int low = shuffle_from(static_cast<int>(at), local);
-            const int high = shuffle_from(static_cast<int>(at >> 32), local);
-            const bool wanted = high >= 0;
-            const int64_t element = wanted ? static_cast<int64_t>(high) << 32 |
-                                                 static_cast<uint32_t>(low)
-                                           : 0;
-            if (!wanted && fault(Fault::kTailNotZeroed)) {
-                continue;
-            }
-            copy_async16(to + chunk_at(warp * kWarpRows + local, chunk, S::kTilePanelBytes),
-                         start + (element + chunk * 8) * 2, wanted);
-        }
+        const uint8_t *from = static_cast<const uint8_t *>(kValues == 1 ? args.v : args.k);
+        RowCopies<kWarpRows, S::kChunks>::each(
+            place, lane, [&](int row, int chunk, int64_t at, bool wanted) {
+                copy_async16(to + chunk_at(warp * kWarpRows + row, chunk, S::kTilePanelBytes),
+                             from + at + chunk * 16, wanted);
+            });
         copy_async_commit();
     }
 

@@ -22,6 +22,8 @@ RKV_DEVICE int divide(int n, const Divisor &d) {
 }
 
 RKV_DEVICE float larger(float a, float b) { return a > b ? a : b; }
+// In one instruction; of a NaN and a number, the number.
+RKV_DEVICE float larger_number(float a, float b) { return fmaxf(a, b); }
 RKV_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
 RKV_DEVICE int larger(int a, int b) { return a > b ? a : b; }
 
@@ -40,9 +42,10 @@ RKV_DEVICE float tanh_exact(float x) {
     return 1.0f - 2.0f * reciprocal_fast(e + 1.0f);
 }
 
-// Two e4m3 numbers, in the upper bytes of the halves of a word, as two 16-bit numbers: exponent
-// and mantissa are moved to where the wider format has them, and the difference of the biases is
-// multiplied away, which is exact for subnormal numbers too. The pattern of NaN becomes 480.
+// Two e4m3 numbers, in the upper bytes of the halves of a word, as two 16-bit numbers: exponent and
+// mantissa are moved to where the wider format has them, and the difference of the biases is
+// multiplied away, which is exact for subnormal numbers too. The pattern of NaN becomes 480. What
+// the lower bytes are does not matter.
 template <class T>
 RKV_DEVICE uint32_t widen_e4m3(uint32_t pair);
 template <>

@@ -1,6 +1,6 @@
 // What moves K and V into, out of and between pages, 16 bytes at a time.
 #pragma once
-#include "numbers.cuh"
+#include "row_copies.cuh"
 
 namespace rkv {
 
@@ -42,11 +42,9 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
     if (!is_there(query, queries, position + 1)) {
         return;
     }
-    const int page_number = divide(position, args.kv.page_size);
-    const int page = load_global(args.pages + pages + page_number);
-    const int offset = position - page_number * static_cast<int>(args.kv.page_size.value);
-    const int64_t at = page * args.kv.page_stride + offset * args.kv.position_stride +
-                       head * args.kv.head_stride + element;
+    const int page = load_global(args.pages + pages + page_of(position, args.kv));
+    const int64_t at =
+        place_of(page, position_in_page(position, args.kv), head, args.kv) + element;
     auto eight = [&](const void *from, int64_t position_stride, int64_t head_stride) {
         const int64_t place = query * position_stride + head * head_stride + element;
         return load_global(reinterpret_cast<const Vector16 *>(

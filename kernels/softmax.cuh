@@ -28,20 +28,29 @@ RKV_DEVICE Item read_item(const Item *from) {
             static_cast<int>(b.x[2]), static_cast<int>(b.x[3])};
 }
 
-// Turns the logits of row `half` of a tile into weights against the new maximum, and returns the
-// factor for everything that was summed before.
+// How far, in base 2, logits may outgrow the maximum that weights are against: weights stay below
+// 2^8 then, and what was summed before seldom needs to be multiplied (FlashAttention-4 does so).
+constexpr float kSlack = 8.0f;
+
+// Turns the logits of row `half` of a tile into weights against a maximum, and returns the factor
+// for everything that was summed before: 1 unless the maximum had to grow.
 template <int kColumns>
 RKV_DEVICE float weigh(RowState &row, float (&s)[kColumns][4], int half, float scale) {
-    float largest = row.largest;
+    // Two chains, for one would wait for itself.
+    float most[2] = {row.largest, -kInfinity};
     RKV_UNROLL
     for (int n = 0; n < kColumns; n++) {
-        largest = larger(larger(largest, s[n][2 * half]), s[n][2 * half + 1]);
+        const float more = larger_number(s[n][2 * half], s[n][2 * half + 1]);
+        most[n & 1] = larger_number(most[n & 1], more);
     }
-    largest = larger(largest, shuffle_xor(largest, 1));
-    largest = larger(largest, shuffle_xor(largest, 2));
+    float largest = larger_number(most[0], most[1]);
+    largest = larger_number(largest, shuffle_xor(largest, 1));
+    largest = larger_number(largest, shuffle_xor(largest, 2));
+    const bool grows = (largest - row.largest) * scale > kSlack;
+    largest = grows ? largest : row.largest;
     // A row that saw nothing yet has -infinity, which must not meet itself in a subtraction.
     const float base = largest == -kInfinity ? 0.0f : largest * scale;
-    const float rescale = exp2_fast(row.largest * scale - base);
+    const float rescale = grows ? exp2_fast(row.largest * scale - base) : 1.0f;
     float sum = row.sum * rescale;
     RKV_UNROLL
     for (int n = 0; n < kColumns; n++) {
@@ -55,6 +64,22 @@ RKV_DEVICE float weigh(RowState &row, float (&s)[kColumns][4], int half, float s
     row.largest = largest;
     row.sum = sum;
     return rescale;
+}
+
+// Multiplies what was summed of a thread's two rows, where any lane of the warp has to.
+template <int kColumns>
+RKV_DEVICE void rescale_sums(float (&o)[kColumns][4], const float (&rescale)[2]) {
+    RKV_UNROLL
+    for (int half = 0; half < 2; half++) {
+        if (fault(Fault::kNoRescale) || !any_lane(rescale[half] != 1.0f)) {
+            continue;
+        }
+        RKV_UNROLL
+        for (int n = 0; n < kColumns; n++) {
+            o[n][2 * half] *= rescale[half];
+            o[n][2 * half + 1] *= rescale[half];
+        }
+    }
 }
 
 // Sums over the lanes of the row, and brings the maximum to base 2.

@@ -193,6 +193,14 @@ fn check_instructions(name: &str, arch: &str, code: &str) {
         let (products, waits) =
             (code.matches("HGMMA.").count(), code.matches("WARPGROUP.DEPBAR").count());
         assert!(products >= 4 * waits, "{name}: {products} products, {waits} waits for them");
+        // Weights are made while the values of the tile before are multiplied: between the wait for
+        // logits, one product pending, and the wait for that one lie the exponentials of a thread's
+        // share of a tile, and as many of the soft cap.
+        let keys = if name.ends_with("_256") { 64 } else { 128 };
+        let after = code.split("WARPGROUP.DEPBAR.LE gsb0, 0x1").nth(1).expect("a loop");
+        let meanwhile = after.split("WARPGROUP.DEPBAR.LE gsb0, 0x0").next().unwrap_or_default();
+        let exponentials = meanwhile.matches("MUFU.EX2").count();
+        assert!(exponentials >= keys, "{name}: {exponentials} exponentials beside a product");
     }
     for word in ["LDL", "STL"] {
         let found = code.split_whitespace().any(|token| token.split('.').next() == Some(word));

@@ -49,6 +49,34 @@ T shuffle_xor(T value, int mask) {
     return lane.result;
 }
 
+inline int shuffle_from(int value, int lane) {
+    struct Lane {
+        int value, result, from;
+    } mine{value, value, lane};
+    emulation::machine().warp("shuffle_from", &mine, [](void **lanes) {
+        for (int i = 0; i < 32; i++) {
+            Lane *lane = static_cast<Lane *>(lanes[i]);
+            lane->result = static_cast<Lane *>(lanes[lane->from])->value;
+        }
+    });
+    return mine.result;
+}
+inline bool any_lane(bool value) {
+    struct Lane {
+        bool value, result;
+    } lane{value, false};
+    emulation::machine().warp("any_lane", &lane, [](void **lanes) {
+        bool any = false;
+        for (int i = 0; i < 32; i++) {
+            any |= static_cast<Lane *>(lanes[i])->value;
+        }
+        for (int i = 0; i < 32; i++) {
+            static_cast<Lane *>(lanes[i])->result = any;
+        }
+    });
+    return lane.result;
+}
+
 inline uint32_t shared_base() { return 0; }
 
 template <class T>

@@ -4,18 +4,6 @@
 namespace rkv {
 
 inline int of_first_lane(int value) { return value; }
-inline int shuffle_from(int value, int lane) {
-    struct Lane {
-        int value, result, from;
-    } mine{value, value, lane};
-    emulation::machine().warp("shuffle_from", &mine, [](void **lanes) {
-        for (int i = 0; i < 32; i++) {
-            Lane *lane = static_cast<Lane *>(lanes[i]);
-            lane->result = static_cast<Lane *>(lanes[lane->from])->value;
-        }
-    });
-    return mine.result;
-}
 
 // The emulator has as many registers as anybody wants.
 template <int kCount>

@@ -35,11 +35,17 @@ pub const OF_GRAPHS: usize = 22;
 /// Those of attn_mma's that attn_sm90 cannot have: it has no such place.
 const NOT_OF_SM90: [usize; 5] = [1, 2, 4, 10, 12];
 
+/// Sums are rescaled only where logits outgrow the maximum so far by much.
+fn query_size(fault: usize) -> f32 {
+    if FAULTS.get(fault.wrapping_sub(1)) == Some(&"sums are not rescaled") { 16.0 } else { 1.0 }
+}
+
 /// Steps in which each fault has a place to show.
 fn steps(fault: usize) -> Result<(), String> {
     let mut setup = Setup::new(64, 16);
     setup.sinks = true;
     setup.params.window = (fault == 7).then_some(30);
+    setup.q_size = query_size(fault);
     let mut world = World::new(setup, 2);
     world.fill(0, 1100);
     world.fill(1, 45);
@@ -55,6 +61,7 @@ fn steps_of_sm90(fault: usize) -> Result<(), String> {
         let mut setup = Setup::new(64, page_size).heads(8, 2).sm90();
         setup.sinks = true;
         setup.params.window = (fault == 7).then_some(300);
+        setup.q_size = query_size(fault);
         let mut world = World::new(setup, 2);
         world.fill(0, 1100);
         world.driver.conduct(Conduct { fault: fault as i32, landing, ..Conduct::default() });

@@ -58,6 +58,21 @@ fn long_rows_are_split_and_merged() {
     world.step(&[(0, 3), (1, 20)]);
 }
 
+/// Logits that outgrow the maximum of the tiles before them, and such that do so by too little for
+/// sums to be rescaled.
+#[test]
+fn sharp_distributions() {
+    for (kv_dtype, q_size) in [(Dtype::Bf16, 4.0), (Dtype::Bf16, 16.0), (Dtype::Fp8E4m3, 16.0)] {
+        let mut setup = Setup::new(64, 16).dtypes(Dtype::Bf16, kv_dtype);
+        (setup.sinks, setup.q_size) = (true, q_size);
+        let mut world = World::new(setup, 2);
+        world.fill(0, 700);
+        world.fill(1, 300);
+        world.step(&[(0, 1), (1, 1)]);
+        world.step(&[(0, 40), (1, 20)]);
+    }
+}
+
 #[test]
 fn a_row_of_more_heads_than_a_tile_has_rows() {
     let mut world = World::new(Setup::new(64, 16).heads(160, 1), 1);

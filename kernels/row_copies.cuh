@@ -1,0 +1,56 @@
+// How a warp copies rows of keys or values from their pages into a tile, 16 bytes at a time: each
+// lane looks up one row and tells the others where it begins.
+#pragma once
+#include "numbers.cuh"
+
+namespace rkv {
+
+// Number of a position's page among those of its row.
+RKV_DEVICE int page_of(int key, const KvPlace &kv) { return divide(key, kv.page_size); }
+RKV_DEVICE int position_in_page(int key, const KvPlace &kv) {
+    return key - page_of(key, kv) * static_cast<int>(kv.page_size.value);
+}
+
+// Where a head of a position begins, in elements.
+RKV_DEVICE int64_t place_of(int page, int position, int head, const KvPlace &kv) {
+    if (fault(Fault::kWrongPageOffset) && position > 0 &&
+        position == static_cast<int>(kv.page_size.value) - 1) {
+        position--;
+    }
+    return page * kv.page_stride + position * kv.position_stride + head * kv.head_stride;
+}
+
+// `kRows` rows, at most 32, of `kChunks` pieces of 16 bytes; lane l has looked up row l % kRows.
+template <int kRows, int kChunks>
+struct RowCopies {
+    static constexpr int kPieces = kRows * kChunks;
+    static constexpr bool kWholeRows = 32 % kChunks == 0;
+
+    // `place`: of this lane's row; negative where it is not wanted. Calls
+    // `copy(row, chunk, place, wanted)` for each piece that this lane copies.
+    template <class Copy>
+    static RKV_DEVICE void each(int64_t place, int lane, Copy copy) {
+        RKV_UNROLL
+        for (int first = 0; first < kPieces; first += 32) {
+            // With whole rows at once a lane always has the same piece of them.
+            const int piece = kWholeRows ? lane : first + lane;
+            const int row = piece / kChunks + (kWholeRows ? first / kChunks : 0);
+            const int chunk = piece % kChunks;
+            const int low = shuffle_from(static_cast<int>(place), row & 31);
+            const int high = shuffle_from(static_cast<int>(place >> 32), row & 31);
+            if (first + 32 > kPieces && row >= kRows) {
+                break;
+            }
+            const bool wanted = high >= 0;
+            if (!wanted && fault(Fault::kTailNotZeroed)) {
+                continue;
+            }
+            const int64_t at = static_cast<int64_t>(high) << 32 | static_cast<uint32_t>(low);
+            copy(row, chunk, wanted ? at : 0, wanted);
+        }
+    }
+
+    static_assert(kRows <= 32, "a lane for each row");
+};
+
+} // namespace rkv
