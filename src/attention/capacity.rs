@@ -1,7 +1,9 @@
 //! The largest step that is to fit, and what its division can come to at most: what captured
 //! graphs launch and where arrays lie depends on this alone, whatever steps follow.
 use super::batch::Batch;
-use super::work::{FEW_ROWS_MAX, Machine, PIECE_FIXED, PIECE_GOOD, PIECE_MIN, ROUNDS};
+use super::cascade::SHARED_TILES_MOST;
+use super::pieces::{PIECE_FIXED, PIECE_GOOD, PIECE_MIN, ROUNDS};
+use super::work::{FEW_ROWS_MAX, Machine};
 use crate::error::Error;
 
 /// The largest step.
@@ -99,10 +101,13 @@ impl Bounds {
         let keys = pages.saturating_mul(page_size);
         let (mut items, mut own_queries, mut shared_queries, mut cut) = (Vec::new(), 0, 0, 0usize);
         for tile in 0..machine.tiles.len() {
-            let own = Segments::of(machine, tile, rows, positions, 1..=row_positions);
+            let own = Segments::of(machine, tile, 1, rows, positions, 1..=row_positions);
             // A group has two rows at least, and no row is in two groups.
             let shared = match cascade {
-                true => Segments::of(machine, tile, rows / 2, positions, 2..=positions),
+                true => {
+                    let most = SHARED_TILES_MOST;
+                    Segments::of(machine, tile, most, rows / 2, positions, 2..=positions)
+                }
                 false => Segments::default(),
             };
             let more = more_pieces(machine, tile, &own, &shared, keys);
@@ -127,10 +132,11 @@ impl Bounds {
 
 impl Segments {
     /// At most `count` segments of `sizes` queries each, `positions` in all, as far as they take
-    /// the shape `tile`.
+    /// the shape `tile`: which they may where they are at most `tiles_most` tiles of it.
     fn of(
         machine: &Machine<'_>,
         tile: usize,
+        tiles_most: usize,
         count: usize,
         positions: usize,
         sizes: std::ops::RangeInclusive<usize>,
@@ -139,14 +145,15 @@ impl Segments {
         let rows = machine.tiles[tile].rows;
         let below = tile.checked_sub(1).map_or(0, |smaller| machine.tiles[smaller].rows);
         let is_last = tile + 1 == machine.tiles.len();
-        // A segment takes the first shape that has room for its packed rows, or for FEW_ROWS_MAX
-        // + 1 where kernels for few rows are not used.
+        // A segment takes the first shape that has room for its packed rows, or one before it; or
+        // the first with room for FEW_ROWS_MAX + 1 where kernels for few rows are not used.
         let least = if machine.batch_invariant { FEW_ROWS_MAX + 1 } else { 0 };
         if least > rows && !is_last {
             return Self::default();
         }
         let fewest = if least > below { 1 } else { below / group + 1 }.max(*sizes.start());
-        let most = if is_last { *sizes.end() } else { (*sizes.end()).min(rows / group) };
+        let most =
+            if is_last { *sizes.end() } else { (*sizes.end()).min(tiles_most * (rows / group)) };
         let count = count.min(positions / fewest);
         if fewest > most || count == 0 {
             return Self::default();
@@ -182,7 +189,7 @@ fn more_pieces(
     if machine.batch_invariant {
         return spanned / PIECE_FIXED;
     }
-    // With i = K * kv_heads / blocks, K < (i + 1) * blocks / kv_heads. A piece is
+    // With i = K * kv_heads / blocks, K < (i + 1) * blocks / kv_heads. A piece is at least
     //   i / ROUNDS  from i = ROUNDS * PIECE_GOOD on: K / piece below ROUNDS * (1 + 1 / PIECE_GOOD),
     //   PIECE_GOOD  from i = PIECE_GOOD on: at most ROUNDS,
     //   i           from PIECE_MIN on: at most 1 + 1 / PIECE_MIN,

@@ -4,8 +4,11 @@
 //! common starts of neighbours form a tree. Each node of it is either one group, or left to the
 //! groups below it, whichever saves more.
 use super::batch::Batch;
-use super::work::{Costs, Tile};
+use super::work::{Costs, Tile, tile_for};
 use std::ops::Range;
+
+/// Tiles that a group may be cut into where a larger shape would take it at once.
+pub(super) const SHARED_TILES_MOST: usize = 4;
 
 /// Rows that share pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,9 +109,35 @@ impl Costs<'_> {
         flat - self.of(queries, keys + 128) - self.of_merging(2 * queries)
     }
 
+    /// The shape for a group of so many queries. Each shape is a launch, so where rows of the batch
+    /// `take` a smaller one anyway it may cost less that some blocks read the same keys.
+    pub(super) fn shape_of_group(
+        &self,
+        queries: usize,
+        keys: usize,
+        take: impl Fn(usize) -> bool,
+    ) -> usize {
+        let best = tile_for(self.tiles, queries * self.group);
+        if take(best) {
+            return best;
+        }
+        let most = self.in_shape(&self.tiles[best], queries, keys) + self.worthwhile;
+        let serves = |&shape: &usize| {
+            let tile = &self.tiles[shape];
+            take(shape)
+                && queries <= SHARED_TILES_MOST * (tile.rows / self.group)
+                && self.in_shape(tile, queries, keys) <= most
+        };
+        (0..best).rev().find(serves).unwrap_or(best)
+    }
+
     /// Of `queries` queries that attend to `keys` keys.
     fn of(&self, queries: usize, keys: usize) -> f64 {
-        let tile: &Tile = self.tile_for(queries);
+        let tile = &self.tiles[tile_for(self.tiles, queries * self.group)];
+        self.in_shape(tile, queries, keys)
+    }
+
+    fn in_shape(&self, tile: &Tile, queries: usize, keys: usize) -> f64 {
         let tiles = queries.div_ceil(tile.queries(self.group)) as f64;
         tiles * (keys as f64 / 64.0) * tile.cost
     }

@@ -9,6 +9,7 @@ mod dtype;
 mod fp8;
 mod layout;
 mod mask;
+mod pieces;
 pub mod reference;
 mod work;
 

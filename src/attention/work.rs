@@ -5,8 +5,9 @@
 //! against a range of keys; the kernel runs it for every KV head. Where there are too few tiles for
 //! the machine, or some are much longer than others, ranges are cut and the results merged. Rows
 //! that begin with the same pages attend to those together.
-use super::batch::Batch;
+use super::batch::{Batch, Row};
 use super::cascade::Groups;
+use super::pieces::{PIECE_FIXED, PIECE_UNIT, Slots, length_of, piece_of};
 use std::ops::Range;
 
 /// A shape in which the kernels exist.
@@ -48,19 +49,13 @@ pub struct Machine<'a> {
 pub(super) struct Costs<'a> {
     pub tiles: &'a [Tile],
     pub group: usize,
-    /// Less saved time is not worth the launch that merges: one tile of keys for every block that
-    /// the machine holds. An estimate.
+    /// Less saved time is not worth a launch: one tile of keys for every block that the machine
+    /// holds. An estimate.
     pub worthwhile: f64,
 }
 
-impl Costs<'_> {
-    /// The smallest shape that takes all queries at once; the largest when none does.
-    pub(super) fn tile_for(&self, queries: usize) -> &Tile {
-        &self.tiles[tile_for(self.tiles, queries * self.group)]
-    }
-}
-
-fn tile_for(tiles: &[Tile], rows: usize) -> usize {
+/// The smallest shape that takes all rows at once; the largest when none does.
+pub(super) fn tile_for(tiles: &[Tile], rows: usize) -> usize {
     tiles.iter().position(|tile| rows <= tile.rows).unwrap_or(tiles.len() - 1)
 }
 
@@ -135,15 +130,6 @@ struct Draft {
     is_part: bool,
 }
 
-/// Fewer keys are not worth a block.
-pub(super) const PIECE_MIN: usize = 256;
-/// From here on pieces are made smaller than needed, so that blocks end at about the same time.
-pub(super) const PIECE_GOOD: usize = 1024;
-pub(super) const ROUNDS: usize = 4;
-/// Where the keys are cut when a row's result must not depend on others.
-pub(super) const PIECE_FIXED: usize = 2048;
-/// Pieces begin at multiples of this; a multiple of every kernel's tile of keys.
-pub(super) const PIECE_UNIT: usize = 64;
 /// Kernels for this many packed rows sum in another order than those for more.
 pub(super) const FEW_ROWS_MAX: usize = 16;
 
@@ -152,13 +138,13 @@ impl Work {
     pub fn divide(&mut self, batch: &Batch, machine: &Machine<'_>) {
         self.clear();
         self.order.extend(0..batch.query_count() as u32);
+        let blocks = machine.multiprocessors * machine.tiles[0].blocks;
+        let worthwhile = blocks as f64 / machine.kv_heads as f64;
+        let costs = Costs { tiles: machine.tiles, group: machine.group, worthwhile };
         if machine.cascade && !machine.batch_invariant {
-            let blocks = machine.multiprocessors * machine.tiles[0].blocks;
-            let worthwhile = blocks as f64 / machine.kv_heads as f64;
-            let costs = Costs { tiles: machine.tiles, group: machine.group, worthwhile };
             self.groups.find(batch, &costs);
         }
-        self.make_segments(batch, machine);
+        self.make_segments(batch, machine, &costs);
         self.make_drafts(batch, machine);
         self.cut(machine);
         self.list_merges();
@@ -178,8 +164,11 @@ impl Work {
         self.found.clear();
     }
 
-    fn make_segments(&mut self, batch: &Batch, machine: &Machine<'_>) {
+    fn make_segments(&mut self, batch: &Batch, machine: &Machine<'_>, costs: &Costs<'_>) {
         let mut shared = vec![0; batch.rows().len()];
+        let least = if machine.batch_invariant { FEW_ROWS_MAX + 1 } else { 0 };
+        let shape_of = |row: &Row| tile_for(machine.tiles, (row.count * machine.group).max(least));
+        let taken = batch.rows().iter().fold(0u32, |taken, row| taken | 1 << shape_of(row));
         for group in &self.groups.chosen {
             let rows = &self.groups.order[group.rows.clone()];
             let begin = self.order.len();
@@ -189,18 +178,16 @@ impl Work {
                 self.order.extend((row.first_query..row.first_query + row.count).map(|q| q as u32));
             }
             let order = begin..self.order.len();
-            let tile = tile_for(machine.tiles, order.len() * machine.group);
+            let tile = costs.shape_of_group(order.len(), group.keys, |tile| taken >> tile & 1 != 0);
             let (pages_of, keys) = (rows[0], 0..group.keys);
             self.segments.push(Segment { order, pages_of, keys, tile, is_part: true });
         }
         for (at, row) in batch.rows().iter().enumerate() {
-            let rows = row.count * machine.group;
-            let least = if machine.batch_invariant { FEW_ROWS_MAX + 1 } else { 0 };
             self.segments.push(Segment {
                 order: row.first_query..row.first_query + row.count,
                 pages_of: at,
                 keys: shared[at]..row.key_count(),
-                tile: tile_for(machine.tiles, rows.max(least)),
+                tile: shape_of(row),
                 is_part: shared[at] > 0 || machine.batch_invariant,
             });
         }
@@ -251,12 +238,12 @@ impl Work {
         let mut at = 0;
         for (number, tile) in machine.tiles.iter().enumerate() {
             let end = at + self.drafts[at..].iter().take_while(|d| d.tile == number).count();
-            let keys: usize = self.drafts[at..end].iter().map(|d| d.item.spanned()).sum();
-            let ideal = keys * machine.kv_heads / (machine.multiprocessors * tile.blocks).max(1);
-            let piece = match () {
-                () if machine.batch_invariant => PIECE_FIXED,
-                () if ideal / ROUNDS >= PIECE_GOOD => ideal / ROUNDS,
-                () => ideal.clamp(PIECE_MIN, PIECE_GOOD),
+            let piece = if machine.batch_invariant {
+                PIECE_FIXED
+            } else {
+                let blocks = machine.multiprocessors * tile.blocks;
+                let slots = Slots { blocks, kv_heads: machine.kv_heads };
+                piece_of(self.drafts[at..end].iter().map(|draft| draft.item.spanned()), slots)
             };
             let first = self.items.len();
             let mut last_partial = 0;
@@ -283,13 +270,10 @@ impl Work {
         again: Option<usize>,
     ) -> usize {
         let Item { key_begin, key_end, order_begin, .. } = draft.item;
-        let piece = if machine.batch_invariant {
-            piece
-        } else {
-            let spanned = draft.item.spanned();
-            spanned.div_ceil(spanned.div_ceil(piece).max(1))
+        let piece = match machine.batch_invariant {
+            true => piece.next_multiple_of(PIECE_UNIT),
+            false => length_of(draft.item.spanned(), piece),
         };
-        let piece = piece.next_multiple_of(PIECE_UNIT);
         // Pieces end at multiples of the unit, so that no tile of keys is computed twice.
         let mut next = (key_begin / PIECE_UNIT * PIECE_UNIT + piece).min(key_end);
         if next == key_end && !draft.is_part {
