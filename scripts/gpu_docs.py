@@ -14,7 +14,7 @@ def main(folder, page):
     folder, page = pathlib.Path(folder), pathlib.Path(page)
     rows = lines(folder / "shapes.tsv")
     facts = {row[0]: row[1] for row in rows if len(row) == 2}
-    shapes = [row for row in rows if len(row) == 9 and row[0] != "id"]
+    shapes = [row for row in rows if len(row) == 10 and row[0] != "id"]
     torch = {}
     matmul = None
     for row in lines(folder / "torch.tsv"):
@@ -35,17 +35,17 @@ def main(folder, page):
     text += (folder / "sanitizer.txt").read_text().splitlines()
     text += [
         "",
-        "| id | page | KV | kernel | µs | spread | TFLOP/s | TB/s | × roofline "
+        "| id | page | KV | kernel | µs | spread | TFLOP/s | TB/s | × roofline | host µs "
         "| SDPA flash | SDPA cuDNN |",
-        "|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|",
+        "|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for name, size, kv, kernel, us, spread, flops, rate, bound in shapes:
+    for name, size, kv, kernel, us, spread, flops, rate, host, bound in shapes:
         ceiling, reached = (copy, float(rate)) if bound == "memory" else (matmul, float(flops))
         times = f"{ceiling / reached:.2f}" if ceiling and reached else "–"
         peers = [torch.get((name, peer), "–") for peer in ("flash", "cudnn")]
         text.append(
             f"| {name} | {size} | {kv} | {kernel} | {us} | {spread} % | {flops} | {rate} "
-            f"| {times} | "
+            f"| {times} | {host} | "
             + " | ".join(peers)
             + " |"
         )

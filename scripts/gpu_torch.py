@@ -1,8 +1,11 @@
 """What PyTorch takes for the target shapes, with dense K and V: an upper bound for paged attention.
 
 Prints lines of id, backend, median microseconds; and the rate of a large matrix product in bf16,
-against which prefill is measured.
+against which prefill is measured. Calls follow one another on inputs that are taken in turn, as in
+benches/cuda/calls.rs.
 """
+
+import itertools
 
 import torch
 import torch.nn.functional as F
@@ -26,18 +29,22 @@ SHAPES = [
     ("C1", 64, 1, 8448, 32, 8, 128),
 ]
 RUNS = 30
+CALLS = 8
+ROTATED_BYTES = 256 << 20
 
 
-def median(call):
+def median(call, sets):
     times = []
+    turn = itertools.cycle(sets)
     for run in range(RUNS + 3):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        call()
+        for _ in range(CALLS):
+            call(*next(turn))
         end.record()
         end.synchronize()
         if run >= 3:
-            times.append(begin.elapsed_time(end) * 1000)
+            times.append(begin.elapsed_time(end) * 1000 / CALLS)
     return sorted(times)[len(times) // 2]
 
 
@@ -46,8 +53,15 @@ def random(*shape):
 
 
 def attend(backend, rows, queries, keys, query_heads, kv_heads, dim):
-    q = random(rows, query_heads, queries, dim)
-    k, v = (random(rows, kv_heads, keys, dim) for _ in range(2))
+    tensor_bytes = 4 * rows * dim * (kv_heads * keys + query_heads * queries)
+    sets = [
+        (
+            random(rows, query_heads, queries, dim),
+            random(rows, kv_heads, keys, dim),
+            random(rows, kv_heads, keys, dim),
+        )
+        for _ in range(max(1, min(CALLS, ROTATED_BYTES // tensor_bytes)))
+    ]
     if queries == 1:
         options = {}
     elif queries == keys:
@@ -55,17 +69,17 @@ def attend(backend, rows, queries, keys, query_heads, kv_heads, dim):
     else:
         options = {"attn_mask": causal_lower_right(queries, keys)}
 
-    def call():
-        with sdpa_kernel(backend):
-            F.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
+    def call(q, k, v):
+        F.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
 
-    return median(call)
+    with sdpa_kernel(backend):
+        return median(call, sets)
 
 
 def main():
     size = 8192
     a, b = random(size, size), random(size, size)
-    rate = 2 * size**3 / median(lambda: torch.matmul(a, b)) / 1e6
+    rate = 2 * size**3 / median(torch.matmul, [(a, b)]) / 1e6
     print(f"matmul\tbf16\t{rate:.0f}", flush=True)
     for name, *shape in SHAPES:
         for label, backend in [

@@ -1,4 +1,4 @@
-//! Memory full of random numbers, and time between events.
+//! Memory full of random numbers, time between events, and graphs.
 use cudarc::driver::sys;
 use radixkv::attention::Dtype;
 use std::ptr;
@@ -95,6 +95,48 @@ impl Timer {
             check(sys::cuEventElapsedTime(&mut milliseconds, begin, end));
         }
         f64::from(milliseconds) * 1000.0
+    }
+}
+
+/// A stream to capture on: the default one cannot be.
+pub fn capturing_stream() -> sys::CUstream {
+    let mut stream = ptr::null_mut();
+    let flag = sys::CUstream_flags::CU_STREAM_DEFAULT as u32;
+    // SAFETY: writes a handle.
+    check(unsafe { sys::cuStreamCreate(&mut stream, flag) });
+    stream
+}
+
+pub struct Graph {
+    executable: sys::CUgraphExec,
+}
+
+impl Graph {
+    pub fn capture(stream: sys::CUstream, put: impl FnOnce()) -> Self {
+        let (mut graph, mut executable) = (ptr::null_mut(), ptr::null_mut());
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: a live stream; writes handles.
+        unsafe {
+            check(sys::cuStreamBeginCapture_v2(stream, mode));
+            put();
+            check(sys::cuStreamEndCapture(stream, &mut graph));
+            check(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0));
+            check(sys::cuGraphDestroy(graph));
+        }
+        Self { executable }
+    }
+
+    /// On the default stream.
+    pub fn launch(&self) {
+        // SAFETY: a live handle.
+        check(unsafe { sys::cuGraphLaunch(self.executable, ptr::null_mut()) });
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made by `capture`.
+        let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };
     }
 }
 

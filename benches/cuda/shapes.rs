@@ -48,6 +48,24 @@ pub const SHAPES: &[Shape] = &[
 ];
 
 impl Shape {
+    /// The rows over pages in no order; and how many pages there are.
+    pub fn batch(&self, page_size: usize) -> (Batch, usize) {
+        let per_row = self.keys.div_ceil(page_size);
+        let shared = self.shared / page_size;
+        let total = shared + self.rows * (per_row - shared) + 1;
+        let mut ids: Vec<u32> = (1..total as u32).collect();
+        fastrand::Rng::with_seed(1).shuffle(&mut ids);
+        let (stem, mut own) = ids.split_at(shared);
+        let mut batch = Batch::new(page_size);
+        for _ in 0..self.rows {
+            let (mine, rest) = own.split_at(per_row - shared);
+            own = rest;
+            let pages: Vec<u32> = stem.iter().chain(mine).copied().collect();
+            batch.push_row(self.keys - self.queries, self.queries, &pages, &[]).unwrap();
+        }
+        (batch, total)
+    }
+
     /// Multiplications and additions: 4 for each element of each pair that the mask shows.
     pub fn flops(&self, batch: &Batch) -> f64 {
         if self.is_write {
