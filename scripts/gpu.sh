@@ -4,10 +4,13 @@
 # and prefix caching in a model of the size of Llama 3.2 1B), and the table of target shapes; on
 # Hopper for attn_sm90 besides attn_mma.
 #
-#   scripts/gpu.sh pack            build, and put what is needed into target/gpu: needs cargo, nvcc
-#   scripts/gpu.sh run [folder]    run what was packed: needs a GPU and its driver, no network,
-#                                  no compiler; results go to folder (target/gpu/results). The
-#                                  engine needs cuBLAS, of the CUDA toolkit or from PyPI
+#   scripts/gpu.sh pack            build, and put what is needed into target/gpu, and that into
+#                                  target/gpu.tar.xz: needs cargo, nvcc
+#   scripts/gpu.sh run [folder [stage...]]
+#                                  run what was packed: needs a GPU and its driver, no network,
+#                                  no compiler; results go to folder (target/gpu/results). Stages:
+#                                  tests, sanitizer, engine, shapes. The engine needs cuBLAS, of
+#                                  the CUDA toolkit or from PyPI
 #   scripts/gpu.sh docs folder     write the results into docs/PERFORMANCE.md
 #   scripts/gpu.sh                 pack, run and docs
 set -euo pipefail
@@ -27,7 +30,9 @@ pack() {
     # It travels: what only a debugger would read stays here.
     find "$pack" -type f -perm -u+x -exec strip --strip-debug {} + 2>/dev/null || true
     git rev-parse --short HEAD >"$pack/commit"
-    du -sh "$pack"
+    tar -C "$(dirname "$pack")" --exclude=results --exclude=model -c "$(basename "$pack")" |
+        xz -T0 -6 >"$pack.tar.xz"
+    du -sh "$pack" "$pack.tar.xz"
 }
 
 pack_engine() { # its programs, and the libraries that another machine may not have
@@ -50,7 +55,7 @@ for folder in site.getsitepackages() + [site.getusersitepackages()]:
 PYTHON
 }
 
-engine() { # results
+stage_engine() { # results
     local results=$1 engine
     engine=$(realpath "$pack/engine")
     export LD_LIBRARY_PATH="$engine:$(cublas_folder):${LD_LIBRARY_PATH:-}"
@@ -73,44 +78,50 @@ built() { # cargo options; prints the program
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1
 }
 
-run() {
-    local results=${1:-$pack/results} failed=0
+run() { # [results [stage...]]
+    local results=${1:-$pack/results} failed=0 stage
+    shift $(($# > 0))
     mkdir -p "$results"
     results=$(realpath "$results")
     cp "$pack/commit" "$results/"
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader \
         >"$results/device" || echo "unknown" >"$results/device"
     export RKV_CUDA_DRIVER=system
+    for stage in ${*:-tests sanitizer engine shapes}; do
+        echo "== $stage"
+        ("stage_$stage" "$results") || { echo "FAIL $stage"; failed=1; }
+    done
+    return $failed
+}
 
-    echo "== tests"
+stage_tests() { # results
+    local failed=0
     # One at a time: they share the device.
-    RKV_CUDA_MATRIX=1 "$pack/tests" --test-threads=1 >"$results/tests.log" 2>&1 || failed=1
-    grep -E '^(test result|test .*FAILED|SKIP)' "$results/tests.log" || true
+    RKV_CUDA_MATRIX=1 "$pack/tests" --test-threads=1 >"$1/tests.log" 2>&1 || failed=1
+    grep -E '^(test result|test .*FAILED|SKIP)' "$1/tests.log" || true
+    return $failed
+}
 
-    echo "== compute-sanitizer"
-    if command -v compute-sanitizer >/dev/null; then
-        for tool in memcheck racecheck synccheck initcheck; do
-            compute-sanitizer --tool $tool --error-exitcode 9 "$pack/tests" --test-threads=1 \
-                steps:: hopper:: >"$results/$tool.log" 2>&1 && echo "PASS $tool" ||
-                { echo "FAIL $tool"; failed=1; }
-        done | tee "$results/sanitizer.txt"
-        ! grep -q FAIL "$results/sanitizer.txt" || failed=1
-    else
-        echo "SKIP compute-sanitizer: it is not installed" | tee "$results/sanitizer.txt"
+stage_sanitizer() { # results
+    if ! command -v compute-sanitizer >/dev/null; then
+        echo "SKIP compute-sanitizer: it is not installed" | tee "$1/sanitizer.txt"
+        return
     fi
+    for tool in memcheck racecheck synccheck initcheck; do
+        compute-sanitizer --tool $tool --error-exitcode 9 "$pack/tests" --test-threads=1 \
+            steps:: hopper:: >"$1/$tool.log" 2>&1 && echo "PASS $tool" || echo "FAIL $tool"
+    done | tee "$1/sanitizer.txt"
+    ! grep -q FAIL "$1/sanitizer.txt"
+}
 
-    echo "== engine"
-    (engine "$results") || failed=1
-
-    echo "== shapes"
-    "$pack/bench" | tee "$results/shapes.tsv"
+stage_shapes() { # results
+    "$pack/bench" | tee "$1/shapes.tsv" || return 1
     if python3 -c 'import torch' 2>/dev/null; then
-        python3 "$pack/gpu_torch.py" | tee "$results/torch.tsv"
+        python3 "$pack/gpu_torch.py" | tee "$1/torch.tsv"
     else
         echo "SKIP torch: it is not installed, so there is nothing to compare with"
-        : >"$results/torch.tsv"
+        : >"$1/torch.tsv"
     fi
-    return $failed
 }
 
 docs() {
@@ -119,8 +130,8 @@ docs() {
 
 case ${1:-all} in
 pack) pack ;;
-run) run "${2:-}" ;;
+run) shift; run "$@" ;;
 docs) docs "${2:?the folder with the results}" ;;
 all) pack && run && docs "$pack/results" ;;
-*) sed -n '2,13p' "$0"; exit 2 ;;
+*) sed -n '2,17p' "$0"; exit 2 ;;
 esac

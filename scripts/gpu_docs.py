@@ -6,8 +6,13 @@ import sys
 MARK = "<!-- scripts/gpu.sh -->"
 
 
+def text_of(path):
+    """What a stage left; nothing where it did not run."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def lines(path):
-    return [line.split("\t") for line in path.read_text().splitlines() if line]
+    return [line.split("\t") for line in text_of(path) if line]
 
 
 def main(folder, page):
@@ -30,9 +35,8 @@ def main(folder, page):
         + (f", matrix product {matmul:.0f} TFLOP/s in bf16." if matmul else "; no matrix product."),
         "",
     ]
-    tests = (folder / "tests.log").read_text().splitlines()
-    text += [line for line in tests if line.startswith("test result")]
-    text += (folder / "sanitizer.txt").read_text().splitlines()
+    text += [line for line in text_of(folder / "tests.log") if line.startswith("test result")]
+    text += text_of(folder / "sanitizer.txt")
     text += [
         "",
         "| id | page | KV | kernel | µs | spread | TFLOP/s | TB/s | × roofline | host µs "

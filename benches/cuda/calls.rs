@@ -115,8 +115,9 @@ impl<'a> Calls<'a> {
         })
     }
 
-    /// Of launches of a graph that was captured for [`GRAPH_ROWS`] rows of this kind.
-    pub fn time_graphs(&mut self) -> Time {
+    /// Of launches of a graph that was captured for [`GRAPH_ROWS`] rows of this kind, which may
+    /// attend to what they share together, or not.
+    pub fn time_graphs(&mut self, cascade: bool) -> Time {
         let mut plan = self.backend.new_plan().unwrap();
         let per_row = self.shape.keys.div_ceil(self.batch.page_size());
         let capacity = Capacity {
@@ -125,7 +126,7 @@ impl<'a> Calls<'a> {
             row_positions: self.shape.queries,
             pages: GRAPH_ROWS * per_row,
             regions: false,
-            cascade: self.shape.shared > 0,
+            cascade: cascade && self.shape.shared > 0,
         };
         self.backend.reserve(&capacity, &mut plan).unwrap();
         let capturing = device::capturing_stream();

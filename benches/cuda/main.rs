@@ -85,8 +85,13 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
     }
     let kernel = if backend.uses_sm90() { "sm90" } else { "mma" };
     line(kernel, time.device, time.spread, time.host);
-    if in_graph && !shape.is_write {
-        let time = calls.time_graphs();
-        line("mma, graph", time.device, time.spread, time.host);
+    if !in_graph || shape.is_write {
+        return;
+    }
+    let time = calls.time_graphs(true);
+    line("mma, graph", time.device, time.spread, time.host);
+    if shape.shared > 0 {
+        let time = calls.time_graphs(false);
+        line("mma, graph, nothing shared", time.device, time.spread, time.host);
     }
 }
