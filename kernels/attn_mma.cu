@@ -25,6 +25,7 @@ using namespace rkv;
     RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows64, Q, Q, 4, 1, 64, 3, false) \
     RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows16, Q, Q, 1, 4, 64, 4, false) \
     RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows128, Q, E4M3, 8, 1, 64, 1, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows64, Q, E4M3, 4, 1, 64, 3, false) \
     RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows16, Q, E4M3, 1, 4, 64, 4, false)
 #elif RKV_HEAD_DIM == 256
 #define RKV_SHAPES(q, Q) \
@@ -40,6 +41,7 @@ using namespace rkv;
     RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows64, Q, Q, 4, 1, 64, 2, false) \
     RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows16, Q, Q, 1, 4, 64, 3, false) \
     RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows128, Q, E4M3, 8, 1, 64, 1, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows64, Q, E4M3, 4, 1, 64, 2, false) \
     RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows16, Q, E4M3, 1, 4, 64, 3, false)
 #endif
 

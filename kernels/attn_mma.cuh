@@ -17,6 +17,7 @@ struct AttendBlock : PackedRows<S::kPlain> {
     const uint32_t shared;
 
     static constexpr int kCopiedRows = S::kTileKeys / (S::kThreads / 32); // of a tile, by a warp
+    using Copies = RowCopies<kCopiedRows, S::kChunks>;
     int page_ahead; // of the next tile's row that this lane looks up
 
     static constexpr int kSteps = S::kHeadDim / 16;
@@ -55,6 +56,11 @@ struct AttendBlock : PackedRows<S::kPlain> {
         copy_async_commit();
     }
 
+    // What this warp copies of a stage.
+    RKV_DEVICE uint32_t copied_at(int stage) const {
+        return shared + stage * S::kStageBytes + (thread >> 5) * kCopiedRows * S::kCopyRowBytes;
+    }
+
     // Of this lane's row of those that the warp copies.
     RKV_DEVICE int key_of_lane(int tile) const {
         return tile * S::kTileKeys + (thread >> 5) * kCopiedRows + lane % kCopiedRows;
@@ -78,20 +84,46 @@ struct AttendBlock : PackedRows<S::kPlain> {
         }
         const uint8_t *k = static_cast<const uint8_t *>(args.k);
         const uint8_t *v = static_cast<const uint8_t *>(args.v);
-        const uint32_t to = shared + stage * S::kStageBytes +
-                            (thread >> 5) * kCopiedRows * S::kRowBytes;
-        RowCopies<kCopiedRows, S::kChunks>::each(
-            place, lane, [&](int row, int chunk, int64_t at, bool wanted) {
-                const uint32_t piece = to + row * S::kRowBytes + chunk * 16;
-                copy_async16(piece, k + at + chunk * 16, wanted);
-                copy_async16(piece + S::kTileBytes, v + at + chunk * 16, wanted);
-            });
+        const uint32_t to = copied_at(stage);
+        Copies::each(place, lane, [&](int row, int chunk, int64_t at, bool wanted) {
+            const uint32_t piece = to + row * S::kCopyRowBytes + chunk * 16;
+            copy_async16(piece, k + at + chunk * 16, wanted);
+            copy_async16(piece + S::kCopyTileBytes, v + at + chunk * 16, wanted);
+        });
+    }
+
+    // Widens what this thread itself copied.
+    RKV_DEVICE void widen_tile(int stage) const {
+        const uint32_t from = copied_at(stage);
+        const uint32_t to =
+            shared + S::kWideAt + (thread >> 5) * kCopiedRows * S::kRowBytes;
+        Copies::pieces(lane, [&](int row, int chunk, bool exists) {
+            if (!exists) {
+                return;
+            }
+            RKV_UNROLL
+            for (int values = 0; values < 2; values++) {
+                const Vector16 narrow = load_shared16(from + values * S::kCopyTileBytes +
+                                                      row * S::kCopyRowBytes + chunk * 16);
+                const uint32_t wide =
+                    to + values * S::kTileBytes + row * S::kRowBytes + chunk * 32;
+                RKV_UNROLL
+                for (int half = 0; half < 2; half++) {
+                    const uint32_t a = narrow.x[2 * half], b = narrow.x[2 * half + 1];
+                    store_shared16(wide + half * 16,
+                                   {{widen_e4m3<typename S::Q>(permute_bytes<0x1404>(a, 0)),
+                                     widen_e4m3<typename S::Q>(permute_bytes<0x3424>(a, 0)),
+                                     widen_e4m3<typename S::Q>(permute_bytes<0x1404>(b, 0)),
+                                     widen_e4m3<typename S::Q>(permute_bytes<0x3424>(b, 0))}});
+                }
+            }
+        });
     }
 
     // The A operand of step `step`: rows of this warp, 16 elements.
     RKV_DEVICE void load_query(uint32_t (&a)[4], int step) const {
         const uint32_t base = shared + S::kQueryAt + row_warp * 16 * S::kQueryRowBytes;
-        if (S::kIsFp8) {
+        if (S::kWidensOperands) {
             // In the order in which a thread gets elements of fp8 keys: of four neighbours the
             // second and fourth, then the first and third.
             const uint32_t at = base + (lane >> 2) * S::kQueryRowBytes + step * 32 + (lane & 3) * 8;
@@ -119,7 +151,7 @@ struct AttendBlock : PackedRows<S::kPlain> {
     // s = Q K^T for the keys of this warp.
     RKV_DEVICE void multiply_keys(float (&s)[S::kWarpKeys / 8][4], int stage) {
         const uint32_t base =
-            shared + stage * S::kStageBytes + key_warp * S::kWarpKeys * S::kRowBytes;
+            shared + S::tile_at(stage) + key_warp * S::kWarpKeys * S::kRowBytes;
         RKV_UNROLL
         for (int n = 0; n < S::kWarpKeys / 8; n++) {
             s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
@@ -135,7 +167,7 @@ struct AttendBlock : PackedRows<S::kPlain> {
             } else {
                 load_query(a, step);
             }
-            if (S::kIsFp8) {
+            if (S::kWidensOperands) {
                 // Four matrices of 8 keys x 16 bytes: two steps' worth would be one more register
                 // each; here 32 keys of one step at once.
                 RKV_UNROLL
@@ -164,7 +196,7 @@ struct AttendBlock : PackedRows<S::kPlain> {
 
     // o += P V for the keys of this warp, P rounded to the queries' format.
     RKV_DEVICE void multiply_values(const float (&s)[S::kWarpKeys / 8][4], int stage) {
-        const uint32_t base = shared + stage * S::kStageBytes + S::kTileBytes +
+        const uint32_t base = shared + S::tile_at(stage) + S::kTileBytes +
                               key_warp * S::kWarpKeys * S::kRowBytes;
         RKV_UNROLL
         for (int step = 0; step < S::kWarpKeys / 16; step++) {
@@ -173,7 +205,7 @@ struct AttendBlock : PackedRows<S::kPlain> {
                                    S::Q::pack(s[2 * step + 1][0], s[2 * step + 1][1]),
                                    S::Q::pack(s[2 * step + 1][2], s[2 * step + 1][3])};
             const uint32_t row = base + (step * 16 + (lane & 15)) * S::kRowBytes + (lane >> 4) * 16;
-            if (S::kIsFp8) {
+            if (S::kWidensOperands) {
                 // A transposed matrix gives a thread two keys of two neighbouring elements: one
                 // matrix makes the operands for the even and for the odd elements of 16.
                 RKV_UNROLL
@@ -237,6 +269,9 @@ struct AttendBlock : PackedRows<S::kPlain> {
                 copy_async_wait<2>();
             } else if (!fault(Fault::kNoWaitForTile)) {
                 copy_async_wait<1>();
+            }
+            if (S::kWidensTile) {
+                widen_tile(stage);
             }
             if (!fault(Fault::kNoBarrierBeforeUse)) {
                 sync_block();

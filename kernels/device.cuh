@@ -126,6 +126,19 @@ RKV_DEVICE float load_shared_f32(uint32_t from) {
 RKV_DEVICE void load_shared2(uint32_t from, uint32_t &x, uint32_t &y) {
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "r"(from) : "memory");
 }
+RKV_DEVICE Vector16 load_shared16(uint32_t from) {
+    Vector16 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x[0]), "=r"(v.x[1]), "=r"(v.x[2]), "=r"(v.x[3])
+                 : "r"(from)
+                 : "memory");
+    return v;
+}
+RKV_DEVICE void store_shared16(uint32_t to, const Vector16 &v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x[0]), "r"(v.x[1]),
+                 "r"(v.x[2]), "r"(v.x[3])
+                 : "memory");
+}
 RKV_DEVICE void store_shared_f32(uint32_t to, float v) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
 }

@@ -6,11 +6,11 @@
 
 namespace rkv {
 
-// Which element of a head the accumulator o[n][e] of a lane belongs to. Values in fp8 come out of a
-// transposed load as pairs of elements, see multiply_values().
+// Which element of a head the accumulator o[n][e] of a lane belongs to. Values that are widened as
+// they are multiplied come out of a transposed load as pairs of elements, see multiply_values().
 template <class S>
 RKV_DEVICE int element_of(int n, int e, int lane) {
-    return S::kIsFp8 ? (n >> 1) * 16 + (lane & 3) * 4 + e * 2 + (n & 1)
+    return S::kWidensOperands ? (n >> 1) * 16 + (lane & 3) * 4 + e * 2 + (n & 1)
                      : n * 8 + (lane & 3) * 2 + e;
 }
 
@@ -85,17 +85,9 @@ struct Writer {
             const int query = query_of[half], head = head_of[half];
             const float factor = finish(state[half], head);
             RKV_UNROLL
-            for (int n = 0; n < S::kHeadDim / 8; n += S::kIsFp8 ? 2 : 1) {
-                const int element = element_of<S>(n, 0, lane);
-                const float x = o[n][2 * half] * factor, y = o[n][2 * half + 1] * factor;
-                if (S::kIsFp8) {
-                    const int m = S::kIsFp8 ? n + 1 : n;
-                    const float four[4] = {x, o[m][2 * half] * factor, y,
-                                           o[m][2 * half + 1] * factor};
-                    write4(row, query, head, element, four);
-                } else {
-                    write2(row, query, head, element, x, y);
-                }
+            for (int n = 0; n < S::kHeadDim / 8; n++) {
+                write2(row, query, head, element_of<S>(n, 0, lane), o[n][2 * half] * factor,
+                       o[n][2 * half + 1] * factor);
             }
             if ((lane & 3) == 0) {
                 write_lse(state[half], row, query, head);

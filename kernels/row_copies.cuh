@@ -26,28 +26,34 @@ struct RowCopies {
     static constexpr int kPieces = kRows * kChunks;
     static constexpr bool kWholeRows = 32 % kChunks == 0;
 
-    // `place`: of this lane's row; negative where it is not wanted. Calls
-    // `copy(row, chunk, place, wanted)` for each piece that this lane copies.
-    template <class Copy>
-    static RKV_DEVICE void each(int64_t place, int lane, Copy copy) {
+    // Calls `use(row, chunk, exists)` for each piece that this lane copies; all lanes of a warp call
+    // it equally often, some perhaps without a piece.
+    template <class Use>
+    static RKV_DEVICE void pieces(int lane, Use use) {
         RKV_UNROLL
         for (int first = 0; first < kPieces; first += 32) {
             // With whole rows at once a lane always has the same piece of them.
             const int piece = kWholeRows ? lane : first + lane;
             const int row = piece / kChunks + (kWholeRows ? first / kChunks : 0);
-            const int chunk = piece % kChunks;
+            use(row, piece % kChunks, first + 32 <= kPieces || row < kRows);
+        }
+    }
+
+    // `place`: of this lane's row; negative where it is not wanted. Calls
+    // `copy(row, chunk, place, wanted)` for each piece that this lane copies.
+    template <class Copy>
+    static RKV_DEVICE void each(int64_t place, int lane, Copy copy) {
+        pieces(lane, [&](int row, int chunk, bool exists) {
+            // All lanes, also those without a piece.
             const int low = shuffle_from(static_cast<int>(place), row & 31);
             const int high = shuffle_from(static_cast<int>(place >> 32), row & 31);
-            if (first + 32 > kPieces && row >= kRows) {
-                break;
-            }
             const bool wanted = high >= 0;
-            if (!wanted && fault(Fault::kTailNotZeroed)) {
-                continue;
+            if (!exists || (!wanted && fault(Fault::kTailNotZeroed))) {
+                return;
             }
             const int64_t at = static_cast<int64_t>(high) << 32 | static_cast<uint32_t>(low);
             copy(row, chunk, wanted ? at : 0, wanted);
-        }
+        });
     }
 
     static_assert(kRows <= 32, "a lane for each row");

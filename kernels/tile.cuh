@@ -7,6 +7,9 @@
 //
 // A row of a tile is padded by 16 bytes, so that it is an odd number of 16-byte chunks and eight
 // rows of one column lie in eight different bank groups: no conflict for ldmatrix, at every size.
+//
+// Keys and values in fp8 are widened to the queries' format. Where row warps share a tile that is
+// done once, into a tile of its own; key warps widen what they alone multiply, in registers.
 #pragma once
 #include "numbers.cuh"
 
@@ -28,11 +31,17 @@ struct Shape {
     static constexpr int kTileRows = 16 * row_warps;
     static constexpr int kWarpKeys = tile_keys / key_warps;
     static constexpr bool kIsFp8 = kBytes<Kv> == 1;
+    static constexpr bool kWidensTile = kIsFp8 && key_warps == 1;
+    static constexpr bool kWidensOperands = kIsFp8 && key_warps > 1;
 
+    // As they are copied: a tile that is widened is read as it was written, and not padded.
     static constexpr int kChunks = head_dim * kBytes<Kv> / 16; // of a row of K or V
-    static constexpr int kRowBytes = 16 * (kChunks + 1);
+    static constexpr int kCopyRowBytes = 16 * (kChunks + (kWidensTile ? 0 : 1));
+    static constexpr int kCopyTileBytes = tile_keys * kCopyRowBytes;
+    static constexpr int kStageBytes = 2 * kCopyTileBytes; // K and V
+    // As they are multiplied.
+    static constexpr int kRowBytes = kWidensTile ? 16 * (head_dim * 2 / 16 + 1) : kCopyRowBytes;
     static constexpr int kTileBytes = tile_keys * kRowBytes;
-    static constexpr int kStageBytes = 2 * kTileBytes; // K and V
     static constexpr int kQueryChunks = head_dim * 2 / 16;
     static constexpr int kQueryRowBytes = 16 * (kQueryChunks + 1);
     static constexpr int kQueryBytes = kTileRows * kQueryRowBytes;
@@ -41,8 +50,10 @@ struct Shape {
     // becomes the second stage.
     static constexpr bool kQueryInRegisters = head_dim <= 128;
     static constexpr int kQueryAt = kQueryInRegisters ? kStageBytes : 2 * kStageBytes;
+    static constexpr int kWideAt = kQueryInRegisters ? 2 * kStageBytes : kQueryAt + kQueryBytes;
+    static constexpr int kTilesEnd = kWidensTile ? kWideAt + 2 * kTileBytes : 2 * kStageBytes;
     static constexpr int kPipelineBytes =
-        kQueryAt + kQueryBytes > 2 * kStageBytes ? kQueryAt + kQueryBytes : 2 * kStageBytes;
+        kQueryAt + kQueryBytes > kTilesEnd ? kQueryAt + kQueryBytes : kTilesEnd;
     // At the end, in the same place: the key warps' maxima, sums and sums of values.
     static constexpr int kCombineRowBytes = head_dim * 4 + 16;
     static constexpr int kCombineStatBytes = key_warps * kTileRows * 8;
@@ -54,6 +65,9 @@ struct Shape {
     static_assert(kWarpKeys % 16 == 0, "a key warp takes whole matrix instructions");
     static_assert(kKeyWarps == 1 || kRowWarps == 1, "either rows or keys are divided");
     static_assert(kChunks % 2 == 0, "the padding makes the number of chunks odd");
+
+    // Keys to be multiplied; the values lie behind them.
+    static RKV_DEVICE int tile_at(int stage) { return kWidensTile ? kWideAt : stage * kStageBytes; }
 };
 
 } // namespace rkv

@@ -16,7 +16,7 @@ struct HopperShape {
     using Q = QueryType;
     static constexpr int kHeadDim = head_dim;
     static constexpr int kTileKeys = tile_keys;
-    static constexpr bool kIsFp8 = false;
+    static constexpr bool kWidensOperands = false;
 
     static constexpr int kGroups = 2;
     static constexpr int kGroupRows = 64;

@@ -109,6 +109,14 @@ inline void load_shared2(uint32_t from, uint32_t &x, uint32_t &y) {
     memcpy(&x, at, 4);
     memcpy(&y, at + 4, 4);
 }
+inline Vector16 load_shared16(uint32_t from) {
+    Vector16 v;
+    memcpy(&v, emulation::machine().shared().read(from, 16, thread_index()), 16);
+    return v;
+}
+inline void store_shared16(uint32_t to, const Vector16 &v) {
+    emulation::machine().shared().write(to, &v, 16, thread_index());
+}
 inline void store_shared_f32(uint32_t to, float v) {
     emulation::machine().shared().write(to, &v, 4, thread_index());
 }

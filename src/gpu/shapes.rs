@@ -52,12 +52,15 @@ const SHAPES_16BIT: [Shape; 11] = [
     shape(256, 16, 2, 32, 3),
     shape(256, 64, 1, 32, 2),
 ];
-const SHAPES_FP8: [Shape; 8] = [
+const SHAPES_FP8: [Shape; 11] = [
     shape(64, 16, 4, 64, 4),
+    shape(64, 64, 1, 64, 3),
     shape(64, 128, 1, 64, 1),
     shape(96, 16, 4, 64, 3),
+    shape(96, 64, 1, 64, 2),
     shape(96, 128, 1, 64, 1),
     shape(128, 16, 4, 64, 3),
+    shape(128, 64, 1, 64, 2),
     shape(128, 128, 1, 64, 1),
     shape(256, 16, 2, 32, 3),
     shape(256, 64, 1, 32, 2),
@@ -84,11 +87,18 @@ impl Shape {
             let (barriers, ranges) = (8 * 8, 2 * self.row_warps * 8);
             return (self.rows + 4 * self.keys) * self.head_dim * 2 + barriers + ranges + 1024;
         }
-        let stage = 2 * self.keys * (self.head_dim * kv_bytes + 16);
+        let in_registers = self.head_dim <= 128;
         let query = self.rows * (self.head_dim * 2 + 16);
-        let query_at = if self.head_dim <= 128 { stage } else { 2 * stage };
+        // fp8 that row warps share is widened into a tile of its own.
+        let (stage, wide) = match (kv_bytes, self.key_warps) {
+            (1, 1) => (2 * self.keys * self.head_dim, 2 * self.keys * (self.head_dim * 2 + 16)),
+            _ => (2 * self.keys * (self.head_dim * kv_bytes + 16), 0),
+        };
+        let query_at = if in_registers { stage } else { 2 * stage };
+        let wide_at = if in_registers { 2 * stage } else { query_at + query };
+        let tiles_end = if wide > 0 { wide_at + wide } else { 2 * stage };
         let combine = self.key_warps * self.rows * (8 + self.head_dim * 4 + 16);
-        (query_at + query).max(2 * stage).max(if self.key_warps == 1 { 0 } else { combine })
+        (query_at + query).max(tiles_end).max(if self.key_warps == 1 { 0 } else { combine })
     }
 
     /// The kernel for these formats.
