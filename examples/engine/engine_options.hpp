@@ -15,6 +15,7 @@ struct EngineOptions {
     std::string prefix_caching = "on";
     std::string device = "cpu";
     std::string gemm = "packed";
+    std::string graphs = "on";
     std::uint64_t page_size = 16, pages = 0, kv_mib = 512;
     std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0;
     std::uint64_t retained = 1024, retained_pages = 0;
@@ -25,6 +26,8 @@ struct EngineOptions {
             .word("--device", "cpu or cuda: what computes", device, {"cpu", "cuda"})
             .word("--gemm", "on the CPU packed: same bits in any batch; or blas", gemm,
                   {"packed", "blas"})
+            .word("--graphs", "on a GPU on or off: decoding steps as CUDA graphs", graphs,
+                  {"on", "off"})
             .number("--page-size", "positions of a page", page_size, 1, RKV_PAGE_SIZE_MAX)
             .number("--pages", "pages of KV memory; 0: as many as fit", pages, 0, 1U << 30)
             .number("--kv-mib", "KV memory in MiB, with --pages 0", kv_mib, 1, 1U << 20)
@@ -43,6 +46,7 @@ struct EngineOptions {
         config.prefix_caching = prefix_caching == "on";
         config.device = device == "cuda" ? Device::cuda : Device::cpu;
         config.gemm = gemm == "blas" ? Gemm::blas : Gemm::packed;
+        config.graphs = graphs == "on";
         config.kv.page_size = static_cast<std::uint32_t>(page_size);
         config.kv.page_count = static_cast<std::uint32_t>(pages);
         config.kv.bytes = kv_mib << 20;

@@ -35,6 +35,7 @@ public:
         find(driver, "rkv_emulator_lose", lose);
         find(driver, "rkv_emulator_fault", fault);
         find(driver, "rkv_emulator_memory", memory);
+        find(driver, "rkv_emulator_calls", calls);
         find(cublas, "emulated_cublas_handles", handles);
         find(cublas, "emulated_cublas_fail", fail_product);
         // One warp runs as far as it can while the others starve; what is put on a stream happens
@@ -48,6 +49,7 @@ public:
     void (*lose)(int code) = nullptr;
     std::size_t (*fault)(char* text, std::size_t capacity) = nullptr;
     std::size_t (*memory)() = nullptr;
+    int (*calls)(const char* name) = nullptr;
     int (*handles)() = nullptr;
     void (*fail_product)(int after) = nullptr;
 
@@ -220,6 +222,53 @@ static void b11_greedy_outputs_are_those_of_the_processor() {
     emulator().check_empty();
 }
 
+/// Steps of one token for each sequence are recorded at the second time and launched as a whole,
+/// with a graph for each number of sequences; tokens are those of steps that are not.
+static void b11_decoding_as_graphs_gives_the_same() {
+    Family many;
+    for (int i = 0; i < 3; ++i) many.add(random_tokens(2000, 20), 9 + i, 12);
+    for (const std::size_t page_size : {2U, 16U}) {
+        for (const bool graphs : {false, true}) {
+            engine::EngineConfig config = on_gpu();
+            config.graphs = graphs;
+            config.kv.page_size = static_cast<std::uint32_t>(page_size);
+            TestCore core(config);
+            const int before = emulator() ? emulator().calls("cuGraphLaunch") : 0;
+            // One alone, then three at once, who end one after another; again, with the graphs that
+            // are there; and a prompt that makes the memory of a step grow, and so new graphs.
+            for (const std::size_t gap : {20U, 1U, 1U})
+                CHECK(outputs(core, many, gap) == many.expected);
+            CHECK_EQ(core.complete(greedy(random_tokens(5, 90), 3))->result->error, "");
+            CHECK(outputs(core, many, 0) == many.expected);
+            if (!emulator()) continue;
+            const int launches = emulator().calls("cuGraphLaunch") - before;
+            CHECK(graphs ? launches > 30 : launches == 0);
+        }
+    }
+    emulator().check_empty();
+}
+
+/// What cannot be recorded is computed as before, from then on without graphs.
+static void b06_a_step_that_cannot_be_recorded_is_computed() {
+    Family one;
+    one.add({}, 10, 8);
+    for (const char* name : {"cuStreamBeginCapture_v2", "cuGraphInstantiateWithFlags"}) {
+        TestCore core(on_gpu());
+        emulator().fail(name, 0, 999);
+        CHECK(outputs(core, one, 0) == one.expected);
+        const int before = emulator().calls("cuGraphLaunch");
+        CHECK(outputs(core, one, 0) == one.expected);
+        CHECK_EQ(emulator().calls("cuGraphLaunch"), before);
+    }
+    // A launch that fails takes the step's requests with it, as any other.
+    TestCore core(on_gpu());
+    emulator().fail("cuGraphLaunch", 1, 999);
+    const auto heard = core.complete(one.specs[0]);
+    CHECK(heard->result->error.find("cuGraphLaunch") != std::string::npos);
+    core.audit_idle();
+    CHECK(outputs(core, one, 0) == one.expected);
+}
+
 /// Three begin in memory for two; whoever gives way goes on where it was.
 static void b11_preemption_loses_nothing() {
     Family crowd;
@@ -246,7 +295,9 @@ static void b11_forks_copy_pages_on_the_device() {
 
 /// Each call that a step makes of the driver and of cuBLAS fails once.
 static void b06_a_step_that_fails_restores_every_reference() {
-    TestCore core(on_gpu());
+    engine::EngineConfig config = on_gpu();
+    config.graphs = false;  // what fails while a step is recorded is not the step's failure
+    TestCore core(config);
     const auto check_failed = [&](const std::string& name) {
         const auto heard = core.complete(family().specs[1]);
         CHECK(heard->result->finish == engine::Finish::error);
@@ -321,6 +372,7 @@ static void b06_a_lost_device_ends_the_service() {
 int main() {
     RUN(b11_logits_are_those_of_the_formulas);
     RUN(b11_greedy_outputs_are_those_of_the_processor);
+    RUN(b11_decoding_as_graphs_gives_the_same);
     RUN(b11_preemption_loses_nothing);
     RUN(b11_forks_copy_pages_on_the_device);
     RUN(b06_a_build_without_kernels_says_so);
@@ -329,6 +381,7 @@ int main() {
         return 0;
     }
     emulator().check_empty();
+    RUN(b06_a_step_that_cannot_be_recorded_is_computed);
     RUN(b06_a_step_that_fails_restores_every_reference);
     emulator().check_empty();
     RUN(b06_loading_that_fails_leaves_nothing);

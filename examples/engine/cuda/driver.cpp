@@ -60,6 +60,12 @@ Driver::Driver() {
     library.find("cuStreamCreate", stream_create);
     library.find("cuStreamDestroy_v2", stream_destroy);
     library.find("cuStreamSynchronize", stream_synchronize);
+    library.find("cuStreamBeginCapture_v2", capture_begin);
+    library.find("cuStreamEndCapture", capture_end);
+    library.find("cuGraphInstantiateWithFlags", graph_instantiate);
+    library.find("cuGraphLaunch", graph_launch);
+    library.find("cuGraphDestroy", graph_destroy);
+    library.find("cuGraphExecDestroy", graph_executable_destroy);
     try {
         check(init(0), "cuInit");
     } catch (const Error& error) {

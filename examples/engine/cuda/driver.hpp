@@ -75,6 +75,13 @@ struct Driver {
     int (*stream_create)(void** stream, unsigned flags) = nullptr;
     int (*stream_destroy)(void* stream) = nullptr;
     int (*stream_synchronize)(void* stream) = nullptr;
+    int (*capture_begin)(void* stream, int mode) = nullptr;
+    int (*capture_end)(void* stream, void** graph) = nullptr;
+    int (*graph_instantiate)(void** executable, void* graph,
+                             unsigned long long flags) = nullptr;
+    int (*graph_launch)(void* executable, void* stream) = nullptr;
+    int (*graph_destroy)(void* graph) = nullptr;
+    int (*graph_executable_destroy)(void* executable) = nullptr;
 
     /// Throws Error unless a call succeeded; `what` is its name.
     void check(int result, const char* what) const;

@@ -3,6 +3,7 @@
 #include "model/rope.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -124,15 +125,54 @@ const float* CudaModel::forward(const StepTokens& tokens, Attention& attention) 
     return memory_->logits_here.as<float>();
 }
 
+std::array<const void*, 11> CudaModel::Memory::places() const {
+    const auto at = [](const Buffer& buffer) { return buffer.as<const void>(); };
+    return {at(sent),     at(arrived), at(hidden), at(normed),    at(qkv),   at(attended),
+            at(gate_up),  at(inner),   at(projected), at(logits), at(logits_here)};
+}
+
 void CudaModel::compute(const StepTokens& tokens, Attention& attention) {
-    const std::size_t rows = tokens.ids.size();
-    const Inputs inputs = send(tokens);
+    Inputs inputs = send(tokens);
+    const std::size_t repeatable = attention.prepare_to_repeat(gpu_->stream().handle());
+    inputs.room = std::max(inputs.rows, repeatable);
+    if (repeatable == 0 || !can_record_ || !repeat(tokens, inputs, attention))
+        put(tokens, inputs, attention);
+}
+
+/// Launches the graph of such a step; false when there is none yet.
+bool CudaModel::repeat(const StepTokens& tokens, const Inputs& inputs, Attention& attention) {
+    if (memory_->places() != memory_->recorded_at) {
+        memory_->graphs.clear();
+        memory_->recorded_at = memory_->places();
+    }
+    const auto [found, is_first] =
+        memory_->graphs.try_emplace({tokens.ids.size(), tokens.logit_rows.size()});
+    // The first step is computed as any other: memory may grow, and cuBLAS may load kernels.
+    if (is_first) return false;
+    std::unique_ptr<Graph>& graph = found->second;
+    if (!graph) {
+        try {
+            graph = std::make_unique<Graph>(gpu_->driver(), gpu_->stream(),
+                                            [&] { put(tokens, inputs, attention); });
+        } catch (const std::exception& error) {
+            std::fprintf(stderr, "no CUDA graphs from here on: %s\n", error.what());
+            can_record_ = false;
+            return false;
+        }
+    }
+    graph->launch(gpu_->stream());
+    return true;
+}
+
+/// Puts a step on the stream.
+void CudaModel::put(const StepTokens& tokens, const Inputs& inputs, Attention& attention) {
+    const std::size_t rows = inputs.rows;
     const EmbedArguments embed{inputs.ids, memory_->embedding.as<Bf16>(),
                                memory_->hidden.room<Bf16>(rows * config().hidden_size),
                                narrow(config().hidden_size)};
     gpu_->library().launch(gpu_->kernels().embed, rows, 1, block_threads, gpu_->stream(), embed);
     for (std::size_t layer = 0; layer < memory_->layers.size(); ++layer) {
-        attention_block(layer, inputs, rows, attention);
+        attention_block(layer, inputs, attention);
         mlp_block(memory_->layers[layer], rows);
     }
     if (!tokens.logit_rows.empty()) compute_logits(inputs, tokens.logit_rows.size());
@@ -151,7 +191,7 @@ CudaModel::Inputs CudaModel::send(const StepTokens& tokens) {
     driver.check(driver.copy_in_async(arrived, sent, count * sizeof *sent,
                                       gpu_->stream().handle()),
                  "cuMemcpyHtoDAsync");
-    return {arrived, arrived + rows, arrived + 2 * rows};
+    return {arrived, arrived + rows, arrived + 2 * rows, rows, rows};
 }
 
 /// hidden += delta, and normed = norm(hidden), of all rows or of those that are picked.
@@ -178,11 +218,11 @@ void CudaModel::apply(const Matrix& matrix, const Buffer& x, std::size_t rows, B
 }
 
 /// projected = out(attention(rope(qkv(norm(hidden))))), once the layer before has been added.
-void CudaModel::attention_block(std::size_t layer, const Inputs& inputs, std::size_t rows,
-                                Attention& attention) {
+void CudaModel::attention_block(std::size_t layer, const Inputs& inputs, Attention& attention) {
     const LayerOnGpu& weights = memory_->layers[layer];
+    const std::size_t rows = inputs.rows;
     norm(weights.attention_norm, layer > 0 ? memory_->projected.as<Bf16>() : nullptr, rows);
-    Bf16* qkv = memory_->qkv.room<Bf16>(rows * weights.qkv.outputs);
+    Bf16* qkv = memory_->qkv.room<Bf16>(inputs.room * weights.qkv.outputs);
     apply(weights.qkv, memory_->normed, rows, qkv);
     const std::size_t heads = config().query_head_count + config().kv_head_count;
     const TurnArguments turn{qkv,
@@ -197,7 +237,7 @@ void CudaModel::attention_block(std::size_t layer, const Inputs& inputs, std::si
                              config().rms_norm_eps};
     gpu_->library().launch(gpu_->kernels().turn_heads, rows, blocks_for(heads * 32),
                            block_threads, gpu_->stream(), turn);
-    Bf16* attended = memory_->attended.room<Bf16>(rows * config().query_width());
+    Bf16* attended = memory_->attended.room<Bf16>(inputs.room * config().query_width());
     const Bf16* k = qkv + config().query_width();
     attention.attend({layer, qkv, k, k + config().kv_width(), weights.qkv.outputs, attended,
                       gpu_->stream().handle()});

@@ -3,12 +3,16 @@
 #define ENGINE_CUDA_MODEL_HPP
 
 #include "cuda/gpu.hpp"
+#include "cuda/graph.hpp"
 #include "model/model.hpp"
 #include "model/weights.hpp"
 
 #include <cstddef>
+#include <array>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace engine::cuda {
@@ -42,12 +46,20 @@ private:
         Buffer sent, arrived;
         Buffer hidden, normed, qkv, attended, gate_up, inner, projected;
         Buffer logits, logits_here;
+        /// By the numbers of tokens and of logits: recorded at the second time.
+        std::map<std::pair<std::size_t, std::size_t>, std::unique_ptr<Graph>> graphs;
+        /// Where a step's memory lay when they were recorded: that is part of them.
+        std::array<const void*, 11> recorded_at{};
+
+        [[nodiscard]] std::array<const void*, 11> places() const;
     };
     /// The step's numbers on the device.
     struct Inputs {
         const std::uint32_t* ids;
         const std::uint32_t* positions;
         const std::uint32_t* logit_rows;
+        /// Tokens, and how many what attention reads and writes has room for.
+        std::size_t rows, room;
     };
 
     /// Memory is given back while the context is current.
@@ -63,12 +75,15 @@ private:
     [[nodiscard]] Buffer on_gpu(const std::vector<float>& numbers) const;
     [[nodiscard]] Matrix on_gpu(const HostMatrix& matrix) const;
 
+    bool can_record_ = true;
+
     void compute(const StepTokens& tokens, Attention& attention);
+    bool repeat(const StepTokens& tokens, const Inputs& inputs, Attention& attention);
+    void put(const StepTokens& tokens, const Inputs& inputs, Attention& attention);
     [[nodiscard]] Inputs send(const StepTokens& tokens);
     void norm(const Buffer& weight, const Bf16* delta, std::size_t rows,
               const std::uint32_t* picked = nullptr);
-    void attention_block(std::size_t layer, const Inputs& inputs, std::size_t rows,
-                         Attention& attention);
+    void attention_block(std::size_t layer, const Inputs& inputs, Attention& attention);
     void mlp_block(const LayerOnGpu& layer, std::size_t rows);
     void compute_logits(const Inputs& inputs, std::size_t rows);
     void apply(const Matrix& matrix, const Buffer& x, std::size_t rows, Bf16* y);

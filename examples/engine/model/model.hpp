@@ -37,6 +37,13 @@ class Attention {
 public:
     virtual ~Attention() = default;
     virtual void attend(const AttentionCall& call) = 0;
+    /// Before the first attend() of a step on a GPU. Other than 0 where the calls may be recorded,
+    /// and launched again for each later step of as many tokens for which this is not 0: they must
+    /// have room for so many tokens then.
+    virtual std::size_t prepare_to_repeat(void* stream) {
+        (void)stream;
+        return 0;
+    }
 };
 
 /// The tokens of a step, of all its sequences one after another.

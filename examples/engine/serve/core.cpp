@@ -18,6 +18,7 @@ EngineConfig complete(EngineConfig config) {
     config.kv.slot_count = static_cast<std::uint32_t>(config.scheduler.max_running);
     const bool is_on_cpu = config.device == Device::cpu;
     config.kv.device = config.device;
+    config.kv.graphs = !is_on_cpu && config.graphs;
     // For nothing where the products are not: cuBLAS adds in another order for another batch size.
     config.kv.batch_invariant = is_on_cpu && config.gemm == Gemm::packed;
     if (!is_on_cpu) config.thread_count = 1;

@@ -32,6 +32,8 @@ struct EngineConfig {
     /// What computes. Settings of products and threads are the processor's.
     Device device = Device::cpu;
     Gemm gemm = Gemm::packed;
+    /// On a GPU: steps of one token for each sequence are recorded, and launched as a whole.
+    bool graphs = true;
     /// Refuse requests that ask to be retained.
     bool retain_nothing = false;
     /// Longest text in tokens; 0: as the model says.

@@ -52,14 +52,39 @@ Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
     : table_(table_config(runner_config(model, config, pool), config)),
       cache_(table_, cache_config(config)),
       runner_(table_, runner_config(model, config, pool)),
-      plan_(runner_.plan()) {}
+      plan_(runner_.plan()) {
+    if (config.device == Device::cuda && config.graphs)
+        reserve_decode_plan(model, config.slot_count);
+}
+
+void Kv::reserve_decode_plan(const ModelConfig& model, std::uint64_t row_count) {
+    decode_plan_ = runner_.plan();
+    decode_row_count_ = row_count;
+    auto most = rkv::sized<rkv_plan_capacity>();
+    // One attention kernel for each layer: shared starts of rows would take two more.
+    most.flags = RKV_PLAN_SEPARATE;
+    most.row_count = most.position_count = row_count;
+    most.row_position_count = 1;
+    most.page_count = row_count * std::min<std::uint64_t>(pages_for(model.max_position_count),
+                                                          table_.stats().total_page_count);
+    decode_plan_.reserve(most);
+}
 
 void Kv::require(const ModelConfig& model, const KvConfig& config, ThreadPool& pool) {
     (void)rkv::Runner::supports(runner_config(model, config, pool), config.page_size);
 }
 
 void Kv::plan(const std::vector<rkv_plan_row>& rows) {
-    plan_.set(rows);
+    const bool decodes = std::all_of(rows.begin(), rows.end(),
+                                     [](const rkv_plan_row& row) { return row.count == 1; });
+    current_ = decodes && decode_plan_ ? &decode_plan_ : &plan_;
+    current_->set(rows);
+}
+
+std::size_t Kv::prepare_to_repeat(void* stream) {
+    if (current_ != &decode_plan_) return 0;
+    decode_plan_.upload(stream);
+    return decode_row_count_;
 }
 
 void Kv::attend(const AttentionCall& call) {
@@ -73,7 +98,7 @@ void Kv::attend(const AttentionCall& call) {
     args.k_position_stride = call.stride;
     args.v_position_stride = call.stride;
     args.stream = call.stream;
-    runner_.append_prefill(plan_, args);
+    runner_.append_prefill(*current_, args);
 }
 
 }  // namespace engine

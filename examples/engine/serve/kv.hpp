@@ -29,6 +29,9 @@ struct KvConfig {
     bool batch_invariant = true;
     /// Where KV lies and attention is computed: in f32 on the processor, in bf16 on a GPU.
     Device device = Device::cpu;
+    /// On a GPU: steps of one token for each sequence have a plan of their own, whose calls may be
+    /// recorded into graphs.
+    bool graphs = false;
 };
 
 class Kv final : public Attention {
@@ -52,12 +55,19 @@ public:
     /// Carries out the page copies that the sequences wait for.
     void plan(const std::vector<rkv_plan_row>& rows);
     void attend(const AttentionCall& call) override;
+    std::size_t prepare_to_repeat(void* stream) override;
 
 private:
     rkv::PageTable table_;
     rkv::Cache cache_;
     rkv::Runner runner_;
     rkv::Plan plan_;
+    /// Of steps that may be repeated; reserved for as many sequences as there can be.
+    rkv::Plan decode_plan_;
+    std::uint64_t decode_row_count_ = 0;
+    rkv::Plan* current_ = &plan_;
+
+    void reserve_decode_plan(const ModelConfig& model, std::uint64_t row_count);
 };
 
 }  // namespace engine

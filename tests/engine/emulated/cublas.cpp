@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <deque>
 #include <vector>
 
 extern "C" int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument);
@@ -17,10 +17,6 @@ constexpr int type_f32 = 0, type_bf16 = 14, compute_f32 = 68;
 int handle_count = 0;
 int succeeding = -1;  // calls until one fails; negative: none does
 
-struct Handle {
-    void* stream = nullptr;
-};
-
 /// y = x W^T in rows.
 struct Product {
     const std::uint16_t* x;
@@ -28,6 +24,12 @@ struct Product {
     void* y;
     std::size_t rows, outputs, inputs;
     bool is_f32;
+};
+
+struct Handle {
+    void* stream = nullptr;
+    /// All of them: one that went into a graph is computed again whenever that is launched.
+    std::deque<Product> products;
 };
 
 float widened(std::uint16_t bits) {
@@ -45,7 +47,7 @@ std::uint16_t rounded(float value) {
 }
 
 void compute(void* argument) {
-    const std::unique_ptr<Product> product(static_cast<Product*>(argument));
+    const auto* product = static_cast<const Product*>(argument);
     const std::size_t inputs = product->inputs;
     std::vector<float> weight(product->outputs * inputs), x(inputs);
     for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = widened(product->weight[i]);
@@ -98,13 +100,12 @@ int cublasGemmEx(void* handle, int left_operation, int right_operation, int m, i
         !rkv_emulator_holds(right, rows * inputs * 2) ||
         !rkv_emulator_holds(out, rows * outputs * out_bytes))
         return invalid_value;
-    auto product = std::make_unique<Product>(
-        Product{static_cast<const std::uint16_t*>(right), static_cast<const std::uint16_t*>(left),
-                out, rows, outputs, inputs, out_type == type_f32});
-    if (cuLaunchHostFunc(static_cast<Handle*>(handle)->stream, compute, product.get()) != 0)
-        return execution_failed;
-    (void)product.release();
-    return 0;
+    Handle& mine = *static_cast<Handle*>(handle);
+    mine.products.push_back({static_cast<const std::uint16_t*>(right),
+                             static_cast<const std::uint16_t*>(left), out, rows, outputs, inputs,
+                             out_type == type_f32});
+    return cuLaunchHostFunc(mine.stream, compute, &mine.products.back()) == 0 ? 0
+                                                                              : execution_failed;
 }
 
 // What tests ask for.
