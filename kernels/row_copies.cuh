@@ -26,8 +26,8 @@ struct RowCopies {
     static constexpr int kPieces = kRows * kChunks;
     static constexpr bool kWholeRows = 32 % kChunks == 0;
 
-    // Calls `use(row, chunk, exists)` for each piece that this lane copies; all lanes of a warp call
-    // it equally often, some perhaps without a piece.
+    // Calls `use(row, chunk, exists)` for each piece that this lane copies; all lanes of a warp
+    // call it equally often, some perhaps without a piece.
     template <class Use>
     static RKV_DEVICE void pieces(int lane, Use use) {
         RKV_UNROLL

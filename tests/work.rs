@@ -362,8 +362,8 @@ fn a_long_shared_start_is_attended_to_once() {
     assert!(read <= 2 * 8192 + 64 * 257, "{read} keys");
 }
 
-/// Eight decodes behind 2048 shared keys: these are read twice, for another shape is another launch.
-/// Beside an append that takes that shape anyway they are read once.
+/// Eight decodes behind 2048 shared keys: these are read twice, for another shape is another
+/// launch. Beside an append that takes that shape anyway they are read once.
 #[test]
 fn a_few_rows_that_share_take_one_launch() {
     let stem = own(99, 128);

@@ -10,8 +10,8 @@ use std::time::Instant;
 const RUNS: usize = 30;
 /// Calls of a run, one after another: the device is to be busy while the host prepares the next.
 const CALLS: usize = 8;
-/// Copies of the inputs, so that the L2 cache holds none of them: more than 60 MB in all, as long as
-/// memory allows.
+/// Copies of the inputs, so that the L2 cache holds none of them: more than 60 MB in all, as long
+/// as memory allows.
 const ROTATED_BYTES: usize = 256 << 20;
 /// Rows that a graph is captured for.
 const GRAPH_ROWS: usize = 256;
