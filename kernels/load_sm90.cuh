@@ -1,7 +1,7 @@
 // The warps of attn_sm90 that load keys and values, tile by tile.
 //
-// Where a page has whole boxes of positions and all rows of a tile are wanted, a lane starts the
-// copy of a box each. Everywhere else each row's page is looked up, 16 bytes at a time are copied,
+// Where a page has whole boxes of positions and all rows of a tile are wanted, each lane starts the
+// copy of one of them. Everywhere else each row's page is looked up, 16 bytes at a time are copied,
 // and rows that no query sees become zeros: what lies there may be NaN, and 0 * NaN is NaN.
 #pragma once
 #include "hopper.cuh"
@@ -35,6 +35,8 @@ struct Loader {
     uint32_t unreported = 0; // barrier of the last copies that were started row by row; 0: none
 
     static constexpr int kWarpRows = S::kTileKeys / 4;
+    static constexpr int kBoxMost = 64; // positions
+    static constexpr int kBoxesLeast = S::kTileKeys / kBoxMost * S::kPanels;
 
     RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false> &rows, int warp_index,
                       uint32_t shared_at)
@@ -48,9 +50,13 @@ struct Loader {
                begin + S::kTileKeys <= any.end;
     }
 
+    // The box of a tile that this lane starts, if there are so many. Warps take them in turn: the
+    // lanes of one start theirs one after another.
+    RKV_DEVICE int box_of_lane() const { return lane * 4 + warp; }
+
     // The row of a tile whose page this lane looks up.
     RKV_DEVICE int row_of_lane(int tile) const {
-        return by_boxes(tile) ? lane / S::kPanels * arguments.box_positions
+        return by_boxes(tile) ? box_of_lane() / S::kPanels * arguments.box_positions
                               : warp * kWarpRows + lane % kWarpRows;
     }
 
@@ -63,10 +69,13 @@ struct Loader {
 
     template <int kValues>
     RKV_DEVICE void start_boxes(int tile, int page, uint32_t to, uint32_t full) const {
-        const int row = row_of_lane(tile), panel = lane % S::kPanels;
+        const int row = row_of_lane(tile), panel = box_of_lane() % S::kPanels;
         if (lane == 0) {
-            barrier_arrive_expect(full, fault(Fault::kBytesTooFew) ? S::kTileBytes / 2
-                                                                   : S::kTileBytes);
+            // The boxes of this warp: a fourth of the tile, unless there are not even four.
+            const bool few = kBoxesLeast < 4 && arguments.box_positions == kBoxMost;
+            const int share = row < S::kTileKeys ? S::kTileBytes / kBoxesLeast : 0;
+            const int bytes = few ? share : S::kTileBytes / 4;
+            barrier_arrive_expect(full, fault(Fault::kBytesTooFew) ? bytes / 2 : bytes);
         }
         sync_warp();
         if (row < S::kTileKeys) {
@@ -124,11 +133,7 @@ struct Loader {
             unreported = full;
             return;
         }
-        if (warp == 0) {
-            start_boxes<kValues>(tile, page, to, full);
-        } else {
-            barrier_arrive(full);
-        }
+        start_boxes<kValues>(tile, page, to, full);
         report<0>();
     }
 

@@ -26,8 +26,8 @@ struct HopperShape {
     static constexpr int kBlocks = 1;
     static constexpr int kStages = 2;
     // Of a thread that loads, and of one that computes.
-    static constexpr int kLoadRegisters = 40;
-    static constexpr int kComputeRegisters = 232;
+    static constexpr int kLoadRegisters = 56;
+    static constexpr int kComputeRegisters = 224;
     // The groups compute products in turns, so that one's weights are made meanwhile. With wide
     // sums the products of one alone take longer than that.
     static constexpr bool kTakeTurns = head_dim <= 128;
