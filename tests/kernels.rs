@@ -1,11 +1,12 @@
 //! The kernels' machine code: no spills, no local memory, the instructions that were meant, and the
-//! registers and shared memory that `kernels/resources.txt` records. `RKV_BLESS=1` rewrites that
-//! file.
+//! registers, shared memory and lengths of loops that `kernels/resources.txt` records.
+//! `RKV_BLESS=1` rewrites that file.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 const TABLE: &str = "kernels/resources.txt";
 
@@ -86,6 +87,58 @@ fn resources() -> BTreeMap<Key, Resources> {
     found
 }
 
+/// The machine code of every kernel.
+fn code() -> &'static BTreeMap<Key, String> {
+    static CODE: OnceLock<BTreeMap<Key, String>> = OnceLock::new();
+    CODE.get_or_init(|| {
+        let mut found = BTreeMap::new();
+        for image in images() {
+            let text = dump("-sass", image);
+            let mut arch = String::new();
+            for part in text.split("\t\tFunction : ") {
+                let name = part.lines().next().unwrap_or_default();
+                if name.starts_with("rkv_") {
+                    found.insert((name.to_owned(), arch.clone()), part.to_owned());
+                }
+                let last = part.lines().rev().find_map(architecture);
+                arch = last.map_or(arch, str::to_owned);
+            }
+        }
+        found
+    })
+}
+
+/// Instructions of the loop over tiles of keys: of the shortest one that has half of the products
+/// of matrices. None where there are no products.
+fn loop_length(code: &str) -> Option<usize> {
+    // Lines with an address, which others than instructions do not have.
+    let instructions: Vec<(usize, &str)> = code
+        .lines()
+        .filter_map(|line| {
+            let (address, rest) = line.trim().strip_prefix("/*")?.split_once("*/")?;
+            let words = rest.split("/*").next()?.trim();
+            let address = usize::from_str_radix(address, 16).ok()?;
+            (!words.is_empty()).then_some((address, words))
+        })
+        .collect();
+    let products = |part: &[(usize, &str)]| {
+        let multiplies = |words: &str| words.contains("HMMA.") || words.contains("HGMMA.");
+        part.iter().filter(|(_, words)| multiplies(words)).count()
+    };
+    let all = products(&instructions);
+    let target = |words: &str| {
+        let word = words.contains("BRA").then(|| words.split("0x").last())??;
+        usize::from_str_radix(word.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
+    };
+    let loops = instructions.iter().enumerate().filter_map(|(end, &(address, words))| {
+        let to = target(words).filter(|&to| to < address)?;
+        let begin = instructions.partition_point(|&(at, _)| at < to);
+        let body = &instructions[begin..=end];
+        (all > 0 && 2 * products(body) >= all).then_some(body.len())
+    });
+    loops.min()
+}
+
 fn nvcc_version() -> String {
     let nvcc = Path::new(env!("RKV_CUDA_HOME")).join("bin/nvcc");
     let output = Command::new(nvcc).arg("--version").output().unwrap();
@@ -96,7 +149,8 @@ fn nvcc_version() -> String {
 
 fn table_of(found: &BTreeMap<Key, Resources>) -> String {
     let mut text = format!(
-        "# Kernel, architecture, registers of a thread, bytes of shared memory; nvcc {}.\n\
+        "# Kernel, architecture, registers of a thread, bytes of shared memory, instructions of the\n\
+         # loop over tiles of keys, with what masks and soft caps would take; nvcc {}.\n\
          # No kernel spills, or has memory of its own; attn_sm90 moves registers from the threads\n\
          # that load to those that compute. Written by: RKV_BLESS=1 cargo test --test kernels\n",
         nvcc_version()
@@ -105,7 +159,10 @@ fn table_of(found: &BTreeMap<Key, Resources>) -> String {
     for ((name, arch), resources) in found {
         let of_launch = table.iter().find(|kernel| kernel.0 == *name);
         let shared = of_launch.map_or(0, |(_, _, shared)| *shared);
-        text += &format!("{name} {arch} {} {shared}\n", resources.registers);
+        let code = code().get(&(name.clone(), arch.clone()));
+        let length = code.and_then(|code| loop_length(code));
+        let length = length.map_or("-".to_owned(), |length| length.to_string());
+        text += &format!("{name} {arch} {} {shared} {length}\n", resources.registers);
     }
     text
 }
@@ -128,7 +185,7 @@ fn kernels_take_what_is_recorded_and_spill_nothing() {
         return;
     }
     let blessed = fs::read_to_string(path).unwrap();
-    if blessed.lines().next() != table.lines().next() {
+    if blessed.lines().nth(1) != table.lines().nth(1) {
         let reason = format!("SKIP kernels: {TABLE} is of another nvcc: registers not compared\n");
         std::io::stderr().write_all(reason.as_bytes()).unwrap();
         return;
@@ -146,19 +203,16 @@ fn kernels_take_what_is_recorded_and_spill_nothing() {
 /// every attention kernel; loads and stores of 16 bytes where data is moved; local memory nowhere.
 #[test]
 fn the_intended_instructions_are_there() {
-    let mut seen = 0;
-    for image in images() {
-        let text = dump("-sass", image);
-        let mut arch = "";
-        for part in text.split("\t\tFunction : ") {
-            let name = part.lines().next().unwrap();
-            if name.starts_with("rkv_") {
-                check_instructions(name, arch, part);
-                seen += 1;
-            }
-            arch = part.lines().rev().find_map(architecture).unwrap_or(arch);
-        }
+    for ((name, arch), code) in code() {
+        check_instructions(name, arch, code);
+        let loops = loop_length(code).is_some();
+        assert_eq!(
+            loops,
+            name.starts_with("rkv_attend_"),
+            "{name} for {arch}: the loop over tiles"
+        );
     }
+    let seen = code().len();
     assert!(images().is_empty() || seen > 40, "only {seen} kernels were found");
 }
 
