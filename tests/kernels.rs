@@ -149,8 +149,8 @@ fn nvcc_version() -> String {
 
 fn table_of(found: &BTreeMap<Key, Resources>) -> String {
     let mut text = format!(
-        "# Kernel, architecture, registers of a thread, bytes of shared memory, instructions of the\n\
-         # loop over tiles of keys, with what masks and soft caps would take; nvcc {}.\n\
+        "# Kernel, architecture, registers of a thread, bytes of shared memory, instructions of\n\
+         # the loop over tiles of keys, with what masks and soft caps would take; nvcc {}.\n\
          # No kernel spills, or has memory of its own; attn_sm90 moves registers from the threads\n\
          # that load to those that compute. Written by: RKV_BLESS=1 cargo test --test kernels\n",
         nvcc_version()
