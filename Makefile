@@ -18,6 +18,7 @@ test: ## everything that a change must pass; installs missing tools where it can
 test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; two hours)
 	@bash scripts/sanitizers.sh
 	RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda matrix
+	RKV_CUDA_KERNELS=ptx RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda
 	$(CARGO) test --locked --features llama-cpp --test llama_cpp
 	RKV_MODEL_SEED=$$(date +%s) RKV_MODEL_STEPS=2000000 $(CARGO) test --locked --test model
 	RKV_SOAK_SECONDS=300 $(CARGO) test --locked --test engine -- --exact b11_soak

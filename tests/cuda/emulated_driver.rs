@@ -1,5 +1,11 @@
-//! The emulated libcuda.so, built from the kernels' own source.
+//! The emulated libcuda.so, built from the kernels' own source; with RKV_CUDA_KERNELS=ptx from what
+//! nvcc made of it.
+#[path = "ptx.rs"]
+mod ptx;
+
+use radixkv::gpu::kernel_table;
 use std::collections::hash_map::DefaultHasher;
+use std::fmt::Write;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::os::unix::fs::symlink;
@@ -8,6 +14,11 @@ use std::process::{Child, Command};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Whether the kernels of every GPU are to be what nvcc made.
+pub fn from_ptx() -> bool {
+    std::env::var("RKV_CUDA_KERNELS").is_ok_and(|kernels| kernels == "ptx")
 }
 
 /// Compiles the kernels and the driver, unless they are unchanged; returns the library. In its
@@ -21,8 +32,9 @@ pub fn build() -> PathBuf {
         .filter(|path| path.is_file())
         .collect();
     files.sort();
+    let from_ptx = from_ptx();
     let mut hasher = DefaultHasher::new();
-    FLAGS.hash(&mut hasher);
+    (FLAGS, from_ptx, include_str!("ptx.rs")).hash(&mut hasher);
     files.iter().for_each(|file| fs::read(file).unwrap().hash(&mut hasher));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("emulated-driver-{:016x}", hasher.finish()));
@@ -32,13 +44,16 @@ pub fn build() -> PathBuf {
     }
     fs::create_dir_all(&folder).unwrap();
     let dims = [64, 96, 128, 256].map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
-    let mut sources: Vec<(&str, Option<&String>)> =
-        dims.iter().rev().map(|dim| ("attn_mma.cu", Some(dim))).collect();
-    sources.extend([3, 2, 0].map(|dim| ("attn_sm90.cu", Some(&dims[dim]))));
-    let others = ["machine", "units", "products", "driver", "graphs"]
-        .map(|name| format!("emulation/{name}.cpp"));
-    sources.push(("memory.cu", None));
-    sources.extend(others.iter().map(|source| (source.as_str(), None)));
+    let mut sources: Vec<(PathBuf, Option<&String>)> =
+        dims.iter().rev().map(|dim| (kernels.join("attn_mma.cu"), Some(dim))).collect();
+    sources.push((kernels.join("memory.cu"), None));
+    if from_ptx {
+        sources =
+            sources.iter().map(|(source, dim)| (as_ptx(source, *dim, &folder), None)).collect();
+    }
+    sources.extend([3, 2, 0].map(|dim| (kernels.join("attn_sm90.cu"), Some(&dims[dim]))));
+    let others = ["machine", "units", "products", "driver", "graphs"];
+    sources.extend(others.map(|name| (kernels.join(format!("emulation/{name}.cpp")), None)));
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut objects = Vec::new();
     for round in sources.chunks(jobs) {
@@ -48,8 +63,11 @@ pub fn build() -> PathBuf {
                 let object = folder.join(format!("{}-{}.o", std::process::id(), objects.len()));
                 objects.push(object.clone());
                 let mut command = Command::new("g++");
-                command.args(FLAGS).args(*dim).args(["-x", "c++", "-c"]);
-                command.arg(kernels.join(source)).arg("-o").arg(&object);
+                command.args(FLAGS).args(*dim).arg("-I").arg(root());
+                if source.starts_with(&folder) {
+                    command.args(["-w", "-O1"]); // translated: nobody reads it
+                }
+                command.args(["-x", "c++", "-c"]).arg(source).arg("-o").arg(&object);
                 (command.spawn().expect("g++ runs"), object)
             })
             .collect();
@@ -71,3 +89,34 @@ pub fn build() -> PathBuf {
 }
 
 const FLAGS: [&str; 6] = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"];
+
+/// The kernels of a source as nvcc makes them for compute capability 8.0, translated.
+fn as_ptx(source: &Path, dim: Option<&String>, folder: &Path) -> PathBuf {
+    let nvcc = Path::new(env!("RKV_CUDA_HOME")).join("bin/nvcc");
+    let output = Command::new(&nvcc)
+        .args(["-std=c++17", "-O3", "-arch=compute_80", "-ptx", "-o", "-"])
+        .args(dim)
+        .arg(source)
+        .output()
+        .unwrap_or_else(|error| panic!("RKV_CUDA_KERNELS=ptx needs nvcc, {nvcc:?}: {error}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut text =
+        "#include \"kernels/emulation/ptx.hpp\"\n#include <algorithm>\nusing namespace rkv;\n"
+            .to_owned();
+    let table = kernel_table();
+    for kernel in ptx::translate(&String::from_utf8(output.stdout).unwrap()) {
+        let ptx::Kernel { name, threads, argument_bytes, source } = kernel;
+        let shared = table.iter().find(|known| known.0 == name).map_or(0, |known| known.2);
+        writeln!(
+            text,
+            "{source}static const emulation::KernelEntry {name}_entry(\
+             {{\"{name}\", {threads}, {shared}, {argument_bytes}, false, {name}}});"
+        )
+        .unwrap();
+    }
+    let stem = source.file_stem().unwrap().to_string_lossy();
+    let dim = dim.map_or("", |dim| dim.rsplit('=').next().unwrap());
+    let translated = folder.join(format!("{}-{stem}{dim}.cpp", std::process::id()));
+    fs::write(&translated, text).unwrap();
+    translated
+}
