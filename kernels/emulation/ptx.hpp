@@ -1,7 +1,7 @@
-// What kernels that tests/cuda/ptx.rs translated from PTX are written in: instructions that
+// What kernels that tests/cuda/ptx translated from PTX are written in: instructions that
 // device.cuh has no word for, each as the PTX ISA defines it.
 #pragma once
-#include "kernels/device.cuh"
+#include "kernels/hopper.cuh"
 
 namespace rkv::ptx {
 

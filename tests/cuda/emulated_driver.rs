@@ -1,6 +1,6 @@
 //! The emulated libcuda.so, built from the kernels' own source; with RKV_CUDA_KERNELS=ptx from what
 //! nvcc made of it.
-#[path = "ptx.rs"]
+#[path = "ptx/mod.rs"]
 mod ptx;
 
 use radixkv::gpu::kernel_table;
@@ -16,7 +16,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Whether the kernels of every GPU are to be what nvcc made.
+/// Whether the kernels are to be what nvcc made.
 pub fn from_ptx() -> bool {
     std::env::var("RKV_CUDA_KERNELS").is_ok_and(|kernels| kernels == "ptx")
 }
@@ -34,7 +34,7 @@ pub fn build() -> PathBuf {
     files.sort();
     let from_ptx = from_ptx();
     let mut hasher = DefaultHasher::new();
-    (FLAGS, from_ptx, include_str!("ptx.rs")).hash(&mut hasher);
+    (FLAGS, from_ptx, TRANSLATOR).hash(&mut hasher);
     files.iter().for_each(|file| fs::read(file).unwrap().hash(&mut hasher));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("emulated-driver-{:016x}", hasher.finish()));
@@ -46,12 +46,12 @@ pub fn build() -> PathBuf {
     let dims = [64, 96, 128, 256].map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
     let mut sources: Vec<(PathBuf, Option<&String>)> =
         dims.iter().rev().map(|dim| (kernels.join("attn_mma.cu"), Some(dim))).collect();
+    sources.extend([3, 2, 0].map(|dim| (kernels.join("attn_sm90.cu"), Some(&dims[dim]))));
     sources.push((kernels.join("memory.cu"), None));
     if from_ptx {
-        sources =
-            sources.iter().map(|(source, dim)| (as_ptx(source, *dim, &folder), None)).collect();
+        let translated = sources.iter().map(|(source, dim)| (as_ptx(source, *dim, &folder), None));
+        sources = translated.collect();
     }
-    sources.extend([3, 2, 0].map(|dim| (kernels.join("attn_sm90.cu"), Some(&dims[dim]))));
     let others = ["machine", "units", "products", "driver", "graphs"];
     sources.extend(others.map(|name| (kernels.join(format!("emulation/{name}.cpp")), None)));
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -88,13 +88,23 @@ pub fn build() -> PathBuf {
     library
 }
 
+/// A library that another one made is not taken.
+const TRANSLATOR: [&str; 3] = [
+    include_str!("ptx/mod.rs"),
+    include_str!("ptx/instructions.rs"),
+    include_str!("ptx/hopper.rs"),
+];
+
 const FLAGS: [&str; 6] = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"];
 
-/// The kernels of a source as nvcc makes them for compute capability 8.0, translated.
+/// The kernels of a source as nvcc makes them, translated.
 fn as_ptx(source: &Path, dim: Option<&String>, folder: &Path) -> PathBuf {
     let nvcc = Path::new(env!("RKV_CUDA_HOME")).join("bin/nvcc");
+    let is_hopper = source.ends_with("attn_sm90.cu");
+    let arch = if is_hopper { "90a" } else { "80" };
     let output = Command::new(&nvcc)
-        .args(["-std=c++17", "-O3", "-arch=compute_80", "-ptx", "-o", "-"])
+        .args(["-std=c++17", "-O3", "-ptx", "-o", "-"])
+        .arg(format!("-gencode=arch=compute_{arch},code=compute_{arch}"))
         .args(dim)
         .arg(source)
         .output()
@@ -110,7 +120,7 @@ fn as_ptx(source: &Path, dim: Option<&String>, folder: &Path) -> PathBuf {
         writeln!(
             text,
             "{source}static const emulation::KernelEntry {name}_entry(\
-             {{\"{name}\", {threads}, {shared}, {argument_bytes}, false, {name}}});"
+             {{\"{name}\", {threads}, {shared}, {argument_bytes}, {is_hopper}, {name}}});"
         )
         .unwrap();
     }

@@ -37,7 +37,7 @@ pub fn is_real() -> bool {
     env::var("RKV_CUDA_DRIVER").is_ok_and(|driver| driver == "system")
 }
 
-/// Whether faults can be put into the kernels of every GPU: nvcc knows of none.
+/// Whether faults can be put into the kernels: nvcc knows of none.
 pub fn has_faults() -> bool {
     !is_real() && !emulated_driver::from_ptx()
 }
