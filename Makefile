@@ -15,7 +15,7 @@ build: ## libradixkv.so and libradixkv.a, optimised, in target/release
 test: ## everything that a change must pass; installs missing tools where it can
 	@bash scripts/test.sh
 
-test-long: ## Miri, sanitizers, helgrind, long model and fuzz runs (nightly Rust; two hours)
+test-long: ## Miri, sanitizers, kernels as PTX, long model and fuzz runs (nightly Rust, nvcc)
 	@bash scripts/sanitizers.sh
 	RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda matrix
 	RKV_CUDA_KERNELS=ptx RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda
