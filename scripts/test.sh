@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
-all=(lint tests faults memcheck abi docs fuzz)
+all=(lint tests faults memcheck abi docs fuzz kernels)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -68,9 +68,26 @@ stage_docs() { # every parameter of the header is described
     echo "target/doxygen/html/index.html"
 }
 
-stage_fuzz() { # a minute for each fuzz target
+stage_fuzz() { # most of a minute for each fuzz target
     [ -f scripts/fuzz.sh ] || { echo "SKIP fuzz: there is no scripts/fuzz.sh"; return 0; }
-    $limit bash scripts/fuzz.sh 60
+    $limit bash scripts/fuzz.sh 45
+}
+
+stage_kernels() { # what nvcc makes of the CUDA kernels: machine code, and their PTX under emulation
+    if [ "${RADIXKV_CUDA:-}" = 0 ]; then
+        echo "SKIP kernels as nvcc makes them: RADIXKV_CUDA is 0"
+        return 0
+    fi
+    if ! [ -x "${CUDA_HOME:-$target/cuda/home}/bin/nvcc" ] && ! command -v nvcc >/dev/null; then
+        bash scripts/cuda_toolchain.sh || {
+            echo "SKIP kernels as nvcc makes them: there is no nvcc (make cuda-toolchain)"
+            return 0
+        }
+        # With nvcc `tests` has read all machine code; one target takes a minute.
+        export RADIXKV_CUDA_ARCHS=90a
+        RADIXKV_CUDA=1 $limit cargo test --locked --test kernels
+    fi
+    RADIXKV_CUDA=1 RKV_CUDA_KERNELS=ptx $limit cargo test --locked --test cuda
 }
 
 mkdir -p "$logs"
