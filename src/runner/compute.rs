@@ -92,7 +92,10 @@ impl Runner {
         for (input, heads) in [(Some(q), query_heads), (k, kv_heads), (v, kv_heads)] {
             let given = input.as_ref().map(|input| (input, heads));
             if given.is_some_and(|given| self.overlap((&out, query_heads), given, positions)) {
-                return Err(Error::argument("out overlaps an input"));
+                let reserved = largest.map_or(String::new(), |_| {
+                    format!(": a captured call reads and writes all {positions} reserved positions")
+                });
+                return Err(Error::argument(format!("out overlaps an input{reserved}")));
             }
         }
         check_f32(step.lse, "lse")?;

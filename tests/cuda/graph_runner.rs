@@ -238,6 +238,29 @@ fn what_is_missing_before_a_capture_is_said() {
     assert!(matches!(capture().unwrap_err(), Error::StaleSequence(_)));
 }
 
+/// Tensors of a captured call have room for every step that fits, not for the one that was sent.
+#[test]
+fn tensors_too_small_for_the_capacity_are_refused() {
+    let both = Replaying::new();
+    let tokens: Vec<u32> = (0..20).collect();
+    let a = both.begin(&tokens);
+    let engine = &both.pair.engines[1];
+    engine.set(&[(a[1], &tokens, 0)]).unwrap();
+    engine.plan.reserve(&MOST).unwrap();
+    upload(engine).unwrap();
+    // q of 20 positions, and the results right behind them.
+    let of_step = 2 * tokens.len() * HEADS * DIM;
+    let memory = Memory::of(&poison(2 * of_step + 4 * MOST.positions * KV_HEADS * DIM * 2));
+    let at = |offset: usize| memory.address().wrapping_add(offset);
+    let kv = [2 * of_step, 2 * of_step + 2 * MOST.positions * KV_HEADS * DIM];
+    // SAFETY: refused before anything is launched, or there is room.
+    let append = || unsafe { engine.append(0, [at(0), at(kv[0]), at(kv[1])], at(of_step)) };
+    let error = Graph::capture(stream(engine), append).err().unwrap().to_string();
+    assert!(error.contains("out overlaps") && error.contains("40 reserved"), "{error}");
+    append().unwrap();
+    stream(engine).synchronize();
+}
+
 /// Each call of the driver that an upload makes fails once: copies stay open, nothing is lost, and
 /// the next attempt is right.
 #[test]
