@@ -34,8 +34,9 @@ struct Loader {
     const uint32_t shared;
     uint32_t unreported = 0; // barrier of the last copies that were started row by row; 0: none
 
-    static constexpr int kWarpRows = S::kTileKeys / 4;
-    static constexpr int kBoxMost = 64; // positions
+    static constexpr int kWarps = 4;
+    static constexpr int kWarpRows = S::kTileKeys / kWarps;
+    static constexpr int kBoxMost = 64; // positions: BOX_MAX in src/gpu/hopper.rs
     static constexpr int kBoxesLeast = S::kTileKeys / kBoxMost * S::kPanels;
 
     RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false> &rows, int warp_index,
@@ -52,7 +53,7 @@ struct Loader {
 
     // The box of a tile that this lane starts, if there are so many. Warps take them in turn: the
     // lanes of one start theirs one after another.
-    RKV_DEVICE int box_of_lane() const { return lane * 4 + warp; }
+    RKV_DEVICE int box_of_lane() const { return lane * kWarps + warp; }
 
     // The row of a tile whose page this lane looks up.
     RKV_DEVICE int row_of_lane(int tile) const {
@@ -71,10 +72,10 @@ struct Loader {
     RKV_DEVICE void start_boxes(int tile, int page, uint32_t to, uint32_t full) const {
         const int row = row_of_lane(tile), panel = box_of_lane() % S::kPanels;
         if (lane == 0) {
-            // The boxes of this warp: a fourth of the tile, unless there are not even four.
-            const bool few = kBoxesLeast < 4 && arguments.box_positions == kBoxMost;
+            // The boxes of this warp: its share of the tile, unless there are fewer than warps.
+            const bool few = kBoxesLeast < kWarps && arguments.box_positions == kBoxMost;
             const int share = row < S::kTileKeys ? S::kTileBytes / kBoxesLeast : 0;
-            const int bytes = few ? share : S::kTileBytes / 4;
+            const int bytes = few ? share : S::kTileBytes / kWarps;
             barrier_arrive_expect(full, fault(Fault::kBytesTooFew) ? bytes / 2 : bytes);
         }
         sync_warp();

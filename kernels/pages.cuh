@@ -1,6 +1,6 @@
 // What moves K and V into, out of and between pages, 16 bytes at a time.
 #pragma once
-#include "row_copies.cuh"
+#include "places.cuh"
 
 namespace rkv {
 

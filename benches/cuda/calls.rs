@@ -77,6 +77,10 @@ impl<'a> Calls<'a> {
         Self { backend, shape, batch, slots, page_count, strides, kv_dtype, inputs }
     }
 
+    pub fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
     fn step(&self) -> StepOfPlan<'_> {
         StepOfPlan { number: 1, batch: &self.batch, slots: &self.slots }
     }

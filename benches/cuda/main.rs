@@ -67,14 +67,14 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
         return;
     }
     let mut calls = Calls::new(&backend, shape, &geometry, kv_dtype);
+    let (flops, bytes) = (shape.flops(calls.batch()), shape.bytes(calls.batch(), kv_dtype.bytes()));
     let line = |kernel: &str, median: f64, spread: f64, host: f64| {
-        let bytes = shape.bytes(&shape.batch(page_size).0, kv_dtype.bytes());
         println!(
             "{}\t{page_size}\t{}\t{kernel}\t{median:.1}\t{:.1}\t{:.1}\t{:.3}\t{host:.1}\t{}",
             shape.id,
             if kv_dtype == Dtype::Bf16 { "bf16" } else { "e4m3" },
             spread * 100.0,
-            shape.flops(&shape.batch(page_size).0) / median / 1e6,
+            flops / median / 1e6,
             bytes / median / 1e6,
             shape.bound,
         );

@@ -33,7 +33,7 @@ const OF_MMA: usize = 13;
 /// What only a graph can show: elsewhere there are no such blocks.
 pub const OF_GRAPHS: usize = 22;
 /// Those of attn_mma's that attn_sm90 cannot have: it has no such place.
-const NOT_OF_SM90: [usize; 5] = [1, 2, 4, 10, 12];
+const NOT_OF_SM90: [usize; 4] = [1, 2, 4, 10];
 
 /// Sums are rescaled only where logits outgrow the maximum so far by much.
 fn query_size(fault: usize) -> f32 {
