@@ -50,6 +50,7 @@ pub mod ids;
 pub mod index;
 mod grace;
 mod lock;
+pub mod memory;
 pub mod paging;
 pub mod runner;
 pub mod sequence;

@@ -2,6 +2,7 @@
 //! from step to step.
 use super::mask::{Mask, Region};
 use crate::error::Error;
+use crate::error::{Message, text};
 use std::ops::Range;
 
 /// A row of a batch: new positions behind what the KV cache holds already.
@@ -76,16 +77,16 @@ impl Batch {
         regions: &[Region],
     ) -> Result<(), Error> {
         let at = self.rows.len();
-        let fail = |text: String| Err(Error::argument(format!("rows[{at}].{text}")));
+        let fail = |text: Message| Err(Error::argument(text!("rows[{at}].{text}")));
         if count == 0 {
             return fail("count is zero".into());
         }
         let Some(key_count) = start.checked_add(count) else {
-            return fail(format!("start {start} + count {count} is beyond 2^64"));
+            return fail(text!("start {start} + count {count} is beyond 2^64"));
         };
         let page_count = key_count.div_ceil(self.page_size);
         if page_count > pages.len() {
-            return fail(format!(
+            return fail(text!(
                 "start {start} + count {count} is beyond the row's {} positions",
                 pages.len() * self.page_size
             ));
@@ -93,7 +94,7 @@ impl Batch {
         let mut before = 0;
         for (index, region) in regions.iter().enumerate() {
             if region.start < before || region.end <= region.start {
-                return fail(format!("regions[{index}] is empty, or not after the one before it"));
+                return fail(text!("regions[{index}] is empty, or not after the one before it"));
             }
             before = region.end;
         }

@@ -5,6 +5,7 @@ use super::cascade::SHARED_TILES_MOST;
 use super::pieces::{PIECE_FIXED, PIECE_GOOD, PIECE_MIN, ROUNDS};
 use super::work::{FEW_ROWS_MAX, Machine};
 use crate::error::Error;
+use crate::error::text;
 
 /// The largest step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +34,14 @@ impl Capacity {
         ];
         for (name, value) in named {
             if !(1..=i32::MAX as usize).contains(&value) {
-                return Err(Error::argument(format!("capacity.{name} {value} is not in 1..2^31")));
+                return Err(Error::argument(text!("capacity.{name} {value} is not in 1..2^31")));
             }
         }
         if self.row_positions == 0 || self.row_positions > self.positions {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "capacity.row_position_count {} is above position_count {}",
-                self.row_positions, self.positions
+                self.row_positions,
+                self.positions
             )));
         }
         Ok(())
@@ -56,7 +58,7 @@ impl Capacity {
         ];
         for (name, value, most) in named {
             if value > most {
-                return Err(Error::argument(format!(
+                return Err(Error::argument(text!(
                     "rows: the step's {name} {value} is above the {most} that were reserved"
                 )));
             }

@@ -1,6 +1,7 @@
 //! Publishing pages that a caller holds.
 use super::{Namespace, PrefixCache};
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::NodeId;
 use crate::index::Node;
 use crate::paging::PageTable;
@@ -46,7 +47,7 @@ impl PrefixCache {
         // Before images become as many keys as they have positions.
         let pages = position_count(request.tokens)? / self.sharing.page_size;
         if request.pages.len() < pages {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "args.page_count {} is less than the {pages} whole pages of the tokens",
                 request.pages.len()
             )));
@@ -79,9 +80,12 @@ impl PrefixCache {
         let existing = existing.max(request.from_page);
         table.pool.claim_all(&request.pages[existing..pages], existing)?;
 
-        let node = from.unwrap_or_else(|| self.index.make_root(request.namespace));
+        let node = match from {
+            Some(node) => node,
+            None => self.index.make_root(request.namespace)?,
+        };
         let given = &request.pages[request.from_page..pages];
-        let inserted = self.index.insert(node, Keys { keys, images: &self.images }, given);
+        let inserted = self.index.insert(node, Keys { keys, images: &self.images }, given)?;
         debug_assert_eq!(inserted.existing + request.from_page, existing);
         let claimed_keys =
             &query.keys[existing * self.sharing.page_size..pages * self.sharing.page_size];
@@ -119,7 +123,7 @@ impl PrefixCache {
         let node = self.index.resolve(id)?;
         let end = self.index.end_page(node);
         if request.from_page != end {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "args.from_page_index {} is not the {end} pages up to args.from_node's end",
                 request.from_page
             )));
@@ -128,7 +132,7 @@ impl PrefixCache {
             position / self.sharing.page_size == end && position <= query.keys.len()
         });
         if position.is_none() {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "args.from_token_index {} does not end at args.from_node's end",
                 request.from_token
             )));

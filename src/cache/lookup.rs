@@ -197,14 +197,17 @@ impl PrefixCache {
     }
 
     /// Makes a node end where the match ends, and marks the path as used now.
-    pub fn take(&mut self, found: &Found, with_partial: bool) -> Matched {
+    pub fn take(&mut self, found: &Found, with_partial: bool) -> Result<Matched, Error> {
         let pages = found.pages();
         let Some(walk) = found.walk else {
-            return Matched { node: None, pages, tokens: 0, positions: 0, partial: None };
+            return Ok(Matched { node: None, pages, tokens: 0, positions: 0, partial: None });
         };
         let index = self.index.as_mut();
         let partial = found.partial_node(&walk, index).filter(|_| with_partial);
-        let node = (pages > 0).then(|| index.end_node_at(walk.node, pages));
+        let node = match pages {
+            0 => None,
+            _ => Some(index.end_node_at(walk.node, pages)?),
+        };
         if let Some(node) = node {
             index.touch(node);
         }
@@ -214,7 +217,7 @@ impl PrefixCache {
             page: index.pages(node)[0],
             positions: found.positions % self.sharing.page_size,
         });
-        Matched { node, pages, tokens: found.tokens, positions: found.positions, partial }
+        Ok(Matched { node, pages, tokens: found.tokens, positions: found.positions, partial })
     }
 
     /// Counts a lookup of which `positions` were used, `partial` of them by copy.

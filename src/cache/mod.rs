@@ -68,13 +68,13 @@ pub struct PrefixCache {
 
 impl PrefixCache {
     /// An empty cache whose ids carry `tag`.
-    pub fn new(page_size: usize, tag: u8, config: CacheConfig) -> Self {
-        Self {
-            index: config.index.open(page_size, tag),
+    pub fn new(page_size: usize, tag: u8, config: CacheConfig) -> Result<Self, Error> {
+        Ok(Self {
+            index: config.index.open(page_size, tag)?,
             images: Images::default(),
             counters: Counters::default(),
             sharing: Sharing { page_size, whole_pages: config.whole_pages },
-        }
+        })
     }
 
     /// Keys as the index reads them.

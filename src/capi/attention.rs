@@ -8,6 +8,7 @@ use super::status::rkv_status;
 use super::token::{RKV_TOKEN_COORD, RKV_TOKEN_SIZE};
 use crate::attention::Params;
 use crate::error::Error;
+use crate::error::text;
 use crate::runner::{LayerStep, States, Strides};
 use crate::token::bins;
 use std::ffi::c_void;
@@ -103,7 +104,7 @@ unsafe impl AbiStruct for rkv_merge_states_args {
 }
 
 fn stride(value: u64, name: &str) -> Result<usize, Error> {
-    usize::try_from(value).map_err(|_| Error::argument(format!("args.{name} {value} is absurd")))
+    usize::try_from(value).map_err(|_| Error::argument(text!("args.{name} {value} is absurd")))
 }
 
 fn strides(position: u64, head: u64, names: [&str; 2]) -> Result<Strides, Error> {
@@ -253,7 +254,7 @@ pub unsafe extern "C" fn rkv_spatial_decode(
             RKV_TOKEN_COORD => bins::coord_value,
             RKV_TOKEN_SIZE => bins::size_value,
             other => {
-                return Err(Error::argument(format!("kind {other} has no bins to decode")).into());
+                return Err(Error::argument(text!("kind {other} has no bins to decode")).into());
             }
         };
         let bin = bins::most_likely(slice(logits, logit_count, "logits")?)?;

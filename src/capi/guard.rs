@@ -1,6 +1,7 @@
 //! The boundary: failures become a status and a message, panics too.
 use super::status::{rkv_status, set_last_error, set_last_shortage};
-use crate::error::Error;
+use crate::error::{Error, Message, text};
+use crate::memory::OutOfMemory;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,18 +11,30 @@ const _: () = panic!("radixkv needs panic=unwind: the C ABI turns panics into RK
 /// Why a call failed.
 pub(super) struct Fail {
     status: rkv_status,
-    message: String,
+    reason: Reason,
+}
+
+/// Kept as it is until the message is written, which needs no memory.
+enum Reason {
+    Refused(Error),
+    Text(Message),
 }
 
 impl Fail {
     pub(super) fn too_small(needed: usize, capacity: usize, name: &str) -> Self {
-        let message = format!("{name} has room for {capacity}, {needed} are needed");
-        Self { status: rkv_status::BufferTooSmall, message }
+        let message = text!("{name} has room for {capacity}, {needed} are needed");
+        Self { status: rkv_status::BufferTooSmall, reason: Reason::Text(message) }
     }
 
     pub(super) fn poisoned() -> Self {
-        let message = "an earlier call on this handle ended with an internal error".to_owned();
-        Self { status: rkv_status::Poisoned, message }
+        let message = "an earlier call on this handle ended with an internal error".into();
+        Self { status: rkv_status::Poisoned, reason: Reason::Text(message) }
+    }
+}
+
+impl From<OutOfMemory> for Fail {
+    fn from(refused: OutOfMemory) -> Self {
+        Error::from(refused).into()
     }
 }
 
@@ -46,7 +59,7 @@ impl From<Error> for Fail {
             Error::Pending(_) => rkv_status::Pending,
             Error::Corrupt(_) => rkv_status::Corrupt,
         };
-        Self { status, message: error.to_string() }
+        Self { status, reason: Reason::Refused(error) }
     }
 }
 
@@ -74,16 +87,19 @@ pub(super) fn guard_with(
 
 #[cold]
 fn failed(fail: Fail) -> rkv_status {
-    set_last_error(fail.message);
+    match fail.reason {
+        Reason::Refused(error) => set_last_error(error),
+        Reason::Text(text) => set_last_error(text),
+    }
     fail.status
 }
 
 #[cold]
 fn panicked(payload: Box<dyn Any + Send>) -> rkv_status {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    let text = text.unwrap_or_else(|| "no message".to_owned());
-    set_last_error(format!("internal error, please report it: {text}"));
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no message");
+    set_last_error(format_args!("internal error, please report it: {text}"));
     // Dropping the payload may panic too: contain that, and give up only what it carried.
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);

@@ -2,6 +2,7 @@
 use super::guard::{Fail, guard_with};
 use super::status::rkv_status;
 use crate::error::Error;
+use crate::error::text;
 use crate::sequence::Shared;
 use std::sync::Arc;
 
@@ -48,9 +49,9 @@ impl<T: Opaque> Handle<T> {
     unsafe fn borrow<'a>(pointer: *const T) -> Result<&'a Self, Fail> {
         // SAFETY: the caller's contract.
         let handle = unsafe { pointer.cast::<Self>().as_ref() };
-        let handle = handle.ok_or_else(|| Error::argument(format!("{} is NULL", T::NAME)))?;
+        let handle = handle.ok_or_else(|| Error::argument(text!("{} is NULL", T::NAME)))?;
         if handle.magic != T::MAGIC {
-            return Err(Error::argument(format!("{} is no live handle", T::NAME)).into());
+            return Err(Error::argument(text!("{} is no live handle", T::NAME)).into());
         }
         Ok(handle)
     }

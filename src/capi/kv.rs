@@ -6,6 +6,7 @@ use super::runner::rkv_runner;
 use super::status::rkv_status;
 use crate::attention::{Dtype, KvLayout, KvStrides};
 use crate::error::Error;
+use crate::error::text;
 use crate::sequence::PageCopy;
 use std::ffi::c_void;
 
@@ -62,7 +63,7 @@ pub(super) fn dtype(value: u32, name: &str) -> Result<Dtype, Error> {
         RKV_DTYPE_F16 => Dtype::F16,
         RKV_DTYPE_BF16 => Dtype::Bf16,
         RKV_DTYPE_FP8_E4M3 => Dtype::Fp8E4m3,
-        _ => return Err(Error::argument(format!("config.{name} {value} is no RKV_DTYPE_"))),
+        _ => return Err(Error::argument(text!("config.{name} {value} is no RKV_DTYPE_"))),
     })
 }
 
@@ -70,14 +71,14 @@ pub(super) fn kv_layout(value: u32) -> Result<KvLayout, Error> {
     match value {
         RKV_KV_LAYOUT_NHD => Ok(KvLayout::Nhd),
         RKV_KV_LAYOUT_HND => Ok(KvLayout::Hnd),
-        _ => Err(Error::argument(format!("config.kv_layout {value} is no RKV_KV_LAYOUT_"))),
+        _ => Err(Error::argument(text!("config.kv_layout {value} is no RKV_KV_LAYOUT_"))),
     }
 }
 
 pub(super) fn strides(memory: &rkv_kv_memory) -> Result<KvStrides, Fail> {
     let stride = |value: u64, name: &str| {
         usize::try_from(value)
-            .map_err(|_| Error::argument(format!("kv_layers: {name} {value} is too large")))
+            .map_err(|_| Error::argument(text!("kv_layers: {name} {value} is too large")))
     };
     Ok(KvStrides {
         page: stride(memory.page_stride, "page_stride")?,

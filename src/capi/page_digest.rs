@@ -6,6 +6,7 @@ use super::pointer::{AbiStruct, check_out, out, out_slice, read_struct, slice};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
+use crate::error::text;
 use crate::token::{PageDigest, page_digest_count, page_digests};
 
 /// Names the content of a page together with everything before it. An array element: its layout
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn rkv_tokens_page_digests(
     guard(|| unsafe {
         let args = read_struct(args)?;
         if args.page_size == 0 || args.page_size > RKV_PAGE_SIZE_MAX {
-            let message = format!("args.page_size {} is not in 1..=256", args.page_size);
+            let message = text!("args.page_size {} is not in 1..=256", args.page_size);
             return Err(Error::argument(message).into());
         }
         let (page_size, first_page) = (args.page_size as usize, args.first_page as usize);

@@ -7,6 +7,7 @@ use super::status::rkv_status;
 use super::token::rkv_region;
 use crate::attention::{Capacity, Region};
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::SequenceId;
 use crate::runner::{Plan, PlanRow};
 use crate::sequence::ComputedRow;
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn rkv_plan_set(
 }
 
 fn position(value: u64, name: &str) -> Result<usize, Error> {
-    usize::try_from(value).map_err(|_| Error::argument(format!("rows: {name} {value} is absurd")))
+    usize::try_from(value).map_err(|_| Error::argument(text!("rows: {name} {value} is absurd")))
 }
 
 fn region_of(raw: &rkv_region) -> Result<Region, Error> {
@@ -240,7 +241,7 @@ pub unsafe extern "C" fn rkv_plan_reserve(
 
 fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
     if raw.flags & !(RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE) != 0 {
-        return Err(Error::argument(format!("capacity.flags {:#x} is unknown", raw.flags)));
+        return Err(Error::argument(text!("capacity.flags {:#x} is unknown", raw.flags)));
     }
     let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
     let row_positions = match raw.row_position_count {

@@ -1,6 +1,7 @@
 //! Pointers from C: every check of one, and every conversion, used everywhere.
 use super::guard::Fail;
 use crate::error::Error;
+use crate::error::text;
 use std::mem::MaybeUninit;
 use std::slice;
 
@@ -17,12 +18,12 @@ pub(super) unsafe trait AbiStruct: Copy {
 
 #[cold]
 fn null(name: &str) -> Fail {
-    Error::argument(format!("{name} is NULL")).into()
+    Error::argument(text!("{name} is NULL")).into()
 }
 
 #[cold]
 fn misaligned(name: &str) -> Fail {
-    Error::argument(format!("{name} is not aligned")).into()
+    Error::argument(text!("{name} is not aligned")).into()
 }
 
 #[inline]
@@ -40,7 +41,7 @@ fn check<T>(pointer: *const T, name: &str) -> Result<(), Fail> {
 #[inline]
 fn check_count<T>(count: usize, name: &str) -> Result<(), Fail> {
     if count > isize::MAX as usize / size_of::<T>() {
-        return Err(Error::argument(format!("{name}: {count} elements are absurd")).into());
+        return Err(Error::argument(text!("{name}: {count} elements are absurd")).into());
     }
     Ok(())
 }
@@ -173,7 +174,7 @@ unsafe fn read_other_size<T: AbiStruct>(pointer: *const T, size: usize) -> Resul
         (read.assume_init(), &bytes[known..])
     };
     if unknown.iter().any(|&byte| byte != 0) {
-        let message = format!("{} sets a field that this library doesn't know", T::NAME);
+        let message = text!("{} sets a field that this library doesn't know", T::NAME);
         return Err(Error::argument(message).into());
     }
     Ok(read)
@@ -255,6 +256,6 @@ fn check_size<T: AbiStruct>(size: usize, field: &str) -> Result<(), Fail> {
 #[cold]
 fn bad_size<T: AbiStruct>(size: usize, field: &str) -> Fail {
     let (name, least) = (T::NAME, T::V1);
-    let message = format!("{name}: {field} {size} is not the size of this struct ({least})");
+    let message = text!("{name}: {field} {size} is not the size of this struct ({least})");
     Error::argument(message).into()
 }

@@ -10,6 +10,7 @@ use super::status::rkv_status;
 use super::threads::{engine_threads, rkv_parallel_for};
 use crate::cpu::Threads;
 use crate::error::Error;
+use crate::error::text;
 use crate::gpu::{CudaConfig, Images};
 use crate::runner::{BackendConfig, KvPointers, Runner, RunnerConfig};
 use std::ffi::c_void;
@@ -114,14 +115,14 @@ unsafe impl AbiStruct for rkv_runner_statistics {
 fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
     match raw.backend {
         RKV_BACKEND_CPU if raw.device != 0 => {
-            return Err(Error::argument(format!("config.device {} with the CPU", raw.device)));
+            return Err(Error::argument(text!("config.device {} with the CPU", raw.device)));
         }
         RKV_BACKEND_CPU => {}
         RKV_BACKEND_CUDA if raw.parallel_for.is_some() => {
             return Err(Error::argument("config.parallel_for with CUDA"));
         }
         RKV_BACKEND_CUDA => {}
-        other => return Err(Error::argument(format!("config.backend {other} is unknown"))),
+        other => return Err(Error::argument(text!("config.backend {other} is unknown"))),
     }
     if raw.flags & !RKV_RUNNER_BATCH_INVARIANT != 0 {
         return Err(Error::argument("config.flags has an unknown bit"));
@@ -206,7 +207,7 @@ pub unsafe extern "C" fn rkv_runner_supports(
         let raw = unsafe { read_struct(config)? };
         let config = config_of(&raw)?;
         if !(1..=super::page_table::RKV_PAGE_SIZE_MAX).contains(&page_size) {
-            return Err(Error::argument(format!("page_size {page_size} is not in 1..=256")).into());
+            return Err(Error::argument(text!("page_size {page_size} is not in 1..=256")).into());
         }
         config.check(page_size as usize, &backend_of(&raw)?)?;
         if out_page_bytes.is_null() {

@@ -1,8 +1,9 @@
 //! Status codes, the calling thread's last message, and the numbers behind a refused allocation.
 use super::pointer::{AbiStruct, write_struct};
 use crate::error::Shortage;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
+use std::fmt::{self, Write};
 
 /// Result of every fallible function. The numbers are part of the ABI and are never reused:
 /// 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
@@ -79,18 +80,43 @@ unsafe impl AbiStruct for rkv_shortage {
     const V1: usize = 56;
 }
 
-thread_local! {
-    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
-    static SHORTAGE: RefCell<Option<Shortage>> = const { RefCell::new(None) };
+/// Bytes of a message that are kept. Few have more than a hundred.
+const MESSAGE_BYTES: usize = 1024;
+
+/// The calling thread's last message, in memory that is there from the beginning.
+struct LastMessage {
+    len: usize,
+    bytes: [u8; MESSAGE_BYTES],
 }
 
-pub(super) fn set_last_error(message: String) {
-    // Fails only while the thread is being torn down, when nobody can read the message any more.
-    let _ = MESSAGE.try_with(|last| *last.borrow_mut() = message);
+impl Write for LastMessage {
+    /// Leaves out what doesn't fit.
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let end = part.floor_char_boundary(MESSAGE_BYTES - self.len);
+        self.bytes[self.len..self.len + end].copy_from_slice(&part.as_bytes()[..end]);
+        self.len += end;
+        Ok(())
+    }
+}
+
+thread_local! {
+    // Nothing here is dropped: what is would have to be registered with the thread, which takes
+    // memory.
+    static MESSAGE: RefCell<LastMessage> =
+        const { RefCell::new(LastMessage { len: 0, bytes: [0; MESSAGE_BYTES] }) };
+    static SHORTAGE: Cell<Option<Shortage>> = const { Cell::new(None) };
+}
+
+pub(super) fn set_last_error(message: impl fmt::Display) {
+    MESSAGE.with_borrow_mut(|last| {
+        last.len = 0;
+        // It never fails.
+        let _ = write!(last, "{message}");
+    });
 }
 
 pub(super) fn set_last_shortage(shortage: Shortage) {
-    let _ = SHORTAGE.try_with(|last| *last.borrow_mut() = Some(shortage));
+    SHORTAGE.set(Some(shortage));
 }
 
 /// Name of a status, e.g. "RKV_STATUS_OK".
@@ -136,23 +162,18 @@ pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
 /// any thread; reads only the calling thread's message
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_last_error_message(buffer: *mut c_char, capacity: usize) -> usize {
-    MESSAGE
-        .try_with(|last| {
-            let last = last.borrow();
-            if !buffer.is_null() && capacity > 0 {
-                let mut end = last.len().min(capacity - 1);
-                while !last.is_char_boundary(end) {
-                    end -= 1;
-                }
-                // SAFETY: the caller promises `capacity` writable bytes, and end < capacity.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(last.as_ptr(), buffer.cast::<u8>(), end);
-                    buffer.add(end).write(0);
-                }
+    MESSAGE.with_borrow(|last| {
+        let text = std::str::from_utf8(&last.bytes[..last.len]).unwrap_or_default();
+        if !buffer.is_null() && capacity > 0 {
+            let end = text.floor_char_boundary(capacity - 1);
+            // SAFETY: the caller promises `capacity` writable bytes, and end < capacity.
+            unsafe {
+                std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast::<u8>(), end);
+                buffer.add(end).write(0);
             }
-            last.len() + 1
-        })
-        .unwrap_or(1)
+        }
+        text.len() + 1
+    })
 }
 
 /// The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
@@ -166,7 +187,7 @@ pub unsafe extern "C" fn rkv_last_error_message(buffer: *mut c_char, capacity: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_last_shortage(out_shortage: *mut rkv_shortage) -> rkv_status {
     super::guard::guard(|| {
-        let last = SHORTAGE.with(|last| *last.borrow());
+        let last = SHORTAGE.get();
         let Some(last) = last else {
             return Err(crate::error::Error::NoShortage.into());
         };

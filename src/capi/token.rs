@@ -3,6 +3,7 @@ use super::guard::{Fail, guard};
 use super::pointer::{AbiStruct, check_out, fill, out, out_slice, put, read_struct, slice};
 use super::status::rkv_status;
 use crate::error::Error;
+use crate::error::text;
 use crate::token::{Item, TokenKind, TokenList, bins, digest};
 use smallvec::SmallVec;
 use std::ffi::c_void;
@@ -87,7 +88,7 @@ impl TryFrom<&rkv_token_item> for Item {
                 ));
             }
             kind => {
-                return Err(Error::argument(format!("tokens.items has the unknown kind {kind}")));
+                return Err(Error::argument(text!("tokens.items has the unknown kind {kind}")));
             }
         };
         if !matches!(kind, TokenKind::Image { .. }) && item.digest != [0; 16] {

@@ -1,5 +1,6 @@
 //! Memory for keys and values.
 use crate::error::Error;
+use crate::error::text;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
@@ -30,7 +31,7 @@ unsafe impl Sync for HostMemory {}
 impl HostMemory {
     /// So many bytes, at least one.
     pub fn new(bytes: usize) -> Result<Self, Error> {
-        let no_room = || Error::memory(format!("{bytes} bytes of KV"));
+        let no_room = || Error::memory(text!("{bytes} bytes of KV"));
         // An allocator that is asked for more than its usual alignment zeroes memory by writing to
         // it, all of it, at once: so it is asked for some more bytes instead.
         let alignment = if bytes < HUGE_PAGE { ALIGNMENT } else { HUGE_PAGE };

@@ -22,6 +22,7 @@ pub use memory::HostMemory;
 pub use simd::Isa;
 pub use threads::{ParallelFor, Threads};
 
+use crate::error::{Message, text};
 use scratch::{Desk, Kept, Numbers, Scratch};
 use threads::Team;
 
@@ -65,18 +66,18 @@ impl CpuBackend {
 
     /// Whether these shapes and formats can be computed; the error names what cannot.
     pub fn supports(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Result<(), Error> {
-        let fail = |text: String| Err(Error::unsupported(text));
+        let fail = |text: Message| Err(Error::unsupported(text));
         let Geometry { query_heads, kv_heads, head_dim, page_size } = *geometry;
         if ![64, 96, 128, 256].contains(&head_dim) {
-            return fail(format!("head_dim {head_dim} is not 64, 96, 128 or 256"));
+            return fail(text!("head_dim {head_dim} is not 64, 96, 128 or 256"));
         }
         if kv_heads == 0 || query_heads == 0 || query_heads % kv_heads != 0 {
-            return fail(format!(
+            return fail(text!(
                 "query_head_count {query_heads} is not a multiple of kv_head_count {kv_heads}"
             ));
         }
         if page_size == 0 || page_size > 256 {
-            return fail(format!("page_size {page_size} is not in 1..=256"));
+            return fail(text!("page_size {page_size} is not in 1..=256"));
         }
         if dtype == Dtype::Fp8E4m3 {
             return fail("dtype is not F32, F16 or BF16".into());

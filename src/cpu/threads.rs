@@ -1,5 +1,6 @@
 //! Threads of the library's own, or the engine's.
 use crate::error::Error;
+use crate::error::text;
 use rayon_core::{ThreadBuilder, ThreadPool, ThreadPoolBuilder};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -48,7 +49,7 @@ impl OwnThreads {
             Ok(())
         };
         let pool = ThreadPoolBuilder::new().num_threads(count).spawn_handler(spawn).build();
-        let pool = pool.map_err(|error| Error::memory(format!("threads: {error}")))?;
+        let pool = pool.map_err(|error| Error::memory(text!("threads: {error}")))?;
         Ok(Self { pool: Some(pool), handles })
     }
 }
@@ -78,7 +79,7 @@ impl Team {
             Threads::Own(count) | Threads::Engine { count, .. } => *count,
         };
         if count > THREAD_LIMIT {
-            return Err(Error::argument(format!("thread_count {count} is more than 1024")));
+            return Err(Error::argument(text!("thread_count {count} is more than 1024")));
         }
         let count = match count {
             0 => std::thread::available_parallelism().map_or(1, |count| count.get()),

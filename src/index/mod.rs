@@ -18,6 +18,7 @@ pub(crate) use tree::ChildTable;
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::ids::NodeId;
+use crate::memory::try_box;
 use crate::token::Keys;
 use std::sync::Arc;
 
@@ -128,11 +129,11 @@ pub enum IndexKind {
 
 impl IndexKind {
     /// An empty index for pages of one size, whose node ids carry `tag`.
-    pub fn open(self, page_size: usize, tag: u8) -> Box<dyn PrefixIndex> {
-        match self {
-            Self::Radix => Box::new(RadixIndex::new(page_size, tag)),
-            Self::BlockHash => Box::new(BlockHashIndex::new(page_size, tag)),
-        }
+    pub fn open(self, page_size: usize, tag: u8) -> Result<Box<dyn PrefixIndex>, Error> {
+        Ok(match self {
+            Self::Radix => try_box(RadixIndex::new(page_size, tag)?)?,
+            Self::BlockHash => try_box(BlockHashIndex::new(page_size, tag)?)?,
+        })
     }
 }
 
@@ -164,13 +165,16 @@ pub trait Probe: std::fmt::Debug + Send + Sync {
 
 /// A prefix index. Keys and pages always come in whole pages unless said otherwise; `Node`s passed
 /// in must be current.
+///
+/// What can fail runs out of memory, and has changed nothing then. The rest never needs memory that
+/// there may not be: whoever undoes something can rely on it.
 pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// The root of a namespace that has one.
     fn find_root(&self, namespace: &Namespace) -> Option<Node>;
 
     /// The root of a namespace, made if need be. A root that stays empty must be given to
     /// `prune_root`.
-    fn make_root(&mut self, namespace: &Namespace) -> Node;
+    fn make_root(&mut self, namespace: &Namespace) -> Result<Node, Error>;
 
     /// Drops a root that has neither nodes nor locks.
     fn prune_root(&mut self, root: Node);
@@ -187,7 +191,7 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// Makes a node end after `pages` pages of the prefix on which `node` lies, by a split if need
     /// be.
-    fn end_node_at(&mut self, node: Node, pages: usize) -> Node;
+    fn end_node_at(&mut self, node: Node, pages: usize) -> Result<Node, Error>;
 
     /// Marks a node and all above it as used now.
     fn touch(&mut self, node: Node);
@@ -195,11 +199,16 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Puts pages with their keys after a node's end. Where the keys are known already, the pages
     /// there stay, and those given are not used. There may be more keys than pages: as far as the
     /// index has these too, the node of the result goes on.
-    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted;
+    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error>;
 
     /// Like `insert`, for a sequence that holds a lock on `from` and moves it to the result. May
     /// make the node itself longer, under a new id, when nobody else can have a part in it.
-    fn insert_moving_lock(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted;
+    fn insert_moving_lock(
+        &mut self,
+        from: Node,
+        keys: Keys<'_>,
+        pages: &[u32],
+    ) -> Result<Inserted, Error>;
 
     /// Protects a node and all above it.
     fn lock(&mut self, node: Node, holder: Holder);
@@ -238,7 +247,7 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     fn pages(&self, node: Node) -> &[u32];
 
     /// The nodes right below, in an order that their content decides.
-    fn children(&self, node: Node) -> Vec<Node>;
+    fn children(&self, node: Node) -> Result<Vec<Node>, Error>;
 
     /// Totals. O(1).
     fn stats(&self) -> IndexStats;
@@ -253,5 +262,5 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     fn check(&self) -> Result<(), Error>;
 
     /// The whole tree as text.
-    fn dump(&self, format: DumpFormat) -> String;
+    fn dump(&self, format: DumpFormat) -> Result<String, Error>;
 }

@@ -4,6 +4,7 @@
 //! pages of row i, and `last_page_len[i]` of the positions of its last page count.
 use super::table::PageTable;
 use crate::error::Error;
+use crate::error::text;
 
 /// One row of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +35,7 @@ impl PageTable {
             let row = self.row(asked.slot)?;
             let pages = asked.positions.div_ceil(self.page_size());
             if pages > row.len() {
-                return Err(Error::argument(format!(
+                return Err(Error::argument(text!(
                     "rows[{at}].position_count {} is beyond the row's {} positions",
                     asked.positions,
                     row.len() * self.page_size()

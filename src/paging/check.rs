@@ -2,6 +2,7 @@
 use super::pool::{PageState, RowOwner};
 use super::table::PageTable;
 use crate::error::Error;
+use crate::error::text;
 
 impl PageTable {
     /// `cached` has the pages that the index holds, `retained` the private ones of retained
@@ -63,7 +64,7 @@ impl PageTable {
             }
         }
         if counts != (self.pool.free(), self.pool.cached(), self.pool.private()) {
-            return Err(Error::Corrupt(format!(
+            return Err(Error::Corrupt(text!(
                 "page_counts: counted {counts:?} free, cached and private pages"
             )));
         }
@@ -118,5 +119,5 @@ impl PageTable {
 }
 
 fn corrupt<T>(page: u32, what: &str) -> Result<T, Error> {
-    Err(Error::Corrupt(format!("page_state: page {page} {what}")))
+    Err(Error::Corrupt(text!("page_state: page {page} {what}")))
 }

@@ -10,6 +10,7 @@
 //! Two more private states are in no row: *retained*, of a finished sequence that others may go on
 //! from, and *lent*, which its owner gave up while copies out of it were not done yet.
 use crate::error::Error;
+use crate::error::text;
 use std::collections::BTreeSet;
 
 /// Who may change a row.
@@ -174,7 +175,7 @@ impl PagePool {
                 self.states[page as usize] = state.expect("it was private");
                 self.cached -= 1;
             }
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "args.pages[{}] {page} is not private to the caller, or given twice",
                 first + at
             )));
@@ -261,7 +262,7 @@ impl PagePool {
             for &page in &pages[..at] {
                 self.states[page as usize] = PageState::Loose;
             }
-            return Err(Error::argument(format!("pages[{at}] {page} is {what}")));
+            return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
         }
         for &page in pages.iter().rev() {
             self.put_back(page);

@@ -1,6 +1,7 @@
 //! Rows: the pages of each slot, in order.
 use super::pool::{PagePool, PageState, RowOwner};
 use crate::error::Error;
+use crate::error::{Message, text};
 use crate::ids::SLOT_LIMIT;
 use crate::token::PAGE_SIZE_MAX;
 use std::ops::Range;
@@ -26,24 +27,24 @@ impl Default for PageTableConfig {
 
 impl PageTableConfig {
     fn check(&self) -> Result<(), Error> {
-        let fail = |text: String| Err(Error::argument(text));
+        let fail = |text: Message| Err(Error::argument(text));
         if self.page_size == 0 || self.page_size as usize > PAGE_SIZE_MAX {
-            return fail(format!("config.page_size {} is not in 1..=256", self.page_size));
+            return fail(text!("config.page_size {} is not in 1..=256", self.page_size));
         }
         if self.page_count < 2 {
-            return fail(format!(
+            return fail(text!(
                 "config.page_count {} is less than 2: page 0 is reserved",
                 self.page_count
             ));
         }
         if self.page_count > i32::MAX as u32 {
-            return fail(format!("config.page_count {} is not below 2^31", self.page_count));
+            return fail(text!("config.page_count {} is not below 2^31", self.page_count));
         }
         if self.slot_count == 0 || self.slot_count > SLOT_LIMIT {
-            return fail(format!("config.slot_count {} is not in 1..=2^20", self.slot_count));
+            return fail(text!("config.slot_count {} is not in 1..=2^20", self.slot_count));
         }
         if self.row_page_limit >= self.page_count {
-            return fail(format!(
+            return fail(text!(
                 "config.row_page_limit {} is more than the pages there are",
                 self.row_page_limit
             ));
@@ -121,7 +122,7 @@ impl PageTable {
     pub fn pages_for(&self, positions: usize, name: &str) -> Result<usize, Error> {
         let pages = positions.div_ceil(self.page_size);
         if pages > self.row_page_limit {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "{name}: {positions} positions take {pages} pages, a row holds at most {}",
                 self.row_page_limit
             )));
@@ -198,7 +199,7 @@ impl PageTable {
         match self.owner(slot) {
             Some(RowOwner::Caller) => Ok(()),
             Some(RowOwner::Sequence) => {
-                Err(Error::state(format!("slot {slot} belongs to a sequence")))
+                Err(Error::state(text!("slot {slot} belongs to a sequence")))
             }
             None => Err(not_in_use(slot)),
         }
@@ -216,12 +217,12 @@ impl PageTable {
         self.check_callers_row(slot)?;
         let len = self.rows[slot as usize].pages.len();
         if first_index != len {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "first_index {first_index} is not the row's length {len}: rows are mapped in order"
             )));
         }
         if pages.len() > self.row_page_limit - len {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "page_count {}: the row would be longer than {} pages",
                 pages.len(),
                 self.row_page_limit
@@ -241,7 +242,7 @@ impl PageTable {
                 Some(PageState::Retained | PageState::Lent) => "private, but not the caller's",
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
-            return Err(Error::argument(format!("pages[{at}] {page} is {what}")));
+            return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
         }
         self.rows[slot as usize].pages.extend_from_slice(pages);
         Ok(())
@@ -308,7 +309,7 @@ impl PageTable {
         let row = self.row(slot)?;
         let capacity = (row.len() * self.page_size) as u64;
         if let Some(at) = positions.iter().position(|&position| position >= capacity) {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "positions[{at}] {} is beyond the row's {capacity} positions",
                 positions[at]
             )));
@@ -323,5 +324,5 @@ impl PageTable {
 }
 
 fn not_in_use(slot: u32) -> Error {
-    Error::argument(format!("slot {slot} is not in use"))
+    Error::argument(text!("slot {slot} is not in use"))
 }

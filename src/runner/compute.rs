@@ -4,6 +4,7 @@ use super::{Plan, Runner};
 use crate::attention::{Params, Tensor};
 use crate::cpu::{AppendPrefill, MergeStates, PartialState};
 use crate::error::Error;
+use crate::error::text;
 use crate::gpu::{self, NewKv, Stream};
 use crate::sequence::PageCopy;
 use std::ffi::c_void;
@@ -92,10 +93,10 @@ impl Runner {
         for (input, heads) in [(Some(q), query_heads), (k, kv_heads), (v, kv_heads)] {
             let given = input.as_ref().map(|input| (input, heads));
             if given.is_some_and(|given| self.overlap((&out, query_heads), given, positions)) {
-                let reserved = largest.map_or(String::new(), |_| {
-                    format!(": a captured call reads and writes all {positions} reserved positions")
+                let reserved = largest.map_or("".into(), |_| {
+                    text!(": a captured call reads and writes all {positions} reserved positions")
                 });
-                return Err(Error::argument(format!("out overlaps an input{reserved}")));
+                return Err(Error::argument(text!("out overlaps an input{reserved}")));
             }
         }
         check_f32(step.lse, "lse")?;
@@ -164,7 +165,7 @@ impl Runner {
         let state = self.shared.read();
         for (at, copy) in copies.iter().enumerate() {
             let check = state.check_page_copy(copy);
-            check.map_err(|error| error.within(&format!("copies[{at}]")))?;
+            check.map_err(|error| error.within(&text!("copies[{at}]")))?;
         }
         drop(state);
         // On a GPU the legacy default stream: it waits for the engine's blocking streams, and they
@@ -214,11 +215,11 @@ impl Runner {
         check_f32(lse, "args.lse")?;
         let mut checked = Vec::with_capacity(outs.len());
         for (at, (&from, &weights)) in outs.iter().zip(lses).enumerate() {
-            let from = dense(from.cast_mut(), &format!("args.outs[{at}]"))?;
-            let name = format!("args.lses[{at}]");
+            let from = dense(from.cast_mut(), &text!("args.outs[{at}]"))?;
+            let name = text!("args.lses[{at}]");
             check_f32(weights, &name)?;
             if weights.is_null() {
-                return Err(Error::argument(format!("{name} is NULL")));
+                return Err(Error::argument(text!("{name} is NULL")));
             }
             checked.push(PartialState { out: read_only(from), lse: weights });
         }
@@ -251,7 +252,7 @@ impl Runner {
         heads: usize,
         name: &str,
     ) -> Result<Tensor<*mut u8>, Error> {
-        let wrong = |what: &str| Err(Error::argument(format!("{name}{what}")));
+        let wrong = |what: &str| Err(Error::argument(text!("{name}{what}")));
         if address.is_null() {
             return wrong(" is NULL");
         }
@@ -314,7 +315,7 @@ fn check_f32(pointer: *const f32, name: &str) -> Result<(), Error> {
     if pointer.is_aligned() {
         return Ok(());
     }
-    Err(Error::argument(format!("{name} is not aligned")))
+    Err(Error::argument(text!("{name} is not aligned")))
 }
 
 fn check_params(params: &Params) -> Result<(), Error> {
@@ -326,6 +327,6 @@ fn check_params(params: &Params) -> Result<(), Error> {
     ];
     match positive.into_iter().find(|(value, _)| !value.is_finite() || *value <= 0.0) {
         None => Ok(()),
-        Some((value, name)) => Err(Error::argument(format!("{name} {value} is not positive"))),
+        Some((value, name)) => Err(Error::argument(text!("{name} {value} is not positive"))),
     }
 }

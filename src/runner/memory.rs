@@ -4,6 +4,7 @@ use super::backend::Backend;
 use crate::attention::{Geometry, KvLayer, KvStrides};
 use crate::cpu::HostMemory;
 use crate::error::Error;
+use crate::error::text;
 use crate::gpu::DeviceMemory;
 
 /// K and V of one layer.
@@ -103,13 +104,13 @@ impl KvMemory {
         let size = config.kv_dtype.bytes();
         let mut layers = Vec::with_capacity(given.len());
         for (at, layer) in given.iter().enumerate() {
-            let wrong = |what: &str| Err(Error::argument(format!("kv_layers[{at}]{what}")));
+            let wrong = |what: &str| Err(Error::argument(text!("kv_layers[{at}]{what}")));
             for (pointer, name) in [(layer.k, "k"), (layer.v, "v")] {
                 if pointer.is_null() {
-                    return wrong(&format!(".{name} is NULL"));
+                    return wrong(&text!(".{name} is NULL"));
                 }
                 if !pointer.addr().is_multiple_of(size) {
-                    return wrong(&format!(".{name} is not aligned for its dtype"));
+                    return wrong(&text!(".{name} is not aligned for its dtype"));
                 }
             }
             let elements = span(&layer.strides, geometry, pages);
@@ -120,7 +121,7 @@ impl KvMemory {
             let (k, v) = (layer.k, layer.v);
             let layer = KvLayer { k, v, strides: layer.strides, dtype: config.kv_dtype };
             if let Backend::Cuda(cuda) = backend {
-                cuda.check_layer(&layer, &format!("kv_layers[{at}]"))?;
+                cuda.check_layer(&layer, &text!("kv_layers[{at}]"))?;
             }
             layers.push(layer);
         }

@@ -23,6 +23,7 @@ pub use plan::{Plan, PlanRow};
 
 use crate::attention::{Dtype, Geometry, KvLayout};
 use crate::error::Error;
+use crate::error::text;
 use crate::sequence::Shared;
 use backend::Backend;
 use memory::KvMemory;
@@ -69,15 +70,14 @@ impl RunnerConfig {
         ];
         for (value, limit, name) in limits {
             if !(1..=limit).contains(&value) {
-                return Err(Error::argument(format!(
-                    "config.{name} {value} is not in 1..={limit}"
-                )));
+                return Err(Error::argument(text!("config.{name} {value} is not in 1..={limit}")));
             }
         }
         if !self.query_heads.is_multiple_of(self.kv_heads) {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "config.kv_head_count {} does not divide query_head_count {}",
-                self.kv_heads, self.query_heads
+                self.kv_heads,
+                self.query_heads
             )));
         }
         backend.supports(&self.geometry(page_size), self.dtype, self.kv_dtype)
@@ -176,9 +176,7 @@ impl Runner {
     fn check_layer(&self, layer: usize) -> Result<(), Error> {
         if layer >= self.config.layers {
             let layers = self.config.layers;
-            return Err(Error::argument(format!(
-                "layer {layer} is not below layer_count {layers}"
-            )));
+            return Err(Error::argument(text!("layer {layer} is not below layer_count {layers}")));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@ use super::Runner;
 use super::backend::Backend;
 use crate::attention::{Batch, Capacity, Region};
 use crate::error::Error;
+use crate::error::text;
 use crate::gpu::{AppendPrefill, CudaBackend, PlanOnDevice, StepOfPlan, Stream};
 use crate::ids::SequenceId;
 use crate::sequence::{ComputedRow, PageCopy};
@@ -227,12 +228,12 @@ impl Steps {
         step.number = self.number;
         let state = runner.shared.read();
         for (at, row) in rows.iter().enumerate() {
-            let wrong = |error: Error| error.within(&format!("rows[{at}]"));
+            let wrong = |error: Error| error.within(&text!("rows[{at}]"));
             let pages = state.row_to_compute(row.row, row.start, row.count).map_err(wrong)?;
             check_regions(row).map_err(wrong)?;
             let seen = &mut self.seen[pages.slot as usize];
             if std::mem::replace(seen, self.number) == self.number {
-                return Err(Error::argument(format!("rows[{at}] is in the batch already")));
+                return Err(Error::argument(text!("rows[{at}] is in the batch already")));
             }
             step.batch.push_row(row.start, row.count, pages.pages, row.regions)?;
             let PlanRow { row, start, count, .. } = *row;
@@ -284,11 +285,11 @@ impl Step {
             match now {
                 Ok(now) if now.version == noted.version => {}
                 Ok(_) => {
-                    return Err(Error::state(format!(
+                    return Err(Error::state(text!(
                         "plan: the pages of rows[{at}] changed since it was set"
                     )));
                 }
-                Err(error) => return Err(error.within(&format!("plan: rows[{at}]"))),
+                Err(error) => return Err(error.within(&text!("plan: rows[{at}]"))),
             }
         }
         Ok(())
@@ -310,7 +311,7 @@ fn check_regions(row: &PlanRow<'_>) -> Result<(), Error> {
         let is_cut = |region: &Region| region.start < cut && cut < region.end;
         if let Some(at) = row.regions.iter().position(is_cut) {
             let Region { start, end } = row.regions[at];
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "regions[{at}] [{start}, {end}) is cut at {cut}, but computed whole or not at all"
             )));
         }

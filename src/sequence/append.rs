@@ -1,6 +1,7 @@
 //! Growing a sequence by decoded tokens, and taking draft tokens back.
 use super::State;
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::SequenceId;
 use crate::token::{ImageSpan, TokenList, position_count, with_query};
 
@@ -73,7 +74,7 @@ impl State {
             let copies = pool.borrowers(page).map(|child| self.sequences[child as usize].copy);
             let most = copies.flatten().map(|copy| index * page_size + copy.positions).max();
             if let Some(end) = most.filter(|&end| end > keep) {
-                return Err(Error::state(format!(
+                return Err(Error::state(text!(
                     "position_count {keep}: a child's copy of positions up to {end} is not \
                      confirmed yet"
                 )));
@@ -88,14 +89,14 @@ impl State {
         let published = sequence.shared * self.table.page_size();
         let least = sequence.prompt_positions.max(published);
         if keep < least || keep > sequence.positions {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "position_count {keep} is not between the {least} of the prompt and of what is \
                  published, and the sequence's {}",
                 sequence.positions
             )));
         }
         if sequence.image_spans.iter().any(|image| image.start < keep && keep < image.end) {
-            return Err(Error::argument(format!("position_count {keep} is inside an image")));
+            return Err(Error::argument(text!("position_count {keep} is inside an image")));
         }
         self.check_borrowers(id.slot(), keep)?;
         let sequence = &mut self.sequences[id.slot() as usize];

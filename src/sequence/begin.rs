@@ -82,7 +82,7 @@ impl State {
         self.begun += 1;
         let id = SequenceId::new(self.tag, self.begun, slot);
         let cache = self.cache.as_mut().expect("it was there");
-        let matched = cache.take(&reuse.found, reuse.locks_partial);
+        let matched = cache.take(&reuse.found, reuse.locks_partial)?;
         let lock = if reuse.locks_partial { matched.deepest() } else { matched.node };
         if let Some(node) = lock {
             cache.index.lock(node, Holder::Sequence);

@@ -1,6 +1,7 @@
 //! What a step of computation needs of a row: its pages, and which of them it may write.
 use super::{PageCopy, State};
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::SequenceId;
 use crate::paging::RowOwner;
 
@@ -44,14 +45,14 @@ impl State {
             ComputedRow::Slot(slot) => {
                 let pages = self.table.row(slot)?;
                 if self.table.owner(slot) == Some(RowOwner::Sequence) {
-                    return Err(Error::state(format!("slot {slot} belongs to a sequence")));
+                    return Err(Error::state(text!("slot {slot} belongs to a sequence")));
                 }
                 (slot, pages.len() * page_size, None)
             }
         };
         let end = start.checked_add(count).filter(|&end| count > 0 && end <= positions);
         let end = end.ok_or_else(|| {
-            Error::argument(format!(
+            Error::argument(text!(
                 "start {start} and count {count}: the new positions must be at least one and end \
                  within the row's {positions}"
             ))
@@ -60,7 +61,7 @@ impl State {
         let pages = &pages[..end.div_ceil(page_size)];
         let written = &pages[start / page_size..];
         if let Some(at) = written.iter().position(|&page| self.table.pool.is_cached(page)) {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "start {start}: page {} of the row belongs to the cache and must not be written",
                 start / page_size + at
             )));
@@ -78,19 +79,19 @@ impl State {
     pub fn check_page_copy(&self, copy: &PageCopy) -> Result<(), Error> {
         let (pool, page_size) = (&self.table.pool, self.table.page_size());
         if copy.positions > page_size {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "position_count {} is more than a page's {page_size}",
                 copy.positions
             )));
         }
         if !pool.is_in_use(copy.source) {
-            return Err(Error::argument(format!("source_page {} is not in use", copy.source)));
+            return Err(Error::argument(text!("source_page {} is not in use", copy.source)));
         }
         if !pool.is_private(copy.target) {
-            return Err(Error::argument(format!("target_page {} is not private", copy.target)));
+            return Err(Error::argument(text!("target_page {} is not private", copy.target)));
         }
         if copy.source == copy.target {
-            return Err(Error::argument(format!("page {} is copied to itself", copy.source)));
+            return Err(Error::argument(text!("page {} is copied to itself", copy.source)));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::retained::Retained;
 use super::{PageCopy, Sequence, SequenceInfo, Shared, State};
 use crate::cache::Namespace;
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Holder;
 use crate::paging::RowOwner;
@@ -280,5 +281,5 @@ fn check_namespace(parent: &Namespace, child: &Namespace) -> Result<(), Error> {
         (parent, child) if parent.epoch != child.epoch => "epoch",
         _ => "image_digest",
     };
-    Err(Error::argument(format!("args.namespace_: {field} is not the parent's")))
+    Err(Error::argument(text!("args.namespace_: {field} is not the parent's")))
 }

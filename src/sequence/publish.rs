@@ -1,6 +1,7 @@
 //! Publishing what a sequence computed, so that others find it.
 use super::State;
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::{Holder, Node};
 use crate::token::Keys;
@@ -27,7 +28,7 @@ impl State {
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         let sequence = self.sequence(id)?;
         if computed > sequence.positions {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "computed_position_count {computed} is more than the sequence's {} positions",
                 sequence.positions
             )));
@@ -49,7 +50,7 @@ impl State {
         // an image of which only a part was cached.
         self.remap_shared(slot, before, pages.min(base_pages));
         if pages > base_pages {
-            done.claimed = self.publish_tail(slot, pages);
+            done.claimed = self.publish_tail(slot, pages)?;
         }
         done.shared_pages = pages;
         done.remapped = pages - before - done.claimed;
@@ -66,7 +67,7 @@ impl State {
 
     /// Publishes from the end of the base on; the base and the lock move there. Returns how many
     /// pages were claimed.
-    fn publish_tail(&mut self, slot: u32, pages: usize) -> usize {
+    fn publish_tail(&mut self, slot: u32, pages: usize) -> Result<usize, Error> {
         let page_size = self.table.page_size();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let sequence = &mut self.sequences[slot as usize];
@@ -80,10 +81,10 @@ impl State {
         let keys = &sequence.tail()[..(last - base_pages) * page_size];
         let known = Keys { keys, images: &cache.images };
         let inserted = match sequence.lock {
-            Some(node) => cache.index.insert_moving_lock(node, known, row),
+            Some(node) => cache.index.insert_moving_lock(node, known, row)?,
             None => {
-                let root = cache.index.make_root(&sequence.namespace);
-                let inserted = cache.index.insert(root, known, row);
+                let root = cache.index.make_root(&sequence.namespace)?;
+                let inserted = cache.index.insert(root, known, row)?;
                 cache.index.lock(inserted.node, Holder::Sequence);
                 inserted
             }
@@ -102,7 +103,7 @@ impl State {
             self.protect_sources(inserted.node, slot, existing..pages);
         }
         self.remap_shared(slot, base_pages, existing);
-        pages - existing
+        Ok(pages - existing)
     }
 
     /// Pages that children were to copy from became the cache's: the children lock them there, as

@@ -1,6 +1,7 @@
 //! The end of a sequence, and the proof that it holds what it says.
 use super::{Sequence, State, TAIL_KEPT};
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Holder;
 
@@ -39,7 +40,7 @@ impl State {
         let source = sequence.copy.map(|copy| copy.source);
         let borrows = |page| pool.borrowers(page).any(|borrower| borrower == slot);
         if source.is_some_and(|page| pool.is_cached(page) == borrows(page)) {
-            return Err(Error::Corrupt(format!(
+            return Err(Error::Corrupt(text!(
                 "sequence_copy: slot {slot} copies from a page that neither a lock nor a loan keeps"
             )));
         }
@@ -48,7 +49,7 @@ impl State {
 
     pub(super) fn audit_sequence(&self, sequence: &Sequence, row: &[u32]) -> Result<(), Error> {
         let id = sequence.id.expect("there is a sequence").0;
-        let wrong = |what: &str| Err(Error::Corrupt(format!("sequence_row: {id:#x} {what}")));
+        let wrong = |what: &str| Err(Error::Corrupt(text!("sequence_row: {id:#x} {what}")));
         let pool = &self.table.pool;
         if !row[..sequence.shared].iter().all(|&page| pool.is_cached(page)) {
             return wrong("counts a page as shared that is not the cache's");

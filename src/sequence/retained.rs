@@ -7,6 +7,7 @@
 use super::{Sequence, State};
 use crate::cache::{CacheConfig, PrefixCache};
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Holder;
 use std::collections::BTreeMap;
@@ -222,7 +223,7 @@ impl State {
 
     pub(super) fn audit_retained(&self) -> Result<(), Error> {
         let registry = &self.retained;
-        let wrong = |what: &str| Err(Error::Corrupt(format!("retained: {what}")));
+        let wrong = |what: &str| Err(Error::Corrupt(text!("retained: {what}")));
         let mut keepers = vec![0; registry.keepers.len()];
         for (id, entry) in &registry.entries {
             if registry.order.get(&entry.finished) != Some(id) {

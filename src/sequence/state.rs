@@ -5,6 +5,7 @@ use crate::cache::{
     CacheConfig, Counters, Found, InsertRequest, InsertResult, Matched, Namespace, PrefixCache,
 };
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::NodeId;
 use crate::index::{DumpFormat, Holder, Node, NodeInfo};
 use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
@@ -98,7 +99,7 @@ impl State {
         self.sequences = sequences;
         self.retained = Registry::new(&config, self.table.pool.total());
         self.tag = tag;
-        self.cache = Some(PrefixCache::new(self.table.page_size(), tag, config));
+        self.cache = Some(PrefixCache::new(self.table.page_size(), tag, config)?);
         Ok(())
     }
 
@@ -219,7 +220,7 @@ impl State {
     pub fn row_from(&self, slot: u32, first_index: usize) -> Result<&[u32], Error> {
         let row = self.table.row(slot)?;
         row.get(first_index..).ok_or_else(|| {
-            Error::argument(format!("first_index {first_index} is beyond the row's {}", row.len()))
+            Error::argument(text!("first_index {first_index} is beyond the row's {}", row.len()))
         })
     }
 
@@ -261,7 +262,7 @@ impl State {
     /// Takes a match, and perhaps locks it.
     pub fn take_match(&mut self, found: Found, lock: bool) -> Result<Matched, Error> {
         let (cache, _) = self.parts()?;
-        let matched = cache.take(&found, true);
+        let matched = cache.take(&found, true)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(&found, found.positions(), partial);
         if let Some(node) = matched.deepest().filter(|_| lock) {
@@ -324,7 +325,7 @@ impl State {
     /// Children of a node.
     pub fn node_children(&self, id: NodeId) -> Result<Vec<NodeId>, Error> {
         let index = &self.cache()?.index;
-        let children = index.children(index.resolve(id)?);
+        let children = index.children(index.resolve(id)?)?;
         Ok(children.into_iter().map(|node| index.id(node)).collect())
     }
 
@@ -364,7 +365,7 @@ impl State {
 
     /// The tree as text.
     pub fn dump(&self, format: DumpFormat) -> Result<String, Error> {
-        Ok(self.cache()?.index.dump(format))
+        self.cache()?.index.dump(format)
     }
 }
 

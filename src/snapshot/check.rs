@@ -3,19 +3,20 @@ use super::NONE;
 use super::cache::Store;
 use super::ledger::Ledger;
 use super::tree::Tree;
+use crate::error::{Message, text};
 use std::collections::BTreeMap;
 
-fn broken<T>(invariant: &str, what: impl std::fmt::Display) -> Result<T, String> {
-    Err(format!("{invariant}: {what}"))
+fn broken<T>(invariant: &str, what: impl std::fmt::Display) -> Result<T, Message> {
+    Err(text!("{invariant}: {what}"))
 }
 
-pub(super) fn check<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), String> {
+pub(super) fn check<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), Message> {
     check_tree(&store.tree)?;
     check_pins(store, ledger)?;
     check_totals(store, ledger)
 }
 
-fn check_tree<V>(tree: &Tree<V>) -> Result<(), String> {
+fn check_tree<V>(tree: &Tree<V>) -> Result<(), Message> {
     let (mut roots, mut label_bytes) = (0, 0);
     for (at, node) in tree.nodes.iter() {
         label_bytes += node.label.bytes();
@@ -66,7 +67,7 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), String> {
     Ok(())
 }
 
-fn check_pins<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), String> {
+fn check_pins<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), Message> {
     let links = &store.links;
     let mut pins = BTreeMap::new();
     for on in ledger.pins.iter() {
@@ -106,7 +107,7 @@ fn check_pins<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), String> {
     Ok(())
 }
 
-fn check_totals<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), String> {
+fn check_totals<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), Message> {
     let (nodes, links) = (&store.tree.nodes, &store.links);
     let entries = nodes.entries().count();
     if entries != ledger.entries {

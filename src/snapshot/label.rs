@@ -5,6 +5,7 @@
 //! back when a third of it is unused, so that each token pays for a bounded amount of copying and
 //! memory follows what is stored.
 use crate::error::Error;
+use crate::error::text;
 use crate::index::common_start;
 use std::collections::VecDeque;
 
@@ -20,7 +21,7 @@ impl Label {
     pub(super) fn try_new(tokens: &[u32]) -> Result<Self, Error> {
         let mut copy = Vec::new();
         let room = copy.try_reserve_exact(tokens.len());
-        room.map_err(|_| Error::memory(format!("a list of {} tokens", tokens.len())))?;
+        room.map_err(|_| Error::memory(text!("a list of {} tokens", tokens.len())))?;
         copy.extend_from_slice(tokens);
         Ok(Self(copy.into()))
     }

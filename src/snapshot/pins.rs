@@ -1,6 +1,7 @@
 //! The ids of pins: each names one pin, and after its release nothing, ever.
 use super::NONE;
 use crate::error::Error;
+use crate::error::text;
 use crate::ids::{PIN_LIMIT, PinId};
 
 /// What a pin is on.
@@ -44,7 +45,7 @@ impl Pins {
     /// Whether there is room for one more.
     pub(super) fn check_room(&self) -> Result<(), Error> {
         if self.free.is_empty() && self.slots.len() >= PIN_LIMIT as usize {
-            return Err(Error::state(format!("{PIN_LIMIT} pins are out")));
+            return Err(Error::state(text!("{PIN_LIMIT} pins are out")));
         }
         Ok(())
     }

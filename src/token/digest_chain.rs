@@ -7,6 +7,7 @@ use super::keys::{self, Kind, all_text, is_text};
 use super::list::{TokenKind, TokenList, bad_id, position_count};
 use super::page_digest::{PAGE_SIZE_MAX, PageDigest, PageHasher, PageItem};
 use crate::error::Error;
+use crate::error::text;
 use smallvec::SmallVec;
 
 /// Positions in a row that stand for one thing.
@@ -250,7 +251,7 @@ pub fn page_digest_count(
 ) -> Result<usize, Error> {
     let pages = position_count(tokens)? / page_size;
     pages.checked_sub(first_page).ok_or_else(|| {
-        Error::argument(format!(
+        Error::argument(text!(
             "args.first_page {first_page} is beyond the {pages} whole pages of the tokens"
         ))
     })

@@ -6,6 +6,7 @@
 use super::keys;
 use super::list::{Item, TokenKind};
 use crate::error::Error;
+use crate::error::text;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Digest and length: what makes two images the same.
@@ -116,7 +117,7 @@ impl Images {
         }
         for (number, (entry, counted)) in self.entries.iter().zip(counted).enumerate() {
             if entry.uses != counted {
-                return Err(Error::Corrupt(format!(
+                return Err(Error::Corrupt(text!(
                     "image_uses: image {number} counts {} uses, {counted} exist",
                     entry.uses
                 )));

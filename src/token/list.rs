@@ -2,6 +2,7 @@
 use super::bins::check_bin;
 use super::keys::TEXT_ID_LIMIT;
 use crate::error::Error;
+use crate::error::text;
 use std::ops::Range;
 
 /// A token that is not text.
@@ -66,7 +67,7 @@ impl<'a> TokenList<'a> {
         let mut next = 0;
         for (at, item) in self.items.iter().enumerate() {
             if item.token_index < next || item.token_index >= self.ids.len() {
-                return Err(Error::argument(format!(
+                return Err(Error::argument(text!(
                     "tokens.items[{at}].token_index {} is out of order or beyond the last token",
                     item.token_index
                 )));
@@ -80,7 +81,7 @@ impl<'a> TokenList<'a> {
 
 impl TokenKind {
     fn check(&self, at: usize) -> Result<(), Error> {
-        let name = |field| format!("tokens.items[{at}].{field}");
+        let name = |field| text!("tokens.items[{at}].{field}");
         match *self {
             Self::Coord { bin } => check_bin(bin, &name("bin")),
             Self::Size { width_bin, height_bin } => {
@@ -88,7 +89,7 @@ impl TokenKind {
                 check_bin(height_bin, &name("height_bin"))
             }
             Self::Image { positions: 0, .. } => {
-                Err(Error::argument(format!("{} is zero", name("position_count"))))
+                Err(Error::argument(text!("{} is zero", name("position_count"))))
             }
             Self::Image { .. } => Ok(()),
         }
@@ -96,7 +97,7 @@ impl TokenKind {
 }
 
 pub(crate) fn bad_id(at: usize, id: u32) -> Error {
-    Error::argument(format!("tokens.ids[{at}] {id} is not below {TEXT_ID_LIMIT}"))
+    Error::argument(text!("tokens.ids[{at}] {id} is not below {TEXT_ID_LIMIT}"))
 }
 
 /// KV positions of a list.
@@ -133,7 +134,7 @@ pub fn build(prompt: TokenList<'_>) -> Result<(Vec<u32>, Vec<Item>), Error> {
     let mut done = 0;
     for (at, item) in prompt.items.iter().enumerate() {
         if item.token_index < done || item.token_index > prompt.ids.len() {
-            return Err(Error::argument(format!(
+            return Err(Error::argument(text!(
                 "tokens.items[{at}].token_index {} is out of order or beyond the end",
                 item.token_index
             )));

@@ -2,24 +2,25 @@
 use super::super::tree::{Held, State, Totals, TreeNode};
 use super::BlockHashIndex;
 use super::entry::Entry;
+use crate::error::{Message, text};
 use crate::token::all_text;
 
 impl BlockHashIndex {
-    pub(super) fn check_entries(&self) -> Result<(), String> {
+    pub(super) fn check_entries(&self) -> Result<(), Message> {
         let (mut totals, mut bytes) = (Totals::default(), 0);
         for at in self.tree.nodes.numbers() {
             let node = &self.tree.nodes[at];
             let checked = self.check_entry(at, node).and_then(|()| self.check_links(at, node));
-            checked.map_err(|broken| format!("{broken} (node {at})"))?;
+            checked.map_err(|broken| text!("{broken} (node {at})"))?;
             totals.add(node);
             bytes += node.media_bytes();
         }
         if totals.nodes != self.table.len() {
             let (nodes, entries) = (totals.nodes, self.table.len());
-            return Err(format!("digest_table: {nodes} nodes, {entries} entries"));
+            return Err(text!("digest_table: {nodes} nodes, {entries} entries"));
         }
         if bytes != self.media_bytes {
-            return Err(format!("media_bytes: {bytes} counted"));
+            return Err(text!("media_bytes: {bytes} counted"));
         }
         for (name, root) in self.tree.roots.iter() {
             if self.tree.nodes[root].digest != name.digest() {
@@ -29,7 +30,7 @@ impl BlockHashIndex {
         self.tree.check_whole(&totals)
     }
 
-    fn check_entry(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), String> {
+    fn check_entry(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), Message> {
         self.tree.check_place(node)?;
         if node.state == State::Root {
             return Ok(());
@@ -52,7 +53,7 @@ impl BlockHashIndex {
         Ok(())
     }
 
-    fn check_links(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), String> {
+    fn check_links(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), Message> {
         // One more than there are: a ring would never end.
         let children: Vec<_> = self.children_of(at).take(node.child_count() + 1).collect();
         if children.len() != node.child_count() {

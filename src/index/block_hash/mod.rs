@@ -44,15 +44,15 @@ pub struct BlockHashIndex {
 
 impl BlockHashIndex {
     /// An empty index whose node ids carry `tag`.
-    pub fn new(page_size: usize, tag: u8) -> Self {
-        Self {
+    pub fn new(page_size: usize, tag: u8) -> Result<Self, Error> {
+        Ok(Self {
             page_size,
             tree: Tree::new(page_size, tag),
             table: ChildTable::new(),
             table_hash: FixedState::with_seed(RandomState::new().hash_one(tag)),
             hasher: PageHasher::new(page_size),
             media_bytes: 0,
-        }
+        })
     }
 
     /// Where a digest stands in the table. Eight of its bytes will do: they decide nothing.
@@ -80,12 +80,12 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.find_root(namespace).map(Node)
     }
 
-    fn make_root(&mut self, namespace: &Namespace) -> Node {
-        self.find_root(namespace).unwrap_or_else(|| {
+    fn make_root(&mut self, namespace: &Namespace) -> Result<Node, Error> {
+        Ok(self.find_root(namespace).unwrap_or_else(|| {
             let root = self.tree.add_root(namespace);
             self.tree.nodes[root].digest = namespace.digest();
             Node(root)
-        })
+        }))
     }
 
     fn prune_root(&mut self, root: Node) {
@@ -104,23 +104,28 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.nodes[node.0].end()
     }
 
-    fn end_node_at(&mut self, node: Node, pages: usize) -> Node {
+    fn end_node_at(&mut self, node: Node, pages: usize) -> Result<Node, Error> {
         // A node ends after every page: nothing is ever split.
-        Node(self.tree.node_ending_at(node.0, pages))
+        Ok(Node(self.tree.node_ending_at(node.0, pages)))
     }
 
     fn touch(&mut self, node: Node) {
         self.tree.touch_path(node.0);
     }
 
-    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
-        self.insert_below(from.0, keys, pages)
+    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error> {
+        Ok(self.insert_below(from.0, keys, pages))
     }
 
-    fn insert_moving_lock(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
+    fn insert_moving_lock(
+        &mut self,
+        from: Node,
+        keys: Keys<'_>,
+        pages: &[u32],
+    ) -> Result<Inserted, Error> {
         let inserted = self.insert_below(from.0, keys, pages);
         self.tree.move_lock_down(from.0, inserted.node.0);
-        inserted
+        Ok(inserted)
     }
 
     fn lock(&mut self, node: Node, holder: Holder) {
@@ -178,10 +183,10 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.nodes[node.0].pages()
     }
 
-    fn children(&self, node: Node) -> Vec<Node> {
+    fn children(&self, node: Node) -> Result<Vec<Node>, Error> {
         let mut found: Vec<_> = self.children_of(node.0).collect();
         found.sort_unstable_by_key(|&at| self.tree.nodes[at].digest);
-        found.into_iter().map(Node).collect()
+        Ok(found.into_iter().map(Node).collect())
     }
 
     fn stats(&self) -> IndexStats {
@@ -192,12 +197,12 @@ impl PrefixIndex for BlockHashIndex {
         self.check_entries().map_err(Error::Corrupt)
     }
 
-    fn dump(&self, format: DumpFormat) -> String {
-        match format {
+    fn dump(&self, format: DumpFormat) -> Result<String, Error> {
+        Ok(match format {
             DumpFormat::Json => {
                 self.tree.dump_json(|entry| format!("\"digest\": \"{}\"", entry.digest))
             }
             DumpFormat::Dot => self.tree.dump_dot(|entry| entry.digest.to_string()[..8].to_owned()),
-        }
+        })
     }
 }

@@ -5,33 +5,34 @@ use super::super::tree::{NONE, State, Totals, TreeNode};
 use super::RadixIndex;
 use super::ages::Age;
 use super::node::Segment;
+use crate::error::{Message, text};
 use crate::grace::Reader;
 use crate::token::all_text;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl RadixIndex {
-    pub(super) fn check_tree(&self) -> Result<(), String> {
+    pub(super) fn check_tree(&self) -> Result<(), Message> {
         let (mut totals, mut bytes) = (Totals::default(), 0);
         for at in self.tree.nodes.numbers() {
             let node = &self.tree.nodes[at];
             let checked = self.check_node(at, node).and_then(|()| self.check_siblings(at, node));
             let checked = checked.and_then(|()| self.check_published(at, node));
-            checked.map_err(|broken| format!("{broken} (node {at})"))?;
+            checked.map_err(|broken| text!("{broken} (node {at})"))?;
             totals.add(node);
             bytes += node.label.bytes() + node.children.bytes();
         }
         let (nodes, entries) = (totals.nodes + self.tree.roots.len(), self.table.len());
         if nodes != entries {
-            return Err(format!("child_table: {nodes} nodes and roots, {entries} entries"));
+            return Err(text!("child_table: {nodes} nodes and roots, {entries} entries"));
         }
         self.check_published_roots()?;
         if bytes != self.segment_bytes {
-            return Err(format!("segment_bytes: {bytes} counted"));
+            return Err(text!("segment_bytes: {bytes} counted"));
         }
         self.tree.check_whole(&totals)
     }
 
-    fn check_node(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), String> {
+    fn check_node(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), Message> {
         self.tree.check_place(node)?;
         if node.state == State::Root {
             return Ok(());
@@ -62,7 +63,7 @@ impl RadixIndex {
     }
 
     /// What readers without a lock see of a node is what it is.
-    fn check_published(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), String> {
+    fn check_published(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), Message> {
         let Some(reader) = Reader::enter() else {
             // More threads probe right now than there are places for.
             return Ok(());
@@ -84,7 +85,7 @@ impl RadixIndex {
     }
 
     /// Readers find every root, with its name, and no other default root.
-    fn check_published_roots(&self) -> Result<(), String> {
+    fn check_published_roots(&self) -> Result<(), Message> {
         let Some(reader) = Reader::enter() else {
             return Ok(());
         };
@@ -103,7 +104,7 @@ impl RadixIndex {
         Ok(())
     }
 
-    fn check_siblings(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), String> {
+    fn check_siblings(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), Message> {
         self.tree.check_children(at, node.children.iter().map(|child| child.node))?;
         let first_page = |child: u32| self.tree.nodes[child].label.first_page_keys(self.page_size);
         if node.children.iter().any(|child| child.first_key != first_page(child.node)[0]) {

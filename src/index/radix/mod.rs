@@ -63,12 +63,12 @@ pub struct RadixIndex {
 
 impl RadixIndex {
     /// An empty index whose node ids carry `tag`.
-    pub fn new(page_size: usize, tag: u8) -> Self {
+    pub fn new(page_size: usize, tag: u8) -> Result<Self, Error> {
         let table = ChildTable::new();
         // Seeded, so that nobody can choose tokens that collide.
         let hasher = FixedState::with_seed(RandomState::new().hash_one(tag));
         let view = Arc::new(View::new(page_size, hasher.clone(), Arc::clone(table.view())));
-        Self {
+        Ok(Self {
             page_size,
             tree: Tree::new(page_size, tag),
             table,
@@ -77,7 +77,7 @@ impl RadixIndex {
             rows: OwnRows::new(Arc::clone(&view.rows)),
             view,
             garbage: Garbage::default(),
-        }
+        })
     }
 }
 
@@ -86,8 +86,8 @@ impl PrefixIndex for RadixIndex {
         self.tree.find_root(namespace).map(Node)
     }
 
-    fn make_root(&mut self, namespace: &Namespace) -> Node {
-        self.find_root(namespace).unwrap_or_else(|| Node(self.add_root(namespace)))
+    fn make_root(&mut self, namespace: &Namespace) -> Result<Node, Error> {
+        Ok(self.find_root(namespace).unwrap_or_else(|| Node(self.add_root(namespace))))
     }
 
     fn prune_root(&mut self, root: Node) {
@@ -106,31 +106,36 @@ impl PrefixIndex for RadixIndex {
         self.tree.nodes[node.0].end()
     }
 
-    fn end_node_at(&mut self, node: Node, pages: usize) -> Node {
+    fn end_node_at(&mut self, node: Node, pages: usize) -> Result<Node, Error> {
         let at = self.tree.node_ending_at(node.0, pages);
         let found = &self.tree.nodes[at];
         if pages < found.end() {
-            return Node(self.split(at, pages - found.start as usize));
+            return Ok(Node(self.split(at, pages - found.start as usize)));
         }
-        Node(at)
+        Ok(Node(at))
     }
 
     fn touch(&mut self, node: Node) {
         self.tree.touch_path(node.0);
     }
 
-    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
-        self.insert_below(from.0, keys.keys, pages)
+    fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error> {
+        Ok(self.insert_below(from.0, keys.keys, pages))
     }
 
-    fn insert_moving_lock(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Inserted {
+    fn insert_moving_lock(
+        &mut self,
+        from: Node,
+        keys: Keys<'_>,
+        pages: &[u32],
+    ) -> Result<Inserted, Error> {
         if self.can_extend(from.0) {
             self.extend(from.0, &keys.keys[..pages.len() * self.page_size], pages);
-            return Inserted { node: from, existing: 0 };
+            return Ok(Inserted { node: from, existing: 0 });
         }
         let inserted = self.insert_below(from.0, keys.keys, pages);
         self.tree.move_lock_down(from.0, inserted.node.0);
-        inserted
+        Ok(inserted)
     }
 
     fn lock(&mut self, node: Node, holder: Holder) {
@@ -187,8 +192,8 @@ impl PrefixIndex for RadixIndex {
         self.tree.nodes[node.0].label.pages()
     }
 
-    fn children(&self, node: Node) -> Vec<Node> {
-        self.tree.nodes[node.0].children.iter().map(|sibling| Node(sibling.node)).collect()
+    fn children(&self, node: Node) -> Result<Vec<Node>, Error> {
+        Ok(self.tree.nodes[node.0].children.iter().map(|sibling| Node(sibling.node)).collect())
     }
 
     fn stats(&self) -> IndexStats {
@@ -204,10 +209,10 @@ impl PrefixIndex for RadixIndex {
         self.check_tree().map_err(Error::Corrupt)
     }
 
-    fn dump(&self, format: DumpFormat) -> String {
-        match format {
+    fn dump(&self, format: DumpFormat) -> Result<String, Error> {
+        Ok(match format {
             DumpFormat::Json => self.dump_json(),
             DumpFormat::Dot => self.dump_dot(),
-        }
+        })
     }
 }

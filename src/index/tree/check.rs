@@ -1,6 +1,7 @@
 //! The invariants that every tree has, each with a name.
 use super::Tree;
 use super::node::{Held, NONE, Queue, State, TreeNode};
+use crate::error::{Message, text};
 use std::collections::HashSet;
 
 /// What a walk over all nodes adds up.
@@ -28,7 +29,7 @@ impl Totals {
 
 impl<H: Held> Tree<H> {
     /// A node's place: under a live parent, whose end its segment starts at, and no more locked.
-    pub fn check_place(&self, node: &TreeNode<H>) -> Result<(), String> {
+    pub fn check_place(&self, node: &TreeNode<H>) -> Result<(), Message> {
         if node.state == State::Root {
             return if node.parent != NONE || node.page_count() > 0 || node.queue != Queue::Out {
                 Err("root_shape: a root has a parent, a segment or a place in the order".into())
@@ -57,7 +58,7 @@ impl<H: Held> Tree<H> {
         &self,
         at: u32,
         children: impl Iterator<Item = u32>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Message> {
         let mut below = 0;
         for child in children {
             let child = &self.nodes[child];
@@ -74,18 +75,18 @@ impl<H: Held> Tree<H> {
     }
 
     /// Roots, the eviction order, and the totals of all nodes.
-    pub fn check_whole(&self, totals: &Totals) -> Result<(), String> {
+    pub fn check_whole(&self, totals: &Totals) -> Result<(), Message> {
         if totals.children != totals.nodes {
             return Err("child_link: a node is nobody's child, or several's".into());
         }
         if totals.leaves != self.leaves {
-            return Err(format!("leaves: {} counted", totals.leaves));
+            return Err(text!("leaves: {} counted", totals.leaves));
         }
         if totals.pages != self.cached_pages {
-            return Err(format!("cached_pages: {} counted", totals.pages));
+            return Err(text!("cached_pages: {} counted", totals.pages));
         }
         if totals.reclaimable != self.reclaimable_pages {
-            return Err(format!("reclaimable_pages: {} counted", totals.reclaimable));
+            return Err(text!("reclaimable_pages: {} counted", totals.reclaimable));
         }
         if totals.distinct.len() != totals.pages {
             return Err("page_unique: a page has two places in the index".into());

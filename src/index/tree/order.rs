@@ -9,6 +9,7 @@
 //! No two leaves have the same time: nodes that were used by one match lie on one path.
 use super::Tree;
 use super::node::{Held, NONE, Queue};
+use crate::error::{Message, text};
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl<H: Held> Tree<H> {
     }
 
     /// What is wrong with the order.
-    pub(super) fn check_order(&self) -> Result<(), String> {
+    pub(super) fn check_order(&self) -> Result<(), Message> {
         let (listed, late) = self.order_entries();
         let times = listed.iter().map(|&at| self.nodes[at].last_access);
         if !times.is_sorted_by(|before, after| before < after) {
@@ -128,7 +129,7 @@ impl<H: Held> Tree<H> {
         }
         for (time, &at) in &self.order.late {
             if self.nodes[at].last_access != *time {
-                return Err(format!("eviction_order: node {at} waits under another time"));
+                return Err(text!("eviction_order: node {at} waits under another time"));
             }
         }
         let stands = |queue, nodes: &[u32]| nodes.iter().all(|&at| self.nodes[at].queue == queue);
@@ -138,7 +139,7 @@ impl<H: Held> Tree<H> {
         let evictable = self.nodes.numbers().filter(|&at| self.nodes[at].is_evictable()).count();
         let queued = self.nodes.numbers().filter(|&at| self.nodes[at].queue != Queue::Out).count();
         if evictable != queued || queued != listed.len() + late.len() {
-            return Err(format!(
+            return Err(text!(
                 "eviction_order: {evictable} leaves are evictable, {queued} are queued"
             ));
         }

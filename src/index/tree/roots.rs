@@ -1,6 +1,7 @@
 //! The root of each namespace.
 use super::super::Namespace;
 use super::node::NONE;
+use crate::error::Message;
 use std::collections::BTreeMap;
 
 /// Namespaces and their roots, both ways. Ordered maps, since a hash map would stop the scheduler
@@ -56,7 +57,7 @@ impl Roots {
     }
 
     /// What is wrong with the maps, when `count` nodes are roots and `is_root` tells which.
-    pub(super) fn check(&self, count: usize, is_root: impl Fn(u32) -> bool) -> Result<(), String> {
+    pub(super) fn check(&self, count: usize, is_root: impl Fn(u32) -> bool) -> Result<(), Message> {
         for (name, root) in self.iter() {
             if !is_root(root) || self.names.get(&root) != Some(name) {
                 return Err("namespace_root: a namespace leads to no root of its own".into());

@@ -1,12 +1,18 @@
 //! What can go wrong, in words that name the argument.
-use std::borrow::Cow;
+mod message;
+
+pub(crate) use message::text;
+pub(crate) use message::write as write_message;
+pub use message::{Message, prepare};
+
+use crate::memory::OutOfMemory;
 
 /// Why a call was refused. Nothing changed when one is returned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An argument is out of range, inconsistent or unknown.
     #[error("{0}")]
-    Argument(Cow<'static, str>),
+    Argument(Message),
     /// The id names no node of this cache.
     #[error("node {0:#x} is stale: evicted, trimmed, merged, of another cache, or never issued")]
     StaleNode(u64),
@@ -21,10 +27,10 @@ pub enum Error {
     NotLocked(u64),
     /// The object is in a state that does not allow the call.
     #[error("{0}")]
-    State(Cow<'static, str>),
+    State(Message),
     /// This build, or this machine, cannot do it.
     #[error("{0}")]
-    Unsupported(Cow<'static, str>),
+    Unsupported(Message),
     /// Pages are short even if everything reclaimable were evicted.
     #[error("{0}")]
     OutOfPages(Shortage),
@@ -36,53 +42,59 @@ pub enum Error {
     Pending(u64),
     /// The host has no memory for it.
     #[error("out of host memory for {0}")]
-    OutOfMemory(Cow<'static, str>),
+    OutOfMemory(Message),
     /// The device has no memory for it; what the driver says.
     #[error("out of device memory: {0}")]
-    DeviceMemory(Cow<'static, str>),
+    DeviceMemory(Message),
     /// The driver refused or failed.
     #[error("{text}")]
     Device {
         /// The driver's code, a CUresult.
         code: u32,
         /// The function, the code's name, the code.
-        text: Cow<'static, str>,
+        text: Message,
     },
     /// The page table already has a cache.
     #[error("the page table already has a cache")]
     Busy,
     /// An invariant does not hold.
     #[error("{0}")]
-    Corrupt(String),
+    Corrupt(Message),
     /// Nothing was refused for pages yet.
     #[error("no call of this thread was refused for pages yet")]
     NoShortage,
 }
 
 impl Error {
-    pub(crate) fn argument(message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn argument(message: impl Into<Message>) -> Self {
         Self::Argument(message.into())
     }
 
-    pub(crate) fn state(message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn state(message: impl Into<Message>) -> Self {
         Self::State(message.into())
     }
 
     /// The same, saying in which part of an argument.
     pub(crate) fn within(self, place: &str) -> Self {
         match self {
-            Self::Argument(message) => Self::argument(format!("{place}: {message}")),
-            Self::State(message) => Self::state(format!("{place}: {message}")),
+            Self::Argument(message) => Self::argument(text!("{place}: {message}")),
+            Self::State(message) => Self::state(text!("{place}: {message}")),
             other => other,
         }
     }
 
-    pub(crate) fn unsupported(message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn unsupported(message: impl Into<Message>) -> Self {
         Self::Unsupported(message.into())
     }
 
-    pub(crate) fn memory(what: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn memory(what: impl Into<Message>) -> Self {
         Self::OutOfMemory(what.into())
+    }
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(_: OutOfMemory) -> Self {
+        Self::memory("what the call needs")
     }
 }
 

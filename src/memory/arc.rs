@@ -1,0 +1,74 @@
+//! Shared ownership whose allocation can fail. In std `Arc::try_new` is not stable yet.
+use super::{OutOfMemory, try_box};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// What owners share.
+struct Inner<T> {
+    owners: AtomicUsize,
+    value: T,
+}
+
+/// An owner of a value that has others too; the last one drops it. std's `Arc`, without weak ones.
+pub struct Arc<T>(NonNull<Inner<T>>, PhantomData<Inner<T>>);
+
+// SAFETY: owners on several threads get `&T`, and any of them may be the one that drops the value.
+unsafe impl<T: Send + Sync> Send for Arc<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Arc<T> {}
+
+impl<T> Arc<T> {
+    /// The first owner of a value.
+    pub fn new(value: T) -> Result<Self, OutOfMemory> {
+        let inner = try_box(Inner { owners: AtomicUsize::new(1), value })?;
+        Ok(Self(NonNull::from(Box::leak(inner)), PhantomData))
+    }
+
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: the value lives as long as it has an owner.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Whether two owners own the same value.
+    pub fn ptr_eq(left: &Self, right: &Self) -> bool {
+        left.0 == right.0
+    }
+}
+
+impl<T> Clone for Arc<T> {
+    fn clone(&self) -> Self {
+        let owners = self.inner().owners.fetch_add(1, Ordering::Relaxed);
+        // Owners that were forgotten, 2^63 of them, would wrap the count.
+        assert!(owners < isize::MAX as usize, "a value has too many owners");
+        Self(self.0, PhantomData)
+    }
+}
+
+impl<T> Deref for Arc<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner().value
+    }
+}
+
+impl<T> Drop for Arc<T> {
+    fn drop(&mut self) {
+        if self.inner().owners.fetch_sub(1, Ordering::Release) == 1 {
+            // What the others did with the value comes before it is dropped.
+            fence(Ordering::Acquire);
+            // SAFETY: it came from a box, and this was the last owner.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Arc<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,93 @@
+//! Memory that may run out: containers that refuse to grow where std's would end the process.
+//!
+//! A call that runs out of memory changes nothing. So each one first makes room for all that it is
+//! about to write, and then writes; what makes room returns [`OutOfMemory`]. For arrays that is
+//! `Vec::try_reserve`. What std has nothing for is here: boxes and shared ownership, places by
+//! number, ordered maps.
+
+mod arc;
+mod boxed;
+mod ordered_map;
+mod slab;
+pub mod treap;
+
+pub use arc::Arc;
+pub use boxed::try_box;
+pub use ordered_map::OrderedMap;
+pub use slab::Slab;
+
+use std::collections::TryReserveError;
+
+/// The host has no memory for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl From<TryReserveError> for OutOfMemory {
+    fn from(_: TryReserveError) -> Self {
+        Self
+    }
+}
+
+/// Growth that can be refused; nothing changes then.
+pub trait TryGrow<T> {
+    /// `push`.
+    fn try_push(&mut self, item: T) -> Result<(), OutOfMemory>;
+
+    /// `extend`.
+    fn try_extend(&mut self, items: impl ExactSizeIterator<Item = T>) -> Result<(), OutOfMemory>;
+
+    /// `extend_from_slice`.
+    fn try_extend_from_slice(&mut self, items: &[T]) -> Result<(), OutOfMemory>
+    where
+        T: Copy;
+}
+
+impl<T> TryGrow<T> for Vec<T> {
+    #[inline]
+    fn try_push(&mut self, item: T) -> Result<(), OutOfMemory> {
+        self.try_reserve(1)?;
+        self.push(item);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, items: impl ExactSizeIterator<Item = T>) -> Result<(), OutOfMemory> {
+        let room = items.len();
+        self.try_reserve(room)?;
+        self.extend(items.take(room));
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend_from_slice(&mut self, items: &[T]) -> Result<(), OutOfMemory>
+    where
+        T: Copy,
+    {
+        self.try_reserve(items.len())?;
+        self.extend_from_slice(items);
+        Ok(())
+    }
+}
+
+/// `collect`, of items whose number is known.
+pub fn try_collect<T>(items: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>, OutOfMemory> {
+    let mut made = Vec::new();
+    made.try_reserve_exact(items.len())?;
+    made.try_extend(items)?;
+    Ok(made)
+}
+
+/// `to_vec`.
+pub fn try_to_vec<T: Copy>(items: &[T]) -> Result<Vec<T>, OutOfMemory> {
+    let mut made = Vec::new();
+    made.try_reserve_exact(items.len())?;
+    made.extend_from_slice(items);
+    Ok(made)
+}
+
+/// `vec![item; count]`.
+pub fn try_filled<T: Clone>(item: T, count: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut made = Vec::new();
+    made.try_reserve_exact(count)?;
+    made.resize(count, item);
+    Ok(made)
+}
