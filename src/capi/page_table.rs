@@ -55,7 +55,7 @@ unsafe impl AbiStruct for rkv_page_table_config {
 
 /// Pages by state, and slots. free + cached + private == total at all times.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct rkv_page_table_statistics {
     /// sizeof(rkv_page_table_statistics).
     pub struct_size: u32,
