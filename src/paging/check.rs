@@ -2,7 +2,7 @@
 use super::pool::{PageState, RowOwner};
 use super::table::PageTable;
 use crate::error::{Error, text};
-use crate::memory::try_filled;
+use crate::memory::try_zeros;
 
 impl PageTable {
     /// `cached` has the pages that the index holds, `retained` the private ones of retained
@@ -13,7 +13,7 @@ impl PageTable {
         retained: impl Iterator<Item = u32>,
         taken: impl Iterator<Item = u32>,
     ) -> Result<(), Error> {
-        let mut indexed = try_filled(false, self.pool.total() + 1)?;
+        let mut indexed = try_zeros(self.pool.total() + 1)?;
         for page in cached {
             if !self.pool.is_cached(page) {
                 return corrupt(page, "is in the index, but not marked as cached");
@@ -22,7 +22,7 @@ impl PageTable {
                 return corrupt(page, "is in the index twice");
             }
         }
-        let mut free = try_filled(false, self.pool.total() + 1)?;
+        let mut free = try_zeros(self.pool.total() + 1)?;
         for &page in self.pool.free_list() {
             if self.pool.state(page) != Some(PageState::Free) {
                 return corrupt(page, "is in the pool, but not marked as free");
@@ -96,7 +96,7 @@ impl PageTable {
     }
 
     fn count_rows(&self) -> Result<Vec<u32>, Error> {
-        let mut rows: Vec<u32> = try_filled(0, self.pool.total() + 1)?;
+        let mut rows: Vec<u32> = try_zeros(self.pool.total() + 1)?;
         let (mut used, mut bytes) = (0, 0);
         for row in &self.rows {
             used += (row.owner.is_some() || row.is_used_up()) as usize;

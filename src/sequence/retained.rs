@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Holder;
-use crate::memory::{OrderedMap, OutOfMemory, try_collect, try_filled, try_to_vec};
+use crate::memory::{OrderedMap, OutOfMemory, try_collect, try_to_vec, try_zeros};
 
 /// Sequences that are retained at most, unless the configuration says otherwise.
 const SEQUENCE_LIMIT: usize = 1024;
@@ -100,7 +100,7 @@ impl Registry {
         self.entries.try_reserve(1)?;
         self.order.try_reserve(1)?;
         if self.keepers.is_empty() {
-            self.keepers = try_filled(0, total_pages + 1)?;
+            self.keepers = try_zeros(total_pages + 1)?;
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ impl State {
     pub(super) fn audit_retained(&self) -> Result<(), Error> {
         let registry = &self.retained;
         let wrong = |what: &str| Err(Error::Corrupt(text!("retained: {what}")));
-        let (mut keepers, mut bytes) = (try_filled(0, registry.keepers.len())?, 0);
+        let (mut keepers, mut bytes) = (try_zeros::<u32>(registry.keepers.len())?, 0);
         for (id, entry) in registry.entries.iter() {
             bytes += entry.sequence.bytes();
             if registry.order.get(&entry.finished) != Some(id) {
