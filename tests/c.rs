@@ -17,8 +17,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// target/<profile>/deps, where `cargo test` leaves libradixkv.so and libradixkv.a.
+/// target/<profile>/deps, where `cargo test` leaves libradixkv.so and libradixkv.a; or the folder
+/// that RKV_LIBRARY_DIR names, with a library of another profile.
 fn library_dir() -> PathBuf {
+    if let Some(folder) = env::var_os("RKV_LIBRARY_DIR") {
+        return fs::canonicalize(folder).unwrap();
+    }
     env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
