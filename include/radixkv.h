@@ -58,11 +58,6 @@
 
 
 /**
- * The largest number.
- */
-#define E4M3_MAX 448.0
-
-/**
  * Major version of the release that this header came with.
  */
 #define RKV_VERSION_MAJOR 0
@@ -720,9 +715,11 @@ typedef struct rkv_cache_config {
 /**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
  *
- * An id is good for as long as the node is locked; later it may become stale, which is detected: a
- * stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with
- * the deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused
+ * An id is good for as long as a lock that a caller took, by rkv_cache_lock() or RKV_MATCH_LOCK,
+ * is on the node or below it. Without one it may become stale, which is detected: a stale id gives
+ * RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is not
+ * evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
+ * rkv_publish_result.node. A split leaves the id with the deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused
  * 2^24 times before it is retired.
  */
 typedef uint64_t rkv_node_id;
@@ -1049,7 +1046,8 @@ typedef struct rkv_sequence_state {
      */
     uint64_t shared_page_count;
     /**
-     * The node that the sequence keeps locked, 0 for none.
+     * The node that the sequence keeps locked, 0 for none. rkv_sequence_publish() and
+     * rkv_sequence_confirm_copy() may change it, of a child also the publishing of its parent.
      */
     rkv_node_id node;
     /**
@@ -1102,6 +1100,11 @@ typedef struct rkv_publish_result {
      * Leading pages of the row that the cache owns now.
      */
     uint64_t shared_page_count;
+    /**
+     * The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
+     * rkv_sequence_state or an earlier publishing named, whose id may be stale.
+     */
+    rkv_node_id node;
 } rkv_publish_result;
 
 /**
@@ -2723,7 +2726,8 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * Publishes the whole pages among the first positions of a sequence, so that others find them. May
  * be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
  * on what it published last; where others have published more of the same prompt, on the end of
- * that.
+ * that. That node may be a longer one in the place of the sequence's earlier node, whose id is stale
+ * then: rkv_publish_result.node is the one to use from now on.
  *
  * @param cache the cache
  * @param sequence the sequence
