@@ -50,8 +50,8 @@ import "unsafe"
 //
 // An id is good for as long as a lock that was taken by Lock or MatchLock is on the node or below
 // it. Without one it may become stale, which is detected: it never means another node. A node that
-// only sequences keep locked is not evicted, but Publish may make it longer, and then it has another
-// id: PublishResult.Node.
+// only sequences keep locked is not evicted, but Publish may make it longer, and then it has
+// another id: PublishResult.Node.
 type NodeID uint64
 
 // Lock protects a node and all its ancestors from eviction. Locks nest.

@@ -263,8 +263,8 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// Publishes the whole pages among the first positions of a sequence, so that others find them. May
 /// be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
 /// on what it published last; where others have published more of the same prompt, on the end of
-/// that. That node may be a longer one in the place of the sequence's earlier node, whose id is stale
-/// then: rkv_publish_result.node is the one to use from now on.
+/// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
+/// stale then: rkv_publish_result.node is the one to use from now on.
 ///
 /// @param cache the cache
 /// @param sequence the sequence

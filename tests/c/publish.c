@@ -82,8 +82,8 @@ static void k16_publishing_again_keeps_one_lock(void) {
     end_fixture(&f);
 }
 
-/* K16: publishing names the node that the sequence keeps locked. The earlier one's id is good for as
- * long as a lock of the caller's own is on it. */
+/* K16: publishing names the node that the sequence keeps locked. The earlier one's id is good for
+ * as long as a lock of the caller's own is on it. */
 static void k16_publishing_tells_the_node(void) {
     fixture f = new_fixture(2, 16);
     uint32_t ids[12];
