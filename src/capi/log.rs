@@ -1,4 +1,5 @@
 //! The log hook: silent unless the engine asks.
+use super::callback::{self, LOG_CALLBACK};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Once;
 
@@ -8,7 +9,8 @@ pub const RKV_LOG_OFF: u32 = 0;
 pub const RKV_LOG_ERROR: u32 = 1;
 
 /// Receives a log message. `message` is NUL-terminated and good during the call only. Called from
-/// any thread; it must not call back into the library, throw or longjmp.
+/// any thread. It must not call back into the library, nor throw, longjmp or end its thread: the
+/// process would end, see Callbacks at the top.
 pub type rkv_log_callback =
     Option<unsafe extern "C-unwind" fn(level: u32, message: *const c_char, user_data: *mut c_void)>;
 
@@ -25,14 +27,16 @@ unsafe impl Sync for Sink {}
 static SINK: parking_lot::RwLock<Option<Sink>> = parking_lot::RwLock::new(None);
 
 /// Sends a message to the engine's callback; false when there is none for this level.
-fn log(level: u32, message: &str) -> bool {
+pub(super) fn log(level: u32, message: &str) -> bool {
     let sink = SINK.read();
     let Some(sink) = sink.as_ref().filter(|sink| level <= sink.max_level) else {
         return false;
     };
     let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: the callback is valid until replaced, and replacing waits for this read lock.
-    unsafe { (sink.callback)(level, text.as_ptr(), sink.user_data) };
+    callback::call(LOG_CALLBACK, || {
+        // SAFETY: the callback is valid until replaced, and replacing waits for this read lock.
+        unsafe { (sink.callback)(level, text.as_ptr(), sink.user_data) };
+    });
     true
 }
 

@@ -30,6 +30,7 @@ mod continuation;
 mod snapshot;
 mod snapshot_entry;
 
+mod callback;
 mod guard;
 mod handle;
 mod pointer;

@@ -1,5 +1,6 @@
 //! What lies behind an rkv_snapshot_cache: a cache of C's snapshots that lives until the last pin
 //! is released, and destructors that run when a call has done everything else.
+use super::callback;
 use super::guard::{Fail, guard, guard_with};
 use super::snapshot::rkv_snapshot_cache;
 use super::snapshot_entry::rkv_snapshot_destructor;
@@ -7,7 +8,6 @@ use super::status::rkv_status;
 use crate::error::Error;
 use crate::snapshot::{Freed, SnapshotCache, SnapshotLimits};
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,12 +28,10 @@ unsafe impl Sync for Payload {}
 impl Drop for Payload {
     fn drop(&mut self) {
         let Some(destructor) = self.destructor else { return };
-        // SAFETY: the header's contract on the destructor, which is called here alone.
-        let call = || unsafe { destructor(self.data, self.size_bytes, self.user_data) };
-        // What a destructor throws must not keep those after it from running.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
-            std::mem::forget(payload);
-        }
+        callback::call("rkv_snapshot_insert_args.destructor", || {
+            // SAFETY: the header's contract on the destructor, which is called here alone.
+            unsafe { destructor(self.data, self.size_bytes, self.user_data) };
+        });
     }
 }
 
