@@ -31,6 +31,7 @@ mod snapshot;
 mod snapshot_entry;
 
 mod callback;
+mod fork;
 mod guard;
 mod handle;
 mod pointer;
