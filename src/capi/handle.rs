@@ -1,4 +1,5 @@
 //! Handles: what an opaque pointer leads to.
+use super::fork::Process;
 use super::guard::{Fail, guard_with};
 use super::status::rkv_status;
 use crate::error::Error;
@@ -34,6 +35,8 @@ pub(super) trait Opaque {
 pub(super) struct Handle<T: Opaque> {
     /// An aid against use after destroy and mixed-up handles, not a guarantee.
     magic: u64,
+    /// The process that made it, and whose calls alone are good.
+    process: Process,
     object: Arc<T::Object>,
 }
 
@@ -41,7 +44,7 @@ impl<T: Opaque> Handle<T> {
     /// A pointer for C, which owns what it leads to.
     pub(super) fn into_raw(object: Arc<T::Object>) -> *mut T {
         super::log::install_panic_hook();
-        Box::into_raw(Box::new(Self { magic: T::MAGIC, object })).cast()
+        Box::into_raw(Box::new(Self { magic: T::MAGIC, process: Process::this(), object })).cast()
     }
 
     /// # Safety
@@ -53,6 +56,7 @@ impl<T: Opaque> Handle<T> {
         if handle.magic != T::MAGIC {
             return Err(Error::argument(text!("{} is no live handle", T::NAME)).into());
         }
+        handle.process.check()?;
         Ok(handle)
     }
 }
@@ -92,6 +96,8 @@ pub(super) unsafe fn borrow<'a, T: Opaque + 'a>(pointer: *const T) -> Result<&'a
     if handle.object.is_poisoned() { Err(Fail::poisoned()) } else { Ok(&handle.object) }
 }
 
+/// None also in a child process, in which a handle of the parent stays where it is.
+///
 /// # Safety
 /// `pointer` is NULL or came from the create function of its type and is not destroyed.
 unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<T::Object>> {

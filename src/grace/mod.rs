@@ -130,6 +130,15 @@ impl Present {
     }
 }
 
+/// Lets go of the readers that a child process inherited: of its parent's threads only the one that
+/// forked is there, and that one doesn't read, because a reader calls nothing that could fork.
+pub fn forget_readers() {
+    for place in &READERS[..USED.load(Ordering::SeqCst)] {
+        let number = place.0.load(Ordering::Relaxed);
+        place.0.store(number + number % 2, Ordering::SeqCst);
+    }
+}
+
 /// Whether nobody reads; who comes later sees what this thread has changed before.
 fn nobody_reads() -> bool {
     fence(Ordering::SeqCst);
