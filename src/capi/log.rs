@@ -2,6 +2,8 @@
 use super::callback::{self, LOG_CALLBACK};
 use parking_lot::{RwLock, const_rwlock};
 use std::ffi::{CString, c_char, c_void};
+use std::panic::PanicHookInfo;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Level of rkv_set_log_callback(): nothing.
@@ -68,13 +70,19 @@ pub(super) fn install_panic_hook() {
     if INSTALLED.swap(true, Ordering::Relaxed) {
         return;
     }
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        if !log(RKV_LOG_ERROR, &info.to_string()) {
+    // Where the hook finds it, so that it captures nothing and its box takes no memory.
+    static BEFORE: OnceLock<PanicHook> = OnceLock::new();
+    let _ = BEFORE.set(std::panic::take_hook());
+    std::panic::set_hook(Box::new(|info| {
+        if !log(RKV_LOG_ERROR, &info.to_string())
+            && let Some(before) = BEFORE.get()
+        {
             before(info);
         }
     }));
 }
+
+type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 
 /// Sets where the library logs to, for the whole process. When it returns, the earlier callback is
 /// no longer running and will not be called again. Without a callback only panics, that is bugs,

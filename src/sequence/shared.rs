@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::grace::{Garbage, Link, One, Reader};
 use crate::ids::SequenceId;
 use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::memory::Arc;
 use crate::paging::PageTableConfig;
 use crate::token::TokenList;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 /// Pages evicted or taken before a waiting thread gets in.
@@ -83,7 +83,7 @@ fn wait<G>(
 impl Shared {
     /// A page table without a cache.
     pub fn new(config: PageTableConfig) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self::with_slices(config, SLICE, None)?))
+        Ok(Arc::new(Self::with_slices(config, SLICE, None)?)?)
     }
 
     /// The same with slices of another size, and with something to do after each: for tests, which
