@@ -369,7 +369,7 @@ impl State {
             retained_sequences: self.retained.len(),
             retained_pages: self.retained.pages(),
             images: cache.images.len(),
-            index_bytes: stats.bytes,
+            index_bytes: stats.bytes + cache.images.bytes(),
             counters: cache.counters,
         })
     }
