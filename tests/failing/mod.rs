@@ -4,7 +4,6 @@
 //! own, so tests run side by side.
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Which requests fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +19,9 @@ struct Failing;
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
-/// Bytes that all threads together have from the allocator.
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
 thread_local! {
+    /// Bytes that this thread got, less those that it gave back.
+    static IN_USE: Cell<isize> = const { Cell::new(0) };
     static FAILURE: Cell<Option<Failure>> = const { Cell::new(None) };
     /// Requests since the failure was set, and how many of them failed.
     static COUNTS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
@@ -46,7 +44,7 @@ unsafe impl GlobalAlloc for Failing {
         if refuses() {
             return std::ptr::null_mut();
         }
-        IN_USE.fetch_add(layout.size(), Relaxed);
+        count(layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
@@ -55,13 +53,13 @@ unsafe impl GlobalAlloc for Failing {
         if refuses() {
             return std::ptr::null_mut();
         }
-        IN_USE.fetch_add(layout.size(), Relaxed);
+        count(layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Relaxed);
+        count(-(layout.size() as isize));
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -70,8 +68,7 @@ unsafe impl GlobalAlloc for Failing {
         if refuses() {
             return std::ptr::null_mut();
         }
-        IN_USE.fetch_add(size, Relaxed);
-        IN_USE.fetch_sub(layout.size(), Relaxed);
+        count(size as isize - layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.realloc(memory, layout, size) }
     }
@@ -86,8 +83,12 @@ pub fn failing<R>(failure: Failure, body: impl FnOnce() -> R) -> (R, u64) {
     (done, COUNTS.get().1)
 }
 
-/// Bytes in use, of all threads.
+fn count(bytes: isize) {
+    IN_USE.set(IN_USE.get() + bytes);
+}
+
+/// Bytes that this thread has in use, if no other one frees what it allocates.
 #[allow(dead_code)] // not every test that fails allocations counts bytes
 pub fn bytes_in_use() -> usize {
-    IN_USE.load(Relaxed)
+    IN_USE.get() as usize
 }
