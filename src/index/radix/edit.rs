@@ -191,7 +191,12 @@ impl RadixIndex {
         Some(child)
     }
 
+    /// Refused without memory, or without generations for what would be a long node.
     fn merge(&mut self, parent: u32, child: u32) -> Result<(), OutOfMemory> {
+        let nodes = &self.tree.nodes;
+        if !nodes.may_have(child, nodes[parent].label.len() + nodes[child].label.len()) {
+            return Err(OutOfMemory);
+        }
         let above = self.tree.nodes[parent].parent;
         let child_hash = self.child_hash(parent, self.first_page(child));
         let page = self.first_page(parent);
@@ -291,6 +296,9 @@ impl RadixIndex {
         keys: &[u32],
         pages: &[u32],
     ) -> Result<Leaf, OutOfMemory> {
+        if pages.len() > self.tree.nodes.page_limit() {
+            return Err(OutOfMemory);
+        }
         let label = Label::new(self.page_size, keys, pages)?;
         let page = &keys[..self.page_size];
         let (parent, place, room) = if beside_one {
@@ -324,38 +332,63 @@ impl RadixIndex {
         leaf
     }
 
-    /// Whether a node is a leaf on which a sequence took its only lock.
-    pub(super) fn can_extend(&self, at: u32) -> bool {
+    /// Whether a node is a leaf on which a sequence took its only lock, and may have more pages.
+    pub(super) fn can_extend(&self, at: u32, more: usize) -> bool {
         let node = &self.tree.nodes[at];
         node.state == State::Node
             && node.children.is_empty()
             && node.locks == 1
             && node.sequence_locks == 1
+            && node.label.len() + more <= self.tree.nodes.page_limit()
     }
 
-    /// Makes a locked leaf longer. Its id meant the shorter prefix and becomes stale.
+    /// Makes a locked leaf longer; returns its number. Its id meant the shorter prefix and becomes
+    /// stale.
     pub(super) fn extend(
         &mut self,
         at: u32,
         keys: &[u32],
         pages: &[u32],
-    ) -> Result<(), OutOfMemory> {
-        debug_assert!(self.can_extend(at));
+    ) -> Result<u32, OutOfMemory> {
+        debug_assert!(self.can_extend(at, pages.len()));
         let (page_size, len) = (self.page_size, self.tree.nodes[at].label.len());
+        let stays = self.tree.nodes.may_renew(at, len + pages.len());
+        if !stays {
+            self.reserve_nodes(1)?;
+        }
         self.with_bytes(at, |index| {
             let held = &mut index.tree.nodes[at].held;
             held.ages.try_reserve()?;
             held.label.append(page_size, keys, pages)
         })?;
         let now = self.tree.tick();
-        self.tree.nodes.renew(at);
         let node = &mut self.tree.nodes[at];
         let before = std::mem::replace(&mut node.last_access, now);
         node.ages.push(len, before);
         node.media |= !all_text(keys);
-        self.publish(at);
         self.tree.cached_pages += pages.len();
-        Ok(())
+        if !stays {
+            return Ok(self.relocate(at));
+        }
+        self.tree.nodes.renew(at);
+        self.publish(at);
+        Ok(at)
+    }
+
+    /// Moves a leaf, to whose number nobody holds on, to another place, for which room was made:
+    /// the generations of this one are used up.
+    fn relocate(&mut self, from: u32) -> u32 {
+        let parent = self.tree.nodes[from].parent;
+        let page = self.first_page(from);
+        let (hash, place) = (self.child_hash(parent, page), self.place(parent, from, page));
+        let to = self.tree.nodes.allocate(State::Node);
+        self.changing_children(parent, |index| {
+            index.substitute(from, to, hash, place);
+            index.tree.nodes.relocate(from, to);
+            index.publish(to);
+            index.release(from);
+        });
+        to
     }
 
     /// Frees a leaf that is out of the tree's lists, and gives the parent its turn.
