@@ -1,14 +1,13 @@
-//! Changing the tree: split, merge, insert, extend.
+//! Changing the tree: split, insert, extend.
 //!
-//! What a change needs is made first, all of it; from then on nothing can fail. A merge, which
-//! nobody asked for, is left for later when there is no memory for it.
+//! What a change needs is made first, all of it; from then on nothing can fail.
 use super::super::tree::{NONE, Place, State};
 use super::super::{Inserted, Node};
 use super::RadixIndex;
 use super::ages::Ages;
 use super::label::Label;
-use super::node::first_access;
-use super::siblings::{self, Room, Sibling, Siblings};
+use super::run::{self, Sibling};
+use super::siblings::{Room, Siblings};
 use crate::grace::Garbage;
 use crate::memory::OutOfMemory;
 use crate::token::all_text;
@@ -29,7 +28,7 @@ struct Split {
 struct Leaf {
     label: Label,
     /// Where it stands among its siblings, and what they need for one more.
-    place: siblings::Place,
+    place: run::Place,
     room: Room,
     hash: u32,
     media: bool,
@@ -53,12 +52,16 @@ impl RadixIndex {
         done
     }
 
-    fn first_page(&self, at: u32) -> &[u32] {
+    pub(super) fn first_page(&self, at: u32) -> &[u32] {
         self.tree.nodes[at].label.first_page_keys(self.page_size)
     }
 
     /// Changes a node's children, for readers too.
-    fn edit_children(&mut self, parent: u32, change: impl FnOnce(&mut Siblings, &mut Garbage)) {
+    pub(super) fn edit_children(
+        &mut self,
+        parent: u32,
+        change: impl FnOnce(&mut Siblings, &mut Garbage),
+    ) {
         let children = &mut self.tree.nodes[parent].children;
         let before = children.bytes();
         change(children, &mut self.garbage);
@@ -67,19 +70,13 @@ impl RadixIndex {
     }
 
     /// Where a node with this first page stands, or is to stand, among the children of a node.
-    fn place(&self, parent: u32, child: u32, page: &[u32]) -> siblings::Place {
+    pub(super) fn place(&self, parent: u32, child: u32, page: &[u32]) -> run::Place {
         let before = |other| other != child && self.first_page(other) < page;
         self.tree.nodes[parent].children.place(page[0], before)
     }
 
     /// Hangs a node with its label under a parent, whose children are announced to change.
-    fn attach(
-        &mut self,
-        parent: u32,
-        child: u32,
-        (place, room): (siblings::Place, Room),
-        entry: Place,
-    ) {
+    fn attach(&mut self, parent: u32, child: u32, (place, room): (run::Place, Room), entry: Place) {
         self.tree.nodes[child].parent = parent;
         self.tree.nodes[parent].waiting = false;
         let new = Sibling { first_key: self.first_page(child)[0], node: child };
@@ -98,7 +95,7 @@ impl RadixIndex {
     }
 
     /// Puts a node, which gets the same first page, in the place of another under its parent.
-    fn substitute(&mut self, old: u32, new: u32, hash: u32, place: siblings::Place) {
+    pub(super) fn substitute(&mut self, old: u32, new: u32, hash: u32, place: run::Place) {
         let parent = self.tree.nodes[old].parent;
         self.tree.nodes[new].parent = parent;
         self.table.replace(hash, old, new);
@@ -155,83 +152,6 @@ impl RadixIndex {
         });
         self.publish(front);
         front
-    }
-
-    /// Coalesces a node with its only child, and that with its own, as far as possible.
-    ///
-    /// Only when neither is locked and the parent was not used after the child: parts of a segment
-    /// may be older than its end (`Ages`), but not younger. The child's id stays.
-    pub(super) fn coalesce(&mut self, mut parent: u32) {
-        while let Some(child) = self.mergeable_child(parent) {
-            let next = self.tree.nodes[parent].parent;
-            let merged = self.changing_children(next, |index| {
-                index.changing_children(parent, |index| index.merge(parent, child))
-            });
-            if merged.is_err() {
-                // Two nodes do as well as one. The next one to unlock them tries again.
-                self.tree.nodes[parent].waiting = true;
-                return;
-            }
-            parent = next;
-        }
-    }
-
-    fn mergeable_child(&mut self, parent: u32) -> Option<u32> {
-        let above = &self.tree.nodes[parent];
-        let child = above.children.only().filter(|_| above.state == State::Node)?;
-        let below = &self.tree.nodes[child];
-        if above.last_access > first_access(below) {
-            return None;
-        }
-        if above.locks > 0 {
-            // Whoever takes the last lock away tries again.
-            self.tree.nodes[parent].waiting = true;
-            return None;
-        }
-        Some(child)
-    }
-
-    /// Refused without memory, or without generations for what would be a long node.
-    fn merge(&mut self, parent: u32, child: u32) -> Result<(), OutOfMemory> {
-        let nodes = &self.tree.nodes;
-        if !nodes.may_have(child, nodes[parent].label.len() + nodes[child].label.len()) {
-            return Err(OutOfMemory);
-        }
-        let above = self.tree.nodes[parent].parent;
-        let child_hash = self.child_hash(parent, self.first_page(child));
-        let page = self.first_page(parent);
-        let (hash, place) = (self.child_hash(above, page), self.place(above, parent, page));
-        self.join(parent, child)?;
-        self.table.remove(child_hash, child);
-        self.edit_children(parent, |children, _| *children = Siblings::default());
-        self.substitute(parent, child, hash, place);
-        let old = &self.tree.nodes[parent];
-        let (start, media) = (old.start, old.media);
-        self.release(parent);
-        let node = &mut self.tree.nodes[child];
-        node.start = start;
-        node.media |= media;
-        self.publish(child);
-        Ok(())
-    }
-
-    /// Moves what a node holds to the front of what its child holds.
-    fn join(&mut self, parent: u32, child: u32) -> Result<(), OutOfMemory> {
-        let (above, below) = (&self.tree.nodes[parent], &self.tree.nodes[child]);
-        let bytes = above.held.bytes() + below.held.bytes();
-        let end = (above.label.len(), above.last_access);
-        let ages = Ages::joined(&above.ages, end, &below.ages, first_access(below))?;
-        let mut front = std::mem::take(&mut self.tree.nodes[parent].label);
-        let joined = self.tree.nodes[child].label.prepend(self.page_size, &mut front);
-        if joined.is_err() {
-            self.tree.nodes[parent].label = front;
-            return joined;
-        }
-        self.tree.nodes[parent].ages = Ages::default();
-        self.tree.nodes[child].ages = ages;
-        let after = self.tree.nodes[parent].held.bytes() + self.tree.nodes[child].held.bytes();
-        self.segment_bytes = self.segment_bytes + after - bytes;
-        Ok(())
     }
 
     /// Follows whole pages of keys down from a node.

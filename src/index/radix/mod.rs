@@ -6,7 +6,7 @@
 //!                        └─ image ── question C
 //! ```
 //!
-//! The verbs are in files of their own: `walk` reads, `edit` splits, merges and inserts, `lock` and
+//! The verbs are in files of their own: `walk` reads, `edit` splits and inserts, `merge`, `lock` and
 //! `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without the
 //! lock what `publish` shows.
 
@@ -17,10 +17,12 @@ mod edit;
 mod evict;
 mod label;
 mod lock;
+mod merge;
 mod node;
 mod probe;
 mod publish;
 mod row;
+mod run;
 mod siblings;
 mod walk;
 
