@@ -34,6 +34,9 @@ impl NodeId {
 #[repr(transparent)]
 pub struct SequenceId(pub u64);
 
+/// Numbers of sequences are smaller than this.
+pub(crate) const SEQUENCE_LIMIT: u64 = 1 << 36;
+
 /// Slots that a sequence id can name.
 pub(crate) const SLOT_LIMIT: u32 = 1 << 20;
 

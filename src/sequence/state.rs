@@ -296,6 +296,9 @@ impl State {
     /// Takes a match, and perhaps locks it.
     pub fn take_match(&mut self, found: Found, lock: bool) -> Result<Matched, Error> {
         let (cache, _) = self.parts()?;
+        if lock {
+            cache.index.check_caller_locks()?;
+        }
         let matched = cache.take(&found, true)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(&found, found.positions(), partial);
