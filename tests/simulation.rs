@@ -4,10 +4,13 @@
 //! forked, retained and continued; a second user matches, locks, inserts and evicts on the same
 //! page table; pages and slots are short, copies are never made, the device fails. Beside it stand
 //! books (`simulation/books.rs`) in which each page holds the ghost of what was computed into it.
-//! They foresee every answer but the order of eviction, which the model tests foresee.
+//! They foresee every answer and
+//! who may be evicted; nodes and their ids are left to the model tests.
 //!
 //! A run is named by its seed, and a failure prints it: `RKV_SIM_SEED` is the first seed,
-//! `RKV_SIM_OPS` the operations in all, `RKV_SIM_THREADS` how many runs at once.
+//! `RKV_SIM_OPS` the operations in all, `RKV_SIM_THREADS` how many runs at once; `RKV_SIM_TELL=1`
+//! prints each seed before its run, and `RKV_SIM_ALLOCATIONS=1` lets allocations of the library
+//! fail.
 
 // Rustc looks for these in tests/model and tests/snapshot, rustfmt in tests/simulation.
 
@@ -133,4 +136,15 @@ fn the_simulation_notices_planted_slips() {
             assert!(seed < 2100, "{fault:?} does not happen");
         }
     }
+}
+
+/// The switch for allocations does what it says: one fails, and those after it do not.
+#[test]
+fn an_allocation_fails_when_told() {
+    use simulation::allocator::{fail_after, relax};
+    let reserve = || Vec::<u64>::new().try_reserve_exact(8).is_ok();
+    fail_after(1);
+    let answers = [reserve(), reserve(), reserve()];
+    relax();
+    assert_eq!(answers, [true, false, true]);
 }

@@ -77,6 +77,9 @@ pub struct Books {
     /// What stands before a cached page, and what its first and its last position mean.
     before: Vec<Digest>,
     ends: Vec<(Digest, Digest)>,
+    /// When a cached page was used last.
+    used: Vec<u64>,
+    clock: u64,
     /// Cached pages by their last and by their first position.
     by_end: ByDigest<u32>,
     by_first: ByDigest<Vec<u32>>,
@@ -98,6 +101,8 @@ impl Books {
             followers: vec![0; page_count],
             before: vec![0; page_count],
             ends: vec![(0, 0); page_count],
+            used: vec![0; page_count],
+            clock: 0,
             by_end: ByDigest::default(),
             by_first: ByDigest::default(),
             counts: Counts { free: page_count - 1, ..Counts::default() },
@@ -167,6 +172,10 @@ impl Books {
                 self.followers[parent as usize] -= 1;
             }
         }
+        // While every lock is known, so is who is next.
+        if self.wide_locks == 0 {
+            self.check_order(pages)?;
+        }
         for &page in pages {
             let followers = self.followers[page as usize];
             require!(followers == 0, "page {page} is evicted before {followers} that follow it");
@@ -176,6 +185,32 @@ impl Books {
         }
         self.counts.evicted += pages.len();
         Ok(())
+    }
+
+    /// Nothing that could have gone before these pages was used longer ago.
+    fn check_order(&self, evicted: &[u32]) -> Result<(), Wrong> {
+        let used = |page: u32| self.used[page as usize];
+        let Some(newest) = evicted.iter().map(|&page| used(page)).max() else { return Ok(()) };
+        // Those that had to wait for an evicted page.
+        let before = |&page: &u32| self.cached(self.before[page as usize]);
+        let waited: Vec<u32> = evicted.iter().filter_map(before).collect();
+        for page in 1..self.states.len() as u32 {
+            let could_go = self.state(page) == Page::Cached
+                && used(page) <= newest
+                && self.followers[page as usize] == 0
+                && !self.is_protected(page);
+            require!(
+                !could_go || evicted.contains(&page) || waited.contains(&page),
+                "pages {evicted:?} are evicted, and {page} was used longer ago"
+            );
+        }
+        Ok(())
+    }
+
+    /// A lookup, or a child of a parent, used these pages.
+    pub fn touch(&mut self, pages: &[u32]) {
+        self.clock += 1;
+        pages.iter().for_each(|&page| self.used[page as usize] = self.clock);
     }
 
     fn forget(&mut self, page: u32) {
@@ -197,6 +232,7 @@ impl Books {
         self.before[page as usize] = before;
         self.ends[page as usize] = (first, end);
         self.followers[page as usize] = 0;
+        self.used[page as usize] = self.clock;
         if let Some(&parent) = self.by_end.get(&before) {
             self.followers[parent as usize] += 1;
         }

@@ -3,7 +3,7 @@
 use super::books::{Page, Wrong, require};
 use super::tokens::Tokens;
 use super::world::{Done, Fault, Refused, World};
-use crate::model::abi::{InsertCall, Library, Status};
+use crate::model::abi::{InsertCall, Library, Status, done};
 
 /// A lock that is held.
 pub struct Lock {
@@ -34,8 +34,17 @@ impl World {
         let mut path = self.books.path(tokens);
         let found = self.found(tokens, path.len());
         path.truncate(found / page_size);
-        let (status, seen, mut pages) = self.library.lookup(ns, list, lock, room);
-        require!(status == Status::Ok, "rkv_cache_match: {status:?}: {}", Library::last_message());
+        let looked = self.call(u64::from(room > 0), |library| {
+            let (status, seen, pages) = library.lookup(ns, list, lock, room);
+            done(status, (seen, pages))
+        });
+        let (seen, mut pages) = match looked {
+            Ok(found) => found,
+            Err(status) => {
+                self.unforeseen::<()>("rkv_cache_match", status)?.expect_err("it was refused");
+                return Ok((None, None));
+            }
+        };
         let copied = found % page_size;
         let expected = [path.len(), copied, found, tokens.count_within(found)];
         let numbers =
@@ -52,6 +61,7 @@ impl World {
             pages.push(partial);
         }
         self.books.holds(&pages, tokens, found)?;
+        self.books.touch(&path);
         self.counters.lookups += 1;
         self.counters.lookup_positions += tokens.positions();
         self.counters.hit_positions += found;
@@ -104,7 +114,7 @@ impl World {
     pub fn unlock(&mut self, lock: Lock) -> Result<(), Wrong> {
         self.log.say("unlock", lock.pages.len() as u64, 0);
         if !self.slips(Fault::SkippedUnlock) {
-            let unlocked = self.library.unlock(lock.node);
+            let unlocked = self.call(0, |library| library.unlock(lock.node));
             unlocked.map_err(|_| format!("unlock: {}", Library::last_message()))?;
         }
         self.books.unprotect(&lock.pages);
@@ -134,7 +144,7 @@ impl World {
 
     pub fn free(&mut self, pages: &[u32]) -> Result<(), Wrong> {
         self.log.say("free_pages", pages.len() as u64, 0);
-        let freed = self.library.free_pages(pages);
+        let freed = self.call(0, |library| library.free_pages(pages));
         freed.map_err(|_| format!("free: {}", Library::last_message()))?;
         pages.iter().for_each(|&page| self.books.set(page, Page::Free));
         self.settle()
@@ -170,6 +180,7 @@ impl World {
             Err(status) => return self.unforeseen("rkv_cache_insert", status),
         };
         let (mut claimed, mut left) = (0, Vec::new());
+        self.books.touch(&[]);
         for (index, &page) in pages.iter().enumerate() {
             let end = tokens.digests()[(index + 1) * page_size - 1];
             let wanted = self.books.cached(end).unwrap_or(page);
@@ -197,7 +208,7 @@ impl World {
     pub fn evict(&mut self, count: usize) -> Result<(), Wrong> {
         let most = count.min(self.reclaimable);
         self.log.say("evict", count as u64, 0);
-        let evicted = self.library.evict(count, Some(count));
+        let evicted = self.call(1, |library| library.evict(count, Some(count)));
         let (number, mut pages) = evicted.map_err(|status| format!("evict: {status:?}"))?;
         require!(number == most, "{number} pages are evicted, and {most} could be");
         if !pages.is_empty() && self.slips(Fault::LostEviction) {
@@ -271,7 +282,8 @@ impl World {
 
     pub fn erase(&mut self, slot: u32) -> Result<(), Wrong> {
         self.log.say("erase", slot.into(), 0);
-        self.library.erase(slot).map_err(|_| format!("erase: {}", Library::last_message()))?;
+        let erased = self.call(0, |library| library.erase(slot));
+        erased.map_err(|_| format!("erase: {}", Library::last_message()))?;
         for page in self.rows[slot as usize].take().unwrap_or_default() {
             if self.books.state(page) == Page::Row(slot) {
                 self.books.set(page, Page::Free);

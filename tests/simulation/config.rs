@@ -44,8 +44,8 @@ const SMALL: [usize; 8] = [1, 1, 2, 3, 4, 4, 8, 16];
 impl RunConfig {
     pub fn of_seed(rng: &mut Rng, operations: u64, allocation_failures: bool) -> Self {
         let page_size = match rng.u8(0..16) {
-            0 => rng.usize(1..=256),
-            1 => [32, 64, 128, 256][rng.usize(0..4)],
+            0 | 1 => rng.usize(1..=256),
+            2 => [32, 64, 128, 256][rng.usize(0..4)],
             _ => SMALL[rng.usize(0..SMALL.len())],
         };
         let large = page_size > 16;

@@ -90,7 +90,8 @@ impl World {
     pub fn drop_kept(&mut self, at: usize) -> Result<(), Wrong> {
         let id = self.kept[at].sequence.id;
         self.log.say("drop", at as u64, 0);
-        self.library.drop_sequence(id).map_err(|status| format!("drop: {status:?}"))?;
+        let dropped = self.call(0, |library| library.drop_sequence(id));
+        dropped.map_err(|status| format!("rkv_sequence_drop: {status:?}"))?;
         if !self.slips(Fault::LostDrop) {
             self.forget_kept(at);
         }
@@ -101,7 +102,7 @@ impl World {
     pub fn drop_retained(&mut self, wanted: usize) -> Result<(), Wrong> {
         self.log.say("drop_retained", 0, wanted as u64);
         let before = self.room();
-        let answer = self.library.drop_retained(wanted);
+        let answer = self.call(0, |library| library.drop_retained(wanted));
         let gained = answer.map_err(|status| format!("rkv_cache_drop_retained: {status:?}"))?;
         let left = self.library.retained(self.kept.len());
         let left = left.map_err(|status| format!("rkv_cache_retained: {status:?}"))?;
@@ -193,6 +194,9 @@ impl World {
         let ns = all.ns;
         let answer =
             self.call(0, |library| library.go_on(parent, ns, &suffix, all_tokens, 0, running));
+        if answer.as_ref().err() == Some(&Status::OutOfMemory) {
+            return self.unforeseen("rkv_sequence_continue", Status::OutOfMemory);
+        }
         let Some(from) = self.parent(parent) else {
             if has_all {
                 self.mark("a child begins without its parent");
@@ -216,6 +220,7 @@ impl World {
             Ok(state) => state,
             Err(status) => return self.refused("rkv_sequence_continue", status, &share, 1),
         };
+        self.books.touch(&share.path);
         let born = self.add_child(&share, &state)?;
         self.settle()?;
         Ok(Ok(born))
@@ -231,6 +236,7 @@ impl World {
             Ok(children) => children,
             Err(status) => return self.refused("rkv_sequence_fork", status, &share, count),
         };
+        self.books.touch(&share.path);
         let mut slots = Vec::new();
         for child in &children {
             let state = self.library.query(child.sequence);

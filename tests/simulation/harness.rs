@@ -84,10 +84,15 @@ pub fn simulate(default_seed: u64, default_operations: u64) -> BTreeMap<&'static
     let wanted = number("RKV_SIM_OPS", default_operations);
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let (marks, failed) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
+    let tells = number("RKV_SIM_TELL", 0) > 0;
+    println!("from seed {first} on");
     let start = Instant::now();
     let work = || {
         while done.load(Ordering::Relaxed) < wanted && failed.lock().unwrap().is_none() {
             let seed = first.wrapping_add(next.fetch_add(1, Ordering::Relaxed));
+            if tells {
+                println!("seed {seed}"); // For what ends the process.
+            }
             match run(seed, Fault::None) {
                 Ok(summary) => {
                     done.fetch_add(summary.operations, Ordering::Relaxed);
@@ -109,12 +114,12 @@ pub fn simulate(default_seed: u64, default_operations: u64) -> BTreeMap<&'static
         let allocations = if allocation_failures() { "RKV_SIM_ALLOCATIONS=1 " } else { "" };
         panic!(
             "\nseed {seed}: {message}\n{story}\nagain: {allocations}RKV_SIM_SEED={seed} \
-             RKV_SIM_OPS=1 RKV_SIM_THREADS=1 cargo test --test simulation -- simulate\n"
+             RKV_SIM_OPS=1 RKV_SIM_THREADS=1 cargo test --test simulation -- simulated\n"
         );
     }
     let (operations, runs) = (done.into_inner(), next.into_inner());
     let seconds = start.elapsed().as_secs_f64();
     let rate = operations as f64 / seconds;
-    println!("{operations} operations in {runs} runs from seed {first} on: {rate:.0} per second");
+    println!("{operations} operations in {runs} runs: {rate:.0} per second");
     marks.into_inner().unwrap()
 }

@@ -120,6 +120,7 @@ impl World {
             }
             path.truncate(kept);
         }
+        self.books.touch(&path);
         let copied = reused % page_size;
         let source = (copied > 0).then_some(state.copy_source_page);
         if let Some(source) = source {

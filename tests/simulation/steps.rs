@@ -28,7 +28,7 @@ impl World {
             self.books.content_mut(target)[..copy.positions].copy_from_slice(&source);
         }
         self.log.say("confirm_copy", slot.into(), copy.positions as u64);
-        let confirmed = self.library.confirm_copy(id);
+        let confirmed = self.call(0, |library| library.confirm_copy(id));
         confirmed.map_err(|status| format!("rkv_sequence_confirm_copy: {status:?}"))?;
         self.sequence(slot).copy = None;
         self.end_copy(copy);
@@ -113,6 +113,7 @@ impl World {
         let mut sequence = self.sequences[slot as usize].take().expect("it was looked up");
         sequence.computed = sequence.computed.max(computed);
         let whole = (computed / page_size).max(shared);
+        self.books.touch(&[]);
         let (mut claimed, mut first_remapped) = (Vec::new(), sequence.row.len());
         for index in shared..whole {
             let own = sequence.row[index];
@@ -233,8 +234,8 @@ impl World {
             (true, true) => Err(Status::InvalidState),
             (true, false) => Ok(()),
         };
-        let answer = self.library.truncate(sequence.id, keep);
-        self.log.answer(answer.err());
+        let id = sequence.id;
+        let answer = self.call(0, |library| library.truncate(id, keep));
         require!(answer == expected, "truncate of {slot} to {keep}: {answer:?}, not {expected:?}");
         if answer.is_ok() {
             let sequence = self.sequence(slot);
@@ -253,7 +254,7 @@ impl World {
         let id = self.sequence(slot).id;
         self.log.say("release", slot.into(), 0);
         if !self.slips(Fault::SkippedRelease) {
-            let released = self.library.release(id);
+            let released = self.call(0, |library| library.release(id));
             released.map_err(|_| format!("release: {}", Library::last_message()))?;
         }
         let sequence = self.end(slot, None)?;
