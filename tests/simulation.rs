@@ -77,6 +77,8 @@ fn k19_an_engine_is_simulated() {
         "a child copies from a private page",
         "a fork",
         "a node is gone",
+        "a parent is waited for",
+        "a parent runs on",
         "a page to copy from is published",
         "a publish remaps",
         "a request is cancelled",

@@ -103,16 +103,27 @@ impl Engine {
         if self.chance(self.traffic.chats)
             && let Some(chat) = self.chats.pop_front()
         {
-            let turn =
-                if self.rng.u8(0..8) > 0 { self.prompts.turn(&mut self.rng) } else { vec![] };
-            let mut tokens = chat.tokens;
-            tokens.extend(&turn);
-            let positions = tokens.positions();
-            self.prompts.fit(&mut tokens);
-            let parent = chat.parent.filter(|_| tokens.positions() == positions);
-            return Request { tokens, wanted, parent: parent.map(|id| (id, turn)) };
+            return self.next_turn(chat, wanted);
+        }
+        if self.chance(self.traffic.retains / 8) && !self.running.is_empty() {
+            // Somebody does not wait for the end of the answer.
+            let at = self.rng.usize(0..self.running.len());
+            let running = world.sequences[self.running[at].slot as usize].as_ref();
+            let Sequence { id, tokens, .. } = running.expect("it runs");
+            let chat = Chat { tokens: tokens.clone(), parent: Some(*id) };
+            return self.next_turn(chat, wanted);
         }
         Request { tokens: self.prompts.prompt(&mut self.rng), wanted, parent: None }
+    }
+
+    fn next_turn(&mut self, chat: Chat, wanted: usize) -> Request {
+        let turn = if self.rng.u8(0..8) > 0 { self.prompts.turn(&mut self.rng) } else { vec![] };
+        let Chat { mut tokens, parent } = chat;
+        tokens.extend(&turn);
+        let positions = tokens.positions();
+        self.prompts.fit(&mut tokens);
+        let parent = parent.filter(|_| tokens.positions() == positions);
+        Request { tokens, wanted, parent: parent.map(|id| (id, turn)) }
     }
 
     // Admission.
@@ -157,8 +168,14 @@ impl Engine {
 
     fn try_first(&mut self, world: &mut World) -> Result<Result<u32, Refused>, Wrong> {
         let reserve = if self.rng.u8(0..4) == 0 { self.rng.usize(0..6) } else { 0 };
-        let request = &self.waiting[0];
         let limit = world.row_limit() * world.page_size();
+        let request = &mut self.waiting[0];
+        if let Some((parent, more)) = &request.parent {
+            // One that runs has grown since.
+            let more = more.iter().map(|piece| piece.positions()).sum::<usize>();
+            let length = world.parent(*parent).map_or(0, |from| from.tokens.positions());
+            request.parent = request.parent.take().filter(|_| length + more <= limit);
+        }
         let reserve = reserve.min(limit - request.tokens.positions().min(limit));
         match &request.parent {
             None => world.begin(&request.tokens, reserve),

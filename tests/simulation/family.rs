@@ -122,7 +122,7 @@ impl World {
         self.kept.iter().position(|kept| kept.sequence.id == id)
     }
 
-    fn parent(&self, id: u64) -> Option<&Sequence> {
+    pub fn parent(&self, id: u64) -> Option<&Sequence> {
         let live = self.sequences.iter().flatten().find(|sequence| sequence.id == id);
         live.or_else(|| self.kept_at(id).map(|at| &self.kept[at].sequence))
     }
@@ -197,7 +197,7 @@ impl World {
         if answer.as_ref().err() == Some(&Status::OutOfMemory) {
             return self.unforeseen("rkv_sequence_continue", Status::OutOfMemory);
         }
-        let Some(from) = self.parent(parent) else {
+        if self.parent(parent).is_none() {
             if has_all {
                 self.mark("a child begins without its parent");
                 return self.begun("rkv_sequence_continue", answer, all, 0);
@@ -206,14 +206,18 @@ impl World {
             require!(answer == Err(Status::StaleSequence), "a parent that is gone: {answer:?}");
             self.settle()?;
             return Ok(Err(Refused::Gone));
-        };
+        }
         let is_live = self.kept_at(parent).is_none();
+        if is_live {
+            self.mark(if running { "a parent runs on" } else { "a parent is waited for" });
+        }
         if is_live && !running {
             let answer = answer.map(|state| state.sequence);
             require!(answer == Err(Status::Pending), "a parent that runs: {answer:?}");
             self.settle()?;
             return Ok(Err(Refused::Pending));
         }
+        let from = self.parent(parent).expect("it was found");
         let limit = from.tokens.positions() - usize::from(more.is_empty());
         let share = self.share(from, limit, more, 0);
         let state = match answer {
