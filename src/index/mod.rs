@@ -13,7 +13,6 @@ pub use block_hash::BlockHashIndex;
 pub use namespace::Namespace;
 pub use radix::RadixIndex;
 pub(crate) use radix::common_start;
-pub(crate) use tree::ChildTable;
 
 use crate::error::Error;
 use crate::grace::Reader;
