@@ -81,6 +81,7 @@ pub(super) struct Call<'a> {
 /// A pointer for C, which owns what it leads to.
 pub(super) fn into_raw(limits: SnapshotLimits) -> Result<*mut rkv_snapshot_cache, Fail> {
     super::log::install_panic_hook();
+    crate::error::prepare();
     let handle = SnapshotHandle {
         magic: MAGIC,
         closed: AtomicBool::new(false),

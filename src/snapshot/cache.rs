@@ -179,7 +179,7 @@ impl<V> SnapshotCache<V> {
         count(&mut ledger.counters.removed, entries);
         // The old tree takes longest, and nobody has to wait for it.
         drop((ledger, tree));
-        old.nodes.take_entries().for_each(|entry| freed.push(entry));
+        freed.push_all(old.nodes);
     }
 
     /// What the cache holds and counted, at one moment.

@@ -1,9 +1,9 @@
 //! The tokens of a node's segment.
 //!
 //! They lie in one piece, with room before or behind them, because segments grow and shrink at both
-//! ends: a split takes the front off, a join puts it back. Either copies the shorter part only. Room
-//! grows by an eighth and is given back when a third of it is unused, so that each token pays for a
-//! bounded amount of copying and memory follows what is stored.
+//! ends: a split takes the front off, a join puts it back. Either copies the shorter part only.
+//! Room grows by an eighth and is given back when a third of it is unused, so that each token pays
+//! for a bounded amount of copying and memory follows what is stored.
 use crate::index::common_start;
 use crate::memory::{OutOfMemory, TryGrow};
 

@@ -1,8 +1,8 @@
 //! The books: who reads which snapshot, in which order entries go, and how much there is.
 //!
-//! A snapshot that loses its entry while somebody reads it is *detached*: it waits with its readers,
-//! and the last pin takes it along. Those have a place from the first pin on, so that whatever takes
-//! an entry away needs no memory.
+//! A snapshot that loses its entry while somebody reads it is *detached*: it waits with its
+//! readers, and the last pin takes it along. Those have a place from the first pin on, so that
+//! whatever takes an entry away needs no memory.
 use super::freed::{Freed, Snapshot};
 use super::nodes::Nodes;
 use super::pins::Pins;
@@ -122,8 +122,8 @@ impl<V> Ledger<V> {
         Ok(self.readers.try_reserve(1)?)
     }
 
-    /// Pins an entry, for which room was made: nobody frees its snapshot meanwhile, and it is in use
-    /// from now on.
+    /// Pins an entry, for which room was made: nobody frees its snapshot meanwhile, and it is in
+    /// use from now on.
     pub(super) fn pin(&mut self, nodes: &Nodes<V>, node: u32) -> PinId {
         let mut reader = nodes[node].reader.load(Relaxed);
         if reader == NONE {

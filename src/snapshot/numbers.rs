@@ -61,8 +61,8 @@ impl Numbers {
             }
         }
         Err(Error::state(text!(
-            "no numbers are left for the pins of another cache: {usable} blocks are in use, or used \
-             up"
+            "no numbers are left for the pins of another cache: {usable} blocks are in use, or \
+             used up"
         )))
     }
 }

@@ -1,8 +1,8 @@
 //! In which order entries go: a list that is threaded through the nodes, every step O(1).
 //!
 //! The links lie in the nodes, the list's ends with whoever has the list, and having those means
-//! having the right to change it. So whoever walks the tree can have the neighbours of what it meets
-//! fetched meanwhile; what it sees of them decides nothing.
+//! having the right to change it. So whoever walks the tree can have the neighbours of what it
+//! meets fetched meanwhile; what it sees of them decides nothing.
 use super::NONE;
 use super::nodes::Nodes;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

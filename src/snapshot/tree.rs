@@ -18,7 +18,6 @@ use super::{NONE, SPARSE};
 use crate::error::Error;
 use crate::error::text;
 use crate::index::Namespace;
-use crate::memory::OutOfMemory;
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::Ordering::Relaxed;
@@ -167,17 +166,13 @@ impl<V> Tree<V> {
         let rest = copy.map_err(|_| Error::memory(text!("a list of {} tokens", rest.len())))?;
         let cut = end.inside.map(|(child, common)| self.nodes[child].label.prepare_cut(common));
         let cut = cut.transpose()?;
-        self.reserve(namespace, &end)?;
-        Ok(Plan { end, cut, rest })
-    }
-
-    fn reserve(&mut self, namespace: &Namespace, end: &End) -> Result<(), OutOfMemory> {
         if end.node == NONE {
             self.roots.try_reserve(namespace)?;
         }
         self.buckets.try_reserve()?;
-        // At most a root, or the upper half of a node, and a leaf.
-        self.nodes.try_reserve(2)
+        let missing = [end.node == NONE, cut.is_some(), !rest.is_empty()];
+        self.nodes.try_reserve(missing.into_iter().filter(|&is_missing| is_missing).count())?;
+        Ok(Plan { end, cut, rest })
     }
 
     /// Makes what was planned, if anything is missing. The node that is returned must be given an
