@@ -39,6 +39,14 @@ fn list(entry: usize) -> Vec<u32> {
     shared.chain(own).collect()
 }
 
+/// What this thread worked so far. Asking takes longer than a short call.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: time leads to a live value.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Runs of the whole.
 const RUNS: usize = 5;
 
@@ -54,9 +62,12 @@ impl Verb {
     }
 
     fn time<R>(&mut self, call: impl FnOnce() -> R) -> R {
+        let worked = processor_time();
         let start = Instant::now();
         let done = call();
-        self.times.push(start.elapsed());
+        let passed = start.elapsed();
+        // The system takes the processor away from what takes long.
+        self.times.push(passed.min(processor_time() - worked));
         done
     }
 
@@ -184,9 +195,7 @@ fn run(entries: usize) -> Vec<Verb> {
     // SAFETY: nobody uses the handle any more.
     destroy.time(|| unsafe { rkv_snapshot_cache_destroy(cache) });
 
-    println!(
-        "{entries} entries, {pin_count} pins; {full_bytes} bytes of index, {empty_bytes} empty"
-    );
+    eprintln!("{pin_count} pins; {full_bytes} bytes of index, {empty_bytes} when all are removed");
     let verbs = [create_verb, growing, full, matches, stats_verb, releases, check, removes];
     verbs.into_iter().chain([clear, destroy]).collect()
 }
