@@ -1,10 +1,11 @@
 //! Handles: what an opaque pointer leads to.
+use super::fork::Process;
 use super::guard::{Fail, guard_with};
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::error::text;
+use crate::memory::{Arc, try_box};
 use crate::sequence::Shared;
-use std::sync::Arc;
 
 /// What can be behind a handle: something that refuses further work once a call on it panicked.
 pub(super) trait Object {
@@ -34,14 +35,21 @@ pub(super) trait Opaque {
 pub(super) struct Handle<T: Opaque> {
     /// An aid against use after destroy and mixed-up handles, not a guarantee.
     magic: u64,
+    /// The process that made it, and whose calls alone are good.
+    process: Process,
     object: Arc<T::Object>,
 }
 
 impl<T: Opaque> Handle<T> {
-    /// A pointer for C, which owns what it leads to.
-    pub(super) fn into_raw(object: Arc<T::Object>) -> *mut T {
+    pub(super) fn new(object: Arc<T::Object>) -> Result<Box<Self>, Fail> {
         super::log::install_panic_hook();
-        Box::into_raw(Box::new(Self { magic: T::MAGIC, object })).cast()
+        crate::error::prepare();
+        Ok(try_box(Self { magic: T::MAGIC, process: Process::this(), object })?)
+    }
+
+    /// A pointer for C, which owns what it leads to.
+    pub(super) fn into_raw(self: Box<Self>) -> *mut T {
+        Box::into_raw(self).cast()
     }
 
     /// # Safety
@@ -53,6 +61,7 @@ impl<T: Opaque> Handle<T> {
         if handle.magic != T::MAGIC {
             return Err(Error::argument(text!("{} is no live handle", T::NAME)).into());
         }
+        handle.process.check()?;
         Ok(handle)
     }
 }
@@ -92,6 +101,8 @@ pub(super) unsafe fn borrow<'a, T: Opaque + 'a>(pointer: *const T) -> Result<&'a
     if handle.object.is_poisoned() { Err(Fail::poisoned()) } else { Ok(&handle.object) }
 }
 
+/// None also in a child process, in which a handle of the parent stays where it is.
+///
 /// # Safety
 /// `pointer` is NULL or came from the create function of its type and is not destroyed.
 unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<T::Object>> {

@@ -9,10 +9,10 @@ use crate::attention::{Capacity, Region};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
+use crate::memory::Arc;
 use crate::runner::{Plan, PlanRow};
 use crate::sequence::ComputedRow;
 use std::ffi::c_void;
-use std::sync::Arc;
 
 /// What one step computes: new positions of any mix of rows, prefill chunks and decodes alike. Made
 /// once by rkv_plan_create() and set anew for each step; its memory is reused.
@@ -139,7 +139,8 @@ pub unsafe extern "C" fn rkv_plan_create(
     unsafe {
         with(runner, |runner| {
             let into = out(out_plan, "out_plan")?;
-            into.write(Handle::into_raw(Arc::new(Plan::new(runner.clone()))));
+            let plan = Arc::new(Plan::new(runner.clone()))?;
+            into.write(Handle::new(plan)?.into_raw());
             Ok(())
         })
     }

@@ -254,7 +254,7 @@ pub unsafe extern "C" fn rkv_runner_create(
                 }
                 Runner::over(shared.clone(), config, backend, &layers)?
             };
-            into.write(Handle::into_raw(runner));
+            into.write(Handle::new(runner)?.into_raw());
             Ok(())
         })
     }

@@ -8,7 +8,6 @@ use crate::error::text;
 use crate::gpu::{self, NewKv, Stream};
 use crate::sequence::PageCopy;
 use std::ffi::c_void;
-use std::sync::Arc;
 
 /// Distance of positions and of heads, in elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,12 +63,8 @@ impl Runner {
     /// # Safety
     /// The pointers lead to memory of the shapes that the plan says, which nobody writes meanwhile;
     /// nobody computes the plan's rows in this layer at the same time.
-    pub unsafe fn append_prefill(
-        self: &Arc<Self>,
-        plan: &Plan,
-        step: &LayerStep,
-    ) -> Result<(), Error> {
-        if !Arc::ptr_eq(plan.runner(), self) {
+    pub unsafe fn append_prefill(&self, plan: &Plan, step: &LayerStep) -> Result<(), Error> {
+        if !std::ptr::eq(&**plan.runner(), self) {
             return Err(Error::argument("plan belongs to another runner"));
         }
         self.check_layer(step.layer)?;

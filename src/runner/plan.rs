@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::error::text;
 use crate::gpu::{AppendPrefill, CudaBackend, PlanOnDevice, StepOfPlan, Stream};
 use crate::ids::SequenceId;
+use crate::memory::Arc;
 use crate::sequence::{ComputedRow, PageCopy};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::ffi::c_void;
-use std::sync::Arc;
 
 /// New positions of one row.
 #[derive(Debug, Clone, Copy)]
