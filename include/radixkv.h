@@ -253,11 +253,6 @@
 #define RKV_CONTINUE_RUNNING 1
 
 /**
- * No node.
- */
-#define NONE UINT32_MAX
-
-/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -1851,6 +1846,8 @@ typedef struct rkv_snapshot_match {
      */
     uint32_t next_token;
 } rkv_snapshot_match;
+
+
 
 #ifdef __cplusplus
 extern "C" {
