@@ -1627,7 +1627,8 @@ typedef struct rkv_snapshot_cache_config {
 } rkv_snapshot_cache_config;
 
 /**
- * Counters of a snapshot cache. Counts since creation unless they say "now".
+ * Counters of a snapshot cache. Counts since creation unless they say "now"; one that comes to its
+ * end stays there.
  */
 typedef struct rkv_snapshot_cache_statistics {
     /**
@@ -1663,7 +1664,8 @@ typedef struct rkv_snapshot_cache_statistics {
      */
     uint64_t detached_bytes;
     /**
-     * Nodes of the tree now: fewer than two for each entry.
+     * Nodes of the tree now: fewer than two for each entry, unless memory was too short to join
+     * some, which later calls do.
      */
     uint64_t node_count;
     /**
@@ -1671,7 +1673,8 @@ typedef struct rkv_snapshot_cache_statistics {
      */
     uint64_t namespace_count;
     /**
-     * Bytes of host memory that the cache itself takes now, without the snapshots.
+     * Bytes of host memory that the cache itself takes now, all that it allocated, without the
+     * snapshots.
      */
     uint64_t index_bytes;
     /**
@@ -1801,7 +1804,8 @@ typedef struct rkv_snapshot_insert_result {
  * Names a pin on a snapshot of one cache. Zero names none.
  *
  * An id is good until it is released, and never means another pin afterwards: a stale id gives
- * RKV_STATUS_STALE_PIN. Ids tell 255 caches of a process apart. 2^24 pins can be out at once.
+ * RKV_STATUS_STALE_PIN. No two caches of a process have an id in common, also not one after the
+ * other. 2^24 pins can be out at once.
  */
 typedef uint64_t rkv_snapshot_pin;
 
@@ -1842,6 +1846,8 @@ typedef struct rkv_snapshot_match {
      */
     uint32_t next_token;
 } rkv_snapshot_match;
+
+
 
 #ifdef __cplusplus
 extern "C" {
@@ -3196,7 +3202,8 @@ enum rkv_status rkv_snapshot_cache_config_init(struct rkv_snapshot_cache_config 
  *
  * @param config how to build it; NULL takes the defaults
  * @param out_cache receives the cache, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
  * @par Thread safety
  * any thread
  */
@@ -3250,7 +3257,7 @@ enum rkv_status rkv_snapshot_cache_stats(const struct rkv_snapshot_cache *cache,
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -3286,7 +3293,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snaps
  * @param out_result receives what was done; set its struct_size first; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is not below
  * RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
- * but RKV_STATUS_OK the snapshot stays the caller's.
+ * but RKV_STATUS_OK the snapshot stays the caller's, its destructor is not called, and nothing
+ * changed.
  * @par Thread safety
  * any thread
  */
@@ -3306,7 +3314,7 @@ enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
  * @param flags zero
  * @param out_match receives the match; set its struct_size first
  * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread; any number compare tokens at once
  */

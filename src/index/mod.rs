@@ -15,7 +15,6 @@ pub use namespace::Namespace;
 pub use radix::RadixIndex;
 pub(crate) use radix::common_start;
 pub use tags::{IdRange, Tags};
-pub(crate) use tree::ChildTable;
 
 use crate::error::Error;
 use crate::grace::Reader;
