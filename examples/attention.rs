@@ -9,6 +9,7 @@
 use radixkv::attention::{Dtype, KvLayout, Params};
 use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::cpu::Threads;
+use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
 use radixkv::runner::{LayerStep, Plan, PlanRow, Runner, RunnerConfig, Strides};
 use radixkv::sequence::{ComputedRow, SequenceInfo, Shared};
@@ -17,7 +18,6 @@ use std::error;
 use std::io::{Write, stdout};
 use std::ops::Range;
 use std::ptr;
-use std::sync::Arc;
 
 const LAYERS: usize = 2;
 const HEAD_DIM: usize = 64;
@@ -100,7 +100,7 @@ impl Engine {
             Shared::new(PageTableConfig { page_size, page_count, ..PageTableConfig::default() })?;
         cache.attach_cache(CacheConfig::default())?;
         let runner = Runner::new(cache.clone(), shapes(), Threads::Own(0))?;
-        let plan = Plan::new(runner.clone());
+        let plan = Plan::new(runner.clone())?;
         Ok(Self { cache, runner, plan })
     }
 

@@ -2,10 +2,10 @@
 //! which they know the answer, whatever happens to the rest. Miri and ThreadSanitizer run it too.
 use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::ids::NodeId;
+use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
 use radixkv::sequence::Shared;
 use radixkv::token::TokenList;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 

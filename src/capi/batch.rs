@@ -4,6 +4,7 @@ use super::page_table::rkv_page_table;
 use super::pointer::{AbiStruct, fill, out_slice, read_struct, slice};
 use super::status::rkv_status;
 use crate::error::Error;
+use crate::memory::try_collect;
 use crate::paging::BatchRow;
 
 /// One sequence of a batch. An array element: its layout never changes.
@@ -100,10 +101,11 @@ pub unsafe extern "C" fn rkv_page_table_batch(
             if arrays.reserved != 0 {
                 return Err(Error::argument("arrays.reserved must be zero").into());
             }
-            let rows: Vec<_> = slice(rows, row_count, "rows")?
-                .iter()
-                .map(|row| BatchRow { slot: row.slot, positions: row.position_count as usize })
-                .collect();
+            let row_of = |row: &rkv_batch_row| BatchRow {
+                slot: row.slot,
+                positions: row.position_count as usize,
+            };
+            let rows = try_collect(slice(rows, row_count, "rows")?.iter().map(row_of))?;
             let made = shared.read().batch(&rows)?;
             let capacity = arrays.indices_capacity;
             let names = ["arrays.indices", "out_index_count"];

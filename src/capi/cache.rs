@@ -118,8 +118,9 @@ pub unsafe extern "C" fn rkv_cache_create(
                 made.retained_sequences = raw.retained_sequence_limit;
                 made.retained_pages = raw.retained_page_limit;
             }
+            let handle = Handle::new(shared.clone())?;
             shared.attach_cache(made)?;
-            into.write(Handle::into_raw(shared.clone()));
+            into.write(handle.into_raw());
             Ok(())
         })
     }

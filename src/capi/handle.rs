@@ -3,8 +3,8 @@ use super::guard::{Fail, guard_with};
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::error::text;
+use crate::memory::{Arc, OutOfMemory, try_box};
 use crate::sequence::Shared;
-use std::sync::Arc;
 
 /// What can be behind a handle: something that refuses further work once a call on it panicked.
 pub(super) trait Object {
@@ -38,10 +38,15 @@ pub(super) struct Handle<T: Opaque> {
 }
 
 impl<T: Opaque> Handle<T> {
-    /// A pointer for C, which owns what it leads to.
-    pub(super) fn into_raw(object: Arc<T::Object>) -> *mut T {
+    /// To be made before the call changes anything.
+    pub(super) fn new(object: Arc<T::Object>) -> Result<Box<Self>, OutOfMemory> {
         super::log::install_panic_hook();
-        Box::into_raw(Box::new(Self { magic: T::MAGIC, object })).cast()
+        try_box(Self { magic: T::MAGIC, object })
+    }
+
+    /// A pointer for C, which owns what it leads to.
+    pub(super) fn into_raw(self: Box<Self>) -> *mut T {
+        Box::into_raw(self).cast()
     }
 
     /// # Safety

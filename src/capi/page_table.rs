@@ -136,7 +136,7 @@ pub unsafe extern "C" fn rkv_page_table_create(
             slot_count: raw.slot_count,
             row_page_limit: raw.row_page_limit,
         })?;
-        into.write(Handle::into_raw(shared));
+        into.write(Handle::new(shared)?.into_raw());
         Ok(())
     })
 }

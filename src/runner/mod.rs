@@ -24,10 +24,10 @@ pub use plan::{Plan, PlanRow};
 use crate::attention::{Dtype, Geometry, KvLayout};
 use crate::error::Error;
 use crate::error::text;
+use crate::memory::Arc;
 use crate::sequence::Shared;
 use backend::Backend;
 use memory::KvMemory;
-use std::sync::Arc;
 
 /// How to build a runner.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Runner {
         let RunnerConfig { dtype, kv_dtype, batch_invariant, .. } = config;
         let backend = Backend::new(backend, geometry, dtype, kv_dtype, batch_invariant)?;
         let memory = memory(&config, &geometry, table.total + 1, &backend)?;
-        Ok(Arc::new(Self { shared, config, geometry, slots: table.slots, memory, backend }))
+        Ok(Arc::new(Self { shared, config, geometry, slots: table.slots, memory, backend })?)
     }
 
     /// What it stands on.

@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::grace::{Garbage, Link, One, Reader};
 use crate::ids::SequenceId;
 use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::memory::Arc;
 use crate::paging::PageTableConfig;
 use crate::token::TokenList;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 /// Pages evicted or taken before a waiting thread gets in.
@@ -97,13 +97,14 @@ impl State {
 impl Shared {
     /// A page table without a cache.
     pub fn new(config: PageTableConfig) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self {
+        let made = Arc::new(Self {
             state: RwLock::new(State::new(config)?),
             waiting_writers: AtomicU32::new(0),
             waiting_readers: AtomicU32::new(0),
             poisoned: AtomicBool::new(false),
             prober: Link::default(),
-        }))
+        })?;
+        Ok(made)
     }
 
     /// For calls that change nothing; any number at once. Gives way to calls that change something.

@@ -10,6 +10,7 @@ use radixkv::cpu::Threads;
 use radixkv::error::Error;
 use radixkv::gpu::{CudaConfig, Images};
 use radixkv::ids::SequenceId;
+use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
 use radixkv::runner::{
     BackendConfig, LayerStep, Plan, PlanRow, Runner, RunnerConfig, States, Strides,
@@ -18,7 +19,6 @@ use radixkv::sequence::{ComputedRow, Shared};
 use radixkv::token::TokenList;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::Arc;
 
 pub const LAYERS: usize = 2;
 pub const HEADS: usize = 4;
@@ -61,7 +61,7 @@ impl Engine {
     fn new(backend: impl Into<BackendConfig>, stream: Option<EngineStream>) -> Self {
         let shared = table();
         let runner = Runner::new(shared.clone(), config(), backend).unwrap();
-        let plan = Plan::new(runner.clone());
+        let plan = Plan::new(runner.clone()).unwrap();
         Self { shared, runner, plan, stream }
     }
 
