@@ -29,6 +29,12 @@
  *              Destroying a handle needs the caller to be its last user.
  *   Panics     None crosses this boundary: the call returns RKV_STATUS_INTERNAL, and the handle
  *              refuses further work with RKV_STATUS_POISONED. Destroying it stays allowed.
+ *   Callbacks  None may throw, longjmp or end its thread. The process ends with one that throws or
+ *              ends its thread: a message names it, on standard error and in the log, then abort().
+ *   fork()     A handle is good in the process that made it. In a child process each call on a
+ *              handle of the parent returns RKV_STATUS_INVALID_STATE at once, and destroying one
+ *              does nothing: its memory and its snapshots stay as they are. Handles that the child
+ *              makes, calls without a handle, and exit() work as ever.
  */
 
 #ifndef RADIXKV_H
@@ -56,11 +62,6 @@
 #endif
 /** @endcond */
 
-
-/**
- * The largest number.
- */
-#define E4M3_MAX 448.0
 
 /**
  * Major version of the release that this header came with.
@@ -409,7 +410,8 @@ typedef struct rkv_shortage {
 
 /**
  * Receives a log message. `message` is NUL-terminated and good during the call only. Called from
- * any thread; it must not call back into the library, throw or longjmp.
+ * any thread. It must not call back into the library, nor throw, longjmp or end its thread: the
+ * process would end, see Callbacks at the top.
  */
 typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user_data);
 
@@ -720,10 +722,12 @@ typedef struct rkv_cache_config {
 /**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
  *
- * An id is good for as long as the node is locked; later it may become stale, which is detected: a
- * stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with
- * the deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused
- * 2^24 times before it is retired.
+ * An id is good for as long as a lock that a caller took, by rkv_cache_lock() or RKV_MATCH_LOCK,
+ * is on the node or below it. Without one it may become stale, which is detected: a stale id gives
+ * RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
+ * not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
+ * rkv_publish_result.node. A split leaves the id with the deeper half. Ids tell 255 caches of a
+ * process apart, and one slot of the index can be reused 2^24 times before it is retired.
  */
 typedef uint64_t rkv_node_id;
 
@@ -1049,7 +1053,8 @@ typedef struct rkv_sequence_state {
      */
     uint64_t shared_page_count;
     /**
-     * The node that the sequence keeps locked, 0 for none.
+     * The node that the sequence keeps locked, 0 for none. rkv_sequence_publish() and
+     * rkv_sequence_confirm_copy() may change it, of a child also the publishing of its parent.
      */
     rkv_node_id node;
     /**
@@ -1102,6 +1107,11 @@ typedef struct rkv_publish_result {
      * Leading pages of the row that the cache owns now.
      */
     uint64_t shared_page_count;
+    /**
+     * The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
+     * rkv_sequence_state or an earlier publishing named, whose id may be stale.
+     */
+    rkv_node_id node;
 } rkv_publish_result;
 
 /**
@@ -1162,7 +1172,8 @@ typedef void (*rkv_parallel_task)(void *task, size_t index);
 
 /**
  * Calls run(task, i) once for each i below `task_count`, in any order, on any threads, and returns
- * when all calls have returned. A single thread may do it all.
+ * when all calls have returned. A single thread may do it all. It must not throw, longjmp or end
+ * its thread: the process would end, see Callbacks at the top.
  */
 typedef void (*rkv_parallel_for)(void *user_data,
                                  size_t task_count,
@@ -1709,7 +1720,8 @@ typedef struct rkv_snapshot_cache_statistics {
  * Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
  * rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
  * call did everything else and while no lock is held: it may call the library, this cache
- * included. It must not throw or longjmp.
+ * included. It must not throw, longjmp or end its thread: the process would end, see Callbacks at
+ * the top. In a child process, after fork(), the parent's snapshots are not destroyed.
  */
 typedef void (*rkv_snapshot_destructor)(void *data, uint64_t size_bytes, void *user_data);
 
@@ -1900,7 +1912,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *ou
 /**
  * Sets where the library logs to, for the whole process. When it returns, the earlier callback is
  * no longer running and will not be called again. Without a callback only panics, that is bugs,
- * are written to standard error.
+ * are written to standard error; what a callback threw is written there in any case.
  *
  * @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
  * @param callback receives the messages; NULL for none, which is the default
@@ -2723,7 +2735,8 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * Publishes the whole pages among the first positions of a sequence, so that others find them. May
  * be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
  * on what it published last; where others have published more of the same prompt, on the end of
- * that.
+ * that. That node may be a longer one in the place of the sequence's earlier node, whose id is
+ * stale then: rkv_publish_result.node is the one to use from now on.
  *
  * @param cache the cache
  * @param sequence the sequence

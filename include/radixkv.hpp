@@ -21,6 +21,8 @@
  *            the cache and goes by its id, with no object.
  * Vectors    What returns a vector allocates it. Each has an overload that writes in the caller's
  *            buffer instead and allocates nothing, for the path of every request.
+ * Callbacks  One that throws ends the process: standard error says what was thrown where, then
+ *            std::abort().
  * Threads    As in C. An object of this header, like any C++ object, must not be moved or destroyed
  *            while another thread uses it.
  */
@@ -37,6 +39,7 @@
 
 // The order of a request; each header can be included alone.
 #include "radixkv/error.hpp"
+#include "radixkv/callback.hpp"
 #include "radixkv/library.hpp"
 #include "radixkv/token.hpp"
 #include "radixkv/namespace.hpp"

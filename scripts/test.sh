@@ -52,6 +52,10 @@ stage_memcheck() { # the C and C++ tests under valgrind
         --suppressions=$PWD/scripts/valgrind.supp"
     export RUST_BACKTRACE=0 # printing one leaves megabytes reachable
     $limit cargo test --locked --no-fail-fast --test c --test cpp
+    # The library that users get: optimised further than the tests' own, it is other machine code.
+    cargo build --locked --release
+    RKV_LIBRARY_DIR=$target/release $limit cargo test --locked --test c -- \
+        --exact programs_built_by_gcc_pass
     # Not the one in Go, whose stacks valgrind does not understand.
     $limit cargo test --locked --test examples -- --exact c router beam_search recurrent cpp
 }

@@ -28,7 +28,8 @@ impl NodeId {
     }
 }
 
-/// A live sequence: cache tag (8 bits), number of the begin (36), slot of the page table (20).
+/// A live sequence: cache tag (8 bits), number among those of its slot (36), slot of the page table
+/// (20).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct SequenceId(pub u64);
@@ -36,13 +37,17 @@ pub struct SequenceId(pub u64);
 /// Slots that a sequence id can name.
 pub(crate) const SLOT_LIMIT: u32 = 1 << 20;
 
+/// The last number of a slot. A slot that had it is never taken again: an id can't come back.
+pub(crate) const NUMBER_LIMIT: u64 = (1 << 36) - 1;
+
 impl SequenceId {
     pub(crate) fn new(tag: u8, number: u64, slot: u32) -> Self {
-        debug_assert!(slot < SLOT_LIMIT);
-        Self((tag as u64) << 56 | (number & ((1 << 36) - 1)) << 20 | slot as u64)
+        assert!(slot < SLOT_LIMIT && number <= NUMBER_LIMIT);
+        Self((tag as u64) << 56 | number << 20 | slot as u64)
     }
 
-    pub(crate) fn slot(self) -> u32 {
+    /// The slot of its row.
+    pub fn slot(self) -> u32 {
         self.0 as u32 & (SLOT_LIMIT - 1)
     }
 }

@@ -104,9 +104,9 @@ layouts! {
         copy_position_count 64, copy_source_page 72, copy_target_page 76,
         inherited_position_count 80
     }
-    rkv_publish_result 40 {
+    rkv_publish_result 48 {
         struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,
-        first_remapped_index 24, shared_page_count 32
+        first_remapped_index 24, shared_page_count 32, node 40
     }
     rkv_kv_memory 40 { k 0, v 8, page_stride 16, position_stride 24, head_stride 32 }
     rkv_page_copy 16 { source_page 0, target_page 4, position_count 8, reserved 12 }

@@ -62,6 +62,12 @@ fn page_digest() {
     run_noun("page_digest");
 }
 
+/// Exceptions in callbacks, each of which ends a process.
+#[test]
+fn m08_callbacks() {
+    run_noun("callbacks");
+}
+
 #[test]
 fn errors() {
     run_noun("errors");
@@ -76,6 +82,7 @@ fn every_file_has_a_test() {
         .collect();
     let nouns = [
         "cache",
+        "callbacks",
         "continuation",
         "errors",
         "page_digest",

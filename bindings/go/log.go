@@ -40,7 +40,7 @@ var logSink struct {
 // SetLog sets where the library logs to, for the whole process; nil is silent: the default.
 //
 // Messages above maxLevel are not sent. The sink is called from any thread and must not call back
-// into this package. A panic in it is swallowed, for it may not run through the library. When
+// into this package. A panic in it ends the program, for it may not run through the library. When
 // SetLog returns, the earlier sink is no longer running and will not be called again.
 func SetLog(maxLevel LogLevel, sink func(level LogLevel, message string)) {
 	logSink.Lock()
@@ -58,7 +58,7 @@ func SetLog(maxLevel LogLevel, sink func(level LogLevel, message string)) {
 
 //export rkvgoLog
 func rkvgoLog(level C.uint32_t, message *C.char, handle C.uintptr_t) {
-	defer func() { _ = recover() }()
+	defer endOnPanic("a log sink")
 	sink := cgo.Handle(handle).Value().(func(LogLevel, string))
 	sink(LogLevel(level), C.GoString(message))
 }

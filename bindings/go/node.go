@@ -48,8 +48,10 @@ import "unsafe"
 
 // NodeID names a node of one cache, that is "the prefix that ends here". Zero names none.
 //
-// An id is good for as long as the node is locked. Later it may become stale, which is detected: it
-// never means another node.
+// An id is good for as long as a lock that was taken by Lock or MatchLock is on the node or below
+// it. Without one it may become stale, which is detected: it never means another node. A node that
+// only sequences keep locked is not evicted, but Publish may make it longer, and then it has
+// another id: PublishResult.Node.
 type NodeID uint64
 
 // Lock protects a node and all its ancestors from eviction. Locks nest.

@@ -210,8 +210,8 @@ func TestGoroutinesCompute(t *testing.T) {
 	}
 }
 
-// A panic in a ParallelFor may not run through the library: it ends the program, which here is a
-// second run of this test.
+// M08: a panic in a ParallelFor may not run through the library: it ends the program, which here is
+// a second run of this test.
 func TestPanicInParallelFor(t *testing.T) {
 	if os.Getenv("RADIXKV_TEST_PANIC") != "" {
 		config := smallRunner

@@ -136,6 +136,9 @@ type PublishResult struct {
 	FirstRemappedIndex int
 	// SharedPageCount counts the leading pages of the row that the cache owns now.
 	SharedPageCount int
+	// Node is what the sequence keeps locked now, 0 for none. It takes the place of the one that
+	// SequenceState or an earlier Publish named, whose id may be stale.
+	Node NodeID
 }
 
 // Sequence is a live sequence of a cache, from Begin to Release, or a retained one. It is a small
@@ -237,6 +240,7 @@ func (s Sequence) Publish(computedPositionCount int) (PublishResult, error) {
 		RemappedPageCount:  int(made.result.remapped_page_count),
 		FirstRemappedIndex: int(made.result.first_remapped_index),
 		SharedPageCount:    int(made.result.shared_page_count),
+		Node:               NodeID(made.result.node),
 	}, asError(made.failure)
 }
 

@@ -111,14 +111,15 @@ func TestPublishRace(t *testing.T) {
 
 	done, err := first.Publish(10)
 	must(t, err)
+	node := done.Node
 	equal(t, "first", done, radixkv.PublishResult{
-		ClaimedPageCount: 2, FirstRemappedIndex: 3, SharedPageCount: 2,
+		ClaimedPageCount: 2, FirstRemappedIndex: 3, SharedPageCount: 2, Node: node,
 	})
 	before := b.sound().FreePageCount
 	done, err = second.Publish(10)
 	must(t, err)
 	equal(t, "second", done, radixkv.PublishResult{
-		RemappedPageCount: 2, FirstRemappedIndex: 0, SharedPageCount: 2,
+		RemappedPageCount: 2, FirstRemappedIndex: 0, SharedPageCount: 2, Node: node,
 	})
 	equal(t, "the duplicates are free", b.sound().FreePageCount, before+2)
 	one, other := b.row(firstState.Slot), b.row(secondState.Slot)
@@ -129,6 +130,7 @@ func TestPublishRace(t *testing.T) {
 
 	firstState, err = first.State()
 	must(t, err)
+	equal(t, "the node of the state", firstState.Node, node)
 	secondState, err = second.State()
 	must(t, err)
 	equal(t, "node", secondState.Node, firstState.Node)

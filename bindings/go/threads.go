@@ -59,17 +59,20 @@ func (t *threads) number() C.uintptr_t {
 	return C.uintptr_t(t.handle)
 }
 
+// endOnPanic is deferred by what the library calls: a panic may not run through it. The program
+// ends as by a panic that nobody recovers, with a message that says where it came from.
+func endOnPanic(where string) {
+	if reason := recover(); reason != nil {
+		go panic(fmt.Sprintf("radixkv: panic in %s: %v", where, reason))
+		select {}
+	}
+}
+
 //export rkvgoParallelFor
 func rkvgoParallelFor(
 	handle C.uintptr_t, taskCount C.size_t, run C.rkv_parallel_task, task unsafe.Pointer,
 ) {
-	// A panic may not run through the library, and with tasks left undone there is no result.
-	defer func() {
-		if reason := recover(); reason != nil {
-			go panic(fmt.Sprintf("radixkv: panic in a ParallelFor: %v", reason))
-			select {}
-		}
-	}()
+	defer endOnPanic("a ParallelFor")
 	parallelFor := cgo.Handle(handle).Value().(ParallelFor)
 	parallelFor(int(taskCount), func(index int) {
 		if index < 0 || index >= int(taskCount) {

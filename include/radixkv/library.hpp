@@ -6,6 +6,7 @@
 #ifndef RADIXKV_LIBRARY_HPP
 #define RADIXKV_LIBRARY_HPP
 
+#include "callback.hpp"
 #include "error.hpp"
 
 #include <cstdint>
@@ -33,12 +34,13 @@ inline void require_version() {
 }
 
 /// rkv_set_log_callback() with anything callable as f(level, message). `f` is not copied: it must
-/// live until another call replaces it. A callback that throws ends the program (std::terminate).
+/// live until another call replaces it. One that throws ends the process, with a message.
 template <class F> void set_log_callback(std::uint32_t max_level, F& f) noexcept {
     rkv_set_log_callback(
         max_level,
         [](std::uint32_t level, const char* message, void* user_data) noexcept {
-            (*static_cast<F*>(user_data))(level, message);
+            detail::must_not_throw("the log callback",
+                                   [&] { (*static_cast<F*>(user_data))(level, message); });
         },
         static_cast<void*>(std::addressof(f)));
 }

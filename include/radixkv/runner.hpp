@@ -6,6 +6,7 @@
 #ifndef RADIXKV_RUNNER_HPP
 #define RADIXKV_RUNNER_HPP
 
+#include "callback.hpp"
 #include "page_table.hpp"
 #include "plan.hpp"
 
@@ -79,8 +80,8 @@ public:
     }
     /// rkv_runner_create() over threads of the engine: parallel_for(task_count, Tasks) calls the
     /// tasks 0 to task_count - 1, once each, and returns when all have returned. It is moved or
-    /// copied to where it lives as long as the runner does. Several threads may call it at once;
-    /// if it throws the program ends (std::terminate).
+    /// copied to where it lives as long as the runner does. Several threads may call it at once.
+    /// If it throws the process ends, with a message.
     template <class F>
     Runner(PageTable& table, rkv_runner_config config, F&& parallel_for)
         : Runner(nullptr, config) {
@@ -179,7 +180,9 @@ private:
     template <class F>
     static void call(void* user_data, std::size_t task_count, rkv_parallel_task run,
                      void* task) noexcept {
-        (*static_cast<F*>(user_data))(task_count, Tasks(run, task));
+        detail::must_not_throw("the parallel_for of a runner", [&] {
+            (*static_cast<F*>(user_data))(task_count, Tasks(run, task));
+        });
     }
 
     template <class T>

@@ -6,6 +6,7 @@
 #ifndef RADIXKV_SNAPSHOT_HPP
 #define RADIXKV_SNAPSHOT_HPP
 
+#include "callback.hpp"
 #include "namespace.hpp"
 
 #include <cstddef>
@@ -108,7 +109,8 @@ public:
         check(rkv_snapshot_cache_insert(get(), &args, &result));
         return result;
     }
-    /// rkv_snapshot_cache_insert() of an object, which is deleted when the cache lets it go.
+    /// rkv_snapshot_cache_insert() of an object, which is deleted when the cache lets it go. If
+    /// its destructor throws the process ends, with a message.
     template <class T>
     rkv_snapshot_insert_result insert(TokenView tokens, std::unique_ptr<T> snapshot,
                                       std::uint64_t size_bytes,
@@ -120,7 +122,8 @@ public:
         args.data = snapshot.get();
         args.size_bytes = size_bytes;
         args.destructor = [](void* data, std::uint64_t, void*) noexcept {
-            delete static_cast<T*>(data);
+            detail::must_not_throw("the destructor of a snapshot",
+                                   [&] { delete static_cast<T*>(data); });
         };
         args.has_next_token = next_token.has_value() ? 1 : 0;
         args.next_token = next_token.value_or(0);

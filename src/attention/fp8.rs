@@ -3,7 +3,7 @@
 //! There are no infinities: the largest number is 448, and the pattern after it is NaN.
 
 /// The largest number.
-pub const E4M3_MAX: f32 = 448.0;
+const E4M3_MAX: f32 = 448.0;
 
 const NAN: u8 = 0x7f;
 /// 2^-6, the smallest normal number.

@@ -16,7 +16,7 @@ mod work;
 pub use batch::{Batch, Row};
 pub use capacity::{Bounds, Capacity};
 pub use dtype::Dtype;
-pub use fp8::{E4M3_MAX, e4m3_from_f32, e4m3_to_f32};
+pub use fp8::{e4m3_from_f32, e4m3_to_f32};
 pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, Tensor};
 pub use mask::{Mask, Region};
 pub use work::{Item, Machine, Tile, Work};

@@ -3,7 +3,7 @@ use super::{Namespace, PrefixCache};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::NodeId;
-use crate::index::Node;
+use crate::index::{Inserted, Node};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, position_count, with_query};
 
@@ -78,15 +78,18 @@ impl PrefixCache {
         let known = from.or_else(|| self.index.find_root(request.namespace));
         let existing = known.map_or(0, |node| self.index.walk(node, self.keys(keys)).pages);
         let existing = existing.max(request.from_page);
-        table.pool.claim_all(&request.pages[existing..pages], existing)?;
+        let new = &request.pages[existing..pages];
+        let claimed = table.pool.claim_all(new, existing)?;
 
-        let node = match from {
-            Some(node) => node,
-            None => self.index.make_root(request.namespace)?,
-        };
         let given = &request.pages[request.from_page..pages];
-        let inserted = self.index.insert(node, Keys { keys, images: &self.images }, given)?;
-        debug_assert_eq!(inserted.existing + request.from_page, existing);
+        let inserted = match self.insert_from(from, request.namespace, keys, given) {
+            Ok(inserted) => inserted,
+            Err(error) => {
+                table.pool.take_back(new, claimed);
+                return Err(error);
+            }
+        };
+        assert_eq!(inserted.existing + request.from_page, existing, "the walk found as much");
         let claimed_keys =
             &query.keys[existing * self.sharing.page_size..pages * self.sharing.page_size];
         if !self.images.is_empty() {
@@ -104,6 +107,25 @@ impl PrefixCache {
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
         Ok(InsertResult { node: Some(inserted.node), pages, claimed, duplicates })
+    }
+
+    /// Inserts after a node, or from the root of a namespace, which is made if need be.
+    fn insert_from(
+        &mut self,
+        from: Option<Node>,
+        namespace: &Namespace,
+        keys: &[u32],
+        pages: &[u32],
+    ) -> Result<Inserted, Error> {
+        let node = match from {
+            Some(node) => node,
+            None => self.index.make_root(namespace)?,
+        };
+        let inserted = self.index.insert(node, Keys { keys, images: &self.images }, pages);
+        if inserted.is_err() && from.is_none() {
+            self.index.prune_root(node);
+        }
+        inserted
     }
 
     /// The node to go on from, if its prefix is that of the tokens.

@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::grace::Reader;
 use crate::index::{Node, Partial, Probe, Reach, Walk};
 use crate::token::{Query, TokenList, with_imageless_query, with_known_query};
-use std::sync::Arc;
 
 /// How far a token list is cached. Finding it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -131,7 +130,7 @@ impl Sharing {
 /// Looks up without a lock.
 #[derive(Debug)]
 pub struct Prober {
-    index: Arc<dyn Probe>,
+    index: Box<dyn Probe>,
     sharing: Sharing,
 }
 
@@ -154,9 +153,9 @@ impl Prober {
 
 impl PrefixCache {
     /// What looks up without a lock, if the index can.
-    pub fn prober(&self) -> Option<Prober> {
+    pub fn prober(&self) -> Result<Option<Prober>, Error> {
         let index = self.index.prober()?;
-        Some(Prober { index, sharing: self.sharing })
+        Ok(index.map(|index| Prober { index, sharing: self.sharing }))
     }
 
     /// How far a token list is cached.

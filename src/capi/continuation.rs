@@ -9,6 +9,7 @@ use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::ids::SequenceId;
+use crate::memory::try_collect;
 use crate::sequence::Continuation;
 use crate::token::TokenList;
 
@@ -308,7 +309,7 @@ pub unsafe extern "C" fn rkv_cache_retained(
     unsafe {
         with(cache, |shared| {
             let retained = shared.read().retained_ids();
-            let ids: Vec<rkv_sequence_id> = retained.into_iter().map(|id| id.0).collect();
+            let ids = try_collect(retained?.into_iter().map(|id| id.0))?;
             fill(&ids, sequences, capacity, out_count, ["sequences", "out_count"])
         })
     }

@@ -1,9 +1,10 @@
 //! Handles: what an opaque pointer leads to.
+use super::fork::Process;
 use super::guard::{Fail, guard_with};
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::error::text;
-use crate::memory::{Arc, OutOfMemory, try_box};
+use crate::memory::{Arc, try_box};
 use crate::sequence::Shared;
 
 /// What can be behind a handle: something that refuses further work once a call on it panicked.
@@ -34,14 +35,16 @@ pub(super) trait Opaque {
 pub(super) struct Handle<T: Opaque> {
     /// An aid against use after destroy and mixed-up handles, not a guarantee.
     magic: u64,
+    /// The process that made it, and whose calls alone are good.
+    process: Process,
     object: Arc<T::Object>,
 }
 
 impl<T: Opaque> Handle<T> {
-    /// To be made before the call changes anything.
-    pub(super) fn new(object: Arc<T::Object>) -> Result<Box<Self>, OutOfMemory> {
+    pub(super) fn new(object: Arc<T::Object>) -> Result<Box<Self>, Fail> {
         super::log::install_panic_hook();
-        try_box(Self { magic: T::MAGIC, object })
+        crate::error::prepare();
+        Ok(try_box(Self { magic: T::MAGIC, process: Process::this(), object })?)
     }
 
     /// A pointer for C, which owns what it leads to.
@@ -58,6 +61,7 @@ impl<T: Opaque> Handle<T> {
         if handle.magic != T::MAGIC {
             return Err(Error::argument(text!("{} is no live handle", T::NAME)).into());
         }
+        handle.process.check()?;
         Ok(handle)
     }
 }
@@ -97,6 +101,8 @@ pub(super) unsafe fn borrow<'a, T: Opaque + 'a>(pointer: *const T) -> Result<&'a
     if handle.object.is_poisoned() { Err(Fail::poisoned()) } else { Ok(&handle.object) }
 }
 
+/// None also in a child process, in which a handle of the parent stays where it is.
+///
 /// # Safety
 /// `pointer` is NULL or came from the create function of its type and is not destroyed.
 unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<T::Object>> {

@@ -3,7 +3,9 @@ use super::cache::rkv_cache;
 use super::handle::with;
 use super::namespace::{read_namespace, rkv_namespace};
 use super::node::rkv_node_id;
-use super::pointer::{AbiStruct, check_fit, out_slice, read_struct, slice, write_struct};
+use super::pointer::{
+    AbiStruct, check_fit, check_out, out_slice, read_struct, slice, write_struct,
+};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
 use crate::cache::{InsertRequest, Namespace};
@@ -95,6 +97,9 @@ pub unsafe extern "C" fn rkv_cache_insert(
             }
             check_fit(out_result)?;
             let pages = slice(args.pages, args.page_count, "args.pages")?;
+            if !published_pages.is_null() {
+                check_out(published_pages, pages.len(), "published_pages")?;
+            }
             let namespace = match args.from_node {
                 0 => read_namespace(args.namespace_)?,
                 _ => Namespace::default(),

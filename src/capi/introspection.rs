@@ -13,7 +13,7 @@ pub const RKV_DUMP_DOT: u32 = 1;
 
 /// Counters of a cache. Counts since creation unless they say "now".
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct rkv_cache_statistics {
     /// sizeof(rkv_cache_statistics).
     pub struct_size: u32,

@@ -1,6 +1,10 @@
 //! The log hook: silent unless the engine asks.
+use super::callback::{self, LOG_CALLBACK};
+use parking_lot::{RwLock, const_rwlock};
 use std::ffi::{CString, c_char, c_void};
-use std::sync::Once;
+use std::panic::PanicHookInfo;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Level of rkv_set_log_callback(): nothing.
 pub const RKV_LOG_OFF: u32 = 0;
@@ -8,10 +12,12 @@ pub const RKV_LOG_OFF: u32 = 0;
 pub const RKV_LOG_ERROR: u32 = 1;
 
 /// Receives a log message. `message` is NUL-terminated and good during the call only. Called from
-/// any thread; it must not call back into the library, throw or longjmp.
+/// any thread. It must not call back into the library, nor throw, longjmp or end its thread: the
+/// process would end, see Callbacks at the top.
 pub type rkv_log_callback =
     Option<unsafe extern "C-unwind" fn(level: u32, message: *const c_char, user_data: *mut c_void)>;
 
+#[derive(Clone, Copy)]
 struct Sink {
     max_level: u32,
     callback: unsafe extern "C-unwind" fn(u32, *const c_char, *mut c_void),
@@ -22,37 +28,65 @@ unsafe impl Send for Sink {}
 // SAFETY: as above.
 unsafe impl Sync for Sink {}
 
-static SINK: parking_lot::RwLock<Option<Sink>> = parking_lot::RwLock::new(None);
+static FIRST: RwLock<Option<Sink>> = const_rwlock(None);
+/// The lock in use. A child process may need another one than its parent.
+static SINK: AtomicPtr<RwLock<Option<Sink>>> = AtomicPtr::new((&raw const FIRST).cast_mut());
+
+fn sink() -> &'static RwLock<Option<Sink>> {
+    // SAFETY: it is `FIRST`, or was leaked by `renew_lock`.
+    unsafe { &*SINK.load(Ordering::Acquire) }
+}
+
+/// Makes another lock if somebody holds this one, in a child process, in which nobody gives it
+/// back: a thread of the parent, or this thread when its callback forked. A callback that was being
+/// replaced is gone.
+pub(super) fn renew_lock() {
+    let lock = sink();
+    if lock.is_locked() {
+        let kept = lock.try_read().and_then(|kept| *kept);
+        SINK.store(Box::into_raw(Box::new(RwLock::new(kept))), Ordering::Release);
+    }
+}
 
 /// Sends a message to the engine's callback; false when there is none for this level.
-fn log(level: u32, message: &str) -> bool {
-    let sink = SINK.read();
+pub(super) fn log(level: u32, message: &str) -> bool {
+    let sink = sink().read();
     let Some(sink) = sink.as_ref().filter(|sink| level <= sink.max_level) else {
         return false;
     };
     let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: the callback is valid until replaced, and replacing waits for this read lock.
-    unsafe { (sink.callback)(level, text.as_ptr(), sink.user_data) };
+    callback::call(LOG_CALLBACK, || {
+        // SAFETY: the callback is valid until replaced, and replacing waits for this read lock.
+        unsafe { (sink.callback)(level, text.as_ptr(), sink.user_data) };
+    });
     true
 }
 
 /// Sends the place and text of panics to the log, when the engine has one. The shared library has
 /// its own standard library, so only its own panics pass here.
 pub(super) fn install_panic_hook() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if !log(RKV_LOG_ERROR, &info.to_string()) {
-                before(info);
-            }
-        }));
-    });
+    // No Once: a child process could wait for a thread that is not there.
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if INSTALLED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // Where the hook finds it, so that it captures nothing and its box takes no memory.
+    static BEFORE: OnceLock<PanicHook> = OnceLock::new();
+    let _ = BEFORE.set(std::panic::take_hook());
+    std::panic::set_hook(Box::new(|info| {
+        if !log(RKV_LOG_ERROR, &info.to_string())
+            && let Some(before) = BEFORE.get()
+        {
+            before(info);
+        }
+    }));
 }
+
+type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 
 /// Sets where the library logs to, for the whole process. When it returns, the earlier callback is
 /// no longer running and will not be called again. Without a callback only panics, that is bugs,
-/// are written to standard error.
+/// are written to standard error; what a callback threw is written there in any case.
 ///
 /// @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
 /// @param callback receives the messages; NULL for none, which is the default
@@ -65,5 +99,5 @@ pub unsafe extern "C" fn rkv_set_log_callback(
     callback: rkv_log_callback,
     user_data: *mut c_void,
 ) {
-    *SINK.write() = callback.map(|callback| Sink { max_level, callback, user_data });
+    *sink().write() = callback.map(|callback| Sink { max_level, callback, user_data });
 }

@@ -30,6 +30,8 @@ mod continuation;
 mod snapshot;
 mod snapshot_entry;
 
+mod callback;
+mod fork;
 mod guard;
 mod handle;
 mod pointer;

@@ -7,10 +7,12 @@ use crate::ids::NodeId;
 
 /// Names a node of one cache, that is "the prefix that ends here". Zero names none.
 ///
-/// An id is good for as long as the node is locked; later it may become stale, which is detected: a
-/// stale id gives RKV_STATUS_STALE_NODE and never means another node. A split leaves the id with
-/// the deeper half. Ids tell 255 caches of a process apart, and one slot of the index can be reused
-/// 2^24 times before it is retired.
+/// An id is good for as long as a lock that a caller took, by rkv_cache_lock() or RKV_MATCH_LOCK,
+/// is on the node or below it. Without one it may become stale, which is detected: a stale id gives
+/// RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
+/// not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
+/// rkv_publish_result.node. A split leaves the id with the deeper half. Ids tell 255 caches of a
+/// process apart, and one slot of the index can be reused 2^24 times before it is retired.
 pub type rkv_node_id = u64;
 
 /// What can be seen of a node.

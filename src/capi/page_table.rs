@@ -1,4 +1,5 @@
 //! The page table: a pool of physical pages, and one row of pages per slot.
+use super::fork;
 use super::guard::guard;
 use super::handle::{Handle, Opaque, destroy, with};
 use super::pointer::{AbiStruct, check_out, out, out_slice, put, read_struct, slice, write_struct};
@@ -55,7 +56,7 @@ unsafe impl AbiStruct for rkv_page_table_config {
 
 /// Pages by state, and slots. free + cached + private == total at all times.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct rkv_page_table_statistics {
     /// sizeof(rkv_page_table_statistics).
     pub struct_size: u32,
@@ -130,6 +131,7 @@ pub unsafe extern "C" fn rkv_page_table_create(
         if raw.reserved != 0 {
             return Err(Error::argument("config.reserved must be zero").into());
         }
+        fork::watch()?;
         let shared = Shared::new(PageTableConfig {
             page_size: raw.page_size,
             page_count: raw.page_count,

@@ -56,7 +56,8 @@ pub struct rkv_sequence_state {
     pub page_count: u64,
     /// Leading pages of its row that the cache owns. The others are private. Never write to these.
     pub shared_page_count: u64,
-    /// The node that the sequence keeps locked, 0 for none.
+    /// The node that the sequence keeps locked, 0 for none. rkv_sequence_publish() and
+    /// rkv_sequence_confirm_copy() may change it, of a child also the publishing of its parent.
     pub node: rkv_node_id,
     /// Copy to carry out before computing: the first copy_position_count positions of
     /// copy_source_page to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0
@@ -93,6 +94,9 @@ pub struct rkv_publish_result {
     pub first_remapped_index: u64,
     /// Leading pages of the row that the cache owns now.
     pub shared_page_count: u64,
+    /// The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
+    /// rkv_sequence_state or an earlier publishing named, whose id may be stale.
+    pub node: rkv_node_id,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_publish_result {
@@ -259,7 +263,8 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// Publishes the whole pages among the first positions of a sequence, so that others find them. May
 /// be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
 /// on what it published last; where others have published more of the same prompt, on the end of
-/// that.
+/// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
+/// stale then: rkv_publish_result.node is the one to use from now on.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
@@ -284,7 +289,9 @@ pub unsafe extern "C" fn rkv_sequence_publish(
         with(cache, |shared| {
             check_fit(out_result)?;
             let computed = usize::try_from(computed_position_count).unwrap_or(usize::MAX);
-            let done = shared.write().publish(SequenceId(sequence), computed)?;
+            let mut state = shared.write();
+            let done = state.publish(SequenceId(sequence), computed)?;
+            let node = state.sequence_info(SequenceId(sequence))?.node;
             let made = rkv_publish_result {
                 struct_size: 0,
                 reserved: 0,
@@ -292,6 +299,7 @@ pub unsafe extern "C" fn rkv_sequence_publish(
                 remapped_page_count: done.remapped as u64,
                 first_remapped_index: done.first_remapped as u64,
                 shared_page_count: done.shared_pages as u64,
+                node: node.map_or(0, |node| node.0),
             };
             write_struct(out_result, &made)
         })

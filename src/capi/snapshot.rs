@@ -1,4 +1,5 @@
 //! The snapshot cache: states of an engine by the tokens that led to them.
+use super::fork;
 use super::guard::guard;
 use super::pointer::{AbiStruct, init_struct, out, read_struct, write_struct};
 use super::snapshot_handle::{Needs, destroy, into_raw, with};
@@ -138,6 +139,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_create(
             limits.entries = usize::try_from(raw.entry_limit).unwrap_or(usize::MAX);
             limits.bytes = raw.byte_limit;
         }
+        fork::watch()?;
         into.write(into_raw(limits));
         Ok(())
     })

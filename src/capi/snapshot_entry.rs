@@ -22,7 +22,8 @@ pub type rkv_snapshot_pin = u64;
 /// Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
 /// rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
 /// call did everything else and while no lock is held: it may call the library, this cache
-/// included. It must not throw or longjmp.
+/// included. It must not throw, longjmp or end its thread: the process would end, see Callbacks at
+/// the top. In a child process, after fork(), the parent's snapshots are not destroyed.
 pub type rkv_snapshot_destructor =
     Option<unsafe extern "C-unwind" fn(data: *mut c_void, size_bytes: u64, user_data: *mut c_void)>;
 

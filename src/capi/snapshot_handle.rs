@@ -1,5 +1,7 @@
 //! What lies behind an rkv_snapshot_cache: a cache of C's snapshots that lives until the last pin
 //! is released, and destructors that run when a call has done everything else.
+use super::callback;
+use super::fork::Process;
 use super::guard::{Fail, guard, guard_with};
 use super::snapshot::rkv_snapshot_cache;
 use super::snapshot_entry::rkv_snapshot_destructor;
@@ -7,7 +9,6 @@ use super::status::rkv_status;
 use crate::error::Error;
 use crate::snapshot::{Freed, SnapshotCache, SnapshotLimits};
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,12 +29,10 @@ unsafe impl Sync for Payload {}
 impl Drop for Payload {
     fn drop(&mut self) {
         let Some(destructor) = self.destructor else { return };
-        // SAFETY: the header's contract on the destructor, which is called here alone.
-        let call = || unsafe { destructor(self.data, self.size_bytes, self.user_data) };
-        // What a destructor throws must not keep those after it from running.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
-            std::mem::forget(payload);
-        }
+        callback::call("rkv_snapshot_insert_args.destructor", || {
+            // SAFETY: the header's contract on the destructor, which is called here alone.
+            unsafe { destructor(self.data, self.size_bytes, self.user_data) };
+        });
     }
 }
 
@@ -43,6 +42,8 @@ impl Drop for Payload {
 pub(super) struct SnapshotHandle {
     /// An aid against use after destroy and mixed-up handles, not a guarantee.
     magic: u64,
+    /// The process that made it, and whose calls alone are good.
+    process: Process,
     /// The owner destroyed it; pins keep it.
     closed: AtomicBool,
     poisoned: AtomicBool,
@@ -78,6 +79,7 @@ pub(super) fn into_raw(limits: SnapshotLimits) -> *mut rkv_snapshot_cache {
     super::log::install_panic_hook();
     let handle = SnapshotHandle {
         magic: MAGIC,
+        process: Process::this(),
         closed: AtomicBool::new(false),
         poisoned: AtomicBool::new(false),
         cache: SnapshotCache::new(limits),
@@ -97,6 +99,7 @@ unsafe fn borrow<'a>(
     if handle.magic != MAGIC {
         return Err(Error::argument("cache is no live handle").into());
     }
+    handle.process.check()?;
     if handle.closed.load(Ordering::Relaxed) && needs == Needs::Owner {
         return Err(Error::argument("cache is destroyed: pins can be released, no more").into());
     }

@@ -1,4 +1,5 @@
 //! The engine's threads.
+use super::callback;
 use crate::cpu::{ParallelFor as Run, Threads};
 use crate::memory::{OutOfMemory, try_box};
 use std::any::Any;
@@ -10,9 +11,10 @@ use std::sync::Mutex;
 pub type rkv_parallel_task = Option<unsafe extern "C" fn(task: *mut c_void, index: usize)>;
 
 /// Calls run(task, i) once for each i below `task_count`, in any order, on any threads, and returns
-/// when all calls have returned. A single thread may do it all.
+/// when all calls have returned. A single thread may do it all. It must not throw, longjmp or end
+/// its thread: the process would end, see Callbacks at the top.
 pub type rkv_parallel_for = Option<
-    unsafe extern "C" fn(
+    unsafe extern "C-unwind" fn(
         user_data: *mut c_void,
         task_count: usize,
         run: rkv_parallel_task,
@@ -20,7 +22,7 @@ pub type rkv_parallel_for = Option<
     ),
 >;
 
-type ParallelFor = unsafe extern "C" fn(*mut c_void, usize, rkv_parallel_task, *mut c_void);
+type ParallelFor = unsafe extern "C-unwind" fn(*mut c_void, usize, rkv_parallel_task, *mut c_void);
 
 struct EngineThreads {
     parallel_for: ParallelFor,
@@ -55,8 +57,10 @@ impl EngineThreads {
     fn run(&self, count: usize, body: &Body<'_>) {
         let tasks = Tasks { body, panic: Mutex::new(None) };
         let pointer = (&raw const tasks).cast_mut().cast::<c_void>();
-        // SAFETY: the contract of rkv_parallel_for: when it returns, so have all its tasks.
-        unsafe { (self.parallel_for)(self.user_data, count, Some(run_task), pointer) };
+        callback::call("rkv_runner_config.parallel_for", || {
+            // SAFETY: the contract of rkv_parallel_for: when it returns, so have all its tasks.
+            unsafe { (self.parallel_for)(self.user_data, count, Some(run_task), pointer) };
+        });
         let panic = tasks.panic.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(payload) = panic {
             resume_unwind(payload);

@@ -4,9 +4,11 @@ use super::pointer::{AbiStruct, check_out, fill, out, out_slice, put, read_struc
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::error::text;
+use crate::memory::try_collect;
 use crate::token::{Item, TokenKind, TokenList, bins, digest};
 use smallvec::SmallVec;
 use std::ffi::c_void;
+use std::ops::Range;
 
 /// Kind of an rkv_token_item: a coordinate, `bin` in [0, 1024).
 pub const RKV_TOKEN_COORD: u32 = 1;
@@ -143,8 +145,12 @@ pub(super) unsafe fn with_tokens<R>(
     // SAFETY: the caller's contract.
     let items = unsafe { slice(raw.items, raw.item_count, "tokens.items")? };
     // A few items are converted without an allocation: lookups stand on this.
-    let items = items.iter().map(Item::try_from).collect::<Result<SmallVec<[_; 4]>, _>>()?;
-    body(TokenList { ids, items: &items })
+    let mut converted = SmallVec::<[Item; 4]>::new();
+    converted.try_reserve_exact(items.len()).map_err(|_| Error::memory("tokens.items"))?;
+    for item in items {
+        converted.push(Item::try_from(item)?);
+    }
+    body(TokenList { ids, items: &converted })
 }
 
 /// Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
@@ -259,7 +265,7 @@ pub unsafe extern "C" fn rkv_tokens_build(
         unsafe {
             with_tokens(tokens, |tokens| {
                 let (made_ids, made_items) = crate::token::build(tokens)?;
-                let made_items: Vec<_> = made_items.iter().map(rkv_token_item::from).collect();
+                let made_items = try_collect(made_items.iter().map(rkv_token_item::from))?;
                 let count = out(out_token_count, "out_token_count")?;
                 let item_room = made_items.len();
                 let items = out_slice(items, item_room, item_room, "items")?;
@@ -295,10 +301,12 @@ pub unsafe extern "C" fn rkv_tokens_regions(
         // SAFETY: the caller's contract on tokens, out_count and regions.
         unsafe {
             with_tokens(tokens, |tokens| {
-                let found: Vec<_> = crate::token::regions(tokens)?
-                    .iter()
-                    .map(|r| rkv_region { start: r.start as u64, end: r.end as u64 })
-                    .collect();
+                let found = crate::token::regions(tokens)?;
+                let region = |found: &Range<usize>| rkv_region {
+                    start: found.start as u64,
+                    end: found.end as u64,
+                };
+                let found = try_collect(found.iter().map(region))?;
                 fill(&found, regions, capacity, out_count, ["regions", "out_count"])
             })
         }

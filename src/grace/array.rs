@@ -1,7 +1,8 @@
 //! Arrays of fixed room, and links that lead readers to them.
 use super::garbage::{Garbage, Retired};
 use super::{Reader, nobody_reads};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use crate::memory::OutOfMemory;
+use std::alloc::{Layout, alloc, dealloc};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
@@ -28,13 +29,20 @@ unsafe impl<T: Send + Sync> Send for Array<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Array<T> {}
 
-const fn layout<T>(capacity: usize) -> Layout {
-    assert!(align_of::<T>() <= align_of::<u64>() && capacity <= isize::MAX as usize / 64);
-    let size = size_of::<Header>() + capacity * size_of::<T>();
+/// None: no memory is that large.
+const fn layout<T>(capacity: usize) -> Option<Layout> {
+    const { assert!(align_of::<T>() <= align_of::<u64>()) };
+    let Some(items) = capacity.checked_mul(size_of::<T>()) else { return None };
+    let Some(size) = items.checked_add(size_of::<Header>()) else { return None };
     match Layout::from_size_align(size, align_of::<u64>()) {
-        Ok(layout) => layout,
-        Err(_) => panic!("an array is too large"),
+        Ok(layout) => Some(layout),
+        Err(_) => None,
     }
+}
+
+/// The same, of an array that there is.
+const fn layout_of<T>(capacity: usize) -> Layout {
+    layout::<T>(capacity).expect("the array was made with this layout")
 }
 
 /// The first item of an allocation.
@@ -66,32 +74,30 @@ unsafe fn release<T>(memory: NonNull<()>) {
         let (len, capacity) = ((*header.as_ptr()).len, (*header.as_ptr()).capacity);
         let all = std::ptr::slice_from_raw_parts_mut(items::<T>(header).as_ptr(), len as usize);
         all.drop_in_place();
-        dealloc(header.as_ptr().cast(), layout::<T>(capacity as usize));
+        dealloc(header.as_ptr().cast(), layout_of::<T>(capacity as usize));
     }
 }
 
 impl<T: Send + Sync> Array<T> {
     /// An empty array with room for so many items.
-    pub fn with_capacity(capacity: usize) -> Self {
-        let room = u32::try_from(capacity).expect("an array has fewer than 2^32 items");
-        let layout = layout::<T>(capacity);
+    pub fn with_capacity(capacity: usize) -> Result<Self, OutOfMemory> {
+        let room = u32::try_from(capacity).map_err(|_| OutOfMemory)?;
+        let layout = layout::<T>(capacity).ok_or(OutOfMemory)?;
         // SAFETY: the layout has a size, and what is written fits.
         unsafe {
-            let Some(header) = NonNull::new(alloc(layout).cast::<Header>()) else {
-                handle_alloc_error(layout)
-            };
+            let header = NonNull::new(alloc(layout).cast::<Header>()).ok_or(OutOfMemory)?;
             let (references, visible) = (AtomicU32::new(1), AtomicU32::new(0));
             header.write(Header { references, visible, len: 0, capacity: room });
-            Self(header, PhantomData)
+            Ok(Self(header, PhantomData))
         }
     }
 
     /// An array of which readers see everything.
-    pub fn shown(items: impl ExactSizeIterator<Item = T>) -> Self {
-        let mut array = Self::with_capacity(items.len());
+    pub fn shown(items: impl ExactSizeIterator<Item = T>) -> Result<Self, OutOfMemory> {
+        let mut array = Self::with_capacity(items.len())?;
         items.take(array.capacity()).for_each(|item| array.push(item));
         array.show(array.len());
-        array
+        Ok(array)
     }
 
     /// Items that fit.
@@ -102,7 +108,12 @@ impl<T: Send + Sync> Array<T> {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        layout::<T>(self.capacity()).size()
+        Self::bytes_for(self.capacity())
+    }
+
+    /// Bytes that an array with room for so many items takes.
+    pub fn bytes_for(capacity: usize) -> usize {
+        size_of::<Header>() + capacity * size_of::<T>()
     }
 
     fn references(&self) -> &AtomicU32 {
@@ -181,6 +192,13 @@ impl<T: Copy + Send + Sync> Array<T> {
     pub fn extend_with(&mut self, count: usize, item: T) {
         (0..count).for_each(|_| self.push(item));
     }
+
+    /// Keeps the first `count` items, none of which readers see.
+    pub fn truncate(&mut self, count: usize) {
+        assert!(self.visible().load(Ordering::Relaxed) == 0 && count <= self.len());
+        // SAFETY: only the handle uses `len`. The items need no drop: they are Copy.
+        unsafe { (*self.0.as_ptr()).len = count as u32 }
+    }
 }
 
 impl<T> std::ops::Deref for Array<T> {
@@ -209,9 +227,12 @@ pub struct One<T>(Array<T>);
 
 impl<T: Send + Sync> One<T> {
     /// An array of this item.
-    pub fn new(item: T) -> Self {
-        Self(Array::shown(std::iter::once(item)))
+    pub fn new(item: T) -> Result<Self, OutOfMemory> {
+        Ok(Self(Array::shown(std::iter::once(item))?))
     }
+
+    /// Bytes of memory.
+    pub const BYTES: usize = size_of::<Header>() + size_of::<T>();
 
     /// The array alone.
     pub fn into_array(self) -> Array<T> {
@@ -269,9 +290,12 @@ impl<T: Send + Sync> Link<T> {
         let before = NonNull::new(self.0.swap(to, Ordering::AcqRel));
         if let Some(header) = before {
             // SAFETY: the link has a reference to it until it is released.
-            let capacity = unsafe { (*header.as_ptr()).capacity } as usize;
-            let (memory, bytes) = (header.cast(), layout::<T>(capacity).size());
-            garbage.retire(Retired { memory, release: release::<T>, bytes });
+            let (capacity, references) =
+                unsafe { ((*header.as_ptr()).capacity as usize, &(*header.as_ptr()).references) };
+            // What has its handle, or another link, still is counted there.
+            let is_last = references.load(Ordering::Relaxed) == 1;
+            let bytes = if is_last { layout_of::<T>(capacity).size() } else { 0 };
+            garbage.retire(Retired { memory: header.cast(), release: release::<T>, bytes });
         }
     }
 

@@ -47,12 +47,24 @@ pub struct Garbage {
 }
 
 impl Garbage {
-    /// Bytes that wait.
+    /// Bytes that wait, and those of the lists.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        let room = self.new.capacity() + self.waiting.capacity() + self.free.capacity();
+        self.bytes + room * size_of::<Retired>()
     }
 
+    /// Needs no memory that there may not be: without room in the list it waits for the readers.
     pub(super) fn retire(&mut self, retired: Retired) {
+        if self.new.try_reserve(1).is_err() {
+            self.flush();
+            // There is room now, unless there never was any.
+            if self.new.capacity() == 0 {
+                let mut last = Present::default();
+                last.look();
+                wait_until(|| last.have_left());
+                return retired.free();
+            }
+        }
         self.new_bytes += retired.bytes;
         self.bytes += retired.bytes;
         self.new.push(retired);
@@ -72,29 +84,51 @@ impl Garbage {
     fn look(&mut self) {
         self.new_bytes = 0;
         self.next_look = self.new.len() + COUNT_LIMIT;
-        if !self.present.have_left() {
+        if !self.present.have_left() || !self.free_waiting() {
             return;
         }
-        self.free.append(&mut self.waiting);
-        self.waiting.append(&mut self.new);
+        std::mem::swap(&mut self.waiting, &mut self.new);
         self.next_look = 0;
         self.present.look();
-        if self.present.0.is_empty() {
+        if self.present.is_empty() {
+            self.free_waiting();
+        }
+    }
+
+    /// Moves what waits to what is free; false when there is no room for that.
+    fn free_waiting(&mut self) -> bool {
+        if self.free.is_empty() {
+            std::mem::swap(&mut self.free, &mut self.waiting);
+            return true;
+        }
+        let room = self.free.try_reserve(self.waiting.len()).is_ok();
+        if room {
             self.free.append(&mut self.waiting);
         }
+        room
+    }
+
+    /// Frees everything. Waits for the readers that are there; they are gone in a microsecond,
+    /// unless they are suspended.
+    fn flush(&mut self) {
+        // Who came before this look is the only one who could have found anything of it.
+        self.present.look();
+        wait_until(|| self.present.have_left());
+        for list in [&mut self.new, &mut self.waiting, &mut self.free] {
+            list.drain(..).for_each(Retired::free);
+        }
+        (self.new_bytes, self.bytes, self.next_look) = (0, 0, 0);
+    }
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    while !done() {
+        std::thread::yield_now();
     }
 }
 
 impl Drop for Garbage {
-    /// Waits for the readers that are there; they are gone in a microsecond, unless they are
-    /// suspended.
     fn drop(&mut self) {
-        while !self.new.is_empty() || !self.waiting.is_empty() {
-            self.look();
-            if !self.waiting.is_empty() {
-                std::thread::yield_now();
-            }
-        }
-        self.free.drain(..).for_each(Retired::free);
+        self.flush();
     }
 }

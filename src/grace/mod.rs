@@ -9,9 +9,10 @@
 //!   can't find it any more.
 //!
 //! A reader costs one compare-and-swap in a place that it shares with nobody, so readers don't slow
-//! each other down. Whoever writes pays for readers only when it frees memory, and never waits. A
-//! reader that the system suspends holds back what is taken out meanwhile; readers are there for a
-//! microsecond and wait for nothing while they are.
+//! each other down. Whoever writes pays for readers only when it frees memory, and doesn't wait,
+//! unless there is no memory for the list of what is to be freed. A reader that the system suspends
+//! holds back what is taken out meanwhile; readers are there for a microsecond and wait for nothing
+//! while they are.
 
 mod array;
 mod garbage;
@@ -92,21 +93,49 @@ impl Drop for Reader {
 }
 
 /// The readers of one moment: after everything that this thread has changed before.
-#[derive(Debug, Default)]
-struct Present(Vec<(usize, u64)>);
+#[derive(Debug)]
+struct Present {
+    /// By place; even where nobody was.
+    numbers: [u64; PLACES],
+    /// The places behind these were free.
+    used: usize,
+}
+
+impl Default for Present {
+    /// Nobody.
+    fn default() -> Self {
+        Self { numbers: [0; PLACES], used: 0 }
+    }
+}
 
 impl Present {
     fn look(&mut self) {
         fence(Ordering::SeqCst);
-        self.0.clear();
         let used = USED.load(Ordering::SeqCst);
-        let places = READERS[..used].iter().map(|place| place.0.load(Ordering::SeqCst));
-        self.0.extend(places.enumerate().filter(|(_, number)| number % 2 == 1));
+        for (number, place) in self.numbers.iter_mut().zip(&READERS[..used]) {
+            *number = place.0.load(Ordering::SeqCst);
+        }
+        let last = self.numbers[..used].iter().rposition(|number| number % 2 == 1);
+        self.used = last.map_or(0, |last| last + 1);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used == 0
     }
 
     /// Whether none of them is there any more.
     fn have_left(&self) -> bool {
-        self.0.iter().all(|&(place, then)| READERS[place].0.load(Ordering::Acquire) != then)
+        let mut then = self.numbers[..self.used].iter().zip(&READERS);
+        then.all(|(&then, place)| then % 2 == 0 || place.0.load(Ordering::Acquire) != then)
+    }
+}
+
+/// Lets go of the readers that a child process inherited: of its parent's threads only the one that
+/// forked is there, and that one doesn't read, because a reader calls nothing that could fork.
+pub fn forget_readers() {
+    for place in &READERS[..USED.load(Ordering::SeqCst)] {
+        let number = place.0.load(Ordering::Relaxed);
+        place.0.store(number + number % 2, Ordering::SeqCst);
     }
 }
 

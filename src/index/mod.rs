@@ -20,7 +20,6 @@ use crate::grace::Reader;
 use crate::ids::NodeId;
 use crate::memory::try_box;
 use crate::token::Keys;
-use std::sync::Arc;
 
 /// A node, for as long as nothing changes the index, or for as long as it is locked: a split leaves
 /// it with the deeper half.
@@ -254,8 +253,8 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// What threads may ask that have no lock, if this index offers that. It stays good, and
     /// current, whatever happens to the index.
-    fn prober(&self) -> Option<Arc<dyn Probe>> {
-        None
+    fn prober(&self) -> Result<Option<Box<dyn Probe>>, Error> {
+        Ok(None)
     }
 
     /// Checks every invariant; names the first that is broken.

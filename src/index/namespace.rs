@@ -19,7 +19,7 @@ pub struct Namespace {
 const MAGIC: [u8; 8] = *b"rkvname1";
 
 /// Words that a namespace takes.
-const WORDS: usize = 18;
+pub(super) const WORDS: usize = 18;
 
 impl Namespace {
     /// The digest that stands before the first page: SHA-256 over the fields that are set, each

@@ -84,6 +84,12 @@ pub fn try_to_vec<T: Copy>(items: &[T]) -> Result<Vec<T>, OutOfMemory> {
     Ok(made)
 }
 
+/// `vec![0; count]`: memory that is new from the system is zero, and isn't touched here.
+pub fn try_zeros<T: bytemuck::Zeroable>(count: usize) -> Result<Vec<T>, OutOfMemory> {
+    let zeros = bytemuck::allocation::try_zeroed_slice_box(count);
+    zeros.map(Vec::from).map_err(|()| OutOfMemory)
+}
+
 /// `vec![item; count]`.
 pub fn try_filled<T: Clone>(item: T, count: usize) -> Result<Vec<T>, OutOfMemory> {
     let mut made = Vec::new();

@@ -126,7 +126,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
     }
 
     /// The entries from a key on, in order. Each step takes O(log n).
-    pub fn from(&self, key: &K) -> impl Iterator<Item = (&K, &V)> {
+    pub fn from<'a>(&'a self, key: &K) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
         let slab = &self.entries.slab;
         let first = treap::next_where(&self.entries, self.root, |at| slab[at].key >= *key);
         self.successors(first)
@@ -137,7 +137,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
         self.successors(treap::first(&self.entries, self.root))
     }
 
-    fn successors(&self, first: Option<u32>) -> impl Iterator<Item = (&K, &V)> {
+    fn successors(&self, first: Option<u32>) -> impl Iterator<Item = (&K, &V)> + use<'_, K, V> {
         let slab = &self.entries.slab;
         let next = move |&last: &u32| {
             treap::next_where(&self.entries, self.root, |at| slab[at].key > slab[last].key)

@@ -86,6 +86,14 @@ impl<T> Slab<T> {
         self.capacity() * size_of::<Place<T>>() + self.chunks.capacity() * size_of::<usize>() * 2
     }
 
+    /// The items, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flatten().filter_map(|place| match place {
+            Place::Taken(item) => Some(item),
+            Place::Free(_) => None,
+        })
+    }
+
     fn place(&mut self, at: u32) -> &mut Place<T> {
         &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK]
     }

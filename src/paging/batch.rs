@@ -5,6 +5,7 @@
 use super::table::PageTable;
 use crate::error::Error;
 use crate::error::text;
+use crate::memory::{OutOfMemory, TryGrow};
 
 /// One row of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,8 @@ impl PageTable {
     /// The arrays for a batch.
     pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
         let mut made = BatchArrays::default();
+        made.indptr.try_reserve_exact(rows.len() + 1).map_err(OutOfMemory::from)?;
+        made.last_page_len.try_reserve_exact(rows.len()).map_err(OutOfMemory::from)?;
         made.indptr.push(0);
         for (at, asked) in rows.iter().enumerate() {
             let row = self.row(asked.slot)?;
@@ -42,7 +45,7 @@ impl PageTable {
                 )));
             }
             // Page numbers and counts stay below 2^31: a larger pool is refused at creation.
-            made.indices.extend(row[..pages].iter().map(|&page| page as i32));
+            made.indices.try_extend(row[..pages].iter().map(|&page| page as i32))?;
             let end = i32::try_from(made.indices.len());
             made.indptr.push(end.map_err(|_| Error::argument("rows: the batch has 2^31 pages"))?);
             let unused = pages * self.page_size() - asked.positions;

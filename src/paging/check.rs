@@ -1,18 +1,19 @@
 //! Proves that each page is in exactly one state, and that rows map only what they may.
 use super::pool::{PageState, RowOwner};
 use super::table::PageTable;
-use crate::error::Error;
-use crate::error::text;
+use crate::error::{Error, text};
+use crate::memory::try_zeros;
 
 impl PageTable {
     /// `cached` has the pages that the index holds, `retained` the private ones of retained
-    /// sequences.
+    /// sequences, `taken` those that calls have taken early.
     pub fn audit(
         &self,
         cached: impl Iterator<Item = u32>,
         retained: impl Iterator<Item = u32>,
+        taken: impl Iterator<Item = u32>,
     ) -> Result<(), Error> {
-        let mut indexed = vec![false; self.pool.total() + 1];
+        let mut indexed = try_zeros(self.pool.total() + 1)?;
         for page in cached {
             if !self.pool.is_cached(page) {
                 return corrupt(page, "is in the index, but not marked as cached");
@@ -21,7 +22,7 @@ impl PageTable {
                 return corrupt(page, "is in the index twice");
             }
         }
-        let mut free = vec![false; self.pool.total() + 1];
+        let mut free = try_zeros(self.pool.total() + 1)?;
         for &page in self.pool.free_list() {
             if self.pool.state(page) != Some(PageState::Free) {
                 return corrupt(page, "is in the pool, but not marked as free");
@@ -34,6 +35,12 @@ impl PageTable {
         for page in retained {
             if self.pool.state(page) != Some(PageState::Retained) {
                 return corrupt(page, "is a retained sequence's, but not marked as such");
+            }
+            rows[page as usize] += 1;
+        }
+        for page in taken {
+            if !self.pool.is_taken(page) {
+                return corrupt(page, "is on its way to a call, but not marked as such");
             }
             rows[page as usize] += 1;
         }
@@ -52,8 +59,11 @@ impl PageTable {
                 Some(PageState::Loose | PageState::Lent) if rows[at] != 0 => {
                     return corrupt(page, "is private and loose, but in a row");
                 }
-                Some(PageState::Retained) if rows[at] != 1 => {
-                    return corrupt(page, "is private, but not of exactly one retained sequence");
+                Some(PageState::Retained | PageState::Taken) if rows[at] != 1 => {
+                    return corrupt(
+                        page,
+                        "is private, but not of exactly one retained sequence or call",
+                    );
                 }
                 Some(PageState::Lent) if self.pool.borrowers(page).next().is_none() => {
                     return corrupt(page, "leaked: kept for copies, but none reads it");
@@ -72,7 +82,7 @@ impl PageTable {
     }
 
     fn audit_loans(&self) -> Result<(), Error> {
-        for &(page, slot) in self.pool.loans() {
+        for (page, slot) in self.pool.loans() {
             let kept = matches!(
                 self.pool.state(page),
                 Some(PageState::Sequence | PageState::Retained | PageState::Lent)
@@ -86,10 +96,11 @@ impl PageTable {
     }
 
     fn count_rows(&self) -> Result<Vec<u32>, Error> {
-        let mut rows = vec![0; self.pool.total() + 1];
-        let mut used = 0;
+        let mut rows: Vec<u32> = try_zeros(self.pool.total() + 1)?;
+        let (mut used, mut bytes) = (0, 0);
         for row in &self.rows {
-            used += row.owner.is_some() as usize;
+            used += (row.owner.is_some() || row.is_used_up()) as usize;
+            bytes += row.pages.capacity() * size_of::<u32>();
             if row.owner.is_none() && !row.pages.is_empty() {
                 return Err(Error::Corrupt("row_unused: a free slot maps pages".into()));
             }
@@ -113,6 +124,9 @@ impl PageTable {
         }
         if used + self.free_slots() != self.slots() {
             return Err(Error::Corrupt("slot_counts: slots in use and free disagree".into()));
+        }
+        if bytes != self.row_bytes {
+            return Err(Error::Corrupt(text!("row_bytes: {bytes} counted")));
         }
         Ok(rows)
     }

@@ -7,5 +7,5 @@ mod pool;
 mod table;
 
 pub use batch::{BatchArrays, BatchRow};
-pub use pool::{PagePool, RowOwner};
-pub use table::{PageTable, PageTableConfig};
+pub use pool::{Claimed, PagePool, RowOwner};
+pub use table::{PageTable, PageTableConfig, RowId};

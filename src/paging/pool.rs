@@ -7,11 +7,12 @@
 //!                       └── put back ──────┴── row erased ─────────────────────► free
 //! ```
 //!
-//! Two more private states are in no row: *retained*, of a finished sequence that others may go on
-//! from, and *lent*, which its owner gave up while copies out of it were not done yet.
+//! Three more private states are in no row: *retained*, of a finished sequence that others may go
+//! on from, *lent*, which its owner gave up while copies out of it were not done yet, and *taken*,
+//! of a call that lets others in before it has all the pages that it needs.
 use crate::error::Error;
 use crate::error::text;
-use std::collections::BTreeSet;
+use crate::memory::{OrderedMap, OutOfMemory};
 
 /// Who may change a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,16 @@ pub enum RowOwner {
     Caller,
     /// A sequence.
     Sequence,
+}
+
+impl RowOwner {
+    /// What the private pages of such a row are.
+    fn pages(self) -> PageState {
+        match self {
+            Self::Caller => PageState::Mapped,
+            Self::Sequence => PageState::Sequence,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +46,14 @@ pub(super) enum PageState {
     Retained,
     /// Private, in no row, nobody's: kept for the copies that read it.
     Lent,
+    /// Private, in no row, of a call that is still taking pages: nobody knows it yet.
+    Taken,
     Cached,
 }
+
+/// What pages were before the index got them.
+#[derive(Debug)]
+pub struct Claimed(Vec<PageState>);
 
 /// Pages 1 and up. Page 0 is reserved: it is never handed out.
 #[derive(Debug)]
@@ -46,7 +63,7 @@ pub struct PagePool {
     free: Vec<u32>,
     cached: usize,
     /// Copies that are not done: the private page that each reads, and the slot that it is for.
-    loans: BTreeSet<(u32, u32)>,
+    loans: OrderedMap<(u32, u32), ()>,
 }
 
 impl PagePool {
@@ -60,7 +77,7 @@ impl PagePool {
         // Page 0 is never free, and never anything else that somebody could own.
         states[0] = PageState::Cached;
         free.extend((1..page_count).rev());
-        Ok(Self { states, free, cached: 0, loans: BTreeSet::new() })
+        Ok(Self { states, free, cached: 0, loans: OrderedMap::default() })
     }
 
     /// Pages that can be handed out.
@@ -84,7 +101,8 @@ impl PagePool {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.states.capacity() * size_of::<PageState>() + self.free.capacity() * size_of::<u32>()
+        let states = self.states.capacity() * size_of::<PageState>();
+        states + self.free.capacity() * size_of::<u32>() + self.loans.bytes()
     }
 
     pub(super) fn state(&self, page: u32) -> Option<PageState> {
@@ -108,22 +126,41 @@ impl PagePool {
         }
     }
 
-    /// Takes pages that become a row's; the pool has that many.
-    pub(super) fn take_for_row(&mut self, owner: RowOwner, count: usize, row: &mut Vec<u32>) {
-        let state = match owner {
-            RowOwner::Caller => PageState::Mapped,
-            RowOwner::Sequence => PageState::Sequence,
-        };
-        let first = row.len();
-        row.extend(self.free.drain(self.free.len() - count..).rev());
-        row[first..].iter().for_each(|&page| self.states[page as usize] = state);
+    /// Takes pages, of which the pool has that many, to the end of a list that has room for them.
+    fn take(&mut self, state: PageState, count: usize, into: &mut Vec<u32>) {
+        assert!(into.capacity() - into.len() >= count, "room was made for the pages");
+        let first = into.len();
+        into.extend(self.free.drain(self.free.len() - count..).rev());
+        into[first..].iter().for_each(|&page| self.states[page as usize] = state);
     }
 
-    /// Takes a page that belongs to the caller.
-    pub fn take(&mut self) -> Option<u32> {
-        let page = self.free.pop()?;
-        self.states[page as usize] = PageState::Loose;
-        Some(page)
+    /// Takes pages that become a row's.
+    pub(super) fn take_for_row(&mut self, owner: RowOwner, count: usize, row: &mut Vec<u32>) {
+        self.take(owner.pages(), count, row);
+    }
+
+    /// Takes pages that belong to the caller.
+    pub fn take_loose(&mut self, count: usize, into: &mut Vec<u32>) {
+        self.take(PageState::Loose, count, into);
+    }
+
+    /// Takes pages for a call that needs more before it has enough.
+    pub fn take_early(&mut self, count: usize, into: &mut Vec<u32>) {
+        self.take(PageState::Taken, count, into);
+    }
+
+    /// Says whose pages are that were taken early: a row's, or the caller's own.
+    pub fn hand_over(&mut self, pages: &[u32], row: Option<RowOwner>) {
+        let state = row.map_or(PageState::Loose, RowOwner::pages);
+        for &page in pages {
+            assert_eq!(self.state(page), Some(PageState::Taken), "page {page} was taken early");
+            self.states[page as usize] = state;
+        }
+    }
+
+    /// Whether a call has taken a page early.
+    pub(super) fn is_taken(&self, page: u32) -> bool {
+        self.state(page) == Some(PageState::Taken)
     }
 
     /// Puts a page back that was private, or that the index dropped. One that copies still read
@@ -131,7 +168,7 @@ impl PagePool {
     pub fn put_back(&mut self, page: u32) {
         let lent = self.is_lent(page);
         let state = &mut self.states[page as usize];
-        debug_assert!(page != 0 && *state != PageState::Free);
+        assert!(page != 0 && *state != PageState::Free, "page {page} is in use");
         if lent {
             debug_assert_ne!(*state, PageState::Cached);
             *state = PageState::Lent;
@@ -155,32 +192,46 @@ impl PagePool {
     /// Gives pages of a sequence to the index.
     pub fn claim(&mut self, pages: &[u32]) {
         for &page in pages {
-            debug_assert_eq!(self.state(page), Some(PageState::Sequence));
+            assert_eq!(self.state(page), Some(PageState::Sequence), "page {page} is a sequence's");
             self.states[page as usize] = PageState::Cached;
         }
         self.cached += pages.len();
     }
 
-    /// Gives pages that must be private, and no sequence's, to the index, all or none. `first` is
-    /// the place of the first in the caller's list, for the message.
-    pub fn claim_all(&mut self, pages: &[u32], first: usize) -> Result<(), Error> {
-        let before: Vec<_> = pages.iter().map(|&page| self.state(page)).collect();
+    /// Gives pages that must be private, and no sequence's, to the index, all or none; returns what
+    /// `take_back` undoes it with. `first` is the place of the first in the caller's list, for the
+    /// message.
+    pub fn claim_all(&mut self, pages: &[u32], first: usize) -> Result<Claimed, Error> {
+        let mut before = Claimed(Vec::new());
+        before.0.try_reserve_exact(pages.len()).map_err(OutOfMemory::from)?;
         for (at, &page) in pages.iter().enumerate() {
-            if matches!(self.state(page), Some(PageState::Loose | PageState::Mapped)) {
+            if let Some(state @ (PageState::Loose | PageState::Mapped)) = self.state(page) {
+                before.0.push(state);
                 self.states[page as usize] = PageState::Cached;
                 self.cached += 1;
                 continue;
             }
-            for (&page, state) in pages[..at].iter().zip(before).rev() {
-                self.states[page as usize] = state.expect("it was private");
-                self.cached -= 1;
-            }
+            self.take_back(&pages[..at], before);
             return Err(Error::argument(text!(
                 "args.pages[{}] {page} is not private to the caller, or given twice",
                 first + at
             )));
         }
-        Ok(())
+        Ok(before)
+    }
+
+    /// Undoes `claim_all` of these pages.
+    pub fn take_back(&mut self, pages: &[u32], claimed: Claimed) {
+        assert_eq!(pages.len(), claimed.0.len(), "the pages are those that were claimed");
+        for (&page, state) in pages.iter().zip(claimed.0) {
+            self.states[page as usize] = state;
+        }
+        self.cached -= pages.len();
+    }
+
+    /// Makes room for loans.
+    pub fn reserve_loans(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        self.loans.try_reserve(count)
     }
 
     /// Lets a copy for a slot read a private page until `end_loan`.
@@ -189,13 +240,13 @@ impl PagePool {
             self.state(page),
             Some(PageState::Sequence | PageState::Retained | PageState::Lent)
         ));
-        let new = self.loans.insert((page, slot));
-        debug_assert!(new);
+        let before = self.loans.insert((page, slot), ());
+        debug_assert!(before.is_none());
     }
 
     /// The copy for a slot is done, or will never be. False when none reads such a private page.
     pub fn end_loan(&mut self, page: u32, slot: u32) -> bool {
-        let was_lent = self.loans.remove(&(page, slot));
+        let was_lent = self.loans.remove(&(page, slot)).is_some();
         if was_lent && !self.is_lent(page) && self.state(page) == Some(PageState::Lent) {
             self.put_back(page);
         }
@@ -208,16 +259,22 @@ impl PagePool {
     }
 
     /// The slots whose copies read a private page.
-    pub fn borrowers(&self, page: u32) -> impl Iterator<Item = u32> + '_ {
-        self.loans.range((page, 0)..=(page, u32::MAX)).map(|&(_, slot)| slot)
+    pub fn borrowers(&self, page: u32) -> impl Iterator<Item = u32> {
+        let loans = self.loans.from(&(page, 0)).map(|(loan, ())| *loan);
+        loans.take_while(move |&(lent, _)| lent == page).map(|(_, slot)| slot)
+    }
+
+    /// One of them.
+    pub fn first_borrower(&self, page: u32) -> Option<u32> {
+        self.borrowers(page).next()
     }
 
     fn is_lent(&self, page: u32) -> bool {
-        self.has_loans() && self.borrowers(page).next().is_some()
+        self.has_loans() && self.first_borrower(page).is_some()
     }
 
-    pub(super) fn loans(&self) -> &BTreeSet<(u32, u32)> {
-        &self.loans
+    pub(super) fn loans(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.loans.iter().map(|(loan, ())| *loan)
     }
 
     /// Keeps a page of a sequence's row for the sequence when it is retained.
@@ -258,6 +315,7 @@ impl PagePool {
                 Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
                 Some(PageState::Retained) => "kept for a retained sequence",
                 Some(PageState::Lent) => "kept for a copy that is not confirmed",
+                Some(PageState::Taken) => "not handed out yet",
             };
             for &page in &pages[..at] {
                 self.states[page as usize] = PageState::Loose;

@@ -3,6 +3,7 @@ use super::pool::{PagePool, PageState, RowOwner};
 use crate::error::Error;
 use crate::error::{Message, text};
 use crate::ids::SLOT_LIMIT;
+use crate::memory::OutOfMemory;
 use crate::token::PAGE_SIZE_MAX;
 use std::ops::Range;
 
@@ -60,6 +61,24 @@ pub(super) struct Row {
     /// Grows when a page of the row is replaced or goes away, not when pages are added: who noted
     /// pages earlier sees whether they are still the row's.
     pub(super) version: u64,
+    /// How often the slot was taken: tells a row from the one that has the slot later.
+    uses: u64,
+    /// Nothing is left that could tell another row in this slot from those before.
+    used_up: bool,
+}
+
+impl Row {
+    pub(super) fn is_used_up(&self) -> bool {
+        self.used_up && self.owner.is_none()
+    }
+}
+
+/// A row for as long as it has its slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowId {
+    /// Its slot.
+    pub slot: u32,
+    uses: u64,
 }
 
 /// The pool and the rows.
@@ -71,6 +90,8 @@ pub struct PageTable {
     pub pool: PagePool,
     pub(super) rows: Vec<Row>,
     free_slots: Vec<u32>,
+    /// Heap memory of the rows.
+    pub(super) row_bytes: usize,
 }
 
 impl PageTable {
@@ -94,6 +115,7 @@ impl PageTable {
             pool: PagePool::new(config.page_count)?,
             rows,
             free_slots,
+            row_bytes: 0,
         })
     }
 
@@ -114,8 +136,9 @@ impl PageTable {
 
     /// Host memory.
     pub fn bytes(&self) -> usize {
-        let rows = self.rows.iter().map(|row| row.pages.capacity() * size_of::<u32>());
-        rows.sum::<usize>() + self.rows.capacity() * size_of::<Row>() + self.pool.bytes()
+        let slots = self.rows.capacity() * size_of::<Row>();
+        let free_slots = self.free_slots.capacity() * size_of::<u32>();
+        slots + free_slots + self.row_bytes + self.pool.bytes()
     }
 
     /// Pages for a number of positions, if a row may be that long.
@@ -136,29 +159,47 @@ impl PageTable {
         if needed <= free { Ok(()) } else { Err(Error::OutOfSlots(needed, free, self.slots())) }
     }
 
+    /// The slot that is taken next.
+    pub fn next_slot(&self) -> Result<u32, Error> {
+        self.check_slots(1)?;
+        Ok(*self.free_slots.last().expect("one is free"))
+    }
+
     /// Takes a slot.
     pub fn take_slot(&mut self, owner: RowOwner) -> Result<u32, Error> {
         self.check_slots(1)?;
         let slot = self.free_slots.pop().expect("one is free");
         let row = &mut self.rows[slot as usize];
         row.owner = Some(owner);
-        debug_assert!(row.pages.is_empty());
+        row.uses += 1;
+        assert!(row.pages.is_empty(), "a free slot {slot} maps pages");
         Ok(slot)
+    }
+
+    /// Never gives this slot out again once it is given back.
+    pub fn use_up(&mut self, slot: u32) {
+        self.rows[slot as usize].used_up = true;
+    }
+
+    fn give_slot_back(&mut self, slot: u32) {
+        let row = &mut self.rows[slot as usize];
+        assert!(row.owner.take().is_some(), "slot {slot} is in use");
+        row.pages.clear();
+        row.version += 1;
+        if !row.used_up {
+            self.free_slots.push(slot);
+        }
     }
 
     /// Gives a slot back. Of its pages, those from `private_from` on that are private are put back.
     pub fn release_slot(&mut self, slot: u32, private_from: usize) {
-        let row = &mut self.rows[slot as usize];
-        debug_assert!(row.owner.is_some());
-        row.owner = None;
+        let row = &self.rows[slot as usize];
         for &page in row.pages[private_from.min(row.pages.len())..].iter().rev() {
             if self.pool.is_private(page) {
                 self.pool.put_back(page);
             }
         }
-        row.pages.clear();
-        row.version += 1;
-        self.free_slots.push(slot);
+        self.give_slot_back(slot);
     }
 
     /// Gives the slot of a sequence back. One of its private pages may stay private, for when the
@@ -167,15 +208,12 @@ impl PageTable {
         if let Some(page) = kept {
             self.pool.set_retained(page);
         }
-        let row = &mut self.rows[slot as usize];
-        debug_assert_eq!(row.owner, Some(RowOwner::Sequence));
+        let row = &self.rows[slot as usize];
+        assert_eq!(row.owner, Some(RowOwner::Sequence));
         for &page in row.pages[private_from..].iter().rev().filter(|&&page| Some(page) != kept) {
             self.pool.put_back(page);
         }
-        row.owner = None;
-        row.pages.clear();
-        row.version += 1;
-        self.free_slots.push(slot);
+        self.give_slot_back(slot);
     }
 
     /// The pages of a slot in use.
@@ -194,10 +232,10 @@ impl PageTable {
         self.rows.get(slot as usize).and_then(|row| row.owner)
     }
 
-    /// Checks that the caller may change a row.
-    pub fn check_callers_row(&self, slot: u32) -> Result<(), Error> {
+    /// Checks that the caller may change a row, and names it beyond its slot.
+    pub fn check_callers_row(&self, slot: u32) -> Result<RowId, Error> {
         match self.owner(slot) {
-            Some(RowOwner::Caller) => Ok(()),
+            Some(RowOwner::Caller) => Ok(RowId { slot, uses: self.rows[slot as usize].uses }),
             Some(RowOwner::Sequence) => {
                 Err(Error::state(text!("slot {slot} belongs to a sequence")))
             }
@@ -239,12 +277,27 @@ impl PageTable {
                 None => "no page of this table",
                 Some(PageState::Free) => "free",
                 Some(PageState::Mapped | PageState::Sequence) => "private and mapped already",
-                Some(PageState::Retained | PageState::Lent) => "private, but not the caller's",
+                Some(PageState::Retained | PageState::Lent | PageState::Taken) => {
+                    "private, but not the caller's"
+                }
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
             return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
         }
+        if let Err(refused) = self.reserve_row(slot, len + pages.len()) {
+            pages.iter().for_each(|&page| self.pool.set_loose(page));
+            return Err(refused.into());
+        }
         self.rows[slot as usize].pages.extend_from_slice(pages);
+        Ok(())
+    }
+
+    /// Makes room for so many pages in a row, without which none is added.
+    pub fn reserve_row(&mut self, slot: u32, pages: usize) -> Result<(), OutOfMemory> {
+        let row = &mut self.rows[slot as usize].pages;
+        let before = row.capacity();
+        row.try_reserve(pages.saturating_sub(row.len()))?;
+        self.row_bytes += (row.capacity() - before) * size_of::<u32>();
         Ok(())
     }
 
@@ -252,6 +305,7 @@ impl PageTable {
     pub fn extend_shared(&mut self, slot: u32, count: usize) -> &mut [u32] {
         let pages = &mut self.rows[slot as usize].pages;
         let len = pages.len();
+        assert!(pages.capacity() >= len + count, "room was made for the pages");
         pages.resize(len + count, 0);
         &mut pages[len..]
     }
@@ -262,13 +316,21 @@ impl PageTable {
         self.pool.take_for_row(row.owner.expect("the slot is in use"), count, &mut row.pages);
     }
 
+    /// Adds pages that were taken early to the end of a row.
+    pub fn extend_taken(&mut self, slot: u32, pages: &[u32]) {
+        let row = &mut self.rows[slot as usize];
+        assert!(row.pages.capacity() - row.pages.len() >= pages.len(), "room was made for them");
+        self.pool.hand_over(pages, Some(row.owner.expect("the slot is in use")));
+        row.pages.extend_from_slice(pages);
+    }
+
     /// Gives a range of a sequence's private pages to the index.
     pub fn claim_range(&mut self, slot: u32, range: Range<usize>) {
         self.pool.claim(&self.rows[slot as usize].pages[range]);
     }
 
     /// Puts the private pages at the end of a row back, down to `len` pages.
-    pub fn shorten(&mut self, slot: u32, len: usize) {
+    fn shorten(&mut self, slot: u32, len: usize) {
         let row = &mut self.rows[slot as usize];
         row.version += (row.pages.len() > len) as u64;
         while row.pages.len() > len {
@@ -281,7 +343,7 @@ impl PageTable {
 
     /// Puts a page of the index in the place of a private one, which goes back to the pool.
     pub fn remap(&mut self, slot: u32, index: usize, page: u32) {
-        debug_assert!(self.pool.is_cached(page));
+        assert!(self.pool.is_cached(page), "page {page} is the cache's");
         let row = &mut self.rows[slot as usize];
         row.version += 1;
         let own = std::mem::replace(&mut row.pages[index], page);

@@ -66,7 +66,7 @@ impl Runner {
     /// The pointers lead to memory of the shapes that the plan says, which nobody writes meanwhile;
     /// nobody computes the plan's rows in this layer at the same time.
     pub unsafe fn append_prefill(&self, plan: &Plan, step: &LayerStep) -> Result<(), Error> {
-        if !std::ptr::eq::<Self>(&**plan.runner(), self) {
+        if !std::ptr::eq(&**plan.runner(), self) {
             return Err(Error::argument("plan belongs to another runner"));
         }
         self.check_layer(step.layer)?;

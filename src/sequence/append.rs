@@ -1,66 +1,83 @@
 //! Growing a sequence by decoded tokens, and taking draft tokens back.
 use super::State;
+use super::early::Claim;
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
+use crate::memory::TryGrow;
 use crate::token::{ImageSpan, TokenList, position_count, with_query};
 
+/// The pages that a sequence lacks for more tokens.
+pub(super) struct Append<'a> {
+    pub(super) id: SequenceId,
+    pub(super) tokens: TokenList<'a>,
+}
+
+impl Claim<()> for Append<'_> {
+    fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
+        state.plan_append(self.id, self.tokens, early)
+    }
+
+    fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
+        state.finish_append(self.id, self.tokens, missing, early)
+    }
+}
+
 impl State {
-    /// Pages that the row of a sequence needs for more tokens, after making sure that they can be
-    /// had.
-    pub(super) fn plan_append(
+    /// Pages that the row of a sequence lacks for more tokens, after making sure that they can be
+    /// had; `early` of them are already.
+    fn plan_append(
         &self,
         id: SequenceId,
         tokens: TokenList<'_>,
+        early: usize,
     ) -> Result<usize, Error> {
         let sequence = self.sequence(id)?;
         let positions = position_count(tokens)?.saturating_add(sequence.positions);
         let pages = self.table.pages_for(positions, "tokens")?;
         check_ids(tokens)?;
-        let mapped = self.table.row(id.slot())?.len();
-        self.check_room(pages.saturating_sub(mapped), 0)?;
-        Ok(pages)
+        let missing = pages.saturating_sub(self.table.row(id.slot())?.len());
+        self.check_room(missing.saturating_sub(early), 0)?;
+        Ok(missing)
     }
 
-    /// Adds tokens to a sequence whose row has the pages for them.
-    pub(super) fn finish_append(
+    /// Adds tokens to a sequence, and the pages that it lacks for them: those that were taken
+    /// early, and free ones.
+    fn finish_append(
         &mut self,
         id: SequenceId,
         tokens: TokenList<'_>,
+        missing: usize,
+        early: &mut Vec<u32>,
     ) -> Result<(), Error> {
-        self.sequence(id)?;
+        let slot = id.slot();
+        self.table.reserve_row(slot, self.table.row(slot)?.len() + missing)?;
         let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
-        let sequence = &mut self.sequences[id.slot() as usize];
+        let sequence = &mut self.sequences[slot as usize];
+        let bytes = sequence.bytes();
         let added = with_query(tokens, &images, |query| {
-            sequence
-                .tail
-                .try_reserve(query.keys.len())
-                .map_err(|_| Error::memory("the tokens of a sequence"))?;
-            sequence.tail.extend_from_slice(query.keys);
+            let no_room = |_| Error::memory("the tokens of a sequence");
+            sequence.tail.try_reserve(query.keys.len()).map_err(no_room)?;
+            sequence.images.try_reserve(images.len()).map_err(no_room)?;
             let start = sequence.positions;
-            sequence.image_spans.extend(
-                query
-                    .images
-                    .iter()
-                    .map(|image| ImageSpan { start: start + image.start, end: start + image.end }),
-            );
+            let shift =
+                |span: &ImageSpan| ImageSpan { start: start + span.start, end: start + span.end };
+            sequence.image_spans.try_extend(query.images.iter().map(shift))?;
+            sequence.tail.extend_from_slice(query.keys);
             sequence.positions += query.positions;
             Ok(())
         });
+        // Room that was made stays, also when there was not enough of it.
+        self.sequence_bytes += sequence.bytes() - bytes;
         match added {
-            Ok(()) => sequence.images.extend(images),
+            Ok(()) => {
+                sequence.images.extend_from_slice(&images);
+                self.extend_row(slot, missing, early);
+            }
             Err(_) => cache.images.release(&images),
         }
         added
-    }
-
-    /// Gives back what a row got for an append that failed, but nothing that its tokens need.
-    pub(super) fn give_back(&mut self, id: SequenceId, row_len: usize) {
-        if let Ok(sequence) = self.sequence(id) {
-            let needed = sequence.positions.div_ceil(self.table.page_size());
-            self.table.shorten(id.slot(), row_len.max(needed));
-        }
     }
 
     /// Refuses to give positions up that a child's copy is still to read.

@@ -1,10 +1,11 @@
 //! The beginning of a sequence: match, lock, take a slot, map what is shared. One transaction.
+use super::early::Claim;
 use super::{PageCopy, Sequence, State};
 use crate::cache::{Found, Namespace};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::{Holder, Node};
-use crate::paging::RowOwner;
+use crate::memory::try_to_vec;
 use crate::token::{Query, TokenList, position_count, with_query};
 
 /// A sequence whose row still lacks private pages.
@@ -35,6 +36,36 @@ struct Reuse {
     locks_partial: bool,
 }
 
+impl Begun {
+    /// The row, to be filled.
+    pub(super) fn row(&self) -> NewRow {
+        NewRow { id: self.id, pages: self.row_pages }
+    }
+}
+
+/// The pages that the row of an incomplete sequence lacks.
+pub(super) struct NewRow {
+    id: SequenceId,
+    pages: usize,
+}
+
+impl Claim<()> for NewRow {
+    fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
+        let slot = self.id.slot();
+        // Nobody else knows it, so nobody else can have ended it.
+        let sequence = &state.sequences[slot as usize];
+        assert!(sequence.id == Some(self.id) && sequence.incomplete, "it is still being made");
+        let missing = self.pages - state.table.row(slot)?.len();
+        state.check_room(missing.saturating_sub(early), 0)?;
+        Ok(missing)
+    }
+
+    fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
+        state.extend_row(self.id.slot(), missing, early);
+        Ok(())
+    }
+}
+
 impl State {
     /// Does everything but taking private pages, after making sure that they can be had.
     pub(super) fn start(
@@ -48,77 +79,79 @@ impl State {
         }
         let positions = position_count(tokens)?.saturating_add(reserve);
         let row_pages = self.table.pages_for(positions, "args.tokens")?;
-        self.table.check_slots(1)?;
+        let slot = self.table.next_slot()?;
         let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
-        let begun =
-            with_query(tokens, &images, |query| self.start_query(namespace, query, row_pages));
-        let cache = self.cache.as_mut().expect("it was there");
-        match begun {
-            Ok(begun) => {
-                self.sequences[begun.id.slot() as usize].images = images;
-                Ok(begun)
+        let mut tail = self.take_tail(slot);
+        let started = with_query(tokens, &images, |query| {
+            self.start_query(namespace, query, slot, row_pages, &mut tail)
+        });
+        match started {
+            Ok((new, reuse)) => {
+                let id = self.occupy(Sequence { tail, images, ..new });
+                self.map_path(slot, new.base, new.shared);
+                Ok(Begun { id, row_pages, reuse })
             }
             Err(error) => {
+                self.keep_tail(slot, tail);
+                let cache = self.cache.as_mut().expect("it was there");
                 cache.images.release(&images);
                 Err(error)
             }
         }
     }
 
+    /// Finds and locks what is reused; the keys after it go into `tail`.
     fn start_query(
         &mut self,
         namespace: &Namespace,
         query: Query<'_>,
+        slot: u32,
         row_pages: usize,
-    ) -> Result<Begun, Error> {
+        tail: &mut Vec<u32>,
+    ) -> Result<(Sequence, Reused), Error> {
         let page_size = self.table.page_size();
         let found = self.cache()?.find_query(namespace, query);
         query.check_text(found.pages() * page_size)?;
         let reuse = self.choose_reuse(query, found, row_pages)?;
 
-        // Nothing can fail from here on.
-        let slot = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
-        self.begun += 1;
-        let id = SequenceId::new(self.tag, self.begun, slot);
+        let own_keys = &query.keys[reuse.found.pages() * page_size..];
+        tail.try_reserve(own_keys.len()).map_err(|_| Error::memory("the tokens of a sequence"))?;
+        let image_spans = try_to_vec(query.images)?;
+        self.table.reserve_row(slot, row_pages).map_err(|_| Error::memory("a row"))?;
         let cache = self.cache.as_mut().expect("it was there");
         let matched = cache.take(&reuse.found, reuse.locks_partial)?;
+
+        // Nothing can fail from here on.
         let lock = if reuse.locks_partial { matched.deepest() } else { matched.node };
         if let Some(node) = lock {
             cache.index.lock(node, Holder::Sequence);
         }
         let shared = reuse.positions / page_size;
         let copied = reuse.positions % page_size;
-        self.map_path(slot, matched.node, shared);
-        let cache = self.cache.as_ref().expect("it was there");
         let source = match (copied, matched.partial, matched.node) {
             (0, ..) => None,
             (_, Some(partial), _) => Some(partial.page),
             (_, None, node) => Some(page_at(cache.index.as_ref(), node, shared)),
         };
-        let tail = &query.keys[matched.pages * page_size..];
-        let sequence = &mut self.sequences[slot as usize];
-        debug_assert!(sequence.id.is_none() && sequence.tail.is_empty());
-        sequence.tail.extend_from_slice(tail);
-        *sequence = Sequence {
-            id: Some(id),
+        assert_eq!(matched.pages, reuse.found.pages());
+        tail.extend_from_slice(own_keys);
+        let new = Sequence {
             namespace: *namespace,
             lock,
             base: matched.node,
             base_pages: matched.pages,
             shared,
-            tail: std::mem::take(&mut sequence.tail),
             positions: query.positions,
             prompt_positions: query.positions,
             computed: reuse.positions,
             cached_positions: reuse.positions,
             cached_tokens: query.tokens_before(reuse.positions),
             copy: source.map(|source| PageCopy { source, target: 0, positions: copied }),
-            image_spans: query.images.to_vec(),
+            image_spans,
             ..Sequence::default()
         };
-        self.live += 1;
-        Ok(Begun { id, row_pages, reuse: Reused::Found(reuse.found, reuse.positions, copied) })
+        Ok((new, Reused::Found(reuse.found, reuse.positions, copied)))
     }
 
     /// Maps the first pages of the prefix that ends at a node into a new row.
@@ -168,10 +201,12 @@ impl State {
         self.check_room(row_pages - shared, reuse.protected)
     }
 
-    /// Says where the copy goes, now that the row is complete, and counts the reuse.
+    /// Shows the sequence to others, now that its row is complete: says where the copy goes, and
+    /// counts the reuse.
     pub(super) fn finish(&mut self, begun: &Begun) {
         let slot = begun.id.slot();
         let sequence = &mut self.sequences[slot as usize];
+        sequence.incomplete = false;
         if let Some(copy) = &mut sequence.copy {
             copy.target = self.table.row(slot).expect("the slot is in use")[sequence.shared];
         }

@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Holder;
-use crate::paging::RowOwner;
+use crate::lock::RwLockWriteGuard;
+use crate::memory::{OutOfMemory, TryGrow};
 use crate::token::{ImageSpan, Query, TokenList, position_count, with_query};
 
 /// How a sequence goes on from another one.
@@ -95,36 +96,40 @@ impl State {
         self.check_room(own.saturating_mul(count), 0)
     }
 
-    /// Does everything for one child but taking private pages. Can't fail.
+    /// Does everything for one child but taking private pages.
     fn start_child(
         &mut self,
         parent: SequenceId,
         share: Share,
         suffix: Query<'_>,
-        suffix_images: Vec<u32>,
-    ) -> Begun {
+        suffix_images: &[u32],
+    ) -> Result<Begun, Error> {
+        let no_room = |_: OutOfMemory| Error::memory("a child");
         let page_size = self.table.page_size();
         let (shared, copied) = (share.positions / page_size, share.positions % page_size);
-        let slot = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
-        self.begun += 1;
-        let id = SequenceId::new(self.tag, self.begun, slot);
-        let mut tail = std::mem::take(&mut self.sequences[slot as usize].tail);
-        debug_assert!(tail.is_empty());
-
+        let slot = self.table.next_slot()?;
+        self.table.reserve_row(slot, share.row_pages).map_err(no_room)?;
+        self.table.pool.reserve_loans(1).map_err(no_room)?;
         let source = (copied > 0).then(|| self.parent_page(parent, shared));
-        let from = self.parent(parent).expect("it was looked up");
+        let from = self.parent(parent)?;
+        let images = concat(&from.images, suffix_images.iter().copied()).map_err(no_room)?;
+        let start = from.positions;
+        let shift =
+            |image: &ImageSpan| ImageSpan { start: start + image.start, end: start + image.end };
+        let image_spans =
+            concat(&from.image_spans, suffix.images.iter().map(shift)).map_err(no_room)?;
+        let mut tail = self.take_tail(slot);
+        let from = self.parent(parent)?;
+        if tail.try_reserve(from.tail().len() + suffix.keys.len()).is_err() {
+            self.keep_tail(slot, tail);
+            return Err(no_room(OutOfMemory));
+        }
+
+        // Nothing can fail from here on.
         tail.extend_from_slice(from.tail());
         tail.extend_from_slice(suffix.keys);
-        let mut images = from.images.clone();
-        let mut image_spans = from.image_spans.clone();
-        let start = from.positions;
-        image_spans.extend(
-            (suffix.images.iter())
-                .map(|image| ImageSpan { start: start + image.start, end: start + image.end }),
-        );
         let positions = from.positions + suffix.positions;
         let child = Sequence {
-            id: Some(id),
             namespace: from.namespace,
             lock: from.base,
             base: from.base,
@@ -138,24 +143,26 @@ impl State {
             cached_tokens: share.tokens,
             inherited: true,
             copy: source.map(|source| PageCopy { source, target: 0, positions: copied }),
+            images,
             image_spans,
             ..Sequence::default()
         };
-        self.map_path(slot, child.base, shared);
-        // A page of the cache is protected by the lock on the node, which ends there or later.
-        if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {
-            self.table.pool.lend(page, slot);
-        }
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         if let Some(base) = child.base {
             cache.index.lock(base, Holder::Sequence);
         }
-        cache.images.add_uses(&images);
-        images.extend(suffix_images);
-        self.sequences[slot as usize] = Sequence { images, ..child };
-        self.live += 1;
+        let held = child.images.len() - suffix_images.len();
+        cache.images.add_uses(&child.images[..held]);
+        let base = child.base;
+        let id = self.occupy(child);
+        assert_eq!(id.slot(), slot);
+        self.map_path(slot, base, shared);
+        // A page of the cache is protected by the lock on the node, which ends there or later.
+        if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {
+            self.table.pool.lend(page, slot);
+        }
         let row_pages = share.row_pages;
-        Begun { id, row_pages, reuse: Reused::Inherited(share.positions) }
+        Ok(Begun { id, row_pages, reuse: Reused::Inherited(share.positions) })
     }
 
     /// The path of a parent was used now.
@@ -184,31 +191,42 @@ impl State {
         self.check_children(share, 1)?;
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let images = cache.images.hold_all(how.suffix.items)?;
-        let held = images.clone();
         let started = with_query(how.suffix, &images, |query| {
-            self.touch_parent(how.parent);
-            Ok(self.start_child(how.parent, share, query, held))
+            self.start_child(how.parent, share, query, &images)
         });
-        if started.is_err() {
-            self.cache.as_mut().expect("it was there").images.release(&images);
+        match started {
+            Ok(_) => self.touch_parent(how.parent),
+            Err(_) => self.cache.as_mut().expect("it was there").images.release(&images),
         }
         started.map(Some)
     }
 
+    /// Starts the children, and makes room for what is said of them.
     fn start_fork(
         &mut self,
         parent: SequenceId,
         count: usize,
         reserve: usize,
+        made: &mut Vec<SequenceInfo>,
     ) -> Result<Vec<Begun>, Error> {
         let from = self.parent(parent)?;
         let share = self.share(from, from.positions, reserve, "args.reserve_position_count")?;
         self.check_children(share, count)?;
-        let mut children = Vec::new();
-        children.try_reserve_exact(count).map_err(|_| Error::memory("the children"))?;
-        self.touch_parent(parent);
+        let mut children: Vec<Begun> = Vec::new();
+        let no_room = |_| Error::memory("the children");
+        children.try_reserve_exact(count).map_err(no_room)?;
+        made.try_reserve_exact(count).map_err(no_room)?;
         let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: false };
-        children.extend((0..count).map(|_| self.start_child(parent, share, nothing, Vec::new())));
+        for _ in 0..count {
+            match self.start_child(parent, share, nothing, &[]) {
+                Ok(child) => children.push(child),
+                Err(error) => {
+                    children.iter().for_each(|child| self.end(child.id.slot()));
+                    return Err(error);
+                }
+            }
+        }
+        self.touch_parent(parent);
         Ok(children)
     }
 }
@@ -218,7 +236,10 @@ impl Shared {
     pub fn continue_from(&self, how: &Continuation<'_>) -> Result<SequenceInfo, Error> {
         let mut state = self.write();
         match state.start_continuation(how)? {
-            Some(begun) => Ok(self.finish_children(state, &[begun])?[0]),
+            Some(begun) => {
+                self.complete(&mut state, &[begun])?;
+                state.sequence_info(begun.id)
+            }
             None => {
                 drop(state);
                 self.begin(how.namespace, how.all.expect("it was looked at"), how.reserve)
@@ -234,24 +255,28 @@ impl Shared {
         reserve: usize,
     ) -> Result<Vec<SequenceInfo>, Error> {
         let mut state = self.write();
-        let children = state.start_fork(parent, count, reserve)?;
-        self.finish_children(state, &children)
+        let mut made = Vec::new();
+        let children = state.start_fork(parent, count, reserve, &mut made)?;
+        self.complete(&mut state, &children)?;
+        for child in &children {
+            made.push(state.sequence_info(child.id)?);
+        }
+        Ok(made)
     }
 
-    /// Takes the pages that children lack.
-    fn finish_children(
+    /// Takes the pages that children lack, for all or for none.
+    fn complete(
         &self,
-        mut state: crate::lock::RwLockWriteGuard<'_, State>,
+        state: &mut RwLockWriteGuard<'_, State>,
         children: &[Begun],
-    ) -> Result<Vec<SequenceInfo>, Error> {
-        for child in children {
-            if let Err(error) = self.fill(&mut state, child.id.slot(), child.row_pages) {
-                children.iter().try_for_each(|child| state.release(child.id))?;
-                return Err(error);
-            }
+    ) -> Result<(), Error> {
+        let mut rows = children.iter().map(Begun::row);
+        let done = rows.try_for_each(|row| self.carry_out(state, row));
+        match done {
+            Ok(()) => children.iter().for_each(|child| state.finish(child)),
+            Err(_) => children.iter().for_each(|child| state.end(child.id.slot())),
         }
-        children.iter().for_each(|child| state.finish(child));
-        children.iter().map(|child| state.sequence_info(child.id)).collect()
+        done
     }
 
     /// Forgets retained sequences, the first to finish first, until that many more pages can be had
@@ -282,4 +307,16 @@ fn check_namespace(parent: &Namespace, child: &Namespace) -> Result<(), Error> {
         _ => "image_digest",
     };
     Err(Error::argument(text!("args.namespace_: {field} is not the parent's")))
+}
+
+/// A list and what comes after it.
+fn concat<T: Copy>(
+    first: &[T],
+    more: impl ExactSizeIterator<Item = T>,
+) -> Result<Vec<T>, OutOfMemory> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(first.len() + more.len())?;
+    all.extend_from_slice(first);
+    all.try_extend(more)?;
+    Ok(all)
 }

@@ -12,11 +12,13 @@
 
 mod append;
 mod begin;
+mod callers;
 mod compute;
 mod inherit;
 mod publish;
 mod release;
 mod retained;
+mod early;
 mod shared;
 mod state;
 
@@ -28,8 +30,9 @@ pub use state::{CacheStats, PageTableStats, State};
 
 use crate::cache::Namespace;
 use crate::error::Error;
-use crate::ids::{NodeId, SequenceId};
+use crate::ids::{NUMBER_LIMIT, NodeId, SequenceId};
 use crate::index::Node;
+use crate::paging::RowOwner;
 use crate::token::ImageSpan;
 
 /// Positions to copy from a page of the cache or of a parent to a private one.
@@ -73,6 +76,11 @@ pub struct SequenceInfo {
 struct Sequence {
     /// None: the slot has no sequence.
     id: Option<SequenceId>,
+    /// Of the slot's last sequence: no two of a slot have the same.
+    number: u64,
+    /// It lacks pages that the call which makes it still takes. Others may be let in meanwhile, and
+    /// to them there is no such sequence.
+    incomplete: bool,
     namespace: Namespace,
     /// The node on which its one lock is.
     lock: Option<Node>,
@@ -107,6 +115,12 @@ impl Sequence {
         if self.copy.is_some() { self.shared * page_size } else { self.computed }
     }
 
+    /// Heap memory.
+    fn bytes(&self) -> usize {
+        let keys = self.tail.capacity() + self.images.capacity();
+        keys * size_of::<u32>() + self.image_spans.capacity() * size_of::<ImageSpan>()
+    }
+
     fn tail(&self) -> &[u32] {
         &self.tail[self.tail_start..]
     }
@@ -127,7 +141,31 @@ const TAIL_KEPT: usize = 4096;
 impl State {
     fn sequence(&self, id: SequenceId) -> Result<&Sequence, Error> {
         let sequence = self.sequences.get(id.slot() as usize);
-        sequence.filter(|sequence| sequence.id == Some(id)).ok_or(Error::StaleSequence(id.0))
+        let found = sequence.filter(|sequence| sequence.id == Some(id) && !sequence.incomplete);
+        found.ok_or(Error::StaleSequence(id.0))
+    }
+
+    /// The room that a free slot kept for a tail; it goes back with `keep_tail`.
+    fn take_tail(&mut self, slot: u32) -> Vec<u32> {
+        let place = &mut self.sequences[slot as usize];
+        self.sequence_bytes -= place.bytes();
+        std::mem::take(&mut place.tail)
+    }
+
+    /// Puts a new sequence into the slot that is taken next, and names it.
+    fn occupy(&mut self, sequence: Sequence) -> SequenceId {
+        let slot = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
+        let place = &mut self.sequences[slot as usize];
+        assert!(place.id.is_none() && place.bytes() == 0, "slot {slot} has no sequence");
+        let number = place.number + 1;
+        if number == NUMBER_LIMIT {
+            self.table.use_up(slot);
+        }
+        let id = SequenceId::new(self.tag, number, slot);
+        self.sequence_bytes += sequence.bytes();
+        *place = Sequence { id: Some(id), number, incomplete: true, ..sequence };
+        self.live += 1;
+        id
     }
 
     /// A sequence as it stands.

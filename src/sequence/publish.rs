@@ -38,20 +38,21 @@ impl State {
         }
         let (slot, row_len) = (id.slot(), self.table.row(id.slot())?.len());
         let (before, base_pages) = (sequence.shared, sequence.base_pages);
-        let sequence = &mut self.sequences[slot as usize];
-        sequence.computed = sequence.computed.max(computed);
         let pages = computed / self.table.page_size();
         let mut done =
             Published { claimed: 0, remapped: 0, first_remapped: row_len, shared_pages: before };
+        if pages > base_pages {
+            done.claimed = self.publish_tail(slot, pages)?;
+        }
+        // Nothing can fail from here on.
+        let sequence = &mut self.sequences[slot as usize];
+        sequence.computed = sequence.computed.max(computed);
         if pages <= before {
             return Ok(done);
         }
         // Pages that were computed again although the cache has them: a full hit, or a cut before
         // an image of which only a part was cached.
         self.remap_shared(slot, before, pages.min(base_pages));
-        if pages > base_pages {
-            done.claimed = self.publish_tail(slot, pages)?;
-        }
         done.shared_pages = pages;
         done.remapped = pages - before - done.claimed;
         if done.remapped > 0 {
@@ -71,7 +72,7 @@ impl State {
         let page_size = self.table.page_size();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let sequence = &mut self.sequences[slot as usize];
-        debug_assert_eq!(sequence.lock, sequence.base);
+        assert_eq!(sequence.lock, sequence.base, "no copy is open");
         let base_pages = sequence.base_pages;
         let row = &self.table.row(slot).expect("the slot is in use")[base_pages..pages];
         // The rest of the prompt is known too. Where somebody computed the same one already, the
@@ -84,7 +85,11 @@ impl State {
             Some(node) => cache.index.insert_moving_lock(node, known, row)?,
             None => {
                 let root = cache.index.make_root(&sequence.namespace)?;
-                let inserted = cache.index.insert(root, known, row)?;
+                let inserted = cache.index.insert(root, known, row);
+                if inserted.is_err() {
+                    cache.index.prune_root(root);
+                }
+                let inserted = inserted?;
                 cache.index.lock(inserted.node, Holder::Sequence);
                 inserted
             }
@@ -111,15 +116,14 @@ impl State {
     fn protect_sources(&mut self, end: Node, slot: u32, claimed: Range<usize>) {
         for index in claimed {
             let page = self.table.row(slot).expect("the slot is in use")[index];
-            let children: Vec<u32> = self.table.pool.borrowers(page).collect();
-            for child in children {
+            while let Some(child) = self.table.pool.first_borrower(page) {
                 self.table.pool.end_loan(page, child);
                 let cache = self.cache.as_mut().expect("a sequence has a cache");
                 let owner = cache.index.node_at_page(end, index);
                 cache.index.lock(owner, Holder::Sequence);
                 if let Some(base) = self.sequences[child as usize].lock.replace(owner) {
                     let unlocked = cache.index.unlock(base, Holder::Sequence);
-                    debug_assert!(unlocked);
+                    assert!(unlocked, "a sequence has its lock");
                 }
             }
         }
@@ -165,7 +169,7 @@ impl State {
             let source = std::mem::replace(&mut sequence.lock, sequence.base);
             let unlocked =
                 cache.index.unlock(source.expect("the source was locked"), Holder::Sequence);
-            debug_assert!(unlocked);
+            assert!(unlocked, "a sequence has its lock");
         }
     }
 }

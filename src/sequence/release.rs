@@ -9,28 +9,43 @@ impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
     pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
         self.sequence(id)?;
-        let slot = id.slot();
-        let ended = std::mem::take(&mut self.sequences[slot as usize]);
+        self.end(id.slot());
+        Ok(())
+    }
+
+    /// The same for a sequence that need not be complete.
+    pub(super) fn end(&mut self, slot: u32) {
+        let ended = self.vacate(slot);
         if let Some(copy) = ended.copy {
             self.table.pool.end_loan(copy.source, slot);
         }
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         if let Some(node) = ended.lock {
             let unlocked = cache.index.unlock(node, Holder::Sequence);
-            debug_assert!(unlocked);
+            assert!(unlocked, "a sequence has its lock");
         }
         cache.images.release(&ended.images);
         self.table.release_slot(slot, ended.shared);
-        self.live -= 1;
         self.keep_tail(slot, ended.tail);
-        Ok(())
+    }
+
+    /// Takes the sequence of a slot out of it.
+    pub(super) fn vacate(&mut self, slot: u32) -> Sequence {
+        let place = &mut self.sequences[slot as usize];
+        let empty = Sequence { number: place.number, ..Sequence::default() };
+        let ended = std::mem::replace(place, empty);
+        self.sequence_bytes -= ended.bytes();
+        self.live -= 1;
+        ended
     }
 
     /// Keeps the room of a tail for the next sequence of its slot, unless it is much.
     pub(super) fn keep_tail(&mut self, slot: u32, mut tail: Vec<u32>) {
         if tail.capacity() <= TAIL_KEPT {
             tail.clear();
-            self.sequences[slot as usize].tail = tail;
+            let place = &mut self.sequences[slot as usize];
+            place.tail = tail;
+            self.sequence_bytes += place.bytes();
         }
     }
 

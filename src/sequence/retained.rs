@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Holder;
-use std::collections::BTreeMap;
+use crate::memory::{OrderedMap, OutOfMemory, try_collect, try_to_vec, try_zeros};
 
 /// Sequences that are retained at most, unless the configuration says otherwise.
 const SEQUENCE_LIMIT: usize = 1024;
@@ -35,18 +35,19 @@ impl Retained {
     }
 }
 
-/// The retained sequences of a cache. Ordered maps, since a hash map would stop the scheduler to
-/// rehash.
+/// The retained sequences of a cache.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    entries: BTreeMap<SequenceId, Retained>,
+    entries: OrderedMap<SequenceId, Retained>,
     /// Ids in the order in which they finished.
-    order: BTreeMap<u64, SequenceId>,
+    order: OrderedMap<u64, SequenceId>,
     finished: u64,
     /// For each page the retained sequences that keep it. Empty until there is one.
     keepers: Vec<u32>,
     /// Pages that somebody keeps.
     pages: usize,
+    /// Heap memory of the sequences.
+    sequence_bytes: usize,
     sequence_limit: usize,
     page_limit: usize,
 }
@@ -76,16 +77,32 @@ impl Registry {
     }
 
     pub(super) fn sequences(&self) -> impl Iterator<Item = &Sequence> {
-        self.entries.values().map(|entry| &entry.sequence)
+        self.entries.iter().map(|(_, entry)| &entry.sequence)
     }
 
     /// The private pages of all entries.
     pub(super) fn private_pages(&self) -> impl Iterator<Item = u32> + '_ {
-        self.entries.values().filter_map(|entry| entry.partial)
+        self.entries.iter().filter_map(|(_, entry)| entry.partial)
     }
 
     fn ids(&self) -> impl Iterator<Item = SequenceId> + '_ {
-        self.order.values().copied()
+        self.order.iter().map(|(_, id)| *id)
+    }
+
+    /// Heap memory.
+    pub(super) fn bytes(&self) -> usize {
+        let maps = self.entries.bytes() + self.order.bytes();
+        maps + self.keepers.capacity() * size_of::<u32>() + self.sequence_bytes
+    }
+
+    /// Makes room for one more, in a table of so many pages.
+    fn try_reserve(&mut self, total_pages: usize) -> Result<(), OutOfMemory> {
+        self.entries.try_reserve(1)?;
+        self.order.try_reserve(1)?;
+        if self.keepers.is_empty() {
+            self.keepers = try_zeros(total_pages + 1)?;
+        }
+        Ok(())
     }
 
     fn add(&mut self, entry: Retained, cache: &PrefixCache) {
@@ -100,12 +117,14 @@ impl Registry {
             *kept += first;
         });
         let id = entry.sequence.id.expect("it was a sequence");
+        self.sequence_bytes += entry.sequence.bytes();
         self.order.insert(entry.finished, id);
         self.entries.insert(id, entry);
     }
 
     fn remove(&mut self, id: SequenceId, cache: &PrefixCache) -> Option<Retained> {
         let entry = self.entries.remove(&id)?;
+        self.sequence_bytes -= entry.sequence.bytes();
         self.order.remove(&entry.finished);
         let (keepers, kept) = (&mut self.keepers, &mut self.pages);
         entry.visit_pages(cache, &mut |pages| {
@@ -139,21 +158,14 @@ impl State {
             return Ok(false);
         }
         let no_room = |_| Error::memory("a retained sequence");
-        let mut tail = Vec::new();
-        tail.try_reserve_exact(sequence.tail().len()).map_err(no_room)?;
-        tail.extend_from_slice(sequence.tail());
-        if self.retained.keepers.is_empty() {
-            let all = self.table.pool.total() + 1;
-            self.retained.keepers.try_reserve_exact(all).map_err(no_room)?;
-            self.retained.keepers.resize(all, 0);
-        }
+        let tail = try_to_vec(sequence.tail()).map_err(no_room)?;
+        self.retained.try_reserve(self.table.pool.total()).map_err(no_room)?;
 
         let slot = id.slot();
         self.end_copy(slot);
         self.table.retire_row(slot, shared, partial);
-        let ended = std::mem::take(&mut self.sequences[slot as usize]);
+        let ended = self.vacate(slot);
         self.keep_tail(slot, ended.tail);
-        self.live -= 1;
         self.retained.finished += 1;
         let finished = self.retained.finished;
         let sequence = Sequence { tail, tail_start: 0, computed, ..ended };
@@ -204,13 +216,17 @@ impl State {
     }
 
     /// The retained sequences, those that finished first at the front.
-    pub fn retained_ids(&self) -> Vec<SequenceId> {
-        self.retained.ids().collect()
+    pub fn retained_ids(&self) -> Result<Vec<SequenceId>, Error> {
+        let mut ids = self.retained.ids();
+        let listed = (0..self.retained.len()).map(|_| ids.next().expect("there are so many"));
+        try_collect(listed).map_err(|_| Error::memory("the list of retained sequences"))
     }
 
     /// The row that an entry stands for.
     fn row_of(&self, entry: &Retained) -> Result<Vec<u32>, Error> {
-        let mut row = vec![0; entry.sequence.shared];
+        let mut row = Vec::new();
+        row.try_reserve_exact(entry.sequence.shared + 1).map_err(OutOfMemory::from)?;
+        row.resize(entry.sequence.shared, 0);
         if let Some(base) = entry.sequence.base {
             self.cache()?.index.visit_path(base, &mut |start, pages| {
                 let places = row.iter_mut().skip(start);
@@ -224,8 +240,9 @@ impl State {
     pub(super) fn audit_retained(&self) -> Result<(), Error> {
         let registry = &self.retained;
         let wrong = |what: &str| Err(Error::Corrupt(text!("retained: {what}")));
-        let mut keepers = vec![0; registry.keepers.len()];
-        for (id, entry) in &registry.entries {
+        let (mut keepers, mut bytes) = (try_zeros::<u32>(registry.keepers.len())?, 0);
+        for (id, entry) in registry.entries.iter() {
+            bytes += entry.sequence.bytes();
             if registry.order.get(&entry.finished) != Some(id) {
                 return wrong("a sequence has no place in the order");
             }
@@ -238,6 +255,9 @@ impl State {
             });
         }
         let kept = keepers.iter().filter(|&&count| count > 0).count();
+        if bytes != registry.sequence_bytes {
+            return wrong("the memory of the sequences is not what is counted");
+        }
         if registry.order.len() != registry.len() || keepers != registry.keepers {
             return wrong("the counts of the pages are not those of the sequences");
         }

@@ -4,6 +4,7 @@
 //! locks would be a bug in waiting. It is a readers-writer lock, so that readers run side by side;
 //! probes, which engines make all the time, do without it. A call that evicts many pages does it in
 //! slices; between two slices the state is whole, and whoever waits gets in.
+use super::append::Append;
 use super::{SequenceInfo, State};
 use crate::cache::{CacheConfig, Namespace, Prober};
 use crate::error::Error;
@@ -39,6 +40,21 @@ pub struct Shared {
     poisoned: AtomicBool,
     /// For probes, which take no lock. Empty without a cache.
     prober: Link<Prober>,
+    /// Pages that a call evicts or takes before it lets others in.
+    pub(super) slice: usize,
+    /// Called where others are let in.
+    at_yield: AtYield,
+}
+
+/// What tests do where others are let in.
+pub type Yield = dyn Fn() + Send + Sync;
+
+struct AtYield(Option<Box<Yield>>);
+
+impl std::fmt::Debug for AtYield {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "a test's" } else { "nothing" })
+    }
 }
 
 /// Tries until it succeeds; counts itself as waiting meanwhile, and sleeps in the end.
@@ -64,47 +80,30 @@ fn wait<G>(
     guard
 }
 
-enum Fill {
-    Done,
-    More,
-    /// Somebody else took the pages that were there when the call began.
-    Stuck,
-}
-
-impl State {
-    /// Makes a row longer by private pages, evicting when the pool is empty; at most a slice of
-    /// them.
-    fn fill_row(&mut self, slot: u32, pages: usize) -> Fill {
-        let mut left = SLICE;
-        loop {
-            let missing = pages.saturating_sub(self.table.row(slot).map_or(0, <[u32]>::len));
-            if missing == 0 {
-                return Fill::Done;
-            }
-            if left == 0 {
-                return Fill::More;
-            }
-            if self.table.pool.free() == 0 && self.evict(missing.min(left), &mut |_| {}) == 0 {
-                return Fill::Stuck;
-            }
-            let count = missing.min(left).min(self.table.pool.free());
-            self.table.extend_private(slot, count);
-            left -= count;
-        }
-    }
-}
-
 impl Shared {
     /// A page table without a cache.
     pub fn new(config: PageTableConfig) -> Result<Arc<Self>, Error> {
-        let made = Arc::new(Self {
+        Ok(Arc::new(Self::with_slices(config, SLICE, None)?)?)
+    }
+
+    /// The same with slices of another size, and with something to do after each: for tests, which
+    /// so reach with a few pages what takes thousands, and let in whom they like.
+    #[doc(hidden)]
+    pub fn with_slices(
+        config: PageTableConfig,
+        slice: usize,
+        at_yield: Option<Box<Yield>>,
+    ) -> Result<Self, Error> {
+        assert!(slice > 0, "a slice has a page at least");
+        Ok(Self {
             state: RwLock::new(State::new(config)?),
             waiting_writers: AtomicU32::new(0),
             waiting_readers: AtomicU32::new(0),
             poisoned: AtomicBool::new(false),
             prober: Link::default(),
-        })?;
-        Ok(made)
+            slice,
+            at_yield: AtYield(at_yield),
+        })
     }
 
     /// For calls that change nothing; any number at once. Gives way to calls that change something.
@@ -129,6 +128,9 @@ impl Shared {
 
     /// Lets waiting threads in, in the middle of a call. The state must be whole.
     pub(super) fn let_others_in(&self, state: &mut RwLockWriteGuard<'_, State>) {
+        if let Some(at_yield) = &self.at_yield.0 {
+            return RwLockWriteGuard::unlocked(state, at_yield);
+        }
         if self.waiting_readers.load(Ordering::Relaxed) == 0 {
             return RwLockWriteGuard::bump(state);
         }
@@ -155,7 +157,7 @@ impl Shared {
         let tag = TAG.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         let mut state = self.write();
         state.attach(config, next(tag.unwrap_or(0)).unwrap_or(1))?;
-        let prober = state.cache()?.prober().map(One::new);
+        let prober = state.cache()?.prober()?.map(One::new).transpose()?;
         self.prober.set(prober.map(One::into_array).as_mut(), &mut Garbage::default());
         Ok(())
     }
@@ -167,46 +169,13 @@ impl Shared {
         state.detach();
     }
 
-    /// Allocates pages for the caller.
-    pub fn allocate_pages(&self, count: usize) -> Result<Vec<u32>, Error> {
-        let mut state = self.write();
-        state.check_room(count, 0)?;
-        let mut taken = Vec::with_capacity(count);
-        while taken.len() < count {
-            if let Some(page) = state.table.pool.take() {
-                taken.push(page);
-                continue;
-            }
-            if state.evict((count - taken.len()).min(SLICE), &mut |_| {}) == 0 {
-                state.free_pages(&taken)?;
-                state.check_room(count, 0)?;
-            }
-            self.let_others_in(&mut state);
-        }
-        Ok(taken)
-    }
-
-    /// Makes a caller's row long enough.
-    pub fn reserve_row(&self, slot: u32, positions: usize) -> Result<(), Error> {
-        let mut state = self.write();
-        state.table.check_callers_row(slot)?;
-        let pages = state.table.pages_for(positions, "position_count")?;
-        let before = state.table.row(slot)?.len();
-        state.check_room(pages.saturating_sub(before), 0)?;
-        let filled = self.fill(&mut state, slot, pages);
-        if filled.is_err() {
-            state.table.shorten(slot, before);
-        }
-        filled
-    }
-
     /// Evicts pages; `report` gets their place in the order and the page.
     pub fn evict(&self, count: usize, mut report: impl FnMut(usize, u32)) -> Result<usize, Error> {
         let mut state = self.write();
         let mut done = 0;
         while done < count {
             let mut at = done;
-            let evicted = state.evict((count - done).min(SLICE), &mut |pages| {
+            let evicted = state.evict((count - done).min(self.slice), &mut |pages| {
                 for &page in pages.iter().rev() {
                     report(at, page);
                     at += 1;
@@ -230,8 +199,8 @@ impl Shared {
     ) -> Result<SequenceInfo, Error> {
         let mut state = self.write();
         let begun = state.start(namespace, tokens, reserve)?;
-        if let Err(error) = self.fill(&mut state, begun.id.slot(), begun.row_pages) {
-            state.release(begun.id)?;
+        if let Err(error) = self.carry_out(&mut state, begun.row()) {
+            state.end(begun.id.slot());
             return Err(error);
         }
         state.finish(&begun);
@@ -240,20 +209,7 @@ impl Shared {
 
     /// Adds tokens to a sequence.
     pub fn append(&self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
-        let mut state = self.write();
-        let mut pages = state.plan_append(id, tokens)?;
-        let before = state.table.row(id.slot())?.len();
-        let mut added = Ok(());
-        // Whoever was let in meanwhile may have added to the same sequence.
-        while added.is_ok() && state.table.row(id.slot())?.len() < pages {
-            added = self.fill(&mut state, id.slot(), pages);
-            added = added.and_then(|()| state.plan_append(id, tokens).map(|now| pages = now));
-        }
-        let added = added.and_then(|()| state.finish_append(id, tokens));
-        if added.is_err() {
-            state.give_back(id, before);
-        }
-        added
+        self.carry_out(&mut self.write(), Append { id, tokens })
     }
 
     /// How many tokens and positions of a list are cached.
@@ -281,24 +237,5 @@ impl Shared {
         };
         let prober = self.prober.read(&reader).first();
         prober.map_or(Ok(None), |prober| prober.probe(namespace, tokens, &reader))
-    }
-
-    /// Makes a row longer, letting waiting threads in between slices.
-    pub(super) fn fill(
-        &self,
-        state: &mut RwLockWriteGuard<'_, State>,
-        slot: u32,
-        pages: usize,
-    ) -> Result<(), Error> {
-        loop {
-            match state.fill_row(slot, pages) {
-                Fill::Done => return Ok(()),
-                Fill::More => self.let_others_in(state),
-                Fill::Stuck => {
-                    let missing = pages - state.table.row(slot)?.len();
-                    state.check_room(missing, 0)?;
-                }
-            }
-        }
     }
 }

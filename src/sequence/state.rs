@@ -4,10 +4,10 @@ use super::retained::Registry;
 use crate::cache::{
     CacheConfig, Counters, Found, InsertRequest, InsertResult, Matched, Namespace, PrefixCache,
 };
-use crate::error::Error;
-use crate::error::text;
+use crate::error::{Error, text};
 use crate::ids::NodeId;
 use crate::index::{DumpFormat, Holder, Node, NodeInfo};
+use crate::memory::{OutOfMemory, Slab, TryGrow, try_collect};
 use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
 use crate::token::TokenList;
 use std::mem::MaybeUninit;
@@ -71,8 +71,13 @@ pub struct State {
     pub(super) sequences: Vec<Sequence>,
     pub(super) retained: Registry,
     pub(super) live: usize,
-    pub(super) begun: u64,
     pub(super) tag: u8,
+    /// Heap memory of the sequences.
+    pub(super) sequence_bytes: usize,
+    /// Pages of calls that let others in before they have all that they need.
+    pub(super) early: Slab<Vec<u32>>,
+    /// Heap memory of those lists.
+    pub(super) early_bytes: usize,
 }
 
 impl State {
@@ -83,8 +88,10 @@ impl State {
             sequences: Vec::new(),
             retained: Registry::default(),
             live: 0,
-            begun: 0,
             tag: 0,
+            sequence_bytes: 0,
+            early: Slab::default(),
+            early_bytes: 0,
         })
     }
 
@@ -95,18 +102,19 @@ impl State {
         let slots = self.table.slots();
         let mut sequences = Vec::new();
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
+        let cache = PrefixCache::new(self.table.page_size(), tag, config)?;
         sequences.resize_with(slots, Sequence::default);
         self.sequences = sequences;
         self.retained = Registry::new(&config, self.table.pool.total());
         self.tag = tag;
-        self.cache = Some(PrefixCache::new(self.table.page_size(), tag, config)?);
+        self.cache = Some(cache);
         Ok(())
     }
 
     pub(super) fn detach(&mut self) {
         for slot in 0..self.sequences.len() {
-            if let Some(id) = self.sequences[slot].id {
-                self.release(id).expect("the sequence is alive");
+            if self.sequences[slot].id.is_some() {
+                self.end(slot as u32);
             }
         }
         while self.drop_oldest() {}
@@ -118,6 +126,7 @@ impl State {
                 .visit_all(&mut |pages, _| pages.iter().for_each(|&page| pool.put_back(page)));
         }
         self.sequences = Vec::new();
+        self.sequence_bytes = 0;
         self.retained = Registry::default();
     }
 
@@ -160,6 +169,13 @@ impl State {
         }
     }
 
+    /// Heap memory beside the page table and the index.
+    fn bytes(&self) -> usize {
+        let places = self.sequences.capacity() * size_of::<Sequence>();
+        let early = self.early.bytes() + self.early_bytes;
+        places + self.sequence_bytes + self.retained.bytes() + early
+    }
+
     // The page table
 
     /// Pages by state, and slots.
@@ -174,7 +190,7 @@ impl State {
             reclaimable: self.reclaimable(),
             slots: table.slots(),
             free_slots: table.free_slots(),
-            memory_bytes: table.bytes(),
+            memory_bytes: table.bytes() + self.bytes(),
         }
     }
 
@@ -243,11 +259,21 @@ impl State {
     pub fn audit(&self) -> Result<(), Error> {
         let mut cached = Vec::new();
         if let Some(cache) = &self.cache {
-            cache.index.visit_all(&mut |pages, _| cached.extend_from_slice(pages));
+            cached.try_reserve_exact(self.table.pool.cached()).map_err(OutOfMemory::from)?;
+            let mut listed = Ok(());
+            cache.index.visit_all(&mut |pages, _| {
+                listed = listed.and_then(|()| cached.try_extend_from_slice(pages));
+            });
+            listed?;
         }
-        self.table.audit(cached.into_iter(), self.retained.private_pages())?;
+        let early = self.early.iter().flatten().copied();
+        self.table.audit(cached.into_iter(), self.retained.private_pages(), early)?;
         for sequence in self.sequences.iter().filter(|sequence| sequence.id.is_some()) {
             self.audit_live(sequence)?;
+        }
+        let bytes: usize = self.sequences.iter().map(Sequence::bytes).sum();
+        if bytes != self.sequence_bytes {
+            return Err(Error::Corrupt(text!("sequence_bytes: {bytes} counted")));
         }
         self.audit_retained()
     }
@@ -326,7 +352,7 @@ impl State {
     pub fn node_children(&self, id: NodeId) -> Result<Vec<NodeId>, Error> {
         let index = &self.cache()?.index;
         let children = index.children(index.resolve(id)?)?;
-        Ok(children.into_iter().map(|node| index.id(node)).collect())
+        Ok(try_collect(children.into_iter().map(|node| index.id(node)))?)
     }
 
     /// Totals.
@@ -343,7 +369,7 @@ impl State {
             retained_sequences: self.retained.len(),
             retained_pages: self.retained.pages(),
             images: cache.images.len(),
-            index_bytes: stats.bytes,
+            index_bytes: stats.bytes + cache.images.bytes(),
             counters: cache.counters,
         })
     }
@@ -352,14 +378,16 @@ impl State {
     pub fn check(&self) -> Result<(), Error> {
         let cache = self.cache()?;
         cache.index.check()?;
-        let mut keys = Vec::new();
+        let (mut keys, mut listed) = (Vec::new(), Ok(()));
         cache.index.visit_all(&mut |_, more| {
-            keys.extend(
-                more.iter().copied().filter(|&key| crate::token::image_number(key).is_some()),
-            );
+            for &key in more.iter().filter(|&&key| crate::token::image_number(key).is_some()) {
+                listed = listed.and_then(|()| keys.try_push(key));
+            }
         });
-        let sequences = self.sequences.iter().chain(self.retained.sequences());
-        keys.extend(sequences.flat_map(|sequence| &sequence.images));
+        listed?;
+        for sequence in self.sequences.iter().chain(self.retained.sequences()) {
+            keys.try_extend_from_slice(&sequence.images)?;
+        }
         cache.images.check(keys.into_iter())
     }
 

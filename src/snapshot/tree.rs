@@ -55,7 +55,7 @@ impl<V> Tree<V> {
     pub(super) fn new() -> Self {
         Self {
             nodes: Nodes::new(),
-            table: ChildTable::new(),
+            table: ChildTable::new().expect("there is memory"),
             roots: BTreeMap::new(),
             default_root: NONE,
             // Seeded, so that nobody can choose tokens that collide.
@@ -189,7 +189,7 @@ impl<V> Tree<V> {
     fn attach(&mut self, parent: u32, child: u32) {
         self.nodes.hang(parent, child);
         let hash = self.child_hash(parent, self.first(child));
-        self.table.insert(hash, child);
+        self.table.insert(hash, child).expect("there is memory");
     }
 
     fn detach(&mut self, child: u32) {
@@ -267,10 +267,11 @@ impl<V> Tree<V> {
         for root in roots.filter(|root| **root != NONE) {
             *root = new[*root as usize];
         }
-        self.table = ChildTable::new();
+        self.table = ChildTable::new().expect("there is memory");
         for (at, node) in self.nodes.iter() {
             if let Some(first) = node.label.first() {
-                self.table.insert(self.child_hash(node.parent, first), at);
+                let hash = self.child_hash(node.parent, first);
+                self.table.insert(hash, at).expect("there is memory");
             }
         }
         Some(new)

@@ -70,7 +70,8 @@ impl<P: Pieces> DigestChain<P> {
 struct Page {
     ids: [u32; PAGE_SIZE_MAX],
     len: usize,
-    items: SmallVec<[PageItem; 4]>,
+    /// No more than positions, so that this is all of the memory.
+    items: SmallVec<[PageItem; PAGE_SIZE_MAX]>,
 }
 
 impl Page {

@@ -7,25 +7,39 @@ use super::keys;
 use super::list::{Item, TokenKind};
 use crate::error::Error;
 use crate::error::text;
-use std::collections::{BTreeMap, VecDeque};
+use crate::memory::{OrderedMap, TryGrow, try_filled};
 
 /// Digest and length: what makes two images the same.
 pub(super) type Content = ([u8; 16], u32);
 
+/// No number: the end of the list of free ones.
+const NONE: u32 = u32::MAX;
+
 #[derive(Debug)]
 struct Entry {
     content: Content,
-    /// Positions in the index, and holds of sequences. Zero: the number is free.
+    /// The number that is free after this one, while this one is.
+    next: u32,
+    /// Positions in the index, and holds of sequences, fewer than 2^64 by far. Zero: the number is
+    /// free.
     uses: u64,
 }
 
-/// Interned images. Ordered maps, since a hash map would stop the scheduler to rehash.
-#[derive(Debug, Default)]
+/// Interned images. An ordered map, since a hash map would stop the scheduler to rehash.
+#[derive(Debug)]
 pub struct Images {
-    numbers: BTreeMap<Content, u32>,
+    numbers: OrderedMap<Content, u32>,
     entries: Vec<Entry>,
-    /// Free numbers, the longest free first.
-    free: VecDeque<u32>,
+    /// Free numbers: the one that is free longest, which is taken first, and the last one.
+    free: u32,
+    last_free: u32,
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        let (numbers, entries) = Default::default();
+        Self { numbers, entries, free: NONE, last_free: NONE }
+    }
 }
 
 impl Images {
@@ -37,6 +51,11 @@ impl Images {
     /// Whether no image is in use.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
+    }
+
+    /// Heap memory.
+    pub fn bytes(&self) -> usize {
+        self.numbers.bytes() + self.entries.capacity() * size_of::<Entry>()
     }
 
     /// The key of an image that is known.
@@ -57,20 +76,34 @@ impl Images {
             self.entries[number as usize].uses += 1;
             return Ok(keys::image(number));
         }
-        let entry = Entry { content, uses: 1 };
-        let number = match self.free.pop_front() {
-            Some(number) => {
-                self.entries[number as usize] = entry;
-                number
-            }
-            None if self.entries.len() < keys::IMAGE_LIMIT as usize => {
-                self.entries.push(entry);
-                (self.entries.len() - 1) as u32
-            }
-            None => return Err(Error::memory("another image number")),
+        let fresh = self.entries.len() as u32;
+        if self.free == NONE && fresh >= keys::IMAGE_LIMIT {
+            return Err(Error::memory("another image number"));
+        }
+        self.numbers.try_reserve(1)?;
+        let entry = Entry { content, next: NONE, uses: 1 };
+        let number = if self.free == NONE {
+            self.entries.try_push(entry)?;
+            fresh
+        } else {
+            let number = self.free;
+            self.free = std::mem::replace(&mut self.entries[number as usize], entry).next;
+            number
         };
         self.numbers.insert(content, number);
         Ok(keys::image(number))
+    }
+
+    /// Takes a number back, for its turn after those that are free already.
+    fn put_back(&mut self, number: u32) {
+        self.numbers.remove(&self.entries[number as usize].content);
+        self.entries[number as usize].next = NONE;
+        if self.free == NONE {
+            self.free = number;
+        } else {
+            self.entries[self.last_free as usize].next = number;
+        }
+        self.last_free = number;
     }
 
     /// Holds the images of a list, all or none, and gives their keys in order; undo with `release`.
@@ -78,7 +111,8 @@ impl Images {
         let mut held = Vec::new();
         for item in items {
             if let TokenKind::Image { digest, positions } = item.kind {
-                match self.hold(digest, positions) {
+                let room = held.try_reserve(1).map_err(|_| Error::memory("keys of images"));
+                match room.and_then(|()| self.hold(digest, positions)) {
                     Ok(key) => held.push(key),
                     Err(error) => {
                         self.release(&held);
@@ -103,15 +137,14 @@ impl Images {
             let entry = &mut self.entries[number as usize];
             entry.uses -= 1;
             if entry.uses == 0 {
-                self.numbers.remove(&entry.content);
-                self.free.push_back(number);
+                self.put_back(number);
             }
         }
     }
 
     /// Compares the counts with a recount of all keys that hold images.
     pub fn check(&self, keys: impl Iterator<Item = u32>) -> Result<(), Error> {
-        let mut counted = vec![0; self.entries.len()];
+        let mut counted = try_filled(0, self.entries.len())?;
         for number in keys.filter_map(keys::image_number) {
             counted[number as usize] += 1;
         }

@@ -1,8 +1,9 @@
 //! Token lists as callers write them: an id per token, and the tokens that are not text.
-use super::bins::check_bin;
+use super::bins::{BIN_COUNT, check_bin};
 use super::keys::TEXT_ID_LIMIT;
-use crate::error::Error;
 use crate::error::text;
+use crate::error::{Error, Message};
+use crate::memory::{OutOfMemory, TryGrow};
 use std::ops::Range;
 
 /// A token that is not text.
@@ -81,19 +82,27 @@ impl<'a> TokenList<'a> {
 
 impl TokenKind {
     fn check(&self, at: usize) -> Result<(), Error> {
-        let name = |field| text!("tokens.items[{at}].{field}");
+        let bin = |bin, field| {
+            // The name is written only when it is needed.
+            if bin < BIN_COUNT { Ok(()) } else { check_bin(bin, &name(at, field)) }
+        };
         match *self {
-            Self::Coord { bin } => check_bin(bin, &name("bin")),
+            Self::Coord { bin: coord } => bin(coord, "bin"),
             Self::Size { width_bin, height_bin } => {
-                check_bin(width_bin, &name("bin"))?;
-                check_bin(height_bin, &name("height_bin"))
+                bin(width_bin, "bin")?;
+                bin(height_bin, "height_bin")
             }
             Self::Image { positions: 0, .. } => {
-                Err(Error::argument(text!("{} is zero", name("position_count"))))
+                Err(Error::argument(text!("{} is zero", name(at, "position_count"))))
             }
             Self::Image { .. } => Ok(()),
         }
     }
+}
+
+/// A field of an item, in words.
+fn name(at: usize, field: &str) -> Message {
+    text!("tokens.items[{at}].{field}")
 }
 
 pub(crate) fn bad_id(at: usize, id: u32) -> Error {
@@ -121,7 +130,7 @@ pub fn regions(tokens: TokenList<'_>) -> Result<Vec<Range<usize>>, Error> {
         let (start, length) = (item.token_index + extra, item.kind.positions());
         extra += length - 1;
         if matches!(item.kind, TokenKind::Image { .. }) {
-            found.push(start..start + length);
+            found.try_push(start..start + length)?;
         }
     }
     Ok(found)
@@ -129,8 +138,9 @@ pub fn regions(tokens: TokenList<'_>) -> Result<Vec<Range<usize>>, Error> {
 
 /// Puts each item before the id at its index.
 pub fn build(prompt: TokenList<'_>) -> Result<(Vec<u32>, Vec<Item>), Error> {
-    let mut ids = Vec::with_capacity(prompt.ids.len() + prompt.items.len());
-    let mut items = Vec::with_capacity(prompt.items.len());
+    let (mut ids, mut items) = (Vec::new(), Vec::new());
+    ids.try_reserve_exact(prompt.ids.len() + prompt.items.len()).map_err(OutOfMemory::from)?;
+    items.try_reserve_exact(prompt.items.len()).map_err(OutOfMemory::from)?;
     let mut done = 0;
     for (at, item) in prompt.items.iter().enumerate() {
         if item.token_index < done || item.token_index > prompt.ids.len() {

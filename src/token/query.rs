@@ -3,7 +3,8 @@ use super::images::Images;
 use super::keys::{self, all_text, is_text};
 use super::list::{Item, TokenKind, TokenList, bad_id, positions};
 use crate::error::Error;
-use std::cell::RefCell;
+use crate::memory::TryGrow;
+use std::sync::Mutex;
 
 /// The positions of one image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,9 +90,28 @@ struct Scratch {
     images: Vec<ImageSpan>,
 }
 
-thread_local! {
-    /// Keys of lists with items are made here, so that a lookup allocates nothing.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+/// Scratches that are kept, and keys in one of them at most.
+const KEPT: usize = 8;
+const KEYS_KEPT: usize = 1 << 18;
+
+/// Keys of lists with items are made here, so that a lookup allocates nothing. They belong to no
+/// thread: what is thread-local and has to be freed needs memory when a thread uses it first, and
+/// there the standard library takes no for no answer.
+static SCRATCHES: [Mutex<Option<Scratch>>; KEPT] = [const { Mutex::new(None) }; KEPT];
+
+/// A scratch that nobody uses.
+fn take_scratch() -> Scratch {
+    let mut free = SCRATCHES.iter().filter_map(|scratch| scratch.try_lock().ok()?.take());
+    free.next().unwrap_or_default()
+}
+
+fn keep_scratch(scratch: Scratch) {
+    if scratch.keys.capacity() <= KEYS_KEPT {
+        let mut locked = SCRATCHES.iter().filter_map(|scratch| scratch.try_lock().ok());
+        if let Some(mut place) = locked.find(|place| place.is_none()) {
+            *place = Some(scratch);
+        }
+    }
 }
 
 impl Scratch {
@@ -112,9 +132,9 @@ impl Scratch {
             }
             done = item.token_index + 1;
             match item.kind {
-                TokenKind::Coord { bin } => self.keys.push(keys::coord(bin)),
+                TokenKind::Coord { bin } => self.keys.try_push(keys::coord(bin))?,
                 TokenKind::Size { width_bin, height_bin } => {
-                    self.keys.push(keys::size(width_bin, height_bin));
+                    self.keys.try_push(keys::size(width_bin, height_bin))?;
                 }
                 TokenKind::Image { digest, positions } => {
                     let Some(key) = image(digest, positions) else {
@@ -126,7 +146,7 @@ impl Scratch {
                         .try_reserve(positions as usize)
                         .map_err(|_| Error::memory("the positions of an image"))?;
                     self.keys.resize(end, key);
-                    self.images.push(ImageSpan { start, end });
+                    self.images.try_push(ImageSpan { start, end })?;
                 }
             }
         }
@@ -145,7 +165,7 @@ impl Scratch {
         if let Some(bad) = bad.filter(|_| !lenient) {
             return Err(bad_id(bad, ids[bad]));
         }
-        self.keys.extend_from_slice(&ids[from..bad.unwrap_or(to)]);
+        self.keys.try_extend_from_slice(&ids[from..bad.unwrap_or(to)])?;
         Ok(bad.is_none())
     }
 }
@@ -193,13 +213,15 @@ fn with_keys<R>(
         return body(Query { keys, positions, images: &[], unchecked: true });
     }
     tokens.check_items()?;
-    SCRATCH.with_borrow_mut(|scratch| {
-        scratch.expand(tokens, lenient, image)?;
+    let mut scratch = take_scratch();
+    let done = scratch.expand(tokens, lenient, image).and_then(|()| {
         body(Query {
             keys: &scratch.keys,
             positions: positions(tokens),
             images: &scratch.images,
             unchecked: false,
         })
-    })
+    });
+    keep_scratch(scratch);
+    done
 }

@@ -82,6 +82,54 @@ static void k16_publishing_again_keeps_one_lock(void) {
     end_fixture(&f);
 }
 
+/* K16: publishing names the node that the sequence keeps locked. The earlier one's id is good for
+ * as long as a lock of the caller's own is on it. */
+static void k16_publishing_tells_the_node(void) {
+    fixture f = new_fixture(2, 16);
+    uint32_t ids[12];
+    count_up(ids, 12, 1);
+    rkv_sequence_state state = begin(&f, text(ids, 12));
+    CHECK_EQ(publish(&f, state.sequence, 1).node, 0);
+    rkv_node_id first = publish(&f, state.sequence, 4).node;
+    CHECK_EQ(publish(&f, state.sequence, 4).node, first);
+    CHECK_EQ(query(&f, state.sequence).node, first);
+    rkv_node_id second = publish(&f, state.sequence, 8).node;
+    CHECK_EQ(query(&f, state.sequence).node, second);
+    CHECK_EQ(info_of(&f, second).end_position, 8);
+    CHECK_EQ(info_of(&f, second).lock_count, 1);
+    /* nobody else had it locked: the radix tree's node grew, and the id would mean a shorter one */
+    CHECK(is_stale(&f, first) == (fixture_index == RKV_INDEX_RADIX));
+    CHECK_OK(rkv_cache_lock(f.cache, second));
+    rkv_node_id third = publish(&f, state.sequence, 12).node;
+    CHECK(third != second);
+    CHECK_EQ(info_of(&f, second).end_position, 8);
+    CHECK_EQ(info_of(&f, third).end_position, 12);
+    /* also below it */
+    CHECK_OK(rkv_cache_lock(f.cache, third));
+    CHECK_OK(rkv_cache_unlock(f.cache, second));
+    release(&f, state.sequence);
+    CHECK_EQ(evict(&f, 16), 0);
+    CHECK_EQ(info_of(&f, second).end_position, 8);
+    CHECK_OK(rkv_cache_unlock(f.cache, third));
+    end_fixture(&f);
+}
+
+/* A program that was compiled before the result had a node. */
+static void an_older_result_has_no_node(void) {
+    fixture f = new_fixture(2, 16);
+    uint32_t ids[4];
+    count_up(ids, 4, 1);
+    rkv_sequence_state state = begin(&f, text(ids, 4));
+    rkv_publish_result result;
+    memset(&result, 0xA5, sizeof result);
+    result.struct_size = offsetof(rkv_publish_result, node);
+    rkv_node_id untouched = result.node;
+    CHECK_OK(rkv_sequence_publish(f.cache, state.sequence, 4, &result));
+    CHECK_EQ(result.shared_page_count, 2);
+    CHECK_EQ(result.node, untouched);
+    end_fixture(&f);
+}
+
 /* K25: generated tokens are published too, and go before the prompt that they extend. */
 static void k25_generated_tokens(void) {
     fixture f = new_fixture(2, 16);
@@ -170,6 +218,8 @@ int main(void) {
     RUN_BOTH(k16_somebody_published_first);
     RUN_BOTH(k16_remapped_and_claimed_in_one_call);
     RUN_BOTH(k16_publishing_again_keeps_one_lock);
+    RUN_BOTH(k16_publishing_tells_the_node);
+    RUN_BOTH(an_older_result_has_no_node);
     RUN_BOTH(k25_generated_tokens);
     RUN_BOTH(k25_the_prompt_outlives_older_work);
     RUN_BOTH(b02_mapped_pages_are_protected);

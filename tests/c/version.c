@@ -118,7 +118,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_cache_statistics), 168);
     CHECK_EQ(sizeof(rkv_sequence_state), 88);
     CHECK_EQ(offsetof(rkv_sequence_state, copy_source_page), 72);
-    CHECK_EQ(sizeof(rkv_publish_result), 40);
+    CHECK_EQ(sizeof(rkv_publish_result), 48);
     CHECK_EQ(sizeof(rkv_fork_child), 24);
     CHECK_EQ(offsetof(rkv_fork_child, copy_source_page), 16);
     if (sizeof(void *) == 8) {

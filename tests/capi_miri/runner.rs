@@ -85,7 +85,7 @@ impl Drop for Compute {
     }
 }
 
-unsafe extern "C" fn backwards(
+unsafe extern "C-unwind" fn backwards(
     user_data: *mut c_void,
     count: usize,
     run: rkv_parallel_task,

@@ -78,6 +78,8 @@ void publishes_second() {
     CHECK_EQ(result.claimed_page_count, 0u);
     CHECK_EQ(result.remapped_page_count, 2u);
     CHECK_EQ(result.first_remapped_index, 0u);
+    CHECK_EQ(result.node, first.state().node);
+    CHECK_EQ(result.node, second.state().node);
     const auto row_a = table.row(first.state().slot);
     const auto row_b = table.row(second.state().slot);
     CHECK_EQ(row_a[0], row_b[0]);

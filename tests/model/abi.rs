@@ -60,7 +60,12 @@ impl Library {
         raw.row_page_limit = config.row_page_limit as u32;
         let mut table = null_mut();
         // SAFETY: see above.
-        done(unsafe { rkv_page_table_create(&raw, &mut table) }, ())?;
+        done(
+            crate::call("rkv_page_table_create", None, &mut || unsafe {
+                rkv_page_table_create(&raw, &mut table)
+            }),
+            (),
+        )?;
         let cache_config = rkv_cache_config {
             flags: if config.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 },
             index: if config.block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX },
@@ -75,13 +80,60 @@ impl Library {
 
     fn create_cache(&mut self) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_cache_create(self.table, &self.cache_config, &mut self.cache) }, ())
+        done(
+            crate::call("rkv_cache_create", None, &mut || unsafe {
+                rkv_cache_create(self.table, &self.cache_config, &mut self.cache)
+            }),
+            (),
+        )
     }
 
     pub fn recreate_cache(&mut self) -> Result<(), Status> {
         // SAFETY: see above; the handle is replaced at once.
         unsafe { rkv_cache_destroy(std::mem::replace(&mut self.cache, null_mut())) };
         self.create_cache()
+    }
+
+    /// Creates a page table and a cache, and destroys them.
+    #[allow(dead_code)] // not every test that includes this does
+    pub fn create_and_destroy(block_hash: bool) -> Status {
+        let mut config: rkv_page_table_config = sized();
+        (config.page_size, config.page_count, config.slot_count) = (4, 20, 3);
+        let (mut table, mut cache) = (null_mut(), null_mut());
+        // SAFETY: see above.
+        unsafe {
+            let status = rkv_page_table_create(&config, &mut table);
+            if status != Status::Ok {
+                return status;
+            }
+            let index = if block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX };
+            let config = rkv_cache_config { index, ..sized() };
+            let status = rkv_cache_create(table, &config, &mut cache);
+            rkv_cache_destroy(cache);
+            rkv_page_table_destroy(table);
+            status
+        }
+    }
+
+    /// Whether the page table and the cache are there.
+    #[allow(dead_code)] // as above
+    pub fn is_whole(&self) -> bool {
+        !self.table.is_null() && !self.cache.is_null()
+    }
+
+    /// The tree as text.
+    #[allow(dead_code)] // as above
+    pub fn dump(&self) -> String {
+        let mut bytes = 0;
+        // SAFETY: see above.
+        unsafe {
+            let (cache, format) = (self.cache, RKV_DUMP_JSON);
+            done(rkv_cache_dump(cache, format, null_mut(), 0, &mut bytes), ()).unwrap();
+            let mut text = vec![0_u8; bytes];
+            let into = text.as_mut_ptr().cast();
+            done(rkv_cache_dump(cache, format, into, bytes, &mut bytes), ()).unwrap();
+            String::from_utf8(text).unwrap()
+        }
     }
 
     pub fn last_message() -> String {
@@ -95,7 +147,12 @@ impl Library {
     pub fn last_shortage() -> Result<rkv_shortage, Status> {
         let mut shortage = sized();
         // SAFETY: see above.
-        done(unsafe { rkv_last_shortage(&mut shortage) }, ())?;
+        done(
+            crate::call("rkv_last_shortage", None, &mut || unsafe {
+                rkv_last_shortage(&mut shortage)
+            }),
+            (),
+        )?;
         Ok(shortage)
     }
 
@@ -104,58 +161,90 @@ impl Library {
     pub fn table_stats(&self) -> Result<rkv_page_table_statistics, Status> {
         let mut stats = sized();
         // SAFETY: see above.
-        done(unsafe { rkv_page_table_stats(self.table, &mut stats) }, ())?;
+        done(
+            crate::call_sure("rkv_page_table_stats", Some(self), &mut || unsafe {
+                rkv_page_table_stats(self.table, &mut stats)
+            }),
+            (),
+        )?;
         Ok(stats)
     }
 
     pub fn allocate_slot(&self) -> Result<u32, Status> {
         let mut slot = u32::MAX;
         // SAFETY: see above.
-        let status = unsafe { rkv_page_table_allocate_slot(self.table, &mut slot) };
+        let status = crate::call("rkv_page_table_allocate_slot", Some(self), &mut || unsafe {
+            rkv_page_table_allocate_slot(self.table, &mut slot)
+        });
         done(status, slot)
     }
 
     pub fn erase(&self, slot: u32) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_page_table_erase(self.table, slot) }, ())
+        done(
+            crate::call_sure("rkv_page_table_erase", Some(self), &mut || unsafe {
+                rkv_page_table_erase(self.table, slot)
+            }),
+            (),
+        )
     }
 
     pub fn allocate_pages(&self, count: usize) -> Result<Vec<u32>, Status> {
         let mut pages = vec![0; count];
         // SAFETY: see above.
-        let status =
-            unsafe { rkv_page_table_allocate_pages(self.table, count, pages.as_mut_ptr()) };
+        let status = crate::call("rkv_page_table_allocate_pages", Some(self), &mut || unsafe {
+            rkv_page_table_allocate_pages(self.table, count, pages.as_mut_ptr())
+        });
         done(status, pages)
     }
 
     pub fn free_pages(&self, pages: &[u32]) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_page_table_free_pages(self.table, pages.as_ptr(), pages.len()) }, ())
+        done(
+            crate::call_sure("rkv_page_table_free_pages", Some(self), &mut || unsafe {
+                rkv_page_table_free_pages(self.table, pages.as_ptr(), pages.len())
+            }),
+            (),
+        )
     }
 
     pub fn map(&self, slot: u32, first: usize, pages: &[u32]) -> Result<(), Status> {
         let (data, len) = (pages.as_ptr(), pages.len());
         // SAFETY: see above.
-        done(unsafe { rkv_page_table_map(self.table, slot, first, data, len) }, ())
+        done(
+            crate::call("rkv_page_table_map", Some(self), &mut || unsafe {
+                rkv_page_table_map(self.table, slot, first, data, len)
+            }),
+            (),
+        )
     }
 
     pub fn reserve(&self, slot: u32, positions: usize) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_page_table_reserve(self.table, slot, positions) }, ())
+        done(
+            crate::call("rkv_page_table_reserve", Some(self), &mut || unsafe {
+                rkv_page_table_reserve(self.table, slot, positions)
+            }),
+            (),
+        )
     }
 
     pub fn can_reserve(&self, slot: Option<u32>, positions: usize) -> Result<bool, Status> {
         let mut can = false;
         let slot = slot.unwrap_or(RKV_NO_SLOT);
         // SAFETY: see above.
-        let status = unsafe { rkv_page_table_can_reserve(self.table, slot, positions, &mut can) };
+        let status = crate::call("rkv_page_table_can_reserve", Some(self), &mut || unsafe {
+            rkv_page_table_can_reserve(self.table, slot, positions, &mut can)
+        });
         done(status, can)
     }
 
     pub fn capacity(&self, slot: u32) -> Result<usize, Status> {
         let mut positions = 0;
         // SAFETY: see above.
-        let status = unsafe { rkv_page_table_capacity(self.table, slot, &mut positions) };
+        let status = crate::call_sure("rkv_page_table_capacity", Some(self), &mut || unsafe {
+            rkv_page_table_capacity(self.table, slot, &mut positions)
+        });
         done(status, positions)
     }
 
@@ -165,8 +254,9 @@ impl Library {
         loop {
             let (data, room) = (pages.as_mut_ptr(), pages.len());
             // SAFETY: see above.
-            let status =
-                unsafe { rkv_page_table_row(self.table, slot, first, data, room, &mut count) };
+            let status = crate::call("rkv_page_table_row", Some(self), &mut || unsafe {
+                rkv_page_table_row(self.table, slot, first, data, room, &mut count)
+            });
             done(status, ())?;
             if count <= room {
                 pages.truncate(count);
@@ -180,8 +270,9 @@ impl Library {
         let mut mapping = vec![i64::MIN; positions.len()];
         let (data, into) = (positions.as_ptr(), mapping.as_mut_ptr());
         // SAFETY: see above.
-        let status =
-            unsafe { rkv_page_table_slot_mapping(self.table, slot, data, positions.len(), into) };
+        let status = crate::call("rkv_page_table_slot_mapping", Some(self), &mut || unsafe {
+            rkv_page_table_slot_mapping(self.table, slot, data, positions.len(), into)
+        });
         done(status, mapping)
     }
 
@@ -203,16 +294,21 @@ impl Library {
         };
         let mut count = 0;
         // SAFETY: see above.
-        let status = unsafe {
+        let status = crate::call("rkv_page_table_batch", Some(self), &mut || unsafe {
             rkv_page_table_batch(self.table, rows.as_ptr(), rows.len(), &arrays, &mut count)
-        };
+        });
         indices.truncate(count);
         done(status, [indptr, indices, last_page_len])
     }
 
     pub fn audit(&self) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_page_table_audit(self.table) }, ())
+        done(
+            crate::call("rkv_page_table_audit", Some(self), &mut || unsafe {
+                rkv_page_table_audit(self.table)
+            }),
+            (),
+        )
     }
 
     // The cache.
@@ -233,9 +329,9 @@ impl Library {
         let into = if room == 0 { null_mut() } else { pages.as_mut_ptr() };
         let tokens = tokens.raw();
         // SAFETY: see above.
-        let status = unsafe {
+        let status = crate::call("rkv_cache_match", Some(self), &mut || unsafe {
             rkv_cache_match(self.cache, namespace, &tokens, flags, into, room, &mut found)
-        };
+        });
         (status, found, pages)
     }
 
@@ -244,9 +340,9 @@ impl Library {
         let namespace = namespace.as_ref().map_or(null(), std::ptr::from_ref);
         let (mut count, mut positions) = (usize::MAX, usize::MAX);
         // SAFETY: see above.
-        let status = unsafe {
+        let status = crate::call("rkv_cache_probe", Some(self), &mut || unsafe {
             rkv_cache_probe(self.cache, namespace, &tokens.raw(), &mut count, &mut positions)
-        };
+        });
         done(status, (count, positions))
     }
 
@@ -266,19 +362,30 @@ impl Library {
         let mut published = vec![u32::MAX; call.pages.len()];
         let mut result = sized();
         // SAFETY: see above.
-        let status =
-            unsafe { rkv_cache_insert(self.cache, &args, published.as_mut_ptr(), &mut result) };
+        let status = crate::call("rkv_cache_insert", Some(self), &mut || unsafe {
+            rkv_cache_insert(self.cache, &args, published.as_mut_ptr(), &mut result)
+        });
         done(status, (result, published))
     }
 
     pub fn lock(&self, node: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_cache_lock(self.cache, node) }, ())
+        done(
+            crate::call("rkv_cache_lock", Some(self), &mut || unsafe {
+                rkv_cache_lock(self.cache, node)
+            }),
+            (),
+        )
     }
 
     pub fn unlock(&self, node: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_cache_unlock(self.cache, node) }, ())
+        done(
+            crate::call_sure("rkv_cache_unlock", Some(self), &mut || unsafe {
+                rkv_cache_unlock(self.cache, node)
+            }),
+            (),
+        )
     }
 
     /// The number of evicted pages, and the pages when there is room for some.
@@ -287,8 +394,9 @@ impl Library {
         let into = if room.is_some() { pages.as_mut_ptr() } else { null_mut() };
         let mut evicted = 0;
         // SAFETY: see above.
-        let status =
-            unsafe { rkv_cache_evict(self.cache, count, into, room.unwrap_or(0), &mut evicted) };
+        let status = crate::call_sure("rkv_cache_evict", Some(self), &mut || unsafe {
+            rkv_cache_evict(self.cache, count, into, room.unwrap_or(0), &mut evicted)
+        });
         pages.truncate(if room.is_some() { evicted } else { 0 });
         done(status, (evicted, pages))
     }
@@ -296,14 +404,21 @@ impl Library {
     pub fn contains_page(&self, page: u32) -> Result<bool, Status> {
         let mut contains = false;
         // SAFETY: see above.
-        let status = unsafe { rkv_cache_contains_page(self.cache, page, &mut contains) };
+        let status = crate::call("rkv_cache_contains_page", Some(self), &mut || unsafe {
+            rkv_cache_contains_page(self.cache, page, &mut contains)
+        });
         done(status, contains)
     }
 
     pub fn node_info(&self, node: u64) -> Result<rkv_node_info, Status> {
         let mut info = sized();
         // SAFETY: see above.
-        done(unsafe { rkv_cache_node_info(self.cache, node, &mut info) }, ())?;
+        done(
+            crate::call("rkv_cache_node_info", Some(self), &mut || unsafe {
+                rkv_cache_node_info(self.cache, node, &mut info)
+            }),
+            (),
+        )?;
         Ok(info)
     }
 
@@ -311,9 +426,9 @@ impl Library {
         let mut pages = vec![0; count.max(1)];
         let mut written = 0;
         // SAFETY: see above.
-        let status = unsafe {
+        let status = crate::call("rkv_cache_node_pages", Some(self), &mut || unsafe {
             rkv_cache_node_pages(self.cache, node, pages.as_mut_ptr(), count, &mut written)
-        };
+        });
         pages.truncate(written);
         done(status, pages)
     }
@@ -322,9 +437,9 @@ impl Library {
         let mut children = vec![0; count.max(1)];
         let mut written = 0;
         // SAFETY: see above.
-        let status = unsafe {
+        let status = crate::call("rkv_cache_node_children", Some(self), &mut || unsafe {
             rkv_cache_node_children(self.cache, node, children.as_mut_ptr(), count, &mut written)
-        };
+        });
         children.truncate(written);
         done(status, children)
     }
@@ -332,13 +447,23 @@ impl Library {
     pub fn stats(&self) -> Result<rkv_cache_statistics, Status> {
         let mut stats = sized();
         // SAFETY: see above.
-        done(unsafe { rkv_cache_stats(self.cache, &mut stats) }, ())?;
+        done(
+            crate::call_sure("rkv_cache_stats", Some(self), &mut || unsafe {
+                rkv_cache_stats(self.cache, &mut stats)
+            }),
+            (),
+        )?;
         Ok(stats)
     }
 
     pub fn check(&self) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_cache_check(self.cache) }, ())
+        done(
+            crate::call("rkv_cache_check", Some(self), &mut || unsafe {
+                rkv_cache_check(self.cache)
+            }),
+            (),
+        )
     }
 
     // Sequences.
@@ -359,7 +484,12 @@ impl Library {
         };
         let mut state = sized();
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_begin(self.cache, &args, &mut state) }, ())?;
+        done(
+            crate::call("rkv_sequence_begin", Some(self), &mut || unsafe {
+                rkv_sequence_begin(self.cache, &args, &mut state)
+            }),
+            (),
+        )?;
         Ok(state)
     }
 
@@ -385,7 +515,12 @@ impl Library {
         };
         let mut state = sized();
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_continue(self.cache, &args, &mut state) }, ())?;
+        done(
+            crate::call("rkv_sequence_continue", Some(self), &mut || unsafe {
+                rkv_sequence_continue(self.cache, &args, &mut state)
+            }),
+            (),
+        )?;
         Ok(state)
     }
 
@@ -410,26 +545,40 @@ impl Library {
         };
         let mut children = vec![nobody; child_count];
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_fork(self.cache, &args, children.as_mut_ptr()) }, ())?;
+        done(
+            crate::call("rkv_sequence_fork", Some(self), &mut || unsafe {
+                rkv_sequence_fork(self.cache, &args, children.as_mut_ptr())
+            }),
+            (),
+        )?;
         Ok(children)
     }
 
     pub fn retain(&self, sequence: u64) -> Result<bool, Status> {
         let mut retained = false;
         // SAFETY: see above.
-        let status = unsafe { rkv_sequence_retain(self.cache, sequence, &mut retained) };
+        let status = crate::call("rkv_sequence_retain", Some(self), &mut || unsafe {
+            rkv_sequence_retain(self.cache, sequence, &mut retained)
+        });
         done(status, retained)
     }
 
     pub fn drop_sequence(&self, sequence: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_drop(self.cache, sequence) }, ())
+        done(
+            crate::call_sure("rkv_sequence_drop", Some(self), &mut || unsafe {
+                rkv_sequence_drop(self.cache, sequence)
+            }),
+            (),
+        )
     }
 
     pub fn drop_retained(&self, pages: usize) -> Result<usize, Status> {
         let mut gained = usize::MAX;
         // SAFETY: see above.
-        let status = unsafe { rkv_cache_drop_retained(self.cache, pages, &mut gained) };
+        let status = crate::call_sure("rkv_cache_drop_retained", Some(self), &mut || unsafe {
+            rkv_cache_drop_retained(self.cache, pages, &mut gained)
+        });
         done(status, gained)
     }
 
@@ -438,7 +587,9 @@ impl Library {
         let mut ids = vec![0; room.max(1)];
         let mut count = 0;
         // SAFETY: see above.
-        let status = unsafe { rkv_cache_retained(self.cache, ids.as_mut_ptr(), room, &mut count) };
+        let status = crate::call("rkv_cache_retained", Some(self), &mut || unsafe {
+            rkv_cache_retained(self.cache, ids.as_mut_ptr(), room, &mut count)
+        });
         ids.truncate(count);
         done(status, ids)
     }
@@ -446,35 +597,61 @@ impl Library {
     pub fn query(&self, sequence: u64) -> Result<rkv_sequence_state, Status> {
         let mut state = sized();
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_query(self.cache, sequence, &mut state) }, ())?;
+        done(
+            crate::call("rkv_sequence_query", Some(self), &mut || unsafe {
+                rkv_sequence_query(self.cache, sequence, &mut state)
+            }),
+            (),
+        )?;
         Ok(state)
     }
 
     pub fn confirm_copy(&self, sequence: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_confirm_copy(self.cache, sequence) }, ())
+        done(
+            crate::call_sure("rkv_sequence_confirm_copy", Some(self), &mut || unsafe {
+                rkv_sequence_confirm_copy(self.cache, sequence)
+            }),
+            (),
+        )
     }
 
     pub fn append(&self, sequence: u64, tokens: &TokenList) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_append(self.cache, sequence, &tokens.raw()) }, ())
+        done(
+            crate::call("rkv_sequence_append", Some(self), &mut || unsafe {
+                rkv_sequence_append(self.cache, sequence, &tokens.raw())
+            }),
+            (),
+        )
     }
 
     pub fn truncate(&self, sequence: u64, positions: usize) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_truncate(self.cache, sequence, positions as u64) }, ())
+        done(
+            crate::call_sure("rkv_sequence_truncate", Some(self), &mut || unsafe {
+                rkv_sequence_truncate(self.cache, sequence, positions as u64)
+            }),
+            (),
+        )
     }
 
     pub fn publish(&self, sequence: u64, computed: usize) -> Result<rkv_publish_result, Status> {
         let mut result = sized();
         // SAFETY: see above.
-        let status =
-            unsafe { rkv_sequence_publish(self.cache, sequence, computed as u64, &mut result) };
+        let status = crate::call("rkv_sequence_publish", Some(self), &mut || unsafe {
+            rkv_sequence_publish(self.cache, sequence, computed as u64, &mut result)
+        });
         done(status, result)
     }
 
     pub fn release(&self, sequence: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(unsafe { rkv_sequence_release(self.cache, sequence) }, ())
+        done(
+            crate::call_sure("rkv_sequence_release", Some(self), &mut || unsafe {
+                rkv_sequence_release(self.cache, sequence)
+            }),
+            (),
+        )
     }
 }

@@ -19,6 +19,7 @@ pub enum Piece {
 pub struct Prompt(pub Vec<Piece>);
 
 /// A prompt, in the words in which a prompt prints itself.
+#[allow(dead_code)] // only tests with cases written by hand use it
 pub fn prompt<const N: usize>(pieces: [Piece; N]) -> Prompt {
     Prompt(pieces.to_vec())
 }

@@ -244,7 +244,7 @@ fn few(input: &mut Input<'_>) -> u32 {
 }
 
 fn config(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_config {
-    unsafe extern "C" fn one_by_one(
+    unsafe extern "C-unwind" fn one_by_one(
         _: *mut c_void,
         count: usize,
         run: rkv_parallel_task,

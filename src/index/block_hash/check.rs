@@ -2,32 +2,32 @@
 use super::super::tree::{Held, State, Totals, TreeNode};
 use super::BlockHashIndex;
 use super::entry::Entry;
-use crate::error::{Message, text};
+use crate::error::{Error, Message, text};
 use crate::token::all_text;
 
 impl BlockHashIndex {
-    pub(super) fn check_entries(&self) -> Result<(), Message> {
+    pub(super) fn check_entries(&self) -> Result<(), Error> {
         let (mut totals, mut bytes) = (Totals::default(), 0);
         for at in self.tree.nodes.numbers() {
             let node = &self.tree.nodes[at];
             let checked = self.check_entry(at, node).and_then(|()| self.check_links(at, node));
-            checked.map_err(|broken| text!("{broken} (node {at})"))?;
-            totals.add(node);
+            checked.map_err(|broken| Error::Corrupt(text!("{broken} (node {at})")))?;
+            totals.add(node)?;
             bytes += node.media_bytes();
         }
         if totals.nodes != self.table.len() {
             let (nodes, entries) = (totals.nodes, self.table.len());
-            return Err(text!("digest_table: {nodes} nodes, {entries} entries"));
+            return Err(Error::Corrupt(text!("digest_table: {nodes} nodes, {entries} entries")));
         }
         if bytes != self.media_bytes {
-            return Err(text!("media_bytes: {bytes} counted"));
+            return Err(Error::Corrupt(text!("media_bytes: {bytes} counted")));
         }
         for (name, root) in self.tree.roots.iter() {
             if self.tree.nodes[root].digest != name.digest() {
-                return Err("namespace_digest: a root has another digest".into());
+                return Err(Error::Corrupt("namespace_digest: a root has another digest".into()));
             }
         }
-        self.tree.check_whole(&totals)
+        self.tree.check_whole(totals).map_err(Error::Corrupt)
     }
 
     fn check_entry(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), Message> {
@@ -55,15 +55,14 @@ impl BlockHashIndex {
 
     fn check_links(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), Message> {
         // One more than there are: a ring would never end.
-        let children: Vec<_> = self.children_of(at).take(node.child_count() + 1).collect();
-        if children.len() != node.child_count() {
+        let children = || self.children_of(at).take(node.child_count() + 1);
+        if children().count() != node.child_count() {
             return Err("child_count: another number of children is linked".into());
         }
-        for pair in children.windows(2) {
-            if self.tree.nodes[pair[1]].previous != pair[0] {
-                return Err("child_link: neighbours disagree".into());
-            }
+        let mut pairs = children().zip(children().skip(1));
+        if pairs.any(|(left, right)| self.tree.nodes[right].previous != left) {
+            return Err("child_link: neighbours disagree".into());
         }
-        self.tree.check_children(at, children.into_iter())
+        self.tree.check_children(at, children())
     }
 }

@@ -3,6 +3,7 @@ use super::super::tree::{Held, NONE, State};
 use super::super::{Holder, Inserted, Node};
 use super::BlockHashIndex;
 use super::entry::Kept;
+use crate::memory::{OutOfMemory, try_box, try_to_vec};
 use crate::token::{Keys, OpenImage, PageDigest};
 
 /// A page that comes into the index.
@@ -13,41 +14,57 @@ struct NewPage {
 }
 
 impl BlockHashIndex {
-    pub(super) fn insert_below(&mut self, from: u32, keys: Keys<'_>, pages: &[u32]) -> Inserted {
+    pub(super) fn insert_below(
+        &mut self,
+        from: u32,
+        keys: Keys<'_>,
+        pages: &[u32],
+    ) -> Result<Inserted, OutOfMemory> {
         debug_assert!(keys.keys.len() >= pages.len() * self.page_size);
         let mut chain = self.chain(from, keys);
-        let (mut at, mut found, mut now) = (from, 0, None);
+        // Below `first` everything is new.
+        let (mut at, mut found, mut first, now) = (from, 0, None, self.tree.clock + 1);
         for (count, page_keys) in keys.keys.chunks_exact(self.page_size).enumerate() {
             let may_be_known = self.tree.nodes[at].has_children();
-            if count >= pages.len() && (now.is_some() || !may_be_known) {
+            if count >= pages.len() && (first.is_some() || !may_be_known) {
                 break;
             }
             let digest = chain.next_page().expect("what is inserted is checked");
-            // Below a page that is new, everything is.
-            let known = if may_be_known && now.is_none() { self.find(&digest) } else { None };
+            let known = if may_be_known && first.is_none() { self.find(&digest) } else { None };
             at = match (known, pages.get(count)) {
                 (Some(known), _) => {
                     found += 1;
                     known
                 }
                 (None, Some(&page)) => {
-                    let open = chain.pieces.open();
-                    let kept = chain.has_media().then(|| kept(page_keys, open));
-                    let now = *now.get_or_insert_with(|| self.tree.tick());
-                    self.add(at, NewPage { digest, page, kept }, now)
+                    if first.is_none() {
+                        self.tree.expect_leaf(at);
+                        first = Some(at);
+                    }
+                    let kept = chain.has_media().then(|| kept(page_keys, chain.pieces.open()));
+                    let added = kept
+                        .transpose()
+                        .and_then(|kept| self.add(at, NewPage { digest, page, kept }, now));
+                    let Ok(added) = added else {
+                        self.take_back(at, first.unwrap_or(at));
+                        return Err(OutOfMemory);
+                    };
+                    added
                 }
                 (None, None) => break,
             };
         }
-        if now.is_some() {
+        if first.is_some() {
+            self.tree.tick();
             self.tree.enlist(at);
         }
-        Inserted { node: Node(at), existing: found.min(pages.len()) }
+        Ok(Inserted { node: Node(at), existing: found.min(pages.len()) })
     }
 
     /// Puts a page below a node; the last of those that are added together has to be enlisted.
-    fn add(&mut self, parent: u32, new: NewPage, now: u64) -> u32 {
-        self.tree.expect_leaf(parent);
+    fn add(&mut self, parent: u32, new: NewPage, now: u64) -> Result<u32, OutOfMemory> {
+        self.tree.nodes.try_reserve(1)?;
+        let [place] = self.table.places([self.place(&new.digest)])?;
         let at = self.tree.nodes.allocate(State::Node);
         let start = self.tree.nodes[parent].end() as u32;
         let above = &mut self.tree.nodes[parent];
@@ -62,11 +79,25 @@ impl BlockHashIndex {
         node.media = new.kept.is_some();
         node.kept = new.kept;
         self.media_bytes += node.media_bytes();
-        let place = self.place(&new.digest);
-        self.table.insert(place, at);
+        self.table.put(place, at);
         self.tree.cached_pages += 1;
         self.tree.reclaimable_pages += 1;
-        at
+        Ok(at)
+    }
+
+    /// Undoes what `add` did, from the last page up to the one below which all are new, and that a
+    /// leaf was expected there.
+    fn take_back(&mut self, mut last: u32, first: u32) {
+        while last != first {
+            let parent = self.tree.nodes[last].parent;
+            self.unlink(last);
+            self.tree.nodes.take_back(last);
+            last = parent;
+        }
+        self.tree.miss_leaf(first);
+        if self.tree.nodes[first].is_evictable() {
+            self.tree.enlist(first);
+        }
     }
 
     /// Drops pages, one leaf after another.
@@ -86,8 +117,8 @@ impl BlockHashIndex {
         done
     }
 
-    /// Frees a leaf that is out of the eviction order, and gives its parent its turn.
-    fn remove(&mut self, leaf: u32) {
+    /// Takes a node with none below it away from its parent, and out of the totals.
+    fn unlink(&mut self, leaf: u32) {
         let node = &self.tree.nodes[leaf];
         let (parent, next, previous) = (node.parent, node.next, node.previous);
         let place = self.place(&node.digest);
@@ -101,9 +132,15 @@ impl BlockHashIndex {
         if next != NONE {
             self.tree.nodes[next].previous = previous;
         }
-        self.tree.nodes.release(leaf);
         self.tree.cached_pages -= 1;
         self.tree.reclaimable_pages -= 1;
+    }
+
+    /// Frees a leaf that is out of the eviction order, and gives its parent its turn.
+    fn remove(&mut self, leaf: u32) {
+        let parent = self.tree.nodes[leaf].parent;
+        self.unlink(leaf);
+        self.tree.nodes.release(leaf);
         self.tree.miss_leaf(parent);
         if self.tree.nodes[parent].is_evictable() {
             self.tree.enlist(parent);
@@ -135,6 +172,6 @@ impl BlockHashIndex {
     }
 }
 
-fn kept(keys: &[u32], open: Option<OpenImage>) -> Box<Kept> {
-    Box::new(Kept { keys: keys.into(), open })
+fn kept(keys: &[u32], open: Option<OpenImage>) -> Result<Box<Kept>, OutOfMemory> {
+    try_box(Kept { keys: try_to_vec(keys)?.into_boxed_slice(), open })
 }

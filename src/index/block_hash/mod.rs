@@ -19,9 +19,11 @@ use super::{
 };
 use crate::error::Error;
 use crate::ids::NodeId;
+use crate::memory::OutOfMemory;
 use crate::token::{DigestChain, KeyPieces, Keys, PageDigest, PageHasher};
 use entry::Entry;
 use foldhash::fast::FixedState;
+use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// A prefix index that knows pages by their digests.
@@ -48,7 +50,7 @@ impl BlockHashIndex {
         Ok(Self {
             page_size,
             tree: Tree::new(page_size, tag),
-            table: ChildTable::new(),
+            table: ChildTable::new()?,
             table_hash: FixedState::with_seed(RandomState::new().hash_one(tag)),
             hasher: PageHasher::new(page_size),
             media_bytes: 0,
@@ -81,11 +83,13 @@ impl PrefixIndex for BlockHashIndex {
     }
 
     fn make_root(&mut self, namespace: &Namespace) -> Result<Node, Error> {
-        Ok(self.find_root(namespace).unwrap_or_else(|| {
-            let root = self.tree.add_root(namespace);
-            self.tree.nodes[root].digest = namespace.digest();
-            Node(root)
-        }))
+        if let Some(root) = self.find_root(namespace) {
+            return Ok(root);
+        }
+        self.tree.try_reserve_root()?;
+        let root = self.tree.add_root(namespace);
+        self.tree.nodes[root].digest = namespace.digest();
+        Ok(Node(root))
     }
 
     fn prune_root(&mut self, root: Node) {
@@ -114,7 +118,7 @@ impl PrefixIndex for BlockHashIndex {
     }
 
     fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error> {
-        Ok(self.insert_below(from.0, keys, pages))
+        Ok(self.insert_below(from.0, keys, pages)?)
     }
 
     fn insert_moving_lock(
@@ -123,7 +127,7 @@ impl PrefixIndex for BlockHashIndex {
         keys: Keys<'_>,
         pages: &[u32],
     ) -> Result<Inserted, Error> {
-        let inserted = self.insert_below(from.0, keys, pages);
+        let inserted = self.insert_below(from.0, keys, pages)?;
         self.tree.move_lock_down(from.0, inserted.node.0);
         Ok(inserted)
     }
@@ -184,25 +188,30 @@ impl PrefixIndex for BlockHashIndex {
     }
 
     fn children(&self, node: Node) -> Result<Vec<Node>, Error> {
-        let mut found: Vec<_> = self.children_of(node.0).collect();
-        found.sort_unstable_by_key(|&at| self.tree.nodes[at].digest);
-        Ok(found.into_iter().map(Node).collect())
+        let mut found = Vec::new();
+        let count = self.tree.nodes[node.0].child_count();
+        found.try_reserve_exact(count).map_err(OutOfMemory::from)?;
+        found.extend(self.children_of(node.0).map(Node));
+        found.sort_unstable_by_key(|at| self.tree.nodes[at.0].digest);
+        Ok(found)
     }
 
     fn stats(&self) -> IndexStats {
-        self.tree.stats(self.table.bytes() + self.media_bytes)
+        self.tree.stats(self.table.bytes() + self.media_bytes + size_of::<Self>())
     }
 
     fn check(&self) -> Result<(), Error> {
-        self.check_entries().map_err(Error::Corrupt)
+        self.check_entries()
     }
 
     fn dump(&self, format: DumpFormat) -> Result<String, Error> {
         Ok(match format {
-            DumpFormat::Json => {
-                self.tree.dump_json(|entry| format!("\"digest\": \"{}\"", entry.digest))
-            }
-            DumpFormat::Dot => self.tree.dump_dot(|entry| entry.digest.to_string()[..8].to_owned()),
+            DumpFormat::Json => self
+                .tree
+                .dump_json(|text, entry| write!(text, "\"digest\": \"{}\"", entry.digest))?,
+            DumpFormat::Dot => self.tree.dump_dot(|text, entry| {
+                entry.digest.0[..4].iter().try_for_each(|byte| write!(text, "{byte:02x}"))
+            })?,
         })
     }
 }

@@ -5,31 +5,32 @@ use super::super::tree::{NONE, State, Totals, TreeNode};
 use super::RadixIndex;
 use super::ages::Age;
 use super::node::Segment;
-use crate::error::{Message, text};
+use crate::error::{Error, Message, text};
 use crate::grace::Reader;
 use crate::token::all_text;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl RadixIndex {
-    pub(super) fn check_tree(&self) -> Result<(), Message> {
+    pub(super) fn check_tree(&self) -> Result<(), Error> {
         let (mut totals, mut bytes) = (Totals::default(), 0);
         for at in self.tree.nodes.numbers() {
             let node = &self.tree.nodes[at];
             let checked = self.check_node(at, node).and_then(|()| self.check_siblings(at, node));
             let checked = checked.and_then(|()| self.check_published(at, node));
-            checked.map_err(|broken| text!("{broken} (node {at})"))?;
-            totals.add(node);
-            bytes += node.label.bytes() + node.children.bytes();
+            checked.map_err(|broken| Error::Corrupt(text!("{broken} (node {at})")))?;
+            totals.add(node)?;
+            bytes += node.held.bytes();
         }
         let (nodes, entries) = (totals.nodes + self.tree.roots.len(), self.table.len());
         if nodes != entries {
-            return Err(text!("child_table: {nodes} nodes and roots, {entries} entries"));
+            let wrong = text!("child_table: {nodes} nodes and roots, {entries} entries");
+            return Err(Error::Corrupt(wrong));
         }
-        self.check_published_roots()?;
+        self.check_published_roots().map_err(Error::Corrupt)?;
         if bytes != self.segment_bytes {
-            return Err(text!("segment_bytes: {bytes} counted"));
+            return Err(Error::Corrupt(text!("segment_bytes: {bytes} counted")));
         }
-        self.tree.check_whole(&totals)
+        self.tree.check_whole(totals).map_err(Error::Corrupt)
     }
 
     fn check_node(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), Message> {
@@ -41,9 +42,10 @@ impl RadixIndex {
             return Err("segment_shape: pages and positions disagree".into());
         }
         let ages = node.ages.parts();
-        let grows = |before: &Age, after: &Age| before.end < after.end && before.time < after.time;
+        let grows =
+            |before: &Age, after: &Age| before.end < after.end && before.time() < after.time();
         let last = |part: &Age| {
-            (part.end as usize) < node.label.len() && part.time < node.last_access && part.end > 0
+            (part.end as usize) < node.label.len() && part.time() < node.last_access && part.end > 0
         };
         if !ages.is_sorted_by(grows) || !ages.last().is_none_or(last) {
             return Err("segment_ages: parts are not older towards the front".into());
@@ -78,7 +80,7 @@ impl RadixIndex {
             return Err("published: readers see another node".into());
         }
         let children = node.children.iter().map(|sibling| sibling.node);
-        if !seen.children(&reader).into_iter().eq(children) {
+        if !seen.children(&reader).eq(children) {
             return Err("published: readers see other children".into());
         }
         Ok(())

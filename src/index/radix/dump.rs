@@ -1,34 +1,43 @@
 //! The tree as text, for people and tools.
+use super::super::tree::Text;
 use super::RadixIndex;
+use crate::memory::OutOfMemory;
 use crate::token::is_text;
+use std::fmt::{self, Write};
 
 /// Keys that a picture shows of a segment.
 const SHOWN: usize = 8;
 
-/// Keys as a person reads them: text ids as numbers, the others by kind and number.
-fn keys_text(keys: &[u32]) -> Vec<String> {
-    let text = |&key: &u32| match crate::token::image_number(key) {
-        Some(number) => format!("image{number}"),
-        None if is_text(key) => key.to_string(),
-        None => format!("bin{}", key - crate::token::TEXT_ID_LIMIT),
-    };
-    keys.iter().map(text).collect()
+/// A key as a person reads it: a text id as a number, another one by its kind and number.
+fn write_key(text: &mut Text, key: u32) -> fmt::Result {
+    match crate::token::image_number(key) {
+        Some(number) => write!(text, "image{number}"),
+        None if is_text(key) => write!(text, "{key}"),
+        None => write!(text, "bin{}", key - crate::token::TEXT_ID_LIMIT),
+    }
 }
 
 impl RadixIndex {
-    pub(super) fn dump_json(&self) -> String {
-        self.tree.dump_json(|segment| {
-            let keys = keys_text(segment.label.keys(self.page_size));
-            let keys: Vec<_> = keys.iter().map(|key| format!("\"{key}\"")).collect();
-            format!("\"keys\": [{}]", keys.join(", "))
+    pub(super) fn dump_json(&self) -> Result<String, OutOfMemory> {
+        self.tree.dump_json(|text, segment| {
+            text.write_str("\"keys\": [")?;
+            for (at, &key) in segment.label.keys(self.page_size).iter().enumerate() {
+                text.write_str(if at > 0 { ", \"" } else { "\"" })?;
+                write_key(text, key)?;
+                text.write_str("\"")?;
+            }
+            text.write_str("]")
         })
     }
 
-    pub(super) fn dump_dot(&self) -> String {
-        self.tree.dump_dot(|segment| {
+    pub(super) fn dump_dot(&self) -> Result<String, OutOfMemory> {
+        self.tree.dump_dot(|text, segment| {
             let keys = segment.label.keys(self.page_size);
-            let more = if keys.len() > SHOWN { " ..." } else { "" };
-            keys_text(&keys[..keys.len().min(SHOWN)]).join(" ") + more
+            for (at, &key) in keys.iter().take(SHOWN).enumerate() {
+                text.write_str(if at > 0 { " " } else { "" })?;
+                write_key(text, key)?;
+            }
+            text.write_str(if keys.len() > SHOWN { " ..." } else { "" })
         })
     }
 }

@@ -27,8 +27,8 @@ impl RadixIndex {
                 self.trim(victim, kept);
                 if let Some(part) = older.filter(|part| part.end as usize == kept) {
                     self.tree.retire(victim);
-                    self.tree.nodes[victim].ages.pop();
-                    self.tree.nodes[victim].last_access = part.time;
+                    self.with_bytes(victim, |index| index.tree.nodes[victim].ages.pop());
+                    self.tree.nodes[victim].last_access = part.time();
                     self.tree.enlist(victim);
                 }
             }

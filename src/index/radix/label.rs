@@ -7,6 +7,7 @@
 
 use super::row::Row;
 use crate::grace::{Array, Garbage};
+use crate::memory::OutOfMemory;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Keys and pages of a segment. `words` holds room for the keys of `capacity` pages, then for the
@@ -25,7 +26,7 @@ pub(super) struct Label {
 type Parts<'a> = (&'a [u32], &'a [u32]);
 
 impl Label {
-    pub(super) fn new(page_size: usize, keys: &[u32], pages: &[u32]) -> Self {
+    pub(super) fn new(page_size: usize, keys: &[u32], pages: &[u32]) -> Result<Self, OutOfMemory> {
         Self::concat(page_size, (keys, pages), (&[], &[]), 0)
     }
 
@@ -35,12 +36,12 @@ impl Label {
         (keys, pages): Parts<'_>,
         (more_keys, more_pages): Parts<'_>,
         spare: usize,
-    ) -> Self {
+    ) -> Result<Self, OutOfMemory> {
         debug_assert_eq!(keys.len(), pages.len() * page_size);
         debug_assert_eq!(more_keys.len(), more_pages.len() * page_size);
         let len = pages.len() + more_pages.len();
         let capacity = len + spare;
-        let mut words = Array::with_capacity(capacity * (1 + page_size));
+        let mut words = Array::with_capacity(capacity * (1 + page_size))?;
         words.extend_from_slice(keys);
         words.extend_from_slice(more_keys);
         words.show(len * page_size);
@@ -48,7 +49,7 @@ impl Label {
         words.extend_from_slice(pages);
         words.extend_from_slice(more_pages);
         words.extend_with(spare, 0);
-        Self { words: Some(words), start: 0, len: len as u32, capacity: capacity as u32 }
+        Ok(Self { words: Some(words), start: 0, len: len as u32, capacity: capacity as u32 })
     }
 
     /// Pages in the segment.
@@ -87,19 +88,34 @@ impl Label {
         self.words.as_ref().map_or(0, Array::bytes)
     }
 
-    /// Takes the first `count` pages off; copies the smaller part.
-    pub(super) fn split_front(&mut self, page_size: usize, count: usize) -> Self {
-        debug_assert!(0 < count && count < self.len());
+    /// What `split_front` needs: a copy of the smaller part.
+    pub(super) fn copy_for_split(
+        &self,
+        page_size: usize,
+        count: usize,
+    ) -> Result<Self, OutOfMemory> {
         let (keys, pages) = (self.keys(page_size), self.pages());
-        if count <= self.len() / 2 {
-            let front = Self::new(page_size, &keys[..count * page_size], &pages[..count]);
+        if self.has_smaller_front(count) {
+            Self::new(page_size, &keys[..count * page_size], &pages[..count])
+        } else {
+            Self::new(page_size, &keys[count * page_size..], &pages[count..])
+        }
+    }
+
+    fn has_smaller_front(&self, count: usize) -> bool {
+        count <= self.len() / 2
+    }
+
+    /// Takes the first `count` pages off.
+    pub(super) fn split_front(&mut self, page_size: usize, count: usize, copy: Self) -> Self {
+        debug_assert!(0 < count && count < self.len());
+        if self.has_smaller_front(count) {
             self.start += count as u32;
             self.len -= count as u32;
             self.shrink(page_size);
-            front
+            copy
         } else {
-            let rest = Self::new(page_size, &keys[count * page_size..], &pages[count..]);
-            let mut front = std::mem::replace(self, rest);
+            let mut front = std::mem::replace(self, copy);
             front.truncate(page_size, count);
             front
         }
@@ -112,29 +128,41 @@ impl Label {
         self.shrink(page_size);
     }
 
-    /// Puts `front` before this segment, in the room of either of them where there is enough.
-    pub(super) fn prepend(&mut self, page_size: usize, mut front: Self) {
+    /// Puts `front`, which is of no use afterwards, before this segment, in the room of either of
+    /// them where there is enough.
+    pub(super) fn prepend(
+        &mut self,
+        page_size: usize,
+        front: &mut Self,
+    ) -> Result<(), OutOfMemory> {
         let (keys, pages) = (self.keys(page_size), self.pages());
         if front.write_behind(page_size, (keys, pages)) {
-            *self = front;
-            return;
+            *self = std::mem::take(front);
+            return Ok(());
         }
         let (keys, pages) = (front.keys(page_size), front.pages());
         if self.write_before(page_size, (keys, pages)) {
-            return;
+            return Ok(());
         }
         let own = (self.keys(page_size), self.pages());
-        *self = Self::concat(page_size, (keys, pages), own, 0);
+        *self = Self::concat(page_size, (keys, pages), own, 0)?;
+        Ok(())
     }
 
     /// Puts pages behind this segment. Room grows by an eighth, so that a segment which is extended
     /// page by page is copied a constant number of times.
-    pub(super) fn append(&mut self, page_size: usize, keys: &[u32], pages: &[u32]) {
+    pub(super) fn append(
+        &mut self,
+        page_size: usize,
+        keys: &[u32],
+        pages: &[u32],
+    ) -> Result<(), OutOfMemory> {
         if !self.write_behind(page_size, (keys, pages)) {
             let own = (self.keys(page_size), self.pages());
             let spare = (self.len() + pages.len()) / 8;
-            *self = Self::concat(page_size, own, (keys, pages), spare);
+            *self = Self::concat(page_size, own, (keys, pages), spare)?;
         }
+        Ok(())
     }
 
     /// False when there is no room, or a reader may look at it.
@@ -175,9 +203,12 @@ impl Label {
         true
     }
 
+    /// Without memory for a smaller one the larger one stays.
     fn shrink(&mut self, page_size: usize) {
-        if self.capacity > self.len + self.len / 8 {
-            *self = Self::new(page_size, self.keys(page_size), self.pages());
+        if self.capacity > self.len + self.len / 8
+            && let Ok(smaller) = Self::new(page_size, self.keys(page_size), self.pages())
+        {
+            *self = smaller;
         }
     }
 }

@@ -31,13 +31,13 @@ use super::{
 use crate::error::Error;
 use crate::grace::Garbage;
 use crate::ids::NodeId;
+use crate::memory::{Arc, OutOfMemory, try_box};
 use crate::token::Keys;
 use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;
 use row::OwnRows;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 pub(crate) use walk::common_start;
 
 /// A prefix index that compares tokens exactly.
@@ -64,10 +64,11 @@ pub struct RadixIndex {
 impl RadixIndex {
     /// An empty index whose node ids carry `tag`.
     pub fn new(page_size: usize, tag: u8) -> Result<Self, Error> {
-        let table = ChildTable::new();
+        let table = ChildTable::new()?;
         // Seeded, so that nobody can choose tokens that collide.
         let hasher = FixedState::with_seed(RandomState::new().hash_one(tag));
-        let view = Arc::new(View::new(page_size, hasher.clone(), Arc::clone(table.view())));
+        let view = View::new(page_size, hasher.clone(), Arc::clone(table.view()))?;
+        let view = Arc::new(view)?;
         Ok(Self {
             page_size,
             tree: Tree::new(page_size, tag),
@@ -87,7 +88,10 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn make_root(&mut self, namespace: &Namespace) -> Result<Node, Error> {
-        Ok(self.find_root(namespace).unwrap_or_else(|| Node(self.add_root(namespace))))
+        match self.find_root(namespace) {
+            Some(root) => Ok(root),
+            None => Ok(Node(self.add_root(namespace)?)),
+        }
     }
 
     fn prune_root(&mut self, root: Node) {
@@ -110,17 +114,17 @@ impl PrefixIndex for RadixIndex {
         let at = self.tree.node_ending_at(node.0, pages);
         let found = &self.tree.nodes[at];
         if pages < found.end() {
-            return Ok(Node(self.split(at, pages - found.start as usize)));
+            return Ok(Node(self.split(at, pages - found.start as usize)?));
         }
         Ok(Node(at))
     }
 
     fn touch(&mut self, node: Node) {
-        self.tree.touch_path(node.0);
+        self.segment_bytes -= self.tree.touch_path(node.0);
     }
 
     fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error> {
-        Ok(self.insert_below(from.0, keys.keys, pages))
+        Ok(self.insert_below(from.0, keys.keys, pages)?)
     }
 
     fn insert_moving_lock(
@@ -130,10 +134,10 @@ impl PrefixIndex for RadixIndex {
         pages: &[u32],
     ) -> Result<Inserted, Error> {
         if self.can_extend(from.0) {
-            self.extend(from.0, &keys.keys[..pages.len() * self.page_size], pages);
+            self.extend(from.0, &keys.keys[..pages.len() * self.page_size], pages)?;
             return Ok(Inserted { node: from, existing: 0 });
         }
-        let inserted = self.insert_below(from.0, keys.keys, pages);
+        let inserted = self.insert_below(from.0, keys.keys, pages)?;
         self.tree.move_lock_down(from.0, inserted.node.0);
         Ok(inserted)
     }
@@ -193,26 +197,31 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn children(&self, node: Node) -> Result<Vec<Node>, Error> {
-        Ok(self.tree.nodes[node.0].children.iter().map(|sibling| Node(sibling.node)).collect())
+        let children = &self.tree.nodes[node.0].children;
+        let mut found = Vec::new();
+        found.try_reserve_exact(children.len()).map_err(OutOfMemory::from)?;
+        found.extend(children.iter().map(|sibling| Node(sibling.node)));
+        Ok(found)
     }
 
     fn stats(&self) -> IndexStats {
-        let published = self.rows.bytes() + self.garbage.bytes();
+        let seen = self.rows.bytes() + self.root_bytes() + self.garbage.bytes();
+        let published = seen + size_of::<Self>() + size_of::<View>();
         self.tree.stats(self.table.bytes() + self.segment_bytes + published)
     }
 
-    fn prober(&self) -> Option<Arc<dyn Probe>> {
-        Some(Arc::clone(&self.view) as _)
+    fn prober(&self) -> Result<Option<Box<dyn Probe>>, Error> {
+        Ok(Some(try_box(Arc::clone(&self.view))?))
     }
 
     fn check(&self) -> Result<(), Error> {
-        self.check_tree().map_err(Error::Corrupt)
+        self.check_tree()
     }
 
     fn dump(&self, format: DumpFormat) -> Result<String, Error> {
         Ok(match format {
-            DumpFormat::Json => self.dump_json(),
-            DumpFormat::Dot => self.dump_dot(),
+            DumpFormat::Json => self.dump_json()?,
+            DumpFormat::Dot => self.dump_dot()?,
         })
     }
 }

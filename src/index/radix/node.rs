@@ -34,12 +34,19 @@ impl Held for Segment {
     }
 
     #[inline]
-    fn touched(&mut self) {
-        self.ages.clear();
+    fn touched(&mut self) -> usize {
+        self.ages.clear()
+    }
+}
+
+impl Segment {
+    /// Heap memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.label.bytes() + self.children.bytes() + self.ages.bytes()
     }
 }
 
 /// When the first page of a node's segment was used last.
 pub(super) fn first_access(node: &TreeNode<Segment>) -> u64 {
-    node.ages.parts().first().map_or(node.last_access, |part| part.time)
+    node.ages.parts().first().map_or(node.last_access, |part| part.time())
 }

@@ -22,9 +22,9 @@ use super::super::{Namespace, Probe, Reach};
 use super::row::{Rows, SEVERAL, Seen};
 use super::walk::{child_hash, common_start};
 use crate::grace::Reader;
+use crate::memory::{Arc, OutOfMemory};
 use foldhash::fast::FixedState;
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Attempts, before the caller takes the lock.
@@ -43,11 +43,13 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(page_size: usize, hasher: FixedState, table: Arc<TableView>) -> Self {
-        let (rows, roots, default_root) = Default::default();
-        let view = Self { page_size, hasher, rows, table, roots, default_root };
-        view.default_root.store(NONE, Relaxed);
-        view
+    pub(super) fn new(
+        page_size: usize,
+        hasher: FixedState,
+        table: Arc<TableView>,
+    ) -> Result<Self, OutOfMemory> {
+        let (rows, roots) = (Arc::new(Rows::default())?, Version::default());
+        Ok(Self { page_size, hasher, rows, table, roots, default_root: AtomicU32::new(NONE) })
     }
 
     /// The first entry of the table that leads to what is wanted.
@@ -188,7 +190,7 @@ impl View {
     }
 }
 
-impl Probe for View {
+impl Probe for Arc<View> {
     fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach> {
         (0..ATTEMPTS).find_map(|attempt| {
             (0..attempt).for_each(|_| std::hint::spin_loop());

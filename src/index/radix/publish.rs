@@ -5,18 +5,18 @@
 //! siblings change together is what the `children` version of the parent is for: it is odd from
 //! before the first of these changes until after the last. Recency, locks and hits are not
 //! published, so a lookup, a lock and an unlock change nothing that a reader reads.
-use super::super::Namespace;
+use super::super::namespace::{Namespace, WORDS};
 use super::super::tree::{NONE, State};
 use super::RadixIndex;
 use crate::grace::Array;
+use crate::memory::OutOfMemory;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl RadixIndex {
-    /// Makes a node, which readers don't see yet.
-    pub(super) fn allocate(&mut self, state: State) -> u32 {
-        let at = self.tree.nodes.allocate(state);
-        self.rows.open(at);
-        at
+    /// Makes room for so many nodes more, and rows for them.
+    pub(super) fn reserve_nodes(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        self.tree.nodes.try_reserve(count)?;
+        self.rows.try_grow(self.tree.nodes.capacity())
     }
 
     /// Makes changes after which a node has other children, or the same ones in other places.
@@ -48,22 +48,32 @@ impl RadixIndex {
         self.publish(at);
     }
 
+    /// Memory of what readers see of roots: their namespaces.
+    pub(super) fn root_bytes(&self) -> usize {
+        self.tree.roots.len() * Array::<u32>::bytes_for(WORDS)
+    }
+
     /// Makes a root, and shows it: a child of nobody, with its namespace in place of keys.
-    pub(super) fn add_root(&mut self, namespace: &Namespace) -> u32 {
-        let root = self.tree.add_root(namespace);
-        self.rows.open(root);
+    pub(super) fn add_root(&mut self, namespace: &Namespace) -> Result<u32, OutOfMemory> {
         let words = namespace.words();
-        let (hash, row) = (self.child_hash(NONE, &words), &self.rows[root]);
+        let hash = self.child_hash(NONE, &words);
+        let mut shown = Array::shown(words.into_iter())?;
+        self.reserve_nodes(1)?;
+        self.tree.try_reserve_root()?;
+        let [place] = self.table.places([hash])?;
+
+        let root = self.tree.add_root(namespace);
+        let row = &self.rows[root];
         self.view.roots.begin();
         row.version.begin();
         row.is_root.store(true, Relaxed);
         row.key_count.store(words.len() as u32, Relaxed);
-        row.words.set(Some(&mut Array::shown(words.into_iter())), &mut self.garbage);
+        row.words.set(Some(&mut shown), &mut self.garbage);
         row.version.end();
-        self.table.insert(hash, root);
+        self.table.put(place, root);
         self.publish_default_root();
         self.view.roots.end();
-        root
+        Ok(root)
     }
 
     /// Drops a root that has neither nodes nor locks; readers find it no more.

@@ -1,10 +1,10 @@
 //! What readers without a lock see of a node.
 use super::super::tree::{Changed, NONE, Version};
 use super::siblings::{Entry, Runs};
-
 use crate::grace::{Link, Reader};
+use crate::memory::{Arc, OutOfMemory, TryGrow, try_collect};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 /// In place of an only child: there are several.
 pub(super) const SEVERAL: u32 = NONE - 1;
@@ -96,12 +96,11 @@ impl<'a> Seen<'a> {
     }
 
     /// The children, as they are while nobody changes them.
-    pub(super) fn children(&self, reader: &'a Reader) -> Vec<u32> {
-        match self.row.only.load(Relaxed) {
-            NONE => Vec::new(),
-            SEVERAL => self.runs(reader).iter().map(|sibling| sibling.node).collect(),
-            node => vec![node],
-        }
+    pub(super) fn children(&self, reader: &'a Reader) -> impl Iterator<Item = u32> {
+        let only = self.row.only.load(Relaxed);
+        let runs = (only == SEVERAL).then(|| self.runs(reader));
+        let several = runs.into_iter().flat_map(Runs::iter).map(|sibling| sibling.node);
+        Some(only).filter(|&only| only != NONE && only != SEVERAL).into_iter().chain(several)
     }
 
     /// The children in order.
@@ -124,6 +123,8 @@ const SPAN: usize = 64;
 const GROUPS: usize = 21;
 
 type Chunk = Arc<[Row; CHUNK]>;
+/// A chunk, and the count of its owners in front of it.
+const CHUNK_BYTES: usize = (CHUNK + 1) * size_of::<Row>();
 type Span = Box<[OnceLock<Chunk>]>;
 type Group = Box<[OnceLock<Span>]>;
 
@@ -131,8 +132,24 @@ type Group = Box<[OnceLock<Span>]>;
 #[derive(Debug, Default)]
 pub(super) struct Rows([OnceLock<Group>; GROUPS]);
 
-fn new<T: Default>(count: usize) -> Box<[T]> {
-    (0..count).map(|_| T::default()).collect()
+/// What a cell has, made if need be. Only the owner of the rows makes anything. Counts the bytes.
+fn fill<'a, T>(
+    cell: &'a OnceLock<T>,
+    bytes: &mut usize,
+    make: impl FnOnce() -> Result<(T, usize), OutOfMemory>,
+) -> Result<&'a T, OutOfMemory> {
+    if cell.get().is_none() {
+        let (made, size) = make()?;
+        *bytes += if cell.set(made).is_ok() { size } else { 0 };
+    }
+    Ok(cell.get().expect("it was made"))
+}
+
+/// So many empty cells, and their bytes.
+fn cells<T>(count: usize) -> Result<(Box<[OnceLock<T>]>, usize), OutOfMemory> {
+    let cells = try_collect((0..count).map(|_| OnceLock::new()))?.into_boxed_slice();
+    let bytes = size_of_val(&*cells);
+    Ok((cells, bytes))
 }
 
 /// Group, span within it, chunk and row of a number.
@@ -151,12 +168,13 @@ impl Rows {
     }
 
     /// The rows of a number's chunk, made if need be.
-    fn make(&self, at: u32) -> Chunk {
+    fn make(&self, at: u32, bytes: &mut usize) -> Result<Chunk, OutOfMemory> {
         let (group, span, chunk, _) = place(at);
-        let spans = self.0[group].get_or_init(|| new(1 << group));
-        let chunks = spans[span].get_or_init(|| new(SPAN));
+        let spans = fill(&self.0[group], bytes, || cells(1 << group))?;
+        let chunks = fill(&spans[span], bytes, || cells(SPAN))?;
         let rows = || Arc::new(std::array::from_fn(|_| Row::default()));
-        Arc::clone(chunks[chunk].get_or_init(rows))
+        let made = fill(&chunks[chunk], bytes, || Ok((rows()?, CHUNK_BYTES)))?;
+        Ok(Arc::clone(made))
     }
 
     /// The fields of a row.
@@ -170,22 +188,27 @@ impl Rows {
 pub(super) struct OwnRows {
     chunks: Vec<Chunk>,
     rows: Arc<Rows>,
+    /// Memory of the rows and the way to them.
+    made_bytes: usize,
 }
 
 impl OwnRows {
     pub(super) fn new(rows: Arc<Rows>) -> Self {
-        Self { chunks: Vec::new(), rows }
+        Self { chunks: Vec::new(), rows, made_bytes: size_of::<Rows>() }
     }
 
-    /// Makes a row for a node that may be new. Nodes come in the order of their numbers.
-    pub(super) fn open(&mut self, at: u32) {
-        if at as usize == self.chunks.len() * CHUNK {
-            self.chunks.push(self.rows.make(at));
+    /// Makes rows for the first `count` nodes.
+    pub(super) fn try_grow(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        while self.chunks.len() * CHUNK < count {
+            self.chunks.try_reserve(1)?;
+            let chunk = self.rows.make((self.chunks.len() * CHUNK) as u32, &mut self.made_bytes)?;
+            self.chunks.try_push(chunk)?;
         }
+        Ok(())
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Row>()
+        self.made_bytes + self.chunks.capacity() * size_of::<Chunk>()
     }
 }
 

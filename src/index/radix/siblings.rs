@@ -10,6 +10,7 @@
 use super::super::tree::NONE;
 use super::row::{Row, SEVERAL};
 use crate::grace::{Array, Garbage, Link, Reader};
+use crate::memory::{OutOfMemory, try_box};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A child, with the first key of its first page: most comparisons need no look at the node.
@@ -47,7 +48,7 @@ pub(super) enum Runs<'a> {
 }
 
 /// Run, and index in it.
-type Place = (usize, usize);
+pub(super) type Place = (usize, usize);
 
 impl<'a> Runs<'a> {
     fn count(&self) -> usize {
@@ -128,10 +129,16 @@ struct RunMut<'a> {
 }
 
 impl Run {
-    fn new(capacity: usize, len: usize, get: impl Fn(usize) -> u64) -> Self {
-        let entry = |at| if at < len { get(at) } else { EMPTY };
-        let entries = Array::shown((0..capacity).map(|at| Entry::new(entry(at))));
-        Self { len: len as u32, entries }
+    /// A run without entries.
+    fn empty(capacity: usize) -> Result<Self, OutOfMemory> {
+        let entries = Array::shown((0..capacity).map(|_| Entry::new(EMPTY)))?;
+        Ok(Self { len: 0, entries })
+    }
+
+    /// Copies entries into an empty run.
+    fn fill(&mut self, entries: &[Entry]) {
+        self.entries.iter().zip(entries).for_each(|(to, from)| move_entry(from, to));
+        self.len = entries.len() as u32;
     }
 
     fn as_mut(&mut self) -> RunMut<'_> {
@@ -148,24 +155,17 @@ impl RunMut<'_> {
         &self.entries[..*self.len as usize]
     }
 
-    /// The entries from one on, which are in a run of their own afterwards.
-    fn cut(&mut self, at: usize) -> Run {
+    /// Moves the entries from one on into an empty run.
+    fn cut(&mut self, at: usize, into: &mut Run) {
         let rest = &self.entries()[at..];
-        let cut = Run::new(RUN, rest.len(), |at| rest[at].load(Relaxed));
+        into.fill(rest);
         rest.iter().for_each(|entry| entry.store(EMPTY, Relaxed));
         *self.len = at as u32;
-        cut
     }
 
-    /// Puts an entry in; the run may be in other memory afterwards.
+    /// Puts an entry in; there is room.
     fn insert(&mut self, at: usize, new: Sibling) {
-        let len = *self.len as usize;
-        if len == self.entries.len() {
-            let entries = self.entries();
-            *self.entries =
-                Run::new((len * 2).min(RUN), len, |at| entries[at].load(Relaxed)).entries;
-        }
-        let entries = &self.entries[at..=len];
+        let entries = &self.entries[at..=*self.len as usize];
         for pair in entries.windows(2).rev() {
             move_entry(&pair[0], &pair[1]);
         }
@@ -183,6 +183,11 @@ impl RunMut<'_> {
     }
 }
 
+/// A place in a run of RUN children, when that was cut.
+fn after_cut((run, at): Place) -> Place {
+    if at > RUN / 2 { (run + 1, at - RUN / 2) } else { (run, at) }
+}
+
 /// The children of a node.
 #[derive(Debug, Default)]
 pub(super) enum Siblings {
@@ -198,25 +203,66 @@ pub(super) enum Siblings {
 
 #[derive(Debug)]
 pub(super) struct Many {
+    /// All of them have room for RUN entries.
     runs: Vec<Run>,
-    /// The way to them for readers.
-    links: Array<Link<Entry>>,
+    /// The way to them for readers; there may be empty ones behind.
+    links: Links,
     count: usize,
 }
 
+type Links = Array<Link<Entry>>;
+
+fn links(count: usize) -> Result<Links, OutOfMemory> {
+    Array::shown((0..count).map(|_| Link::default()))
+}
+
+/// Memory that another child needs, made before it comes.
+#[derive(Debug)]
+pub(super) enum Room {
+    /// There is room.
+    There,
+    /// A run that is larger than the one that there is.
+    Run(Run),
+    /// The second half of a run that is cut, and links to all of them.
+    Cut(Run, Links),
+    /// The same, where the run is the only one yet.
+    Many(Box<Many>, Run, Links),
+}
+
+impl Room {
+    /// For a child beside an only one.
+    pub(super) fn for_second() -> Result<Self, OutOfMemory> {
+        Ok(Self::Run(Run::empty(2)?))
+    }
+}
+
 impl Many {
-    fn link(&mut self, garbage: &mut Garbage) {
-        self.links = Array::shown(self.runs.iter_mut().map(|run| {
-            let link = Link::default();
-            link.set(Some(&mut run.entries), garbage);
-            link
-        }));
+    /// Makes the links from one on lead to the runs.
+    fn link(&mut self, from: usize, garbage: &mut Garbage) {
+        for at in from..self.links.len() {
+            self.links[at].set(self.runs.get_mut(at).map(|run| &mut run.entries), garbage);
+        }
     }
 
-    fn cut(&mut self, run: usize, garbage: &mut Garbage) {
-        let half = self.runs[run].as_mut().cut(RUN / 2);
+    /// Moves half of a run into an empty one, for which there is room.
+    fn cut(&mut self, run: usize, mut half: Run, links: Links, garbage: &mut Garbage) {
+        self.runs[run].as_mut().cut(RUN / 2, &mut half);
         self.runs.insert(run + 1, half);
-        self.link(garbage);
+        self.links = links;
+        self.link(0, garbage);
+    }
+
+    /// Takes an empty run away.
+    fn remove_run(&mut self, run: usize, garbage: &mut Garbage) {
+        self.runs.remove(run);
+        // Without memory for other links the old ones do, one after another.
+        match links(self.runs.len()) {
+            Ok(links) => {
+                self.links = links;
+                self.link(0, garbage);
+            }
+            Err(OutOfMemory) => self.link(run, garbage),
+        }
     }
 }
 
@@ -265,8 +311,9 @@ impl Siblings {
             Self::None | Self::One(_) => 0,
             Self::Few { entries, .. } => entries.bytes(),
             Self::Many(many) => {
-                let entries: usize = many.runs.iter().map(|run| run.entries.bytes()).sum();
-                entries + many.runs.capacity() * size_of::<Run>() + many.links.bytes()
+                let entries = many.runs.len() * many.runs[0].entries.bytes();
+                let runs = many.runs.capacity() * size_of::<Run>();
+                size_of::<Many>() + entries + runs + many.links.bytes()
             }
         }
     }
@@ -302,37 +349,75 @@ impl Siblings {
         }
     }
 
-    /// Adds a child at its place.
-    pub(super) fn insert(&mut self, (run, at): Place, new: Sibling, garbage: &mut Garbage) {
-        match self {
-            Self::None => *self = Self::One(new),
-            Self::One(one) => {
-                let pair = if at == 0 { [new, *one] } else { [*one, new] };
-                *self = Self::few(Run::new(2, 2, |at| pair[at].pack()));
-            }
-            Self::Few { len, entries } if (*len as usize) < RUN => {
-                RunMut { len, entries }.insert(at, new);
+    /// Makes what another child at this place needs.
+    pub(super) fn room(&mut self, (run, _): Place) -> Result<Room, OutOfMemory> {
+        Ok(match self {
+            Self::None => Room::There,
+            Self::One(_) => Room::for_second()?,
+            Self::Few { len, entries } if (*len as usize) < entries.len() => Room::There,
+            Self::Few { len, .. } if (*len as usize) < RUN => {
+                Room::Run(Run::empty((*len as usize * 2).min(RUN))?)
             }
             Self::Few { .. } => {
-                let Self::Few { len, entries } = std::mem::take(self) else { unreachable!() };
-                let (count, links) = (len as usize, Array::with_capacity(0));
-                let mut many = Many { runs: vec![Run { len, entries }], links, count };
-                many.cut(0, garbage);
-                *self = Self::Many(Box::new(many));
-                let place = if at > RUN / 2 { (1, at - RUN / 2) } else { (0, at) };
-                self.insert(place, new, garbage);
+                let mut runs = Vec::new();
+                runs.try_reserve(2)?;
+                let many = try_box(Many { runs, links: links(0)?, count: 0 })?;
+                Room::Many(many, Run::empty(RUN)?, links(2)?)
             }
+            Self::Many(many) if (many.runs[run].len as usize) < RUN => Room::There,
             Self::Many(many) => {
-                let (many, mut run, mut at) = (&mut **many, run, at);
-                if many.runs[run].len as usize == RUN {
-                    many.cut(run, garbage);
-                    if at > RUN / 2 {
-                        (run, at) = (run + 1, at - RUN / 2);
-                    }
+                many.runs.try_reserve(1)?;
+                Room::Cut(Run::empty(RUN)?, links(many.runs.len() + 1)?)
+            }
+        })
+    }
+
+    /// Adds a child at its place, in the room that was made for it.
+    pub(super) fn insert(
+        &mut self,
+        (run, at): Place,
+        new: Sibling,
+        room: Room,
+        garbage: &mut Garbage,
+    ) {
+        let place = match room {
+            Room::There => (run, at),
+            Room::Run(mut larger) => {
+                match self {
+                    Self::One(one) => larger.fill(&[Entry::new(one.pack())]),
+                    _ => larger.fill(self.runs().map_or(&[], |runs| runs.run(0))),
                 }
-                let into = &mut many.runs[run];
-                into.as_mut().insert(at, new);
-                many.links[run].set(Some(&mut into.entries), garbage);
+                *self = Self::few(larger);
+                (run, at)
+            }
+            Room::Many(mut many, half, links) => {
+                let Self::Few { len, entries } = std::mem::take(self) else {
+                    unreachable!("the room is that of few children")
+                };
+                many.count = len as usize;
+                many.runs.push(Run { len, entries });
+                many.cut(0, half, links, garbage);
+                *self = Self::Many(many);
+                after_cut((run, at))
+            }
+            Room::Cut(half, links) => {
+                let Self::Many(many) = self else {
+                    unreachable!("the room is that of many children")
+                };
+                many.cut(run, half, links, garbage);
+                after_cut((run, at))
+            }
+        };
+        self.insert_at(place, new);
+    }
+
+    /// Adds a child where there is room.
+    fn insert_at(&mut self, (run, at): Place, new: Sibling) {
+        match self {
+            Self::None | Self::One(_) => *self = Self::One(new),
+            Self::Few { len, entries } => RunMut { len, entries }.insert(at, new),
+            Self::Many(many) => {
+                many.runs[run].as_mut().insert(at, new);
                 many.count += 1;
             }
         }
@@ -347,8 +432,7 @@ impl Siblings {
                 many.runs[run].as_mut().remove(at);
                 many.count -= 1;
                 if many.runs[run].len == 0 {
-                    many.runs.remove(run);
-                    many.link(garbage);
+                    many.remove_run(run, garbage);
                 }
                 if many.runs.len() == 1 {
                     let last = many.runs.pop().expect("there is a run");

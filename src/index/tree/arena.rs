@@ -1,6 +1,8 @@
 //! The nodes of a tree by number, in chunks that never move.
 use super::node::{Held, NONE, State, TreeNode};
 use crate::ids::GENERATION_LIMIT;
+use crate::memory::treap::{self, Ranks, Side};
+use crate::memory::{OutOfMemory, TryGrow, try_collect};
 
 /// Node numbers are smaller than this.
 const NODE_LIMIT: usize = u32::MAX as usize - 2;
@@ -21,13 +23,24 @@ pub struct Arena<H> {
     chunks: Vec<Chunk<H>>,
     /// Places that were in use at some time.
     opened: usize,
+    /// Of those, the ones that can be used again: the first, and how many.
     free: u32,
+    free_count: usize,
     len: usize,
+    /// Of nodes that wait in a treap.
+    ranks: Ranks,
 }
 
 impl<H: Held> Arena<H> {
     pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), opened: 0, free: NONE, len: 0 }
+        Self {
+            chunks: Vec::new(),
+            opened: 0,
+            free: NONE,
+            free_count: 0,
+            len: 0,
+            ranks: Ranks::default(),
+        }
     }
 
     /// Nodes in use.
@@ -37,25 +50,44 @@ impl<H: Held> Arena<H> {
 
     pub(super) fn bytes(&self) -> usize {
         self.chunks.len() * size_of::<[TreeNode<H>; CHUNK]>()
+            + self.chunks.capacity() * size_of::<Chunk<H>>()
     }
 
-    /// Makes a node. Its generation is one that no id of the place had before.
+    /// Places that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.chunks.len() * CHUNK
+    }
+
+    /// Makes room for so many nodes more.
+    pub fn try_reserve(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        while self.free_count + self.capacity() - self.opened < count {
+            if self.capacity() + CHUNK > NODE_LIMIT {
+                return Err(OutOfMemory);
+            }
+            self.chunks.try_reserve(1)?;
+            let nodes = try_collect((0..CHUNK).map(|_| TreeNode::new()))?.into_boxed_slice();
+            let chunk = nodes.try_into().ok().expect("a chunk has CHUNK nodes");
+            self.chunks.try_push(chunk)?;
+        }
+        Ok(())
+    }
+
+    /// The place that the next node gets.
+    pub fn next(&self) -> u32 {
+        if self.free == NONE { self.opened as u32 } else { self.free }
+    }
+
+    /// Makes a node, for which room was made. Its generation is one that no id of the place had
+    /// before.
     pub fn allocate(&mut self, state: State) -> u32 {
         debug_assert_ne!(state, State::Free);
-        let at = if self.free != NONE {
-            let at = self.free;
+        let at = self.next();
+        if self.free != NONE {
             self.free = self[at].parent;
-            at
+            self.free_count -= 1;
         } else {
-            assert!(self.opened < NODE_LIMIT, "the index has 2^32 nodes");
-            if self.opened == self.chunks.len() * CHUNK {
-                let nodes: Vec<_> = (0..CHUNK).map(|_| TreeNode::new()).collect();
-                let chunk = nodes.into_boxed_slice().try_into();
-                self.chunks.push(chunk.expect("a chunk has CHUNK nodes"));
-            }
             self.opened += 1;
-            (self.opened - 1) as u32
-        };
+        }
         self.len += 1;
         let node = &mut self[at];
         node.state = state;
@@ -65,14 +97,24 @@ impl<H: Held> Arena<H> {
 
     /// Frees a node. Ids of it are stale from now on.
     pub fn release(&mut self, at: u32) {
-        let free = self.free;
-        let node = &mut self[at];
-        let generation = node.generation + 1;
-        *node = TreeNode { generation, parent: free, ..TreeNode::new() };
-        self.len -= 1;
+        let generation = self[at].generation + 1;
         // A place whose generations run out is never taken again: an id can't come back.
-        if generation < GENERATION_LIMIT - RENEWAL_LIMIT {
+        self.free(at, generation, generation < GENERATION_LIMIT - RENEWAL_LIMIT);
+    }
+
+    /// Frees a node whose id nobody was given, the last that was made of those that there are: as
+    /// if it had never been made.
+    pub fn take_back(&mut self, at: u32) {
+        self.free(at, self[at].generation, true);
+    }
+
+    fn free(&mut self, at: u32, generation: u32, again: bool) {
+        let parent = self.free;
+        self[at] = TreeNode { generation, parent, ..TreeNode::new() };
+        self.len -= 1;
+        if again {
             self.free = at;
+            self.free_count += 1;
         }
     }
 
@@ -90,6 +132,31 @@ impl<H: Held> Arena<H> {
     /// The numbers of all nodes in use.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.opened as u32).filter(|&at| self[at].state != State::Free)
+    }
+}
+
+/// Nodes that wait in the order of their last use, through the links of the eviction order.
+impl<H: Held> treap::Nodes for Arena<H> {
+    fn link(&self, at: u32, side: Side) -> u32 {
+        match side {
+            Side::Before => self[at].older,
+            Side::After => self[at].newer,
+        }
+    }
+
+    fn set_link(&mut self, at: u32, side: Side, to: u32) {
+        match side {
+            Side::Before => self[at].older = to,
+            Side::After => self[at].newer = to,
+        }
+    }
+
+    fn is_before(&self, left: u32, right: u32) -> bool {
+        self[left].last_access < self[right].last_access
+    }
+
+    fn rank(&self, at: u32) -> u64 {
+        self.ranks.of(at)
     }
 }
 

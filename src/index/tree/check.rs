@@ -2,7 +2,7 @@
 use super::Tree;
 use super::node::{Held, NONE, Queue, State, TreeNode};
 use crate::error::{Message, text};
-use std::collections::HashSet;
+use crate::memory::{OutOfMemory, TryGrow};
 
 /// What a walk over all nodes adds up.
 #[derive(Default)]
@@ -12,18 +12,18 @@ pub struct Totals {
     leaves: usize,
     pages: usize,
     reclaimable: usize,
-    distinct: HashSet<u32>,
+    all_pages: Vec<u32>,
 }
 
 impl Totals {
-    pub fn add<H: Held>(&mut self, node: &TreeNode<H>) {
+    pub fn add<H: Held>(&mut self, node: &TreeNode<H>) -> Result<(), OutOfMemory> {
         let pages = node.pages();
         self.nodes += (node.state == State::Node) as usize;
         self.children += node.child_count();
         self.leaves += node.is_leaf() as usize;
         self.pages += pages.len();
         self.reclaimable += if node.locks == 0 { pages.len() } else { 0 };
-        self.distinct.extend(pages);
+        self.all_pages.try_extend_from_slice(pages)
     }
 }
 
@@ -75,7 +75,7 @@ impl<H: Held> Tree<H> {
     }
 
     /// Roots, the eviction order, and the totals of all nodes.
-    pub fn check_whole(&self, totals: &Totals) -> Result<(), Message> {
+    pub fn check_whole(&self, mut totals: Totals) -> Result<(), Message> {
         if totals.children != totals.nodes {
             return Err("child_link: a node is nobody's child, or several's".into());
         }
@@ -88,7 +88,8 @@ impl<H: Held> Tree<H> {
         if totals.reclaimable != self.reclaimable_pages {
             return Err(text!("reclaimable_pages: {} counted", totals.reclaimable));
         }
-        if totals.distinct.len() != totals.pages {
+        totals.all_pages.sort_unstable();
+        if totals.all_pages.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err("page_unique: a page has two places in the index".into());
         }
         let root = |at| self.nodes.get(at).filter(|node: &&TreeNode<H>| node.state == State::Root);

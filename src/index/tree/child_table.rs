@@ -8,9 +8,14 @@
 //! Readers without a lock search the same slots, through a [`TableView`]. A slot is one atomic, and
 //! an entry stays in its slot until it is removed, or moved to a larger table: whoever searches
 //! finds what is there all the time, unless entries were moved meanwhile, which a version tells.
+//!
+//! Whatever needs memory is in `places`, which finds the slots of entries that are about to come:
+//! a larger table, chunks, and those moves without which a table could fill up before the one
+//! before it is empty. To `put` entries there, to replace or to remove some needs none. What a
+//! removal moves besides can be left for later.
 use super::version::{Changed, Version};
 use crate::grace::{Array, Garbage, Link, One, Reader};
-use std::sync::Arc;
+use crate::memory::{Arc, OutOfMemory, try_collect};
 use std::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -77,32 +82,48 @@ struct Slots {
     mask: usize,
     /// Slots that are not EMPTY.
     taken: usize,
+    /// Chunks that there are.
+    made: usize,
 }
 
 impl Slots {
-    fn new(slots: usize) -> Self {
+    fn new(slots: usize) -> Result<Self, OutOfMemory> {
         debug_assert!(slots.is_power_of_two() && slots >= CHUNK);
         let count = slots / CHUNK;
-        let links = Array::shown((0..count).map(|_| Link::default()));
-        Self { chunks: (0..count).map(|_| None).collect(), links, mask: slots - 1, taken: 0 }
+        let links = Array::shown((0..count).map(|_| Link::default()))?;
+        let chunks = try_collect((0..count).map(|_| None))?;
+        Ok(Self { chunks, links, mask: slots - 1, taken: 0, made: 0 })
     }
 
     fn len(&self) -> usize {
         self.mask + 1
     }
 
+    fn bytes(&self) -> usize {
+        self.made * One::<Chunk>::BYTES
+            + self.chunks.capacity() * size_of::<Option<One<Chunk>>>()
+            + self.links.bytes()
+    }
+
     fn get(&self, at: usize) -> u64 {
         self.chunks[at / CHUNK].as_ref().map_or(EMPTY, |chunk| chunk[at % CHUNK].load(Relaxed))
     }
 
-    /// Shows an entry and what it leads to, or takes one away.
-    fn set(&mut self, at: usize, entry: u64, garbage: &mut Garbage) {
-        let chunk = &mut self.chunks[at / CHUNK];
-        let chunk = chunk.get_or_insert_with(|| {
-            let mut chunk = One::new([const { AtomicU64::new(EMPTY) }; CHUNK]);
+    /// Makes the chunk of a slot, if need be.
+    #[inline]
+    fn make(&mut self, at: usize, garbage: &mut Garbage) -> Result<(), OutOfMemory> {
+        if self.chunks[at / CHUNK].is_none() {
+            let mut chunk = One::new(std::array::from_fn(|_| AtomicU64::new(EMPTY)))?;
             self.links[at / CHUNK].set(Some(chunk.array()), garbage);
-            chunk
-        });
+            self.chunks[at / CHUNK] = Some(chunk);
+            self.made += 1;
+        }
+        Ok(())
+    }
+
+    /// Shows an entry and what it leads to, or takes one away, in a slot whose chunk was made.
+    fn set(&mut self, at: usize, entry: u64) {
+        let chunk = self.chunks[at / CHUNK].as_ref().expect("the chunk of the slot was made");
         chunk[at % CHUNK].store(entry, Release);
     }
 
@@ -113,22 +134,38 @@ impl Slots {
         found.ok().flatten().map(|(at, _)| at)
     }
 
-    fn insert(&mut self, hash: u32, node: u32, garbage: &mut Garbage) {
+    /// A slot for an entry, other than those of `others`.
+    #[inline]
+    fn place(
+        &mut self,
+        hash: u32,
+        others: &[Place],
+        garbage: &mut Garbage,
+    ) -> Result<Place, OutOfMemory> {
         let mut at = hash as usize & self.mask;
-        let before = loop {
-            match self.get(at) {
-                free @ (EMPTY | GONE) => break free,
-                _ => at = (at + 1) & self.mask,
-            }
-        };
-        self.taken += (before == EMPTY) as usize;
-        self.set(at, entry(hash, node), garbage);
+        while self.get(at) > GONE || others.iter().any(|other| other.at == at) {
+            at = (at + 1) & self.mask;
+        }
+        self.make(at, garbage)?;
+        Ok(Place { at, hash })
+    }
+
+    fn put(&mut self, Place { at, hash }: Place, node: u32) {
+        self.taken += (self.get(at) == EMPTY) as usize;
+        self.set(at, entry(hash, node));
     }
 
     fn drop_chunk(&mut self, chunk: usize, garbage: &mut Garbage) {
+        self.made -= self.chunks[chunk].take().is_some() as usize;
         self.links[chunk].set(None, garbage);
-        self.chunks[chunk] = None;
     }
+}
+
+/// Where an entry is about to come. Good until the table changes otherwise.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    at: usize,
+    hash: u32,
 }
 
 /// The table for readers.
@@ -177,11 +214,11 @@ pub(crate) struct ChildTable {
 }
 
 impl ChildTable {
-    pub(crate) fn new() -> Self {
-        let (mut current, view) = (Slots::new(SMALLEST), Arc::new(TableView::default()));
+    pub(crate) fn new() -> Result<Self, OutOfMemory> {
+        let (mut current, view) = (Slots::new(SMALLEST)?, Arc::new(TableView::default())?);
         let mut garbage = Garbage::default();
         view.current.set(Some(&mut current.links), &mut garbage);
-        Self { current, old: None, len: 0, view, garbage }
+        Ok(Self { current, old: None, len: 0, view, garbage })
     }
 
     /// The table for readers.
@@ -193,10 +230,10 @@ impl ChildTable {
         self.len
     }
 
-    /// Approximate: every chunk of the current table counts, written or not.
+    /// Memory: of chunks, those that were written to.
     pub(crate) fn bytes(&self) -> usize {
-        let slots = self.current.len() + self.old.as_ref().map_or(0, |(old, at)| old.len() - at);
-        slots * size_of::<u64>() + self.garbage.bytes()
+        let old = self.old.as_ref().map_or(0, |(old, _)| old.bytes());
+        self.current.bytes() + old + size_of::<TableView>() + self.garbage.bytes()
     }
 
     pub(crate) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
@@ -207,13 +244,35 @@ impl ChildTable {
         old.find(hash, *moved, matches).map(|at| entry_node(old.get(at)))
     }
 
-    pub(crate) fn insert(&mut self, hash: u32, node: u32) {
-        self.step();
-        if (self.current.taken + 1) * 4 > self.current.len() * 3 {
-            self.reopen();
+    /// Slots for entries of these hashes, which are about to be put there.
+    pub(crate) fn places<const N: usize>(
+        &mut self,
+        hashes: [u32; N],
+    ) -> Result<[Place; N], OutOfMemory> {
+        for _ in 0..N {
+            self.step()?;
         }
-        self.current.insert(hash, node, &mut self.garbage);
+        if (self.current.taken + N) * 4 > self.current.len() * 3 {
+            self.reopen(N)?;
+        }
+        let mut places = [Place::default(); N];
+        for (count, hash) in hashes.into_iter().enumerate() {
+            places[count] = self.current.place(hash, &places[..count], &mut self.garbage)?;
+        }
+        Ok(places)
+    }
+
+    /// Puts an entry in its place.
+    pub(crate) fn put(&mut self, place: Place, node: u32) {
+        self.current.put(place, node);
         self.len += 1;
+    }
+
+    /// Adds an entry.
+    pub(crate) fn insert(&mut self, hash: u32, node: u32) -> Result<(), OutOfMemory> {
+        let [place] = self.places([hash])?;
+        self.put(place, node);
+        Ok(())
     }
 
     /// Makes the entry of `from` lead to `to`.
@@ -227,58 +286,67 @@ impl ChildTable {
             })
         };
         let (table, at) = found.expect("the child is in the table");
-        table.set(at, entry(hash, to), &mut self.garbage);
+        table.set(at, entry(hash, to));
     }
 
     pub(crate) fn remove(&mut self, hash: u32, node: u32) {
         if let Some(at) = self.current.find(hash, 0, |found| found == node) {
             // The end of a probe chain can be EMPTY again, which keeps chains short under churn.
             let next = self.current.get((at + 1) & self.current.mask);
-            self.current.set(at, if next == EMPTY { EMPTY } else { GONE }, &mut self.garbage);
+            self.current.set(at, if next == EMPTY { EMPTY } else { GONE });
             self.current.taken -= (next == EMPTY) as usize;
         } else {
             let (old, moved) = self.old.as_mut().expect("the child is in one of the tables");
             let at = old.find(hash, *moved, |found| found == node);
-            old.set(at.expect("the child is in the table"), GONE, &mut self.garbage);
+            old.set(at.expect("the child is in the table"), GONE);
         }
         self.len -= 1;
-        self.step();
+        // Without memory the next one moves more.
+        let _ = self.step();
     }
 
-    /// Opens a table that the entries fill to at most three eighths, and not so small that it could
-    /// fill up before the old one is moved: it takes at least 3/16 of the old one's slots in
-    /// inserts.
-    fn reopen(&mut self) {
+    /// Opens a table that the entries, `more` among them, fill to at most three eighths, and not so
+    /// small that it could fill up before the old one is moved: it takes at least 3/16 of the old
+    /// one's slots in inserts.
+    fn reopen(&mut self, more: usize) -> Result<(), OutOfMemory> {
         debug_assert!(self.old.is_none(), "STEP is too small");
-        let slots = ((self.len + 1) * 8 / 3).next_power_of_two();
+        while self.old.is_some() {
+            self.step()?;
+        }
+        let slots = ((self.len + more) * 8 / 3).next_power_of_two();
         let slots = slots.max(self.current.len() / 2).max(SMALLEST);
-        let mut old = std::mem::replace(&mut self.current, Slots::new(slots));
+        let mut old = std::mem::replace(&mut self.current, Slots::new(slots)?);
         self.view.moves.begin();
         self.view.moved.store(0, Relaxed);
         self.view.old.set(Some(&mut old.links), &mut self.garbage);
         self.view.current.set(Some(&mut self.current.links), &mut self.garbage);
         self.view.moves.end();
         self.old = Some((old, 0));
+        Ok(())
     }
 
     /// Moves a few entries of the old table.
-    fn step(&mut self) {
-        if self.old.is_some() {
-            self.view.moves.begin();
-            self.move_some();
-            self.view.moves.end();
+    #[inline]
+    fn step(&mut self) -> Result<(), OutOfMemory> {
+        if self.old.is_none() {
+            return Ok(());
         }
+        self.view.moves.begin();
+        let moved = self.move_some();
+        self.view.moves.end();
+        moved
     }
 
-    fn move_some(&mut self) {
+    fn move_some(&mut self) -> Result<(), OutOfMemory> {
         for _ in 0..STEP {
             let Some((old, moved)) = &mut self.old else {
-                return;
+                break;
             };
             let found = old.get(*moved);
             if found > GONE {
-                self.current.insert(entry_hash(found), entry_node(found), &mut self.garbage);
-                old.set(*moved, GONE, &mut self.garbage);
+                let place = self.current.place(entry_hash(found), &[], &mut self.garbage)?;
+                self.current.put(place, entry_node(found));
+                old.set(*moved, GONE);
             }
             *moved += 1;
             self.view.moved.store(*moved, Relaxed);
@@ -286,9 +354,10 @@ impl ChildTable {
                 old.drop_chunk(*moved / CHUNK - 1, &mut self.garbage);
             }
             if *moved == old.len() {
-                self.view.old.set(None, &mut self.garbage);
                 self.old = None;
+                self.view.old.set(None, &mut self.garbage);
             }
         }
+        Ok(())
     }
 }

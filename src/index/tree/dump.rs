@@ -2,29 +2,73 @@
 use super::super::Namespace;
 use super::node::{Held, State};
 use super::{Tree, TreeNode};
-use std::fmt::Write;
+use crate::memory::OutOfMemory;
+use std::fmt::{self, Display, Formatter, Write};
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// Text that is refused to grow when there is no memory.
+#[derive(Debug, Default)]
+pub struct Text(String);
+
+impl Write for Text {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.0.try_reserve(part.len()).map_err(|_| fmt::Error)?;
+        self.0.push_str(part);
+        Ok(())
+    }
 }
 
-fn namespace_json(name: &Namespace) -> String {
-    let lora = name.lora.map_or("null".into(), |lora| lora.to_string());
-    let image = name.image.map_or("null".into(), |image| format!("\"{}\"", hex(&image)));
-    let (salt, epoch) = (hex(&name.salt), name.epoch);
-    format!("{{\"lora_id\": {lora}, \"image\": {image}, \"salt\": \"{salt}\", \"epoch\": {epoch}}}")
+impl Text {
+    /// Text that `write` writes.
+    fn made(write: impl FnOnce(&mut Self) -> fmt::Result) -> Result<String, OutOfMemory> {
+        let mut text = Self::default();
+        write(&mut text).map_err(|_| OutOfMemory)?;
+        Ok(text.0)
+    }
 }
 
-fn namespace_label(name: &Namespace) -> String {
-    let mut parts = Vec::new();
-    parts.extend(name.lora.map(|lora| format!("lora {lora}")));
-    parts.extend(name.image.map(|image| format!("image {}", hex(&image[..4]))));
-    parts.extend((name.salt != [0; 32]).then(|| format!("salt {}", hex(&name.salt[..4]))));
-    parts.extend((name.epoch != 0).then(|| format!("epoch {}", name.epoch)));
-    if parts.is_empty() { "default".into() } else { parts.join("\\n") }
+struct Hex<'a>(&'a [u8]);
+
+impl Display for Hex<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+fn namespace_json(text: &mut Text, name: &Namespace) -> fmt::Result {
+    match name.lora {
+        Some(lora) => write!(text, "{{\"lora_id\": {lora}, ")?,
+        None => write!(text, "{{\"lora_id\": null, ")?,
+    }
+    match &name.image {
+        Some(image) => write!(text, "\"image\": \"{}\", ", Hex(image))?,
+        None => write!(text, "\"image\": null, ")?,
+    }
+    write!(text, "\"salt\": \"{}\", \"epoch\": {}}}", Hex(&name.salt), name.epoch)
+}
+
+fn namespace_label(text: &mut Text, name: &Namespace) -> fmt::Result {
+    if *name == Namespace::default() {
+        return text.write_str("default");
+    }
+    let mut parts = 0;
+    let mut part = |arguments: fmt::Arguments<'_>| {
+        text.write_str(if parts > 0 { "\\n" } else { "" })?;
+        parts += 1;
+        text.write_fmt(arguments)
+    };
+    if let Some(lora) = name.lora {
+        part(format_args!("lora {lora}"))?;
+    }
+    if let Some(image) = &name.image {
+        part(format_args!("image {}", Hex(&image[..4])))?;
+    }
+    if name.salt != [0; 32] {
+        part(format_args!("salt {}", Hex(&name.salt[..4])))?;
+    }
+    if name.epoch != 0 {
+        part(format_args!("epoch {}", name.epoch))?;
+    }
+    Ok(())
 }
 
 impl<H: Held> Tree<H> {
@@ -34,65 +78,76 @@ impl<H: Held> Tree<H> {
     }
 
     /// One JSON object; `content` writes the fields in which a node says what it stands for.
-    pub fn dump_json(&self, content: impl Fn(&H) -> String) -> String {
-        let mut text = format!(
-            "{{\"page_size\": {}, \"clock\": {}, \"cached_pages\": {}, \"reclaimable_pages\": {}, \
-             \"namespaces\": [",
-            self.page_size, self.clock, self.cached_pages, self.reclaimable_pages
-        );
-        for (at, (name, root)) in self.roots.iter().enumerate() {
-            let comma = if at > 0 { ", " } else { "" };
-            let (id, name) = (self.id(root).0, namespace_json(name));
-            let _ = write!(text, "{comma}\n  {{\"root\": {id}, \"namespace\": {name}}}");
-        }
-        text.push_str("\n], \"nodes\": [");
-        for (count, (at, node)) in self.all_nodes().enumerate() {
-            let comma = if count > 0 { ", " } else { "" };
-            let _ = write!(
+    pub fn dump_json(
+        &self,
+        content: impl Fn(&mut Text, &H) -> fmt::Result,
+    ) -> Result<String, OutOfMemory> {
+        Text::made(|text| {
+            write!(
                 text,
-                "{comma}\n  {{\"id\": {}, \"parent\": {}, \"start_page\": {}, \"locks\": {}, \
-                 \"own_locks\": {}, \"last_access\": {}, \"hits\": {}, \"pages\": {:?}, {}}}",
-                self.id(at).0,
-                self.id(node.parent).0,
-                node.start,
-                node.locks,
-                node.own_locks(),
-                node.last_access,
-                node.hits,
-                node.pages(),
-                content(&node.held)
-            );
-        }
-        text.push_str("\n]}\n");
-        text
+                "{{\"page_size\": {}, \"clock\": {}, \"cached_pages\": {}, \
+                 \"reclaimable_pages\": {}, \"namespaces\": [",
+                self.page_size, self.clock, self.cached_pages, self.reclaimable_pages
+            )?;
+            for (at, (name, root)) in self.roots.iter().enumerate() {
+                let (comma, id) = (if at > 0 { ", " } else { "" }, self.id(root).0);
+                write!(text, "{comma}\n  {{\"root\": {id}, \"namespace\": ")?;
+                namespace_json(text, name)?;
+                text.write_str("}")?;
+            }
+            text.write_str("\n], \"nodes\": [")?;
+            for (count, (at, node)) in self.all_nodes().enumerate() {
+                let comma = if count > 0 { ", " } else { "" };
+                write!(
+                    text,
+                    "{comma}\n  {{\"id\": {}, \"parent\": {}, \"start_page\": {}, \"locks\": {}, \
+                     \"own_locks\": {}, \"last_access\": {}, \"hits\": {}, \"pages\": {:?}, ",
+                    self.id(at).0,
+                    self.id(node.parent).0,
+                    node.start,
+                    node.locks,
+                    node.own_locks(),
+                    node.last_access,
+                    node.hits,
+                    node.pages()
+                )?;
+                content(text, &node.held)?;
+                text.write_str("}")?;
+            }
+            text.write_str("\n]}\n")
+        })
     }
 
     /// A Graphviz digraph; `content` says in short what a node stands for.
-    pub fn dump_dot(&self, content: impl Fn(&H) -> String) -> String {
-        let mut text = String::from(
-            "digraph radixkv {\n  rankdir=LR;\n  node [shape=box, style=filled, \
-             fillcolor=white, fontname=\"monospace\"];\n",
-        );
-        for (name, root) in self.roots.iter() {
-            let label = namespace_label(name);
-            let _ = writeln!(text, "  n{root} [label=\"{label}\", shape=oval];");
-        }
-        for (at, node) in self.all_nodes() {
-            let color = if node.locks > 0 { ", fillcolor=lightblue" } else { "" };
-            let _ = writeln!(
-                text,
-                "  n{at} [label=\"{}\\n{} pages, {} locks, used at {}, {} hits\"\
-                 {color}];\
-                 \n  n{} -> n{at};",
-                content(&node.held),
-                node.page_count(),
-                node.locks,
-                node.last_access,
-                node.hits,
-                node.parent
-            );
-        }
-        text.push_str("}\n");
-        text
+    pub fn dump_dot(
+        &self,
+        content: impl Fn(&mut Text, &H) -> fmt::Result,
+    ) -> Result<String, OutOfMemory> {
+        Text::made(|text| {
+            text.write_str(
+                "digraph radixkv {\n  rankdir=LR;\n  node [shape=box, style=filled, \
+                 fillcolor=white, fontname=\"monospace\"];\n",
+            )?;
+            for (name, root) in self.roots.iter() {
+                write!(text, "  n{root} [label=\"")?;
+                namespace_label(text, name)?;
+                text.write_str("\", shape=oval];\n")?;
+            }
+            for (at, node) in self.all_nodes() {
+                write!(text, "  n{at} [label=\"")?;
+                content(text, &node.held)?;
+                let color = if node.locks > 0 { ", fillcolor=lightblue" } else { "" };
+                write!(
+                    text,
+                    "\\n{} pages, {} locks, used at {}, {} hits\"{color}];\n  n{} -> n{at};\n",
+                    node.page_count(),
+                    node.locks,
+                    node.last_access,
+                    node.hits,
+                    node.parent
+                )?;
+            }
+            text.write_str("}\n")
+        })
     }
 }

@@ -12,7 +12,8 @@ mod roots;
 mod version;
 
 pub use check::Totals;
-pub(crate) use child_table::{ChildTable, TableView};
+pub(crate) use child_table::{ChildTable, Place, TableView};
+pub use dump::Text;
 pub(crate) use node::NONE;
 pub use node::{Held, State, TreeNode};
 pub(crate) use version::{Changed, Version};
@@ -20,6 +21,7 @@ pub(crate) use version::{Changed, Version};
 use super::{IndexStats, Namespace, Node, NodeInfo};
 use crate::error::Error;
 use crate::ids::NodeId;
+use crate::memory::OutOfMemory;
 use arena::Arena;
 use order::EvictionOrder;
 use roots::Roots;
@@ -69,7 +71,13 @@ impl<H: Held> Tree<H> {
         self.roots.find(namespace)
     }
 
-    /// A root for a namespace that has none.
+    /// Makes room for a root more.
+    pub fn try_reserve_root(&mut self) -> Result<(), OutOfMemory> {
+        self.nodes.try_reserve(1)?;
+        self.roots.try_reserve()
+    }
+
+    /// A root for a namespace that has none; room was made for it.
     pub fn add_root(&mut self, namespace: &Namespace) -> u32 {
         let root = self.nodes.allocate(State::Root);
         self.roots.insert(*namespace, root);
@@ -154,7 +162,7 @@ impl<H: Held> Tree<H> {
             nodes: self.nodes.len() - self.roots.len(),
             leaves: self.leaves,
             namespaces: self.roots.len(),
-            bytes: self.nodes.bytes() + self.order.bytes() + self.roots.bytes() + other_bytes,
+            bytes: self.nodes.bytes() + self.roots.bytes() + other_bytes,
         }
     }
 }

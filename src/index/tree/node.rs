@@ -16,8 +16,10 @@ pub trait Held: std::fmt::Debug + Default {
     /// Nodes right below.
     fn child_count(&self) -> usize;
 
-    /// The whole node was used by one match.
-    fn touched(&mut self) {}
+    /// The whole node was used by one match. Returns how much memory that freed.
+    fn touched(&mut self) -> usize {
+        0
+    }
 }
 
 /// A node. Reads as what it holds.
@@ -37,7 +39,7 @@ pub struct TreeNode<H> {
     /// Of those, the ones on this very node, by who took them.
     pub caller_locks: u32,
     pub sequence_locks: u32,
-    /// Neighbours in the eviction order.
+    /// Neighbours in the eviction order: in the list, or in the tree of those that came late.
     pub older: u32,
     pub newer: u32,
     pub queue: Queue,
@@ -55,7 +57,7 @@ pub enum Queue {
     Out,
     /// In the list.
     List,
-    /// In the map of those that became evictable late.
+    /// In the tree of those that became evictable late.
     Late,
 }
 

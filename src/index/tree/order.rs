@@ -2,38 +2,34 @@
 //!
 //! Evictable leaves wait in a list by time of last use. A leaf that becomes evictable is nearly
 //! always the one that was used last, and goes to its end; one that was used earlier (it was locked
-//! for long, or it was a parent until now) goes into an ordered map beside it. The next victim is
+//! for long, or it was a parent until now) goes into an ordered tree beside it. The next victim is
 //! the older of the two fronts. So a touch, a lock and an eviction cost O(1) in the usual case,
-//! O(log n) at worst.
+//! O(log n) at worst. The links of both lie in the nodes: nothing here needs memory.
 //!
 //! No two leaves have the same time: nodes that were used by one match lie on one path.
 use super::Tree;
 use super::node::{Held, NONE, Queue};
 use crate::error::{Message, text};
-use std::collections::BTreeMap;
+use crate::memory::treap;
 
 #[derive(Debug)]
 pub struct EvictionOrder {
     oldest: u32,
     newest: u32,
-    late: BTreeMap<u64, u32>,
+    /// The root of those that became evictable late.
+    late: u32,
 }
 
 impl EvictionOrder {
     pub(super) fn new() -> Self {
-        Self { oldest: NONE, newest: NONE, late: BTreeMap::new() }
-    }
-
-    /// Approximate: what an ordered map of this size takes.
-    pub(super) fn bytes(&self) -> usize {
-        self.late.len() * 2 * size_of::<(u64, u32)>()
+        Self { oldest: NONE, newest: NONE, late: NONE }
     }
 }
 
 impl<H: Held> Tree<H> {
-    /// Marks a path as used now.
-    pub fn touch_path(&mut self, from: u32) {
-        let now = self.tick();
+    /// Marks a path as used now. Returns how much memory that freed.
+    pub fn touch_path(&mut self, from: u32) -> usize {
+        let (now, mut freed) = (self.tick(), 0);
         // Only the lowest node can be a leaf.
         let queued = self.nodes[from].queue != Queue::Out;
         self.retire(from);
@@ -41,7 +37,7 @@ impl<H: Held> Tree<H> {
         loop {
             let node = &mut self.nodes[at];
             node.last_access = now;
-            node.held.touched();
+            freed += node.held.touched();
             node.hits = node.hits.saturating_add(1);
             if node.parent == NONE {
                 break;
@@ -51,6 +47,7 @@ impl<H: Held> Tree<H> {
         if queued {
             self.enlist(from);
         }
+        freed
     }
 
     /// Puts a leaf that became evictable in its place.
@@ -60,8 +57,7 @@ impl<H: Held> Tree<H> {
         let newest = self.order.newest;
         if newest != NONE && self.nodes[newest].last_access > time {
             self.nodes[leaf].queue = Queue::Late;
-            let before = self.order.late.insert(time, leaf);
-            debug_assert!(before.is_none());
+            self.order.late = treap::insert(&mut self.nodes, self.order.late, leaf);
             return;
         }
         let node = &mut self.nodes[leaf];
@@ -80,8 +76,9 @@ impl<H: Held> Tree<H> {
         match std::mem::replace(&mut node.queue, Queue::Out) {
             Queue::Out => {}
             Queue::Late => {
-                let time = node.last_access;
-                self.order.late.remove(&time);
+                self.order.late = treap::remove(&mut self.nodes, self.order.late, at);
+                let node = &mut self.nodes[at];
+                (node.older, node.newer) = (NONE, NONE);
             }
             Queue::List => {
                 (node.older, node.newer) = (NONE, NONE);
@@ -100,45 +97,50 @@ impl<H: Held> Tree<H> {
     /// The leaf whose turn it is.
     pub fn next_victim(&self) -> Option<u32> {
         let listed = Some(self.order.oldest).filter(|&at| at != NONE);
-        let late = self.order.late.first_key_value();
+        let late = treap::first(&self.nodes, self.order.late);
         match (listed, late) {
-            (Some(at), Some((&time, &leaf))) => {
-                Some(if time < self.nodes[at].last_access { leaf } else { at })
+            (Some(at), Some(leaf)) => {
+                let is_older = self.nodes[leaf].last_access < self.nodes[at].last_access;
+                Some(if is_older { leaf } else { at })
             }
-            (listed, late) => listed.or(late.map(|(_, &leaf)| leaf)),
+            (listed, late) => listed.or(late),
         }
     }
 
-    /// The nodes of the list, oldest first, and those of the map.
-    fn order_entries(&self) -> (Vec<u32>, Vec<u32>) {
+    /// The nodes of the list, oldest first; one more than there are, should it be a ring.
+    fn listed(&self) -> impl Iterator<Item = u32> {
         let next = |at: &u32| Some(self.nodes[*at].newer).filter(|&at| at != NONE);
         let first = Some(self.order.oldest).filter(|&at| at != NONE);
-        let listed = std::iter::successors(first, next).take(self.nodes.len() + 1).collect();
-        (listed, self.order.late.values().copied().collect())
+        std::iter::successors(first, next).take(self.nodes.len() + 1)
+    }
+
+    /// The nodes of the tree, oldest first.
+    fn late(&self) -> impl Iterator<Item = u32> {
+        let time = |at: u32| self.nodes[at].last_access;
+        let next = move |&last: &u32| {
+            treap::next_where(&self.nodes, self.order.late, |at| time(at) > time(last))
+        };
+        std::iter::successors(treap::first(&self.nodes, self.order.late), next)
     }
 
     /// What is wrong with the order.
     pub(super) fn check_order(&self) -> Result<(), Message> {
-        let (listed, late) = self.order_entries();
-        let times = listed.iter().map(|&at| self.nodes[at].last_access);
+        let times = self.listed().map(|at| self.nodes[at].last_access);
         if !times.is_sorted_by(|before, after| before < after) {
             return Err("eviction_order: the list is not in the order of last use".into());
         }
-        if listed.last().copied().unwrap_or(NONE) != self.order.newest {
+        if self.listed().last().unwrap_or(NONE) != self.order.newest {
             return Err("eviction_order: the list does not end at its newest node".into());
         }
-        for (time, &at) in &self.order.late {
-            if self.nodes[at].last_access != *time {
-                return Err(text!("eviction_order: node {at} waits under another time"));
-            }
-        }
-        let stands = |queue, nodes: &[u32]| nodes.iter().all(|&at| self.nodes[at].queue == queue);
-        if !stands(Queue::List, &listed) || !stands(Queue::Late, &late) {
+        let stands = |queue, at| self.nodes[at].queue == queue;
+        let all_stand = self.listed().all(|at| stands(Queue::List, at))
+            && self.late().all(|at| stands(Queue::Late, at));
+        if !all_stand {
             return Err("eviction_order: a node is queued otherwise than it says".into());
         }
         let evictable = self.nodes.numbers().filter(|&at| self.nodes[at].is_evictable()).count();
         let queued = self.nodes.numbers().filter(|&at| self.nodes[at].queue != Queue::Out).count();
-        if evictable != queued || queued != listed.len() + late.len() {
+        if evictable != queued || queued != self.listed().count() + self.late().count() {
             return Err(text!(
                 "eviction_order: {evictable} leaves are evictable, {queued} are queued"
             ));

@@ -2,21 +2,21 @@
 use super::super::Namespace;
 use super::node::NONE;
 use crate::error::Message;
-use std::collections::BTreeMap;
+use crate::memory::{OrderedMap, OutOfMemory};
 
 /// Namespaces and their roots, both ways. Ordered maps, since a hash map would stop the scheduler
 /// to rehash.
 #[derive(Debug)]
 pub struct Roots {
-    by_name: BTreeMap<Namespace, u32>,
-    names: BTreeMap<u32, Namespace>,
+    by_name: OrderedMap<Namespace, u32>,
+    names: OrderedMap<u32, Namespace>,
     /// The root of the default namespace, which most engines use alone; NONE when it has none.
     default: u32,
 }
 
 impl Roots {
     pub(super) fn new() -> Self {
-        Self { by_name: BTreeMap::new(), names: BTreeMap::new(), default: NONE }
+        Self { by_name: OrderedMap::default(), names: OrderedMap::default(), default: NONE }
     }
 
     pub fn len(&self) -> usize {
@@ -24,7 +24,13 @@ impl Roots {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.len() * 2 * size_of::<(Namespace, u32)>()
+        self.by_name.bytes() + self.names.bytes()
+    }
+
+    /// Makes room for one root more.
+    pub(super) fn try_reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.by_name.try_reserve(1)?;
+        self.names.try_reserve(1)
     }
 
     pub(super) fn find(&self, name: &Namespace) -> Option<u32> {
@@ -34,6 +40,7 @@ impl Roots {
         self.by_name.get(name).copied()
     }
 
+    /// Adds a root, for which room was made.
     pub(super) fn insert(&mut self, name: Namespace, root: u32) {
         if name == Namespace::default() {
             self.default = root;

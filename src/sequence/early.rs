@@ -1,0 +1,119 @@
+//! Many pages for one call: taken in slices, between which others are let in.
+//!
+//! What a call knew before it let others in may be wrong afterwards: a row may be longer, a
+//! sequence may have ended, its slot may be another one's. So pages come into a list that nobody
+//! else can reach, and go where they belong in the end, in one step, after everything was looked up
+//! anew by what names it for ever: an id, or a row's own name.
+use super::{Shared, State};
+use crate::error::Error;
+use crate::lock::RwLockWriteGuard;
+
+/// What a call still needs, looked at again each time that others were let in.
+pub(super) trait Claim<T> {
+    /// Pages that are missing in all, after making sure that those can be had of which there are
+    /// not as many as `early` yet.
+    fn missing(&self, state: &State, early: usize) -> Result<usize, Error>;
+
+    /// Does what the pages are for. `early` has some of them, the others are free; what is left in
+    /// it goes back to the pool. Changes nothing when it fails.
+    fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<T, Error>;
+}
+
+impl State {
+    /// Adds missing pages to a row that has room for them: those taken early, then free ones.
+    pub(super) fn extend_row(&mut self, slot: u32, missing: usize, early: &mut Vec<u32>) {
+        let first = early.len().saturating_sub(missing);
+        self.table.extend_taken(slot, &early[first..]);
+        let more = missing - (early.len() - first);
+        early.truncate(first);
+        self.free_up(more);
+        self.table.extend_private(slot, more);
+    }
+
+    /// Evicts until the pool has so many pages. It was seen that this can be done.
+    pub(super) fn free_up(&mut self, count: usize) {
+        let missing = count.saturating_sub(self.table.pool.free());
+        if missing > 0 {
+            let evicted = self.evict(missing, &mut |_| {});
+            assert_eq!(evicted, missing, "what is reclaimable can be evicted");
+        }
+    }
+
+    fn open_list(&mut self, room: usize) -> Result<u32, Error> {
+        let no_room = |_| Error::memory("a list of pages");
+        let mut list = Vec::new();
+        list.try_reserve_exact(room).map_err(|error| no_room(error.into()))?;
+        self.early.try_reserve(1).map_err(no_room)?;
+        self.early_bytes += list.capacity() * size_of::<u32>();
+        Ok(self.early.insert(list))
+    }
+
+    fn close_list(&mut self, list: u32) {
+        let pages = self.early.remove(list);
+        assert!(pages.is_empty(), "a call keeps no page");
+        self.early_bytes -= pages.capacity() * size_of::<u32>();
+    }
+}
+
+impl Shared {
+    /// Carries out a claim.
+    pub(super) fn carry_out<T>(
+        &self,
+        state: &mut RwLockWriteGuard<'_, State>,
+        claim: impl Claim<T>,
+    ) -> Result<T, Error> {
+        let missing = claim.missing(state, 0)?;
+        if missing <= self.slice {
+            return claim.finish(state, missing, &mut Vec::new());
+        }
+        let list = state.open_list(missing)?;
+        let done = match self.take_early(state, &claim, list) {
+            Ok(missing) => {
+                let mut early = std::mem::take(&mut state.early[list]);
+                let done = claim.finish(state, missing, &mut early);
+                state.early[list] = early;
+                done
+            }
+            Err(error) => Err(error),
+        };
+        self.give_back(state, list);
+        done
+    }
+
+    /// Takes pages until at most a slice is missing; returns how many are missing in all.
+    fn take_early<T>(
+        &self,
+        state: &mut RwLockWriteGuard<'_, State>,
+        claim: &impl Claim<T>,
+        list: u32,
+    ) -> Result<usize, Error> {
+        loop {
+            let taken = state.early[list].len();
+            let missing = claim.missing(state, taken)?;
+            if missing.saturating_sub(taken) <= self.slice {
+                return Ok(missing);
+            }
+            let State { early, early_bytes, .. } = &mut **state;
+            let before = early[list].capacity();
+            early[list].try_reserve(self.slice).map_err(|_| Error::memory("a list of pages"))?;
+            *early_bytes += (early[list].capacity() - before) * size_of::<u32>();
+            state.free_up(self.slice);
+            let State { early, table, .. } = &mut **state;
+            table.pool.take_early(self.slice, &mut early[list]);
+            self.let_others_in(state);
+        }
+    }
+
+    /// Puts back what is left of a list, and ends it.
+    fn give_back(&self, state: &mut RwLockWriteGuard<'_, State>, list: u32) {
+        loop {
+            for _ in 0..self.slice {
+                let Some(page) = state.early[list].pop() else {
+                    return state.close_list(list);
+                };
+                state.table.pool.put_back(page);
+            }
+            self.let_others_in(state);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+/* M09: a call that is refused for an output, because the pointer is NULL or misaligned, or the
+ * struct's size is not its size, has changed nothing: every function that writes something. */
+#include "misuse.h"
+#include "runner_fixture.h"
+#include "snapshots.h"
+
+/* Everything that calls could change: a cache with nodes, locks, a sequence that runs, one that
+ * waits to copy and one that is retained, a plan that is set, and a snapshot cache. */
+typedef struct world {
+    runner_fixture r;
+    fixture *f;
+    shelf s;
+    uint32_t ids[24], pages[4];
+    rkv_tokens tokens;
+    rkv_node_id node;
+    rkv_sequence_state running;
+    rkv_sequence_id retained;
+    rkv_snapshot_match pinned;
+    tensors t;
+} world;
+
+static void open_world(world *w) {
+    memset(w, 0, sizeof *w);
+    w->r = new_runner(4, 40, 0);
+    w->f = &w->r.f;
+    w->s = new_shelf(4, 1000);
+    count_up(w->ids, 24, 1);
+    w->tokens = text(w->ids, 16);
+    w->node = insert(w->f, text(w->ids, 8)).node;
+    CHECK_OK(rkv_cache_lock(w->f->cache, w->node));
+    w->running = begin(w->f, text(w->ids, 14));
+    chunk rest = chunk_of(w->running.sequence, w->ids, 8, 6);
+    set_plan(&w->r, &rest, 1);
+    w->t = new_tensors(&rest, 1, 0);
+    uint32_t other[12];
+    count_up(other, 12, 100);
+    w->retained = serve_and_retain(w->f, text(other, 10));
+    insert(w->f, text(other + 4, 8));
+    begin(w->f, text(other + 4, 7)); /* is told to copy 2 positions */
+    allocate(w->f, 4, w->pages);
+    put(&w->s, text(w->ids, 2));
+    put(&w->s, text(w->ids, 3));
+    w->pinned = get(&w->s, text(w->ids, 3));
+}
+
+static void close_world(world *w) {
+    let_go(&w->s, w->pinned);
+    end_shelf(&w->s);
+    free_tensors(&w->t);
+    end_runner(&w->r);
+}
+
+static uint64_t hashed(uint64_t hash, const void *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        hash = (hash ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+/* One number of all that can be seen of it. */
+static uint64_t hash_of(const world *w) {
+    static char dump[1 << 16];
+    size_t bytes = 0;
+    snapshot counts = take(w->f);
+    uint64_t hash = hashed(0, &counts, sizeof counts);
+    CHECK_OK(rkv_cache_dump(w->f->cache, RKV_DUMP_JSON, dump, sizeof dump, &bytes));
+    hash = hashed(hash, dump, bytes);
+    for (uint32_t slot = 0; slot < 8; slot++) {
+        uint32_t row[40];
+        size_t count = 0;
+        if (rkv_page_table_row(w->f->table, slot, 0, row, 40, &count) == RKV_STATUS_OK) {
+            hash = hashed(hash, row, count * sizeof *row);
+        }
+    }
+    rkv_sequence_state state = query(w->f, w->running.sequence);
+    hash = hashed(hash, &state, sizeof state);
+    rkv_plan_arrays arrays;
+    memset(&arrays, 0, sizeof arrays);
+    arrays.struct_size = sizeof arrays;
+    CHECK_OK(rkv_plan_view(w->r.plan, &arrays));
+    hash = hashed(hash, &arrays, sizeof arrays);
+    hash = hashed(hash, w->r.memory, w->r.memory_count * sizeof *w->r.memory);
+    hash = hashed(hash, w->t.out, w->t.count * QUERY_HEADS * HEAD_DIM * sizeof *w->t.out);
+    rkv_snapshot_cache_statistics stats = shelf_stats(&w->s);
+    CHECK_OK(rkv_snapshot_cache_check(w->s.cache));
+    return hashed(hash, &stats, sizeof stats);
+}
+
+/* Where the outputs of a call go that are good: none may be written. A struct there has a size. */
+static uint64_t spare[64];
+static uint32_t spare_size;
+/* And the output that is not. */
+static uint64_t room[64];
+
+static void prepare(void) {
+    mark(spare, sizeof spare);
+    mark(room, sizeof room);
+    if (spare_size != 0) {
+        memcpy(spare, &spare_size, sizeof spare_size);
+    }
+}
+
+#define UNCHANGED(w, call, word)                                                                  \
+    do {                                                                                          \
+        uint64_t before_ = hash_of(w);                                                            \
+        forget_message();                                                                         \
+        CHECK_STATUS(call, RKV_STATUS_INVALID_ARGUMENT);                                          \
+        check_report(message_names(word), __FILE__, __LINE__, #call " names " word);              \
+        check_report(hash_of(w) == before_, __FILE__, __LINE__, #call " changes nothing");        \
+        check_report(!unmarked(spare, 4, sizeof spare), __FILE__, __LINE__,                       \
+                     #call " writes no other output");                                            \
+        check_report(!unmarked(room, 8, sizeof room), __FILE__, __LINE__,                         \
+                     #call " writes nothing");                                                    \
+    } while (0)
+
+#define ALIGNMENT(type) offsetof(struct { char first_; type second_; }, second_)
+
+/* `call` with its output, called `name`, at every address that is not aligned. */
+#define MISALIGNED(w, type, name, call, word)                                                     \
+    for (size_t off_ = 1; off_ < ALIGNMENT(type); off_++) {                                       \
+        type *name = (type *)(void *)((char *)&room[4] + off_);                                   \
+        prepare();                                                                                \
+        UNCHANGED(w, call, word);                                                                 \
+    }
+
+/* The same, and with NULL, which not every output may be. */
+#define MISPLACED(w, type, name, call, word)                                                      \
+    do {                                                                                          \
+        {                                                                                         \
+            type *name = NULL;                                                                    \
+            prepare();                                                                            \
+            UNCHANGED(w, call, word);                                                             \
+        }                                                                                         \
+        MISALIGNED(w, type, name, call, word)                                                     \
+    } while (0)
+
+/* The same for a struct, and with sizes that it never had; `first` is that of the first release. */
+#define MISSIZED(w, type, first, name, call, word)                                                \
+    do {                                                                                          \
+        const uint32_t sizes_[] = {0, 1, 4, (uint32_t)(first) - 1, 4097, UINT32_MAX};             \
+        for (size_t at_ = 0; at_ < sizeof sizes_ / sizeof sizes_[0]; at_++) {                     \
+            type *name = (type *)(void *)room;                                                    \
+            prepare();                                                                            \
+            memcpy(room, &sizes_[at_], 4);                                                        \
+            UNCHANGED(w, call, word);                                                             \
+        }                                                                                         \
+    } while (0)
+
+#define BAD_STRUCT_FROM(w, type, first, name, call, word)                                         \
+    MISPLACED(w, type, name, call, word);                                                         \
+    MISSIZED(w, type, first, name, call, word)
+#define BAD_STRUCT(w, type, name, call, word)                                                     \
+    BAD_STRUCT_FROM(w, type, sizeof(type), name, call, word)
+
+#define OTHER ((void *)spare)
+
+static void m09_tokens(void) {
+    world w;
+    open_world(&w);
+    const uint8_t bytes[3] = {1, 2, 3};
+    rkv_token_item item = image(2, 7, 3);
+    rkv_tokens tokens = with_items(w.ids, 4, &item, 1);
+    rkv_page_digest_args digest = {sizeof digest, 4, NULL, &w.tokens, NULL, 0};
+    static float logits[RKV_BIN_COUNT];
+    MISPLACED(&w, uint32_t, p, rkv_coord_bin(0.5, p), "out_bin");
+    MISPLACED(&w, double, p, rkv_coord_value(1, p), "out_value");
+    MISPLACED(&w, uint32_t, p, rkv_size_bin(0.5, p), "out_bin");
+    MISPLACED(&w, double, p, rkv_size_value(1, p), "out_value");
+    MISPLACED(&w, uint8_t, p, rkv_image_digest(bytes, 3, p), "out_digest");
+    MISPLACED(&w, uint32_t, p, rkv_tokens_build(&tokens, p, 8, OTHER, OTHER), "ids");
+    MISPLACED(&w, rkv_token_item, p, rkv_tokens_build(&tokens, OTHER, 8, p, OTHER), "items");
+    MISPLACED(&w, size_t, p, rkv_tokens_build(&tokens, OTHER, 8, OTHER, p), "out_token_count");
+    MISPLACED(&w, rkv_region, p, rkv_tokens_regions(&tokens, p, 2, OTHER), "regions");
+    MISPLACED(&w, size_t, p, rkv_tokens_regions(&tokens, OTHER, 2, p), "out_count");
+    MISPLACED(&w, size_t, p, rkv_tokens_position_count(&tokens, p), "out_position_count");
+    MISPLACED(&w, rkv_page_digest, p, rkv_tokens_page_digests(&digest, p, 4, OTHER), "digests");
+    MISPLACED(&w, size_t, p, rkv_tokens_page_digests(&digest, OTHER, 4, p), "out_count");
+    MISPLACED(&w, uint32_t, p,
+              rkv_spatial_decode(RKV_TOKEN_COORD, logits, RKV_BIN_COUNT, p, OTHER), "out_bin");
+    MISALIGNED(&w, double, p,
+               rkv_spatial_decode(RKV_TOKEN_COORD, logits, RKV_BIN_COUNT, OTHER, p), "out_value");
+    close_world(&w);
+}
+
+static void m09_page_table(void) {
+    world w;
+    open_world(&w);
+    rkv_page_table *table = w.f->table;
+    rkv_page_table_config config;
+    CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
+    config.page_count = 8;
+    const uint64_t positions[2] = {0, 5};
+    rkv_batch_row row = {w.running.slot, 9};
+    uint32_t slot = w.running.slot;
+    rkv_batch_arrays arrays;
+    memset(&arrays, 0, sizeof arrays);
+    arrays.struct_size = sizeof arrays;
+    rkv_batch_arrays *a = &arrays;
+    MISPLACED(&w, rkv_page_table_config, p, rkv_page_table_config_init(p, sizeof *p), "config");
+    MISPLACED(&w, rkv_page_table *, p, rkv_page_table_create(&config, p), "out_table");
+    BAD_STRUCT(&w, rkv_page_table_statistics, p, rkv_page_table_stats(table, p), "out_stats");
+    MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_slot(table, p), "out_slot");
+    MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_pages(table, 2, p), "pages");
+    /* more than are free, so that it would have to evict */
+    MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_pages(table, 24, p), "pages");
+    MISPLACED(&w, bool, p, rkv_page_table_can_reserve(table, slot, 9, p), "out_can");
+    MISPLACED(&w, size_t, p, rkv_page_table_capacity(table, slot, p), "out_position_count");
+    MISPLACED(&w, uint32_t, p, rkv_page_table_row(table, slot, 0, p, 4, OTHER), "pages");
+    MISPLACED(&w, size_t, p, rkv_page_table_row(table, slot, 0, OTHER, 4, p), "out_count");
+    MISPLACED(&w, int64_t, p, rkv_page_table_slot_mapping(table, slot, positions, 2, p),
+              "out_mapping");
+    arrays.indptr = OTHER;
+    arrays.last_page_len = OTHER;
+    arrays.indices = OTHER;
+    arrays.indices_capacity = 8;
+    MISPLACED(&w, size_t, p, rkv_page_table_batch(table, &row, 1, a, p), "out_index_count");
+    MISPLACED(&w, int32_t, p, (a->indptr = p, rkv_page_table_batch(table, &row, 1, a, OTHER)),
+              "arrays.indptr");
+    arrays.indptr = OTHER;
+    MISPLACED(&w, int32_t, p, (a->indices = p, rkv_page_table_batch(table, &row, 1, a, OTHER)),
+              "arrays.indices");
+    arrays.indices = OTHER;
+    MISPLACED(&w, int32_t, p,
+              (a->last_page_len = p, rkv_page_table_batch(table, &row, 1, a, OTHER)),
+              "arrays.last_page_len");
+    close_world(&w);
+}
+
+static void m09_cache(void) {
+    world w;
+    open_world(&w);
+    rkv_cache *cache = w.f->cache;
+    rkv_page_table *bare = new_table(2, 8, 2);
+    rkv_insert_args args = insert_args(&w.tokens, w.pages, 4);
+    MISPLACED(&w, rkv_cache_config, p, rkv_cache_config_init(p, sizeof *p), "config");
+    MISPLACED(&w, rkv_cache *, p, rkv_cache_create(bare, NULL, p), "out_cache");
+    MISPLACED(&w, size_t, p, rkv_cache_evict(cache, 2, OTHER, 2, p), "out_count");
+    MISPLACED(&w, uint32_t, p, rkv_cache_evict(cache, 2, p, 2, OTHER), "pages");
+    MISPLACED(&w, bool, p, rkv_cache_contains_page(cache, 1, p), "out_contains");
+    spare_size = sizeof(rkv_match);
+    for (uint32_t flags = 0; flags <= RKV_MATCH_LOCK; flags++) {
+        BAD_STRUCT(&w, rkv_match, p, rkv_cache_match(cache, NULL, &w.tokens, flags, NULL, 0, p),
+                   "out_match");
+        MISPLACED(&w, uint32_t, p,
+                  rkv_cache_match(cache, NULL, &w.tokens, flags, p, 8, OTHER), "pages");
+    }
+    spare_size = 0;
+    MISPLACED(&w, size_t, p, rkv_cache_probe(cache, NULL, &w.tokens, OTHER, p),
+              "out_position_count");
+    MISALIGNED(&w, size_t, p, rkv_cache_probe(cache, NULL, &w.tokens, p, OTHER),
+               "out_token_count");
+    BAD_STRUCT(&w, rkv_insert_result, p, rkv_cache_insert(cache, &args, OTHER, p), "out_result");
+    spare_size = sizeof(rkv_insert_result);
+    MISALIGNED(&w, uint32_t, p, rkv_cache_insert(cache, &args, p, OTHER), "published_pages");
+    spare_size = 0;
+    BAD_STRUCT(&w, rkv_node_info, p, rkv_cache_node_info(cache, w.node, p), "out_info");
+    MISPLACED(&w, uint32_t, p, rkv_cache_node_pages(cache, w.node, p, 4, OTHER), "pages");
+    MISPLACED(&w, size_t, p, rkv_cache_node_pages(cache, w.node, OTHER, 4, p), "out_count");
+    rkv_node_id root = root_of(w.f, w.node);
+    MISPLACED(&w, rkv_node_id, p, rkv_cache_node_children(cache, root, p, 4, OTHER), "children");
+    MISPLACED(&w, size_t, p, rkv_cache_node_children(cache, root, OTHER, 4, p), "out_count");
+    BAD_STRUCT_FROM(&w, rkv_cache_statistics, offsetof(rkv_cache_statistics, prefix_count), p,
+                    rkv_cache_stats(cache, p), "out_stats");
+    MISPLACED(&w, char, p, rkv_cache_dump(cache, RKV_DUMP_JSON, p, 64, OTHER), "buffer");
+    MISPLACED(&w, size_t, p, rkv_cache_dump(cache, RKV_DUMP_JSON, OTHER, 64, p), "out_bytes");
+    uint32_t page;
+    rkv_shortage shortage;
+    shortage.struct_size = sizeof shortage;
+    CHECK_STATUS(rkv_page_table_allocate_pages(bare, 8, &page), RKV_STATUS_OUT_OF_PAGES);
+    BAD_STRUCT(&w, rkv_shortage, p, rkv_last_shortage(p), "out_shortage");
+    CHECK_OK(rkv_last_shortage(&shortage));
+    CHECK_EQ(shortage.needed_page_count, 8);
+    rkv_page_table_destroy(bare);
+    close_world(&w);
+}
+
+static void m09_sequences(void) {
+    world w;
+    open_world(&w);
+    rkv_cache *cache = w.f->cache;
+    rkv_sequence_id running = w.running.sequence;
+    rkv_sequence_args begin_with = sequence_args(&w.tokens);
+    rkv_continue_args go_on = continue_args(w.retained, &w.tokens), again = go_on;
+    again.parent = 1;
+    again.all_tokens = &w.tokens;
+    rkv_fork_args fork_into_two = {sizeof fork_into_two, 0, running, 2, 0};
+    BAD_STRUCT(&w, rkv_sequence_state, p, rkv_sequence_begin(cache, &begin_with, p), "out_state");
+    BAD_STRUCT(&w, rkv_sequence_state, p, rkv_sequence_query(cache, running, p), "out_state");
+    BAD_STRUCT_FROM(&w, rkv_publish_result, offsetof(rkv_publish_result, node), p,
+                    rkv_sequence_publish(cache, running, 14, p), "out_result");
+    BAD_STRUCT(&w, rkv_sequence_state, p, rkv_sequence_continue(cache, &go_on, p), "out_state");
+    BAD_STRUCT(&w, rkv_sequence_state, p, rkv_sequence_continue(cache, &again, p), "out_state");
+    MISPLACED(&w, rkv_fork_child, p, rkv_sequence_fork(cache, &fork_into_two, p), "out_children");
+    MISPLACED(&w, bool, p, rkv_sequence_retain(cache, running, p), "out_retained");
+    MISPLACED(&w, size_t, p, rkv_cache_drop_retained(cache, SIZE_MAX, p), "out_page_count");
+    MISPLACED(&w, rkv_sequence_id, p, rkv_cache_retained(cache, p, 4, OTHER), "sequences");
+    MISPLACED(&w, size_t, p, rkv_cache_retained(cache, OTHER, 4, p), "out_count");
+    close_world(&w);
+}
+
+static void m09_runner(void) {
+    world w;
+    open_world(&w);
+    rkv_runner *runner = w.r.runner;
+    rkv_runner_config config = small_runner();
+    MISPLACED(&w, rkv_runner_config, p, rkv_runner_config_init(p, sizeof *p), "config");
+    MISALIGNED(&w, uint64_t, p, rkv_runner_supports(&config, 4, p), "out_page_bytes");
+    MISPLACED(&w, rkv_runner *, p, rkv_runner_create(w.f->table, &config, p), "out_runner");
+    BAD_STRUCT(&w, rkv_runner_statistics, p, rkv_runner_stats(runner, p), "out_stats");
+    MISPLACED(&w, rkv_kv_memory, p, rkv_runner_kv_memory(runner, 0, p), "out_memory");
+    MISPLACED(&w, rkv_plan *, p, rkv_plan_create(runner, p), "out_plan");
+    BAD_STRUCT(&w, rkv_plan_arrays, p, rkv_plan_view(w.r.plan, p), "out_arrays");
+    rkv_append_prefill_args args = layer_args(&w.t, 0), *a = &args;
+    MISPLACED(&w, float, p,
+              (a->out = p, rkv_runner_append_prefill(runner, w.r.plan, a)), "out");
+    args.out = w.t.out;
+    MISALIGNED(&w, float, p,
+               (a->lse = p, rkv_runner_append_prefill(runner, w.r.plan, a)), "lse");
+    const void *outs[1] = {w.t.q};
+    const float *lses[1] = {w.t.lse};
+    rkv_merge_states_args merge = {sizeof merge, 1, 6, outs, lses, w.t.out, w.t.lse, NULL};
+    rkv_merge_states_args *m = &merge;
+    MISPLACED(&w, float, p, (m->out = p, rkv_runner_merge_states(runner, m)), "out");
+    merge.out = w.t.out;
+    MISALIGNED(&w, float, p, (m->lse = p, rkv_runner_merge_states(runner, m)), "lse");
+    close_world(&w);
+}
+
+static void m09_snapshots(void) {
+    world w;
+    open_world(&w);
+    rkv_snapshot_cache *cache = w.s.cache;
+    rkv_tokens longer = text(w.ids, 4), known = text(w.ids, 2);
+    rkv_snapshot_insert_args args = shelf_args(&w.s, &longer, 1);
+    MISPLACED(&w, rkv_snapshot_cache_config, p, rkv_snapshot_cache_config_init(p, sizeof *p),
+              "config");
+    MISPLACED(&w, rkv_snapshot_cache *, p, rkv_snapshot_cache_create(NULL, p), "out_cache");
+    BAD_STRUCT(&w, rkv_snapshot_cache_statistics, p, rkv_snapshot_cache_stats(cache, p),
+               "out_stats");
+    MISALIGNED(&w, rkv_snapshot_insert_result, p, rkv_snapshot_cache_insert(cache, &args, p),
+               "out_result");
+    MISSIZED(&w, rkv_snapshot_insert_result, sizeof(rkv_snapshot_insert_result), p,
+             rkv_snapshot_cache_insert(cache, &args, p), "out_result");
+    BAD_STRUCT(&w, rkv_snapshot_match, p, rkv_snapshot_cache_match(cache, NULL, &longer, 0, p),
+               "out_match");
+    MISPLACED(&w, size_t, p, rkv_snapshot_cache_probe(cache, NULL, &longer, p),
+              "out_token_count");
+    /* whose output is one byte, so that no pointer to it is misaligned */
+    bool removed = false;
+    CHECK_OK(rkv_snapshot_cache_remove(cache, NULL, &known, &removed));
+    CHECK(removed);
+    CHECK_EQ(w.s.destroyed[2], 0); /* a snapshot that was refused stays the caller's */
+    put_args(&w.s, &args);
+    close_world(&w);
+}
+
+int main(void) {
+    RUN_BOTH(m09_tokens);
+    RUN_BOTH(m09_page_table);
+    RUN_BOTH(m09_cache);
+    RUN_BOTH(m09_sequences);
+    RUN_BOTH(m09_runner);
+    RUN_BOTH(m09_snapshots);
+    return check_result();
+}

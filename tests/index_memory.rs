@@ -1,0 +1,129 @@
+//! Memory of the indexes: what happens when there is none, and whether they count what they hold.
+//!
+//! Two indexes get the same operations. Of one, requests for memory fail, each one that an
+//! operation makes, alone and with all that follow. Either the operation says so and has changed
+//! nothing, or it is done as in the other one.
+mod failing;
+
+mod index_memory {
+    pub mod world;
+}
+
+use failing::{Failure, bytes_in_use, failing};
+use fastrand::Rng;
+use index_memory::world::{Op, World};
+use radixkv::index::IndexKind;
+use std::sync::{Mutex, MutexGuard};
+
+/// Bytes are those of the whole process: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+const KINDS: [IndexKind; 2] = [IndexKind::Radix, IndexKind::BlockHash];
+
+/// Every request of every operation fails that may say so; the others get all that they want. So
+/// the two indexes are the same to the last id.
+fn refused_changes_nothing(kind: IndexKind, page_size: usize, seed: u64, steps: usize) {
+    let mut rng = Rng::with_seed(seed);
+    let mut sound = World::new(kind, page_size);
+    let mut short = World::new(kind, page_size);
+    let mut refused = 0;
+    for step in 0..steps {
+        let op = Op::random(&mut rng, &sound);
+        if op.can_fail() {
+            let before = short.image();
+            for at in 0.. {
+                let failure =
+                    if at % 2 == 0 { Failure::Once(at / 2) } else { Failure::From(at / 2) };
+                let (done, failed) = failing(failure, || short.apply(&op));
+                if done.is_ok() {
+                    // What is only for the better may have been refused.
+                    assert!(failed == 0 || kind == IndexKind::Radix, "{op:?}, {failure:?}");
+                    break;
+                }
+                assert!(failed > 0, "step {step}: {op:?} failed without a reason");
+                refused += 1;
+                assert_eq!(short.image(), before, "step {step}: {op:?}, {failure:?}");
+            }
+        } else {
+            short.apply(&op).expect("it can't fail");
+        }
+        sound.prune_roots(short.pruned.take());
+        sound.apply(&op).expect("there is memory");
+        assert_eq!(short.image(), sound.image(), "step {step}: {op:?}");
+    }
+    assert!(refused > steps / 4, "only {refused} requests were refused");
+}
+
+// M05
+#[test]
+fn m05_an_operation_without_memory_changes_nothing() {
+    let _alone = alone();
+    for kind in KINDS {
+        for (page_size, seed) in [(1, 1), (2, 2), (4, 3), (16, 4)] {
+            refused_changes_nothing(kind, page_size, seed, 1500);
+        }
+    }
+}
+
+/// Requests fail in every operation, of those too that can't: what goes and when stays the same.
+fn nothing_needs_memory(kind: IndexKind, page_size: usize, seed: u64, steps: usize) {
+    let mut rng = Rng::with_seed(seed);
+    let mut sound = World::new(kind, page_size);
+    let mut short = World::new(kind, page_size);
+    let mut failed_at_all = 0;
+    for step in 0..steps {
+        let op = Op::random(&mut rng, &sound);
+        let mut at = rng.u64(..4);
+        loop {
+            let failure = if rng.bool() { Failure::Once(at) } else { Failure::From(at) };
+            let (done, failed) = failing(failure, || short.apply(&op));
+            failed_at_all += failed;
+            match done {
+                Ok(()) => break,
+                Err(_) => assert!(op.can_fail() && failed > 0, "step {step}: {op:?}"),
+            }
+            at += 1;
+        }
+        sound.apply(&op).expect("there is memory");
+        short.check();
+        assert_eq!(short.pages_seen(), sound.pages_seen(), "step {step}: {op:?}");
+        assert_eq!(short.evicted, sound.evicted, "step {step}: {op:?}");
+    }
+    assert!(failed_at_all > steps as u64 / 8, "only {failed_at_all} requests failed");
+    short.unlock_all();
+    sound.unlock_all();
+    let ((), failed) = failing(Failure::From(0), || short.evict(usize::MAX));
+    sound.evict(usize::MAX);
+    assert_eq!(short.evicted, sound.evicted, "the order at the end; {failed} requests failed");
+}
+
+// M05
+#[test]
+fn m05_what_cannot_fail_needs_no_memory() {
+    let _alone = alone();
+    for kind in KINDS {
+        for (page_size, seed) in [(1, 5), (2, 6), (4, 7), (16, 8)] {
+            nothing_needs_memory(kind, page_size, seed, 2500);
+        }
+    }
+}
+
+#[test]
+fn m05_an_index_is_opened_or_it_is_not() {
+    let _alone = alone();
+    for kind in KINDS {
+        let before = bytes_in_use();
+        for at in 0.. {
+            let (opened, failed) = failing(Failure::Once(at), || kind.open(16, 1).map(drop));
+            assert_eq!(opened.is_ok(), failed == 0);
+            assert_eq!(bytes_in_use(), before, "a part of an index was left");
+            if failed == 0 {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! M05: every allocation of the core may fail. The random operations of the model test, each of
+//! them tried again and again: with the first request for memory failing, then the second, and so
+//! on, once alone and once with all that follow. A call that runs out of memory has changed
+//! nothing: not the tree, not its ids and its order, no page, no count. A call that succeeds does
+//! what the specification says, whatever failed before.
+//!
+//! `RKV_MODEL_STEPS` and `RKV_MODEL_SEED` make the runs longer and other ones.
+
+mod failing;
+mod model {
+    pub mod abi;
+    pub mod caching;
+    pub mod children;
+    pub mod compare;
+    pub mod driver;
+    pub mod generate;
+    pub mod harness;
+    pub mod inherit;
+    pub mod lookups;
+    pub mod naive;
+    pub mod namespaces;
+    pub mod ops;
+    pub mod pages;
+    pub mod prompt;
+    pub mod published;
+    pub mod rows;
+    pub mod sequences;
+    pub mod shrink;
+    pub mod tokens;
+}
+
+use failing::{Failure, bytes_in_use, failing};
+use model::abi::{Library, Status};
+use model::generate::Theme;
+use model::harness::{soak, soak_block_hash};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+thread_local! {
+    /// Set while a test looks at the library: those calls are none of the test's.
+    static LOOKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How many requests failed, by the call that made them.
+static FAILED: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Everything that can be seen, but for how much room there is for more.
+fn look(library: Option<&Library>) -> Option<String> {
+    let library = library.filter(|library| library.is_whole())?;
+    LOOKING.set(true);
+    library.audit().unwrap();
+    library.check().unwrap();
+    let mut pages = library.table_stats().unwrap();
+    pages.memory_bytes = 0;
+    let mut cache = library.stats().unwrap();
+    cache.index_bytes = 0;
+    let seen = format!("{} {pages:?} {cache:?}", library.dump());
+    LOOKING.set(false);
+    Some(seen)
+}
+
+/// Makes a call with one more of its requests for memory failing each time, until it no longer runs
+/// out of memory.
+fn call(name: &'static str, library: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
+    if LOOKING.get() {
+        return made();
+    }
+    let before = look(library);
+    for request in 0.. {
+        for failure in [Failure::From(request), Failure::Once(request)] {
+            let (status, failed) = failing(failure, &mut *made);
+            *FAILED.lock().unwrap().entry(name).or_default() += failed;
+            if status != Status::OutOfMemory {
+                return status;
+            }
+            assert!(failed > 0, "{name} is out of memory, but there was some");
+            assert_eq!(look(library), before, "{name} changed something before {failure:?}");
+        }
+    }
+    unreachable!("a call ends")
+}
+
+/// Makes a call that needs no memory: it succeeds, or is refused for another reason, while there is
+/// none.
+fn call_sure(name: &'static str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
+    let (status, failed) = failing(Failure::From(0), &mut *made);
+    *FAILED.lock().unwrap().entry(name).or_default() += failed;
+    assert_ne!(status, Status::OutOfMemory, "{name} needs memory");
+    status
+}
+
+/// Operations of a theme: far fewer than without failures, since each is made many times.
+const STEPS: u64 = 6000;
+
+#[test]
+fn m05_lookups_and_inserts() {
+    soak(Theme::Cache, STEPS, &["a match splits a node", "an insert splits a node"]);
+}
+
+#[test]
+fn m05_sequences() {
+    soak(Theme::Sequences, STEPS, &["a publish makes its node longer", "an allocation evicts"]);
+}
+
+#[test]
+fn m05_sequences_in_a_small_pool() {
+    soak(Theme::Pressure, STEPS, &["a begin gives reuse up", "refused for want of pages"]);
+}
+
+#[test]
+fn m05_children() {
+    soak(Theme::Children, STEPS, &["a child copies", "a fork into several"]);
+}
+
+#[test]
+fn m05_the_page_table() {
+    soak(Theme::PageTable, STEPS, &["an allocation evicts"]);
+}
+
+#[test]
+fn m05_images() {
+    soak(Theme::Images, STEPS, &["an image is cached in part", "a begin copies"]);
+}
+
+#[test]
+fn m05_everything_at_once_with_block_hashes() {
+    soak_block_hash(Theme::All, STEPS, &[]);
+}
+
+#[test]
+fn m05_refused_calls() {
+    soak(Theme::Misuse, STEPS, &["not locked"]);
+}
+
+/// Nothing is left of what could not be made.
+#[test]
+fn m05_creating() {
+    let create = |status: &dyn Fn() -> Status| {
+        for request in 0.. {
+            let before = bytes_in_use();
+            let (made, failed) = failing(Failure::From(request), status);
+            if made == Status::Ok {
+                return request;
+            }
+            assert_eq!((made, failed > 0), (Status::OutOfMemory, true));
+            assert_eq!(bytes_in_use(), before, "request {request}");
+        }
+        unreachable!("there is memory in the end")
+    };
+    for block_hash in [false, true] {
+        let requests = create(&|| Library::create_and_destroy(block_hash));
+        assert!(requests > 5, "{requests} requests only");
+    }
+}
+
+/// To be read by a person: which calls asked for memory at all.
+#[test]
+fn m05_what_failed() {
+    soak(Theme::All, STEPS, &[]);
+    let failed = FAILED.lock().unwrap();
+    println!("requests that failed: {failed:#?}");
+    for name in ["rkv_sequence_begin", "rkv_sequence_append", "rkv_cache_insert", "rkv_cache_match"]
+    {
+        assert!(failed[name] > 0, "{name} never ran out of memory");
+    }
+}
