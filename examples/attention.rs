@@ -100,7 +100,7 @@ impl Engine {
             Shared::new(PageTableConfig { page_size, page_count, ..PageTableConfig::default() })?;
         cache.attach_cache(CacheConfig::default())?;
         let runner = Runner::new(cache.clone(), shapes(), Threads::Own(0))?;
-        let plan = Plan::new(runner.clone());
+        let plan = Plan::new(runner.clone())?;
         Ok(Self { cache, runner, plan })
     }
 

@@ -24,7 +24,7 @@ fn machine(kv_heads: usize, group: usize) -> Machine<'static> {
 
 /// Rows (start, count, pages) at a page size.
 fn batch(page_size: usize, rows: &[(usize, usize, Vec<u32>)]) -> Batch {
-    let mut batch = Batch::new(page_size);
+    let mut batch = Batch::new(page_size).unwrap();
     for (start, count, pages) in rows {
         batch.push_row(*start, *count, pages, &[]).unwrap();
     }
@@ -38,7 +38,7 @@ fn own(row: usize, count: usize) -> Vec<u32> {
 
 fn divide(batch: &Batch, machine: &Machine<'_>) -> Work {
     let mut work = Work::default();
-    work.divide(batch, machine);
+    work.divide(batch, machine).unwrap();
     check(batch, machine, &work);
     work
 }
@@ -120,7 +120,7 @@ fn any_batch_is_covered_exactly_once() {
         let mut machine = machine([1, 2, 8][random.usize(..3)], group);
         machine.multiprocessors = [1, 8, 132][random.usize(..3)];
         machine.batch_invariant = random.u32(..4) == 0;
-        let mut batch = Batch::new(page_size);
+        let mut batch = Batch::new(page_size).unwrap();
         let stem: Vec<u32> = own(99, 3000);
         for row in 0..random.usize(1..10) {
             let (start, count) = (random.usize(..1200), [1, 1, 5, 300][random.usize(..4)]);
@@ -135,7 +135,7 @@ fn any_batch_is_covered_exactly_once() {
             batch.push_row(start, count, &ids, regions).unwrap();
         }
         machine.cascade = random.u32(..8) > 0;
-        work.divide(&batch, &machine);
+        work.divide(&batch, &machine).unwrap();
         check(&batch, &machine, &work);
         check_bounds(&batch, &machine, &work);
         assert!(round > 0 || !work.items.is_empty());
@@ -159,7 +159,7 @@ fn check_bounds(batch: &Batch, machine: &Machine<'_>, work: &Work) {
     let capacity = capacity_of(batch, machine);
     capacity.check().unwrap();
     capacity.check_fits(batch).unwrap();
-    let bounds = Bounds::of(&capacity, batch.page_size(), machine);
+    let bounds = Bounds::of(&capacity, batch.page_size(), machine).unwrap();
     let items: Vec<usize> = work.of_tile.iter().map(|items| items.len()).collect();
     let within = items.iter().zip(&bounds.items).all(|(items, most)| items <= most)
         && work.order.len() <= bounds.order
@@ -182,7 +182,7 @@ fn no_division_exceeds_the_bounds_of_its_capacity() {
         machine.batch_invariant = random.u32(..4) == 0;
         let tiles = random.usize(1..=3);
         machine.tiles = &TILES[..tiles];
-        let mut batch = Batch::new(page_size);
+        let mut batch = Batch::new(page_size).unwrap();
         let (longest, most) = ([40, 700, 9000][random.usize(..3)], [1, 4, 30][random.usize(..3)]);
         let stem = own(99, 9100);
         for row in 0..random.usize(1..12) {
@@ -193,7 +193,7 @@ fn no_division_exceeds_the_bounds_of_its_capacity() {
             ids.extend(own(row, pages - shared));
             batch.push_row(start, count, &ids, &[]).unwrap();
         }
-        work.divide(&batch, &machine);
+        work.divide(&batch, &machine).unwrap();
         check_bounds(&batch, &machine, &work);
     }
 }
@@ -226,7 +226,8 @@ fn bounds_grow_with_the_capacity() {
             cascade: less.cascade || random.bool(),
             ..less
         };
-        let [small, large] = [less, more].map(|capacity| Bounds::of(&capacity, 16, &machine));
+        let [small, large] =
+            [less, more].map(|capacity| Bounds::of(&capacity, 16, &machine).unwrap());
         let grows = small.items.iter().zip(&large.items).all(|(small, large)| small <= large)
             && small.order <= large.order
             && small.merged <= large.merged
@@ -246,7 +247,7 @@ fn bounds_of_decoding_are_not_absurd() {
         regions: false,
         cascade: false,
     };
-    let bounds = Bounds::of(&decode, 16, &machine(8, 4));
+    let bounds = Bounds::of(&decode, 16, &machine(8, 4)).unwrap();
     // One item a row, and four rounds of blocks of the machine.
     assert_eq!(bounds.items, [256 + 198, 0, 0]);
     assert_eq!((bounds.order, bounds.merged, bounds.partials), (256, 256, 256 + 198));
@@ -254,7 +255,8 @@ fn bounds_of_decoding_are_not_absurd() {
     let bytes = |bounds: &Bounds| bounds.partials * 32 * 128 * size_of::<f32>();
     assert_eq!(bytes(&bounds) / 1_000_000, 7);
     let shared = Capacity { cascade: true, ..decode };
-    assert_eq!(bytes(&Bounds::of(&shared, 16, &machine(8, 4))).div_ceil(1_000_000), 91);
+    let bounds = Bounds::of(&shared, 16, &machine(8, 4)).unwrap();
+    assert_eq!(bytes(&bounds).div_ceil(1_000_000), 91);
 }
 
 #[test]
@@ -272,7 +274,7 @@ fn a_step_that_does_not_fit_names_what_is_too_large() {
     refused(&|less| less.positions -= 1, "position_count 3 is above the 2");
     refused(&|less| less.row_positions -= 1, "row_position_count 2 is above the 1");
     refused(&|less| less.pages -= 1, "page_count 4 is above the 3");
-    let mut regions = Batch::new(16);
+    let mut regions = Batch::new(16).unwrap();
     regions.push_row(0, 2, &own(0, 1), &[Region { start: 0, end: 2 }]).unwrap();
     let error = capacity_of(&fits, &machine(2, 2)).check_fits(&regions).unwrap_err();
     assert!(error.to_string().contains("regions"), "{error}");

@@ -78,7 +78,7 @@ impl Bench {
         let mut pages: Vec<u32> = (1..=(shape.batch * row_pages) as u32).collect();
         fastrand::seed(1);
         fastrand::shuffle(&mut pages);
-        let mut batch = Batch::new(PAGE_SIZE);
+        let mut batch = Batch::new(PAGE_SIZE).expect("memory");
         for row in pages.chunks_exact(row_pages) {
             batch.push_row(shape.keys - shape.new, shape.new, row, &[]).expect("a row");
         }
@@ -122,7 +122,7 @@ impl Bench {
             batch_invariant: false,
         };
         // SAFETY: everything was made for this shape.
-        unsafe { self.backend.append_prefill(&call) };
+        unsafe { self.backend.append_prefill(&call) }.expect("memory");
     }
 }
 

@@ -56,7 +56,7 @@ impl Shape {
         let mut ids: Vec<u32> = (1..total as u32).collect();
         fastrand::Rng::with_seed(1).shuffle(&mut ids);
         let (stem, mut own) = ids.split_at(shared);
-        let mut batch = Batch::new(page_size);
+        let mut batch = Batch::new(page_size).expect("memory");
         for _ in 0..self.rows {
             let (mine, rest) = own.split_at(per_row - shared);
             own = rest;

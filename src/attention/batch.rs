@@ -3,6 +3,7 @@
 use super::mask::{Mask, Region};
 use crate::error::Error;
 use crate::error::{Message, text};
+use crate::memory::{OutOfMemory, TryGrow};
 use std::ops::Range;
 
 /// A row of a batch: new positions behind what the KV cache holds already.
@@ -42,18 +43,21 @@ pub struct Batch {
 
 impl Batch {
     /// No rows yet.
-    pub fn new(page_size: usize) -> Self {
+    pub fn new(page_size: usize) -> Result<Self, OutOfMemory> {
         assert!(page_size > 0, "a page has positions");
-        Self {
+        let mut made = Self {
             page_size,
             rows: Vec::new(),
             pages: Vec::new(),
             regions: Vec::new(),
             slot_mapping: Vec::new(),
             last_page_len: Vec::new(),
-            page_indptr: vec![0],
-            query_indptr: vec![0],
-        }
+            page_indptr: Vec::new(),
+            query_indptr: Vec::new(),
+        };
+        made.page_indptr.try_push(0)?;
+        made.query_indptr.try_push(0)?;
+        Ok(made)
     }
 
     /// Takes all rows away and keeps the room.
@@ -104,6 +108,7 @@ impl Batch {
         let (Ok(page_end), Ok(query_end)) = (page_end, query_end) else {
             return fail("count: the batch has 2^31 pages or new positions".into());
         };
+        self.reserve_row(count, page_count, regions.len())?;
         let page_start = self.pages.len();
         self.pages.extend_from_slice(&pages[..page_count]);
         let region_start = self.regions.len();
@@ -122,6 +127,23 @@ impl Batch {
         self.last_page_len.push((key_count - (page_count - 1) * size) as i32);
         self.page_indptr.push(page_end);
         self.query_indptr.push(query_end);
+        Ok(())
+    }
+
+    /// Makes room for a row.
+    fn reserve_row(
+        &mut self,
+        count: usize,
+        pages: usize,
+        regions: usize,
+    ) -> Result<(), OutOfMemory> {
+        self.pages.try_reserve(pages)?;
+        self.regions.try_reserve(regions)?;
+        self.rows.try_reserve(1)?;
+        self.slot_mapping.try_reserve(count)?;
+        self.last_page_len.try_reserve(1)?;
+        self.page_indptr.try_reserve(1)?;
+        self.query_indptr.try_reserve(1)?;
         Ok(())
     }
 

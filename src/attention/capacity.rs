@@ -6,6 +6,7 @@ use super::pieces::{PIECE_FIXED, PIECE_GOOD, PIECE_MIN, ROUNDS};
 use super::work::{FEW_ROWS_MAX, Machine};
 use crate::error::Error;
 use crate::error::text;
+use crate::memory::OutOfMemory;
 
 /// The largest step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,11 +98,16 @@ struct Segments {
 
 impl Bounds {
     /// For every step within a capacity. The proof is beside the lines.
-    pub fn of(capacity: &Capacity, page_size: usize, machine: &Machine<'_>) -> Self {
+    pub fn of(
+        capacity: &Capacity,
+        page_size: usize,
+        machine: &Machine<'_>,
+    ) -> Result<Self, OutOfMemory> {
         let Capacity { rows, positions, row_positions, pages, .. } = *capacity;
         let cascade = capacity.cascade && machine.cascade && !machine.batch_invariant;
         let keys = pages.saturating_mul(page_size);
         let (mut items, mut own_queries, mut shared_queries, mut cut) = (Vec::new(), 0, 0, 0usize);
+        items.try_reserve_exact(machine.tiles.len())?;
         for tile in 0..machine.tiles.len() {
             let own = Segments::of(machine, tile, 1, rows, positions, 1..=row_positions);
             // A group has two rows at least, and no row is in two groups.
@@ -123,12 +129,12 @@ impl Bounds {
         let is_cut = cut > 0 || shared_queries > 0 || machine.batch_invariant;
         // ... and the first pieces one for each query of a row, and of a group.
         let partials = own_queries.min(positions) + shared_queries.min(positions);
-        Self {
+        Ok(Self {
             order: positions * (1 + usize::from(cascade)),
             items,
             merged: if is_cut { positions } else { 0 },
             partials: if is_cut { partials.saturating_add(cut) } else { 0 },
-        }
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! groups below it, whichever saves more.
 use super::batch::Batch;
 use super::work::{Costs, Tile, tile_for};
+use crate::memory::{OutOfMemory, TryGrow};
 use std::ops::Range;
 
 /// Tiles that a group may be cut into where a larger shape would take it at once.
@@ -42,36 +43,43 @@ impl Groups {
     }
 
     /// Finds the groups for which `costs` says that they pay.
-    pub(super) fn find(&mut self, batch: &Batch, costs: &Costs<'_>) {
+    pub(super) fn find(&mut self, batch: &Batch, costs: &Costs<'_>) -> Result<(), OutOfMemory> {
         self.clear();
-        let long_enough = |row: &usize| !settled(batch, *row).is_empty();
-        self.order.extend((0..batch.rows().len()).filter(long_enough));
+        let rows = batch.rows().len();
+        self.order.try_reserve(rows)?;
+        self.order.extend((0..rows).filter(|&row| !settled(batch, row).is_empty()));
         self.order.sort_unstable_by(|&left, &right| {
             settled(batch, left).cmp(settled(batch, right)).then(left.cmp(&right))
         });
         self.common.clear();
-        self.common.push(0);
-        self.common.extend(self.order.windows(2).map(|pair| {
+        self.common.try_push(0)?;
+        self.common.try_extend(self.order.windows(2).map(|pair| {
             let (left, right) = (settled(batch, pair[0]), settled(batch, pair[1]));
             left.iter().zip(right).take_while(|(left, right)| left == right).count()
-        }));
+        }))?;
         // Rows that don't even share their first page part the batch.
         let (mut start, mut saved) = (0, 0.0);
         for end in 1..=self.order.len() {
             if self.common.get(end).is_none_or(|&common| common == 0) {
-                saved += self.choose(batch, costs, start..end);
+                saved += self.choose(batch, costs, start..end)?;
                 start = end;
             }
         }
         if saved < costs.worthwhile {
             self.chosen.clear();
         }
+        Ok(())
     }
 
     /// Chooses among the groups of neighbouring rows; returns what that saves.
-    fn choose(&mut self, batch: &Batch, costs: &Costs<'_>, rows: Range<usize>) -> f64 {
+    fn choose(
+        &mut self,
+        batch: &Batch,
+        costs: &Costs<'_>,
+        rows: Range<usize>,
+    ) -> Result<f64, OutOfMemory> {
         if rows.len() < 2 {
-            return 0.0;
+            return Ok(0.0);
         }
         let inside = rows.start + 1..rows.end;
         let pages = inside.clone().map(|at| self.common[at]).min().unwrap_or(0);
@@ -83,16 +91,16 @@ impl Groups {
         let mut start = rows.start;
         for end in inside.chain([rows.end]) {
             if end == rows.end || self.common[end] == pages {
-                below += self.choose(batch, costs, start..end);
+                below += self.choose(batch, costs, start..end)?;
                 start = end;
             }
         }
         if saved <= below {
-            return below;
+            return Ok(below);
         }
         self.chosen.truncate(before);
-        self.chosen.push(Group { rows, keys });
-        saved
+        self.chosen.try_push(Group { rows, keys })?;
+        Ok(saved)
     }
 }
 

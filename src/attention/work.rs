@@ -8,6 +8,8 @@
 use super::batch::{Batch, Row};
 use super::cascade::Groups;
 use super::pieces::{PIECE_FIXED, PIECE_UNIT, Slots, length_of, piece_of};
+use crate::memory::{OutOfMemory, TryGrow};
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// A shape in which the kernels exist.
@@ -104,6 +106,8 @@ pub struct Work {
     /// Partial results of one query each.
     pub partial_count: usize,
     groups: Groups,
+    /// Keys that each row attends to in a group.
+    shared: Vec<usize>,
     segments: Vec<Segment>,
     drafts: Vec<Draft>,
     /// (query, partial)
@@ -121,6 +125,46 @@ struct Segment {
     is_part: bool,
 }
 
+impl Segment {
+    /// Cuts the queries into tiles; a tile ends with the last key that one of its queries sees.
+    fn cut(
+        &self,
+        batch: &Batch,
+        machine: &Machine<'_>,
+        drafts: &mut Vec<Draft>,
+    ) -> Result<(), OutOfMemory> {
+        let (group, tile) = (machine.group, &machine.tiles[self.tile]);
+        let step = tile.queries(group);
+        let row = &batch.rows()[self.pages_of];
+        let mut from = self.order.start;
+        while from < self.order.end {
+            let queries = step.min(self.order.end - from);
+            let key_end = if self.keys.end == row.key_count() {
+                let mask = batch.mask_of(row, None);
+                let place = |at: usize| row.start + (at - row.first_query);
+                (from..from + queries).map(|at| mask.keys(place(at)).end).max().unwrap_or(0)
+            } else {
+                self.keys.end
+            };
+            for row_begin in (0..queries * group).step_by(tile.rows) {
+                let item = Item {
+                    order_begin: from,
+                    row_begin,
+                    row_count: tile.rows.min(queries * group - row_begin),
+                    pages_of: self.pages_of,
+                    key_begin: self.keys.start,
+                    key_end,
+                    partial_begin: None,
+                };
+                let Self { tile, is_part, .. } = *self;
+                drafts.try_push(Draft { tile, item, queries, is_part })?;
+            }
+            from += queries;
+        }
+        Ok(())
+    }
+}
+
 /// A tile of rows, before its keys are cut.
 #[derive(Debug, Clone)]
 struct Draft {
@@ -134,20 +178,29 @@ struct Draft {
 pub(super) const FEW_ROWS_MAX: usize = 16;
 
 impl Work {
-    /// Divides the attention of a batch.
-    pub fn divide(&mut self, batch: &Batch, machine: &Machine<'_>) {
+    /// Divides the attention of a batch. When that fails there is no division.
+    pub fn divide(&mut self, batch: &Batch, machine: &Machine<'_>) -> Result<(), OutOfMemory> {
         self.clear();
+        let divided = self.try_divide(batch, machine);
+        if divided.is_err() {
+            self.clear();
+        }
+        divided
+    }
+
+    fn try_divide(&mut self, batch: &Batch, machine: &Machine<'_>) -> Result<(), OutOfMemory> {
+        self.order.try_reserve(batch.query_count())?;
         self.order.extend(0..batch.query_count() as u32);
         let blocks = machine.multiprocessors * machine.tiles[0].blocks;
         let worthwhile = blocks as f64 / machine.kv_heads as f64;
         let costs = Costs { tiles: machine.tiles, group: machine.group, worthwhile };
         if machine.cascade && !machine.batch_invariant {
-            self.groups.find(batch, &costs);
+            self.groups.find(batch, &costs)?;
         }
-        self.make_segments(batch, machine, &costs);
-        self.make_drafts(batch, machine);
-        self.cut(machine);
-        self.list_merges();
+        self.make_segments(batch, machine, &costs)?;
+        self.make_drafts(batch, machine)?;
+        self.cut(machine)?;
+        self.list_merges()
     }
 
     fn clear(&mut self) {
@@ -159,13 +212,22 @@ impl Work {
         self.partials.clear();
         self.partial_count = 0;
         self.groups.clear();
+        self.shared.clear();
         self.segments.clear();
         self.drafts.clear();
         self.found.clear();
     }
 
-    fn make_segments(&mut self, batch: &Batch, machine: &Machine<'_>, costs: &Costs<'_>) {
-        let mut shared = vec![0; batch.rows().len()];
+    fn make_segments(
+        &mut self,
+        batch: &Batch,
+        machine: &Machine<'_>,
+        costs: &Costs<'_>,
+    ) -> Result<(), OutOfMemory> {
+        let count = batch.rows().len();
+        self.shared.try_reserve(count)?;
+        self.shared.resize(count, 0);
+        self.segments.try_reserve(self.groups.chosen.len() + count)?;
         let least = if machine.batch_invariant { FEW_ROWS_MAX + 1 } else { 0 };
         let shape_of = |row: &Row| tile_for(machine.tiles, (row.count * machine.group).max(least));
         let taken = batch.rows().iter().fold(0u32, |taken, row| taken | 1 << shape_of(row));
@@ -173,9 +235,10 @@ impl Work {
             let rows = &self.groups.order[group.rows.clone()];
             let begin = self.order.len();
             for &row in rows {
-                shared[row] = group.keys;
+                self.shared[row] = group.keys;
                 let row = &batch.rows()[row];
-                self.order.extend((row.first_query..row.first_query + row.count).map(|q| q as u32));
+                let queries = row.first_query..row.first_query + row.count;
+                self.order.try_extend(queries.map(|query| query as u32))?;
             }
             let order = begin..self.order.len();
             let tile = costs.shape_of_group(order.len(), group.keys, |tile| taken >> tile & 1 != 0);
@@ -186,55 +249,27 @@ impl Work {
             self.segments.push(Segment {
                 order: row.first_query..row.first_query + row.count,
                 pages_of: at,
-                keys: shared[at]..row.key_count(),
+                keys: self.shared[at]..row.key_count(),
                 tile: shape_of(row),
-                is_part: shared[at] > 0 || machine.batch_invariant,
+                is_part: self.shared[at] > 0 || machine.batch_invariant,
             });
         }
+        Ok(())
     }
 
-    /// Cuts the queries of each segment into tiles; a tile ends with the last key that one of its
-    /// queries sees.
-    fn make_drafts(&mut self, batch: &Batch, machine: &Machine<'_>) {
-        let group = machine.group;
-        for segment in &self.segments {
-            let tile = &machine.tiles[segment.tile];
-            let step = tile.queries(group);
-            let mut from = segment.order.start;
-            while from < segment.order.end {
-                let queries = step.min(segment.order.end - from);
-                let key_end = if segment.keys.end == batch.rows()[segment.pages_of].key_count() {
-                    let row = &batch.rows()[segment.pages_of];
-                    let mask = batch.mask_of(row, None);
-                    let place = |at: usize| row.start + (at - row.first_query);
-                    (from..from + queries).map(|at| mask.keys(place(at)).end).max().unwrap_or(0)
-                } else {
-                    segment.keys.end
-                };
-                for row_begin in (0..queries * group).step_by(tile.rows) {
-                    self.drafts.push(Draft {
-                        tile: segment.tile,
-                        item: Item {
-                            order_begin: from,
-                            row_begin,
-                            row_count: tile.rows.min(queries * group - row_begin),
-                            pages_of: segment.pages_of,
-                            key_begin: segment.keys.start,
-                            key_end,
-                            partial_begin: None,
-                        },
-                        queries,
-                        is_part: segment.is_part,
-                    });
-                }
-                from += queries;
+    /// Cuts the queries of the segments into tiles, shape after shape.
+    fn make_drafts(&mut self, batch: &Batch, machine: &Machine<'_>) -> Result<(), OutOfMemory> {
+        for number in 0..machine.tiles.len() {
+            for segment in self.segments.iter().filter(|segment| segment.tile == number) {
+                segment.cut(batch, machine, &mut self.drafts)?;
             }
         }
-        self.drafts.sort_by_key(|draft| draft.tile);
+        Ok(())
     }
 
     /// Cuts the keys of tiles, so that the machine is busy and blocks take about the same time.
-    fn cut(&mut self, machine: &Machine<'_>) {
+    fn cut(&mut self, machine: &Machine<'_>) -> Result<(), OutOfMemory> {
+        self.of_tile.try_reserve(machine.tiles.len())?;
         let mut at = 0;
         for (number, tile) in machine.tiles.iter().enumerate() {
             let end = at + self.drafts[at..].iter().take_while(|d| d.tile == number).count();
@@ -251,14 +286,17 @@ impl Work {
                 let draft = self.drafts[index].clone();
                 // The tiles of one query's heads write to the same partial results.
                 let again = draft.item.row_begin > 0;
-                last_partial = self.cut_tile(&draft, piece, machine, again.then_some(last_partial));
+                last_partial =
+                    self.cut_tile(&draft, piece, machine, again.then_some(last_partial))?;
             }
-            self.items[first..].sort_by_key(|item| {
-                (std::cmp::Reverse(item.key_end - item.key_begin), item.order_begin, item.key_begin)
+            self.items[first..].sort_unstable_by_key(|item| {
+                let Item { order_begin, row_begin, key_begin, key_end, .. } = *item;
+                (Reverse(key_end - key_begin), order_begin, key_begin, row_begin)
             });
             self.of_tile.push(first..self.items.len());
             at = end;
         }
+        Ok(())
     }
 
     /// Cuts the keys of one tile; returns its first partial result.
@@ -268,7 +306,7 @@ impl Work {
         piece: usize,
         machine: &Machine<'_>,
         again: Option<usize>,
-    ) -> usize {
+    ) -> Result<usize, OutOfMemory> {
         let Item { key_begin, key_end, order_begin, .. } = draft.item;
         let piece = match machine.batch_invariant {
             true => piece.next_multiple_of(PIECE_UNIT),
@@ -277,19 +315,19 @@ impl Work {
         // Pieces end at multiples of the unit, so that no tile of keys is computed twice.
         let mut next = (key_begin / PIECE_UNIT * PIECE_UNIT + piece).min(key_end);
         if next == key_end && !draft.is_part {
-            self.items.push(draft.item);
-            return 0;
+            self.items.try_push(draft.item)?;
+            return Ok(0);
         }
         let base = again.unwrap_or(self.partial_count);
         let (mut from, mut partial) = (key_begin, base);
         loop {
             let item =
                 Item { key_begin: from, key_end: next, partial_begin: Some(partial), ..draft.item };
-            self.items.push(item);
+            self.items.try_push(item)?;
             if again.is_none() {
                 for query in 0..draft.queries {
                     let number = self.order[order_begin + query];
-                    self.found.push((number, (partial + query) as u32));
+                    self.found.try_push((number, (partial + query) as u32))?;
                 }
             }
             partial += draft.queries;
@@ -300,11 +338,14 @@ impl Work {
             next = (next + piece).min(key_end);
         }
         self.partial_count = self.partial_count.max(partial);
-        base
+        Ok(base)
     }
 
-    fn list_merges(&mut self) {
+    fn list_merges(&mut self) -> Result<(), OutOfMemory> {
         self.found.sort_unstable();
+        self.merged.try_reserve(self.found.len())?;
+        self.merge_indptr.try_reserve(self.found.len() + 1)?;
+        self.partials.try_reserve(self.found.len())?;
         self.merge_indptr.push(0);
         for &(query, partial) in &self.found {
             if self.merged.last() != Some(&query) {
@@ -314,5 +355,6 @@ impl Work {
             self.partials.push(partial);
             *self.merge_indptr.last_mut().expect("it begins with 0") = self.partials.len() as u32;
         }
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use super::status::rkv_status;
 use crate::attention::{Dtype, KvLayout, KvStrides};
 use crate::error::Error;
 use crate::error::text;
+use crate::memory::try_collect;
 use crate::sequence::PageCopy;
 use std::ffi::c_void;
 
@@ -143,14 +144,11 @@ pub unsafe extern "C" fn rkv_runner_copy_pages(
             if given.iter().any(|copy| copy.reserved != 0) {
                 return Err(Error::argument("copies: reserved must be zero").into());
             }
-            let copies: Vec<_> = given
-                .iter()
-                .map(|copy| PageCopy {
-                    source: copy.source_page,
-                    target: copy.target_page,
-                    positions: copy.position_count as usize,
-                })
-                .collect();
+            let copies = try_collect(given.iter().map(|copy| PageCopy {
+                source: copy.source_page,
+                target: copy.target_page,
+                positions: copy.position_count as usize,
+            }))?;
             Ok(runner.copy_pages(&copies)?)
         })
     }

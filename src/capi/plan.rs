@@ -9,7 +9,7 @@ use crate::attention::{Capacity, Region};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
-use crate::memory::Arc;
+use crate::memory::{Arc, OutOfMemory};
 use crate::runner::{Plan, PlanRow};
 use crate::sequence::ComputedRow;
 use std::ffi::c_void;
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn rkv_plan_create(
     unsafe {
         with(runner, |runner| {
             let into = out(out_plan, "out_plan")?;
-            let plan = Arc::new(Plan::new(runner.clone()))?;
+            let plan = Arc::new(Plan::new(runner.clone())?)?;
             into.write(Handle::new(plan)?.into_raw());
             Ok(())
         })
@@ -183,25 +183,26 @@ pub unsafe extern "C" fn rkv_plan_set(
     // SAFETY: the caller's contract on plan and rows.
     unsafe {
         with(plan, |plan| {
-            let mut regions: Vec<Vec<Region>> = Vec::new();
             let rows = slice(rows, row_count, "rows")?;
+            // The regions of all rows.
+            let mut regions = Vec::new();
             for row in rows {
                 let given = slice(row.regions, row.region_count as usize, "rows: regions")?;
-                if !given.is_empty() {
-                    regions.push(given.iter().map(region_of).collect::<Result<_, _>>()?);
+                regions.try_reserve(given.len()).map_err(OutOfMemory::from)?;
+                for region in given {
+                    regions.push(region_of(region)?);
                 }
             }
-            let mut regions = regions.iter();
-            let mut given = Vec::with_capacity(rows.len());
+            let (mut given, mut left) = (Vec::new(), &*regions);
+            given.try_reserve_exact(rows.len()).map_err(OutOfMemory::from)?;
             for raw in rows {
+                let (regions, rest) = left.split_at(raw.region_count as usize);
+                left = rest;
                 given.push(PlanRow {
                     row: row_of(raw),
                     start: position(raw.start, "start")?,
                     count: position(raw.count, "count")?,
-                    regions: match raw.region_count {
-                        0 => &[],
-                        _ => regions.next().expect("made above"),
-                    },
+                    regions,
                 });
             }
             Ok(plan.set(&given)?)

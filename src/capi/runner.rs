@@ -12,6 +12,7 @@ use crate::cpu::Threads;
 use crate::error::Error;
 use crate::error::text;
 use crate::gpu::{CudaConfig, Images};
+use crate::memory::TryGrow;
 use crate::runner::{BackendConfig, KvPointers, Runner, RunnerConfig};
 use std::ffi::c_void;
 
@@ -147,7 +148,7 @@ fn backend_of(raw: &rkv_runner_config) -> Result<BackendConfig, Error> {
     let count = raw.thread_count as usize;
     Ok(BackendConfig::Cpu(match raw.parallel_for {
         None => Threads::Own(count),
-        Some(parallel_for) => engine_threads(count, parallel_for, raw.parallel_user_data),
+        Some(parallel_for) => engine_threads(count, parallel_for, raw.parallel_user_data)?,
     }))
 }
 
@@ -247,10 +248,10 @@ pub unsafe extern "C" fn rkv_runner_create(
                 Runner::new(shared.clone(), config, backend)?
             } else {
                 let given = slice(raw.kv_layers, config.layers, "config.kv_layers")?;
-                let mut layers = Vec::with_capacity(given.len());
+                let mut layers = Vec::new();
                 for memory in given {
-                    let strides = strides(memory)?;
-                    layers.push(KvPointers { k: memory.k.cast(), v: memory.v.cast(), strides });
+                    let (k, v) = (memory.k.cast(), memory.v.cast());
+                    layers.try_push(KvPointers { k, v, strides: strides(memory)? })?;
                 }
                 Runner::over(shared.clone(), config, backend, &layers)?
             };

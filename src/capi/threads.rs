@@ -1,6 +1,7 @@
 //! The engine's threads.
 use super::callback;
-use crate::cpu::Threads;
+use crate::cpu::{ParallelFor as Run, Threads};
+use crate::memory::{OutOfMemory, try_box};
 use std::any::Any;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -32,9 +33,12 @@ unsafe impl Send for EngineThreads {}
 // SAFETY: as above.
 unsafe impl Sync for EngineThreads {}
 
+/// Runs a task by its index.
+type Body<'a> = dyn Fn(usize) + Sync + 'a;
+
 /// The tasks of one call, and the panic of one of them: none may cross the engine's code.
 struct Tasks<'a> {
-    body: &'a (dyn Fn(usize) + Sync),
+    body: &'a Body<'a>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -50,7 +54,7 @@ unsafe extern "C" fn run_task(tasks: *mut c_void, index: usize) {
 }
 
 impl EngineThreads {
-    fn run(&self, count: usize, body: &(dyn Fn(usize) + Sync)) {
+    fn run(&self, count: usize, body: &Body<'_>) {
         let tasks = Tasks { body, panic: Mutex::new(None) };
         let pointer = (&raw const tasks).cast_mut().cast::<c_void>();
         callback::call("rkv_runner_config.parallel_for", || {
@@ -69,7 +73,8 @@ pub(super) fn engine_threads(
     count: usize,
     parallel_for: ParallelFor,
     user_data: *mut c_void,
-) -> Threads {
+) -> Result<Threads, OutOfMemory> {
     let engine = EngineThreads { parallel_for, user_data };
-    Threads::Engine { count, parallel_for: Box::new(move |count, body| engine.run(count, body)) }
+    let run: Run = try_box(move |count: usize, body: &Body<'_>| engine.run(count, body))?;
+    Ok(Threads::Engine { count, parallel_for: run })
 }

@@ -9,6 +9,7 @@ use super::threads::Team;
 use super::tile::Job;
 use super::write::write;
 use crate::attention::Dtype;
+use crate::memory::OutOfMemory;
 
 /// Rows of a tile that are merged by one task.
 const MERGE_ROWS: usize = 16;
@@ -19,36 +20,37 @@ pub(super) unsafe fn append_prefill(
     isa: Isa,
     team: &Team,
     desks: &Kept<Desk>,
-    scratches: &Kept<Scratch>,
     call: &AppendPrefill<'_>,
-) {
-    // SAFETY: the caller's contract.
-    unsafe { write(isa, team, call) };
+) -> Result<(), OutOfMemory> {
+    let head_dim = call.geometry.head_dim;
     desks.with(|desk| {
-        let Desk { schedule, parts } = desk;
-        schedule.plan(call, team.count());
-        let part_numbers = State::numbers(schedule.tile_height, call.geometry.head_dim);
-        let parts = parts.reserve(schedule.part_count * part_numbers);
+        desk.schedule.plan(call, team.count())?;
+        desk.reserve(team.count(), head_dim)?;
+        // From here on nothing fails.
+        let part_numbers = State::numbers(desk.schedule.tile_height, head_dim);
+        let parts = desk.parts.start(desk.schedule.part_count * part_numbers);
+        // SAFETY: the caller's contract.
+        unsafe { write(isa, team, call) };
+        let (desk, schedule) = (&*desk, &desk.schedule);
         let work = Work { call, schedule, parts, part_numbers };
-        team.share(schedule.parts.len(), &|take| {
-            scratches.with(|scratch| {
-                while let Some(index) = take() {
-                    let part = work.schedule().parts[index];
-                    dispatch(isa, Attend { work: &work, part, scratch });
-                }
-            });
+        team.share(schedule.parts.len(), &|thread, take| {
+            let Some(mut scratch) = desk.scratch(thread) else { return };
+            while let Some(index) = take() {
+                let part = work.schedule().parts[index];
+                dispatch(isa, Attend { work: &work, part, scratch: &mut scratch });
+            }
         });
         let chunks = schedule.tile_height.div_ceil(MERGE_ROWS);
-        team.share(schedule.parted.len() * chunks, &|take| {
-            scratches.with(|scratch| {
-                while let Some(index) = take() {
-                    let tile = work.schedule().parted[index / chunks];
-                    let first = index % chunks * MERGE_ROWS;
-                    dispatch(isa, Merge { work: &work, tile, first, scratch });
-                }
-            });
+        team.share(schedule.parted.len() * chunks, &|thread, take| {
+            let Some(mut scratch) = desk.scratch(thread) else { return };
+            while let Some(index) = take() {
+                let tile = work.schedule().parted[index / chunks];
+                let first = index % chunks * MERGE_ROWS;
+                dispatch(isa, Merge { work: &work, tile, first, scratch: &mut scratch });
+            }
         });
-    });
+        Ok(())
+    })
 }
 
 /// A call in the hands of several threads.

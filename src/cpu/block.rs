@@ -15,11 +15,16 @@ use std::ops::Range;
 
 /// With this many rows of a head or fewer, keys and values are converted where they are used; with
 /// more, once for all.
-const DIRECT_ROWS: usize = 8;
+pub(super) const DIRECT_ROWS: usize = 8;
 
 /// Numbers between the rows of converted keys, so that a column is not all in one part of the
 /// processor's cache.
 const PADDING: usize = 16;
+
+/// Numbers from a row of converted keys to the next.
+pub(super) fn converted_stride(head_dim: usize) -> usize {
+    head_dim + PADDING
+}
 
 impl Job<'_> {
     /// Attends to the keys from `start` on, as far as the segment goes.
@@ -78,8 +83,8 @@ impl Job<'_> {
             pages: call.batch.pages_of(self.row()),
         };
         let (offsets, next_offsets) = places.find(place, block, keys.clone(), after);
-        let q = q.reserve(self.tile.height() * head_dim);
-        let scores = scores.reserve(all * BLOCK);
+        let q = q.start(self.tile.height() * head_dim);
+        let scores = scores.start(all * BLOCK);
         let head_stride = call.layer.strides.head * E::BYTES;
         let at = |base: *mut u8, head: usize| base.cast_const().wrapping_add(head * head_stride);
         let ahead = |base: *mut u8| AheadRows {
@@ -112,8 +117,8 @@ impl Job<'_> {
                     step.weigh(simd, k, ahead_k);
                     step.add(simd, v, ahead_v);
                 } else {
-                    let stride = head_dim + PADDING;
-                    let kv = kv.reserve(BLOCK * stride);
+                    let stride = converted_stride(head_dim);
+                    let kv = kv.start(BLOCK * stride);
                     let converted = Strided::new(kv, stride);
                     gather(simd, k, keys.clone(), kv, head_dim, stride);
                     step.weigh(simd, converted, ahead_k);

@@ -1,7 +1,7 @@
 //! Merging of the states that callers have.
+use super::HEAD_DIM_MOST;
 use super::call::MergeStates;
 use super::element::{Narrow, WidenAs};
-use super::scratch::{Kept, Numbers};
 use super::simd::{Isa, Simd, Vectorized, dispatch};
 use super::threads::Team;
 use crate::attention::Tensor;
@@ -9,21 +9,25 @@ use crate::attention::Tensor;
 /// Positions whose heads are one task.
 const TASK_POSITIONS: usize = 16;
 
+/// Numbers of two heads, on a thread's stack.
+#[repr(align(64))]
+struct Room([f32; 2 * HEAD_DIM_MOST]);
+
 /// # Safety
 /// That of [`super::CpuBackend::merge_states`].
-pub(super) unsafe fn merge_states(isa: Isa, team: &Team, kept: &Kept<Numbers>, call: &MergeStates) {
+pub(super) unsafe fn merge_states(isa: Isa, team: &Team, call: &MergeStates) {
     let tasks = call.positions.div_ceil(TASK_POSITIONS);
-    let (positions, head_dim) = (call.positions, call.head_dim);
+    let positions = call.positions;
+    assert!(call.head_dim <= HEAD_DIM_MOST, "a supported shape");
     let shared = Shared(call);
-    team.share(tasks, &|take| {
-        kept.with(|numbers| {
-            let room = numbers.reserve(2 * head_dim);
-            while let Some(task) = take() {
-                let start = task * TASK_POSITIONS;
-                let end = (start + TASK_POSITIONS).min(positions);
-                dispatch(isa, Positions { shared: &shared, start, end, room });
-            }
-        });
+    team.share(tasks, &|_, take| {
+        let mut room = Room([0.0; 2 * HEAD_DIM_MOST]);
+        while let Some(task) = take() {
+            let start = task * TASK_POSITIONS;
+            let end = (start + TASK_POSITIONS).min(positions);
+            let room = room.0.as_mut_ptr();
+            dispatch(isa, Positions { shared: &shared, start, end, room });
+        }
     });
 }
 

@@ -8,7 +8,10 @@ mod element;
 mod kernel;
 mod memory;
 mod merge;
+mod own_threads;
+mod place;
 mod places;
+mod processors;
 mod schedule;
 mod scratch;
 mod simd;
@@ -23,19 +26,21 @@ pub use simd::Isa;
 pub use threads::{ParallelFor, Threads};
 
 use crate::error::{Message, text};
-use scratch::{Desk, Kept, Numbers, Scratch};
+use scratch::{Desk, Kept};
 use threads::Team;
 
 use crate::attention::{Dtype, Geometry, KvLayer, PageCopy};
 use crate::error::Error;
+use crate::memory::OutOfMemory;
+
+/// Elements of the largest head.
+const HEAD_DIM_MOST: usize = 256;
 
 /// The CPU backend: threads and scratch memory, no state between calls.
 pub struct CpuBackend {
     isa: Isa,
     team: Team,
     desks: Kept<Desk>,
-    scratches: Kept<Scratch>,
-    merges: Kept<Numbers>,
 }
 
 impl std::fmt::Debug for CpuBackend {
@@ -55,8 +60,7 @@ impl CpuBackend {
     /// there.
     pub fn with_isa(threads: Threads, isa: Isa) -> Result<Self, Error> {
         let team = Team::new(threads)?;
-        let (desks, scratches, merges) = Default::default();
-        Ok(Self { isa, team, desks, scratches, merges })
+        Ok(Self { isa, team, desks: Kept::default() })
     }
 
     /// Threads that compute.
@@ -68,7 +72,7 @@ impl CpuBackend {
     pub fn supports(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Result<(), Error> {
         let fail = |text: Message| Err(Error::unsupported(text));
         let Geometry { query_heads, kv_heads, head_dim, page_size } = *geometry;
-        if ![64, 96, 128, 256].contains(&head_dim) {
+        if ![64, 96, 128, HEAD_DIM_MOST].contains(&head_dim) {
             return fail(text!("head_dim {head_dim} is not 64, 96, 128 or 256"));
         }
         if kv_heads == 0 || query_heads == 0 || query_heads % kv_heads != 0 {
@@ -88,16 +92,17 @@ impl CpuBackend {
         Ok(())
     }
 
-    /// Writes K and V of the new positions into their pages, then attends to all positions.
+    /// Writes K and V of the new positions into their pages, then attends to all positions. When
+    /// there is no memory for that nothing is written.
     ///
     /// # Safety
     /// The shapes are supported. Addresses are valid for what the batch, the geometry and the
     /// strides say, `sinks` has a logit for each query head, the batch has the geometry's page
     /// size and its pages lie in the layer's memory. Nobody writes to any of it meanwhile, and
     /// nobody reads what this writes; outputs overlap nothing else.
-    pub unsafe fn append_prefill(&self, call: &AppendPrefill<'_>) {
+    pub unsafe fn append_prefill(&self, call: &AppendPrefill<'_>) -> Result<(), OutOfMemory> {
         // SAFETY: the caller's contract.
-        unsafe { append::append_prefill(self.isa, &self.team, &self.desks, &self.scratches, call) }
+        unsafe { append::append_prefill(self.isa, &self.team, &self.desks, call) }
     }
 
     /// Copies the first positions of pages to other pages, in every layer.
@@ -123,6 +128,6 @@ impl CpuBackend {
     /// exactly one of them with the same strides and dtype.
     pub unsafe fn merge_states(&self, call: &MergeStates<'_>) {
         // SAFETY: the caller's contract.
-        unsafe { merge::merge_states(self.isa, &self.team, &self.merges, call) }
+        unsafe { merge::merge_states(self.isa, &self.team, call) }
     }
 }

@@ -7,7 +7,9 @@
 //! keys were parted.
 use super::call::AppendPrefill;
 use super::kernel::BLOCK;
+use super::state::LEVELS;
 use crate::attention::Geometry;
+use crate::memory::{OutOfMemory, TryGrow};
 use std::ops::Range;
 
 /// Keys of a segment.
@@ -86,7 +88,7 @@ pub(super) struct Part {
 }
 
 /// The work of a call.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Schedule {
     pub tiles: Vec<Tile>,
     /// Those that cost most first.
@@ -97,17 +99,39 @@ pub(super) struct Schedule {
     pub part_count: usize,
     /// Most rows of a tile, of all its heads.
     pub tile_height: usize,
+    /// Most rows of one head of a tile.
+    pub head_rows: usize,
+    /// Most rows of the tiles whose parts are of this level or a higher one.
+    level_rows: [usize; LEVELS],
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            tiles: Vec::new(),
+            parts: Vec::new(),
+            parted: Vec::new(),
+            part_count: 0,
+            tile_height: 0,
+            head_rows: 0,
+            level_rows: [0; LEVELS],
+        }
+    }
 }
 
 impl Schedule {
     /// Plans a call.
-    pub(super) fn plan(&mut self, call: &AppendPrefill<'_>, threads: usize) {
+    pub(super) fn plan(
+        &mut self,
+        call: &AppendPrefill<'_>,
+        threads: usize,
+    ) -> Result<(), OutOfMemory> {
         self.tiles.clear();
         self.parts.clear();
         self.parted.clear();
         self.part_count = 0;
-        self.tile_height = 0;
-        self.cut_rows(call, threads);
+        self.level_rows = [0; LEVELS];
+        self.cut_rows(call, threads)?;
         let total: usize = self.tiles.iter().map(|tile| tile.cost).sum();
         let share = if threads == 1 { total } else { total / (threads * PARTS_PER_THREAD) };
         for (index, tile) in self.tiles.iter_mut().enumerate() {
@@ -118,17 +142,30 @@ impl Schedule {
             if nodes.len() > 1 {
                 tile.first_part = Some(self.part_count);
                 self.part_count += nodes.len();
-                self.parted.push(index);
+                self.parted.try_push(index)?;
             }
             let part = |node| Part { tile: index, node, cost: tile.node_cost(node) };
-            self.parts.extend(nodes.map(part));
+            self.parts.try_extend(nodes.map(part))?;
+            let rows = &mut self.level_rows[tile.level as usize];
+            *rows = tile.height().max(*rows);
+        }
+        for level in (1..LEVELS).rev() {
+            self.level_rows[level - 1] = self.level_rows[level - 1].max(self.level_rows[level]);
         }
         self.parts
             .sort_unstable_by_key(|part| (std::cmp::Reverse(part.cost), part.tile, part.node));
+        Ok(())
+    }
+
+    /// Rows that states may have, by how many others wait for a neighbour: of the segments of a
+    /// node at most as many as it has levels below.
+    pub(super) fn state_rows(&self) -> &[usize] {
+        let levels = self.level_rows.iter().take_while(|&&rows| rows > 0).count();
+        &self.level_rows[..levels]
     }
 
     /// Cuts the rows of the batch into tiles.
-    fn cut_rows(&mut self, call: &AppendPrefill<'_>, threads: usize) {
+    fn cut_rows(&mut self, call: &AppendPrefill<'_>, threads: usize) -> Result<(), OutOfMemory> {
         let Geometry { kv_heads, head_dim, .. } = call.geometry;
         let group = call.geometry.group();
         let rows = call.batch.rows();
@@ -153,7 +190,7 @@ impl Schedule {
                 for head in (0..kv_heads).step_by(together.max(1)) {
                     let heads = head..(head + together.max(1)).min(kv_heads);
                     let cost = rows.len().max(CHEAP_ROWS) * heads.len();
-                    self.tiles.push(Tile {
+                    self.tiles.try_push(Tile {
                         row: index,
                         heads,
                         rows: rows.clone(),
@@ -161,11 +198,13 @@ impl Schedule {
                         level: usize::BITS - (segments.end - 1).leading_zeros(),
                         first_part: None,
                         cost: (end - first).saturating_mul(cost),
-                    });
+                    })?;
                 }
             }
         }
         let heights = self.tiles.iter().map(Tile::height);
         self.tile_height = heights.max().unwrap_or(0);
+        self.head_rows = self.tiles.iter().map(|tile| tile.rows.len()).max().unwrap_or(0);
+        Ok(())
     }
 }

@@ -1,8 +1,13 @@
 //! Memory that calls compute in. It is kept from call to call.
-use super::kernel::Span;
+//!
+//! All that a call may need is made before it writes anything, by the thread that called: so a call
+//! for which there is no memory changes nothing, and its threads never ask for any.
+use super::block::{DIRECT_ROWS, converted_stride};
+use super::kernel::{BLOCK, Span};
 use super::places::Places;
 use super::schedule::Schedule;
-use super::state::Tree;
+use super::state::{State, Tree};
+use crate::memory::{OutOfMemory, TryGrow, try_box};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A cache line.
@@ -15,19 +20,27 @@ struct Line([f32; 16]);
 pub(super) struct Numbers(Vec<Line>);
 
 impl Numbers {
-    /// Room for `count` numbers. What they were is lost when the room was smaller.
-    pub(super) fn reserve(&mut self, count: usize) -> *mut f32 {
+    /// Makes room for `count` numbers. What they were is lost when the room was smaller.
+    pub(super) fn reserve(&mut self, count: usize) -> Result<(), OutOfMemory> {
         let lines = count.div_ceil(16);
         if lines > self.0.len() {
             self.0.clear();
+            self.0.try_reserve(lines)?;
             self.0.resize(lines, Line::default());
         }
+        Ok(())
+    }
+
+    /// The numbers, of which there is room for `count`.
+    pub(super) fn start(&mut self, count: usize) -> *mut f32 {
+        assert!(count <= 16 * self.0.len(), "room was made before");
         self.0.as_mut_ptr().cast()
     }
 }
 
 /// Memory of one thread.
 #[derive(Default)]
+#[repr(align(128))] // two cache lines, which processors fetch together
 pub(super) struct Scratch {
     /// Queries.
     pub q: Numbers,
@@ -45,6 +58,23 @@ pub(super) struct Scratch {
     pub places: Places,
 }
 
+impl Scratch {
+    /// Makes room for each part of a schedule.
+    fn reserve(&mut self, schedule: &Schedule, head_dim: usize) -> Result<(), OutOfMemory> {
+        let rows = schedule.head_rows;
+        self.q.reserve(schedule.tile_height * head_dim)?;
+        if rows > DIRECT_ROWS {
+            self.kv.reserve(BLOCK * converted_stride(head_dim))?;
+        }
+        self.scores.reserve(rows * BLOCK)?;
+        for spans in [&mut self.seen, &mut self.spans] {
+            spans.clear();
+            spans.try_reserve(rows)?;
+        }
+        self.tree.reserve(schedule.state_rows(), head_dim)
+    }
+}
+
 /// Memory of one call.
 #[derive(Default)]
 pub(super) struct Desk {
@@ -52,24 +82,70 @@ pub(super) struct Desk {
     pub schedule: Schedule,
     /// States of the parts of tiles.
     pub parts: Numbers,
+    /// Each thread's, by its number: nobody waits for a lock.
+    scratches: Vec<Mutex<Scratch>>,
 }
 
-/// Memory that is lent for as long as some work takes.
+impl Desk {
+    /// Makes room for what was scheduled for a number of threads.
+    pub(super) fn reserve(&mut self, threads: usize, head_dim: usize) -> Result<(), OutOfMemory> {
+        let Self { schedule, parts, scratches } = self;
+        parts.reserve(schedule.part_count * State::numbers(schedule.tile_height, head_dim))?;
+        let threads = if schedule.parts.len() > 1 { threads } else { 1 };
+        for at in 0..threads {
+            if at == scratches.len() {
+                scratches.try_push(Mutex::default())?;
+            }
+            let scratch = scratches[at].get_mut().unwrap_or_else(PoisonError::into_inner);
+            scratch.reserve(schedule, head_dim)?;
+        }
+        Ok(())
+    }
+
+    /// The memory of a thread; none is there for one that doesn't belong to the call.
+    pub(super) fn scratch(&self, thread: usize) -> Option<MutexGuard<'_, Scratch>> {
+        // What a panic leaves is overwritten by the next call.
+        Some(self.scratches.get(thread)?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Memory that is lent for as long as some work takes. Taking it back allocates nothing: what is
+/// not lent is a linked list.
 #[derive(Default)]
-pub(super) struct Kept<T>(Mutex<Vec<Box<T>>>);
+pub(super) struct Kept<T>(Mutex<Option<Box<Lent<T>>>>);
+
+#[derive(Default)]
+struct Lent<T> {
+    value: T,
+    next: Option<Box<Self>>,
+}
 
 impl<T: Default> Kept<T> {
     /// Does the work with memory that no other work has meanwhile.
-    pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let lent = self.all().pop();
-        let mut lent = lent.unwrap_or_default();
-        let result = work(&mut lent);
-        self.all().push(lent);
+    pub(super) fn with(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<(), OutOfMemory>,
+    ) -> Result<(), OutOfMemory> {
+        let mut lent = match self.take() {
+            Some(lent) => lent,
+            None => try_box(Lent::default())?,
+        };
+        let result = work(&mut lent.value);
+        let mut first = self.first();
+        lent.next = first.take();
+        *first = Some(lent);
         result
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<Box<T>>> {
-        // A panic elsewhere leaves the list whole: only pushes and pops happen under the lock.
+    fn take(&self) -> Option<Box<Lent<T>>> {
+        let mut first = self.first();
+        let mut lent = first.take()?;
+        *first = lent.next.take();
+        Some(lent)
+    }
+
+    fn first(&self) -> MutexGuard<'_, Option<Box<Lent<T>>>> {
+        // A panic elsewhere leaves the list whole: nothing else happens under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 //! What rows have seen of some of their keys, and how states of neighbouring keys become one.
 use super::scratch::Numbers;
 use super::simd::{Simd, Vectorized, exp2_one};
+use crate::memory::{OutOfMemory, TryGrow};
 use std::ops::Range;
 
 /// For each row of a tile: the largest logit, to base 2; the sum of the weights relative to it;
@@ -102,6 +103,9 @@ impl Vectorized for Absorb {
     }
 }
 
+/// Levels of the largest tree: no two states that wait for a neighbour are of the same one.
+pub(super) const LEVELS: usize = usize::BITS as usize + 1;
+
 /// Merges states as a binary tree over numbered leaves says, whichever of them come: a row that saw
 /// nothing of a leaf is left as it is there. So its result does not depend on what the other rows
 /// of its tile see.
@@ -129,14 +133,24 @@ impl Tree {
         self.stack.clear();
     }
 
+    /// Makes room for states of so many rows, by how many wait for a neighbour already.
+    pub(super) fn reserve(&mut self, rows: &[usize], head_dim: usize) -> Result<(), OutOfMemory> {
+        self.stack.clear();
+        self.stack.try_reserve(LEVELS)?;
+        for (depth, &rows) in rows.iter().enumerate() {
+            if depth == self.memory.len() {
+                self.memory.try_push(Numbers::default())?;
+            }
+            self.memory[depth].reserve(State::numbers(rows, head_dim))?;
+        }
+        Ok(())
+    }
+
     /// Memory for the state that is pushed next.
     pub(super) fn next(&mut self, rows: usize, head_dim: usize) -> State {
         // States in memory of somebody else's have a place, too.
-        let depth = self.stack.len();
-        if self.memory.len() <= depth {
-            self.memory.resize_with(depth + 1, Numbers::default);
-        }
-        State::at(self.memory[depth].reserve(State::numbers(rows, head_dim)), rows)
+        let memory = &mut self.memory[self.stack.len()];
+        State::at(memory.start(State::numbers(rows, head_dim)), rows)
     }
 
     /// Adds the state of a node to the right of all others, and merges those that are complete.

@@ -1,9 +1,10 @@
 //! Threads of the library's own, or the engine's.
+use super::own_threads::OwnThreads;
+use super::place::Work;
+use super::processors;
 use crate::error::Error;
 use crate::error::text;
-use rayon_core::{ThreadBuilder, ThreadPool, ThreadPoolBuilder};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{Builder, JoinHandle};
 
 /// An engine's `parallel for`: calls the function with 0..count, from any threads, and returns when
 /// all calls have returned.
@@ -32,38 +33,6 @@ enum Workers {
     Engine(ParallelFor),
 }
 
-/// Threads of the library's own. When this is dropped they have ended: the pool alone would leave
-/// that to them, and code that is unloaded, or a process that ends, would pull the rug from under
-/// them.
-struct OwnThreads {
-    pool: Option<ThreadPool>,
-    handles: Vec<JoinHandle<()>>,
-}
-
-impl OwnThreads {
-    fn new(count: usize) -> Result<Self, Error> {
-        let mut handles = Vec::with_capacity(count);
-        let spawn = |thread: ThreadBuilder| {
-            let name = format!("radixkv-{}", thread.index());
-            handles.push(Builder::new().name(name).spawn(|| thread.run())?);
-            Ok(())
-        };
-        let pool = ThreadPoolBuilder::new().num_threads(count).spawn_handler(spawn).build();
-        let pool = pool.map_err(|error| Error::memory(text!("threads: {error}")))?;
-        Ok(Self { pool: Some(pool), handles })
-    }
-}
-
-impl Drop for OwnThreads {
-    fn drop(&mut self) {
-        drop(self.pool.take());
-        for handle in self.handles.drain(..) {
-            // A thread that panicked has ended too.
-            let _ = handle.join();
-        }
-    }
-}
-
 /// Gives the next task.
 type Take<'a> = dyn Fn() -> Option<usize> + 'a;
 
@@ -82,7 +51,7 @@ impl Team {
             return Err(Error::argument(text!("thread_count {count} is more than 1024")));
         }
         let count = match count {
-            0 => std::thread::available_parallelism().map_or(1, |count| count.get()),
+            0 => processors::count(),
             _ => count,
         };
         let workers = match threads {
@@ -98,32 +67,25 @@ impl Team {
         self.count
     }
 
-    /// Runs `worker` on every thread and returns when all are done.
-    fn everywhere(&self, worker: &(dyn Fn() + Sync)) {
+    /// Runs `work` on this thread and on up to `helpers` others, with numbers below `count`, and
+    /// returns when all are done. One number is not used by two threads at a time.
+    fn everywhere(&self, helpers: usize, work: &Work<'_>) {
         match &self.workers {
-            Workers::None => worker(),
-            Workers::Own(own) => {
-                let pool = own.pool.as_ref().expect("it is there until it is dropped");
-                pool.in_place_scope(|scope| {
-                    for _ in 1..self.count {
-                        scope.spawn(|_| worker());
-                    }
-                    worker();
-                });
-            }
-            Workers::Engine(parallel_for) => parallel_for(self.count, &|_| worker()),
+            Workers::None => work(0),
+            Workers::Own(own) => own.everywhere(helpers, work),
+            Workers::Engine(parallel_for) => parallel_for(self.count, work),
         }
     }
 
-    /// Runs `start` on as many threads as are useful for `count` tasks; each gets tasks from the
-    /// function that it is given, until there are none.
-    pub(super) fn share(&self, count: usize, start: &(dyn Fn(&Take) + Sync)) {
+    /// Runs `start` on as many threads as are useful for `count` tasks. Each gets its number, below
+    /// [`Team::count`], and tasks from the function that it is given, until there are none.
+    pub(super) fn share(&self, count: usize, start: &(dyn Fn(usize, &Take) + Sync)) {
         let next = AtomicUsize::new(0);
         let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&task| task < count);
         match count {
             0 => {}
-            1 => start(&take),
-            _ => self.everywhere(&|| start(&take)),
+            1 => start(0, &take),
+            _ => self.everywhere(count.min(self.count) - 1, &|number| start(number, &take)),
         }
     }
 }

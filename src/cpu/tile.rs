@@ -92,7 +92,7 @@ impl<'a> Job<'a> {
     /// The call's queries are readable.
     unsafe fn load_queries<S: Simd>(&self, simd: S, to: &mut Numbers) {
         let (q, head_dim) = (self.call.q, self.head_dim());
-        let to = to.reserve(self.tile.height() * head_dim);
+        let to = to.start(self.tile.height() * head_dim);
         for index in 0..self.tile.height() {
             let (position, head) = self.position_and_head(index);
             let at = position * q.position_stride + head * q.head_stride;

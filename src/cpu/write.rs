@@ -20,7 +20,7 @@ pub(super) unsafe fn write(isa: Isa, team: &Team, call: &AppendPrefill<'_>) {
     let count = call.batch.query_count();
     let positions = (TASK_NUMBERS / (kv_heads * head_dim)).max(1);
     let work = Work { call, k, v };
-    team.share(count.div_ceil(positions), &|take| {
+    team.share(count.div_ceil(positions), &|_, take| {
         while let Some(task) = take() {
             let positions = task * positions..((task + 1) * positions).min(count);
             dispatch(isa, Positions { work: &work, positions });

@@ -125,7 +125,7 @@ mod tests {
     impl Device {
         /// Returns how many values were sent.
         fn step(&mut self, mirror: &mut Mirror, rows: &[(u32, &[u32])]) -> usize {
-            let mut batch = Batch::new(1);
+            let mut batch = Batch::new(1).unwrap();
             for (_, pages) in rows {
                 batch.push_row(pages.len() - 1, 1, pages, &[]).unwrap();
             }
@@ -178,7 +178,7 @@ mod tests {
             if rows.is_empty() {
                 continue;
             }
-            let mut batch = Batch::new(1);
+            let mut batch = Batch::new(1).unwrap();
             for (_, pages) in &rows {
                 batch.push_row(pages.len() - 1, 1, pages, &[]).unwrap();
             }

@@ -104,7 +104,7 @@ impl PlanOnDevice {
         if self.is_captured() {
             return Err(Error::state("plan: a captured graph has its addresses"));
         }
-        let bounds = Bounds::of(capacity, page_size, machine);
+        let bounds = Bounds::of(capacity, page_size, machine)?;
         let room = Extents::of_bounds(capacity, &bounds);
         let places = Places::of(&room);
         let entries = Mirror::entries_for(capacity.rows, capacity.pages);
@@ -186,7 +186,7 @@ impl PlanOnDevice {
         let NewStep { batch, slots, machine, head_dim, update_mirror, .. } = *step;
         let cascade = self.reserved.as_ref().is_none_or(|reserved| reserved.capacity.cascade);
         let machine = Machine { cascade: machine.cascade && cascade, ..machine };
-        self.work.divide(batch, &machine);
+        self.work.divide(batch, &machine)?;
         if let Some(entries) = self.mirror.update(batch, slots) {
             self.rows.reserve(&self.context, entries * size_of::<u32>())?;
         }

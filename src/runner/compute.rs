@@ -6,8 +6,10 @@ use crate::cpu::{AppendPrefill, MergeStates, PartialState};
 use crate::error::Error;
 use crate::error::text;
 use crate::gpu::{self, NewKv, Stream};
+use crate::memory::TryGrow;
 use crate::sequence::PageCopy;
 use std::ffi::c_void;
+use std::fmt::Display;
 
 /// Distance of positions and of heads, in elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub struct States<'a> {
 
 impl Runner {
     /// Writes K and V of a step's new positions into their pages, and attends to everything before
-    /// them and to them.
+    /// them and to them. On the CPU a call that fails has written nothing.
     ///
     /// # Safety
     /// The pointers lead to memory of the shapes that the plan says, which nobody writes meanwhile;
@@ -76,15 +78,15 @@ impl Runner {
         let largest = planned.capacity.filter(|_| is_captured);
         let positions = largest.map_or(batch.query_count(), |largest| largest.positions);
         let (query_heads, kv_heads) = (self.config.query_heads, self.config.kv_heads);
-        let tensor = |given: (*const u8, Strides), heads, name| {
-            self.tensor((given.0.cast_mut(), given.1), positions, heads, name)
+        let tensor = |given: (*const u8, Strides), heads, name: &str| {
+            self.tensor((given.0.cast_mut(), given.1), positions, heads, &name)
         };
         let q = tensor(step.q, query_heads, "q")?;
         let [k, v] = match step.kv {
             Some([k, v]) => [Some(tensor(k, kv_heads, "k")?), Some(tensor(v, kv_heads, "v")?)],
             None => [None, None],
         };
-        let out = self.tensor(step.out, positions, query_heads, "out")?;
+        let out = self.tensor(step.out, positions, query_heads, &"out")?;
         for (input, heads) in [(Some(q), query_heads), (k, kv_heads), (v, kv_heads)] {
             let given = input.as_ref().map(|input| (input, heads));
             if given.is_some_and(|given| self.overlap((&out, query_heads), given, positions)) {
@@ -94,8 +96,8 @@ impl Runner {
                 return Err(Error::argument(text!("out overlaps an input{reserved}")));
             }
         }
-        check_f32(step.lse, "lse")?;
-        check_f32(step.sinks, "sinks")?;
+        check_f32(step.lse, &"lse")?;
+        check_f32(step.sinks, &"sinks")?;
         check_params(&step.params)?;
         let layer = *self.memory.layer(step.layer);
         match &self.backend {
@@ -116,7 +118,7 @@ impl Runner {
                     batch_invariant: self.config.batch_invariant,
                 };
                 // SAFETY: the caller's contract, and the checks above; the pages are the rows'.
-                unsafe { cpu.append_prefill(&call) };
+                unsafe { cpu.append_prefill(&call)? };
                 Ok(())
             }
             Backend::Cuda(cuda) => {
@@ -203,20 +205,19 @@ impl Runner {
         if positions == 0 {
             return Ok(());
         }
-        let dense = |address, name: &str| {
+        let dense = |address, name: &dyn Display| {
             self.tensor((address, Strides::default()), positions, heads, name)
         };
-        let out = dense(out, "args.out")?;
-        check_f32(lse, "args.lse")?;
-        let mut checked = Vec::with_capacity(outs.len());
+        let out = dense(out, &"args.out")?;
+        check_f32(lse, &"args.lse")?;
+        let mut checked = Vec::new();
         for (at, (&from, &weights)) in outs.iter().zip(lses).enumerate() {
-            let from = dense(from.cast_mut(), &text!("args.outs[{at}]"))?;
-            let name = text!("args.lses[{at}]");
-            check_f32(weights, &name)?;
+            let from = dense(from.cast_mut(), &format_args!("args.outs[{at}]"))?;
+            check_f32(weights, &format_args!("args.lses[{at}]"))?;
             if weights.is_null() {
-                return Err(Error::argument(text!("{name} is NULL")));
+                return Err(Error::argument(text!("args.lses[{at}] is NULL")));
             }
-            checked.push(PartialState { out: read_only(from), lse: weights });
+            checked.try_push(PartialState { out: read_only(from), lse: weights })?;
         }
         let cpu = match &self.backend {
             Backend::Cpu(cpu) => cpu,
@@ -245,7 +246,7 @@ impl Runner {
         (address, strides): (*mut u8, Strides),
         positions: usize,
         heads: usize,
-        name: &str,
+        name: &dyn Display,
     ) -> Result<Tensor<*mut u8>, Error> {
         let wrong = |what: &str| Err(Error::argument(text!("{name}{what}")));
         if address.is_null() {
@@ -306,7 +307,7 @@ pub(super) fn span(dim: usize, mut dims: [(usize, usize); 3]) -> Option<usize> {
     (span <= ELEMENT_LIMIT).then_some(span)
 }
 
-fn check_f32(pointer: *const f32, name: &str) -> Result<(), Error> {
+fn check_f32(pointer: *const f32, name: &dyn Display) -> Result<(), Error> {
     if pointer.is_aligned() {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use crate::cpu::HostMemory;
 use crate::error::Error;
 use crate::error::text;
 use crate::gpu::DeviceMemory;
+use crate::memory::{TryGrow, try_collect};
 
 /// K and V of one layer.
 #[derive(Debug, Clone, Copy)]
@@ -82,14 +83,12 @@ impl KvMemory {
         };
         let own = Own::new(total, backend)?;
         let part = |at: usize| own.start().wrapping_add(at * bytes);
-        let layers = (0..config.layers)
-            .map(|layer| KvLayer {
-                k: part(2 * layer),
-                v: part(2 * layer + 1),
-                strides,
-                dtype: config.kv_dtype,
-            })
-            .collect();
+        let layers = try_collect((0..config.layers).map(|layer| KvLayer {
+            k: part(2 * layer),
+            v: part(2 * layer + 1),
+            strides,
+            dtype: config.kv_dtype,
+        }))?;
         Ok(Self { layers, page_count: pages, own: Some(own) })
     }
 
@@ -102,7 +101,7 @@ impl KvMemory {
         given: &[KvPointers],
     ) -> Result<Self, Error> {
         let size = config.kv_dtype.bytes();
-        let mut layers = Vec::with_capacity(given.len());
+        let mut layers = Vec::new();
         for (at, layer) in given.iter().enumerate() {
             let wrong = |what: &str| Err(Error::argument(text!("kv_layers[{at}]{what}")));
             for (pointer, name) in [(layer.k, "k"), (layer.v, "v")] {
@@ -123,7 +122,7 @@ impl KvMemory {
             if let Backend::Cuda(cuda) = backend {
                 cuda.check_layer(&layer, &text!("kv_layers[{at}]"))?;
             }
-            layers.push(layer);
+            layers.try_push(layer)?;
         }
         Ok(Self { layers, page_count: pages, own: None })
     }

@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::error::text;
 use crate::gpu::{AppendPrefill, CudaBackend, PlanOnDevice, StepOfPlan, Stream};
 use crate::ids::SequenceId;
-use crate::memory::Arc;
+use crate::memory::{Arc, OutOfMemory, TryGrow, try_filled};
 use crate::sequence::{ComputedRow, PageCopy};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// New positions of one row.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +28,7 @@ pub struct PlanRow<'a> {
 #[derive(Debug)]
 pub struct Plan {
     runner: Arc<Runner>,
+    // std's locks: parking_lot's take memory when a thread has to wait.
     steps: RwLock<Steps>,
     /// Its arrays on the GPU, once there was a call.
     device: Mutex<Option<PlanOnDevice>>,
@@ -76,17 +77,29 @@ struct OpenCopies {
 
 impl Plan {
     /// An empty plan.
-    pub fn new(runner: Arc<Runner>) -> Self {
-        let step = || Step {
-            batch: Batch::new(runner.geometry.page_size),
+    pub fn new(runner: Arc<Runner>) -> Result<Self, Error> {
+        let page_size = runner.geometry.page_size;
+        let steps = Steps {
+            current: Step::new(page_size)?,
+            spare: Step::new(page_size)?,
+            seen: try_filled(0, runner.slots)?,
             number: 0,
-            slots: Vec::new(),
-            rows: Vec::new(),
-            has_copies: false,
+            capacity: None,
         };
-        let seen = vec![0; runner.slots];
-        let steps = Steps { current: step(), spare: step(), seen, number: 0, capacity: None };
-        Self { runner, steps: RwLock::new(steps), device: Mutex::new(None) }
+        Ok(Self { runner, steps: RwLock::new(steps), device: Mutex::new(None) })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Steps> {
+        // A panic poisons the cache, and with it all that stands on it.
+        self.steps.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Steps> {
+        self.steps.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn device(&self) -> MutexGuard<'_, Option<PlanOnDevice>> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The runner that it is for.
@@ -101,11 +114,11 @@ impl Plan {
     /// # Safety
     /// Nobody else computes the same rows meanwhile, or releases their sequences.
     pub unsafe fn set(&self, rows: &[PlanRow<'_>]) -> Result<(), Error> {
-        let mut steps = self.steps.write();
+        let mut steps = self.write();
         steps.fill_spare(&self.runner, rows)?;
         let Steps { current, spare, .. } = &mut *steps;
         if spare.has_copies && matches!(self.runner.backend, Backend::Cpu(_)) {
-            let copies = spare.open_copies(&self.runner);
+            let copies = spare.open_copies(&self.runner)?;
             // SAFETY: a source is protected until its copy is confirmed, a target is the
             // sequence's own; the CPU has no streams.
             unsafe { self.runner.carry_out(&copies.pages, Stream::new(std::ptr::null_mut()))? };
@@ -118,13 +131,13 @@ impl Plan {
     /// Makes room for every step within a capacity; larger ones are refused from then on. When it
     /// fails the plan is as before.
     pub fn reserve(&self, capacity: &Capacity) -> Result<(), Error> {
-        let mut steps = self.steps.write();
+        let mut steps = self.write();
         capacity.check()?;
         capacity.check_fits(&steps.current.batch).map_err(|error| error.within("plan"))?;
         match &self.runner.backend {
             Backend::Cpu(_) => {}
             Backend::Cuda(cuda) => {
-                cuda.reserve(capacity, Self::on_device(&mut self.device.lock(), cuda)?)?;
+                cuda.reserve(capacity, Self::on_device(&mut self.device(), cuda)?)?;
             }
         }
         steps.capacity = Some(*capacity);
@@ -143,7 +156,7 @@ impl Plan {
         match &self.runner.backend {
             Backend::Cpu(_) => Ok(()),
             Backend::Cuda(cuda) => {
-                let mut device = self.device.lock();
+                let mut device = self.device();
                 // SAFETY: the caller's contract.
                 unsafe { self.send(cuda, step, Self::on_device(&mut device, cuda)?, stream) }
             }
@@ -161,7 +174,7 @@ impl Plan {
         call: &AppendPrefill<'_>,
         stream: Stream,
     ) -> Result<(), Error> {
-        let mut device = self.device.lock();
+        let mut device = self.device();
         let device = Self::on_device(&mut device, cuda)?;
         if !call.is_captured && !device.has(step.number) {
             // SAFETY: the caller's contract.
@@ -184,7 +197,7 @@ impl Plan {
     ) -> Result<(), Error> {
         let mut copies = OpenCopies::default();
         if step.has_copies && !device.has(step.number) {
-            copies = step.open_copies(&self.runner);
+            copies = step.open_copies(&self.runner)?;
             // SAFETY: a source is protected until its copy is confirmed, a target is the sequence's
             // own.
             unsafe { self.runner.carry_out(&copies.pages, stream)? };
@@ -206,7 +219,7 @@ impl Plan {
 
     /// The step, provided that its pages are still those of its rows.
     pub(super) fn steps(&self) -> Result<RwLockReadGuard<'_, Steps>, Error> {
-        let steps = self.steps.read();
+        let steps = self.read();
         if steps.current.rows.is_empty() {
             return Err(Error::state("plan has no rows: it was never set"));
         }
@@ -216,7 +229,7 @@ impl Plan {
 
     /// Calls `read` with the arrays of the step that was set.
     pub fn with_batch<R>(&self, read: impl FnOnce(&Batch) -> R) -> R {
-        read(&self.steps.read().current.batch)
+        read(&self.read().current.batch)
     }
 }
 
@@ -237,8 +250,8 @@ impl Steps {
             }
             step.batch.push_row(row.start, row.count, pages.pages, row.regions)?;
             let PlanRow { row, start, count, .. } = *row;
-            step.slots.push(pages.slot);
-            step.rows.push(Noted { row, start, count, version: pages.version });
+            step.slots.try_push(pages.slot)?;
+            step.rows.try_push(Noted { row, start, count, version: pages.version })?;
             step.has_copies |= pages.copy.is_some();
         }
         match &self.capacity {
@@ -249,6 +262,16 @@ impl Steps {
 }
 
 impl Step {
+    fn new(page_size: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            batch: Batch::new(page_size)?,
+            number: 0,
+            slots: Vec::new(),
+            rows: Vec::new(),
+            has_copies: false,
+        })
+    }
+
     fn clear(&mut self) {
         self.batch.clear();
         self.slots.clear();
@@ -263,18 +286,18 @@ impl Step {
 
     /// The copies that are not confirmed yet: another step of the same sequence, or an attempt that
     /// failed, may have carried them out since it was set.
-    fn open_copies(&self, runner: &Runner) -> OpenCopies {
+    fn open_copies(&self, runner: &Runner) -> Result<OpenCopies, OutOfMemory> {
         let mut copies = OpenCopies::default();
         let state = runner.shared.read();
         for noted in &self.rows {
             let pages = state.row_to_compute(noted.row, noted.start, noted.count);
             let copy = pages.ok().and_then(|pages| pages.copy);
             if let (Some(copy), ComputedRow::Sequence(id)) = (copy, noted.row) {
-                copies.pages.push(copy);
-                copies.sequences.push(id);
+                copies.pages.try_push(copy)?;
+                copies.sequences.try_push(id)?;
             }
         }
-        copies
+        Ok(copies)
     }
 
     /// Refuses a step whose pages may be somebody else's by now.

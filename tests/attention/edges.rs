@@ -214,7 +214,7 @@ pub fn refusals() {
 
 /// A row that is refused leaves the batch as it was.
 pub fn refused_rows() {
-    let mut batch = Batch::new(4);
+    let mut batch = Batch::new(4).unwrap();
     batch.push_row(3, 3, &[7, 5, 9], &[Region { start: 1, end: 5 }]).unwrap();
     let before = format!("{batch:?}");
     let overlapping = [Region { start: 1, end: 5 }, Region { start: 4, end: 9 }];
@@ -234,7 +234,7 @@ pub fn refused_rows() {
     assert_eq!((batch.pages(), batch.last_page_len()), (&[7, 5][..], &[2][..]));
     assert_eq!((batch.page_indptr(), batch.query_indptr()), (&[0, 2][..], &[0, 3][..]));
     batch.clear();
-    assert_eq!(format!("{batch:?}"), format!("{:?}", Batch::new(4)));
+    assert_eq!(format!("{batch:?}"), format!("{:?}", Batch::new(4).unwrap()));
 }
 
 /// No rows: nothing happens.

@@ -185,7 +185,7 @@ impl World {
     ) -> (Vec<f32>, Vec<f32>) {
         let geometry = self.setup.geometry;
         let q = self.gather(chunks, Kind::Q);
-        let mut batch = Batch::new(geometry.page_size);
+        let mut batch = Batch::new(geometry.page_size).unwrap();
         for chunk in chunks {
             let Sequence { positions, pages, regions } = &self.sequences[chunk.sequence];
             batch.push_row(*positions, chunk.count, pages, regions).unwrap();
@@ -213,7 +213,7 @@ impl World {
             batch_invariant: self.setup.batch_invariant,
         };
         // SAFETY: everything is as large as the batch, the geometry and the strides say.
-        unsafe { backend.unwrap_or(&self.backend).append_prefill(&call) };
+        unsafe { backend.unwrap_or(&self.backend).append_prefill(&call) }.unwrap();
         for chunk in chunks {
             self.sequences[chunk.sequence].positions += chunk.count;
         }

@@ -319,7 +319,7 @@ fn b08_a_copy_belongs_to_whichever_step_is_sent_first() {
     let engine = &pair.engines[1];
     let (id, start) = engine.begin(&tokens);
     assert_eq!(start, 21);
-    let later = radixkv::runner::Plan::new(engine.runner.clone());
+    let later = radixkv::runner::Plan::new(engine.runner.clone()).unwrap();
     let row = PlanRow { row: ComputedRow::Sequence(id), start: 25, count: 6, regions: &[] };
     // SAFETY: nobody else computes the rows.
     unsafe { later.set(&[row]).unwrap() };

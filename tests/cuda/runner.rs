@@ -61,7 +61,7 @@ impl Engine {
     fn new(backend: impl Into<BackendConfig>, stream: Option<EngineStream>) -> Self {
         let shared = table();
         let runner = Runner::new(shared.clone(), config(), backend).unwrap();
-        let plan = Plan::new(runner.clone());
+        let plan = Plan::new(runner.clone()).unwrap();
         Self { shared, runner, plan, stream }
     }
 

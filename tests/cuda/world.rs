@@ -256,7 +256,7 @@ impl World {
 
     /// A batch of new positions, and the rows' slots; the rows have pages for them.
     pub fn rows(&mut self, chunks: &[(usize, usize)]) -> (Batch, Vec<u32>) {
-        let mut batch = Batch::new(self.setup.geometry.page_size);
+        let mut batch = Batch::new(self.setup.geometry.page_size).unwrap();
         let mut slots = Vec::new();
         for &(sequence, count) in chunks {
             self.grow(sequence, count);
