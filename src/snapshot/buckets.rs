@@ -166,7 +166,7 @@ impl Buckets {
             nodes[end].next = moved;
         }
         (self.open, self.mask) = (last, last.next_power_of_two() - 1);
-        if last % CHUNK == 0 {
+        if last.is_multiple_of(CHUNK) {
             self.chunks.pop();
         }
     }

@@ -102,7 +102,7 @@ impl Pins {
         let Slot { number, at: reader } = *slot;
         // A slot whose numbers are used up stays out of use.
         let is_worn = number + 1 >= limit;
-        *slot = Slot { number: number + 1 | FREE, at: if is_worn { NONE } else { free } };
+        *slot = Slot { number: (number + 1) | FREE, at: if is_worn { NONE } else { free } };
         self.free = if is_worn { free } else { at };
         self.out -= 1;
         Ok(reader)
