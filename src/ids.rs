@@ -41,7 +41,7 @@ pub(crate) const SEQUENCE_LIMIT: u64 = 1 << 36;
 pub(crate) const SLOT_LIMIT: u32 = 1 << 20;
 
 /// The last number of a slot. A slot that had it is never taken again: an id can't come back.
-pub(crate) const NUMBER_LIMIT: u64 = (1 << 36) - 1;
+pub(crate) const NUMBER_LIMIT: u64 = SEQUENCE_LIMIT - 1;
 
 impl SequenceId {
     pub(crate) fn new(tag: u8, number: u64, slot: u32) -> Self {

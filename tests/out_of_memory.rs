@@ -209,7 +209,7 @@ fn take_away(
         3 | 4 if some => {
             let sequence = pick(random, live);
             let positions = library.query(sequence).unwrap().position_count;
-            drop(library.publish(sequence, positions as usize));
+            let _ = library.publish(sequence, positions as usize);
         }
         5 if some => drop(library.fork(pick(random, live), 2, 0).map(|made| {
             live.extend(made.iter().map(|child| child.sequence));

@@ -134,12 +134,14 @@ pub struct Limits {
     pub generations: u32,
     /// Locks of callers at one time.
     pub caller_locks: u32,
+    /// The least number of a slot's first sequence.
+    pub first_sequence: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         // The root counts the locks of sequences too, of which there are fewer than 2^31.
-        Self { generations: GENERATION_LIMIT, caller_locks: 1 << 31 }
+        Self { generations: GENERATION_LIMIT, caller_locks: 1 << 31, first_sequence: 1 }
     }
 }
 

@@ -10,11 +10,12 @@ use crate::cache::{CacheConfig, Namespace, Prober};
 use crate::error::Error;
 use crate::grace::{Garbage, Link, One, Reader};
 use crate::ids::SequenceId;
+use crate::index::Tags;
 use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::memory::Arc;
 use crate::paging::PageTableConfig;
 use crate::token::TokenList;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Pages evicted or taken before a waiting thread gets in.
 const SLICE: usize = 512;
@@ -151,12 +152,14 @@ impl Shared {
 
     /// Puts a cache on the page table.
     pub fn attach_cache(&self, config: CacheConfig) -> Result<(), Error> {
-        // Tags 1 to 255: an id is never 0.
-        static TAG: AtomicU8 = AtomicU8::new(0);
-        let next = |tag: u8| Some(tag % 255 + 1);
-        let tag = TAG.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         let mut state = self.write();
-        let prober = state.attach(config, next(tag.unwrap_or(0)).unwrap_or(1))?;
+        state.check_no_cache()?;
+        let ids = Tags::of_process().take()?;
+        let attached = state.attach(config, ids);
+        if attached.is_err() {
+            Tags::of_process().put_back(ids.tag, 0, 0);
+        }
+        let prober = attached?;
         self.prober.set(prober.map(One::into_array).as_mut(), &mut Garbage::default());
         Ok(())
     }
@@ -165,7 +168,9 @@ impl Shared {
     pub fn detach_cache(&self) {
         let mut state = self.write();
         self.prober.set(None, &mut Garbage::default());
-        state.detach();
+        if let Some(used) = state.detach() {
+            Tags::of_process().put_back(used.tag, used.last_generation, used.last_sequence);
+        }
     }
 
     /// Evicts pages; `report` gets their place in the order and the page.

@@ -8,7 +8,7 @@ use crate::cache::{
 use crate::error::{Error, text};
 use crate::grace::One;
 use crate::ids::NodeId;
-use crate::index::{DumpFormat, Holder, Node, NodeInfo};
+use crate::index::{DumpFormat, Holder, IdRange, Node, NodeInfo};
 use crate::memory::{OutOfMemory, Slab, TryGrow, try_collect};
 use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
 use crate::token::TokenList;
@@ -64,6 +64,14 @@ pub struct CacheStats {
     pub counters: Counters,
 }
 
+/// The highest numbers in the ids of a cache that is gone.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UsedIds {
+    pub(super) tag: u8,
+    pub(super) last_generation: u32,
+    pub(super) last_sequence: u64,
+}
+
 /// A page table, perhaps with a cache and its sequences.
 #[derive(Debug)]
 pub struct State {
@@ -97,29 +105,38 @@ impl State {
         })
     }
 
-    /// Puts a cache on the page table; returns what probes it without a lock.
+    /// Refuses a second cache.
+    pub(super) fn check_no_cache(&self) -> Result<(), Error> {
+        if self.cache.is_some() { Err(Error::Busy) } else { Ok(()) }
+    }
+
+    /// Puts a cache on the page table, which has none; returns what probes it without a lock.
     pub(super) fn attach(
         &mut self,
         config: CacheConfig,
-        tag: u8,
+        ids: IdRange,
     ) -> Result<Option<One<Prober>>, Error> {
-        if self.cache.is_some() {
-            return Err(Error::Busy);
-        }
         let slots = self.table.slots();
         let mut sequences = Vec::new();
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
-        let cache = PrefixCache::new(self.table.page_size(), tag, config)?;
+        let cache = PrefixCache::new(self.table.page_size(), ids, config)?;
         let prober = cache.prober()?.map(One::new).transpose()?;
-        sequences.resize_with(slots, Sequence::default);
+        let number = ids.first_sequence.max(config.limits.first_sequence) - 1;
+        sequences.resize_with(slots, || Sequence { number, ..Sequence::default() });
         self.sequences = sequences;
         self.retained = Registry::new(&config, self.table.pool.total());
-        self.tag = tag;
+        self.tag = ids.tag;
         self.cache = Some(cache);
         Ok(prober)
     }
 
-    pub(super) fn detach(&mut self) {
+    /// Takes the cache off, if there is one; returns which ids it used.
+    pub(super) fn detach(&mut self) -> Option<UsedIds> {
+        let used = self.cache.as_ref().map(|cache| UsedIds {
+            tag: self.tag,
+            last_generation: cache.index.last_generation(),
+            last_sequence: self.sequences.iter().map(|place| place.number).max().unwrap_or(0),
+        });
         for slot in 0..self.sequences.len() {
             if self.sequences[slot].id.is_some() {
                 self.end(slot as u32);
@@ -136,6 +153,7 @@ impl State {
         self.sequences = Vec::new();
         self.sequence_bytes = 0;
         self.retained = Registry::default();
+        used
     }
 
     pub(super) fn cache(&self) -> Result<&PrefixCache, Error> {

@@ -1,0 +1,196 @@
+//! Sequences.
+use super::super::namespaces::namespace;
+use super::super::tokens::TokenList;
+use super::{Library, Status, done, sized};
+use radixkv::capi::*;
+use std::ptr::null;
+
+// Every unsafe block has the reason that `mod.rs` gives.
+impl Library {
+    pub fn begin(
+        &self,
+        ns: u8,
+        tokens: &TokenList,
+        reserve: usize,
+    ) -> Result<rkv_sequence_state, Status> {
+        let namespace = namespace(ns);
+        let tokens = tokens.raw();
+        let args = rkv_sequence_args {
+            namespace_: namespace.as_ref().map_or(null(), std::ptr::from_ref),
+            tokens: &tokens,
+            reserve_position_count: reserve as u64,
+            ..sized()
+        };
+        let mut state = sized();
+        // SAFETY: see above.
+        done(
+            crate::call("rkv_sequence_begin", Some(self), &mut || unsafe {
+                rkv_sequence_begin(self.cache, &args, &mut state)
+            }),
+            (),
+        )?;
+        Ok(state)
+    }
+
+    pub fn go_on(
+        &self,
+        parent: u64,
+        ns: u8,
+        tokens: &TokenList,
+        all: Option<&TokenList>,
+        reserve: usize,
+        running: bool,
+    ) -> Result<rkv_sequence_state, Status> {
+        let namespace = namespace(ns);
+        let (tokens, all) = (tokens.raw(), all.map(TokenList::raw));
+        let args = rkv_continue_args {
+            flags: if running { RKV_CONTINUE_RUNNING } else { 0 },
+            parent,
+            namespace_: namespace.as_ref().map_or(null(), std::ptr::from_ref),
+            tokens: &tokens,
+            all_tokens: all.as_ref().map_or(null(), std::ptr::from_ref),
+            reserve_position_count: reserve as u64,
+            ..sized()
+        };
+        let mut state = sized();
+        // SAFETY: see above.
+        done(
+            crate::call("rkv_sequence_continue", Some(self), &mut || unsafe {
+                rkv_sequence_continue(self.cache, &args, &mut state)
+            }),
+            (),
+        )?;
+        Ok(state)
+    }
+
+    pub fn fork(
+        &self,
+        parent: u64,
+        child_count: usize,
+        reserve: usize,
+    ) -> Result<Vec<rkv_fork_child>, Status> {
+        let args = rkv_fork_args {
+            parent,
+            child_count,
+            reserve_position_count: reserve as u64,
+            ..sized()
+        };
+        let nobody = rkv_fork_child {
+            sequence: u64::MAX,
+            slot: u32::MAX,
+            copy_position_count: u32::MAX,
+            copy_source_page: u32::MAX,
+            copy_target_page: u32::MAX,
+        };
+        let mut children = vec![nobody; child_count];
+        // SAFETY: see above.
+        done(
+            crate::call("rkv_sequence_fork", Some(self), &mut || unsafe {
+                rkv_sequence_fork(self.cache, &args, children.as_mut_ptr())
+            }),
+            (),
+        )?;
+        Ok(children)
+    }
+
+    pub fn retain(&self, sequence: u64) -> Result<bool, Status> {
+        let mut retained = false;
+        // SAFETY: see above.
+        let status = crate::call("rkv_sequence_retain", Some(self), &mut || unsafe {
+            rkv_sequence_retain(self.cache, sequence, &mut retained)
+        });
+        done(status, retained)
+    }
+
+    pub fn drop_sequence(&self, sequence: u64) -> Result<(), Status> {
+        // SAFETY: see above.
+        done(
+            crate::call_sure("rkv_sequence_drop", Some(self), &mut || unsafe {
+                rkv_sequence_drop(self.cache, sequence)
+            }),
+            (),
+        )
+    }
+
+    pub fn drop_retained(&self, pages: usize) -> Result<usize, Status> {
+        let mut gained = usize::MAX;
+        // SAFETY: see above.
+        let status = crate::call_sure("rkv_cache_drop_retained", Some(self), &mut || unsafe {
+            rkv_cache_drop_retained(self.cache, pages, &mut gained)
+        });
+        done(status, gained)
+    }
+
+    /// The retained sequences, with room for `room` of them.
+    pub fn retained(&self, room: usize) -> Result<Vec<u64>, Status> {
+        let mut ids = vec![0; room.max(1)];
+        let mut count = 0;
+        // SAFETY: see above.
+        let status = crate::call("rkv_cache_retained", Some(self), &mut || unsafe {
+            rkv_cache_retained(self.cache, ids.as_mut_ptr(), room, &mut count)
+        });
+        ids.truncate(count);
+        done(status, ids)
+    }
+
+    pub fn query(&self, sequence: u64) -> Result<rkv_sequence_state, Status> {
+        let mut state = sized();
+        // SAFETY: see above.
+        done(
+            crate::call("rkv_sequence_query", Some(self), &mut || unsafe {
+                rkv_sequence_query(self.cache, sequence, &mut state)
+            }),
+            (),
+        )?;
+        Ok(state)
+    }
+
+    pub fn confirm_copy(&self, sequence: u64) -> Result<(), Status> {
+        // SAFETY: see above.
+        done(
+            crate::call_sure("rkv_sequence_confirm_copy", Some(self), &mut || unsafe {
+                rkv_sequence_confirm_copy(self.cache, sequence)
+            }),
+            (),
+        )
+    }
+
+    pub fn append(&self, sequence: u64, tokens: &TokenList) -> Result<(), Status> {
+        // SAFETY: see above.
+        done(
+            crate::call("rkv_sequence_append", Some(self), &mut || unsafe {
+                rkv_sequence_append(self.cache, sequence, &tokens.raw())
+            }),
+            (),
+        )
+    }
+
+    pub fn truncate(&self, sequence: u64, positions: usize) -> Result<(), Status> {
+        // SAFETY: see above.
+        done(
+            crate::call_sure("rkv_sequence_truncate", Some(self), &mut || unsafe {
+                rkv_sequence_truncate(self.cache, sequence, positions as u64)
+            }),
+            (),
+        )
+    }
+
+    pub fn publish(&self, sequence: u64, computed: usize) -> Result<rkv_publish_result, Status> {
+        let mut result = sized();
+        // SAFETY: see above.
+        let status = crate::call("rkv_sequence_publish", Some(self), &mut || unsafe {
+            rkv_sequence_publish(self.cache, sequence, computed as u64, &mut result)
+        });
+        done(status, result)
+    }
+
+    pub fn release(&self, sequence: u64) -> Result<(), Status> {
+        // SAFETY: see above.
+        done(
+            crate::call_sure("rkv_sequence_release", Some(self), &mut || unsafe {
+                rkv_sequence_release(self.cache, sequence)
+            }),
+            (),
+        )
+    }
+}
