@@ -82,7 +82,7 @@ pub unsafe extern "C" fn rkv_page_table_slot_mapping(
 /// is written, unless it is 0
 /// @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
