@@ -1627,7 +1627,8 @@ typedef struct rkv_snapshot_cache_config {
 } rkv_snapshot_cache_config;
 
 /**
- * Counters of a snapshot cache. Counts since creation unless they say "now".
+ * Counters of a snapshot cache. Counts since creation unless they say "now"; one that comes to its
+ * end stays there.
  */
 typedef struct rkv_snapshot_cache_statistics {
     /**
@@ -1663,7 +1664,8 @@ typedef struct rkv_snapshot_cache_statistics {
      */
     uint64_t detached_bytes;
     /**
-     * Nodes of the tree now: fewer than two for each entry.
+     * Nodes of the tree now: fewer than two for each entry, unless memory was too short to join
+     * some, which later calls do.
      */
     uint64_t node_count;
     /**
@@ -1671,7 +1673,8 @@ typedef struct rkv_snapshot_cache_statistics {
      */
     uint64_t namespace_count;
     /**
-     * Bytes of host memory that the cache itself takes now, without the snapshots.
+     * Bytes of host memory that the cache itself takes now, all that it allocated, without the
+     * snapshots.
      */
     uint64_t index_bytes;
     /**
@@ -1801,7 +1804,8 @@ typedef struct rkv_snapshot_insert_result {
  * Names a pin on a snapshot of one cache. Zero names none.
  *
  * An id is good until it is released, and never means another pin afterwards: a stale id gives
- * RKV_STATUS_STALE_PIN. Ids tell 255 caches of a process apart. 2^24 pins can be out at once.
+ * RKV_STATUS_STALE_PIN. No two caches of a process have an id in common, also not one after the
+ * other. 2^24 pins can be out at once.
  */
 typedef uint64_t rkv_snapshot_pin;
 
@@ -1842,6 +1846,8 @@ typedef struct rkv_snapshot_match {
      */
     uint32_t next_token;
 } rkv_snapshot_match;
+
+
 
 #ifdef __cplusplus
 extern "C" {
@@ -2323,7 +2329,7 @@ enum rkv_status rkv_page_table_slot_mapping(const struct rkv_page_table *table,
  * is written, unless it is 0
  * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2797,7 +2803,8 @@ enum rkv_status rkv_runner_kv_memory(const struct rkv_runner *runner,
  * @param runner the runner
  * @param copies copy_count copies; no target is another's source or target
  * @param copy_count how many
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread, while nobody writes the sources or uses the targets
  */
@@ -2841,6 +2848,10 @@ enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
 
 /**
  * Creates a runner over a page table. The page table lives until the runner is destroyed too.
+ *
+ * On the CPU each call that ends with RKV_STATUS_OUT_OF_MEMORY changed nothing, and memory that a
+ * thread of the runner's may need is there before it computes. With CUDA that is best effort: a
+ * host without memory may end the process.
  *
  * @param table the page table, with or without a cache
  * @param config how to build it; not NULL
@@ -2886,7 +2897,8 @@ enum rkv_status rkv_runner_stats(const struct rkv_runner *runner,
  *
  * @param runner the runner that it is for; lives until the plan is destroyed too
  * @param out_plan receives the plan, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2917,8 +2929,8 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * @param row_count how many; 0 empties the plan
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
  * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
- * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_INVALID_STATE; RKV_STATUS_POISONED. On failure the plan is as before.
+ * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
  * @par Thread safety
  * any thread, while nobody else computes or releases these rows
  */
@@ -2999,7 +3011,8 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
  * @param args layer, tensors and parameters
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_POISONED. On failure nothing was computed or written.
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
+ * device's, nothing was computed or written: no result, no K and no V.
  * @par Thread safety
  * any thread, several at once for different plans; nobody else computes the same rows in the same
  * layer, or releases them, meanwhile
@@ -3016,7 +3029,8 @@ enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
  *
  * @param runner the runner, for its shapes, dtype and threads
  * @param args the states and where to write
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -3196,7 +3210,8 @@ enum rkv_status rkv_snapshot_cache_config_init(struct rkv_snapshot_cache_config 
  *
  * @param config how to build it; NULL takes the defaults
  * @param out_cache receives the cache, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
  * @par Thread safety
  * any thread
  */
@@ -3250,7 +3265,7 @@ enum rkv_status rkv_snapshot_cache_stats(const struct rkv_snapshot_cache *cache,
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -3286,7 +3301,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snaps
  * @param out_result receives what was done; set its struct_size first; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is not below
  * RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
- * but RKV_STATUS_OK the snapshot stays the caller's.
+ * but RKV_STATUS_OK the snapshot stays the caller's, its destructor is not called, and nothing
+ * changed.
  * @par Thread safety
  * any thread
  */
@@ -3306,7 +3322,7 @@ enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
  * @param flags zero
  * @param out_match receives the match; set its struct_size first
  * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread; any number compare tokens at once
  */

@@ -34,6 +34,9 @@ impl NodeId {
 #[repr(transparent)]
 pub struct SequenceId(pub u64);
 
+/// Numbers of sequences are smaller than this.
+pub(crate) const SEQUENCE_LIMIT: u64 = 1 << 36;
+
 /// Slots that a sequence id can name.
 pub(crate) const SLOT_LIMIT: u32 = 1 << 20;
 
@@ -52,18 +55,20 @@ impl SequenceId {
     }
 }
 
-/// A pin on a snapshot: cache tag (8 bits), number of the pin in its slot (32), slot (24).
+/// A pin on a snapshot: block of numbers (16 bits), number of the pin in its slot (24), slot (24).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct PinId(pub u64);
 
 /// Pins that can be out at once.
 pub(crate) const PIN_LIMIT: u32 = 1 << 24;
+/// Numbers of a slot.
+pub(crate) const PIN_NUMBER_LIMIT: u32 = 1 << 24;
 
 impl PinId {
-    pub(crate) fn new(tag: u8, number: u32, slot: u32) -> Self {
-        debug_assert!(slot < PIN_LIMIT);
-        Self((tag as u64) << 56 | (number as u64) << 24 | slot as u64)
+    pub(crate) fn new(block: u16, number: u32, slot: u32) -> Self {
+        debug_assert!(number < PIN_NUMBER_LIMIT && slot < PIN_LIMIT);
+        Self((block as u64) << 48 | (number as u64) << 24 | slot as u64)
     }
 
     pub(crate) fn slot(self) -> u32 {

@@ -12,7 +12,8 @@ mod index_memory {
 use failing::{Failure, bytes_in_use, failing};
 use fastrand::Rng;
 use index_memory::world::{Op, World};
-use radixkv::index::IndexKind;
+use radixkv::index::{Holder, IndexKind, Namespace, PrefixIndex};
+use radixkv::token::{Images, Keys};
 use std::sync::{Mutex, MutexGuard};
 
 /// Bytes are those of the whole process: one test at a time.
@@ -123,6 +124,93 @@ fn m05_an_index_is_opened_or_it_is_not() {
             assert_eq!(bytes_in_use(), before, "a part of an index was left");
             if failed == 0 {
                 break;
+            }
+        }
+    }
+}
+
+/// What an index says that it takes is what the heap says, but for 2 %.
+fn agree(what: &str, kind: IndexKind, index: &dyn PrefixIndex, heap: usize) {
+    let said = index.stats().bytes;
+    let difference = said.abs_diff(heap);
+    assert!(
+        difference * 50 <= heap,
+        "{what}, {kind:?}: {said} bytes counted, {heap} taken: {:.1} %",
+        difference as f64 * 100.0 / heap as f64
+    );
+}
+
+// M10
+#[test]
+fn m10_a_conversation_token_by_token_is_counted() {
+    let _alone = alone();
+    let images = Images::default();
+    for (kind, page_size) in [(KINDS[0], 1), (KINDS[0], 4), (KINDS[1], 1), (KINDS[1], 4)] {
+        let before = bytes_in_use();
+        let mut index = kind.open(page_size, 1).unwrap();
+        agree("empty", kind, index.as_ref(), bytes_in_use() - before);
+        let root = index.make_root(&Namespace::default()).unwrap();
+        index.lock(root, Holder::Sequence);
+        let mut node = root;
+        for page in 1..20_000 {
+            let keys = Keys { keys: &[page; 4][..page_size], images: &images };
+            node = index.insert_moving_lock(node, keys, &[page]).unwrap().node;
+            if page.is_power_of_two() {
+                agree("token by token", kind, index.as_ref(), bytes_in_use() - before);
+            }
+        }
+        agree("token by token", kind, index.as_ref(), bytes_in_use() - before);
+        assert!(index.unlock(node, Holder::Sequence));
+        while index.evict(997, &mut |_, _| {}) > 0 {
+            agree("evicted", kind, index.as_ref(), bytes_in_use() - before);
+        }
+    }
+}
+
+// M10
+#[test]
+fn m10_many_prefixes_are_counted() {
+    let _alone = alone();
+    let images = Images::default();
+    for kind in KINDS {
+        let before = bytes_in_use();
+        let mut index = kind.open(2, 1).unwrap();
+        let mut page = 0;
+        for at in 0..30_000_u32 {
+            let name = Namespace { epoch: u64::from(at % 50), ..Namespace::default() };
+            let root = index.make_root(&name).unwrap();
+            let prompt = [at.wrapping_mul(0x9e37_79b9) >> 3, 0, at % 7, 1];
+            let keys = Keys { keys: &prompt, images: &images };
+            let inserted = index.insert(root, keys, &[page + 1, page + 2]).unwrap();
+            page += 2;
+            assert!(inserted.existing == 0);
+            if at % 1500 == 0 {
+                agree("filling", kind, index.as_ref(), bytes_in_use() - before);
+            }
+        }
+        while index.evict(1500, &mut |_, _| {}) > 0 {
+            agree("evicting", kind, index.as_ref(), bytes_in_use() - before);
+        }
+    }
+}
+
+// M10
+#[test]
+fn m10_whatever_is_done_is_counted() {
+    let _alone = alone();
+    for kind in KINDS {
+        for page_size in [1, 16] {
+            let mut rng = Rng::with_seed(9);
+            let before = bytes_in_use();
+            let mut world = World::new(kind, page_size);
+            for step in 0..4000 {
+                let op = Op::random(&mut rng, &world);
+                world.apply(&op).unwrap();
+                drop(op);
+                if step % 100 == 0 {
+                    let heap = bytes_in_use() - before - world.own_bytes();
+                    agree("at random", kind, world.index.as_ref(), heap);
+                }
             }
         }
     }

@@ -10,7 +10,7 @@ mod runner_memory {
     pub mod world;
 }
 
-use failing::{Failure, balance, failing};
+use failing::{Failure, bytes_in_use, failing};
 use radixkv::capi::*;
 use runner_memory::world::{ALONE, Image, POSITIONS, SETUPS, Setup, World, ok, sized};
 use std::ffi::c_void;
@@ -103,7 +103,7 @@ fn m05_a_runner_is_made_or_nothing_is_left_of_it() {
             };
             // Earlier messages may have taken what was prepared.
             radixkv::error::prepare();
-            let before = balance();
+            let before = bytes_in_use();
             let (status, failed) = create(&mut world, Failure::Once(at));
             if failed == 0 {
                 ok(status);
@@ -113,7 +113,7 @@ fn m05_a_runner_is_made_or_nothing_is_left_of_it() {
             // It is not to be destroyed.
             let made = std::mem::replace(&mut world.made.0, ptr::null_mut());
             assert_eq!((status, made), (rkv_status::OutOfMemory, untouched), "{setup:?} {at}");
-            assert_eq!(balance(), before, "{setup:?} {at}: something is left");
+            assert_eq!(bytes_in_use(), before, "{setup:?} {at}: something is left");
             let (status, _) = create(&mut world, Failure::From(at));
             assert_eq!((status, world.made.0), (rkv_status::OutOfMemory, ptr::null_mut()));
         }

@@ -260,7 +260,7 @@ fn threads_share_a_snapshot_cache_of_rust() {
             self.1.fetch_add(1, Ordering::Relaxed);
         }
     }
-    let cache = SnapshotCache::new(SnapshotLimits { entries: 3, bytes: u64::MAX });
+    let cache = SnapshotCache::new(SnapshotLimits { entries: 3, bytes: u64::MAX }).unwrap();
     let gone = Arc::new(AtomicUsize::new(0));
     let namespace = Namespace::default();
     thread::scope(|scope| {

@@ -11,7 +11,7 @@ pub use lookup::{Found, Matched, Prober};
 
 use crate::error::{Error, Shortage};
 use crate::ids::NodeId;
-use crate::index::{Holder, IndexKind, Node, PrefixIndex};
+use crate::index::{Holder, IndexKind, Limits, Node, NodeIds, PrefixIndex};
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
 use std::mem::MaybeUninit;
@@ -27,6 +27,9 @@ pub struct CacheConfig {
     pub retained_sequences: u32,
     /// Pages that those may keep together; 0 for the default, half of all.
     pub retained_pages: u32,
+    /// Where counters end; for tests.
+    #[doc(hidden)]
+    pub limits: Limits,
 }
 
 /// What a cache counted since it was made.
@@ -67,10 +70,15 @@ pub struct PrefixCache {
 }
 
 impl PrefixCache {
-    /// An empty cache whose ids carry `tag`.
-    pub fn new(page_size: usize, tag: u8, config: CacheConfig) -> Result<Self, Error> {
+    /// An empty cache whose nodes get these ids.
+    pub fn new(
+        page_size: usize,
+        ids: impl Into<NodeIds>,
+        config: CacheConfig,
+    ) -> Result<Self, Error> {
+        let ids = NodeIds { limits: config.limits, ..ids.into() };
         Ok(Self {
-            index: config.index.open(page_size, tag)?,
+            index: config.index.open(page_size, ids)?,
             images: Images::default(),
             counters: Counters::default(),
             sharing: Sharing { page_size, whole_pages: config.whole_pages },
@@ -85,6 +93,7 @@ impl PrefixCache {
     /// The node of an id, for its holder.
     pub fn lock_id(&mut self, id: NodeId) -> Result<(), Error> {
         let node = self.index.resolve(id)?;
+        self.index.check_caller_locks()?;
         self.index.lock(node, Holder::Caller);
         Ok(())
     }

@@ -2,7 +2,7 @@
 use super::fork;
 use super::guard::guard;
 use super::pointer::{AbiStruct, init_struct, out, read_struct, write_struct};
-use super::snapshot_handle::{Needs, destroy, into_raw, with};
+use super::snapshot_handle::{HANDLE_BYTES, Needs, destroy, into_raw, with};
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::snapshot::SnapshotLimits;
@@ -36,7 +36,8 @@ unsafe impl AbiStruct for rkv_snapshot_cache_config {
     const V1: usize = 24;
 }
 
-/// Counters of a snapshot cache. Counts since creation unless they say "now".
+/// Counters of a snapshot cache. Counts since creation unless they say "now"; one that comes to its
+/// end stays there.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_snapshot_cache_statistics {
@@ -56,11 +57,13 @@ pub struct rkv_snapshot_cache_statistics {
     pub detached_count: u64,
     /// Their bytes.
     pub detached_bytes: u64,
-    /// Nodes of the tree now: fewer than two for each entry.
+    /// Nodes of the tree now: fewer than two for each entry, unless memory was too short to join
+    /// some, which later calls do.
     pub node_count: u64,
     /// Namespaces now.
     pub namespace_count: u64,
-    /// Bytes of host memory that the cache itself takes now, without the snapshots.
+    /// Bytes of host memory that the cache itself takes now, all that it allocated, without the
+    /// snapshots.
     pub index_bytes: u64,
     /// Matches asked for; probes are not counted.
     pub lookup_count: u64,
@@ -117,7 +120,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_config_init(
 ///
 /// @param config how to build it; NULL takes the defaults
 /// @param out_cache receives the cache, owned by the caller
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -140,7 +144,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_create(
             limits.bytes = raw.byte_limit;
         }
         fork::watch()?;
-        into.write(into_raw(limits));
+        into.write(into_raw(limits)?);
         Ok(())
     })
 }
@@ -209,7 +213,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_stats(
                 detached_bytes: stats.detached_bytes,
                 node_count: stats.nodes as u64,
                 namespace_count: stats.namespaces as u64,
-                index_bytes: stats.index_bytes as u64,
+                index_bytes: (HANDLE_BYTES + stats.index_bytes) as u64,
                 lookup_count: counters.lookups,
                 hit_count: counters.hits,
                 full_hit_count: counters.full_hits,
@@ -231,7 +235,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_stats(
 ///
 /// @param cache the cache
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -16,7 +16,8 @@ use std::ptr;
 /// Names a pin on a snapshot of one cache. Zero names none.
 ///
 /// An id is good until it is released, and never means another pin afterwards: a stale id gives
-/// RKV_STATUS_STALE_PIN. Ids tell 255 caches of a process apart. 2^24 pins can be out at once.
+/// RKV_STATUS_STALE_PIN. No two caches of a process have an id in common, also not one after the
+/// other. 2^24 pins can be out at once.
 pub type rkv_snapshot_pin = u64;
 
 /// Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
@@ -127,7 +128,8 @@ fn text(tokens: TokenList<'_>) -> Result<&[u32], Error> {
 /// @param out_result receives what was done; set its struct_size first; may be NULL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is not below
 /// RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
-/// but RKV_STATUS_OK the snapshot stays the caller's.
+/// but RKV_STATUS_OK the snapshot stays the caller's, its destructor is not called, and nothing
+/// changed.
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -193,7 +195,7 @@ fn next_token(args: &rkv_snapshot_insert_args) -> Result<Option<u32>, Fail> {
 /// @param flags zero
 /// @param out_match receives the match; set its struct_size first
 /// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread; any number compare tokens at once
 #[must_use]

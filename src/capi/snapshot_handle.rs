@@ -7,10 +7,10 @@ use super::snapshot::rkv_snapshot_cache;
 use super::snapshot_entry::rkv_snapshot_destructor;
 use super::status::rkv_status;
 use crate::error::Error;
+use crate::memory::try_box;
 use crate::snapshot::{Freed, SnapshotCache, SnapshotLimits};
 use std::ffi::c_void;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// A snapshot as C gives it. Dropping it calls the destructor.
 #[derive(Debug)]
@@ -36,8 +36,7 @@ impl Drop for Payload {
     }
 }
 
-/// What the opaque pointer leads to: an `Arc` of this, with one share for the owner and one for
-/// each pin that is out.
+/// What the opaque pointer leads to. It goes with its last share.
 #[repr(C)] // the magic first, as in every handle
 pub(super) struct SnapshotHandle {
     /// An aid against use after destroy and mixed-up handles, not a guarantee.
@@ -47,8 +46,14 @@ pub(super) struct SnapshotHandle {
     /// The owner destroyed it; pins keep it.
     closed: AtomicBool,
     poisoned: AtomicBool,
+    /// One for the owner and one for each pin that is out: at most 2^24 + 1.
+    shares: AtomicUsize,
     cache: SnapshotCache<Payload>,
 }
+
+/// What a handle takes beside the cache in it.
+pub(super) const HANDLE_BYTES: usize =
+    size_of::<SnapshotHandle>() - size_of::<SnapshotCache<Payload>>();
 
 const MAGIC: u64 = u64::from_le_bytes(*b"rkvsnaps");
 
@@ -75,16 +80,18 @@ pub(super) struct Call<'a> {
 }
 
 /// A pointer for C, which owns what it leads to.
-pub(super) fn into_raw(limits: SnapshotLimits) -> *mut rkv_snapshot_cache {
+pub(super) fn into_raw(limits: SnapshotLimits) -> Result<*mut rkv_snapshot_cache, Fail> {
     super::log::install_panic_hook();
+    crate::error::prepare();
     let handle = SnapshotHandle {
         magic: MAGIC,
         process: Process::this(),
         closed: AtomicBool::new(false),
         poisoned: AtomicBool::new(false),
-        cache: SnapshotCache::new(limits),
+        shares: AtomicUsize::new(1),
+        cache: SnapshotCache::new(limits)?,
     };
-    Arc::into_raw(Arc::new(handle)).cast::<rkv_snapshot_cache>().cast_mut()
+    Ok(Box::into_raw(try_box(handle)?).cast())
 }
 
 /// # Safety
@@ -140,8 +147,9 @@ pub(super) unsafe fn with(
 /// # Safety
 /// `pointer` leads to a handle that its owner keeps.
 pub(super) unsafe fn keep_for_pin(pointer: *const rkv_snapshot_cache) {
-    // SAFETY: the pointer came from Arc::into_raw, and the owner's share is there.
-    unsafe { Arc::increment_strong_count(pointer.cast::<SnapshotHandle>()) };
+    // SAFETY: the caller's contract.
+    let handle = unsafe { &*pointer.cast::<SnapshotHandle>() };
+    handle.shares.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Ends one share in the handle, the owner's or a pin's. With the last one the cache goes.
@@ -151,8 +159,14 @@ pub(super) unsafe fn keep_for_pin(pointer: *const rkv_snapshot_cache) {
 unsafe fn end_share(pointer: *const rkv_snapshot_cache) {
     // Poisoned caches may still have snapshots: their destructors run here, without any lock.
     guard(|| {
-        // SAFETY: the caller's contract.
-        unsafe { Arc::decrement_strong_count(pointer.cast::<SnapshotHandle>()) };
+        let handle = pointer.cast::<SnapshotHandle>().cast_mut();
+        // SAFETY: the share keeps the handle until here.
+        if unsafe { &*handle }.shares.fetch_sub(1, Ordering::Release) == 1 {
+            // What the others did with the cache comes before it goes.
+            fence(Ordering::Acquire);
+            // SAFETY: it came from a box, and this was the last share.
+            drop(unsafe { Box::from_raw(handle) });
+        }
         Ok(())
     });
 }

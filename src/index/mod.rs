@@ -7,17 +7,18 @@
 mod block_hash;
 mod namespace;
 mod radix;
+mod tags;
 mod tree;
 
 pub use block_hash::BlockHashIndex;
 pub use namespace::Namespace;
 pub use radix::RadixIndex;
 pub(crate) use radix::common_start;
-pub(crate) use tree::ChildTable;
+pub use tags::{IdRange, Tags};
 
 use crate::error::Error;
 use crate::grace::Reader;
-use crate::ids::NodeId;
+use crate::ids::{GENERATION_LIMIT, NodeId};
 use crate::memory::try_box;
 use crate::token::Keys;
 
@@ -126,12 +127,50 @@ pub enum IndexKind {
     BlockHash,
 }
 
+/// Where counters end: far from where use takes them, except in tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Generations that the ids of an index may have.
+    pub generations: u32,
+    /// Locks of callers at one time.
+    pub caller_locks: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // The root counts the locks of sequences too, of which there are fewer than 2^31.
+        Self { generations: GENERATION_LIMIT, caller_locks: 1 << 31 }
+    }
+}
+
+/// The ids that an index may give to nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeIds {
+    /// What all of them carry.
+    pub tag: u8,
+    /// Earlier indexes with this tag gave out lower ones.
+    pub first_generation: u32,
+    /// Where counters end.
+    pub limits: Limits,
+}
+
+impl From<u8> for NodeIds {
+    /// All those of a tag that was never used.
+    fn from(tag: u8) -> Self {
+        Self { tag, first_generation: 1, limits: Limits::default() }
+    }
+}
+
 impl IndexKind {
-    /// An empty index for pages of one size, whose node ids carry `tag`.
-    pub fn open(self, page_size: usize, tag: u8) -> Result<Box<dyn PrefixIndex>, Error> {
+    /// An empty index for pages of one size.
+    pub fn open(
+        self,
+        page_size: usize,
+        ids: impl Into<NodeIds>,
+    ) -> Result<Box<dyn PrefixIndex>, Error> {
         Ok(match self {
-            Self::Radix => try_box(RadixIndex::new(page_size, tag)?)?,
-            Self::BlockHash => try_box(BlockHashIndex::new(page_size, tag)?)?,
+            Self::Radix => try_box(RadixIndex::new(page_size, ids)?)?,
+            Self::BlockHash => try_box(BlockHashIndex::new(page_size, ids)?)?,
         })
     }
 }
@@ -209,6 +248,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
         pages: &[u32],
     ) -> Result<Inserted, Error>;
 
+    /// Whether one lock more of a caller can be counted; to be asked before it is taken.
+    fn check_caller_locks(&self) -> Result<(), Error>;
+
     /// Protects a node and all above it.
     fn lock(&mut self, node: Node, holder: Holder);
 
@@ -235,6 +277,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// The id of a node.
     fn id(&self, node: Node) -> NodeId;
+
+    /// No id of a node had a higher generation.
+    fn last_generation(&self) -> u32;
 
     /// The node of an id that is not stale.
     fn resolve(&self, id: NodeId) -> Result<Node, Error>;

@@ -12,7 +12,7 @@ mod slab;
 pub mod treap;
 
 pub use arc::Arc;
-pub use boxed::try_box;
+pub use boxed::{try_box, try_box_with};
 pub use ordered_map::OrderedMap;
 pub use slab::Slab;
 

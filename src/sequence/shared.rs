@@ -156,8 +156,7 @@ impl Shared {
         let next = |tag: u8| Some(tag % 255 + 1);
         let tag = TAG.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         let mut state = self.write();
-        state.attach(config, next(tag.unwrap_or(0)).unwrap_or(1))?;
-        let prober = state.cache()?.prober()?.map(One::new).transpose()?;
+        let prober = state.attach(config, next(tag.unwrap_or(0)).unwrap_or(1))?;
         self.prober.set(prober.map(One::into_array).as_mut(), &mut Garbage::default());
         Ok(())
     }

@@ -3,8 +3,10 @@ use super::Sequence;
 use super::retained::Registry;
 use crate::cache::{
     CacheConfig, Counters, Found, InsertRequest, InsertResult, Matched, Namespace, PrefixCache,
+    Prober,
 };
 use crate::error::{Error, text};
+use crate::grace::One;
 use crate::ids::NodeId;
 use crate::index::{DumpFormat, Holder, Node, NodeInfo};
 use crate::memory::{OutOfMemory, Slab, TryGrow, try_collect};
@@ -95,7 +97,12 @@ impl State {
         })
     }
 
-    pub(super) fn attach(&mut self, config: CacheConfig, tag: u8) -> Result<(), Error> {
+    /// Puts a cache on the page table; returns what probes it without a lock.
+    pub(super) fn attach(
+        &mut self,
+        config: CacheConfig,
+        tag: u8,
+    ) -> Result<Option<One<Prober>>, Error> {
         if self.cache.is_some() {
             return Err(Error::Busy);
         }
@@ -103,12 +110,13 @@ impl State {
         let mut sequences = Vec::new();
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
         let cache = PrefixCache::new(self.table.page_size(), tag, config)?;
+        let prober = cache.prober()?.map(One::new).transpose()?;
         sequences.resize_with(slots, Sequence::default);
         self.sequences = sequences;
         self.retained = Registry::new(&config, self.table.pool.total());
         self.tag = tag;
         self.cache = Some(cache);
-        Ok(())
+        Ok(prober)
     }
 
     pub(super) fn detach(&mut self) {
@@ -288,6 +296,9 @@ impl State {
     /// Takes a match, and perhaps locks it.
     pub fn take_match(&mut self, found: Found, lock: bool) -> Result<Matched, Error> {
         let (cache, _) = self.parts()?;
+        if lock {
+            cache.index.check_caller_locks()?;
+        }
         let matched = cache.take(&found, true)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(&found, found.positions(), partial);

@@ -1,43 +1,50 @@
 //! Proves the invariants one by one, by a recount.
 use super::NONE;
-use super::cache::Store;
 use super::ledger::Ledger;
 use super::tree::Tree;
-use crate::error::{Message, text};
-use std::collections::BTreeMap;
+use crate::error::{Error, text};
+use crate::memory::try_filled;
+use std::sync::atomic::Ordering::Relaxed;
 
-fn broken<T>(invariant: &str, what: impl std::fmt::Display) -> Result<T, Message> {
-    Err(text!("{invariant}: {what}"))
+fn broken<T>(invariant: &str, what: impl std::fmt::Display) -> Result<T, Error> {
+    Err(Error::Corrupt(text!("{invariant}: {what}")))
 }
 
-pub(super) fn check<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), Message> {
-    check_tree(&store.tree)?;
-    check_pins(store, ledger)?;
-    check_totals(store, ledger)
+pub(super) fn check<V>(tree: &Tree<V>, ledger: &Ledger<V>) -> Result<(), Error> {
+    check_tree(tree)?;
+    check_lists(tree, ledger)?;
+    check_pins(tree, ledger)?;
+    check_totals(tree, ledger)
 }
 
-fn check_tree<V>(tree: &Tree<V>) -> Result<(), Message> {
-    let (mut roots, mut label_bytes) = (0, 0);
+fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
+    let (mut roots, mut label_bytes, mut nodes) = (0, 0, 0);
     for (at, node) in tree.nodes.iter() {
+        nodes += 1;
         label_bytes += node.label.bytes();
-        let children: Vec<u32> = tree.nodes.children(at).take(tree.nodes.len()).collect();
-        let mut before = NONE;
-        for &child in &children {
+        let (mut before, mut children) = (NONE, 0);
+        for child in tree.nodes.children(at).take(tree.nodes.len()) {
             if tree.nodes[child].parent != at || tree.nodes[child].before != before {
                 return broken("sibling_link", format_args!("node {child}, a child of {at}"));
             }
             before = child;
+            children += 1;
         }
-        let enough = match (&node.namespace, node.entry.is_some()) {
-            (Some(_), has_entry) => !has_entry && !children.is_empty(),
-            (None, has_entry) => has_entry || children.len() > 1,
+        let (is_root, has_entry) = (node.label.is_empty(), node.entry.is_some());
+        let waits = node.link.is_in() && !has_entry;
+        let enough = match is_root {
+            true => !has_entry && children > 0,
+            false => has_entry || children > 1 || waits,
         };
         if !enough {
             return broken("node_needed", format_args!("node {at}"));
         }
-        if let Some(namespace) = &node.namespace {
+        if waits && (is_root || children != 1) {
+            return broken("unjoined", format_args!("node {at} has {children} children"));
+        }
+        if is_root {
             roots += 1;
-            if tree.root(namespace) != Some(at) || node.parent != NONE || node.label.len() > 0 {
+            if tree.roots.node(node.before) != at || node.parent != NONE {
                 return broken("root_place", format_args!("node {at}"));
             }
             continue;
@@ -45,20 +52,19 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Message> {
         if !node.label.is_tight() {
             return broken("label_room", format_args!("node {at}"));
         }
-        let Some(first) = node.label.first() else {
-            return broken("label_empty", format_args!("node {at}"));
-        };
         // Finds the first child with this token: it must be this one.
-        let hash = tree.child_hash(node.parent, first);
+        let first = node.label.first().unwrap_or(NONE);
         let begins = |other: u32| {
             let other = &tree.nodes[other];
             other.parent == node.parent && other.label.first() == Some(first)
         };
-        if tree.table.find(hash, begins) != Some(at) {
+        let hash = tree.child_hash(node.parent, first);
+        if tree.buckets.find(&tree.nodes, hash, begins) != Some(at) {
             return broken("child_table", format_args!("node {at}"));
         }
     }
-    if tree.table.len() + roots != tree.nodes.len() || tree.roots.len() != roots {
+    if nodes != tree.nodes.len() || tree.buckets.len() + roots != nodes || tree.roots.len() != roots
+    {
         return broken("node_count", format_args!("{roots} roots"));
     }
     if label_bytes != tree.label_bytes {
@@ -67,71 +73,83 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Message> {
     Ok(())
 }
 
-fn check_pins<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), Message> {
-    let links = &store.links;
-    let mut pins = BTreeMap::new();
-    for on in ledger.pins.iter() {
-        *pins.entry(on.serial).or_insert(0) += 1;
+/// The order of use and the list of what is still to be joined: every node that is in a list is in
+/// the right one.
+fn check_lists<V>(tree: &Tree<V>, ledger: &Ledger<V>) -> Result<(), Error> {
+    let nodes = &tree.nodes;
+    if !ledger.order.is_sound(nodes) || !tree.unjoined.is_sound(nodes) {
+        return broken("order_links", "a link without an answer");
     }
-    if pins.values().sum::<u32>() as usize != ledger.pins.out() {
-        return broken("pin_count", format_args!("{} are out", ledger.pins.out()));
-    }
-    let mut serials: Vec<_> = ledger.detached.keys().copied().collect();
-    for (node, entry) in store.tree.nodes.entries() {
-        serials.push(entry.serial);
-        if pins.remove(&entry.serial).unwrap_or(0) != links.pins(node) {
-            return broken("entry_pins", format_args!("node {node}"));
-        }
-        if links.contains(node) != (links.pins(node) == 0) {
-            return broken("order_members", format_args!("node {node}"));
+    for (at, node) in nodes.iter() {
+        let in_use = node.reader.load(Relaxed) != NONE;
+        if node.entry.is_some() && node.link.is_in() == in_use || node.entry.is_none() && in_use {
+            return broken("order_members", format_args!("node {at}"));
         }
     }
-    for (serial, waiting) in &ledger.detached {
-        if waiting.pins == 0 || pins.remove(serial) != Some(waiting.pins) {
-            return broken("detached_pins", format_args!("snapshot {serial}"));
-        }
+    let in_order = ledger.order.iter(nodes);
+    let waiting = tree.unjoined.iter(nodes);
+    if in_order.chain(waiting).any(|at| !nodes[at].link.is_in()) {
+        return broken("order_members", "a node that says it is in no list");
     }
-    if !pins.is_empty() {
-        return broken("pin_entry", "a pin on nothing");
+    let (in_order, waiting) = (ledger.order.iter(nodes), tree.unjoined.iter(nodes));
+    let in_order = in_order.filter(|&at| nodes[at].entry.is_some()).count();
+    let waiting = waiting.filter(|&at| nodes[at].entry.is_none()).count();
+    let linked = nodes.iter().filter(|(_, node)| node.link.is_in()).count();
+    if in_order + waiting != linked || in_order != ledger.entries - ledger.pinned {
+        return broken("order_count", format_args!("{in_order} in use, {waiting} to be joined"));
     }
-    serials.sort_unstable();
-    if serials.windows(2).any(|pair| pair[0] == pair[1]) {
-        return broken("serial_unique", "two snapshots of one serial");
-    }
-    for on in ledger.pins.iter().filter(|on| !ledger.detached.contains_key(&on.serial)) {
-        let entry = store.tree.nodes.get(on.node).and_then(|node| node.entry.as_ref());
-        if entry.is_none_or(|entry| entry.serial != on.serial) {
-            return broken("pin_node", format_args!("node {}", on.node));
-        }
+    // What was inserted last may be over the limits as long as everything else is pinned.
+    if ledger.is_over() && in_order > 1 {
+        return broken("limits", format_args!("{in_order} entries could go"));
     }
     Ok(())
 }
 
-fn check_totals<V>(store: &Store<V>, ledger: &Ledger<V>) -> Result<(), Message> {
-    let (nodes, links) = (&store.tree.nodes, &store.links);
+fn check_pins<V>(tree: &Tree<V>, ledger: &Ledger<V>) -> Result<(), Error> {
+    let most = ledger.pins.iter().max().map_or(0, |most| most as usize + 1);
+    let mut pins = try_filled(0u32, most)?;
+    ledger.pins.iter().for_each(|reader| pins[reader as usize] += 1);
+    if ledger.pins.iter().count() != ledger.pins.out() {
+        return broken("pin_count", format_args!("{} are out", ledger.pins.out()));
+    }
+    let (mut readers, mut detached, mut bytes) = (0, 0, 0);
+    for (at, &pins) in (0..).zip(&pins).filter(|(_, pins)| **pins > 0) {
+        let reader = &ledger.readers[at];
+        readers += 1;
+        if reader.pins != pins {
+            return broken("reader_pins", format_args!("reader {at}"));
+        }
+        if let Some(kept) = &reader.kept {
+            (detached, bytes) = (detached + 1, bytes + kept.bytes as u128);
+        }
+        let node = tree.nodes.get(reader.node);
+        let leads_back = node.is_some_and(|node| node.reader.load(Relaxed) == at);
+        if leads_back == reader.kept.is_some() || reader.kept.is_some() != (reader.node == NONE) {
+            return broken("reader_node", format_args!("reader {at}"));
+        }
+    }
+    if readers != ledger.readers.len() || detached != ledger.detached() {
+        return broken("reader_count", format_args!("{readers}, {detached} of them detached"));
+    }
+    if bytes != ledger.detached_bytes {
+        return broken("snapshot_bytes", format_args!("{bytes} detached"));
+    }
+    Ok(())
+}
+
+fn check_totals<V>(tree: &Tree<V>, ledger: &Ledger<V>) -> Result<(), Error> {
+    let nodes = &tree.nodes;
     let entries = nodes.entries().count();
     if entries != ledger.entries {
         return broken("entry_count", format_args!("{entries}, not {}", ledger.entries));
     }
     let stored: u128 = nodes.entries().map(|(_, entry)| entry.bytes as u128).sum();
-    let detached: u128 = ledger.detached.values().map(|waiting| waiting.bytes as u128).sum();
-    if (stored + detached, detached) != (ledger.bytes, ledger.detached_bytes) {
-        return broken("snapshot_bytes", format_args!("{stored} and {detached} detached"));
+    if stored + ledger.detached_bytes != ledger.bytes {
+        return broken("snapshot_bytes", format_args!("{stored} of entries"));
     }
-    let pinned = nodes.entries().filter(|(node, _)| links.pins(*node) > 0).count();
+    let pinned = nodes.iter().filter(|(_, node)| node.reader.load(Relaxed) != NONE).count();
     if pinned != ledger.pinned {
         return broken("pinned_count", format_args!("{pinned}, not {}", ledger.pinned));
-    }
-    if !links.is_sound(&ledger.order) {
-        return broken("order_links", "a link without an answer");
-    }
-    let in_order = links.iter(&ledger.order).count();
-    if in_order != ledger.entries - ledger.pinned {
-        return broken("order_count", format_args!("{in_order} in the list"));
-    }
-    // What was inserted last may be over the limits as long as everything else is pinned.
-    if ledger.is_over() && in_order > 1 {
-        return broken("limits", format_args!("{in_order} entries could go"));
     }
     Ok(())
 }

@@ -1,27 +1,32 @@
 //! The books: who reads which snapshot, in which order entries go, and how much there is.
 //!
-//! A snapshot that loses its entry while somebody reads it is *detached*: it waits here, and the
-//! last pin takes it along.
-use super::nodes::Entry;
-use super::pins::{Pinned, Pins};
-use super::recency::{Links, Order};
-use super::{Counters, Freed, SnapshotLimits};
+//! A snapshot that loses its entry while somebody reads it is *detached*: it waits with its
+//! readers, and the last pin takes it along. Those have a place from the first pin on, so that
+//! whatever takes an entry away needs no memory.
+use super::freed::{Freed, Snapshot};
+use super::nodes::Nodes;
+use super::pins::Pins;
+use super::recency::Order;
+use super::{Counters, NONE, SnapshotLimits};
 use crate::error::Error;
 use crate::ids::PinId;
-use std::collections::BTreeMap;
+use crate::memory::Slab;
+use std::sync::atomic::Ordering::Relaxed;
 
+/// Those who read a snapshot.
 #[derive(Debug)]
-pub(super) struct Detached<V> {
-    pub(super) value: V,
-    pub(super) bytes: u64,
-    /// Pins on it.
+pub(super) struct Reader<V> {
     pub(super) pins: u32,
+    /// Where the entry ends, as long as it is one.
+    pub(super) node: u32,
+    /// The snapshot, when it has no entry any more.
+    pub(super) kept: Option<Box<Snapshot<V>>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Ledger<V> {
-    /// By serial.
-    pub(super) detached: BTreeMap<u64, Detached<V>>,
+    /// One for each snapshot that is pinned.
+    pub(super) readers: Slab<Reader<V>>,
     /// The entries without a pin, by last use.
     pub(super) order: Order,
     pub(super) pins: Pins,
@@ -38,13 +43,13 @@ pub(super) struct Ledger<V> {
 }
 
 impl<V> Ledger<V> {
-    pub(super) fn new(limits: SnapshotLimits, tag: u8) -> Self {
+    pub(super) fn new(limits: SnapshotLimits, pins: Pins, counters: Counters) -> Self {
         Self {
-            detached: BTreeMap::new(),
+            readers: Slab::default(),
             order: Order::new(),
-            pins: Pins::new(tag),
+            pins,
             limits,
-            counters: Counters::default(),
+            counters,
             entries: 0,
             pinned: 0,
             bytes: 0,
@@ -52,8 +57,14 @@ impl<V> Ledger<V> {
         }
     }
 
+    /// Snapshots without an entry.
+    pub(super) fn detached(&self) -> usize {
+        self.readers.len() - self.pinned
+    }
+
     pub(super) fn index_bytes(&self) -> usize {
-        self.detached.len() * size_of::<(u64, Detached<V>)>() + self.pins.bytes()
+        let snapshots = self.entries + self.detached();
+        snapshots * size_of::<Snapshot<V>>() + self.readers.bytes() + self.pins.bytes()
     }
 
     /// Whether more is held than the limits say.
@@ -62,87 +73,93 @@ impl<V> Ledger<V> {
     }
 
     /// Counts the entry that a node has now, as the one used last.
-    pub(super) fn add(&mut self, links: &Links, node: u32, bytes: u64) {
+    pub(super) fn add(&mut self, nodes: &Nodes<V>, node: u32, bytes: u64) {
         self.bytes += bytes as u128;
         self.entries += 1;
-        links.push(&mut self.order, node);
+        self.order.push(nodes, node);
     }
 
     /// Counts the entry out that a node had. Its snapshot is freed, or waits for its readers.
     pub(super) fn remove(
         &mut self,
-        links: &Links,
+        nodes: &Nodes<V>,
         node: u32,
-        entry: Entry<V>,
+        entry: Box<Snapshot<V>>,
         freed: &mut Freed<V>,
     ) {
-        let Entry { value, bytes, serial, .. } = entry;
         self.entries -= 1;
-        let pins = links.pins(node);
-        if pins > 0 {
-            self.pinned -= 1;
-            self.detached_bytes += bytes as u128;
-            links.set_pins(&mut self.order, node, 0);
-            self.detached.insert(serial, Detached { value, bytes, pins });
+        let reader = nodes[node].reader.swap(NONE, Relaxed);
+        if reader == NONE {
+            self.order.remove(nodes, node);
+            self.bytes -= entry.bytes as u128;
+            freed.push(entry);
         } else {
-            links.remove(&mut self.order, node);
-            self.bytes -= bytes as u128;
-            freed.push(value);
+            self.pinned -= 1;
+            self.detached_bytes += entry.bytes as u128;
+            let reader = &mut self.readers[reader];
+            (reader.node, reader.kept) = (NONE, Some(entry));
         }
     }
 
-    /// Pins an entry: nobody frees its snapshot meanwhile, and it is in use from now on.
-    pub(super) fn pin(&mut self, links: &Links, node: u32, serial: u64) -> PinId {
-        let pins = links.pins(node);
-        links.set_pins(&mut self.order, node, pins + 1);
-        if pins == 0 {
-            self.pinned += 1;
-            links.remove(&mut self.order, node);
+    /// Counts all entries out. Those that somebody reads are taken from their nodes; the others
+    /// stay there, for whoever has the nodes from now on.
+    pub(super) fn remove_all(&mut self, nodes: &mut Nodes<V>) {
+        for reader in self.pins.iter() {
+            let reader = &mut self.readers[reader];
+            if reader.node != NONE {
+                reader.kept = nodes[reader.node].entry.take();
+                self.detached_bytes += reader.kept.as_ref().map_or(0, |kept| kept.bytes as u128);
+                reader.node = NONE;
+            }
         }
-        self.pins.take(Pinned { node, serial })
+        (self.entries, self.pinned, self.bytes) = (0, 0, self.detached_bytes);
+        self.order = Order::new();
+    }
+
+    /// Makes room for a pin.
+    pub(super) fn try_reserve(&mut self) -> Result<(), Error> {
+        self.pins.try_reserve()?;
+        Ok(self.readers.try_reserve(1)?)
+    }
+
+    /// Pins an entry, for which room was made: nobody frees its snapshot meanwhile, and it is in
+    /// use from now on.
+    pub(super) fn pin(&mut self, nodes: &Nodes<V>, node: u32) -> PinId {
+        let mut reader = nodes[node].reader.load(Relaxed);
+        if reader == NONE {
+            reader = self.readers.insert(Reader { pins: 0, node, kept: None });
+            nodes[node].reader.store(reader, Relaxed);
+            self.pinned += 1;
+            self.order.remove(nodes, node);
+        }
+        self.readers[reader].pins += 1;
+        self.pins.take(reader)
     }
 
     /// Ends a pin on an entry or a detached snapshot; whether it was the last one there. Then an
     /// entry was used until now, and a detached snapshot goes.
     pub(super) fn unpin(
         &mut self,
-        links: &Links,
+        nodes: &Nodes<V>,
         pin: PinId,
         freed: &mut Freed<V>,
     ) -> Result<bool, Error> {
-        let Pinned { node, serial } = self.pins.release(pin)?;
-        if let Some(waiting) = self.detached.get_mut(&serial) {
-            waiting.pins -= 1;
-            if waiting.pins > 0 {
-                return Ok(false);
-            }
-            let Detached { value, bytes, .. } = self.detached.remove(&serial).expect("it is there");
-            self.detached_bytes -= bytes as u128;
-            self.bytes -= bytes as u128;
-            freed.push(value);
-            return Ok(true);
+        let number = self.pins.release(pin)?;
+        let reader = &mut self.readers[number];
+        reader.pins -= 1;
+        if reader.pins > 0 {
+            return Ok(false);
         }
-        let pins = links.pins(node) - 1;
-        links.set_pins(&mut self.order, node, pins);
-        if pins == 0 {
+        let Reader { node, kept, .. } = self.readers.remove(number);
+        if let Some(kept) = kept {
+            self.detached_bytes -= kept.bytes as u128;
+            self.bytes -= kept.bytes as u128;
+            freed.push(kept);
+        } else {
+            nodes[node].reader.store(NONE, Relaxed);
             self.pinned -= 1;
-            links.push(&mut self.order, node);
+            self.order.push(nodes, node);
         }
-        Ok(pins == 0)
-    }
-
-    /// Gives every node its new number; returns the links of the new ones.
-    pub(super) fn renumber(&mut self, old: &Links, new: &[u32], nodes: usize) -> Links {
-        let mut links = Links::default();
-        links.grow(nodes);
-        let order = std::mem::replace(&mut self.order, Order::new());
-        for node in old.iter(&order) {
-            links.push(&mut self.order, new[node as usize]);
-        }
-        for (&to, from) in new.iter().zip(0..).filter(|(to, _)| **to != super::NONE) {
-            links.set_pins(&mut self.order, to, old.pins(from));
-        }
-        self.pins.renumber(new);
-        links
+        Ok(true)
     }
 }

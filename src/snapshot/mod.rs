@@ -13,6 +13,10 @@
 //! store's read lock, beside any number of others; only pinning what it found, a few steps on
 //! memory that was fetched meanwhile, is done by one at a time. A release takes the same two.
 //!
+//! Memory may run out. Whatever a call will need is there before it changes anything, so a call
+//! that is refused changed nothing; and what lets something go needs no memory at all, since the
+//! places that snapshots pass through on their way out are made when they come in, or are pinned.
+//!
 //! Values are dropped by the caller, from [`Freed`], after all locks are gone: so dropping one may
 //! call the cache again. In Rust, values behind an [`std::sync::Arc`] come with pins that release
 //! themselves:
@@ -21,7 +25,7 @@
 //! use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotCache, SnapshotLimits};
 //! use std::sync::Arc;
 //!
-//! let cache = SnapshotCache::new(SnapshotLimits { entries: 64, bytes: 1 << 30 });
+//! let cache = SnapshotCache::new(SnapshotLimits { entries: 64, bytes: 1 << 30 })?;
 //! let namespace = Namespace::default();
 //! let state = vec![0.5f32; 1024]; // after the tokens 1, 2, 3
 //! let new = NewSnapshot {
@@ -38,26 +42,34 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod buckets;
 mod cache;
 mod check;
+mod freed;
 mod label;
 mod ledger;
 mod nodes;
+mod numbers;
 mod pinned;
 mod pins;
 mod recency;
+mod roots;
 mod tree;
 
 pub use crate::index::Namespace;
+#[doc(hidden)]
+pub use cache::SnapshotBounds;
 pub use cache::SnapshotCache;
+pub use freed::Freed;
+#[doc(hidden)]
+pub use numbers::Numbers;
 pub use pinned::Pinned;
 
 use crate::ids::PinId;
-use smallvec::SmallVec;
 
 /// No node.
 const NONE: u32 = u32::MAX;
-/// Numbers of nodes below which it is not worth to move them together.
+/// Unused places of nodes that are not worth moving nodes together.
 const SPARSE: usize = 1024;
 /// Entries that numbers suffice for.
 const ENTRY_LIMIT: usize = 1 << 30;
@@ -116,28 +128,7 @@ pub struct Hit<R> {
     pub value: R,
 }
 
-/// Values that are no longer the cache's. Drop it when no lock is held.
-#[derive(Debug)]
-pub struct Freed<V>(SmallVec<[V; 1]>);
-
-impl<V> Freed<V> {
-    /// None yet.
-    pub fn new() -> Self {
-        Self(SmallVec::new())
-    }
-
-    fn push(&mut self, value: V) {
-        self.0.push(value);
-    }
-}
-
-impl<V> Default for Freed<V> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// What a cache counted since it was made.
+/// What a cache counted since it was made. A counter that comes to its end stays there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Lookups; probes are not counted.

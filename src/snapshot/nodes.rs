@@ -1,22 +1,14 @@
 //! The nodes of the tree: what lies in them, and how they hang together.
 use super::NONE;
+use super::freed::Snapshot;
 use super::label::Label;
-use crate::index::Namespace;
-
-/// The snapshot of the token list that ends at a node. It never changes: another one for the same
-/// tokens is another entry.
-#[derive(Debug)]
-pub(super) struct Entry<V> {
-    pub(super) value: V,
-    pub(super) bytes: u64,
-    pub(super) next_token: Option<u32>,
-    /// Tells it from all entries before and after it.
-    pub(super) serial: u64,
-}
+use super::recency::Link;
+use crate::memory::{OutOfMemory, TryGrow, try_collect};
+use std::sync::atomic::AtomicU32;
 
 /// A segment of tokens, and perhaps an entry at its end. Nodes of one parent differ in their first
-/// token. Whoever comes to a node of a large tree waits for memory once: what a lookup reads of it
-/// lies side by side.
+/// token. Whoever comes to a node of a large tree waits for memory, so it is one line of the
+/// processor's cache.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Node<V> {
@@ -25,81 +17,235 @@ pub(super) struct Node<V> {
     /// NONE at a root.
     pub(super) parent: u32,
     pub(super) first_child: u32,
-    /// Siblings, in no order that matters.
+    /// Siblings, in no order that matters. `before` is the number of a root among the roots.
     pub(super) before: u32,
     pub(super) after: u32,
-    pub(super) entry: Option<Entry<V>>,
-    /// Of a root: what it is the root of.
-    pub(super) namespace: Option<Box<Namespace>>,
+    /// Another node in the same bucket.
+    pub(super) next: u32,
+    /// Where it is in the order of use, or in that of what is still to be joined.
+    pub(super) link: Link,
+    /// Of the ledger: who reads the entry's snapshot; NONE when nobody does.
+    pub(super) reader: AtomicU32,
+    /// The snapshot of the token list that ends here.
+    pub(super) entry: Option<Box<Snapshot<V>>>,
 }
 
-/// All nodes, by number.
+/// Nodes of a chunk: as many as its word has bits.
+const CHUNK: usize = u64::BITS as usize;
+/// Numbers that there are: NONE and the one before it mean something else.
+pub(super) const NODE_LIMIT: u32 = NONE - 1;
+
+type Places<V> = [Option<Node<V>>; CHUNK];
+
+#[derive(Debug)]
+struct Chunk<V> {
+    /// None as long as no number of the chunk is in use.
+    places: Option<Box<Places<V>>>,
+    taken: u64,
+    /// Neighbours among the chunks that have room; among those without memory only `after`.
+    before: u32,
+    after: u32,
+}
+
+/// All nodes, by number. Chunks never move, and the memory of an empty one is given back.
 #[derive(Debug)]
 pub(super) struct Nodes<V> {
-    slots: Vec<Option<Node<V>>>,
-    free: Vec<u32>,
+    chunks: Vec<Chunk<V>>,
+    /// The first chunk with a free place.
+    roomy: u32,
+    /// The first chunk without memory.
+    bare: u32,
+    len: usize,
+    /// Places that there is memory for.
+    places: usize,
+    /// Numbers that may be given out, all together.
+    limit: u32,
 }
 
 impl<V> Nodes<V> {
-    pub(super) fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+    pub(super) fn new(limit: u32) -> Self {
+        let limit = limit.min(NODE_LIMIT);
+        Self { chunks: Vec::new(), roomy: NONE, bare: NONE, len: 0, places: 0, limit }
     }
 
     /// Nodes, roots included.
     pub(super) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.len
     }
 
-    /// Numbers that were given out at the same time.
-    pub(super) fn capacity(&self) -> usize {
-        self.slots.len()
+    /// Places that there is memory for.
+    pub(super) fn places(&self) -> usize {
+        self.places
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Chunks that there are numbers for.
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks.len()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Option<Node<V>>>()
-            + self.free.capacity() * size_of::<u32>()
+        self.places * size_of::<Option<Node<V>>>() + self.chunks.capacity() * size_of::<Chunk<V>>()
     }
 
-    /// A node that hangs nowhere yet.
-    pub(super) fn add(&mut self, label: Label, namespace: Option<Box<Namespace>>) -> u32 {
-        let node = Node {
+    /// Makes room for so many nodes more.
+    pub(super) fn try_reserve(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        if self.len + count > self.limit as usize {
+            return Err(OutOfMemory);
+        }
+        while self.places - self.len < count {
+            let places = try_collect((0..CHUNK).map(|_| None))?.into_boxed_slice();
+            let places = Some(places.try_into().unwrap_or_else(|_| unreachable!("its size")));
+            if self.bare == NONE {
+                // Chunks are numbered, and places in them, by less than 32 bits.
+                u32::try_from((self.chunks.len() + 1) * CHUNK).map_err(|_| OutOfMemory)?;
+                self.chunks.try_push(Chunk {
+                    places: None,
+                    taken: 0,
+                    before: NONE,
+                    after: NONE,
+                })?;
+                self.bare = self.chunks.len() as u32 - 1;
+            }
+            let at = self.bare;
+            self.bare = self.chunks[at as usize].after;
+            self.chunks[at as usize].places = places;
+            self.places += CHUNK;
+            self.link_roomy(at);
+        }
+        Ok(())
+    }
+
+    fn link_roomy(&mut self, at: u32) {
+        let after = std::mem::replace(&mut self.roomy, at);
+        let chunk = &mut self.chunks[at as usize];
+        (chunk.before, chunk.after) = (NONE, after);
+        if after != NONE {
+            self.chunks[after as usize].before = at;
+        }
+    }
+
+    fn unlink_roomy(&mut self, at: u32) {
+        let Chunk { before, after, .. } = self.chunks[at as usize];
+        match before {
+            NONE => self.roomy = after,
+            before => self.chunks[before as usize].after = after,
+        }
+        if after != NONE {
+            self.chunks[after as usize].before = before;
+        }
+    }
+
+    /// A node, for which room was made, that hangs nowhere yet.
+    pub(super) fn add(&mut self, label: Label) -> u32 {
+        self.put(Node {
             label,
             parent: NONE,
             first_child: NONE,
             before: NONE,
             after: NONE,
+            next: NONE,
+            link: Link::default(),
+            reader: AtomicU32::new(NONE),
             entry: None,
-            namespace,
-        };
-        if let Some(at) = self.free.pop() {
-            self.slots[at as usize] = Some(node);
-            return at;
+        })
+    }
+
+    fn put(&mut self, node: Node<V>) -> u32 {
+        let at = self.roomy;
+        assert!(at != NONE, "room was made for the node");
+        let chunk = &mut self.chunks[at as usize];
+        let place = (!chunk.taken).trailing_zeros();
+        let places = chunk.places.as_mut().expect("a chunk with room has memory");
+        places[place as usize] = Some(node);
+        chunk.taken |= 1 << place;
+        if chunk.taken == u64::MAX {
+            self.unlink_roomy(at);
         }
-        self.slots.push(Some(node));
-        self.slots.len() as u32 - 1
+        self.len += 1;
+        at * CHUNK as u32 + place
     }
 
     pub(super) fn remove(&mut self, at: u32) -> Node<V> {
-        self.free.push(at);
-        self.slots[at as usize].take().expect("a node that is there")
+        let (node, number) = (self.take(at), at / CHUNK as u32);
+        if self.chunks[number as usize].taken.count_ones() as usize == CHUNK - 1 {
+            self.link_roomy(number);
+        }
+        self.give_back(number);
+        node
+    }
+
+    fn take(&mut self, at: u32) -> Node<V> {
+        let (chunk, place) = (&mut self.chunks[at as usize / CHUNK], at as usize % CHUNK);
+        chunk.taken &= !(1 << place);
+        self.len -= 1;
+        let places = chunk.places.as_mut();
+        places.and_then(|places| places[place].take()).expect("a node that is there")
+    }
+
+    /// Gives the memory of a chunk that has room back, if it is empty and others have room too: a
+    /// node that comes and goes should not cost a chunk each time.
+    fn give_back(&mut self, at: u32) {
+        if self.chunks[at as usize].taken == 0 && self.places - self.len > CHUNK {
+            self.unlink_roomy(at);
+            let chunk = &mut self.chunks[at as usize];
+            chunk.places = None;
+            chunk.after = std::mem::replace(&mut self.bare, at);
+            self.places -= CHUNK;
+        }
+    }
+
+    /// Moves the nodes of a chunk that may be moved into other chunks. What hangs on a node's
+    /// number is for `moved` to mend, which gets the old number and the new one.
+    pub(super) fn evacuate(
+        &mut self,
+        chunk: usize,
+        may_move: impl Fn(&Self, u32) -> bool,
+        mut moved: impl FnMut(&mut Self, u32, u32),
+    ) {
+        let at = chunk as u32;
+        // A full one has nothing to give; one without memory, or empty, has given what it has.
+        if [0, u64::MAX].contains(&self.chunks[chunk].taken) {
+            return;
+        }
+        self.unlink_roomy(at);
+        let mut left = self.chunks[chunk].taken;
+        while left != 0 && self.roomy != NONE {
+            let from = at * CHUNK as u32 + left.trailing_zeros();
+            left &= left - 1;
+            if may_move(self, from) {
+                let node = self.take(from);
+                let to = self.put(node);
+                moved(self, from, to);
+            }
+        }
+        self.link_roomy(at);
+        self.give_back(at);
     }
 
     pub(super) fn get(&self, at: u32) -> Option<&Node<V>> {
-        self.slots.get(at as usize)?.as_ref()
-    }
-
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Node<V>> {
-        self.slots.get_mut(at as usize)?.as_mut()
+        let places = self.chunks.get(at as usize / CHUNK)?.places.as_ref()?;
+        places[at as usize % CHUNK].as_ref()
     }
 
     /// Every node that has an entry, with its number.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, &Entry<V>)> {
-        self.iter().filter_map(|(at, node)| Some((at, node.entry.as_ref()?)))
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, &Snapshot<V>)> {
+        self.iter().filter_map(|(at, node)| Some((at, node.entry.as_deref()?)))
+    }
+
+    /// Takes every entry out.
+    pub(super) fn take_entries(&mut self) -> impl Iterator<Item = Box<Snapshot<V>>> {
+        let places = self.chunks.iter_mut().filter_map(|chunk| chunk.places.as_mut());
+        places.flat_map(|places| places.iter_mut().flatten()).filter_map(|node| node.entry.take())
     }
 
     /// Every node with its number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Node<V>)> {
-        self.slots.iter().enumerate().filter_map(|(at, node)| Some((at as u32, node.as_ref()?)))
+        let numbers = 0..(self.chunks.len() * CHUNK) as u32;
+        numbers.filter_map(|at| Some((at, self.get(at)?)))
     }
 
     pub(super) fn children(&self, parent: u32) -> impl Iterator<Item = u32> + '_ {
@@ -126,10 +272,7 @@ impl<V> Nodes<V> {
     /// Takes a node away from its parent.
     pub(super) fn unhang(&mut self, child: u32) {
         let Node { parent, before, after, .. } = self[child];
-        match before {
-            NONE => self[parent].first_child = after,
-            before => self[before].after = after,
-        }
+        self.lead(parent, before, after);
         if after != NONE {
             self[after].before = before;
         }
@@ -141,48 +284,85 @@ impl<V> Nodes<V> {
         let Node { parent, before, after, .. } = self[old];
         let node = &mut self[new];
         (node.parent, node.before, node.after) = (parent, before, after);
-        match before {
-            NONE => self[parent].first_child = new,
-            before => self[before].after = new,
-        }
+        self.lead(parent, before, new);
         if after != NONE {
             self[after].before = new;
         }
         self[old].parent = NONE;
     }
 
-    /// Moves the nodes together, for when most numbers are unused. Returns the new number of each.
-    pub(super) fn renumber(&mut self) -> Vec<u32> {
-        let mut new = vec![NONE; self.slots.len()];
-        let mut kept = Vec::with_capacity(self.len());
-        for (at, node) in std::mem::take(&mut self.slots).into_iter().enumerate() {
-            if node.is_some() {
-                new[at] = kept.len() as u32;
-                kept.push(node);
-            }
+    /// Has what comes before a child lead to another one.
+    fn lead(&mut self, parent: u32, before: u32, to: u32) {
+        match before {
+            NONE => self[parent].first_child = to,
+            before => self[before].after = to,
         }
-        for node in kept.iter_mut().flatten() {
-            let links =
-                [&mut node.parent, &mut node.first_child, &mut node.before, &mut node.after];
-            for link in links.into_iter().filter(|link| **link != NONE) {
-                *link = new[*link as usize];
-            }
+    }
+
+    /// Mends the links of its family after a node, no root, got another number.
+    pub(super) fn renumbered(&mut self, to: u32) {
+        let Node { parent, before, after, .. } = self[to];
+        self.lead(parent, before, to);
+        if after != NONE {
+            self[after].before = to;
         }
-        *self = Self { slots: kept, free: Vec::new() };
-        new
     }
 }
 
 impl<V> std::ops::Index<u32> for Nodes<V> {
     type Output = Node<V>;
 
+    #[inline]
     fn index(&self, at: u32) -> &Node<V> {
-        self.slots[at as usize].as_ref().expect("a node that is there")
+        self.get(at).expect("a node that is there")
     }
 }
 
 impl<V> std::ops::IndexMut<u32> for Nodes<V> {
+    #[inline]
     fn index_mut(&mut self, at: u32) -> &mut Node<V> {
-        self.slots[at as usize].as_mut().expect("a node that is there")
+        let places = self.chunks[at as usize / CHUNK].places.as_mut();
+        places
+            .and_then(|places| places[at as usize % CHUNK].as_mut())
+            .expect("a node that is there")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_a_line_of_the_cache() {
+        assert_eq!(size_of::<Option<Node<[usize; 4]>>>(), 64);
+    }
+
+    /// Numbers go round, memory comes and goes, and a moved node is what it was.
+    #[test]
+    fn memory_follows_the_nodes() {
+        let mut nodes = Nodes::<()>::new(NODE_LIMIT);
+        let mut there: Vec<u32> = (0..1000)
+            .map(|_| {
+                nodes.try_reserve(1).unwrap();
+                nodes.add(Label::default())
+            })
+            .collect();
+        let full = nodes.bytes();
+        // One of each chunk stays.
+        there.retain(|at| at % CHUNK as u32 == 5 || nodes.remove(*at).parent != NONE);
+        assert_eq!((nodes.len(), nodes.places()), (16, 1024));
+        for chunk in (1..nodes.chunks()).rev() {
+            nodes.evacuate(
+                chunk,
+                |_, at| at != 69,
+                |_, from, to| {
+                    *there.iter_mut().find(|at| **at == from).unwrap() = to;
+                },
+            );
+        }
+        assert!(there.iter().all(|at| nodes.get(*at).is_some()) && there.contains(&69));
+        assert!(nodes.places() <= 3 * CHUNK && nodes.bytes() < full / 4);
+        there.drain(..).for_each(|at| drop(nodes.remove(at)));
+        assert_eq!((nodes.len(), nodes.places()), (0, CHUNK));
     }
 }

@@ -1,40 +1,45 @@
 //! The ids of pins: each names one pin, and after its release nothing, ever.
 use super::NONE;
-use crate::error::Error;
-use crate::error::text;
+use super::numbers::{Block, Numbers};
+use crate::error::{Error, text};
 use crate::ids::{PIN_LIMIT, PinId};
+use crate::memory::{TryGrow, try_filled};
 
-/// What a pin is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pinned {
-    /// Where the entry ends, as long as it is one.
-    pub(super) node: u32,
-    /// Its serial, which names it also when it is none any more.
-    pub(super) serial: u64,
-}
+/// Slots of a chunk. Chunks never move, so that no call stops to copy what others left.
+const CHUNK: usize = 256;
+/// Set in the number of a slot without a pin.
+const FREE: u32 = 1 << 31;
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// Of the pin that is in the slot, or of the last one.
+    /// Of the pin that is in the slot, or of the next one.
     number: u32,
-    /// NONE for the node in a free slot.
-    on: Pinned,
+    /// The reader that has it; of a free slot, the next free one.
+    at: u32,
 }
-
-const NOTHING: Pinned = Pinned { node: NONE, serial: 0 };
 
 /// Pins that are out.
 #[derive(Debug)]
 pub(super) struct Pins {
-    tag: u8,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    block: Block,
+    /// Numbers below this were used, as far as any were.
+    used: u32,
+    chunks: Vec<Box<[Slot]>>,
+    /// Slots that were ever in use.
+    slots: u32,
+    /// Slots that there may be.
+    limit: u32,
+    free: u32,
     out: usize,
 }
 
 impl Pins {
-    pub(super) fn new(tag: u8) -> Self {
-        Self { tag, slots: Vec::new(), free: Vec::new(), out: 0 }
+    /// No pins, with numbers that no other cache has or had.
+    pub(super) fn new(numbers: &'static Numbers, limit: u32) -> Result<Self, Error> {
+        let block = numbers.take()?;
+        let limit = limit.min(PIN_LIMIT);
+        let used = block.first;
+        Ok(Self { block, used, chunks: Vec::new(), slots: 0, limit, free: NONE, out: 0 })
     }
 
     /// Pins that are out.
@@ -42,89 +47,138 @@ impl Pins {
         self.out
     }
 
-    /// Whether there is room for one more.
-    pub(super) fn check_room(&self) -> Result<(), Error> {
-        if self.free.is_empty() && self.slots.len() >= PIN_LIMIT as usize {
-            return Err(Error::state(text!("{PIN_LIMIT} pins are out")));
+    /// Makes room for one more.
+    pub(super) fn try_reserve(&mut self) -> Result<(), Error> {
+        if self.free != NONE || (self.slots as usize) < self.chunks.len() * CHUNK {
+            return self.check_limit();
+        }
+        self.check_limit()?;
+        let fresh = Slot { number: self.block.first | FREE, at: NONE };
+        self.chunks.try_reserve(1).map_err(crate::memory::OutOfMemory::from)?;
+        Ok(self.chunks.try_push(try_filled(fresh, CHUNK)?.into_boxed_slice())?)
+    }
+
+    fn check_limit(&self) -> Result<(), Error> {
+        if self.free == NONE && self.slots >= self.limit {
+            return Err(Error::state(text!(
+                "{} pins are out, and the numbers of {} more are used up",
+                self.out,
+                self.limit as usize - self.out
+            )));
         }
         Ok(())
     }
 
-    /// A pin. There must be room.
-    pub(super) fn take(&mut self, on: Pinned) -> PinId {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { number: 0, on: NOTHING });
-            self.slots.len() as u32 - 1
-        });
-        let at = &mut self.slots[slot as usize];
-        *at = Slot { number: at.number + 1, on };
+    fn slot(&mut self, at: u32) -> Option<&mut Slot> {
+        self.chunks.get_mut(at as usize / CHUNK)?.get_mut(at as usize % CHUNK)
+    }
+
+    /// A pin of a reader. There must be room.
+    pub(super) fn take(&mut self, reader: u32) -> PinId {
+        let at = self.free;
+        let at = if at == NONE {
+            self.slots += 1;
+            self.slots - 1
+        } else {
+            at
+        };
+        let slot = self.slot(at).expect("room was made for the pin");
+        let (number, next) = (slot.number & !FREE, slot.at);
+        *slot = Slot { number, at: reader };
+        self.free = if self.free == NONE { NONE } else { next };
+        self.used = self.used.max(number + 1);
         self.out += 1;
-        PinId::new(self.tag, at.number, slot)
+        PinId::new(self.block.block, number, at)
     }
 
-    /// Ends a pin; what it was on.
-    pub(super) fn release(&mut self, pin: PinId) -> Result<Pinned, Error> {
-        let stale = || Error::StalePin(pin.0);
-        let at = self.slots.get_mut(pin.slot() as usize).ok_or_else(stale)?;
-        if at.on == NOTHING || PinId::new(self.tag, at.number, pin.slot()) != pin {
-            return Err(stale());
+    /// Ends a pin; the reader that had it.
+    pub(super) fn release(&mut self, pin: PinId) -> Result<u32, Error> {
+        let (at, block) = (pin.slot(), self.block.block);
+        let (free, limit) = (self.free, self.block.limit());
+        let slot = self.slot(at).ok_or(Error::StalePin(pin.0))?;
+        if slot.number & FREE != 0 || PinId::new(block, slot.number, at) != pin {
+            return Err(Error::StalePin(pin.0));
         }
+        let Slot { number, at: reader } = *slot;
         // A slot whose numbers are used up stays out of use.
-        if at.number < u32::MAX {
-            self.free.push(pin.slot());
-        }
+        let is_worn = number + 1 >= limit;
+        *slot = Slot { number: number + 1 | FREE, at: if is_worn { NONE } else { free } };
+        self.free = if is_worn { free } else { at };
         self.out -= 1;
-        Ok(std::mem::replace(&mut at.on, NOTHING))
+        Ok(reader)
     }
 
-    /// What every pin that is out is on.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Pinned> + '_ {
-        self.slots.iter().map(|slot| slot.on).filter(|&on| on != NOTHING)
-    }
-
-    /// Gives every node its new number. What is no entry any more keeps one that means nothing.
-    pub(super) fn renumber(&mut self, new: &[u32]) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.on != NOTHING) {
-            slot.on.node = new.get(slot.on.node as usize).copied().unwrap_or(NONE);
-        }
+    /// The reader of every pin that is out.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        slots.filter(|slot| slot.number & FREE == 0).map(|slot| slot.at)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
+        self.chunks.len() * CHUNK * size_of::<Slot>()
+            + self.chunks.capacity() * size_of::<Box<[Slot]>>()
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        self.block.give_back(self.used);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU32;
 
-    fn on(node: u32) -> Pinned {
-        Pinned { node, serial: 1 + node as u64 }
+    fn take(pins: &mut Pins, reader: u32) -> Result<PinId, Error> {
+        pins.try_reserve()?;
+        Ok(pins.take(reader))
     }
 
     /// S05: a slot that is used again has another id; ids of other caches name nothing.
     #[test]
     fn ids_are_not_reused() {
-        let (mut pins, mut other) = (Pins::new(1), Pins::new(2));
-        let first = pins.take(on(7));
-        assert_eq!(pins.release(first), Ok(on(7)));
-        let second = pins.take(on(8));
+        let mut pins = Pins::new(Numbers::shared(), PIN_LIMIT).unwrap();
+        let mut other = Pins::new(Numbers::shared(), PIN_LIMIT).unwrap();
+        let first = take(&mut pins, 7).unwrap();
+        assert_eq!(pins.release(first), Ok(7));
+        let second = take(&mut pins, 8).unwrap();
         assert_eq!(second.slot(), first.slot());
-        for stale in [first, other.take(on(9)), PinId(0), PinId(second.0 ^ 1 << 23)] {
+        let foreign = take(&mut other, 9).unwrap();
+        for stale in [first, foreign, PinId(0), PinId(second.0 ^ 1 << 23)] {
             assert_eq!(pins.release(stale), Err(Error::StalePin(stale.0)));
         }
-        assert_eq!((pins.out(), pins.release(second)), (1, Ok(on(8))));
+        assert_eq!((pins.out(), pins.release(second)), (1, Ok(8)));
     }
 
-    /// A slot is retired when its numbers are used up.
+    /// M07: a slot is retired when its numbers are used up, and so is a cache with its last slot.
+    /// What is left of a block is for the next cache, and no id comes twice.
     #[test]
-    fn numbers_do_not_come_round() {
-        let mut pins = Pins::new(1);
-        pins.slots.push(Slot { number: u32::MAX - 1, on: NOTHING });
-        pins.free.push(0);
-        let last = pins.take(on(3));
-        assert_eq!(pins.release(last), Ok(on(3)));
-        assert_eq!(pins.take(on(4)).slot(), 1);
-        assert_eq!(pins.release(last), Err(Error::StalePin(last.0)));
+    fn m07_numbers_do_not_come_round() {
+        static BLOCKS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+        static NUMBERS: Numbers = Numbers::new(&BLOCKS, 5);
+        let mut seen = Vec::new();
+        let mut pins = Pins::new(&NUMBERS, 3).unwrap();
+        assert!(Pins::new(&NUMBERS, 3).is_err(), "the only block is in use");
+        for _ in 0..2 {
+            let out: Vec<PinId> = (0..3).map(|at| take(&mut pins, at).unwrap()).collect();
+            assert!(matches!(take(&mut pins, 0), Err(Error::State(_))), "all slots are in use");
+            out.iter().zip(0..3).for_each(|(pin, at)| assert_eq!(pins.release(*pin), Ok(at)));
+            seen.extend(out);
+        }
+        drop(pins);
+        let mut pins = Pins::new(&NUMBERS, 3).unwrap();
+        for _ in 0..9 {
+            assert!(seen.iter().all(|old| pins.release(*old).is_err()));
+            let pin = take(&mut pins, 1).unwrap();
+            assert!(!seen.contains(&pin));
+            pins.release(pin).unwrap();
+            seen.push(pin);
+        }
+        assert!(matches!(take(&mut pins, 0), Err(Error::State(_))), "all numbers are used up");
+        assert_eq!((pins.out(), pins.iter().count()), (0, 0));
+        drop(pins);
+        assert!(Pins::new(&NUMBERS, 3).is_err(), "nothing is left of the only block");
     }
 }

@@ -1,33 +1,36 @@
-//! In which order entries go: a list that is threaded through an array, every step O(1).
+//! In which order entries go: a list that is threaded through the nodes, every step O(1).
 //!
-//! The links lie beside the tree, one for each node; the list's ends and every change of it are the
-//! ledger's. So whoever walks the tree can have the links of what it meets fetched meanwhile; what
-//! it sees of them decides nothing.
+//! The links lie in the nodes, the list's ends with whoever has the list, and having those means
+//! having the right to change it. So whoever walks the tree can have the neighbours of what it
+//! meets fetched meanwhile; what it sees of them decides nothing.
 use super::NONE;
+use super::nodes::Nodes;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+/// A node's neighbours in a list.
 #[derive(Debug)]
-struct Link {
+pub(super) struct Link {
     before: AtomicU32,
     after: AtomicU32,
-    /// Pins on the entry.
-    pins: AtomicU32,
 }
 
-/// Neighbour of an entry that is not in the list.
+/// Neighbour of a node that is in no list.
 const OUT: u32 = NONE - 1;
 
-impl Link {
-    fn new() -> Self {
-        Self { before: OUT.into(), after: OUT.into(), pins: 0.into() }
+impl Default for Link {
+    fn default() -> Self {
+        Self { before: OUT.into(), after: OUT.into() }
     }
 }
 
-/// The links of all nodes, by number; entries are named by the node where they end.
-#[derive(Debug, Default)]
-pub(super) struct Links(Vec<Link>);
+impl Link {
+    /// Whether the node is in a list.
+    pub(super) fn is_in(&self) -> bool {
+        self.before.load(Relaxed) != OUT
+    }
+}
 
-/// The ends of the list. Having it to change means having the ledger.
+/// A list of nodes, from the oldest to the newest.
 #[derive(Debug)]
 pub(super) struct Order {
     oldest: u32,
@@ -42,100 +45,80 @@ impl Order {
     pub(super) fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
-}
 
-impl Links {
-    /// Makes room for as many nodes.
-    pub(super) fn grow(&mut self, nodes: usize) {
-        if self.0.len() < nodes {
-            self.0.resize_with(nodes, Link::new);
+    /// Puts a node that is in no list at the newest end.
+    pub(super) fn push<V>(&mut self, nodes: &Nodes<V>, at: u32) {
+        let link = &nodes[at].link;
+        debug_assert!(!link.is_in());
+        link.before.store(self.newest, Relaxed);
+        link.after.store(NONE, Relaxed);
+        match self.newest {
+            NONE => self.oldest = at,
+            newest => nodes[newest].link.after.store(at, Relaxed),
         }
+        self.newest = at;
     }
 
-    fn at(&self, at: u32) -> &Link {
-        &self.0[at as usize]
-    }
-
-    /// Has an entry's link fetched into the cache. Changes nothing.
-    #[inline]
-    pub(super) fn fetch(&self, at: u32) {
-        // A race detector that knows locks alone would call these reads a race.
-        if cfg!(not(feature = "pthread-lock")) {
-            std::hint::black_box(self.at(at).pins.load(Relaxed));
-        }
-    }
-
-    /// The same for its neighbours, which change when it is taken out.
-    #[inline]
-    pub(super) fn fetch_neighbours(&self, at: u32) {
-        if cfg!(not(feature = "pthread-lock")) {
-            let link = self.at(at);
-            for near in [link.before.load(Relaxed), link.after.load(Relaxed)] {
-                let near = self.0.get(near as usize).map_or(0, |near| near.pins.load(Relaxed));
-                std::hint::black_box(near);
-            }
-        }
-    }
-
-    pub(super) fn contains(&self, at: u32) -> bool {
-        self.at(at).before.load(Relaxed) != OUT
-    }
-
-    /// Puts an entry that is not in the list at its newest end.
-    pub(super) fn push(&self, order: &mut Order, at: u32) {
-        debug_assert!(!self.contains(at));
-        self.at(at).before.store(order.newest, Relaxed);
-        self.at(at).after.store(NONE, Relaxed);
-        match order.newest {
-            NONE => order.oldest = at,
-            newest => self.at(newest).after.store(at, Relaxed),
-        }
-        order.newest = at;
-    }
-
-    /// Takes an entry out.
-    pub(super) fn remove(&self, order: &mut Order, at: u32) {
-        debug_assert!(self.contains(at));
-        let link = self.at(at);
+    /// Takes a node out.
+    pub(super) fn remove<V>(&mut self, nodes: &Nodes<V>, at: u32) {
+        let link = &nodes[at].link;
+        debug_assert!(link.is_in());
         let (before, after) = (link.before.swap(OUT, Relaxed), link.after.swap(OUT, Relaxed));
+        self.join(nodes, before, after);
+    }
+
+    fn join<V>(&mut self, nodes: &Nodes<V>, before: u32, after: u32) {
         match before {
-            NONE => order.oldest = after,
-            before => self.at(before).after.store(after, Relaxed),
+            NONE => self.oldest = after,
+            before => nodes[before].link.after.store(after, Relaxed),
         }
         match after {
-            NONE => order.newest = before,
-            after => self.at(after).before.store(before, Relaxed),
+            NONE => self.newest = before,
+            after => nodes[after].link.before.store(before, Relaxed),
         }
     }
 
-    pub(super) fn pins(&self, at: u32) -> u32 {
-        self.at(at).pins.load(Relaxed)
-    }
-
-    /// Sets the number of pins, which only who has the ledger changes.
-    pub(super) fn set_pins(&self, _: &mut Order, at: u32, pins: u32) {
-        self.at(at).pins.store(pins, Relaxed);
+    /// Mends the list after one of its nodes got another number.
+    pub(super) fn renumbered<V>(&mut self, nodes: &Nodes<V>, to: u32) {
+        let link = &nodes[to].link;
+        let (before, after) = (link.before.load(Relaxed), link.after.load(Relaxed));
+        self.join(nodes, before, to);
+        self.join(nodes, to, after);
     }
 
     /// From the oldest to the newest. Ends where the list contradicts itself.
-    pub(super) fn iter(&self, order: &Order) -> impl Iterator<Item = u32> + '_ {
-        let next = |at: &u32| Some(self.at(*at).after.load(Relaxed)).filter(|&at| at != NONE);
-        std::iter::successors(order.oldest(), next).take(self.0.len())
+    pub(super) fn iter<'a, V>(&self, nodes: &'a Nodes<V>) -> impl Iterator<Item = u32> + 'a {
+        let next = |at: &u32| {
+            let after = nodes[*at].link.after.load(Relaxed);
+            (after != NONE).then_some(after)
+        };
+        std::iter::successors(self.oldest(), next).take(nodes.len())
     }
 
     /// Whether every link is answered by its neighbour.
-    pub(super) fn is_sound(&self, order: &Order) -> bool {
+    pub(super) fn is_sound<V>(&self, nodes: &Nodes<V>) -> bool {
         let mut before = NONE;
-        for at in self.iter(order) {
-            if self.at(at).before.load(Relaxed) != before {
+        for at in self.iter(nodes) {
+            if nodes[at].link.before.load(Relaxed) != before {
                 return false;
             }
             before = at;
         }
-        order.newest == before
+        self.newest == before
     }
+}
 
-    pub(super) fn bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Link>()
+/// Has what pinning or releasing an entry changes fetched into the processor's cache. Changes
+/// nothing.
+#[inline]
+pub(super) fn fetch_neighbours<V>(nodes: &Nodes<V>, at: u32) {
+    // A race detector that knows locks alone would call these reads a race.
+    if cfg!(not(feature = "pthread-lock")) {
+        let node = &nodes[at];
+        for near in [&node.link.before, &node.link.after] {
+            let near = nodes.get(near.load(Relaxed));
+            std::hint::black_box(near.map_or(0, |near| near.link.before.load(Relaxed)));
+        }
+        std::hint::black_box(node.entry.as_ref().map_or(0, |entry| entry.bytes));
     }
 }

@@ -8,15 +8,22 @@
 //! A node without an entry has two children at least: what an entry alone used goes with it, and
 //! what is left in one piece becomes one piece again. So there are fewer than two nodes for each
 //! entry, besides the roots, and a walk takes time in proportion to the query, whatever is stored.
-use super::NONE;
-use super::label::Label;
+//! Joining two pieces may need memory. When there is none they stay two, and are joined later.
+use super::buckets::Buckets;
+use super::label::{Cut, Label};
 use super::nodes::{Node, Nodes};
-use super::recency::Links;
+use super::recency::{Order, fetch_neighbours};
+use super::roots::Roots;
+use super::{NONE, SPARSE};
 use crate::error::Error;
-use crate::index::{ChildTable, Namespace};
+use crate::error::text;
+use crate::index::Namespace;
 use foldhash::fast::FixedState;
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Children beyond which a node keeps its number: giving it another one changes every child.
+const MANY: usize = 32;
 
 /// The longest stored prefix of a query.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +35,9 @@ pub(super) struct Found {
 }
 
 /// Where a walk ends.
+#[derive(Debug)]
 struct End {
-    /// The deepest node whose segment was passed whole.
+    /// The deepest node whose segment was passed whole; NONE when not even a root is there.
     node: u32,
     /// Tokens up to there.
     tokens: usize,
@@ -37,85 +45,83 @@ struct End {
     inside: Option<(u32, usize)>,
 }
 
+/// All that a new node needs, made before anything changes.
+#[derive(Debug)]
+pub(super) struct Plan {
+    end: End,
+    cut: Option<Cut>,
+    /// What no node has yet.
+    rest: Label,
+}
+
 #[derive(Debug)]
 pub(super) struct Tree<V> {
     pub(super) nodes: Nodes<V>,
-    /// Children by parent and first token. Grows without stopping.
-    pub(super) table: ChildTable,
-    /// An ordered map, since a hash map would stop to rehash.
-    pub(super) roots: BTreeMap<Namespace, u32>,
-    /// The root of the default namespace, which most engines use alone; NONE when it has none.
-    pub(super) default_root: u32,
+    /// Children by parent and first token.
+    pub(super) buckets: Buckets,
+    pub(super) roots: Roots,
     hasher: FixedState,
     /// Memory of all labels.
     pub(super) label_bytes: usize,
+    /// Nodes without an entry that wait to be joined with their only child.
+    pub(super) unjoined: Order,
+    /// The chunk of nodes to be moved next.
+    sweep: usize,
 }
 
 impl<V> Tree<V> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(node_limit: u32) -> Self {
         Self {
-            nodes: Nodes::new(),
-            table: ChildTable::new().expect("there is memory"),
-            roots: BTreeMap::new(),
-            default_root: NONE,
+            nodes: Nodes::new(node_limit),
+            buckets: Buckets::new(),
+            roots: Roots::new(),
             // Seeded, so that nobody can choose tokens that collide.
             hasher: FixedState::with_seed(RandomState::new().hash_one(0)),
             label_bytes: 0,
+            unjoined: Order::new(),
+            sweep: 0,
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let per_root = size_of::<(Namespace, u32)>() + size_of::<Namespace>();
-        self.nodes.bytes() + self.table.bytes() + self.label_bytes + self.roots.len() * per_root
+        self.nodes.bytes() + self.buckets.bytes() + self.roots.bytes() + self.label_bytes
     }
 
-    pub(super) fn root(&self, namespace: &Namespace) -> Option<u32> {
-        if *namespace == Namespace::default() {
-            return (self.default_root != NONE).then_some(self.default_root);
-        }
-        self.roots.get(namespace).copied()
+    pub(super) fn child_hash(&self, parent: u32, first: u32) -> u64 {
+        hash_child(&self.hasher, parent, first)
     }
 
-    pub(super) fn child_hash(&self, parent: u32, first: u32) -> u32 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u64((parent as u64) << 32 | first as u64);
-        (hasher.finish() >> 16) as u32
+    fn own_hash(&self, node: u32) -> u64 {
+        let at = &self.nodes[node];
+        self.child_hash(at.parent, at.label.first().expect("only a root has no tokens"))
     }
 
     /// The child whose segment begins with a token. An only child is compared without hashing.
     #[inline]
-    fn child(&self, parent: u32, first: u32, links: Option<&Links>) -> Option<u32> {
+    fn child(&self, parent: u32, first: u32) -> Option<u32> {
         let begins = |at: u32| {
-            if let Some(links) = links {
-                links.fetch(at);
-            }
             let node = &self.nodes[at];
             node.parent == parent && node.label.first() == Some(first)
         };
         match self.nodes[parent].first_child {
             NONE => None,
             only if self.nodes[only].after == NONE => begins(only).then_some(only),
-            _ => self.table.find(self.child_hash(parent, first), begins),
+            _ => self.buckets.find(&self.nodes, self.child_hash(parent, first), begins),
         }
     }
 
-    /// The longest prefix of `tokens` that has an entry. With `links` those of what is found are
+    /// The longest prefix of `tokens` that has an entry. With `fetch` what pinning it changes is
     /// fetched while tokens are compared: in a large cache the processor waits for memory most of
     /// the time, and better for several places at once.
-    pub(super) fn find(
-        &self,
-        namespace: &Namespace,
-        tokens: &[u32],
-        links: Option<&Links>,
-    ) -> Option<Found> {
-        let mut node = self.root(namespace)?;
+    pub(super) fn find(&self, namespace: &Namespace, tokens: &[u32], fetch: bool) -> Option<Found> {
+        let mut node = self.roots.get(namespace)?;
         let (mut at, mut found) = (0, None);
         while let Some(&first) = tokens.get(at) {
-            let Some(child) = self.child(node, first, links) else { break };
+            let Some(child) = self.child(node, first) else { break };
             let Node { label, first_child, entry, .. } = &self.nodes[child];
             // A leaf is likely to be what is found.
-            if let Some(links) = links.filter(|_| *first_child == NONE) {
-                links.fetch_neighbours(child);
+            if fetch && *first_child == NONE {
+                fetch_neighbours(&self.nodes, child);
             }
             if !label.begins(&tokens[at..]) {
                 break;
@@ -131,14 +137,14 @@ impl<V> Tree<V> {
 
     /// The node with the entry of exactly these tokens, if there is one.
     pub(super) fn exact(&self, namespace: &Namespace, tokens: &[u32]) -> Option<u32> {
-        let found = self.find(namespace, tokens, None)?;
+        let found = self.find(namespace, tokens, false)?;
         (found.tokens == tokens.len()).then_some(found.node)
     }
 
     fn walk(&self, root: u32, tokens: &[u32]) -> End {
         let mut end = End { node: root, tokens: 0, inside: None };
         while let Some(&first) = tokens.get(end.tokens) {
-            let Some(child) = self.child(end.node, first, None) else { break };
+            let Some(child) = self.child(end.node, first) else { break };
             let label = &self.nodes[child].label;
             let common = label.common(&tokens[end.tokens..]);
             if common < label.len() {
@@ -150,130 +156,191 @@ impl<V> Tree<V> {
         end
     }
 
-    /// The node that ends exactly where `tokens`, which are some, end; made if need be. It must be
-    /// given an entry, or be pruned.
-    pub(super) fn make(&mut self, namespace: &Namespace, tokens: &[u32]) -> Result<u32, Error> {
-        let root = self.root(namespace);
-        let end = root.map(|root| self.walk(root, tokens));
-        let shared = end.as_ref().map_or(0, |end| end.tokens);
-        let inside = end.as_ref().and_then(|end| end.inside);
-        let rest = &tokens[shared + inside.map_or(0, |(_, common)| common)..];
-        // The one allocation that a caller can make absurd, before anything changes.
-        let label = Label::try_new(rest)?;
-
-        let mut node = match end {
-            Some(end) => end.node,
-            None => self.add_root(namespace),
-        };
-        if let Some((child, common)) = inside {
-            node = self.split(child, common);
+    /// Makes room for a node that ends exactly where `tokens`, which are some, end.
+    pub(super) fn plan(&mut self, namespace: &Namespace, tokens: &[u32]) -> Result<Plan, Error> {
+        let nothing = || End { node: NONE, tokens: 0, inside: None };
+        let end = self.roots.get(namespace).map_or_else(nothing, |root| self.walk(root, tokens));
+        let rest = &tokens[end.tokens + end.inside.map_or(0, |(_, common)| common)..];
+        // The one allocation that a caller can make absurd.
+        let copy = Label::try_new(rest);
+        let rest = copy.map_err(|_| Error::memory(text!("a list of {} tokens", rest.len())))?;
+        let cut = end.inside.map(|(child, common)| self.nodes[child].label.prepare_cut(common));
+        let cut = cut.transpose()?;
+        if end.node == NONE {
+            self.roots.try_reserve(namespace)?;
         }
-        if rest.is_empty() {
-            return Ok(node);
-        }
-        self.label_bytes += label.bytes();
-        let leaf = self.nodes.add(label, None);
-        self.attach(node, leaf);
-        Ok(leaf)
+        self.buckets.try_reserve()?;
+        let missing = [end.node == NONE, cut.is_some(), !rest.is_empty()];
+        self.nodes.try_reserve(missing.into_iter().filter(|&is_missing| is_missing).count())?;
+        Ok(Plan { end, cut, rest })
     }
 
-    fn add_root(&mut self, namespace: &Namespace) -> u32 {
-        let root = self.nodes.add(Label::default(), Some(Box::new(*namespace)));
-        self.roots.insert(*namespace, root);
-        if *namespace == Namespace::default() {
-            self.default_root = root;
+    /// Makes what was planned, if anything is missing. The node that is returned must be given an
+    /// entry.
+    pub(super) fn carry_out(&mut self, namespace: &Namespace, plan: Plan) -> u32 {
+        let Plan { end, cut, rest } = plan;
+        let mut node = end.node;
+        if node == NONE {
+            node = self.nodes.add(Label::default());
+            self.nodes[node].before = self.roots.insert(namespace, node);
         }
-        root
+        if let Some((child, count)) = end.inside {
+            node = self.cut(child, count, cut.expect("a cut was prepared"));
+        }
+        // It gets an entry or a second child.
+        if self.nodes[node].entry.is_none() && self.nodes[node].link.is_in() {
+            self.unjoined.remove(&self.nodes, node);
+        }
+        if rest.is_empty() {
+            return node;
+        }
+        self.label_bytes += rest.bytes();
+        let leaf = self.nodes.add(rest);
+        self.attach(node, leaf);
+        leaf
     }
 
     fn attach(&mut self, parent: u32, child: u32) {
         self.nodes.hang(parent, child);
-        let hash = self.child_hash(parent, self.first(child));
-        self.table.insert(hash, child).expect("there is memory");
+        let hash = self.own_hash(child);
+        self.buckets.insert(&mut self.nodes, hash, child);
+        self.adapt();
     }
 
     fn detach(&mut self, child: u32) {
-        let hash = self.child_hash(self.nodes[child].parent, self.first(child));
-        self.table.remove(hash, child);
+        let hash = self.own_hash(child);
+        self.buckets.remove(&mut self.nodes, hash, child);
         self.nodes.unhang(child);
     }
 
-    fn first(&self, node: u32) -> u32 {
-        self.nodes[node].label.first().expect("only a root has no tokens")
+    fn adapt(&mut self) {
+        let Self { nodes, buckets, hasher, .. } = self;
+        buckets.adapt(nodes, |nodes, at| {
+            let node = &nodes[at];
+            hash_child(hasher, node.parent, node.label.first().unwrap_or(0))
+        });
     }
 
     /// Makes a node end after the first `count` tokens of another's segment. The deep end keeps its
     /// number, so whatever ends there goes on doing so.
-    fn split(&mut self, node: u32, count: usize) -> u32 {
-        let hash = self.child_hash(self.nodes[node].parent, self.first(node));
+    fn cut(&mut self, node: u32, count: usize, cut: Cut) -> u32 {
+        let hash = self.own_hash(node);
         let label = &mut self.nodes[node].label;
         let before = label.bytes();
-        let front = label.split_front(count);
+        let front = label.cut(count, cut);
         self.label_bytes = self.label_bytes - before + label.bytes() + front.bytes();
-        let upper = self.nodes.add(front, None);
+        let upper = self.nodes.add(front);
         self.nodes.replace(node, upper);
-        self.table.replace(hash, node, upper);
+        self.buckets.replace(&mut self.nodes, hash, [node, upper]);
         self.attach(upper, node);
         upper
     }
 
-    /// Joins a node with its only child, which keeps its number.
-    fn merge(&mut self, node: u32, child: u32) {
-        let hash = self.child_hash(self.nodes[node].parent, self.first(node));
-        self.detach(child);
-        self.nodes.replace(node, child);
-        self.table.replace(hash, node, child);
-        let front = self.nodes.remove(node).label;
+    /// Joins a node, which has no entry, with its only child, which keeps its number; false when
+    /// there is no memory for it.
+    fn join(&mut self, node: u32, child: u32) -> bool {
+        let mut front = std::mem::take(&mut self.nodes[node].label);
+        let (first, own) = (front.first(), self.own_hash(child));
         let label = &mut self.nodes[child].label;
         let before = front.bytes() + label.bytes();
-        label.prepend(front);
+        if label.try_prepend(&mut front).is_err() {
+            self.nodes[node].label = front;
+            return false;
+        }
         self.label_bytes = self.label_bytes - before + label.bytes();
+        self.buckets.remove(&mut self.nodes, own, child);
+        self.nodes.unhang(child);
+        let first = first.expect("only a root has no tokens");
+        let hash = self.child_hash(self.nodes[node].parent, first);
+        self.nodes.replace(node, child);
+        self.buckets.replace(&mut self.nodes, hash, [node, child]);
+        self.nodes.remove(node);
+        true
+    }
+
+    /// Joins what could not be joined before, a piece for each call.
+    pub(super) fn join_again(&mut self) {
+        let Some(node) = self.unjoined.oldest() else { return };
+        self.unjoined.remove(&self.nodes, node);
+        let child = self.nodes.only_child(node).expect("it waits to be joined with it");
+        if !self.join(node, child) {
+            self.unjoined.push(&self.nodes, node);
+        }
     }
 
     /// Removes what only an entry at this node needed, now that it has none.
-    pub(super) fn prune(&mut self, node: u32) {
-        debug_assert!(self.nodes[node].entry.is_none());
-        let at = &self.nodes[node];
-        let (parent, is_root) = (at.parent, at.namespace.is_some());
-        if let Some(child) = self.nodes.only_child(node).filter(|_| !is_root) {
-            return self.merge(node, child);
-        }
-        if self.nodes[node].first_child != NONE {
-            return;
-        }
-        if !is_root {
-            self.detach(node);
-        }
-        let removed = self.nodes.remove(node);
-        self.label_bytes -= removed.label.bytes();
-        if let Some(namespace) = removed.namespace {
-            self.roots.remove(&namespace);
-            if node == self.default_root {
-                self.default_root = NONE;
+    pub(super) fn prune(&mut self, mut node: u32) {
+        loop {
+            let Node { label, parent, before, first_child, entry, link, .. } = &self.nodes[node];
+            let (parent, number, is_root) = (*parent, *before, label.is_empty());
+            if entry.is_some() {
+                break;
             }
-        } else if self.nodes[parent].entry.is_none() {
-            self.prune(parent);
+            if *first_child != NONE {
+                if let Some(child) = self.nodes.only_child(node).filter(|_| !is_root)
+                    && !link.is_in()
+                    && !self.join(node, child)
+                {
+                    self.unjoined.push(&self.nodes, node);
+                }
+                break;
+            }
+            if link.is_in() {
+                self.unjoined.remove(&self.nodes, node);
+            }
+            if is_root {
+                self.roots.remove(number);
+            } else {
+                self.detach(node);
+            }
+            self.label_bytes -= self.nodes.remove(node).label.bytes();
+            if is_root {
+                break;
+            }
+            node = parent;
         }
+        self.adapt();
     }
 
-    /// Moves the nodes together when three of four numbers are unused. Returns the new number of
-    /// each.
-    pub(super) fn tighten(&mut self) -> Option<Vec<u32>> {
-        if self.nodes.capacity() < super::SPARSE || self.nodes.len() * 4 > self.nodes.capacity() {
-            return None;
+    /// Moves a few nodes together when three of four places are unused, so that memory follows what
+    /// is stored. `order` is that of the entries.
+    pub(super) fn tighten(&mut self, order: &mut Order) {
+        if self.nodes.places() <= self.nodes.len() * 4 + SPARSE {
+            return;
         }
-        let new = self.nodes.renumber();
-        let roots = self.roots.values_mut().chain([&mut self.default_root]);
-        for root in roots.filter(|root| **root != NONE) {
-            *root = new[*root as usize];
-        }
-        self.table = ChildTable::new().expect("there is memory");
-        for (at, node) in self.nodes.iter() {
-            if let Some(first) = node.label.first() {
-                let hash = self.child_hash(node.parent, first);
-                self.table.insert(hash, at).expect("there is memory");
+        self.sweep = self.sweep.checked_sub(1).unwrap_or(self.nodes.chunks() - 1);
+        let Self { nodes, buckets, roots, unjoined, hasher, sweep, .. } = self;
+        let may_move = |nodes: &Nodes<V>, at: u32| {
+            nodes[at].reader.load(Relaxed) == NONE && nodes.children(at).nth(MANY).is_none()
+        };
+        nodes.evacuate(*sweep, may_move, |nodes, from, to| {
+            let hash = |parent, first: Option<u32>| hash_child(hasher, parent, first.unwrap_or(0));
+            let Node { label, parent, first_child, before, entry, link, .. } = &nodes[to];
+            let (parent, number, first) = (*parent, *before, label.first());
+            let (is_entry, is_in, mut child) = (entry.is_some(), link.is_in(), *first_child);
+            if first.is_none() {
+                roots.renumbered(number, to);
+            } else {
+                nodes.renumbered(to);
+                buckets.renumbered(nodes, hash(parent, first), [from, to]);
             }
-        }
-        Some(new)
+            if is_in {
+                let list = if is_entry { &mut *order } else { &mut *unjoined };
+                list.renumbered(nodes, to);
+            }
+            while child != NONE {
+                let first = nodes[child].label.first();
+                buckets.remove(nodes, hash(from, first), child);
+                nodes[child].parent = to;
+                buckets.insert(nodes, hash(to, first), child);
+                child = nodes[child].after;
+            }
+        });
     }
+}
+
+fn hash_child(hasher: &FixedState, parent: u32, first: u32) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u64((parent as u64) << 32 | first as u64);
+    hasher.finish() >> 16
 }

@@ -166,7 +166,7 @@ void throws_from_the_log() {
     const auto panic = [] {
         rkv::PageTable table = test::table(17, 4);
         rkv::Cache cache(table);
-        (void)rkv_fault_panic(cache.get());
+        [[maybe_unused]] const rkv_status status = rkv_fault_panic(cache.get());
     };
     const std::string raw = aborted([&] {
         rkv_set_log_callback(

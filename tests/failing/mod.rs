@@ -4,7 +4,7 @@
 //! own, so tests run side by side.
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Which requests fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,15 +20,12 @@ struct Failing;
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
-/// Bytes that all threads together have from the allocator.
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
 thread_local! {
+    /// Bytes that this thread got, less those that it gave back.
+    static IN_USE: Cell<isize> = const { Cell::new(0) };
     static FAILURE: Cell<Option<Failure>> = const { Cell::new(None) };
     /// Requests since the failure was set, and how many of them failed.
     static COUNTS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-    /// Bytes that this thread has taken, less those that it gave back.
-    static BALANCE: Cell<isize> = const { Cell::new(0) };
     /// Whether this is one of the library's threads; asked once.
     static IS_LIBRARYS: Cell<Option<bool>> = const { Cell::new(None) };
 }
@@ -66,23 +63,13 @@ fn refuses() -> bool {
     refused
 }
 
-fn taken(bytes: usize) {
-    IN_USE.fetch_add(bytes, Relaxed);
-    BALANCE.set(BALANCE.get() + bytes as isize);
-}
-
-fn given_back(bytes: usize) {
-    IN_USE.fetch_sub(bytes, Relaxed);
-    BALANCE.set(BALANCE.get() - bytes as isize);
-}
-
 // SAFETY: everything is the system's, except that some requests get NULL, as any may.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if refuses() {
             return std::ptr::null_mut();
         }
-        taken(layout.size());
+        count(layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
@@ -91,13 +78,13 @@ unsafe impl GlobalAlloc for Failing {
         if refuses() {
             return std::ptr::null_mut();
         }
-        taken(layout.size());
+        count(layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        given_back(layout.size());
+        count(-(layout.size() as isize));
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -106,8 +93,7 @@ unsafe impl GlobalAlloc for Failing {
         if refuses() {
             return std::ptr::null_mut();
         }
-        taken(size);
-        given_back(layout.size());
+        count(size as isize - layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.realloc(memory, layout, size) }
     }
@@ -122,16 +108,14 @@ pub fn failing<R>(failure: Failure, body: impl FnOnce() -> R) -> (R, u64) {
     (done, COUNTS.get().1)
 }
 
-/// Bytes in use, of all threads.
-#[allow(dead_code)] // not every test that fails allocations counts bytes
-pub fn bytes_in_use() -> usize {
-    IN_USE.load(Relaxed)
+fn count(bytes: isize) {
+    IN_USE.set(IN_USE.get() + bytes);
 }
 
-/// Bytes that this thread has taken, less those that it gave back.
-#[allow(dead_code)] // as above
-pub fn balance() -> isize {
-    BALANCE.get()
+/// Bytes that this thread has in use, if no other one frees what it allocates.
+#[allow(dead_code)] // not every test that fails allocations counts bytes
+pub fn bytes_in_use() -> usize {
+    IN_USE.get() as usize
 }
 
 /// Runs `body`, which is a callback of a call that fails, without failures.

@@ -1,7 +1,9 @@
 //! An index, what was done with it, and what can be done next.
 use fastrand::Rng;
 use radixkv::error::Error;
-use radixkv::index::{DumpFormat, Holder, IndexKind, Namespace, Node, PrefixIndex};
+use radixkv::index::{
+    DumpFormat, Holder, IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex,
+};
 use radixkv::token::{Images, Keys};
 
 /// Keys of a prompt. Few different ones, so that prompts share beginnings.
@@ -103,8 +105,11 @@ pub struct World {
 }
 
 impl World {
+    /// With so few generations that nodes have to move.
     pub fn new(kind: IndexKind, page_size: usize) -> Self {
-        let (index, images) = (kind.open(page_size, 1).unwrap(), Images::default());
+        let limits = Limits { generations: 100, ..Limits::default() };
+        let ids = NodeIds { limits, ..NodeIds::from(1) };
+        let (index, images) = (kind.open(page_size, ids).unwrap(), Images::default());
         // So that the test's own lists ask for nothing.
         let (locks, evicted) = (Vec::with_capacity(1 << 14), Vec::with_capacity(1 << 18));
         Self { index, page_size, images, locks, next_page: 1, evicted, pruned: None }
@@ -192,6 +197,11 @@ impl World {
         for node in self.locks.drain(..) {
             assert!(self.index.unlock(node, Holder::Sequence));
         }
+    }
+
+    /// Memory of the world's own lists.
+    pub fn own_bytes(&self) -> usize {
+        (self.locks.capacity() + self.evicted.capacity()) * 4
     }
 
     /// All invariants.

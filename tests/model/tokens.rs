@@ -5,25 +5,28 @@ use radixkv::capi::*;
 use std::ptr::null;
 
 /// A prompt in the form of the header.
+#[derive(Clone, Default)]
 pub struct TokenList {
-    ids: Vec<u32>,
-    items: Vec<rkv_token_item>,
+    pub ids: Vec<u32>,
+    pub items: Vec<rkv_token_item>,
 }
 
 impl TokenList {
     pub fn of(prompt: &Prompt) -> TokenList {
-        let mut list = TokenList { ids: Vec::new(), items: Vec::new() };
-        for &piece in &prompt.0 {
-            match piece {
-                Piece::Text(id, count) => list.ids.extend(id..id + count),
-                Piece::Coord(bin) => list.item(RKV_TOKEN_COORD, bin, 0, 0, 0),
-                Piece::Size(width, height) => list.item(RKV_TOKEN_SIZE, width, height, 0, 0),
-                Piece::Image(content, positions) => {
-                    list.item(RKV_TOKEN_IMAGE, 0, 0, positions, content);
-                }
+        let mut list = TokenList::default();
+        prompt.0.iter().for_each(|&piece| list.push(piece));
+        list
+    }
+
+    pub fn push(&mut self, piece: Piece) {
+        match piece {
+            Piece::Text(id, count) => self.ids.extend(id..id + count),
+            Piece::Coord(bin) => self.item(RKV_TOKEN_COORD, bin, 0, 0, 0),
+            Piece::Size(width, height) => self.item(RKV_TOKEN_SIZE, width, height, 0, 0),
+            Piece::Image(content, positions) => {
+                self.item(RKV_TOKEN_IMAGE, 0, 0, positions, content);
             }
         }
-        list
     }
 
     fn item(&mut self, kind: u32, bin: u32, height_bin: u32, position_count: u32, content: u8) {

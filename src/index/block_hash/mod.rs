@@ -15,7 +15,7 @@ mod walk;
 
 use super::tree::{ChildTable, Held, Tree};
 use super::{
-    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Walk,
+    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Walk,
 };
 use crate::error::Error;
 use crate::ids::NodeId;
@@ -45,13 +45,14 @@ pub struct BlockHashIndex {
 }
 
 impl BlockHashIndex {
-    /// An empty index whose node ids carry `tag`.
-    pub fn new(page_size: usize, tag: u8) -> Result<Self, Error> {
+    /// An empty index whose nodes get these ids.
+    pub fn new(page_size: usize, ids: impl Into<NodeIds>) -> Result<Self, Error> {
+        let ids = ids.into();
         Ok(Self {
             page_size,
-            tree: Tree::new(page_size, tag),
+            tree: Tree::new(page_size, ids),
             table: ChildTable::new()?,
-            table_hash: FixedState::with_seed(RandomState::new().hash_one(tag)),
+            table_hash: FixedState::with_seed(RandomState::new().hash_one(ids.tag)),
             hasher: PageHasher::new(page_size),
             media_bytes: 0,
         })
@@ -132,6 +133,10 @@ impl PrefixIndex for BlockHashIndex {
         Ok(inserted)
     }
 
+    fn check_caller_locks(&self) -> Result<(), Error> {
+        self.tree.check_caller_locks()
+    }
+
     fn lock(&mut self, node: Node, holder: Holder) {
         self.tree.lock_path(node.0, holder);
     }
@@ -173,6 +178,10 @@ impl PrefixIndex for BlockHashIndex {
 
     fn id(&self, node: Node) -> NodeId {
         self.tree.id(node.0)
+    }
+
+    fn last_generation(&self) -> u32 {
+        self.tree.nodes.last_generation()
     }
 
     fn resolve(&self, id: NodeId) -> Result<Node, Error> {

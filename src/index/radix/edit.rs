@@ -1,14 +1,13 @@
-//! Changing the tree: split, merge, insert, extend.
+//! Changing the tree: split, insert, extend.
 //!
-//! What a change needs is made first, all of it; from then on nothing can fail. A merge, which
-//! nobody asked for, is left for later when there is no memory for it.
+//! What a change needs is made first, all of it; from then on nothing can fail.
 use super::super::tree::{NONE, Place, State};
 use super::super::{Inserted, Node};
 use super::RadixIndex;
 use super::ages::Ages;
 use super::label::Label;
-use super::node::first_access;
-use super::siblings::{self, Room, Sibling, Siblings};
+use super::run::{self, Sibling};
+use super::siblings::{Room, Siblings};
 use crate::grace::Garbage;
 use crate::memory::OutOfMemory;
 use crate::token::all_text;
@@ -29,7 +28,7 @@ struct Split {
 struct Leaf {
     label: Label,
     /// Where it stands among its siblings, and what they need for one more.
-    place: siblings::Place,
+    place: run::Place,
     room: Room,
     hash: u32,
     media: bool,
@@ -53,12 +52,16 @@ impl RadixIndex {
         done
     }
 
-    fn first_page(&self, at: u32) -> &[u32] {
+    pub(super) fn first_page(&self, at: u32) -> &[u32] {
         self.tree.nodes[at].label.first_page_keys(self.page_size)
     }
 
     /// Changes a node's children, for readers too.
-    fn edit_children(&mut self, parent: u32, change: impl FnOnce(&mut Siblings, &mut Garbage)) {
+    pub(super) fn edit_children(
+        &mut self,
+        parent: u32,
+        change: impl FnOnce(&mut Siblings, &mut Garbage),
+    ) {
         let children = &mut self.tree.nodes[parent].children;
         let before = children.bytes();
         change(children, &mut self.garbage);
@@ -67,19 +70,13 @@ impl RadixIndex {
     }
 
     /// Where a node with this first page stands, or is to stand, among the children of a node.
-    fn place(&self, parent: u32, child: u32, page: &[u32]) -> siblings::Place {
+    pub(super) fn place(&self, parent: u32, child: u32, page: &[u32]) -> run::Place {
         let before = |other| other != child && self.first_page(other) < page;
         self.tree.nodes[parent].children.place(page[0], before)
     }
 
     /// Hangs a node with its label under a parent, whose children are announced to change.
-    fn attach(
-        &mut self,
-        parent: u32,
-        child: u32,
-        (place, room): (siblings::Place, Room),
-        entry: Place,
-    ) {
+    fn attach(&mut self, parent: u32, child: u32, (place, room): (run::Place, Room), entry: Place) {
         self.tree.nodes[child].parent = parent;
         self.tree.nodes[parent].waiting = false;
         let new = Sibling { first_key: self.first_page(child)[0], node: child };
@@ -98,7 +95,7 @@ impl RadixIndex {
     }
 
     /// Puts a node, which gets the same first page, in the place of another under its parent.
-    fn substitute(&mut self, old: u32, new: u32, hash: u32, place: siblings::Place) {
+    pub(super) fn substitute(&mut self, old: u32, new: u32, hash: u32, place: run::Place) {
         let parent = self.tree.nodes[old].parent;
         self.tree.nodes[new].parent = parent;
         self.table.replace(hash, old, new);
@@ -155,78 +152,6 @@ impl RadixIndex {
         });
         self.publish(front);
         front
-    }
-
-    /// Coalesces a node with its only child, and that with its own, as far as possible.
-    ///
-    /// Only when neither is locked and the parent was not used after the child: parts of a segment
-    /// may be older than its end (`Ages`), but not younger. The child's id stays.
-    pub(super) fn coalesce(&mut self, mut parent: u32) {
-        while let Some(child) = self.mergeable_child(parent) {
-            let next = self.tree.nodes[parent].parent;
-            let merged = self.changing_children(next, |index| {
-                index.changing_children(parent, |index| index.merge(parent, child))
-            });
-            if merged.is_err() {
-                // Two nodes do as well as one. The next one to unlock them tries again.
-                self.tree.nodes[parent].waiting = true;
-                return;
-            }
-            parent = next;
-        }
-    }
-
-    fn mergeable_child(&mut self, parent: u32) -> Option<u32> {
-        let above = &self.tree.nodes[parent];
-        let child = above.children.only().filter(|_| above.state == State::Node)?;
-        let below = &self.tree.nodes[child];
-        if above.last_access > first_access(below) {
-            return None;
-        }
-        if above.locks > 0 {
-            // Whoever takes the last lock away tries again.
-            self.tree.nodes[parent].waiting = true;
-            return None;
-        }
-        Some(child)
-    }
-
-    fn merge(&mut self, parent: u32, child: u32) -> Result<(), OutOfMemory> {
-        let above = self.tree.nodes[parent].parent;
-        let child_hash = self.child_hash(parent, self.first_page(child));
-        let page = self.first_page(parent);
-        let (hash, place) = (self.child_hash(above, page), self.place(above, parent, page));
-        self.join(parent, child)?;
-        self.table.remove(child_hash, child);
-        self.edit_children(parent, |children, _| *children = Siblings::default());
-        self.substitute(parent, child, hash, place);
-        let old = &self.tree.nodes[parent];
-        let (start, media) = (old.start, old.media);
-        self.release(parent);
-        let node = &mut self.tree.nodes[child];
-        node.start = start;
-        node.media |= media;
-        self.publish(child);
-        Ok(())
-    }
-
-    /// Moves what a node holds to the front of what its child holds.
-    fn join(&mut self, parent: u32, child: u32) -> Result<(), OutOfMemory> {
-        let (above, below) = (&self.tree.nodes[parent], &self.tree.nodes[child]);
-        let bytes = above.held.bytes() + below.held.bytes();
-        let end = (above.label.len(), above.last_access);
-        let ages = Ages::joined(&above.ages, end, &below.ages, first_access(below))?;
-        let mut front = std::mem::take(&mut self.tree.nodes[parent].label);
-        let joined = self.tree.nodes[child].label.prepend(self.page_size, &mut front);
-        if joined.is_err() {
-            self.tree.nodes[parent].label = front;
-            return joined;
-        }
-        self.tree.nodes[parent].ages = Ages::default();
-        self.tree.nodes[child].ages = ages;
-        let after = self.tree.nodes[parent].held.bytes() + self.tree.nodes[child].held.bytes();
-        self.segment_bytes = self.segment_bytes + after - bytes;
-        Ok(())
     }
 
     /// Follows whole pages of keys down from a node.
@@ -291,6 +216,9 @@ impl RadixIndex {
         keys: &[u32],
         pages: &[u32],
     ) -> Result<Leaf, OutOfMemory> {
+        if pages.len() > self.tree.nodes.page_limit() {
+            return Err(OutOfMemory);
+        }
         let label = Label::new(self.page_size, keys, pages)?;
         let page = &keys[..self.page_size];
         let (parent, place, room) = if beside_one {
@@ -324,38 +252,63 @@ impl RadixIndex {
         leaf
     }
 
-    /// Whether a node is a leaf on which a sequence took its only lock.
-    pub(super) fn can_extend(&self, at: u32) -> bool {
+    /// Whether a node is a leaf on which a sequence took its only lock, and may have more pages.
+    pub(super) fn can_extend(&self, at: u32, more: usize) -> bool {
         let node = &self.tree.nodes[at];
         node.state == State::Node
             && node.children.is_empty()
             && node.locks == 1
             && node.sequence_locks == 1
+            && node.label.len() + more <= self.tree.nodes.page_limit()
     }
 
-    /// Makes a locked leaf longer. Its id meant the shorter prefix and becomes stale.
+    /// Makes a locked leaf longer; returns its number. Its id meant the shorter prefix and becomes
+    /// stale.
     pub(super) fn extend(
         &mut self,
         at: u32,
         keys: &[u32],
         pages: &[u32],
-    ) -> Result<(), OutOfMemory> {
-        debug_assert!(self.can_extend(at));
+    ) -> Result<u32, OutOfMemory> {
+        debug_assert!(self.can_extend(at, pages.len()));
         let (page_size, len) = (self.page_size, self.tree.nodes[at].label.len());
+        let stays = self.tree.nodes.may_renew(at, len + pages.len());
+        if !stays {
+            self.reserve_nodes(1)?;
+        }
         self.with_bytes(at, |index| {
             let held = &mut index.tree.nodes[at].held;
             held.ages.try_reserve()?;
             held.label.append(page_size, keys, pages)
         })?;
         let now = self.tree.tick();
-        self.tree.nodes.renew(at);
         let node = &mut self.tree.nodes[at];
         let before = std::mem::replace(&mut node.last_access, now);
         node.ages.push(len, before);
         node.media |= !all_text(keys);
-        self.publish(at);
         self.tree.cached_pages += pages.len();
-        Ok(())
+        if !stays {
+            return Ok(self.relocate(at));
+        }
+        self.tree.nodes.renew(at);
+        self.publish(at);
+        Ok(at)
+    }
+
+    /// Moves a leaf, to whose number nobody holds on, to another place, for which room was made:
+    /// the generations of this one are used up.
+    fn relocate(&mut self, from: u32) -> u32 {
+        let parent = self.tree.nodes[from].parent;
+        let page = self.first_page(from);
+        let (hash, place) = (self.child_hash(parent, page), self.place(parent, from, page));
+        let to = self.tree.nodes.allocate(State::Node);
+        self.changing_children(parent, |index| {
+            index.substitute(from, to, hash, place);
+            index.tree.nodes.relocate(from, to);
+            index.publish(to);
+            index.release(from);
+        });
+        to
     }
 
     /// Frees a leaf that is out of the tree's lists, and gives the parent its turn.

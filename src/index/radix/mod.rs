@@ -6,7 +6,7 @@
 //!                        └─ image ── question C
 //! ```
 //!
-//! The verbs are in files of their own: `walk` reads, `edit` splits, merges and inserts, `lock` and
+//! The verbs are in files of their own: `walk` reads, `edit` splits and inserts, `merge`, `lock` and
 //! `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without the
 //! lock what `publish` shows.
 
@@ -17,16 +17,19 @@ mod edit;
 mod evict;
 mod label;
 mod lock;
+mod merge;
 mod node;
 mod probe;
 mod publish;
 mod row;
+mod run;
 mod siblings;
 mod walk;
 
 use super::tree::{ChildTable, Tree};
 use super::{
-    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeInfo, PrefixIndex, Probe, Walk,
+    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex,
+    Probe, Walk,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
@@ -62,16 +65,17 @@ pub struct RadixIndex {
 }
 
 impl RadixIndex {
-    /// An empty index whose node ids carry `tag`.
-    pub fn new(page_size: usize, tag: u8) -> Result<Self, Error> {
+    /// An empty index whose nodes get these ids.
+    pub fn new(page_size: usize, ids: impl Into<NodeIds>) -> Result<Self, Error> {
+        let ids = ids.into();
         let table = ChildTable::new()?;
         // Seeded, so that nobody can choose tokens that collide.
-        let hasher = FixedState::with_seed(RandomState::new().hash_one(tag));
+        let hasher = FixedState::with_seed(RandomState::new().hash_one(ids.tag));
         let view = View::new(page_size, hasher.clone(), Arc::clone(table.view()))?;
         let view = Arc::new(view)?;
         Ok(Self {
             page_size,
-            tree: Tree::new(page_size, tag),
+            tree: Tree::new(page_size, ids),
             table,
             hasher,
             segment_bytes: 0,
@@ -133,13 +137,18 @@ impl PrefixIndex for RadixIndex {
         keys: Keys<'_>,
         pages: &[u32],
     ) -> Result<Inserted, Error> {
-        if self.can_extend(from.0) {
-            self.extend(from.0, &keys.keys[..pages.len() * self.page_size], pages)?;
-            return Ok(Inserted { node: from, existing: 0 });
+        if self.can_extend(from.0, pages.len()) {
+            let keys = &keys.keys[..pages.len() * self.page_size];
+            let node = Node(self.extend(from.0, keys, pages)?);
+            return Ok(Inserted { node, existing: 0 });
         }
         let inserted = self.insert_below(from.0, keys.keys, pages)?;
         self.tree.move_lock_down(from.0, inserted.node.0);
         Ok(inserted)
+    }
+
+    fn check_caller_locks(&self) -> Result<(), Error> {
+        self.tree.check_caller_locks()
     }
 
     fn lock(&mut self, node: Node, holder: Holder) {
@@ -182,6 +191,10 @@ impl PrefixIndex for RadixIndex {
 
     fn id(&self, node: Node) -> NodeId {
         self.tree.id(node.0)
+    }
+
+    fn last_generation(&self) -> u32 {
+        self.tree.nodes.last_generation()
     }
 
     fn resolve(&self, id: NodeId) -> Result<Node, Error> {

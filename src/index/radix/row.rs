@@ -1,6 +1,6 @@
 //! What readers without a lock see of a node.
 use super::super::tree::{Changed, NONE, Version};
-use super::siblings::{Entry, Runs};
+use super::run::{Entry, Runs};
 use crate::grace::{Link, Reader};
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_collect};
 use std::sync::OnceLock;

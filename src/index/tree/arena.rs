@@ -1,4 +1,5 @@
 //! The nodes of a tree by number, in chunks that never move.
+use super::super::NodeIds;
 use super::node::{Held, NONE, State, TreeNode};
 use crate::ids::GENERATION_LIMIT;
 use crate::memory::treap::{self, Ranks, Side};
@@ -7,9 +8,10 @@ use crate::memory::{OutOfMemory, TryGrow, try_collect};
 /// Node numbers are smaller than this.
 const NODE_LIMIT: usize = u32::MAX as usize - 2;
 
-/// Generations kept for a node's own renewals, of which there is at most one for each of its pages
-/// that comes or goes.
-const RENEWAL_LIMIT: u32 = 1 << 22;
+/// Pages of a node at most, and the generations that a place has left at least when a node takes
+/// it: one for each time that the node could be trimmed by a page. So a trim, which can't fail,
+/// always finds one.
+const PAGE_LIMIT: u32 = 1 << 23;
 
 /// Nodes of a chunk; a power of two, so that indexing one needs no check. Small, so that a small
 /// index takes little and opening one is quick.
@@ -29,10 +31,19 @@ pub struct Arena<H> {
     len: usize,
     /// Of nodes that wait in a treap.
     ranks: Ranks,
+    /// The generation of a new place, the highest one of all, and what all are below.
+    first_generation: u32,
+    last_generation: u32,
+    generation_limit: u32,
+    page_limit: u32,
 }
 
 impl<H: Held> Arena<H> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(ids: NodeIds) -> Self {
+        let NodeIds { first_generation, limits, .. } = ids;
+        let generation_limit =
+            first_generation.saturating_add(limits.generations).min(GENERATION_LIMIT);
+        let left = generation_limit.saturating_sub(first_generation);
         Self {
             chunks: Vec::new(),
             opened: 0,
@@ -40,6 +51,10 @@ impl<H: Held> Arena<H> {
             free_count: 0,
             len: 0,
             ranks: Ranks::default(),
+            first_generation,
+            last_generation: first_generation,
+            generation_limit,
+            page_limit: PAGE_LIMIT.min(left / 2),
         }
     }
 
@@ -65,7 +80,9 @@ impl<H: Held> Arena<H> {
                 return Err(OutOfMemory);
             }
             self.chunks.try_reserve(1)?;
-            let nodes = try_collect((0..CHUNK).map(|_| TreeNode::new()))?.into_boxed_slice();
+            let generation = self.first_generation;
+            let node = |_| TreeNode { generation, ..TreeNode::new() };
+            let nodes = try_collect((0..CHUNK).map(node))?.into_boxed_slice();
             let chunk = nodes.try_into().ok().expect("a chunk has CHUNK nodes");
             self.chunks.try_push(chunk)?;
         }
@@ -98,8 +115,9 @@ impl<H: Held> Arena<H> {
     /// Frees a node. Ids of it are stale from now on.
     pub fn release(&mut self, at: u32) {
         let generation = self[at].generation + 1;
+        self.last_generation = self.last_generation.max(generation);
         // A place whose generations run out is never taken again: an id can't come back.
-        self.free(at, generation, generation < GENERATION_LIMIT - RENEWAL_LIMIT);
+        self.free(at, generation, self.is_enough(generation, self.page_limit as usize));
     }
 
     /// Frees a node whose id nobody was given, the last that was made of those that there are: as
@@ -118,11 +136,48 @@ impl<H: Held> Arena<H> {
         }
     }
 
-    /// Makes ids of a node stale while the node stays.
+    /// Pages that a node may have.
+    pub fn page_limit(&self) -> usize {
+        self.page_limit as usize
+    }
+
+    /// Whether a node of so many pages can be renewed for each of them that goes.
+    fn is_enough(&self, generation: u32, pages: usize) -> bool {
+        generation as usize + pages <= self.generation_limit as usize
+    }
+
+    /// Whether the generations of a node's place would do if it had so many pages.
+    pub fn may_have(&self, at: u32, pages: usize) -> bool {
+        pages <= self.page_limit() && self.is_enough(self[at].generation, pages)
+    }
+
+    /// The same after a renewal.
+    pub fn may_renew(&self, at: u32, pages: usize) -> bool {
+        self.is_enough(self[at].generation + 1, pages)
+    }
+
+    /// Makes ids of a node stale while the node stays. There are generations for that, since it has
+    /// fewer pages afterwards, or `may_renew` said so.
     pub fn renew(&mut self, at: u32) {
-        let node = &mut self[at];
-        assert!(node.generation + 1 < GENERATION_LIMIT, "a node was renewed too often");
-        node.generation += 1;
+        let generation = self[at].generation + 1;
+        debug_assert!(generation < self.generation_limit);
+        self.last_generation = self.last_generation.max(generation);
+        self[at].generation = generation;
+    }
+
+    /// Moves a node to a place that was allocated for it. The old place has an empty node then,
+    /// which is to be released.
+    pub fn relocate(&mut self, from: u32, to: u32) {
+        let (old, new) = (self[from].generation, self[to].generation);
+        let (state, parent) = (self[from].state, self[from].parent);
+        let empty = TreeNode { generation: old, state, parent, ..TreeNode::new() };
+        let moved = std::mem::replace(&mut self[from], empty);
+        self[to] = TreeNode { generation: new, ..moved };
+    }
+
+    /// No id that was given out has a higher generation.
+    pub fn last_generation(&self) -> u32 {
+        self.last_generation
     }
 
     pub fn get(&self, at: u32) -> Option<&TreeNode<H>> {

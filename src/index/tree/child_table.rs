@@ -268,13 +268,6 @@ impl ChildTable {
         self.len += 1;
     }
 
-    /// Adds an entry.
-    pub(crate) fn insert(&mut self, hash: u32, node: u32) -> Result<(), OutOfMemory> {
-        let [place] = self.places([hash])?;
-        self.put(place, node);
-        Ok(())
-    }
-
     /// Makes the entry of `from` lead to `to`.
     pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32) {
         let found = if let Some(at) = self.current.find(hash, 0, |node| node == from) {

@@ -3,9 +3,22 @@
 use super::super::Holder;
 use super::node::Held;
 use super::{NONE, Tree};
+use crate::error::{Error, text};
 
 impl<H: Held> Tree<H> {
+    /// Refuses locks of callers that could not be counted. Those of sequences are bounded by their
+    /// slots, of which there are far fewer.
+    pub fn check_caller_locks(&self) -> Result<(), Error> {
+        if self.caller_locks < self.caller_lock_limit {
+            return Ok(());
+        }
+        let count = self.caller_locks;
+        Err(Error::state(text!("callers have {count} locks on this cache, as many as it counts")))
+    }
+
     pub fn lock_path(&mut self, node: u32, holder: Holder) {
+        debug_assert!(holder == Holder::Sequence || self.check_caller_locks().is_ok());
+        self.caller_locks += (holder == Holder::Caller) as u32;
         *self.nodes[node].locks_of(holder) += 1;
         self.add_locks(node, None);
     }
@@ -31,6 +44,7 @@ impl<H: Held> Tree<H> {
         let locks = self.nodes[node].locks_of(holder);
         let locked = *locks > 0;
         *locks -= locked as u32;
+        self.caller_locks -= (locked && holder == Holder::Caller) as u32;
         locked
     }
 

@@ -18,7 +18,7 @@ pub(crate) use node::NONE;
 pub use node::{Held, State, TreeNode};
 pub(crate) use version::{Changed, Version};
 
-use super::{IndexStats, Namespace, Node, NodeInfo};
+use super::{IndexStats, Namespace, Node, NodeIds, NodeInfo};
 use crate::error::Error;
 use crate::ids::NodeId;
 use crate::memory::OutOfMemory;
@@ -34,26 +34,32 @@ pub struct Tree<H> {
     pub nodes: Arena<H>,
     order: EvictionOrder,
     pub roots: Roots,
-    /// Logical time: one tick for each match and each insert.
+    /// Logical time: one tick for each match and each insert. At a thousand million a second it
+    /// would take five hundred years to run out.
     pub clock: u64,
     pub cached_pages: usize,
     pub reclaimable_pages: usize,
     leaves: usize,
+    /// Locks of callers, of all nodes together, and how many there may be.
+    caller_locks: u32,
+    caller_lock_limit: u32,
 }
 
 impl<H: Held> Tree<H> {
-    /// An empty tree whose node ids carry `tag`.
-    pub fn new(page_size: usize, tag: u8) -> Self {
+    /// An empty tree whose nodes get these ids.
+    pub fn new(page_size: usize, ids: NodeIds) -> Self {
         Self {
             page_size,
-            tag,
-            nodes: Arena::new(),
+            tag: ids.tag,
+            nodes: Arena::new(ids),
             order: EvictionOrder::new(),
             roots: Roots::new(),
             clock: 0,
             cached_pages: 0,
             reclaimable_pages: 0,
             leaves: 0,
+            caller_locks: 0,
+            caller_lock_limit: ids.limits.caller_locks,
         }
     }
 

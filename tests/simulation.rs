@@ -1,0 +1,152 @@
+//! A simulation: an engine with all that happens to one, in one process, from one seed.
+//!
+//! Requests share prefixes, are computed in chunks, decoded with drafts, cancelled, preempted,
+//! forked, retained and continued; a second user matches, locks, inserts and evicts on the same
+//! page table; pages and slots are short, copies are never made, the device fails. Beside it stand
+//! books (`simulation/books.rs`) in which each page holds the ghost of what was computed into it.
+//! They foresee every answer and
+//! who may be evicted; nodes and their ids are left to the model tests.
+//!
+//! A run is named by its seed, and a failure prints it: `RKV_SIM_SEED` is the first seed,
+//! `RKV_SIM_OPS` the operations in all, `RKV_SIM_THREADS` how many runs at once; `RKV_SIM_TELL=1`
+//! prints each seed before its run, and `RKV_SIM_ALLOCATIONS=1` lets allocations of the library
+//! fail.
+
+// Rustc looks for these in tests/model and tests/snapshot, rustfmt in tests/simulation.
+
+/// Of the model tests: the ABI with Rust's manners.
+#[allow(dead_code, reason = "the model tests use the rest")]
+mod model {
+    #[path = "../model/abi.rs"]
+    pub mod abi;
+    #[path = "../model/namespaces.rs"]
+    pub mod namespaces;
+    #[path = "../model/ops.rs"]
+    pub mod ops;
+    #[path = "../model/prompt.rs"]
+    pub mod prompt;
+    #[path = "../model/tokens.rs"]
+    pub mod tokens;
+}
+
+/// Of the snapshot tests: the library and its specification.
+#[allow(dead_code, reason = "the snapshot tests use the rest")]
+mod snapshot {
+    #[path = "../snapshot/naive.rs"]
+    pub mod naive;
+    #[path = "../snapshot/ops.rs"]
+    pub mod ops;
+    #[path = "../snapshot/real.rs"]
+    pub mod real;
+}
+
+mod simulation {
+    pub mod allocator;
+    pub mod batch;
+    pub mod books;
+    pub mod caller;
+    pub mod config;
+    pub mod engine;
+    pub mod family;
+    pub mod foreign;
+    pub mod harness;
+    pub mod log;
+    pub mod prompts;
+    pub mod sequence;
+    pub mod snapshots;
+    pub mod steps;
+    pub mod tokens;
+    pub mod world;
+}
+
+use simulation::harness::{run, simulate};
+use simulation::world::Fault;
+
+#[global_allocator]
+static ALLOCATOR: simulation::allocator::Failing = simulation::allocator::Failing;
+
+/// Whatever an engine does, in whatever order: K14 K16 K18 K19, B06 B07 B08, C01 C02 C03 C04 C06
+/// C08, M04. In `make test` some runs, in `make test-long` 100 million operations.
+#[test]
+fn k19_an_engine_is_simulated() {
+    let marks = simulate(1, 10_000_000);
+    let expected = [
+        "a begin copies",
+        "a begin gives reuse up",
+        "a child begins without its parent",
+        "a child copies from a private page",
+        "a fork",
+        "a node is gone",
+        "a parent is waited for",
+        "a parent runs on",
+        "a page to copy from is published",
+        "a publish remaps",
+        "a request is cancelled",
+        "a request is preempted",
+        "a retained sequence gives way",
+        "a sequence is too large to be retained",
+        "a truncate would take what a child is to copy",
+        "refused for want of pages",
+        "refused for want of slots",
+        "the cache is destroyed and created again",
+        "the device fails",
+    ];
+    println!("{marks:#?}");
+    for mark in expected {
+        assert!(marks.contains_key(mark), "it never happened that {mark}");
+    }
+}
+
+/// A seed makes the same run again.
+#[test]
+fn a_seed_names_a_run() {
+    for seed in 1000..1004 {
+        let [one, other] = [(); 2].map(|()| run(seed, Fault::None));
+        let (Ok(one), Ok(other)) = (one, other) else { panic!("seed {seed} fails") };
+        assert_eq!((one.operations, one.digest), (other.operations, other.digest));
+        assert_eq!(one.marks, other.marks);
+    }
+}
+
+/// Slips are planted in the engine and in the books: each must be noticed wherever it happens.
+#[test]
+fn the_simulation_notices_planted_slips() {
+    let planted = [
+        Fault::SpoiledPage,
+        Fault::SkippedRelease,
+        Fault::SkippedCopy,
+        Fault::OtherRow,
+        Fault::WritesShared,
+        Fault::PublishesTooEarly,
+        Fault::SkippedUnlock,
+        Fault::LostEviction,
+        Fault::LostDrop,
+    ];
+    for fault in planted {
+        let (mut noticed, mut seed) = (0, 2000);
+        while noticed < 8 {
+            match run(seed, fault) {
+                Ok(summary) => assert!(!summary.slipped, "seed {seed}: {fault:?} passes"),
+                Err(failure) => {
+                    let message = failure.message;
+                    assert!(failure.slipped, "seed {seed} fails by itself: {message}");
+                    println!("{fault:?}: {message}");
+                    noticed += 1;
+                }
+            }
+            seed += 1;
+            assert!(seed < 2100, "{fault:?} does not happen");
+        }
+    }
+}
+
+/// The switch for allocations does what it says: one fails, and those after it do not.
+#[test]
+fn an_allocation_fails_when_told() {
+    use simulation::allocator::{fail_after, relax};
+    let reserve = || Vec::<u64>::new().try_reserve_exact(8).is_ok();
+    fail_after(1);
+    let answers = [reserve(), reserve(), reserve()];
+    relax();
+    assert_eq!(answers, [true, false, true]);
+}
