@@ -2329,7 +2329,7 @@ enum rkv_status rkv_page_table_slot_mapping(const struct rkv_page_table *table,
  * is written, unless it is 0
  * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2803,7 +2803,8 @@ enum rkv_status rkv_runner_kv_memory(const struct rkv_runner *runner,
  * @param runner the runner
  * @param copies copy_count copies; no target is another's source or target
  * @param copy_count how many
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread, while nobody writes the sources or uses the targets
  */
@@ -2847,6 +2848,10 @@ enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
 
 /**
  * Creates a runner over a page table. The page table lives until the runner is destroyed too.
+ *
+ * On the CPU each call that ends with RKV_STATUS_OUT_OF_MEMORY changed nothing, and memory that a
+ * thread of the runner's may need is there before it computes. With CUDA that is best effort: a
+ * host without memory may end the process.
  *
  * @param table the page table, with or without a cache
  * @param config how to build it; not NULL
@@ -2892,7 +2897,8 @@ enum rkv_status rkv_runner_stats(const struct rkv_runner *runner,
  *
  * @param runner the runner that it is for; lives until the plan is destroyed too
  * @param out_plan receives the plan, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2923,8 +2929,8 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * @param row_count how many; 0 empties the plan
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
  * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
- * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_INVALID_STATE; RKV_STATUS_POISONED. On failure the plan is as before.
+ * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
  * @par Thread safety
  * any thread, while nobody else computes or releases these rows
  */
@@ -3005,7 +3011,8 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
  * @param args layer, tensors and parameters
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_POISONED. On failure nothing was computed or written.
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
+ * device's, nothing was computed or written: no result, no K and no V.
  * @par Thread safety
  * any thread, several at once for different plans; nobody else computes the same rows in the same
  * layer, or releases them, meanwhile
@@ -3022,7 +3029,8 @@ enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
  *
  * @param runner the runner, for its shapes, dtype and threads
  * @param args the states and where to write
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */

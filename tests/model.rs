@@ -43,6 +43,11 @@ fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Statu
     made()
 }
 
+/// Whether what follows can't be compared any more.
+fn ends_here() -> bool {
+    false
+}
+
 /// Calls that need no memory.
 fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
     made()

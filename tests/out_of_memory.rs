@@ -43,6 +43,14 @@ use std::sync::Mutex;
 thread_local! {
     /// Set while a test looks at the library: those calls are none of the test's.
     static LOOKING: Cell<bool> = const { Cell::new(false) };
+    /// No call succeeded without some of the memory that it asked for.
+    static COMPARABLE: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Whether what follows can't be compared any more: a call did without memory that it asked for, so
+/// nodes that it would have merged are still apart, which the specification knows nothing of.
+fn ends_here() -> bool {
+    !COMPARABLE.replace(true)
 }
 
 /// How many requests failed, by the call that made them.
@@ -73,8 +81,14 @@ fn call(name: &'static str, library: Option<&Library>, made: &mut dyn FnMut() ->
     for request in 0.. {
         for failure in [Failure::From(request), Failure::Once(request)] {
             let (status, failed) = failing(failure, &mut *made);
-            *FAILED.lock().unwrap().entry(name).or_default() += failed;
+            *FAILED
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .entry(name)
+                .or_default() += failed;
             if status != Status::OutOfMemory {
+                let exact = failed == 0 || status != Status::Ok || library.is_none();
+                COMPARABLE.set(COMPARABLE.get() && exact);
                 return status;
             }
             assert!(failed > 0, "{name} is out of memory, but there was some");
@@ -97,7 +111,8 @@ fn call_sure(name: &'static str, _: Option<&Library>, made: &mut dyn FnMut() -> 
         return made();
     }
     let (status, failed) = failing(Failure::From(0), &mut *made);
-    *FAILED.lock().unwrap().entry(name).or_default() += failed;
+    *FAILED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).entry(name).or_default() +=
+        failed;
     assert_ne!(status, Status::OutOfMemory, "{name} needs memory");
     status
 }
@@ -224,8 +239,8 @@ fn take_away(
         }
         8 => {
             let (status, found, _) = library.lookup(0, &tokens(random), true, 0);
-            if status == Status::Ok && found.node != 0 {
-                locks.push(found.node);
+            if status == Status::Ok && found.locked_node != 0 {
+                locks.push(found.locked_node);
             } else if let Some(node) = locks.pop() {
                 library.unlock(node).unwrap();
             }
@@ -239,19 +254,19 @@ fn take_away(
 fn m05_creating() {
     let create = |status: &dyn Fn() -> Status| {
         for request in 0.. {
+            // Buffers for messages that an earlier failure took are made again.
+            assert_eq!(status(), Status::Ok);
             let before = bytes_in_use();
             let (made, failed) = failing(Failure::From(request), status);
             if made == Status::Ok {
                 return request;
             }
             assert_eq!((made, failed > 0), (Status::OutOfMemory, true));
-            assert_eq!(bytes_in_use(), before, "request {request}");
+            assert!(bytes_in_use() <= before, "request {request}");
         }
         unreachable!("there is memory in the end")
     };
     for block_hash in [false, true] {
-        // What the process keeps for good is there from now on.
-        assert_eq!(Library::create_and_destroy(block_hash), Status::Ok);
         let requests = create(&|| Library::create_and_destroy(block_hash));
         assert!(requests > 5, "{requests} requests only");
     }
@@ -261,7 +276,7 @@ fn m05_creating() {
 #[test]
 fn m05_what_failed() {
     soak(Theme::All, STEPS, &[]);
-    let failed = FAILED.lock().unwrap();
+    let failed = FAILED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     println!("requests that failed: {failed:#?}");
     for name in ["rkv_sequence_begin", "rkv_sequence_append", "rkv_cache_insert", "rkv_cache_match"]
     {

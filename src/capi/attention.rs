@@ -178,7 +178,8 @@ fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep,
 /// @param args layer, tensors and parameters
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
-/// RKV_STATUS_POISONED. On failure nothing was computed or written.
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
+/// device's, nothing was computed or written: no result, no K and no V.
 /// @par Thread safety
 /// any thread, several at once for different plans; nobody else computes the same rows in the same
 /// layer, or releases them, meanwhile
@@ -203,7 +204,8 @@ pub unsafe extern "C" fn rkv_runner_append_prefill(
 ///
 /// @param runner the runner, for its shapes, dtype and threads
 /// @param args the states and where to write
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn rkv_page_table_slot_mapping(
 /// is written, unless it is 0
 /// @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -101,11 +101,12 @@ pub unsafe extern "C" fn rkv_page_table_batch(
             if arrays.reserved != 0 {
                 return Err(Error::argument("arrays.reserved must be zero").into());
             }
-            let row_of = |row: &rkv_batch_row| BatchRow {
-                slot: row.slot,
-                positions: row.position_count as usize,
-            };
-            let rows = try_collect(slice(rows, row_count, "rows")?.iter().map(row_of))?;
+            let rows = slice(rows, row_count, "rows")?.iter();
+            let rows =
+                try_collect(rows.map(|row| BatchRow {
+                    slot: row.slot,
+                    positions: row.position_count as usize,
+                }))?;
             let made = shared.read().batch(&rows)?;
             let capacity = arrays.indices_capacity;
             let names = ["arrays.indices", "out_index_count"];

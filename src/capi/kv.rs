@@ -127,7 +127,8 @@ pub unsafe extern "C" fn rkv_runner_kv_memory(
 /// @param runner the runner
 /// @param copies copy_count copies; no target is another's source or target
 /// @param copy_count how many
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread, while nobody writes the sources or uses the targets
 #[must_use]

@@ -126,7 +126,8 @@ fn row_of(raw: &rkv_plan_row) -> ComputedRow {
 ///
 /// @param runner the runner that it is for; lives until the plan is destroyed too
 /// @param out_plan receives the plan, owned by the caller
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -169,8 +170,8 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// @param row_count how many; 0 empties the plan
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
 /// positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
-/// to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE;
-/// RKV_STATUS_INVALID_STATE; RKV_STATUS_POISONED. On failure the plan is as before.
+/// to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
 /// @par Thread safety
 /// any thread, while nobody else computes or releases these rows
 #[must_use]
@@ -184,7 +185,7 @@ pub unsafe extern "C" fn rkv_plan_set(
     unsafe {
         with(plan, |plan| {
             let rows = slice(rows, row_count, "rows")?;
-            // The regions of all rows.
+            // The regions of all rows, one row after another.
             let mut regions = Vec::new();
             for row in rows {
                 let given = slice(row.regions, row.region_count as usize, "rows: regions")?;

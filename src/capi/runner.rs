@@ -210,7 +210,8 @@ pub unsafe extern "C" fn rkv_runner_supports(
         if !(1..=super::page_table::RKV_PAGE_SIZE_MAX).contains(&page_size) {
             return Err(Error::argument(text!("page_size {page_size} is not in 1..=256")).into());
         }
-        config.check(page_size as usize, &backend_of(&raw)?)?;
+        let without_threads = rkv_runner_config { parallel_for: None, ..raw };
+        config.check(page_size as usize, &backend_of(&without_threads)?)?;
         if out_page_bytes.is_null() {
             return Ok(());
         }
@@ -222,6 +223,10 @@ pub unsafe extern "C" fn rkv_runner_supports(
 }
 
 /// Creates a runner over a page table. The page table lives until the runner is destroyed too.
+///
+/// On the CPU each call that ends with RKV_STATUS_OUT_OF_MEMORY changed nothing, and memory that a
+/// thread of the runner's may need is there before it computes. With CUDA that is best effort: a
+/// host without memory may end the process.
 ///
 /// @param table the page table, with or without a cache
 /// @param config how to build it; not NULL

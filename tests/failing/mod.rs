@@ -4,6 +4,7 @@
 //! own, so tests run side by side.
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Which requests fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +26,34 @@ thread_local! {
     static FAILURE: Cell<Option<Failure>> = const { Cell::new(None) };
     /// Requests since the failure was set, and how many of them failed.
     static COUNTS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// Whether this is one of the library's threads; asked once.
+    static IS_LIBRARYS: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Requests of the library's threads, all of which are refused.
+static BY_LIBRARYS_THREADS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the thread is one that computes for the library: those have names, and none is asked for
+/// a failure of its own.
+fn is_librarys() -> bool {
+    IS_LIBRARYS.get().unwrap_or_else(|| {
+        let mut name = [0u8; 16];
+        // SAFETY: this thread's own handle, and as much room as is said.
+        unsafe {
+            libc::pthread_getname_np(libc::pthread_self(), name.as_mut_ptr().cast(), name.len())
+        };
+        let is_librarys = name.starts_with(b"radixkv-");
+        IS_LIBRARYS.set(Some(is_librarys));
+        is_librarys
+    })
 }
 
 fn refuses() -> bool {
-    let Some(failure) = FAILURE.get() else { return false };
+    let Some(failure) = FAILURE.get() else {
+        let refused = is_librarys();
+        BY_LIBRARYS_THREADS.fetch_add(u64::from(refused), Relaxed);
+        return refused;
+    };
     let (asked, failed) = COUNTS.get();
     let refused = match failure {
         Failure::Once(after) => asked == after,
@@ -91,4 +116,19 @@ fn count(bytes: isize) {
 #[allow(dead_code)] // not every test that fails allocations counts bytes
 pub fn bytes_in_use() -> usize {
     IN_USE.get() as usize
+}
+
+/// Runs `body`, which is a callback of a call that fails, without failures.
+#[allow(dead_code)] // as above
+pub fn suspended<R>(body: impl FnOnce() -> R) -> R {
+    let failure = FAILURE.take();
+    let done = body();
+    FAILURE.set(failure);
+    done
+}
+
+/// Requests of the library's own threads so far; each of them was refused.
+#[allow(dead_code)] // as above
+pub fn asked_by_librarys_threads() -> u64 {
+    BY_LIBRARYS_THREADS.load(Relaxed)
 }

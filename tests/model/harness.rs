@@ -22,7 +22,11 @@ pub fn run(config: &Config, ops: &[Op], fault: Fault) -> Result<Marks, Failure> 
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut driver = Driver::new(config, fault)?;
         for op in ops {
-            driver.step(op)?;
+            let done = driver.step(op);
+            if crate::ends_here() {
+                break;
+            }
+            done?;
             step += 1;
         }
         Ok(driver.model.marks.take())
