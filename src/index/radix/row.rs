@@ -123,10 +123,12 @@ const SPAN: usize = 64;
 const GROUPS: usize = 21;
 
 type Chunk = Arc<[Row; CHUNK]>;
+/// Places for what is made when it is needed.
+type Cells<T> = Box<[OnceLock<T>]>;
 /// A chunk, and the count of its owners in front of it.
 const CHUNK_BYTES: usize = (CHUNK + 1) * size_of::<Row>();
-type Span = Box<[OnceLock<Chunk>]>;
-type Group = Box<[OnceLock<Span>]>;
+type Span = Cells<Chunk>;
+type Group = Cells<Span>;
 
 /// Rows by number. What is made stays where it is; nothing is ever copied to make room.
 #[derive(Debug, Default)]
@@ -146,7 +148,7 @@ fn fill<'a, T>(
 }
 
 /// So many empty cells, and their bytes.
-fn cells<T>(count: usize) -> Result<(Box<[OnceLock<T>]>, usize), OutOfMemory> {
+fn cells<T>(count: usize) -> Result<(Cells<T>, usize), OutOfMemory> {
     let cells = try_collect((0..count).map(|_| OnceLock::new()))?.into_boxed_slice();
     let bytes = size_of_val(&*cells);
     Ok((cells, bytes))

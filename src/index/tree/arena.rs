@@ -83,7 +83,7 @@ impl<H: Held> Arena<H> {
             let generation = self.first_generation;
             let node = |_| TreeNode { generation, ..TreeNode::new() };
             let nodes = try_collect((0..CHUNK).map(node))?.into_boxed_slice();
-            let chunk = nodes.try_into().ok().expect("a chunk has CHUNK nodes");
+            let chunk = nodes.try_into().expect("a chunk has CHUNK nodes");
             self.chunks.try_push(chunk)?;
         }
         Ok(())
