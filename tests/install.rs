@@ -204,6 +204,25 @@ fn a_consumer_links_the_static_library_with_pkg_config() {
     }
 }
 
+/// The text of the first fence of a page that begins like this, without its first line.
+fn fence(page: &Path, beginning: &str) -> String {
+    let text = fs::read_to_string(page).unwrap();
+    let found = text.split("```").find(|text| text.starts_with(beginning));
+    let found = found.unwrap_or_else(|| panic!("{}: {beginning}", page.display()));
+    found.split_once('\n').unwrap().1.to_owned()
+}
+
+fn shell(commands: &str, folder: &Path) -> String {
+    run(as_a_user("sh").args(["-ec", commands]).current_dir(folder))
+}
+
+/// A place for an installation without a space in its path: there the shell takes flags apart.
+fn plain_prefix(name: &str) -> PathBuf {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}"));
+    let _ = fs::remove_dir_all(&prefix);
+    prefix
+}
+
 /// What README.md says about a prefix that the loader does not search: installed and linked like
 /// that, programs start with no variable set.
 #[test]
@@ -211,18 +230,9 @@ fn the_commands_of_the_readme_link_and_run() {
     if !have("the README's commands", &["make", "pkg-config"]) {
         return;
     }
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let block = readme.split("```sh\n").find(|text| text.starts_with("make install")).unwrap();
-    // The shell takes flags apart at spaces, so this path has none.
-    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-readme");
-    let _ = fs::remove_dir_all(&prefix);
-    let commands = block.split("```").next().unwrap();
-    let commands = commands.replace("/opt/radixkv", prefix.to_str().unwrap());
+    let commands = fence(&root().join("README.md"), "sh\nmake install");
+    let commands = commands.replace("/opt/radixkv", plain_prefix("readme").to_str().unwrap());
     let (install, link) = commands.split_once('\n').unwrap();
-
-    let shell = |commands: &str, folder: &Path| {
-        run(as_a_user("sh").args(["-ec", commands]).current_dir(folder))
-    };
     shell(install, root());
     let folder = scratch("readme");
     fs::copy(root().join("tests/install/consumer.c"), folder.join("engine.c")).unwrap();
@@ -269,6 +279,31 @@ fn the_go_binding_finds_the_library_with_pkg_config() {
             .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"))
             .env("LD_LIBRARY_PATH", prefix().join("lib")));
     }
+}
+
+/// As bindings/go/README.md says: its program in a module of its own, by its commands.
+#[test]
+fn the_program_of_the_go_readme_runs() {
+    if !have("the Go README", &["go", "pkg-config"]) {
+        return;
+    }
+    let page = root().join("bindings/go/README.md");
+    let program = fence(&page, "go\npackage main");
+    let prefix = plain_prefix("go");
+    run(&mut script(&prefix));
+    let folder = scratch("go readme");
+    fs::write(folder.join("main.go"), &program).unwrap();
+    assert_eq!(run(Command::new("gofmt").arg("-l").arg(&folder)), "");
+    // Nothing comes from the network, nor from another module around this one.
+    let commands = "export GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS=\n".to_owned()
+        + &fence(&page, "sh\ngo mod init")
+            .replace("/opt/radixkv", prefix.to_str().unwrap())
+            .replace("/path/to/radixkv", root().to_str().unwrap());
+    let said = shell(&commands, &folder);
+    let expected: Vec<_> = program.lines().filter_map(|line| line.split("// ").nth(1)).collect();
+    let expected: Vec<_> = expected.into_iter().filter(|text| text.ends_with(" cached")).collect();
+    assert_eq!(expected.len(), 3, "the program calls request() three times");
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
