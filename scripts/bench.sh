@@ -25,7 +25,7 @@ set -euo pipefail
 
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
-bash scripts/tools.sh replay >&2 # the same: Rust and a C compiler
+bash scripts/tools.sh build >&2
 target=${CARGO_TARGET_DIR:-target}
 build=$target/bench
 mkdir -p "$build"

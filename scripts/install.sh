@@ -39,14 +39,14 @@ esac
 target=${CARGO_TARGET_DIR:-target}
 built=("$target"/release/libradixkv.{so,a})
 # Root has another cargo, or none, and should leave no files of its own in somebody's target folder.
-if [ -n "${SUDO_UID-}" ] && [ -f "${built[0]}" ] || ! command -v cargo >/dev/null; then
-    [ -f "${built[0]}" ] && [ -f "${built[1]}" ] || {
-        echo 'error: nothing is built yet, and cargo is not on the PATH of this user.' >&2
-        echo 'First, as yourself: make build' >&2
-        exit 1
-    }
+is_built() { [ -f "${built[0]}" ] && [ -f "${built[1]}" ]; }
+if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
     echo "installing ${built[0]} of $(date -r "${built[0]}" '+%F %T')" >&2
+elif [ -n "${SUDO_UID-}" ] && ! command -v cargo >/dev/null; then
+    echo 'error: nothing is built yet. First, as yourself: make build' >&2
+    exit 1
 else
+    bash scripts/tools.sh build >&2
     cargo build --locked --release
 fi
 

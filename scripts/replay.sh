@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
-bash scripts/tools.sh replay >&2
+bash scripts/tools.sh build >&2
 
 target="${CARGO_TARGET_DIR:-target}"
 out=target/replay

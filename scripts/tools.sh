@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to the tools that a command of the Makefile uses:
 #
-#   scripts/tools.sh [test | engine | llama-cpp | replay]
+#   scripts/tools.sh [test | build | engine | llama-cpp]
 #
 # First looks for Rust, which comes from rustup; without it nothing is installed. What else is
 # missing is installed with apt-get where that is possible without a question; otherwise the one
@@ -13,7 +13,7 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin"
 
 what="${1:-test}"
 case "$what" in
-test | engine | llama-cpp | replay) ;;
+test | build | engine | llama-cpp) ;;
 *) sed -n '4s/^# *//p' "$0" >&2; exit 2 ;;
 esac
 
@@ -61,7 +61,7 @@ missing() {
         $check >/dev/null 2>&1 || echo "$package"
     done <<'TOOLS'
 command -v make|make|test engine llama-cpp
-command -v cc|gcc|test engine llama-cpp replay
+command -v cc|gcc|test build engine llama-cpp
 command -v c++|g++|test engine llama-cpp
 command -v nm|binutils|test
 command -v clang|clang|test

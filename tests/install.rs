@@ -51,7 +51,9 @@ fn script(prefix: &Path) -> Command {
 /// A command without what this run, or a `make` around it, has set for itself.
 fn as_a_user(program: &str) -> Command {
     let mut command = Command::new(program);
-    for name in ["PREFIX", "LIBDIR", "DESTDIR", "MAKEFLAGS", "RUSTFLAGS", "LD_LIBRARY_PATH"] {
+    for name in
+        ["PREFIX", "LIBDIR", "DESTDIR", "MAKEFLAGS", "RUSTFLAGS", "LD_LIBRARY_PATH", "SUDO_UID"]
+    {
         command.env_remove(name);
     }
     command.env("CARGO_TARGET_DIR", target());
@@ -136,17 +138,24 @@ fn without_cargo_what_is_built_is_installed() {
             }
         }
     }
-    let install = |target: &Path| {
+    let install = |target: &Path, by_sudo: bool| {
         let mut install = script(&scratch("without cargo"));
         install.env("PATH", &tools).env("HOME", &tools).env("CARGO_TARGET_DIR", target);
-        install.output().unwrap()
+        if by_sudo {
+            install.env("SUDO_UID", "1000");
+        }
+        let output = install.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
-    let output = install(target());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("libradixkv.so of 2"), "{said}");
-    let output = install(&scratch("nothing built"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("make build"), "{said}");
+    for by_sudo in [false, true] {
+        let (success, said) = install(target(), by_sudo);
+        assert!(success && said.contains("libradixkv.so of 2"), "{said}");
+    }
+    let nothing = scratch("nothing built");
+    let (success, said) = install(&nothing, true);
+    assert!(!success && said.contains("as yourself: make build"), "{said}");
+    let (success, said) = install(&nothing, false);
+    assert!(!success && said.contains("rustup.rs"), "{said}");
 }
 
 fn release(ending: &str) -> PathBuf {

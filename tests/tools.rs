@@ -57,7 +57,7 @@ impl Machine {
 
 #[test]
 fn without_rust_nothing_is_installed() {
-    for what in ["test", "engine", "llama-cpp", "replay"] {
+    for what in ["test", "engine", "llama-cpp", "build"] {
         let (success, said, asked) = Machine::new("no rust").ask(what);
         assert!(!success && said.starts_with("error: cargo is not installed"), "{said}");
         assert_eq!((said.matches("rustup.rs").count(), said.lines().count()), (1, 2), "{said}");
@@ -76,7 +76,7 @@ fn a_rust_that_is_too_old_is_named() {
     assert_eq!(asked, "");
     // As old as it may be.
     machine.program("cargo", &format!("echo 'cargo {wanted}.0 (0123abc 2026-01-01)'"));
-    let (_, said, _) = machine.ask("replay");
+    let (_, said, _) = machine.ask("build");
     assert_eq!(said, "");
 }
 
@@ -84,7 +84,7 @@ fn a_rust_that_is_too_old_is_named() {
 fn a_command_gets_what_it_needs_and_no_more() {
     let machine = Machine::new("bare");
     machine.program("cargo", "echo cargo 9.0.0");
-    assert_eq!(machine.ask("replay"), (true, String::new(), String::new()));
+    assert_eq!(machine.ask("build"), (true, String::new(), String::new()));
 
     let (success, said, asked) = machine.ask("llama-cpp");
     // The apt-get of this machine installs nothing.
