@@ -84,9 +84,14 @@ fn find_nvcc(target: &Path) -> Option<PathBuf> {
     let mut places: Vec<PathBuf> = Vec::new();
     places.extend(env::var_os("CUDA_HOME").map(|home| Path::new(&home).join(name)));
     for folder in [target.to_owned(), PathBuf::from("target")] {
-        println!("cargo:rerun-if-changed={}", folder.join("cuda/home").display());
         // A link that scripts/cuda_toolchain.sh makes.
-        places.push(folder.join("cuda/home").join(name));
+        let home = folder.join("cuda/home");
+        // Cargo takes what is missing for changed and would compile all again each time. That
+        // script touches this file instead.
+        if home.exists() {
+            println!("cargo:rerun-if-changed={}", home.display());
+        }
+        places.push(home.join(name));
     }
     let path = env::var_os("PATH").unwrap_or_default();
     places.extend(env::split_paths(&path).map(|folder| folder.join("nvcc")));

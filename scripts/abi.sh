@@ -15,7 +15,7 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
 fi
 
 target=${CARGO_TARGET_DIR:-target}
-cargo build --locked --quiet --profile abi --lib
+cargo build --locked --profile abi --lib
 library=$target/abi/libradixkv.so
 now=$target/abi/radixkv.abi
 abidw --drop-private-types --no-corpus-path --no-comp-dir-path --no-show-locs \

@@ -24,11 +24,13 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+bash scripts/tools.sh build >&2
 target=${CARGO_TARGET_DIR:-target}
 build=$target/bench
 mkdir -p "$build"
 
-cargo build --release --quiet
+cargo build --release
 "${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/index/*.c \
     -o "$build/index-bench" -L"$target/release" -Wl,-rpath,'$ORIGIN/../release' \
     -lradixkv -lm -pthread

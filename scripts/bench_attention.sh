@@ -15,10 +15,10 @@ cd "$(dirname "$0")/.."
 venv=${RKV_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/radixkv/torch}
 if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet "torch${RKV_TORCH_VERSION:+==$RKV_TORCH_VERSION}" numpy
+    "$venv/bin/pip" install "torch${RKV_TORCH_VERSION:+==$RKV_TORCH_VERSION}" numpy >&2
 fi
 
-cargo build --release --quiet --bench attention
+cargo build --release --bench attention
 program=$(cargo build --release --bench attention --message-format=json 2>/dev/null |
     sed -n 's/.*"executable":"\([^"]*attention-[^"]*\)".*/\1/p' | tail -1)
 

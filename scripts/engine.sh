@@ -9,6 +9,8 @@
 # RADIXKV_CUDA is 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+source scripts/logged.sh
 
 target="${CARGO_TARGET_DIR:-target}"
 out=target/engine
@@ -24,17 +26,7 @@ demo | serve | bench | build) ;;
     ;;
 esac
 
-headers() { # what the engine needs to compile
-    local flags
-    flags=$(pkg-config --cflags cpp-httplib 2>/dev/null || true)
-    # shellcheck disable=SC2086 # several flags
-    printf '#include <nlohmann/json.hpp>\n#include <httplib.h>\n' |
-        "${CXX:-c++}" -std=c++17 $flags -fsyntax-only -x c++ - 2>/dev/null
-}
-if ! command -v cmake >/dev/null || ! headers; then
-    bash scripts/tools.sh
-    headers || { echo "error: the engine needs nlohmann-json and cpp-httplib" >&2; exit 1; }
-fi
+bash scripts/tools.sh engine >&2
 
 options=() targets=(--target engine_server --target engine_bench --target make_checkpoint)
 toolchain=$target/cuda/home/bin/nvcc
@@ -50,12 +42,9 @@ fi
 mkdir -p "$out"
 cargo build --locked --release
 echo "building the engine ..." >&2
-log="$out/build.log"
-{
-    cmake -S examples/engine -B "$out" \
-        -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" "${options[@]}" &&
-        cmake --build "$out" -j "$(nproc)" "${targets[@]}"
-} >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+logged "$out/configure.log" cmake -S examples/engine -B "$out" \
+    -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" "${options[@]}"
+logged "$out/build.log" cmake --build "$out" -j "$(nproc)" "${targets[@]}"
 [ "$what" != build ] || exit 0
 [ -f "$model/config.json" ] || "$out/make_checkpoint" --out "$model"
 

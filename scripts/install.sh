@@ -3,6 +3,7 @@
 #
 #   PREFIX=/usr/local DESTDIR= LIBDIR=lib scripts/install.sh [--uninstall]
 #
+# Cargo builds what is not built yet. Without cargo, as under sudo, what `make build` made is taken.
 # A script rather than cargo-c: that is four hundred crates to build before the first file can be
 # copied, for what two compiler flags and fifty lines do.
 set -euo pipefail
@@ -23,7 +24,7 @@ cmake=$lib/cmake/radixkv
 parts=(include/radixkv/*.hpp) # of radixkv.hpp
 installed=("$include"/radixkv.{h,hpp} "${parts[@]/#include/$include}"
     "$lib"/libradixkv.{a,so} "$lib/$soname" "$lib/libradixkv.so.$version"
-    "$lib/pkgconfig/radixkv.pc" "$cmake"/radixkvConfig{,Version}.cmake)
+    "$lib/pkgconfig"/radixkv{,-static}.pc "$cmake"/radixkvConfig{,Version}.cmake)
 
 case ${1-} in
 --uninstall)
@@ -35,19 +36,41 @@ case ${1-} in
 *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
-command -v cargo >/dev/null || {
-    echo 'cargo is not in PATH; as root: sudo env "PATH=$PATH" make install' >&2
+target=${CARGO_TARGET_DIR:-target}
+built=("$target"/release/libradixkv.{so,a})
+# Root has another cargo, or none, and should leave no files of its own in somebody's target folder.
+is_built() { [ -f "${built[0]}" ] && [ -f "${built[1]}" ]; }
+if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
+    echo "installing ${built[0]} of $(date -r "${built[0]}" '+%F %T')" >&2
+elif [ -n "${SUDO_UID-}" ] && ! command -v cargo >/dev/null; then
+    echo 'error: nothing is built yet. First, as yourself: make build' >&2
+    exit 1
+else
+    bash scripts/tools.sh build >&2
+    cargo build --locked --release
+fi
+
+# In target/release the library has no SONAME, because programs that are linked there would look for
+# a libradixkv.so.0.1 that cargo does not create. So it is linked once more, from the static library
+# of the same build: to the same exports, with the flags of build.rs, and with the libraries of the
+# system that were found to be needed there. A missing one would stop it: -z defs.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+nm -D --defined-only "${built[0]}" | awk '{ print $3 }' >"$work/exports"
+native=$(readelf -d "${built[0]}" | sed -n 's/.*(NEEDED).*\[lib\([^.]*\)\.so.*/-l\1/p' |
+    tr '\n' ' ')
+native=${native% }
+[ -s "$work/exports" ] && [ -n "$native" ] || {
+    echo "error: ${built[0]} has no exports, or needs nothing" >&2
     exit 1
 }
-
-# Its own target folder: in target/release the library has no SONAME, because programs that are
-# linked there would look for a libradixkv.so.0.1 that cargo does not create.
-target=${CARGO_TARGET_DIR:-target}/install
-said=$(cargo rustc --locked --release --lib --crate-type cdylib,staticlib --target-dir "$target" \
-    -- -C link-arg=-Wl,-soname,"$soname" --print native-static-libs 2>&1) ||
-    { printf '%s\n' "$said" >&2; exit 1; }
-native=$(sed -n 's/^note: native-static-libs: //p' <<<"$said" | tail -n 1)
-[ -n "$native" ] || { echo "rustc did not say what the static library needs" >&2; exit 1; }
+{ echo '{ global:'; sed 's/$/;/' "$work/exports"; echo 'local: *; };'; } >"$work/version-script"
+sed 's/^/-Wl,-u,/' "$work/exports" >"$work/roots"
+# shellcheck disable=SC2086 # several libraries
+"${CC:-cc}" -shared -o "$work/libradixkv.so" -Wl,-soname,"$soname" \
+    -Wl,--version-script="$work/version-script" -Wl,--gc-sections -Wl,-O1 \
+    -Wl,-z,relro,-z,now,-z,nodelete,-z,noexecstack,-z,defs -Wl,--as-needed -nodefaultlibs \
+    @"$work/roots" "${built[1]}" $native
 
 depth=$(tr -cd / <<<"$libdir/" | wc -c) # from libdir up to the prefix
 up=$(printf '../%.0s' $(seq $((depth + 2))))
@@ -63,11 +86,23 @@ fill() {
 install -d "$include/radixkv" "$lib/pkgconfig" "$cmake"
 install -m 644 include/radixkv.h include/radixkv.hpp "$include"
 install -m 644 "${parts[@]}" "$include/radixkv"
-install -m 644 "$target/release/libradixkv.a" "$lib"
-install -m 755 "$target/release/libradixkv.so" "$lib/libradixkv.so.$version"
+install -m 644 "${built[1]}" "$lib"
+install -m 755 "$work/libradixkv.so" "$lib/libradixkv.so.$version"
 ln -sf "libradixkv.so.$version" "$lib/$soname"
 ln -sf "$soname" "$lib/libradixkv.so"
 fill cmake/radixkv.pc.in "$lib/pkgconfig/radixkv.pc"
+fill cmake/radixkv-static.pc.in "$lib/pkgconfig/radixkv-static.pc"
 fill cmake/radixkvConfig.cmake.in "$cmake/radixkvConfig.cmake"
 fill cmake/radixkvConfigVersion.cmake.in "$cmake/radixkvConfigVersion.cmake"
 printf 'installed %s\n' "${installed[@]}"
+
+# Programs start only when the loader knows the library. It does in the folders of its cache.
+[ -z "$root" ] || exit 0
+export PATH="$PATH:/usr/sbin:/sbin"
+if ldconfig -vNX 2>/dev/null | grep "^$lib:" >/dev/null; then
+    if [ "$(id -u)" = 0 ]; then ldconfig; fi
+else
+    echo "The loader does not search $lib. Link programs with -Wl,-rpath,$lib,"
+    echo "or start them with LD_LIBRARY_PATH=$lib. pkg-config needs"
+    echo "PKG_CONFIG_PATH=$lib/pkgconfig, CMake -DCMAKE_PREFIX_PATH=$prefix."
+fi

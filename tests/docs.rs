@@ -35,6 +35,16 @@ fn the_program_of_the_readme_runs() {
 }
 
 #[test]
+fn the_oldest_rust_is_named() {
+    let version = env!("CARGO_PKG_RUST_VERSION");
+    for page in ["README.md", "CONTRIBUTING.md"] {
+        let text = fs::read_to_string(native::root().join(page)).unwrap();
+        let named = text.split("[Rust](https://rustup.rs) ").nth(1).unwrap();
+        assert!(named.starts_with(&format!("{version} or later")), "{page}");
+    }
+}
+
+#[test]
 fn the_fragments_of_the_pages_compile() {
     let compiler = native::compilers(false)[0];
     for page in native::files(&native::root().join("docs"), "md") {

@@ -258,6 +258,8 @@ fn b12_engine_bench() {
     native::check(&output, folder);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(said.matches("outputs identical: yes").count(), 4, "{said}");
+    let progress = String::from_utf8(output.stderr).unwrap();
+    assert!(!progress.contains("after 0."), "{progress}");
     assert_eq!(said.matches("identical results: yes").count(), 1, "{said}");
     assert_eq!(fs::read_to_string(json).unwrap().matches("\"ttft_each_s\"").count(), 8);
     assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));

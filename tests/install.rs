@@ -1,5 +1,6 @@
 //! `scripts/install.sh` into a prefix with a space in its path, then programs outside the tree that
-//! find the library the three usual ways: pkg-config, pkg-config --static, CMake.
+//! find the library the usual ways: pkg-config, shared and static, CMake, and as the README says.
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -42,12 +43,21 @@ fn prefix() -> &'static Path {
 }
 
 fn script(prefix: &Path) -> Command {
-    let mut script = Command::new("bash");
-    script.arg(root().join("scripts/install.sh"));
-    script.env("PREFIX", prefix).env_remove("DESTDIR").env_remove("LIBDIR");
-    // The compiler flags and settings of this test run are none of the installation's.
-    script.env_remove("RUSTFLAGS").env("CARGO_TARGET_DIR", target());
+    let mut script = as_a_user("bash");
+    script.arg(root().join("scripts/install.sh")).env("PREFIX", prefix);
     script
+}
+
+/// A command without what this run, or a `make` around it, has set for itself.
+fn as_a_user(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for name in
+        ["PREFIX", "LIBDIR", "DESTDIR", "MAKEFLAGS", "RUSTFLAGS", "LD_LIBRARY_PATH", "SUDO_UID"]
+    {
+        command.env_remove(name);
+    }
+    command.env("CARGO_TARGET_DIR", target());
+    command
 }
 
 /// The target folder of this run: CARGO_TARGET_TMPDIR is its `tmp`.
@@ -95,6 +105,63 @@ fn the_files_are_where_they_belong() {
     assert!(!dynamic.contains("RUNPATH") && !dynamic.contains("RPATH"), "{dynamic}");
 }
 
+/// `make build` and `make install` share what they build.
+#[test]
+fn nothing_is_built_twice() {
+    prefix();
+    let again = scratch("again");
+    let output = script(&again).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("Finished") && !said.contains("Compiling"), "{said}");
+    let lib = again.join("lib");
+    let same = run(Command::new("cmp").arg(lib.join("libradixkv.a")).arg(release("a")));
+    assert_eq!(same, "");
+    let names = |library: &Path| {
+        let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
+        let names = symbols.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(&lib.join("libradixkv.so")), names(&release("so")));
+}
+
+/// Root, by sudo, has no cargo: what is built is installed, and without that the reason is given.
+#[test]
+fn without_cargo_what_is_built_is_installed() {
+    prefix();
+    let tools = scratch("tools");
+    // Every program of the system but cargo, which is not among them anyway where rustup is.
+    for folder in ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"] {
+        for entry in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap()) {
+            if entry.file_name() != "cargo" {
+                let _ = symlink(entry.path(), tools.join(entry.file_name()));
+            }
+        }
+    }
+    let install = |target: &Path, by_sudo: bool| {
+        let mut install = script(&scratch("without cargo"));
+        install.env("PATH", &tools).env("HOME", &tools).env("CARGO_TARGET_DIR", target);
+        if by_sudo {
+            install.env("SUDO_UID", "1000");
+        }
+        let output = install.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    for by_sudo in [false, true] {
+        let (success, said) = install(target(), by_sudo);
+        assert!(success && said.contains("libradixkv.so of 2"), "{said}");
+    }
+    let nothing = scratch("nothing built");
+    let (success, said) = install(&nothing, true);
+    assert!(!success && said.contains("as yourself: make build"), "{said}");
+    let (success, said) = install(&nothing, false);
+    assert!(!success && said.contains("rustup.rs"), "{said}");
+}
+
+fn release(ending: &str) -> PathBuf {
+    target().join("release/libradixkv").with_extension(ending)
+}
+
 #[test]
 fn another_libdir_and_destdir_and_back() {
     let stage = scratch("stage");
@@ -115,13 +182,8 @@ fn another_libdir_and_destdir_and_back() {
 }
 
 /// Compiles the consumer as a Makefile would: flags from pkg-config, through the shell.
-fn build_with_pkg_config(program: &Path, static_library: bool) {
-    // Both kinds are installed, and -l would take the shared one.
-    let flags = if static_library {
-        "$(pkg-config --cflags --libs --static radixkv | sed 's/-lradixkv/-l:libradixkv.a/')"
-    } else {
-        "$(pkg-config --cflags --libs radixkv)"
-    };
+fn build_with_pkg_config(program: &Path, package: &str) {
+    let flags = format!("$(pkg-config --cflags --libs {package})");
     let shell = format!("eval cc -Wall -Werror -o '\"$OUT\"' '\"$SOURCE\"' \"{flags}\"");
     run(Command::new("sh")
         .args(["-c", &shell])
@@ -135,7 +197,7 @@ fn build_with_pkg_config(program: &Path, static_library: bool) {
 fn a_consumer_finds_the_shared_library_with_pkg_config() {
     if have("shared library by pkg-config", &["pkg-config"]) {
         let program = scratch("pkg-config shared").join("consumer");
-        build_with_pkg_config(&program, false);
+        build_with_pkg_config(&program, "radixkv");
         assert!(needs_shared_library(&program));
         assert_runs(&program);
     }
@@ -145,9 +207,50 @@ fn a_consumer_finds_the_shared_library_with_pkg_config() {
 fn a_consumer_links_the_static_library_with_pkg_config() {
     if have("static library by pkg-config", &["pkg-config"]) {
         let program = scratch("pkg-config static").join("consumer");
-        build_with_pkg_config(&program, true);
+        build_with_pkg_config(&program, "radixkv-static");
         assert!(!needs_shared_library(&program));
         assert_runs(&program);
+    }
+}
+
+/// The text of the first fence of a page that begins like this, without its first line.
+fn fence(page: &Path, beginning: &str) -> String {
+    let text = fs::read_to_string(page).unwrap();
+    let found = text.split("```").find(|text| text.starts_with(beginning));
+    let found = found.unwrap_or_else(|| panic!("{}: {beginning}", page.display()));
+    found.split_once('\n').unwrap().1.to_owned()
+}
+
+fn shell(commands: &str, folder: &Path) -> String {
+    run(as_a_user("sh").args(["-ec", commands]).current_dir(folder))
+}
+
+/// A place for an installation without a space in its path: there the shell takes flags apart.
+fn plain_prefix(name: &str) -> PathBuf {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}"));
+    let _ = fs::remove_dir_all(&prefix);
+    prefix
+}
+
+/// What README.md says about a prefix that the loader does not search: installed and linked like
+/// that, programs start with no variable set.
+#[test]
+fn the_commands_of_the_readme_link_and_run() {
+    if !have("the README's commands", &["make", "pkg-config"]) {
+        return;
+    }
+    let commands = fence(&root().join("README.md"), "sh\nmake install");
+    let commands = commands.replace("/opt/radixkv", plain_prefix("readme").to_str().unwrap());
+    let (install, link) = commands.split_once('\n').unwrap();
+    shell(install, root());
+    let folder = scratch("readme");
+    fs::copy(root().join("tests/install/consumer.c"), folder.join("engine.c")).unwrap();
+    shell(link, &folder);
+    for (name, shared) in [("engine", true), ("engine-static", false)] {
+        let program = folder.join(name);
+        assert_eq!(needs_shared_library(&program), shared, "{name}");
+        let said = run(&mut as_a_user(program.to_str().unwrap()));
+        assert_eq!(said.trim_end(), format!("radixkv {VERSION}"), "{name}");
     }
 }
 
@@ -185,6 +288,31 @@ fn the_go_binding_finds_the_library_with_pkg_config() {
             .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"))
             .env("LD_LIBRARY_PATH", prefix().join("lib")));
     }
+}
+
+/// As bindings/go/README.md says: its program in a module of its own, by its commands.
+#[test]
+fn the_program_of_the_go_readme_runs() {
+    if !have("the Go README", &["go", "pkg-config"]) {
+        return;
+    }
+    let page = root().join("bindings/go/README.md");
+    let program = fence(&page, "go\npackage main");
+    let prefix = plain_prefix("go");
+    run(&mut script(&prefix));
+    let folder = scratch("go readme");
+    fs::write(folder.join("main.go"), &program).unwrap();
+    assert_eq!(run(Command::new("gofmt").arg("-l").arg(&folder)), "");
+    // Nothing comes from the network, nor from another module around this one.
+    let commands = "export GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS=\n".to_owned()
+        + &fence(&page, "sh\ngo mod init")
+            .replace("/opt/radixkv", prefix.to_str().unwrap())
+            .replace("/path/to/radixkv", root().to_str().unwrap());
+    let said = shell(&commands, &folder);
+    let expected: Vec<_> = program.lines().filter_map(|line| line.split("// ").nth(1)).collect();
+    let expected: Vec<_> = expected.into_iter().filter(|text| text.ends_with(" cached")).collect();
+    assert_eq!(expected.len(), 3, "the program calls request() three times");
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]

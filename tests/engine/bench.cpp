@@ -105,6 +105,48 @@ static void b12_workloads_are_repeatable_and_scale() {
     }
 }
 
+static void b12_descriptions_say_what_is_sent() {
+    const std::vector<std::pair<std::string, std::string>> parts = {
+        {"prefix_caching", ", 256 to generate, 8 a second"},
+        {"continuous_batching", ", 64-256 to generate, 4 a second"},
+        {"paged_attention", ", 128-512 to generate, 8 every half second"},
+        {"chunked_prefill", ", 64-256 to generate, Poisson 6 a second"}};
+    for (const auto& [name, part] : parts) {
+        const engine::Workload made = workload(name);
+        const std::string& all = made.description;
+        CHECK(all.size() > part.size() && all.substr(all.size() - part.size()) == part);
+    }
+    const std::string less = workload("continuous_batching", 0, 2.5, 100).description;
+    CHECK(less == "prompts of 64-512 tokens, 64-100 to generate, 4 a second, 2.5 times as fast");
+    const engine::Workload least = workload("prefix_caching", 0, 1, 64);
+    CHECK(least.description.find(", 64 to generate,") != std::string::npos);
+}
+
+/// With `off` and `on` seconds to the first token of every request, 8 a second.
+static std::string verdict(double off, double on) {
+    engine::BenchReport report;
+    report.workload = workload("prefix_caching", 8, 1, 2);
+    for (const double time : {off, on}) {
+        engine::BenchRun run;
+        run.start = engine::Clock::now();
+        for (std::size_t i = 0; i < 8; ++i) {
+            const double first = static_cast<double>(i) / 8 + time;
+            run.records.push_back(record(run.start, {first, first + 0.01}));
+        }
+        report.runs.push_back(run);
+        report.summaries.push_back(engine::summarize(report.workload, run));
+    }
+    return engine::report_table(report);
+}
+
+static void b12_a_report_tells_computing_from_waiting() {
+    const std::string quiet = verdict(0.1, 0.01), busy = verdict(1, 0.01);
+    CHECK(quiet.find("the first token takes 0.100 of the time") != std::string::npos);
+    CHECK(quiet.find("waiting") == std::string::npos);
+    CHECK(busy.find("the first token takes 0.010 of the time") != std::string::npos);
+    CHECK(busy.find("mostly waiting: 7 of 8 requests") != std::string::npos);
+}
+
 static void b12_numbers_mean_what_their_names_say() {
     std::vector<double> hundred;
     for (int i = 100; i >= 1; --i) hundred.push_back(i);
@@ -172,6 +214,7 @@ static void b12_runs_with_and_without_caching_and_over_http_agree() {
     for (const char* shape : {"<circle", "<rect x"})
         for (std::size_t at = 0; (at = svg.find(shape, at)) != std::string::npos; ++at) ++marks;
     CHECK_EQ(marks, 2U * 6U + 2U);  // and two in the legend
+    CHECK(svg.find(", 12 to generate, 8 a second, 20 times as fast<") != std::string::npos);
     CHECK(svg.find("nan") == std::string::npos && svg.find("</svg>") != std::string::npos);
 }
 
@@ -193,6 +236,8 @@ int main() {
     RUN(b12_prefix_caching_shares_its_system_prompt);
     RUN(b12_other_workloads_have_their_lengths_and_arrivals);
     RUN(b12_workloads_are_repeatable_and_scale);
+    RUN(b12_descriptions_say_what_is_sent);
+    RUN(b12_a_report_tells_computing_from_waiting);
     RUN(b12_numbers_mean_what_their_names_say);
     RUN(b12_runs_with_and_without_caching_and_over_http_agree);
     RUN(b12_requests_that_fail_fail_the_run);

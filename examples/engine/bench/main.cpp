@@ -124,15 +124,9 @@ WorkloadOptions workload_options(const BenchOptions& options, const std::string&
 }
 
 std::string setting(const BenchOptions& options) {
-    std::string text = options.url.empty() ? "model " + options.engine.model + ", " +
-                                                 options.transport + ", chunks of " +
-                                                 std::to_string(options.engine.chunk_size)
-                                           : options.url;
-    if (options.workload.speed != 1)
-        text += ", " + std::to_string(options.workload.speed) + " times as fast";
-    if (options.max_output > 0)
-        text += ", at most " + std::to_string(options.max_output) + " tokens generated";
-    return text;
+    if (!options.url.empty()) return options.url;
+    return "model " + options.engine.model + ", " + options.transport + ", chunks of " +
+           std::to_string(options.engine.chunk_size);
 }
 
 BenchReport run_one(const BenchOptions& options, const std::string& name) {
@@ -182,7 +176,7 @@ void write_file(const std::string& path, const std::string& text) {
     file << text;
     file.close();
     if (!file) throw std::runtime_error(path + ": cannot be written");
-    std::fprintf(stderr, "%s\n", path.c_str());
+    std::fprintf(stderr, "written: %s\n", path.c_str());
 }
 
 int bench(int count, char** arguments) {

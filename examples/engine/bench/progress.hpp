@@ -1,4 +1,4 @@
-// A bar on a terminal, or a line now and then in a file.
+// A bar on a terminal, or a line now and then in a file; nothing of what is done at once.
 #ifndef ENGINE_BENCH_PROGRESS_HPP
 #define ENGINE_BENCH_PROGRESS_HPP
 
@@ -21,7 +21,8 @@ public:
 private:
     std::string label_;
     std::size_t total_, tenths_ = 0;
-    bool terminal_;
+    bool terminal_, drawn_ = false;
+    double last_ = 0;
     std::chrono::steady_clock::time_point start_;
 };
 

@@ -40,11 +40,18 @@ std::string verdicts(const BenchReport& report) {
     if (report.identical)
         text += std::string("  outputs identical: ") + (*report.identical ? "yes" : "NO") + "\n";
     if (report.runs.size() != 2 || report.unshared_part() >= 1) return text;
-    const double target = 1.25 * report.unshared_part();
-    text += "  unshared part of a prompt " + format("%.4f", report.unshared_part()) +
-            ", TTFT P50 ratio but the first " + format("%.4f", report.first_token_ratio()) +
-            ": " + (report.first_token_ratio() <= target ? "within" : "above") +
-            " 1.25 times that (" + format("%.4f", target) + ")\n";
+    text += "  " + format("%.3f", report.unshared_part()) +
+            " of a prompt is new; the first token takes " +
+            format("%.3f", report.first_token_ratio()) +
+            " of the time without caching (P50 but the first)\n";
+    const std::size_t queued = report.summaries.front().queued_count;
+    const std::size_t count = report.workload.requests.size();
+    if (queued > count / 4)
+        text += "  That time is mostly waiting: " + std::to_string(queued) + " of " +
+                std::to_string(count) +
+                " requests came before an earlier one had its first token.\n"
+                "  This machine is too slow or too busy for their pace; --speed 0.25 is a quarter"
+                " of it.\n";
     return text;
 }
 
@@ -61,6 +68,7 @@ Json summary_json(const BenchRun& run, const BenchSummary& summary) {
             {"output_tokens_per_s", summary.tokens_per_second},
             {"requests_per_s", summary.requests_per_second},
             {"seconds", summary.seconds},
+            {"queued_count", summary.queued_count},
             {"prompt_tokens", summary.prompt_tokens},
             {"cached_tokens", summary.cached_tokens},
             {"generated_tokens", summary.generated_tokens},

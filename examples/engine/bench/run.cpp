@@ -104,11 +104,14 @@ double BenchSummary::hit_rate() const {
 BenchSummary summarize(const Workload& workload, const BenchRun& run) {
     BenchSummary summary;
     std::vector<double> gaps, latencies;
+    Clock::time_point prompts_done = run.start;
     for (std::size_t i = 0; i < run.records.size(); ++i) {
         const BenchRecord& record = run.records[i];
         const Clock::time_point due = run.start + seconds(workload.requests[i].arrival);
         const std::vector<Clock::time_point>& times = record.token_times;
         summary.first_token_times.push_back(between(due, times.front()));
+        if (due < prompts_done) ++summary.queued_count;
+        prompts_done = std::max(prompts_done, times.front());
         latencies.push_back(between(due, times.back()));
         for (std::size_t t = 1; t < times.size(); ++t)
             gaps.push_back(between(times[t - 1], times[t]));

@@ -41,6 +41,9 @@ struct BenchSummary {
     Percentiles inter_token, latency;
     double tokens_per_second = 0, requests_per_second = 0, seconds = 0;
     std::size_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+    /// Requests that were due before all earlier ones had their first token. When they are many,
+    /// times to first token are those of a queue.
+    std::size_t queued_count = 0;
 
     /// Prompt tokens found in the cache.
     [[nodiscard]] double hit_rate() const;

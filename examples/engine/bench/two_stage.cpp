@@ -119,7 +119,7 @@ TwoStageWorkload make_two_stage(const WorkloadOptions& options) {
     workload.description = "prompts of 400-600 tokens, " + std::to_string(output) +
                            " sampled, 2 users a second; then a suffix of 5 tokens and " +
                            std::to_string(beam_width) + " beams for " + std::to_string(steps) +
-                           " steps";
+                           " steps" + pace(options);
     for (std::size_t i = 0; i < users; ++i) {
         TwoStageWorkload::User user;
         user.first.arrival = static_cast<double>(i) / 2 / options.speed;

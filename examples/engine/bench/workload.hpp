@@ -44,7 +44,7 @@ struct WorkloadOptions {
 
 struct Workload {
     std::string name;
-    /// One line that says what it consists of.
+    /// One line that says what it consists of, as the options have it.
     std::string description;
     std::vector<BenchRequest> requests;
 
@@ -54,6 +54,9 @@ struct Workload {
 };
 
 [[nodiscard]] const std::vector<std::string>& workload_names();
+
+/// What a description says of a pace that is not its own: "", or ", 4 times as fast".
+[[nodiscard]] std::string pace(const WorkloadOptions& options);
 
 /// Numbers that are the same on every machine: the distributions of <random> are not.
 class Random {
