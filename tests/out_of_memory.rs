@@ -262,7 +262,11 @@ fn m05_creating() {
                 return request;
             }
             assert_eq!((made, failed > 0), (Status::OutOfMemory, true));
-            assert!(bytes_in_use() <= before, "request {request}");
+            assert!(
+                bytes_in_use() <= before,
+                "request {request}: {before} before, {} now",
+                bytes_in_use()
+            );
         }
         unreachable!("there is memory in the end")
     };

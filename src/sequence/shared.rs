@@ -81,6 +81,15 @@ fn wait<G>(
     guard
 }
 
+impl Drop for Shared {
+    /// The ids of a cache that goes with its page table may not come back either.
+    fn drop(&mut self) {
+        if let Some(used) = self.state.get_mut().used_ids() {
+            used.give_back();
+        }
+    }
+}
+
 impl Shared {
     /// A page table without a cache.
     pub fn new(config: PageTableConfig) -> Result<Arc<Self>, Error> {
@@ -169,7 +178,7 @@ impl Shared {
         let mut state = self.write();
         self.prober.set(None, &mut Garbage::default());
         if let Some(used) = state.detach() {
-            Tags::of_process().put_back(used.tag, used.last_generation, used.last_sequence);
+            used.give_back();
         }
     }
 

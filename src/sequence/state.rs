@@ -8,7 +8,7 @@ use crate::cache::{
 use crate::error::{Error, text};
 use crate::grace::One;
 use crate::ids::NodeId;
-use crate::index::{DumpFormat, Holder, IdRange, Node, NodeInfo};
+use crate::index::{DumpFormat, Holder, IdRange, Node, NodeInfo, Tags};
 use crate::memory::{OutOfMemory, Slab, TryGrow, try_collect};
 use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
 use crate::token::TokenList;
@@ -67,9 +67,16 @@ pub struct CacheStats {
 /// The highest numbers in the ids of a cache that is gone.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UsedIds {
-    pub(super) tag: u8,
-    pub(super) last_generation: u32,
-    pub(super) last_sequence: u64,
+    tag: u8,
+    last_generation: u32,
+    last_sequence: u64,
+}
+
+impl UsedIds {
+    /// Another cache may have the tag now, with higher numbers.
+    pub(super) fn give_back(self) {
+        Tags::of_process().put_back(self.tag, self.last_generation, self.last_sequence);
+    }
 }
 
 /// A page table, perhaps with a cache and its sequences.
@@ -132,11 +139,7 @@ impl State {
 
     /// Takes the cache off, if there is one; returns which ids it used.
     pub(super) fn detach(&mut self) -> Option<UsedIds> {
-        let used = self.cache.as_ref().map(|cache| UsedIds {
-            tag: self.tag,
-            last_generation: cache.index.last_generation(),
-            last_sequence: self.sequences.iter().map(|place| place.number).max().unwrap_or(0),
-        });
+        let used = self.used_ids();
         for slot in 0..self.sequences.len() {
             if self.sequences[slot].id.is_some() {
                 self.end(slot as u32);
@@ -154,6 +157,15 @@ impl State {
         self.sequence_bytes = 0;
         self.retained = Registry::default();
         used
+    }
+
+    /// The ids that the cache has used, if there is one.
+    pub(super) fn used_ids(&self) -> Option<UsedIds> {
+        self.cache.as_ref().map(|cache| UsedIds {
+            tag: self.tag,
+            last_generation: cache.index.last_generation(),
+            last_sequence: self.sequences.iter().map(|place| place.number).max().unwrap_or(0),
+        })
     }
 
     pub(super) fn cache(&self) -> Result<&PrefixCache, Error> {
