@@ -91,6 +91,7 @@ case " $* " in
 esac
 for architecture in llama mamba; do
     "$out/example/make_gguf" --architecture $architecture --out "$out/$architecture.gguf"
+    echo "chats with $architecture.gguf, some minutes on a busy machine ..." >&2
     "$out/example/llama_cpp_chat" --model "$out/$architecture.gguf" "$@"
     echo
 done
