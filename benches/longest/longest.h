@@ -73,7 +73,7 @@ void series_report(int descriptor);
 void reader_of_pages(const rkv_page_table *table);
 void reader_of_snapshots(rkv_snapshot_cache *cache);
 void reader_stop(void);
-/* For call_begin() and call_end(): forget what was seen; the longest read since, in ticks. */
+/* For call_begin() and call_end(): forget what was seen; the longest read since, in ticks, or 0. */
 void reader_forget(void);
 uint64_t reader_longest(void);
 void reader_allow(bool allowed);
@@ -85,7 +85,9 @@ bool covers_header(const char *path, const struct longest_row *rows, size_t row_
 
 /* ---- worlds ------------------------------------------------------------------------------- */
 
-/* Sizes; --small divides them by 100, to try the program. */
+/* Sizes; --small divides them by SMALLER, to try the program. */
+enum { SMALLER = 32 };
+
 struct sizes {
     uint32_t nodes, slots, pages, snapshots, siblings, namespaces, retained, images;
     uint32_t positions;     /* of the long prompts and rows */

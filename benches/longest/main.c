@@ -53,7 +53,7 @@ static size_t row_count;
 
 /* Rounds without a reader, and as many with one. */
 static unsigned rounds = 3;
-static bool all;
+static bool all, small;
 static const char *only, *header;
 
 static void usage(void)
@@ -69,9 +69,10 @@ static void parse(int argument_count, char **arguments)
         if (strcmp(argument, "--all") == 0) {
             all = true;
         } else if (strcmp(argument, "--small") == 0) {
+            small = true;
             uint32_t *size = &sizes.nodes;
             for (size_t j = 0; j < sizeof sizes / sizeof *size; j++) {
-                size[j] /= 32;
+                size[j] /= SMALLER;
             }
         } else if (strcmp(argument, "--rounds") == 0 && i + 1 < argument_count) {
             rounds = (unsigned)strtoul(arguments[++i], NULL, 10);
@@ -193,6 +194,9 @@ int main(int argument_count, char **arguments)
     printf("Library of commit %s; %s, %ld cores; %u rounds of each world, half of them with a "
            "reader.\n", commit != NULL ? commit : "unknown", cpu_model(),
            sysconf(_SC_NPROCESSORS_ONLN), 2 * rounds);
+    if (small) {
+        printf("Worlds are %d times smaller than they are called.\n", SMALLER);
+    }
     /* One world alone need not make every call. */
     bool is_whole = covers_header(header, rows, row_count) || only != NULL;
     printf("\n");
