@@ -1,7 +1,7 @@
 /*
- * The C library's allocator with a counter: this program's malloc comes before the C library's, for
- * the library under test, too. What is counted is what was asked for. (What mallinfo2() says has the
- * allocator's own rounding in it, which no counter of a library can know.)
+ * The C library's allocator with a counter: this program's malloc comes before the C library's,
+ * also for the library under test. What is counted is what was asked for. (What mallinfo2() says
+ * has the allocator's own rounding in it, which no counter of a library can know.)
  *
  * Before each allocation lie its size and how far in front of it the memory began.
  */

@@ -141,7 +141,7 @@ void world_long(uint32_t page_size, uint32_t index)
     free(pages);
 }
 
-/* A million sequences at once, of one page each; some are released, the others end with the cache. */
+/* A million sequences at once, a page each; some are released, the others end with the cache. */
 void world_slots(uint32_t page_size, uint32_t index)
 {
     uint32_t count = sizes.slots, ids[512];
