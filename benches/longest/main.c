@@ -149,10 +149,18 @@ static const char *number(char *text, size_t size, double value)
     return text;
 }
 
+/* Whether the call is about far more than an engine asks for at once. */
+static bool is_of_many(const struct longest_row *row)
+{
+    return strstr(row->situation, " in one call") != NULL;
+}
+
+/* A function has one line, and one more when such a call is longer than all others. */
 static bool is_first(const struct longest_row *row)
 {
     for (const struct longest_row *other = rows; other < row; other++) {
-        if (strcmp(other->function, row->function) == 0) {
+        if (strcmp(other->function, row->function) == 0 &&
+            (is_of_many(row) || !is_of_many(other))) {
             return false;
         }
     }

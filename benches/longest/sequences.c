@@ -195,10 +195,13 @@ void world_retained(uint32_t page_size, uint32_t index)
             for (uint32_t i = 0; i < count / 2; i++) {
                 TIME(rkv_sequence_drop, house.cache, sequences[i]);
             }
+            /* More than anybody asks for, to see how many give way at once. */
             rkv_tokens tokens = text(long_ids, long_tokens);
+            situation_many(true);
             rkv_sequence_state state = begin(&house, NULL, &tokens);
             publish(&house, &state);
             retain(&house, state.sequence);
+            situation_many(false);
             TIME(rkv_cache_drop_retained, house.cache, 1, &found);
         }
     }

@@ -107,7 +107,7 @@ void world_snapshots(uint32_t page_size, uint32_t index)
         take_out(cache, ids, list_of(order[i], ids));
     }
     fill(cache, order);
-    situation("10^5 snapshots, one as large as all");
+    situation("10^5 snapshots, all let go in one call");
     insert(cache, ids, list_of(count, ids), count);
     situation("10^5 snapshots");
     fill(cache, order);
