@@ -13,6 +13,11 @@
 #   scripts/bench.sh snapshot               the snapshot cache, as a table
 #   scripts/bench.sh snapshot --docs        the same into the documentation
 #   scripts/bench.sh snapshot --count       its instructions per call
+#   scripts/bench.sh longest                the longest call of each function in large worlds
+#   scripts/bench.sh longest --docs         the same into the documentation
+#   scripts/bench.sh longest nodes --all    every function in one world; names are in its main.c
+#   scripts/bench.sh heap                   bytes of the heap beside the library's counters
+#   scripts/bench.sh heap --docs            the same into the documentation
 #   scripts/bench.sh attention              attention on the CPU beside PyTorch: bench_attention.sh
 #   scripts/bench.sh attention --docs       the same into the documentation
 #   scripts/bench.sh --count w4 --page 16   instructions per call, counted by callgrind
@@ -38,6 +43,11 @@ parts=(benches/index/{clock,fixture,meter,report}.c)
 "${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/snapshot/*.c "${parts[@]}" \
     -o "$build/snapshot-bench" -L"$target/release" -Wl,-rpath,'$ORIGIN/../release' \
     -lradixkv -lm -pthread
+for bench in longest heap; do
+    "${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/$bench/*.c \
+        "${parts[@]}" -o "$build/$bench-bench" -L"$target/release" \
+        -Wl,-rpath,'$ORIGIN/../release' -lradixkv -lm -pthread
+done
 
 # The commit that last changed the library; a + says that the working tree has more.
 commit=$(git log -1 --format=%h -- src 2>/dev/null || echo unknown)
@@ -143,6 +153,21 @@ attention)
         into_docs "scripts/bench.sh attention" "$table"
         ;;
     *) bash scripts/bench_attention.sh "$@" ;;
+    esac
+    ;;
+longest | heap)
+    name=$1
+    shift
+    arguments=()
+    # What takes a handle is measured, or the program says what is missing and fails.
+    [ "$name" = heap ] || arguments=(--header include/radixkv.h)
+    case ${1:-} in
+    --docs)
+        shift
+        table=$("$build/$name-bench" "${arguments[@]}" "$@")
+        into_docs "scripts/bench.sh $name" "$table"
+        ;;
+    *) "$build/$name-bench" "${arguments[@]}" "$@" ;;
     esac
     ;;
 snapshot)

@@ -1,0 +1,98 @@
+/* A page table with its cache, and the calls that all worlds make on them. */
+#include "longest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct house house_open(uint32_t page_size, uint32_t page_count, uint32_t slot_count,
+                        uint32_t index, uint32_t retained)
+{
+    struct house house = {.page_size = page_size};
+    rkv_page_table_config config;
+    rkv_cache_config cache_config;
+    CHECK(rkv_page_table_config_init(&config, sizeof config));
+    config.page_size = page_size;
+    config.page_count = page_count + 1;
+    config.slot_count = slot_count;
+    TIME(rkv_page_table_create, &config, &house.table);
+    CHECK(rkv_cache_config_init(&cache_config, sizeof cache_config));
+    cache_config.index = index;
+    cache_config.retained_sequence_limit = retained;
+    TIME(rkv_cache_create, house.table, &cache_config, &house.cache);
+    reader_of_pages(house.table);
+    return house;
+}
+
+void house_close(struct house *house)
+{
+    TIME_VOID(rkv_cache_destroy, house->cache);
+    reader_stop();
+    TIME_VOID(rkv_page_table_destroy, house->table);
+}
+
+void house_looks(const struct house *house, unsigned count)
+{
+    rkv_cache_statistics stats = {.struct_size = sizeof stats};
+    rkv_page_table_statistics pages = {.struct_size = sizeof pages};
+    for (unsigned i = 0; i < count; i++) {
+        bool answer;
+        size_t bytes;
+        TIME(rkv_cache_stats, house->cache, &stats);
+        TIME(rkv_page_table_stats, house->table, &pages);
+        TIME(rkv_cache_contains_page, house->cache, 1 + i, &answer);
+        TIME(rkv_page_table_can_reserve, house->table, RKV_NO_SLOT, 1 + i, &answer);
+        if (i == 0) {
+            TIME(rkv_cache_dump, house->cache, RKV_DUMP_JSON, NULL, 0, &bytes);
+            char *text = allocate(bytes, 1);
+            TIME(rkv_cache_dump, house->cache, RKV_DUMP_JSON, text, bytes, &bytes);
+            free(text);
+            TIME(rkv_cache_check, house->cache);
+            TIME(rkv_page_table_audit, house->table);
+        }
+    }
+}
+
+rkv_tokens text(const uint32_t *ids, size_t count)
+{
+    return (rkv_tokens){.struct_size = sizeof(rkv_tokens), .ids = ids, .count = count};
+}
+
+rkv_sequence_state begin(const struct house *house, const rkv_namespace *space,
+                         const rkv_tokens *tokens)
+{
+    rkv_sequence_args args = {.struct_size = sizeof args, .namespace_ = space, .tokens = tokens};
+    rkv_sequence_state state = {.struct_size = sizeof state};
+    TIME(rkv_sequence_begin, house->cache, &args, &state);
+    if (state.copy_position_count > 0) {
+        TIME(rkv_sequence_confirm_copy, house->cache, state.sequence);
+    }
+    return state;
+}
+
+void publish(const struct house *house, const rkv_sequence_state *state)
+{
+    rkv_publish_result result = {.struct_size = sizeof result};
+    TIME(rkv_sequence_publish, house->cache, state->sequence, state->position_count, &result);
+}
+
+void request(const struct house *house, const rkv_namespace *space, const rkv_tokens *tokens)
+{
+    rkv_sequence_state state = begin(house, space, tokens);
+    publish(house, &state);
+    TIME(rkv_sequence_release, house->cache, state.sequence);
+}
+
+rkv_match match(const struct house *house, const rkv_tokens *tokens, uint32_t *pages,
+                size_t capacity)
+{
+    rkv_match found = {.struct_size = sizeof found};
+    TIME(rkv_cache_match, house->cache, NULL, tokens, 0, pages, capacity, &found);
+    return found;
+}
+
+void evict(const struct house *house, size_t page_count)
+{
+    size_t count;
+    TIME(rkv_cache_evict, house->cache, page_count, NULL, 0, &count);
+}

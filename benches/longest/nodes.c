@@ -1,0 +1,232 @@
+/*
+ * Worlds of many nodes: a million in two levels, 100,000 siblings, a path of many nodes, many
+ * namespaces, many images.
+ */
+#include "longest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEED = 1101, LOOKS = 200, FAN = 1000, RUN_PAGES = 4 };
+
+/* Calls on nodes that a match found. */
+static void on_node(const struct house *house, rkv_node_id node)
+{
+    rkv_node_info info = {.struct_size = sizeof info};
+    uint32_t pages[256];
+    size_t count;
+    TIME(rkv_cache_lock, house->cache, node);
+    TIME(rkv_cache_node_info, house->cache, node, &info);
+    if (info.page_count <= 256) {
+        TIME(rkv_cache_node_pages, house->cache, node, pages, 256, &count);
+    }
+    TIME(rkv_cache_unlock, house->cache, node);
+}
+
+/* As much as nobody asks for, to see who waits for it. */
+static void evict_much(const struct house *house, size_t page_count)
+{
+    situation_many(true);
+    evict(house, page_count);
+    situation_many(false);
+}
+
+static void children_of(const struct house *house, rkv_node_id node)
+{
+    size_t count;
+    TIME(rkv_cache_node_children, house->cache, node, NULL, 0, &count);
+    rkv_node_id *children = allocate(count, sizeof *children);
+    TIME(rkv_cache_node_children, house->cache, node, children, count, &count);
+    free(children);
+}
+
+/* Matches, probes, inserts and evictions, each after the other, in a tree of prompts. */
+static void lookups(const struct house *house, struct rng *rng, uint32_t prompt_count,
+                    void (*write)(uint32_t prompt, uint32_t *ids), uint32_t token_count)
+{
+    uint32_t *ids = allocate(token_count, sizeof *ids);
+    uint32_t *pages = allocate(token_count, sizeof *pages);
+    for (unsigned i = 0; i < 20000; i++) {
+        write(rng_below(rng, prompt_count), ids);
+        rkv_tokens tokens = text(ids, token_count);
+        size_t found;
+        rkv_match hit = match(house, &tokens, pages, token_count);
+        TIME(rkv_cache_probe, house->cache, NULL, &tokens, NULL, &found);
+        if (hit.node != 0 && i < LOOKS) {
+            on_node(house, hit.node);
+        }
+        evict(house, 1 + i % 64);
+        request(house, NULL, &tokens);
+    }
+    free(ids);
+    free(pages);
+}
+
+static uint32_t edge_tokens;    /* of each of two levels */
+
+static void write_leaf(uint32_t leaf, uint32_t *ids)
+{
+    tokens_fill(SEED, leaf / FAN, ids, edge_tokens);
+    ids[0] = leaf / FAN;
+    tokens_fill(SEED + 1, leaf, ids + edge_tokens, edge_tokens);
+    ids[edge_tokens] = leaf % FAN;
+}
+
+void world_nodes(uint32_t page_size, uint32_t index)
+{
+    uint32_t count = sizes.nodes;
+    struct rng rng = {SEED};
+    /* At page size 1 one token is a page, and several make the edge of a node. */
+    edge_tokens = page_size == 1 ? 4 : page_size;
+    uint32_t *order = allocate(count, sizeof *order);
+    uint32_t ids[512];
+    for (uint32_t i = 0; i < count; i++) {
+        order[i] = i;
+    }
+    rng_shuffle(&rng, order, count);
+    situation(index == RKV_INDEX_BLOCK_HASH ? "10^6 nodes, block hash, page 16"
+              : page_size == 1              ? "10^6 nodes, page 1"
+                                            : "10^6 nodes, page 16");
+    uint32_t leaf_pages = edge_tokens / page_size;
+    struct house house =
+        house_open(page_size, (count + count / FAN + 1024) * leaf_pages, 64, index, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        write_leaf(order[i], ids);
+        rkv_tokens tokens = text(ids, 2 * edge_tokens);
+        request(&house, NULL, &tokens);
+    }
+    free(order);
+    house_looks(&house, LOOKS);
+    lookups(&house, &rng, count, write_leaf, 2 * edge_tokens);
+    evict_much(&house, (size_t)count * leaf_pages * 9 / 10);
+    house_close(&house);
+}
+
+static uint32_t prefix_tokens;
+
+static void write_sibling(uint32_t sibling, uint32_t *ids)
+{
+    tokens_fill(SEED + 2, 0, ids, prefix_tokens);
+    tokens_fill(SEED + 3, sibling, ids + prefix_tokens, edge_tokens);
+    ids[prefix_tokens] = FRESH + sibling;
+}
+
+void world_siblings(uint32_t page_size, uint32_t index)
+{
+    uint32_t count = sizes.siblings, ids[1024];
+    struct rng rng = {SEED};
+    prefix_tokens = 64;
+    edge_tokens = 2 * page_size;
+    situation(index == RKV_INDEX_BLOCK_HASH ? "10^5 siblings, block hash, page 16"
+              : page_size == 1              ? "10^5 siblings, page 1"
+                                            : "10^5 siblings, page 16");
+    struct house house = house_open(page_size, 2 * count + 1024, 64, index, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        write_sibling(i, ids);
+        rkv_tokens tokens = text(ids, prefix_tokens + edge_tokens);
+        request(&house, NULL, &tokens);
+    }
+    rkv_tokens prefix = text(ids, prefix_tokens);
+    for (unsigned i = 0; i < 10; i++) {
+        children_of(&house, match(&house, &prefix, NULL, 0).node);
+    }
+    house_looks(&house, LOOKS);
+    lookups(&house, &rng, count, write_sibling, prefix_tokens + edge_tokens);
+    evict_much(&house, 2 * count);
+    house_close(&house);
+}
+
+/*
+ * A prompt that was published piece by piece, and from each piece another one goes on: as many
+ * nodes on one path. Each insert goes on from the node before it, as an engine's does.
+ */
+void world_path(uint32_t page_size, uint32_t index)
+{
+    uint32_t depth = sizes.depth, token_count = depth * page_size;
+    uint32_t *ids = allocate(token_count + page_size, sizeof *ids);
+    uint32_t *pages = allocate(depth + 1, sizeof *pages);
+    size_t found;
+    rkv_node_id node = 0;
+    tokens_fill(SEED + 4, 0, ids, token_count);
+    situation(page_size == 1 ? "10^4 nodes on a path, page 1" : "10^4 nodes on a path, page 16");
+    struct house house = house_open(page_size, 4 * depth, 64, index, 0);
+    for (uint32_t i = 0; i < depth; i++) {
+        for (unsigned branch = 0; branch < 2; branch++) {
+            uint32_t *first = &ids[i * page_size], kept = *first;
+            *first = branch == 0 ? FRESH : kept;
+            rkv_tokens tokens = text(ids, (i + 1) * page_size);
+            rkv_insert_args args = {
+                .struct_size = sizeof args, .tokens = &tokens, .pages = pages,
+                .page_count = i + 1, .from_node = node, .from_page_index = i,
+                .from_token_index = (uint64_t)i * page_size};
+            rkv_insert_result result = {.struct_size = sizeof result};
+            TIME(rkv_page_table_allocate_pages, house.table, 1, &pages[i]);
+            TIME(rkv_cache_insert, house.cache, &args, NULL, &result);
+            REQUIRE(result.claimed_page_count == 1);
+            node = branch == 0 ? node : result.node;
+            *first = kept;
+        }
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        rkv_tokens tokens = text(ids, token_count - i * page_size);
+        rkv_match hit = match(&house, &tokens, pages, depth);
+        TIME(rkv_cache_probe, house.cache, NULL, &tokens, NULL, &found);
+        on_node(&house, hit.node);
+        request(&house, NULL, &tokens);
+    }
+    house_looks(&house, LOOKS);
+    evict_much(&house, depth);
+    house_close(&house);
+    free(ids);
+    free(pages);
+}
+
+/* One prompt in each namespace, and all of them forgotten again. */
+void world_namespaces(uint32_t page_size, uint32_t index)
+{
+    uint32_t count = sizes.namespaces, ids[256];
+    tokens_fill(SEED + 5, 0, ids, page_size);
+    rkv_tokens tokens = text(ids, page_size);
+    situation(index == RKV_INDEX_BLOCK_HASH ? "10^5 namespaces, block hash, page 16"
+                                            : "10^5 namespaces, page 16");
+    struct house house = house_open(page_size, count + 64, 64, index, 0);
+    rkv_namespace space = {.struct_size = sizeof space, .flags = RKV_NAMESPACE_LORA};
+    for (uint32_t i = 0; i < count; i++) {
+        space.lora_id = i;
+        request(&house, &space, &tokens);
+    }
+    house_looks(&house, LOOKS);
+    for (uint32_t i = 0; i < 10000; i++) {
+        evict(&house, 1);
+        space.lora_id = count + i;
+        request(&house, &space, &tokens);
+    }
+    evict_much(&house, count / 2);
+    house_close(&house);
+}
+
+/* Prompts of one image each, all different. */
+void world_images(uint32_t page_size, uint32_t index)
+{
+    uint32_t count = sizes.images, ids[4] = {7, 0, 8, 9};
+    rkv_token_item item = {
+        .token_index = 1, .kind = RKV_TOKEN_IMAGE, .position_count = 2 * page_size};
+    rkv_tokens tokens = text(ids, 4);
+    tokens.items = &item;
+    tokens.item_count = 1;
+    situation(index == RKV_INDEX_BLOCK_HASH ? "10^5 images, block hash, page 16"
+                                            : "10^5 images, page 16");
+    struct house house = house_open(page_size, 4 * count, 64, index, 0);
+    for (uint32_t i = 0; i < count + 10000; i++) {
+        memcpy(item.digest, &i, sizeof i);
+        request(&house, NULL, &tokens);
+        if (i >= count) {
+            size_t found;
+            TIME(rkv_cache_probe, house.cache, NULL, &tokens, NULL, &found);
+            evict(&house, RUN_PAGES);
+        }
+    }
+    house_looks(&house, LOOKS);
+    evict_much(&house, count);
+    house_close(&house);
+}
