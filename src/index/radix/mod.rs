@@ -217,6 +217,10 @@ impl PrefixIndex for RadixIndex {
         Ok(found)
     }
 
+    fn reclaimable_pages(&self) -> usize {
+        self.tree.reclaimable_pages
+    }
+
     fn stats(&self) -> IndexStats {
         let seen = self.rows.bytes() + self.root_bytes() + self.garbage.bytes();
         let published = seen + size_of::<Self>() + size_of::<View>();
