@@ -6,9 +6,9 @@
 //!                        └─ image ── question C
 //! ```
 //!
-//! The verbs are in files of their own: `walk` reads, `edit` splits and inserts, `merge`, `lock` and
-//! `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without the
-//! lock what `publish` shows.
+//! The verbs are in files of their own: `walk` reads, `edit` splits and inserts, `merge`, `lock`
+//! and `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without
+//! the lock what `publish` shows.
 
 mod ages;
 mod check;
