@@ -129,12 +129,15 @@ fn m05_an_index_is_opened_or_it_is_not() {
     }
 }
 
+/// What the threads of the test's own harness may take meanwhile.
+const HARNESS: usize = 2048;
+
 /// What an index says that it takes is what the heap says, but for 2 %.
 fn agree(what: &str, kind: IndexKind, index: &dyn PrefixIndex, heap: usize) {
     let said = index.stats().bytes;
     let difference = said.abs_diff(heap);
     assert!(
-        difference * 50 <= heap,
+        difference <= heap / 50 + HARNESS,
         "{what}, {kind:?}: {said} bytes counted, {heap} taken: {:.1} %",
         difference as f64 * 100.0 / heap as f64
     );

@@ -140,7 +140,7 @@ impl PrefixCache {
         protected: usize,
         retained: usize,
     ) -> Shortage {
-        let reclaimable = self.index.stats().reclaimable_pages - protected;
+        let reclaimable = self.index.reclaimable_pages() - protected;
         Shortage {
             needed,
             free: table.pool.free(),

@@ -298,6 +298,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Totals. O(1).
     fn stats(&self) -> IndexStats;
 
+    /// Of those, the pages of nodes that are not locked: what calls ask for all the time.
+    fn reclaimable_pages(&self) -> usize;
+
     /// What threads may ask that have no lock, if this index offers that. It stays good, and
     /// current, whatever happens to the index.
     fn prober(&self) -> Result<Option<Box<dyn Probe>>, Error> {

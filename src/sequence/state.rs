@@ -178,7 +178,7 @@ impl State {
     }
 
     pub(super) fn reclaimable(&self) -> usize {
-        self.cache.as_ref().map_or(0, |cache| cache.index.stats().reclaimable_pages)
+        self.cache.as_ref().map_or(0, |cache| cache.index.reclaimable_pages())
     }
 
     /// Refuses what cannot be had even by evicting everything but `protected` more pages.

@@ -95,6 +95,7 @@ impl Images {
     }
 
     /// Takes a number back, for its turn after those that are free already.
+    #[cold]
     fn put_back(&mut self, number: u32) {
         self.numbers.remove(&self.entries[number as usize].content);
         self.entries[number as usize].next = NONE;

@@ -205,6 +205,10 @@ impl PrefixIndex for BlockHashIndex {
         Ok(found)
     }
 
+    fn reclaimable_pages(&self) -> usize {
+        self.tree.reclaimable_pages
+    }
+
     fn stats(&self) -> IndexStats {
         self.tree.stats(self.table.bytes() + self.media_bytes + size_of::<Self>())
     }

@@ -225,7 +225,11 @@ impl RadixIndex {
             (self.tree.nodes.next(), (0, 0), Room::for_second()?)
         } else {
             let place = self.place(at, NONE, page);
-            (at, place, self.with_bytes(at, |index| index.tree.nodes[at].children.room(place))?)
+            let children = &mut self.tree.nodes[at].children;
+            let before = children.bytes();
+            let room = children.room(place)?;
+            self.segment_bytes = self.segment_bytes + children.bytes() - before;
+            (at, place, room)
         };
         let hash = self.child_hash(parent, page);
         Ok(Leaf { label, place, room, hash, media: !all_text(keys) })

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The verbs are in files of their own: `walk` reads, `edit` splits and inserts, `merge`, `lock`
-//! and `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without the
-//! lock what `publish` shows.
+//! and `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without
+//! the lock what `publish` shows.
 
 mod ages;
 mod check;
@@ -215,6 +215,10 @@ impl PrefixIndex for RadixIndex {
         found.try_reserve_exact(children.len()).map_err(OutOfMemory::from)?;
         found.extend(children.iter().map(|sibling| Node(sibling.node)));
         Ok(found)
+    }
+
+    fn reclaimable_pages(&self) -> usize {
+        self.tree.reclaimable_pages
     }
 
     fn stats(&self) -> IndexStats {

@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 impl RadixIndex {
     /// Makes room for so many nodes more, and rows for them.
+    #[inline]
     pub(super) fn reserve_nodes(&mut self, count: usize) -> Result<(), OutOfMemory> {
         self.tree.nodes.try_reserve(count)?;
-        self.rows.try_grow(self.tree.nodes.capacity())
+        self.rows.try_reserve(self.tree.nodes.capacity())
     }
 
     /// Makes changes after which a node has other children, or the same ones in other places.

@@ -200,7 +200,13 @@ impl OwnRows {
     }
 
     /// Makes rows for the first `count` nodes.
-    pub(super) fn try_grow(&mut self, count: usize) -> Result<(), OutOfMemory> {
+    #[inline]
+    pub(super) fn try_reserve(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        if self.chunks.len() * CHUNK >= count { Ok(()) } else { self.grow(count) }
+    }
+
+    #[cold]
+    fn grow(&mut self, count: usize) -> Result<(), OutOfMemory> {
         while self.chunks.len() * CHUNK < count {
             self.chunks.try_reserve(1)?;
             let chunk = self.rows.make((self.chunks.len() * CHUNK) as u32, &mut self.made_bytes)?;

@@ -73,9 +73,21 @@ impl<H: Held> Arena<H> {
         self.chunks.len() * CHUNK
     }
 
+    /// Nodes that can be made.
+    #[inline]
+    fn room(&self) -> usize {
+        self.free_count + self.capacity() - self.opened
+    }
+
     /// Makes room for so many nodes more.
+    #[inline]
     pub fn try_reserve(&mut self, count: usize) -> Result<(), OutOfMemory> {
-        while self.free_count + self.capacity() - self.opened < count {
+        if self.room() >= count { Ok(()) } else { self.grow(count) }
+    }
+
+    #[cold]
+    fn grow(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        while self.room() < count {
             if self.capacity() + CHUNK > NODE_LIMIT {
                 return Err(OutOfMemory);
             }

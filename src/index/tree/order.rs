@@ -56,9 +56,7 @@ impl<H: Held> Tree<H> {
         let time = self.nodes[leaf].last_access;
         let newest = self.order.newest;
         if newest != NONE && self.nodes[newest].last_access > time {
-            self.nodes[leaf].queue = Queue::Late;
-            self.order.late = treap::insert(&mut self.nodes, self.order.late, leaf);
-            return;
+            return self.enlist_late(leaf);
         }
         let node = &mut self.nodes[leaf];
         (node.queue, node.older, node.newer) = (Queue::List, newest, NONE);
@@ -69,6 +67,19 @@ impl<H: Held> Tree<H> {
         self.order.newest = leaf;
     }
 
+    #[cold]
+    fn enlist_late(&mut self, leaf: u32) {
+        self.nodes[leaf].queue = Queue::Late;
+        self.order.late = treap::insert(&mut self.nodes, self.order.late, leaf);
+    }
+
+    #[cold]
+    fn retire_late(&mut self, leaf: u32) {
+        self.order.late = treap::remove(&mut self.nodes, self.order.late, leaf);
+        let node = &mut self.nodes[leaf];
+        (node.older, node.newer) = (NONE, NONE);
+    }
+
     /// Takes a node out of the order, if it is in it.
     pub fn retire(&mut self, at: u32) {
         let node = &mut self.nodes[at];
@@ -76,9 +87,7 @@ impl<H: Held> Tree<H> {
         match std::mem::replace(&mut node.queue, Queue::Out) {
             Queue::Out => {}
             Queue::Late => {
-                self.order.late = treap::remove(&mut self.nodes, self.order.late, at);
-                let node = &mut self.nodes[at];
-                (node.older, node.newer) = (NONE, NONE);
+                self.retire_late(at);
             }
             Queue::List => {
                 (node.older, node.newer) = (NONE, NONE);
