@@ -217,3 +217,90 @@ fn name_thread(number: usize) {
 
 #[cfg(not(target_os = "linux"))]
 fn name_thread(_: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Common, OwnThreads, PLACES};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::{Barrier, Mutex};
+    use std::time::Duration;
+
+    const ROUNDS: usize = if cfg!(miri) { 3 } else { 2000 };
+
+    /// Each number adds to a place of its own: two threads with one number would be a race.
+    fn add_up(threads: &OwnThreads, count: usize, tasks: usize) {
+        let (next, sums) = (AtomicUsize::new(0), [const { Mutex::new(0) }; 8]);
+        threads.everywhere(count - 1, &|number| {
+            let mut sum = sums[number].try_lock().expect("a number is one thread's");
+            while next.fetch_add(1, Relaxed) < tasks {
+                *sum += 1;
+            }
+        });
+        assert_eq!(sums.map(|sum| sum.into_inner().unwrap()).iter().sum::<usize>(), tasks);
+    }
+
+    #[test]
+    fn all_tasks_are_done_once_whoever_comes() {
+        let threads = OwnThreads::new(3).unwrap();
+        for round in 0..ROUNDS {
+            add_up(&threads, 4, round % 50);
+            if round % 500 == 0 {
+                // Long enough for all to fall asleep.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    #[test]
+    fn all_that_are_wanted_come() {
+        let threads = OwnThreads::new(2).unwrap();
+        for _ in 0..ROUNDS.min(200) {
+            // Nobody passes before all three are there, asleep or not.
+            let (barrier, came) = (Barrier::new(3), AtomicUsize::new(0));
+            threads.everywhere(2, &|_| {
+                if came.fetch_add(1, Relaxed) < 3 {
+                    barrier.wait();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn more_calls_at_once_than_there_are_places() {
+        let threads = OwnThreads::new(2).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..PLACES + 2 {
+                scope.spawn(|| (0..ROUNDS / 10 + 1).for_each(|_| add_up(&threads, 3, 20)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_is_the_callers_once_all_are_done() {
+        let threads = OwnThreads::new(2).unwrap();
+        for unlucky in [0, 1, 2] {
+            let (barrier, ended) = (Barrier::new(3), AtomicUsize::new(0));
+            let came = AtomicUsize::new(0);
+            let call = catch_unwind(AssertUnwindSafe(|| {
+                threads.everywhere(2, &|_| {
+                    let at = came.fetch_add(1, Relaxed);
+                    if at < 3 {
+                        barrier.wait();
+                        ended.fetch_add(1, Relaxed);
+                        assert_ne!(at, unlucky, "as the test wants it");
+                    }
+                });
+            }));
+            assert!(call.is_err());
+            assert_eq!(ended.load(Relaxed), 3);
+            add_up(&threads, 3, 100);
+        }
+    }
+
+    #[test]
+    fn threads_without_work_end_at_once() {
+        (0..ROUNDS.min(100)).for_each(|count| drop(OwnThreads::new(count % 4).unwrap()));
+        assert_eq!(Common::new(3).unwrap().beds.len(), 3);
+    }
+}
