@@ -80,8 +80,9 @@ void reader_allow(bool allowed);
 
 /* ---- the header --------------------------------------------------------------------------- */
 
-/* Prints what is missing, and how many functions there are; false when one is missing. */
-bool covers_header(const char *path, const struct longest_row *rows, size_t row_count);
+/* Prints how many functions there are, and which are missing; false when one is. */
+bool covers_header(const char *path, const struct longest_row *rows, size_t row_count,
+                   bool names_missing);
 
 /* ---- worlds ------------------------------------------------------------------------------- */
 

@@ -206,7 +206,7 @@ int main(int argument_count, char **arguments)
         printf("Worlds are %d times smaller than they are called.\n", SMALLER);
     }
     /* One world alone need not make every call. */
-    bool is_whole = covers_header(header, rows, row_count) || only != NULL;
+    bool is_whole = covers_header(header, rows, row_count, only == NULL) || only != NULL;
     printf("\n");
     print_table();
     return is_whole ? 0 : 1;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Which requests fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)] // not every test that counts bytes fails allocations
 pub enum Failure {
     /// The request after this many, and no other.
     Once(u64),
@@ -103,6 +104,7 @@ unsafe impl GlobalAlloc for Failing {
 }
 
 /// Runs `body` with some of this thread's requests failing; says how many did.
+#[allow(dead_code)] // as above
 pub fn failing<R>(failure: Failure, body: impl FnOnce() -> R) -> (R, u64) {
     COUNTS.set((0, 0));
     FAILURE.set(Some(failure));
