@@ -3,6 +3,7 @@ use crate::attention::{Dtype, Geometry};
 use crate::cpu::{CpuBackend, Threads};
 use crate::error::Error;
 use crate::gpu::{CudaBackend, CudaConfig, Stream};
+use crate::memory::try_box;
 
 /// Which backend a runner shall have.
 pub enum BackendConfig {
@@ -43,7 +44,7 @@ impl BackendConfig {
 #[derive(Debug)]
 pub(super) enum Backend {
     Cpu(CpuBackend),
-    Cuda(CudaBackend),
+    Cuda(Box<CudaBackend>),
 }
 
 impl Backend {
@@ -58,7 +59,7 @@ impl Backend {
             BackendConfig::Cpu(threads) => Self::Cpu(CpuBackend::new(threads)?),
             BackendConfig::Cuda(config) => {
                 let made = CudaBackend::new(&config, geometry, dtype, kv_dtype, batch_invariant)?;
-                Self::Cuda(made)
+                Self::Cuda(try_box(made)?)
             }
         })
     }

@@ -64,22 +64,18 @@ impl Library {
 
     pub fn lock(&self, node: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call("rkv_cache_lock", Some(self), &mut || unsafe {
-                rkv_cache_lock(self.cache, node)
-            }),
-            (),
-        )
+        let status = crate::call("rkv_cache_lock", Some(self), &mut || unsafe {
+            rkv_cache_lock(self.cache, node)
+        });
+        done(status, ())
     }
 
     pub fn unlock(&self, node: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_cache_unlock", Some(self), &mut || unsafe {
-                rkv_cache_unlock(self.cache, node)
-            }),
-            (),
-        )
+        let status = crate::call_sure("rkv_cache_unlock", Some(self), &mut || unsafe {
+            rkv_cache_unlock(self.cache, node)
+        });
+        done(status, ())
     }
 
     /// The number of evicted pages, and the pages when there is room for some.
@@ -107,12 +103,10 @@ impl Library {
     pub fn node_info(&self, node: u64) -> Result<rkv_node_info, Status> {
         let mut info = sized();
         // SAFETY: see above.
-        done(
-            crate::call("rkv_cache_node_info", Some(self), &mut || unsafe {
-                rkv_cache_node_info(self.cache, node, &mut info)
-            }),
-            (),
-        )?;
+        let status = crate::call("rkv_cache_node_info", Some(self), &mut || unsafe {
+            rkv_cache_node_info(self.cache, node, &mut info)
+        });
+        done(status, ())?;
         Ok(info)
     }
 
@@ -141,23 +135,19 @@ impl Library {
     pub fn stats(&self) -> Result<rkv_cache_statistics, Status> {
         let mut stats = sized();
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_cache_stats", Some(self), &mut || unsafe {
-                rkv_cache_stats(self.cache, &mut stats)
-            }),
-            (),
-        )?;
+        let status = crate::call_sure("rkv_cache_stats", Some(self), &mut || unsafe {
+            rkv_cache_stats(self.cache, &mut stats)
+        });
+        done(status, ())?;
         Ok(stats)
     }
 
     pub fn check(&self) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call("rkv_cache_check", Some(self), &mut || unsafe {
-                rkv_cache_check(self.cache)
-            }),
-            (),
-        )
+        let status = crate::call("rkv_cache_check", Some(self), &mut || unsafe {
+            rkv_cache_check(self.cache)
+        });
+        done(status, ())
     }
 
     // Sequences.

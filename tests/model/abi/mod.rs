@@ -63,12 +63,10 @@ impl Library {
         raw.row_page_limit = config.row_page_limit as u32;
         let mut table = null_mut();
         // SAFETY: see above.
-        done(
-            crate::call("rkv_page_table_create", None, &mut || unsafe {
-                rkv_page_table_create(&raw, &mut table)
-            }),
-            (),
-        )?;
+        let status = crate::call("rkv_page_table_create", None, &mut || unsafe {
+            rkv_page_table_create(&raw, &mut table)
+        });
+        done(status, ())?;
         let cache_config = rkv_cache_config {
             flags: if config.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 },
             index: if config.block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX },
@@ -83,12 +81,10 @@ impl Library {
 
     fn create_cache(&mut self) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call("rkv_cache_create", None, &mut || unsafe {
-                rkv_cache_create(self.table, &self.cache_config, &mut self.cache)
-            }),
-            (),
-        )
+        let status = crate::call("rkv_cache_create", None, &mut || unsafe {
+            rkv_cache_create(self.table, &self.cache_config, &mut self.cache)
+        });
+        done(status, ())
     }
 
     pub fn recreate_cache(&mut self) -> Result<(), Status> {
@@ -150,12 +146,10 @@ impl Library {
     pub fn last_shortage() -> Result<rkv_shortage, Status> {
         let mut shortage = sized();
         // SAFETY: see above.
-        done(
-            crate::call("rkv_last_shortage", None, &mut || unsafe {
-                rkv_last_shortage(&mut shortage)
-            }),
-            (),
-        )?;
+        let status = crate::call("rkv_last_shortage", None, &mut || unsafe {
+            rkv_last_shortage(&mut shortage)
+        });
+        done(status, ())?;
         Ok(shortage)
     }
 

@@ -7,12 +7,10 @@ impl Library {
     pub fn table_stats(&self) -> Result<rkv_page_table_statistics, Status> {
         let mut stats = sized();
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_page_table_stats", Some(self), &mut || unsafe {
-                rkv_page_table_stats(self.table, &mut stats)
-            }),
-            (),
-        )?;
+        let status = crate::call_sure("rkv_page_table_stats", Some(self), &mut || unsafe {
+            rkv_page_table_stats(self.table, &mut stats)
+        });
+        done(status, ())?;
         Ok(stats)
     }
 
@@ -27,12 +25,10 @@ impl Library {
 
     pub fn erase(&self, slot: u32) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_page_table_erase", Some(self), &mut || unsafe {
-                rkv_page_table_erase(self.table, slot)
-            }),
-            (),
-        )
+        let status = crate::call_sure("rkv_page_table_erase", Some(self), &mut || unsafe {
+            rkv_page_table_erase(self.table, slot)
+        });
+        done(status, ())
     }
 
     pub fn allocate_pages(&self, count: usize) -> Result<Vec<u32>, Status> {
@@ -46,33 +42,27 @@ impl Library {
 
     pub fn free_pages(&self, pages: &[u32]) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_page_table_free_pages", Some(self), &mut || unsafe {
-                rkv_page_table_free_pages(self.table, pages.as_ptr(), pages.len())
-            }),
-            (),
-        )
+        let status = crate::call_sure("rkv_page_table_free_pages", Some(self), &mut || unsafe {
+            rkv_page_table_free_pages(self.table, pages.as_ptr(), pages.len())
+        });
+        done(status, ())
     }
 
     pub fn map(&self, slot: u32, first: usize, pages: &[u32]) -> Result<(), Status> {
         let (data, len) = (pages.as_ptr(), pages.len());
         // SAFETY: see above.
-        done(
-            crate::call("rkv_page_table_map", Some(self), &mut || unsafe {
-                rkv_page_table_map(self.table, slot, first, data, len)
-            }),
-            (),
-        )
+        let status = crate::call("rkv_page_table_map", Some(self), &mut || unsafe {
+            rkv_page_table_map(self.table, slot, first, data, len)
+        });
+        done(status, ())
     }
 
     pub fn reserve(&self, slot: u32, positions: usize) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call("rkv_page_table_reserve", Some(self), &mut || unsafe {
-                rkv_page_table_reserve(self.table, slot, positions)
-            }),
-            (),
-        )
+        let status = crate::call("rkv_page_table_reserve", Some(self), &mut || unsafe {
+            rkv_page_table_reserve(self.table, slot, positions)
+        });
+        done(status, ())
     }
 
     pub fn can_reserve(&self, slot: Option<u32>, positions: usize) -> Result<bool, Status> {
@@ -149,12 +139,10 @@ impl Library {
 
     pub fn audit(&self) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call("rkv_page_table_audit", Some(self), &mut || unsafe {
-                rkv_page_table_audit(self.table)
-            }),
-            (),
-        )
+        let status = crate::call("rkv_page_table_audit", Some(self), &mut || unsafe {
+            rkv_page_table_audit(self.table)
+        });
+        done(status, ())
     }
 
     // The cache.

@@ -23,12 +23,10 @@ impl Library {
         };
         let mut state = sized();
         // SAFETY: see above.
-        done(
-            crate::call("rkv_sequence_begin", Some(self), &mut || unsafe {
-                rkv_sequence_begin(self.cache, &args, &mut state)
-            }),
-            (),
-        )?;
+        let status = crate::call("rkv_sequence_begin", Some(self), &mut || unsafe {
+            rkv_sequence_begin(self.cache, &args, &mut state)
+        });
+        done(status, ())?;
         Ok(state)
     }
 
@@ -54,12 +52,10 @@ impl Library {
         };
         let mut state = sized();
         // SAFETY: see above.
-        done(
-            crate::call("rkv_sequence_continue", Some(self), &mut || unsafe {
-                rkv_sequence_continue(self.cache, &args, &mut state)
-            }),
-            (),
-        )?;
+        let status = crate::call("rkv_sequence_continue", Some(self), &mut || unsafe {
+            rkv_sequence_continue(self.cache, &args, &mut state)
+        });
+        done(status, ())?;
         Ok(state)
     }
 
@@ -84,12 +80,10 @@ impl Library {
         };
         let mut children = vec![nobody; child_count];
         // SAFETY: see above.
-        done(
-            crate::call("rkv_sequence_fork", Some(self), &mut || unsafe {
-                rkv_sequence_fork(self.cache, &args, children.as_mut_ptr())
-            }),
-            (),
-        )?;
+        let status = crate::call("rkv_sequence_fork", Some(self), &mut || unsafe {
+            rkv_sequence_fork(self.cache, &args, children.as_mut_ptr())
+        });
+        done(status, ())?;
         Ok(children)
     }
 
@@ -104,12 +98,10 @@ impl Library {
 
     pub fn drop_sequence(&self, sequence: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_sequence_drop", Some(self), &mut || unsafe {
-                rkv_sequence_drop(self.cache, sequence)
-            }),
-            (),
-        )
+        let status = crate::call_sure("rkv_sequence_drop", Some(self), &mut || unsafe {
+            rkv_sequence_drop(self.cache, sequence)
+        });
+        done(status, ())
     }
 
     pub fn drop_retained(&self, pages: usize) -> Result<usize, Status> {
@@ -136,43 +128,35 @@ impl Library {
     pub fn query(&self, sequence: u64) -> Result<rkv_sequence_state, Status> {
         let mut state = sized();
         // SAFETY: see above.
-        done(
-            crate::call("rkv_sequence_query", Some(self), &mut || unsafe {
-                rkv_sequence_query(self.cache, sequence, &mut state)
-            }),
-            (),
-        )?;
+        let status = crate::call("rkv_sequence_query", Some(self), &mut || unsafe {
+            rkv_sequence_query(self.cache, sequence, &mut state)
+        });
+        done(status, ())?;
         Ok(state)
     }
 
     pub fn confirm_copy(&self, sequence: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_sequence_confirm_copy", Some(self), &mut || unsafe {
-                rkv_sequence_confirm_copy(self.cache, sequence)
-            }),
-            (),
-        )
+        let status = crate::call_sure("rkv_sequence_confirm_copy", Some(self), &mut || unsafe {
+            rkv_sequence_confirm_copy(self.cache, sequence)
+        });
+        done(status, ())
     }
 
     pub fn append(&self, sequence: u64, tokens: &TokenList) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call("rkv_sequence_append", Some(self), &mut || unsafe {
-                rkv_sequence_append(self.cache, sequence, &tokens.raw())
-            }),
-            (),
-        )
+        let status = crate::call("rkv_sequence_append", Some(self), &mut || unsafe {
+            rkv_sequence_append(self.cache, sequence, &tokens.raw())
+        });
+        done(status, ())
     }
 
     pub fn truncate(&self, sequence: u64, positions: usize) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_sequence_truncate", Some(self), &mut || unsafe {
-                rkv_sequence_truncate(self.cache, sequence, positions as u64)
-            }),
-            (),
-        )
+        let status = crate::call_sure("rkv_sequence_truncate", Some(self), &mut || unsafe {
+            rkv_sequence_truncate(self.cache, sequence, positions as u64)
+        });
+        done(status, ())
     }
 
     pub fn publish(&self, sequence: u64, computed: usize) -> Result<rkv_publish_result, Status> {
@@ -186,11 +170,9 @@ impl Library {
 
     pub fn release(&self, sequence: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        done(
-            crate::call_sure("rkv_sequence_release", Some(self), &mut || unsafe {
-                rkv_sequence_release(self.cache, sequence)
-            }),
-            (),
-        )
+        let status = crate::call_sure("rkv_sequence_release", Some(self), &mut || unsafe {
+            rkv_sequence_release(self.cache, sequence)
+        });
+        done(status, ())
     }
 }
