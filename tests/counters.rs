@@ -125,7 +125,8 @@ fn m07_there_are_as_many_caches_at_a_time_as_there_are_tags() {
         made += usize::from(attached.is_ok());
         attached.err()
     });
-    assert_eq!(made, 255);
+    // Another test here may have used up all numbers of a tag.
+    assert!((254..=255).contains(&made), "{made} caches");
     assert!(matches!(refused, Some(Error::State(_))), "{refused:?}");
     drop(tables);
     table(1).attach_cache(CacheConfig::default()).unwrap();

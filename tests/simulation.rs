@@ -2,15 +2,14 @@
 //!
 //! Requests share prefixes, are computed in chunks, decoded with drafts, cancelled, preempted,
 //! forked, retained and continued; a second user matches, locks, inserts and evicts on the same
-//! page table; pages and slots are short, copies are never made, the device fails. Beside it stand
-//! books (`simulation/books.rs`) in which each page holds the ghost of what was computed into it.
-//! They foresee every answer and
-//! who may be evicted; nodes and their ids are left to the model tests.
+//! page table; pages, slots and memory are short, copies are never made, the device fails. Beside
+//! it stand books (`simulation/books.rs`) in which each page holds the ghost of what was computed
+//! into it. They foresee every answer and who may be evicted; nodes and their ids are left to the
+//! model tests.
 //!
 //! A run is named by its seed, and a failure prints it: `RKV_SIM_SEED` is the first seed,
 //! `RKV_SIM_OPS` the operations in all, `RKV_SIM_THREADS` how many runs at once; `RKV_SIM_TELL=1`
-//! prints each seed before its run, and `RKV_SIM_ALLOCATIONS=1` lets allocations of the library
-//! fail.
+//! prints each seed before its run.
 
 // Rustc looks for these in tests/model and tests/snapshot, rustfmt in tests/simulation.
 
@@ -97,6 +96,7 @@ fn k19_an_engine_is_simulated() {
         "a retained sequence gives way",
         "a sequence is too large to be retained",
         "a truncate would take what a child is to copy",
+        "out of memory",
         "refused for want of pages",
         "refused for want of slots",
         "the cache is destroyed and created again",

@@ -42,7 +42,7 @@ pub struct Traffic {
 const SMALL: [usize; 8] = [1, 1, 2, 3, 4, 4, 8, 16];
 
 impl RunConfig {
-    pub fn of_seed(rng: &mut Rng, operations: u64, allocation_failures: bool) -> Self {
+    pub fn of_seed(rng: &mut Rng, operations: u64) -> Self {
         let page_size = match rng.u8(0..16) {
             0 | 1 => rng.usize(1..=256),
             2 => [32, 64, 128, 256][rng.usize(0..4)],
@@ -94,7 +94,7 @@ impl RunConfig {
             operations,
             // An audit reads every page and every row.
             audit_interval: 8 + page_count as u64 * rng.u64(1..4),
-            allocation_failures,
+            allocation_failures: rng.bool(),
             traffic,
         }
     }

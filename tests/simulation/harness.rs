@@ -32,7 +32,7 @@ pub struct Failure {
 pub fn run(seed: u64, fault: Fault) -> Result<Summary, Failure> {
     let mut rng = Rng::with_seed(seed);
     let operations = rng.u64(10_000..60_000);
-    let config = RunConfig::of_seed(&mut rng, operations, allocation_failures());
+    let config = RunConfig::of_seed(&mut rng, operations);
     let failure = |message| Failure { message, story: format!("{config:#?}"), slipped: false };
     let mut world = World::new(config, rng.fork(), fault).map_err(failure)?;
     let outcome = catch_unwind(AssertUnwindSafe(|| live(&mut world, rng)));
@@ -65,11 +65,6 @@ fn live(world: &mut World, mut rng: Rng) -> Result<(), Wrong> {
         engine.step(world)?;
     }
     engine.end(world)
-}
-
-/// RKV_SIM_ALLOCATIONS=1 lets allocations fail.
-fn allocation_failures() -> bool {
-    number("RKV_SIM_ALLOCATIONS", 0) > 0
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -111,9 +106,8 @@ pub fn simulate(default_seed: u64, default_operations: u64) -> BTreeMap<&'static
         }
     });
     if let Some((seed, Failure { message, story, .. })) = failed.into_inner().unwrap() {
-        let allocations = if allocation_failures() { "RKV_SIM_ALLOCATIONS=1 " } else { "" };
         panic!(
-            "\nseed {seed}: {message}\n{story}\nagain: {allocations}RKV_SIM_SEED={seed} \
+            "\nseed {seed}: {message}\n{story}\nagain: RKV_SIM_SEED={seed} \
              RKV_SIM_OPS=1 RKV_SIM_THREADS=1 cargo test --test simulation -- simulated\n"
         );
     }
