@@ -1,10 +1,10 @@
 //! Arrays of fixed room, and links that lead readers to them.
 use super::garbage::{Garbage, Retired};
 use super::{Reader, nobody_reads};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, alloc, dealloc, fence};
+use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 /// What stands in front of the items.
 #[repr(C)]
@@ -293,7 +293,7 @@ impl<T: Send + Sync> Link<T> {
 
 impl<T> Drop for Link<T> {
     fn drop(&mut self) {
-        if let Some(header) = NonNull::new(*self.0.get_mut()) {
+        if let Some(header) = NonNull::new(self.0.load(Ordering::Relaxed)) {
             // SAFETY: the link's own reference. Readers borrow the link, so none came through it
             // that is still there.
             unsafe { release::<T>(header.cast()) }

@@ -19,12 +19,12 @@ mod garbage;
 pub use array::{Array, Link, One};
 pub use garbage::Garbage;
 
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence, limit, thread_local};
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Readers at one time. There are hardly more than cores.
-const PLACES: usize = 128;
+const PLACES: usize = limit(128, 2);
 
 /// Where a reader signs in, alone in its cache lines. The number is odd while somebody is there,
 /// and never the same for two readers.
@@ -32,9 +32,18 @@ const PLACES: usize = 128;
 #[repr(align(128))]
 struct Place(AtomicU64);
 
+#[cfg(not(loom))]
 static READERS: [Place; PLACES] = [const { Place(AtomicU64::new(0)) }; PLACES];
 /// Places that were in use at some time; those behind are free.
+#[cfg(not(loom))]
 static USED: AtomicUsize = AtomicUsize::new(0);
+
+// Loom's atomics are no constants, and belong to one run of a model.
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref READERS: [Place; PLACES] = std::array::from_fn(|_| Place(AtomicU64::new(0)));
+    static ref USED: AtomicUsize = AtomicUsize::new(0);
+}
 
 thread_local! {
     /// The place that this thread had last.
@@ -62,12 +71,17 @@ impl Reader {
     /// consistent, signing in and reading links here, a fence and looking at the places in
     /// `Present`. If the writer, who has changed a link before, doesn't see the reader, then the
     /// reader came after the fence, and reads what the link holds now.
+    ///
+    /// Loom doesn't know that order of accesses, only that of fences: in models a fence follows the
+    /// compare-and-swap, and what they show holds for that fence. The order of C++20 does as much.
+    /// Were a link read as it was before the change, the read would come before the writer's fence
+    /// in it. So signing in would, too, and the writer, who looks later, would see it.
     #[inline]
     pub fn enter() -> Option<Self> {
         if !READABLE {
             return None;
         }
-        let last = LAST.get();
+        let last = LAST.with(Cell::get);
         (0..PLACES).map(|step| (last + step) % PLACES).find_map(|place| {
             if place >= USED.load(Ordering::SeqCst) {
                 USED.fetch_max(place + 1, Ordering::SeqCst);
@@ -78,7 +92,7 @@ impl Reader {
                 return None;
             }
             at.compare_exchange(free, free + 1, success, Ordering::Relaxed).ok()?;
-            LAST.set(place);
+            LAST.with(|last| last.set(place));
             Some(Self { place, number: free + 1, not_send: PhantomData })
         })
     }

@@ -14,6 +14,8 @@ pub use namespace::Namespace;
 pub use radix::RadixIndex;
 pub(crate) use radix::common_start;
 pub(crate) use tree::ChildTable;
+#[cfg(loom)]
+pub(crate) use tree::Version;
 
 use crate::error::Error;
 use crate::grace::Reader;

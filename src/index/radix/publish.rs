@@ -9,7 +9,7 @@ use super::super::Namespace;
 use super::super::tree::{NONE, State};
 use super::RadixIndex;
 use crate::grace::Array;
-use std::sync::atomic::Ordering::Relaxed;
+use crate::sync::Ordering::Relaxed;
 
 impl RadixIndex {
     /// Makes a node, which readers don't see yet.

@@ -10,7 +10,7 @@
 use super::super::tree::NONE;
 use super::row::{Row, SEVERAL};
 use crate::grace::{Array, Garbage, Link, Reader};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::Relaxed, limit};
 
 /// A child, with the first key of its first page: most comparisons need no look at the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) type Entry = AtomicU64;
 /// No node has the number that this would be.
 const EMPTY: u64 = u64::MAX;
 /// Length at which a run is cut in two.
-const RUN: usize = 128;
+const RUN: usize = limit(128, 2);
 
 impl Sibling {
     fn pack(self) -> u64 {

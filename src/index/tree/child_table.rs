@@ -10,17 +10,18 @@
 //! finds what is there all the time, unless entries were moved meanwhile, which a version tells.
 use super::version::{Changed, Version};
 use crate::grace::{Array, Garbage, Link, One, Reader};
-use std::sync::Arc;
-use std::sync::atomic::{
+use crate::sync::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
+    limit,
 };
+use std::sync::Arc;
 
 /// Slots of a chunk.
-const CHUNK: usize = 512;
+const CHUNK: usize = limit(512, 2);
 /// Slots of the old table that each change moves. More than 2 keeps the old one from outliving the
 /// filling of the new one.
-const STEP: usize = 8;
+const STEP: usize = limit(8, 3);
 /// Slots of the smallest table.
 const SMALLEST: usize = 2 * CHUNK;
 
@@ -99,7 +100,7 @@ impl Slots {
     fn set(&mut self, at: usize, entry: u64, garbage: &mut Garbage) {
         let chunk = &mut self.chunks[at / CHUNK];
         let chunk = chunk.get_or_insert_with(|| {
-            let mut chunk = One::new([const { AtomicU64::new(EMPTY) }; CHUNK]);
+            let mut chunk = One::new(std::array::from_fn(|_| AtomicU64::new(EMPTY)));
             self.links[at / CHUNK].set(Some(chunk.array()), garbage);
             chunk
         });
