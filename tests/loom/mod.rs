@@ -6,6 +6,7 @@ mod grace;
 mod version;
 mod table;
 mod tree;
+mod faults;
 
 use crate::grace::{Array, Garbage, Link};
 use std::sync::Arc;
