@@ -12,6 +12,17 @@
 //! each other down. Whoever writes pays for readers only when it frees memory, and never waits. A
 //! reader that the system suspends holds back what is taken out meanwhile; readers are there for a
 //! microsecond and wait for nothing while they are.
+//!
+//! Why not crossbeam-epoch: `cargo bench --bench grace` has both in one run. There a reader that
+//! comes, reads and leaves takes 47 instructions (here 36, and 0.7 of the time), and replacing an
+//! array and freeing it 427 (here 260, 0.6 of the time). A thread's first reader costs 4500
+//! instructions more there: it allocates, and is registered until the thread ends. And an epoch
+//! can't be asked whether anybody reads now, so `Array::hide`, with which a segment grows in place,
+//! would have to copy. Its garbage is freed when later guards come around to it, and waits for
+//! every guard in the process.
+//!
+//! `tests/loom` runs all this in every order of the threads' steps that loom can make, and shows
+//! that nearly every ordering below is needed (docs/TESTING.md).
 
 mod array;
 mod garbage;
