@@ -5,13 +5,14 @@
 #   address   AddressSanitizer in the library: Rust tests, and the C and C++ tests on top
 #   thread    ThreadSanitizer in the library and in std: the tests with threads
 #   helgrind  tests/c/*threads.c on a lock that helgrind understands, and without its read locks
+#   loom      tests/loom with one preemption more than in `make test`: some minutes
 #
 # Each part says PASS, FAIL or SKIP with the reason; status 1 when one failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(miri address thread helgrind)
+[ ${#parts[@]} -gt 0 ] || parts=(miri address thread helgrind loom)
 triple=$(rustc -vV | sed -n 's/^host: //p')
 build=${CARGO_TARGET_DIR:-$PWD/target}/sanitizers
 mkdir -p "$build"
@@ -168,9 +169,17 @@ helgrind() {
     say "FAIL helgrind"
 }
 
+loom() {
+    if RKV_LOOM_MORE=1 logged loom 3600 bash scripts/loom.sh; then
+        say "PASS loom: $(tests_passed "$build/loom.log") models, with a preemption more"
+    else
+        say "FAIL loom"
+    fi
+}
+
 for part in "${parts[@]}"; do
     case $part in
-    miri | address | thread | helgrind) "$part" ;;
+    miri | address | thread | helgrind | loom) "$part" ;;
     *) echo "unknown part: $part" && exit 2 ;;
     esac
 done

@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
-all=(lint tests faults memcheck abi docs fuzz kernels)
+all=(lint tests faults models memcheck abi docs fuzz kernels)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -42,6 +42,10 @@ stage_faults() { # panics inside the library, through the header
     $limit cargo test --locked --no-fail-fast --features fault-injection \
         --test c --test cpp --test go \
         --target-dir "$target/fault-injection"
+}
+
+stage_models() { # what threads do without a lock, in every order of their steps
+    $limit bash scripts/loom.sh
 }
 
 stage_memcheck() { # the C and C++ tests under valgrind

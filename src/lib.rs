@@ -55,4 +55,9 @@ pub mod paging;
 pub mod runner;
 pub mod sequence;
 pub mod snapshot;
+mod sync;
 pub mod token;
+
+#[cfg(all(loom, test))]
+#[path = "../tests/loom/mod.rs"]
+mod models;

@@ -2,10 +2,10 @@
 use super::garbage::{Garbage, Retired};
 use super::{Reader, nobody_reads};
 use crate::memory::OutOfMemory;
-use std::alloc::{Layout, alloc, dealloc};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, alloc, dealloc, fence};
+use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 /// What stands in front of the items.
 #[repr(C)]
@@ -317,7 +317,7 @@ impl<T: Send + Sync> Link<T> {
 
 impl<T> Drop for Link<T> {
     fn drop(&mut self) {
-        if let Some(header) = NonNull::new(*self.0.get_mut()) {
+        if let Some(header) = NonNull::new(self.0.load(Ordering::Relaxed)) {
             // SAFETY: the link's own reference. Readers borrow the link, so none came through it
             // that is still there.
             unsafe { release::<T>(header.cast()) }

@@ -1,9 +1,10 @@
 //! What was taken out of links and waits for its last readers.
 use super::Present;
+use crate::sync::{limit, yield_now};
 use std::ptr::NonNull;
 
 /// When to look who reads: after so many retired arrays, or bytes.
-const COUNT_LIMIT: usize = 16;
+const COUNT_LIMIT: usize = limit(16, 1);
 const BYTES_LIMIT: usize = 1 << 14;
 /// Arrays freed at a time: nobody who writes is to be held up by what others left.
 const FREED_AT_ONCE: usize = 8;
@@ -123,7 +124,7 @@ impl Garbage {
 
 fn wait_until(done: impl Fn() -> bool) {
     while !done() {
-        std::thread::yield_now();
+        yield_now();
     }
 }
 

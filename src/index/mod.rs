@@ -15,6 +15,8 @@ pub use namespace::Namespace;
 pub use radix::RadixIndex;
 pub(crate) use radix::common_start;
 pub use tags::{IdRange, Tags};
+#[cfg(loom)]
+pub(crate) use tree::{ChildTable, Version};
 
 use crate::error::Error;
 use crate::grace::Reader;

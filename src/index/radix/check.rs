@@ -7,8 +7,8 @@ use super::ages::Age;
 use super::node::Segment;
 use crate::error::{Error, Message, text};
 use crate::grace::Reader;
+use crate::sync::Ordering::Relaxed;
 use crate::token::all_text;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl RadixIndex {
     pub(super) fn check_tree(&self) -> Result<(), Error> {

@@ -8,7 +8,7 @@
 use super::row::Row;
 use crate::grace::{Array, Garbage};
 use crate::memory::OutOfMemory;
-use std::sync::atomic::Ordering::Relaxed;
+use crate::sync::Ordering::Relaxed;
 
 /// Keys and pages of a segment. `words` holds room for the keys of `capacity` pages, then for the
 /// pages. Readers see the keys. Those that they may have seen stay as they are: room is used again

@@ -23,12 +23,12 @@ use super::row::{Rows, SEVERAL, Seen};
 use super::walk::{child_hash, common_start};
 use crate::grace::Reader;
 use crate::memory::{Arc, OutOfMemory};
+use crate::sync::{AtomicU32, Ordering::Relaxed, limit, spin_loop};
 use foldhash::fast::FixedState;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Attempts, before the caller takes the lock.
-const ATTEMPTS: u32 = 32;
+const ATTEMPTS: usize = limit(32, 2);
 
 /// The index as readers without a lock see it.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ impl View {
 impl Probe for Arc<View> {
     fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach> {
         (0..ATTEMPTS).find_map(|attempt| {
-            (0..attempt).for_each(|_| std::hint::spin_loop());
+            (0..attempt).for_each(|_| spin_loop());
             self.try_reach(namespace, keys, reader).ok()
         })
     }

@@ -10,7 +10,7 @@ use super::super::tree::{NONE, State};
 use super::RadixIndex;
 use crate::grace::Array;
 use crate::memory::OutOfMemory;
-use std::sync::atomic::Ordering::Relaxed;
+use crate::sync::Ordering::Relaxed;
 
 impl RadixIndex {
     /// Makes room for so many nodes more, and rows for them.

@@ -3,8 +3,7 @@ use super::super::tree::{Changed, NONE, Version};
 use super::run::{Entry, Runs};
 use crate::grace::{Link, Reader};
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_collect};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, OnceLock, Ordering::Relaxed, limit};
 
 /// In place of an only child: there are several.
 pub(super) const SEVERAL: u32 = NONE - 1;
@@ -37,7 +36,7 @@ pub(super) struct Row {
     pub(super) media: AtomicBool,
 }
 
-const _: () = assert!(size_of::<Row>() == 64);
+const _: () = assert!(cfg!(loom) || size_of::<Row>() == 64);
 
 impl Default for Row {
     /// Not in use.
@@ -115,9 +114,9 @@ impl<'a> Seen<'a> {
 }
 
 /// Rows of a chunk: a small index takes little, and opening one is quick.
-const CHUNK: usize = 64;
+const CHUNK: usize = limit(64, 2);
 /// Chunks of a span.
-const SPAN: usize = 64;
+const SPAN: usize = limit(64, 2);
 /// Groups of spans: each has twice as many as the one before. Together they have more than 2^32
 /// rows.
 const GROUPS: usize = 21;

@@ -1,7 +1,7 @@
 //! Sorted runs of children, as their owner changes them and as readers without a lock search them.
 use crate::grace::{Array, Link, Reader};
 use crate::memory::OutOfMemory;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::Relaxed, limit};
 
 /// A child, with the first key of its first page: most comparisons need no look at the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) type Entry = AtomicU64;
 /// No node has the number that this would be.
 const EMPTY: u64 = u64::MAX;
 /// Length at which a run is cut in two.
-pub(super) const RUN: usize = 128;
+pub(super) const RUN: usize = limit(128, 2);
 
 impl Sibling {
     pub(super) fn pack(self) -> u64 {

@@ -12,7 +12,7 @@ use super::row::{Row, SEVERAL};
 use super::run::{Entry, Place, RUN, Run, RunMut, Runs, Sibling};
 use crate::grace::{Array, Garbage, Link};
 use crate::memory::{OutOfMemory, try_box};
-use std::sync::atomic::Ordering::Relaxed;
+use crate::sync::Ordering::Relaxed;
 
 /// A place in a run of RUN children, when that was cut.
 fn after_cut((run, at): Place) -> Place {

@@ -16,16 +16,17 @@
 use super::version::{Changed, Version};
 use crate::grace::{Array, Garbage, Link, One, Reader};
 use crate::memory::{Arc, OutOfMemory, try_collect};
-use std::sync::atomic::{
+use crate::sync::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
+    limit,
 };
 
 /// Slots of a chunk.
-const CHUNK: usize = 512;
+const CHUNK: usize = limit(512, 2);
 /// Slots of the old table that each change moves. More than 2 keeps the old one from outliving the
 /// filling of the new one.
-const STEP: usize = 8;
+const STEP: usize = limit(8, 3);
 /// Slots of the smallest table.
 const SMALLEST: usize = 2 * CHUNK;
 

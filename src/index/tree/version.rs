@@ -1,9 +1,9 @@
 //! A counter that tells readers without a lock whether what they read belongs together.
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence, limit, spin_loop};
 
 /// Looks at something that is being changed, before a reader gives up for now. A change takes less
 /// than a microsecond, unless the system suspends the thread.
-const LOOKS: u32 = 64;
+const LOOKS: usize = limit(64, 1);
 
 /// Odd while something is being changed, another even number after each change. What it guards is
 /// made of atomics, so that reading it at the wrong moment yields nonsense, which is noticed.
@@ -12,6 +12,7 @@ pub(crate) struct Version(AtomicU64);
 
 impl Version {
     /// Announces a change. There is one thread that changes, and its changes don't overlap.
+    #[cfg_attr(loom, track_caller)]
     pub(crate) fn begin(&self) {
         let now = self.0.load(Ordering::Relaxed);
         debug_assert!(now.is_multiple_of(2));
@@ -20,6 +21,7 @@ impl Version {
     }
 
     /// Ends a change.
+    #[cfg_attr(loom, track_caller)]
     pub(crate) fn end(&self) {
         let now = self.0.load(Ordering::Relaxed);
         self.0.store(now + 1, Ordering::Release);
@@ -33,7 +35,7 @@ impl Version {
             if now.is_multiple_of(2) {
                 return Ok(now);
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
         Err(Changed)
     }
