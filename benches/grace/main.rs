@@ -5,9 +5,9 @@
 //! Prints nanoseconds and, where there is valgrind, instructions of each step, and ratios.
 
 #[allow(dead_code, unused_imports)]
-#[allow(dead_code)]
 #[path = "../../src/memory/mod.rs"]
 mod memory;
+#[allow(dead_code, unused_imports)]
 #[path = "../../src/grace/mod.rs"]
 mod grace;
 #[allow(dead_code, unused_imports)]

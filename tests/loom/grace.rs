@@ -72,7 +72,7 @@ fn b09_two_readers_never_meet_freed_memory() {
     replaced(2, 1, Extent::Preemptions(2));
 }
 
-/// Garbage that goes waits for its last readers, and so does what there is no room for in its lists.
+/// Garbage that goes waits for its last readers, as it does when its lists have no room.
 #[test]
 fn b09_garbage_that_goes_waits_for_readers() {
     model(Extent::Preemptions(3), || {
