@@ -19,6 +19,9 @@
  *              the argument. A success does not clear it.
  *   Failure    A call that fails changes nothing and writes no output, except the needed count
  *              together with RKV_STATUS_BUFFER_TOO_SMALL.
+ *   Memory     Without host memory a call returns RKV_STATUS_OUT_OF_MEMORY. Calls that take
+ *              something away need none: release, unlock, evict, truncate, confirm, drop, free,
+ *              erase, destroy. Beyond that the driver of a GPU does as it likes.
  *   Structs    struct_size first: set it to sizeof of the struct. Fields that a caller does not
  *              know stay zero and mean the earlier behaviour. Unknown non-zero bytes and flags are
  *              refused. Structs that are array elements have no struct_size and never change.
@@ -2000,7 +2003,8 @@ enum rkv_status rkv_image_digest(const void *bytes,
  * @param items receives tokens->item_count items, token_index in the new list
  * @param id_capacity room in ids; the items need no capacity, their number is known
  * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_OUT_OF_MEMORY
  * @par Thread safety
  * any thread, any time
  */
@@ -2019,7 +2023,8 @@ enum rkv_status rkv_tokens_build(const struct rkv_tokens *tokens,
  * @param regions receives them; (NULL, 0) asks for the count
  * @param capacity room in regions
  * @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_OUT_OF_MEMORY
  * @par Thread safety
  * any thread, any time
  */
@@ -2035,7 +2040,7 @@ enum rkv_status rkv_tokens_regions(const struct rkv_tokens *tokens,
  *
  * @param tokens the token list
  * @param out_position_count receives the sum over the tokens
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY
  * @par Thread safety
  * any thread, any time
  */
@@ -2058,7 +2063,7 @@ enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
  * @param out_count receives the number of whole pages from first_page on, also on
  * RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is no text id;
- * RKV_STATUS_BUFFER_TOO_SMALL
+ * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY
  * @par Thread safety
  * any thread, any time
  */
@@ -2160,7 +2165,7 @@ enum rkv_status rkv_page_table_erase(struct rkv_page_table *table,
  * @param page_count how many
  * @param pages receives page_count pages, private to the caller
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2199,7 +2204,7 @@ enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
  * @param pages page_count pages
  * @param page_count how many
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
- * owns the slot; RKV_STATUS_POISONED
+ * owns the slot; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2219,8 +2224,8 @@ enum rkv_status rkv_page_table_map(struct rkv_page_table *table,
  * @param slot a slot from rkv_page_table_allocate_slot()
  * @param position_count positions that the row must hold
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
+ * thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2292,7 +2297,7 @@ enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
  *
  * @param table the page table
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2362,7 +2367,8 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param config how to build it; NULL takes the defaults
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
- * page table has a cache; RKV_STATUS_POISONED
+ * page table has a cache; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the
+ * process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2441,7 +2447,7 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
  * only its page_count is written, and the cache is unchanged
  * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_POISONED
+ * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2463,7 +2469,8 @@ enum rkv_status rkv_cache_match(struct rkv_cache *cache,
  * @param tokens what to look for
  * @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
  * @param out_position_count receives their positions: admission may charge the prompt less these
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
  * @par Thread safety
  * any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
  * cache nor holds one up. While another thread changes it, the answer is that of some moment
@@ -2491,7 +2498,8 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
  * tokens, and the caller's own after the last whole page; may be NULL
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
- * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
+ * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
+ * changes nothing.
  * @par Thread safety
  * any thread
  */
@@ -2507,7 +2515,8 @@ enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param node a node id
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when callers hold 2^31
+ * locks; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2571,7 +2580,7 @@ enum rkv_status rkv_cache_node_pages(const struct rkv_cache *cache,
  * @param capacity room in ids
  * @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2603,7 +2612,7 @@ enum rkv_status rkv_cache_stats(const struct rkv_cache *cache,
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2619,7 +2628,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *c
  * @param out_bytes receives the bytes of the text, the NUL included, also on
  * RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -2751,7 +2760,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
  * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
@@ -3180,7 +3189,7 @@ enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
  * @param capacity room in ids
  * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */

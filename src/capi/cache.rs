@@ -86,7 +86,8 @@ pub unsafe extern "C" fn rkv_cache_config_init(
 /// @param config how to build it; NULL takes the defaults
 /// @param out_cache receives the cache, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
-/// page table has a cache; RKV_STATUS_POISONED
+/// page table has a cache; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the
+/// process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

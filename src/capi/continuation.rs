@@ -294,7 +294,7 @@ pub unsafe extern "C" fn rkv_cache_drop_retained(
 /// @param capacity room in ids
 /// @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

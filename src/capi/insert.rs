@@ -77,7 +77,8 @@ unsafe impl AbiStruct for rkv_insert_result {
 /// tokens, and the caller's own after the last whole page; may be NULL
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
-/// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_POISONED. A failed insert changes nothing.
+/// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
+/// changes nothing.
 /// @par Thread safety
 /// any thread
 #[must_use]

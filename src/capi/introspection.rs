@@ -118,7 +118,7 @@ pub unsafe extern "C" fn rkv_cache_stats(
 ///
 /// @param cache the cache
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn rkv_cache_check(cache: *const rkv_cache) -> rkv_status 
 /// @param out_bytes receives the bytes of the text, the NUL included, also on
 /// RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -58,7 +58,7 @@ unsafe impl AbiStruct for rkv_match {
 /// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
 /// only its page_count is written, and the cache is unchanged
 /// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_POISONED
+/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -122,7 +122,8 @@ pub unsafe extern "C" fn rkv_cache_match(
 /// @param tokens what to look for
 /// @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
 /// @param out_position_count receives their positions: admission may charge the prompt less these
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
 /// cache nor holds one up. While another thread changes it, the answer is that of some moment

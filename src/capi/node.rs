@@ -48,7 +48,8 @@ unsafe impl AbiStruct for rkv_node_info {
 ///
 /// @param cache the cache
 /// @param node a node id
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when callers hold 2^31
+/// locks; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn rkv_cache_node_pages(
 /// @param capacity room in ids
 /// @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -71,7 +71,7 @@ unsafe fn parent(args: &rkv_page_digest_args) -> Result<PageDigest, Fail> {
 /// @param out_count receives the number of whole pages from first_page on, also on
 /// RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is no text id;
-/// RKV_STATUS_BUFFER_TOO_SMALL
+/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY
 /// @par Thread safety
 /// any thread, any time
 #[must_use]

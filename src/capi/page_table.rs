@@ -236,7 +236,7 @@ pub unsafe extern "C" fn rkv_page_table_erase(table: *mut rkv_page_table, slot: 
 /// @param page_count how many
 /// @param pages receives page_count pages, private to the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn rkv_page_table_free_pages(
 /// @param pages page_count pages
 /// @param page_count how many
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
-/// owns the slot; RKV_STATUS_POISONED
+/// owns the slot; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -321,8 +321,8 @@ pub unsafe extern "C" fn rkv_page_table_map(
 /// @param slot a slot from rkv_page_table_allocate_slot()
 /// @param position_count positions that the row must hold
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
+/// thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -425,7 +425,7 @@ pub unsafe extern "C" fn rkv_page_table_row(
 ///
 /// @param table the page table
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

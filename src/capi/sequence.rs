@@ -273,7 +273,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
 /// RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -248,7 +248,8 @@ pub unsafe extern "C" fn rkv_image_digest(
 /// @param items receives tokens->item_count items, token_index in the new list
 /// @param id_capacity room in ids; the items need no capacity, their number is known
 /// @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_OUT_OF_MEMORY
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -286,7 +287,8 @@ pub unsafe extern "C" fn rkv_tokens_build(
 /// @param regions receives them; (NULL, 0) asks for the count
 /// @param capacity room in regions
 /// @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_OUT_OF_MEMORY
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -317,7 +319,7 @@ pub unsafe extern "C" fn rkv_tokens_regions(
 ///
 /// @param tokens the token list
 /// @param out_position_count receives the sum over the tokens
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY
 /// @par Thread safety
 /// any thread, any time
 #[must_use]

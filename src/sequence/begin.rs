@@ -82,18 +82,18 @@ impl State {
         let slot = self.table.next_slot()?;
         let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
-        let mut tail = self.take_tail(slot);
         let started = with_query(tokens, &images, |query| {
-            self.start_query(namespace, query, slot, row_pages, &mut tail)
+            self.start_query(namespace, query, slot, row_pages)
         });
         match started {
-            Ok((new, reuse)) => {
-                let id = self.occupy(Sequence { tail, images, ..new });
+            Ok(reuse) => {
+                self.sequences[slot as usize].images = images;
+                let id = self.occupy(slot);
+                let new = &self.sequences[slot as usize];
                 self.map_path(slot, new.base, new.shared);
                 Ok(Begun { id, row_pages, reuse })
             }
             Err(error) => {
-                self.keep_tail(slot, tail);
                 let cache = self.cache.as_mut().expect("it was there");
                 cache.images.release(&images);
                 Err(error)
@@ -101,22 +101,22 @@ impl State {
         }
     }
 
-    /// Finds and locks what is reused; the keys after it go into `tail`.
+    /// Finds and locks what is reused, and puts the sequence into a slot that is still free.
     fn start_query(
         &mut self,
         namespace: &Namespace,
         query: Query<'_>,
         slot: u32,
         row_pages: usize,
-        tail: &mut Vec<u32>,
-    ) -> Result<(Sequence, Reused), Error> {
+    ) -> Result<Reused, Error> {
         let page_size = self.table.page_size();
         let found = self.cache()?.find_query(namespace, query);
         query.check_text(found.pages() * page_size)?;
         let reuse = self.choose_reuse(query, found, row_pages)?;
 
         let own_keys = &query.keys[reuse.found.pages() * page_size..];
-        tail.try_reserve(own_keys.len()).map_err(|_| Error::memory("the tokens of a sequence"))?;
+        let no_room = |_| Error::memory("the tokens of a sequence");
+        self.reserve_tail(slot, own_keys.len()).map_err(no_room)?;
         let image_spans = try_to_vec(query.images)?;
         self.table.reserve_row(slot, row_pages).map_err(|_| Error::memory("a row"))?;
         let cache = self.cache.as_mut().expect("it was there");
@@ -135,8 +135,12 @@ impl State {
             (_, None, node) => Some(page_at(cache.index.as_ref(), node, shared)),
         };
         assert_eq!(matched.pages, reuse.found.pages());
+        let place = &mut self.sequences[slot as usize];
+        let mut tail = std::mem::take(&mut place.tail);
         tail.extend_from_slice(own_keys);
-        let new = Sequence {
+        *place = Sequence {
+            number: place.number,
+            tail,
             namespace: *namespace,
             lock,
             base: matched.node,
@@ -151,7 +155,7 @@ impl State {
             image_spans,
             ..Sequence::default()
         };
-        Ok((new, Reused::Found(reuse.found, reuse.positions, copied)))
+        Ok(Reused::Found(reuse.found, reuse.positions, copied))
     }
 
     /// Maps the first pages of the prefix that ends at a node into a new row.

@@ -118,18 +118,16 @@ impl State {
             |image: &ImageSpan| ImageSpan { start: start + image.start, end: start + image.end };
         let image_spans =
             concat(&from.image_spans, suffix.images.iter().map(shift)).map_err(no_room)?;
-        let mut tail = self.take_tail(slot);
-        let from = self.parent(parent)?;
-        if tail.try_reserve(from.tail().len() + suffix.keys.len()).is_err() {
-            self.keep_tail(slot, tail);
-            return Err(no_room(OutOfMemory));
-        }
+        self.reserve_tail(slot, from.tail().len() + suffix.keys.len()).map_err(no_room)?;
 
         // Nothing can fail from here on.
+        let mut tail = std::mem::take(&mut self.sequences[slot as usize].tail);
+        let from = self.parent(parent).expect("it was looked up");
         tail.extend_from_slice(from.tail());
         tail.extend_from_slice(suffix.keys);
         let positions = from.positions + suffix.positions;
         let child = Sequence {
+            number: self.sequences[slot as usize].number,
             namespace: from.namespace,
             lock: from.base,
             base: from.base,
@@ -154,8 +152,8 @@ impl State {
         let held = child.images.len() - suffix_images.len();
         cache.images.add_uses(&child.images[..held]);
         let base = child.base;
-        let id = self.occupy(child);
-        assert_eq!(id.slot(), slot);
+        self.sequences[slot as usize] = child;
+        let id = self.occupy(slot);
         self.map_path(slot, base, shared);
         // A page of the cache is protected by the lock on the node, which ends there or later.
         if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {

@@ -32,6 +32,7 @@ use crate::cache::Namespace;
 use crate::error::Error;
 use crate::ids::{NUMBER_LIMIT, NodeId, SequenceId};
 use crate::index::Node;
+use crate::memory::OutOfMemory;
 use crate::paging::RowOwner;
 use crate::token::ImageSpan;
 
@@ -145,25 +146,29 @@ impl State {
         found.ok_or(Error::StaleSequence(id.0))
     }
 
-    /// The room that a free slot kept for a tail; it goes back with `keep_tail`.
-    fn take_tail(&mut self, slot: u32) -> Vec<u32> {
-        let place = &mut self.sequences[slot as usize];
-        self.sequence_bytes -= place.bytes();
-        std::mem::take(&mut place.tail)
+    /// Makes room for the keys of a new sequence in a free slot, which keeps it if there will be
+    /// none after all.
+    fn reserve_tail(&mut self, slot: u32, keys: usize) -> Result<(), OutOfMemory> {
+        let tail = &mut self.sequences[slot as usize].tail;
+        let before = tail.capacity();
+        tail.try_reserve(keys)?;
+        self.sequence_bytes += (tail.capacity() - before) * size_of::<u32>();
+        Ok(())
     }
 
-    /// Puts a new sequence into the slot that is taken next, and names it.
-    fn occupy(&mut self, sequence: Sequence) -> SequenceId {
-        let slot = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
+    /// Takes the slot into which a new sequence was put, and names it.
+    fn occupy(&mut self, slot: u32) -> SequenceId {
+        let taken = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
         let place = &mut self.sequences[slot as usize];
-        assert!(place.id.is_none() && place.bytes() == 0, "slot {slot} has no sequence");
-        let number = place.number + 1;
-        if number == NUMBER_LIMIT {
+        assert!(taken == slot && place.id.is_none(), "slot {slot} has no sequence");
+        place.number += 1;
+        if place.number == NUMBER_LIMIT {
             self.table.use_up(slot);
         }
-        let id = SequenceId::new(self.tag, number, slot);
-        self.sequence_bytes += sequence.bytes();
-        *place = Sequence { id: Some(id), number, incomplete: true, ..sequence };
+        let id = SequenceId::new(self.tag, place.number, slot);
+        (place.id, place.incomplete) = (Some(id), true);
+        // The tail is counted already.
+        self.sequence_bytes += place.bytes() - place.tail.capacity() * size_of::<u32>();
         self.live += 1;
         id
     }
