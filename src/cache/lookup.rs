@@ -196,6 +196,7 @@ impl PrefixCache {
     }
 
     /// Makes a node end where the match ends, and marks the path as used now.
+    #[inline]
     pub fn take(&mut self, found: &Found, with_partial: bool) -> Result<Matched, Error> {
         let pages = found.pages();
         let Some(walk) = found.walk else {

@@ -324,6 +324,7 @@ impl State {
     }
 
     /// Takes a match, and perhaps locks it.
+    #[inline]
     pub fn take_match(&mut self, found: Found, lock: bool) -> Result<Matched, Error> {
         let (cache, _) = self.parts()?;
         if lock {
