@@ -11,6 +11,8 @@
 //! `RKV_SIM_OPS` the operations in all, `RKV_SIM_THREADS` how many runs at once; `RKV_SIM_TELL=1`
 //! prints each seed before its run.
 
+mod failing;
+
 // Rustc looks for these in tests/model and tests/snapshot, rustfmt in tests/simulation.
 
 /// Of the model tests: the ABI with Rust's manners.
@@ -39,18 +41,27 @@ mod snapshot {
     pub mod real;
 }
 
-/// How calls are made here: just so. `tests/out_of_memory.rs` makes the same ones otherwise.
+thread_local! {
+    /// Requests for memory that the next call gets before one is refused; None: all.
+    static FAIL_AFTER: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// How calls are made here.
 fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
+    match FAIL_AFTER.take() {
+        Some(requests) => failing(Failure::Once(requests), made).0,
+        None => made(),
+    }
 }
 
 /// Calls that need no memory.
-fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
+fn call_sure(name: &str, library: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
+    let status = call(name, library, made);
+    assert_ne!(status, Status::OutOfMemory, "{name} needs memory");
+    status
 }
 
 mod simulation {
-    pub mod allocator;
     pub mod batch;
     pub mod books;
     pub mod caller;
@@ -68,12 +79,11 @@ mod simulation {
     pub mod world;
 }
 
+use failing::{Failure, failing};
 use model::abi::{Library, Status};
 use simulation::harness::{run, simulate};
 use simulation::world::Fault;
-
-#[global_allocator]
-static ALLOCATOR: simulation::allocator::Failing = simulation::allocator::Failing;
+use std::cell::Cell;
 
 /// Whatever an engine does, in whatever order: K14 K16 K18 K19, B06 B07 B08, C01 C02 C03 C04 C06
 /// C08, M04. In `make test` some runs, in `make test-long` 100 million operations.
@@ -149,15 +159,4 @@ fn the_simulation_notices_planted_slips() {
             assert!(seed < 2100, "{fault:?} does not happen");
         }
     }
-}
-
-/// The switch for allocations does what it says: one fails, and those after it do not.
-#[test]
-fn an_allocation_fails_when_told() {
-    use simulation::allocator::{fail_after, relax};
-    let reserve = || Vec::<u64>::new().try_reserve_exact(8).is_ok();
-    fail_after(1);
-    let answers = [reserve(), reserve(), reserve()];
-    relax();
-    assert_eq!(answers, [true, false, true]);
 }

@@ -34,7 +34,7 @@ impl World {
         let mut path = self.books.path(tokens);
         let found = self.found(tokens, path.len());
         path.truncate(found / page_size);
-        let looked = self.call(u64::from(room > 0), |library| {
+        let looked = self.call(|library| {
             let (status, seen, pages) = library.lookup(ns, list, lock, room);
             done(status, (seen, pages))
         });
@@ -114,7 +114,7 @@ impl World {
     pub fn unlock(&mut self, lock: Lock) -> Result<(), Wrong> {
         self.log.say("unlock", lock.pages.len() as u64, 0);
         if !self.slips(Fault::SkippedUnlock) {
-            let unlocked = self.call(0, |library| library.unlock(lock.node));
+            let unlocked = self.call(|library| library.unlock(lock.node));
             unlocked.map_err(|_| format!("unlock: {}", Library::last_message()))?;
         }
         self.books.unprotect(&lock.pages);
@@ -125,8 +125,7 @@ impl World {
     pub fn allocate(&mut self, count: usize) -> Done<Vec<u32>> {
         let room = self.room();
         self.log.say("allocate_pages", count as u64, 0);
-        let own = u64::from(count > 0);
-        match self.call(own, |library| library.allocate_pages(count)) {
+        match self.call(|library| library.allocate_pages(count)) {
             Ok(pages) => {
                 require!(count <= room, "{count} pages were found, and there were {room}");
                 self.books.hand_out(&pages, Page::Loose)?;
@@ -144,7 +143,7 @@ impl World {
 
     pub fn free(&mut self, pages: &[u32]) -> Result<(), Wrong> {
         self.log.say("free_pages", pages.len() as u64, 0);
-        let freed = self.call(0, |library| library.free_pages(pages));
+        let freed = self.call(|library| library.free_pages(pages));
         freed.map_err(|_| format!("free: {}", Library::last_message()))?;
         pages.iter().for_each(|&page| self.books.set(page, Page::Free));
         self.settle()
@@ -174,8 +173,7 @@ impl World {
             from_page_index: first,
         };
         self.log.say("insert", tokens.positions() as u64, first as u64);
-        let own = u64::from(!pages.is_empty());
-        let (seen, published) = match self.call(own, |library| library.insert(&call)) {
+        let (seen, published) = match self.call(|library| library.insert(&call)) {
             Ok(done) => done,
             Err(status) => return self.unforeseen("rkv_cache_insert", status),
         };
@@ -208,7 +206,7 @@ impl World {
     pub fn evict(&mut self, count: usize) -> Result<(), Wrong> {
         let most = count.min(self.reclaimable);
         self.log.say("evict", count as u64, 0);
-        let evicted = self.call(1, |library| library.evict(count, Some(count)));
+        let evicted = self.call(|library| library.evict(count, Some(count)));
         let (number, mut pages) = evicted.map_err(|status| format!("evict: {status:?}"))?;
         require!(number == most, "{number} pages are evicted, and {most} could be");
         if !pages.is_empty() && self.slips(Fault::LostEviction) {
@@ -223,7 +221,7 @@ impl World {
     pub fn allocate_slot(&mut self) -> Done<u32> {
         let can = self.free_slots() > 0;
         self.log.say("allocate_slot", 0, 0);
-        let answer = self.call(0, Library::allocate_slot);
+        let answer = self.call(Library::allocate_slot);
         let slot = match answer {
             Ok(slot) => slot,
             Err(Status::OutOfSlots) => {
@@ -248,7 +246,7 @@ impl World {
         let answer = self.library.can_reserve(Some(slot), positions);
         require!(answer == Ok(can), "can_reserve is {answer:?} for {lacking} pages");
         self.log.say("reserve", slot.into(), positions as u64);
-        match self.call(0, |library| library.reserve(slot, positions)) {
+        match self.call(|library| library.reserve(slot, positions)) {
             Ok(()) => require!(can, "{lacking} pages were found for a row"),
             Err(Status::OutOfPages) => {
                 self.check_shortage(lacking, &[])?;
@@ -282,7 +280,7 @@ impl World {
 
     pub fn erase(&mut self, slot: u32) -> Result<(), Wrong> {
         self.log.say("erase", slot.into(), 0);
-        let erased = self.call(0, |library| library.erase(slot));
+        let erased = self.call(|library| library.erase(slot));
         erased.map_err(|_| format!("erase: {}", Library::last_message()))?;
         for page in self.rows[slot as usize].take().unwrap_or_default() {
             if self.books.state(page) == Page::Row(slot) {

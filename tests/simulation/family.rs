@@ -44,7 +44,7 @@ impl World {
         };
         let fits = sequence.path.len() + usize::from(partial.is_some()) <= limit;
         self.log.say("retain", slot.into(), computed as u64);
-        match self.call(0, |library| library.retain(id)) {
+        match self.call(|library| library.retain(id)) {
             Ok(retained) => require!(retained == fits, "retain of slot {slot} says {retained}"),
             Err(status) => return self.unforeseen("rkv_sequence_retain", status),
         }
@@ -90,7 +90,7 @@ impl World {
     pub fn drop_kept(&mut self, at: usize) -> Result<(), Wrong> {
         let id = self.kept[at].sequence.id;
         self.log.say("drop", at as u64, 0);
-        let dropped = self.call(0, |library| library.drop_sequence(id));
+        let dropped = self.call(|library| library.drop_sequence(id));
         dropped.map_err(|status| format!("rkv_sequence_drop: {status:?}"))?;
         if !self.slips(Fault::LostDrop) {
             self.forget_kept(at);
@@ -102,7 +102,7 @@ impl World {
     pub fn drop_retained(&mut self, wanted: usize) -> Result<(), Wrong> {
         self.log.say("drop_retained", 0, wanted as u64);
         let before = self.room();
-        let answer = self.call(0, |library| library.drop_retained(wanted));
+        let answer = self.call(|library| library.drop_retained(wanted));
         let gained = answer.map_err(|status| format!("rkv_cache_drop_retained: {status:?}"))?;
         let left = self.library.retained(self.kept.len());
         let left = left.map_err(|status| format!("rkv_cache_retained: {status:?}"))?;
@@ -193,7 +193,7 @@ impl World {
         self.log.say("continue", self.kept_at(parent).unwrap_or(999) as u64, more.len() as u64);
         let ns = all.ns;
         let answer =
-            self.call(0, |library| library.go_on(parent, ns, &suffix, all_tokens, 0, running));
+            self.call(|library| library.go_on(parent, ns, &suffix, all_tokens, 0, running));
         if answer.as_ref().err() == Some(&Status::OutOfMemory) {
             return self.unforeseen("rkv_sequence_continue", Status::OutOfMemory);
         }
@@ -233,7 +233,7 @@ impl World {
     /// Forks a live or retained sequence.
     pub fn fork(&mut self, parent: u64, count: usize, reserve: usize) -> Done<Vec<u32>> {
         self.log.say("fork", count as u64, reserve as u64);
-        let answer = self.call(1, |library| library.fork(parent, count, reserve));
+        let answer = self.call(|library| library.fork(parent, count, reserve));
         let from = self.parent(parent).ok_or("the engine forks a parent that is gone")?;
         let share = self.share(from, from.tokens.positions(), &[], reserve);
         let children = match answer {

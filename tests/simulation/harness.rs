@@ -36,7 +36,6 @@ pub fn run(seed: u64, fault: Fault) -> Result<Summary, Failure> {
     let failure = |message| Failure { message, story: format!("{config:#?}"), slipped: false };
     let mut world = World::new(config, rng.fork(), fault).map_err(failure)?;
     let outcome = catch_unwind(AssertUnwindSafe(|| live(&mut world, rng)));
-    super::allocator::relax();
     let wrong = match outcome {
         Ok(Ok(())) => None,
         Ok(Err(wrong)) => Some(wrong),

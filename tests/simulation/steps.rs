@@ -28,7 +28,7 @@ impl World {
             self.books.content_mut(target)[..copy.positions].copy_from_slice(&source);
         }
         self.log.say("confirm_copy", slot.into(), copy.positions as u64);
-        let confirmed = self.call(0, |library| library.confirm_copy(id));
+        let confirmed = self.call(|library| library.confirm_copy(id));
         confirmed.map_err(|status| format!("rkv_sequence_confirm_copy: {status:?}"))?;
         self.sequence(slot).copy = None;
         self.end_copy(copy);
@@ -106,7 +106,7 @@ impl World {
         let early = pages_to_come > written / page_size && self.slips(Fault::PublishesTooEarly);
         let computed = if early { self.sequence(slot).tokens.positions() } else { written };
         self.log.say("publish", slot.into(), computed as u64);
-        let done = match self.call(0, |library| library.publish(id, computed)) {
+        let done = match self.call(|library| library.publish(id, computed)) {
             Ok(done) => done,
             Err(status) => return self.unforeseen("rkv_sequence_publish", status),
         };
@@ -193,7 +193,7 @@ impl World {
         let lacking = wanted.saturating_sub(before);
         let room = self.room();
         self.log.say("append", slot.into(), positions as u64);
-        match self.call(0, |library| library.append(id, &more)) {
+        match self.call(|library| library.append(id, &more)) {
             Ok(()) => {}
             Err(Status::OutOfPages) => {
                 self.check_shortage(lacking, &[])?;
@@ -235,7 +235,7 @@ impl World {
             (true, false) => Ok(()),
         };
         let id = sequence.id;
-        let answer = self.call(0, |library| library.truncate(id, keep));
+        let answer = self.call(|library| library.truncate(id, keep));
         require!(answer == expected, "truncate of {slot} to {keep}: {answer:?}, not {expected:?}");
         if answer.is_ok() {
             let sequence = self.sequence(slot);
@@ -254,7 +254,7 @@ impl World {
         let id = self.sequence(slot).id;
         self.log.say("release", slot.into(), 0);
         if !self.slips(Fault::SkippedRelease) {
-            let released = self.call(0, |library| library.release(id));
+            let released = self.call(|library| library.release(id));
             released.map_err(|_| format!("release: {}", Library::last_message()))?;
         }
         let sequence = self.end(slot, None)?;

@@ -1,5 +1,4 @@
 //! A page table with its cache, the books beside it, and what holds between any two calls.
-use super::allocator;
 use super::books::{Books, Page, Wrong, require};
 use super::config::RunConfig;
 use super::log::Log;
@@ -128,18 +127,15 @@ impl World {
         slips
     }
 
-    /// Calls the library, now and then while the host has no memory. `own` are the allocations that
-    /// the call makes on this side before it enters the library.
+    /// Calls the library, now and then while the host has no memory.
     pub fn call<T>(
         &mut self,
-        own: u64,
         call: impl FnOnce(&Library) -> Result<T, Status>,
     ) -> Result<T, Status> {
         if self.config.allocation_failures && self.rng.u8(0..8) == 0 {
-            allocator::fail_after(own + self.rng.u64(0..12));
+            crate::FAIL_AFTER.set(Some(self.rng.u64(0..12)));
         }
         let answer = call(&self.library);
-        allocator::relax();
         self.log.answer(answer.as_ref().err().copied());
         answer
     }
