@@ -146,7 +146,8 @@ impl Shared {
         }
         // Until they look again.
         let pause = || (0..READER_PAUSES).for_each(|_| std::hint::spin_loop());
-        RwLockWriteGuard::unlocked(state, pause);
+        // Who has gone to sleep is handed the lock: it would never be quick enough to take it.
+        RwLockWriteGuard::unlocked_fair(state, pause);
     }
 
     /// Whether a call panicked and may have left things half done.
