@@ -14,6 +14,7 @@ pub use block_hash::BlockHashIndex;
 pub use namespace::Namespace;
 pub use radix::RadixIndex;
 pub(crate) use radix::common_start;
+use std::sync::atomic::{AtomicU32, Ordering};
 pub use tags::{IdRange, Tags};
 #[cfg(loom)]
 pub(crate) use tree::{ChildTable, Version};
@@ -140,10 +141,23 @@ pub struct Limits {
     pub first_sequence: u64,
 }
 
+/// Generations in the limits that nobody chose.
+static GENERATIONS: AtomicU32 = AtomicU32::new(GENERATION_LIMIT);
+
+impl Limits {
+    /// Lets every cache that is made from now on have so few generations: for tests that make
+    /// caches through the header.
+    #[doc(hidden)]
+    pub fn choose_generations(count: u32) {
+        GENERATIONS.store(count, Ordering::Relaxed);
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
+        let generations = GENERATIONS.load(Ordering::Relaxed);
         // The root counts the locks of sequences too, of which there are fewer than 2^31.
-        Self { generations: GENERATION_LIMIT, caller_locks: 1 << 31, first_sequence: 1 }
+        Self { generations, caller_locks: 1 << 31, first_sequence: 1 }
     }
 }
 
