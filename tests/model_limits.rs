@@ -1,6 +1,6 @@
 //! M07: the random operations of the model test, on caches that have generations for a few changes
-//! of each node only. Nothing that can be seen may differ: ids that run out are others', a leaf moves
-//! to another place, a place is retired.
+//! of each node only. Nothing that can be seen may differ when a leaf whose ids run out moves to
+//! another place, and a place is retired.
 
 mod model {
     pub mod abi;
