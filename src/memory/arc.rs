@@ -31,11 +31,6 @@ impl<T> Arc<T> {
         // SAFETY: the value lives as long as it has an owner.
         unsafe { self.0.as_ref() }
     }
-
-    /// Whether two owners own the same value.
-    pub fn ptr_eq(left: &Self, right: &Self) -> bool {
-        left.0 == right.0
-    }
 }
 
 impl<T> Clone for Arc<T> {

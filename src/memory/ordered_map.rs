@@ -92,11 +92,6 @@ impl<K: Ord, V> OrderedMap<K, V> {
         self.find(key).map(|at| self.entry(at).1)
     }
 
-    /// Whether a key has a value.
-    pub fn contains(&self, key: &K) -> bool {
-        self.find(key).is_some()
-    }
-
     /// Gives a key a value, for which room was made; returns the value that it had.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if let Some(at) = self.find(&key) {
