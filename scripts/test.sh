@@ -9,9 +9,12 @@ all=(lint tests faults models memcheck abi docs fuzz kernels)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
-limit='timeout --kill-after=10 1200' # what hangs has failed
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
+# What hangs has failed: each program of tests by itself, however long the compiler takes, ...
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='timeout --verbose --kill-after=10 900'
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
+limit='timeout --verbose --kill-after=10 2400' # ... and each stage
 
 have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
@@ -102,22 +105,27 @@ mkdir -p "$logs"
 rm -f "$logs"/*
 [ $# -gt 0 ] || bash scripts/tools.sh || exit 1
 
-report=() failed=0
+report=() failed=()
 [ $# -gt 0 ] && stages=("$@") || stages=("${all[@]}")
 for stage in "${stages[@]}"; do
     printf '\n=== %s\n' "$stage"
     start=$SECONDS
     (set -e; "stage_$stage") </dev/null 2>&1 | tee "$logs/$stage.log"
     code=${PIPESTATUS[0]} said=ok
-    [ "$code" = 0 ] || { said="FAILED ($code)" failed=1; }
+    [ "$code" = 0 ] || { said="FAILED ($code)"; failed+=("$stage"); }
     report+=("$(printf '%-9s %5d s  %s' "$stage" $((SECONDS - start)) "$said")")
 done
 
 printf '\n=== %d s in all\n' $SECONDS
 printf '%s\n' "${report[@]}"
+# Who reads only the end sees what failed.
+for stage in "${failed[@]}"; do
+    grep -hE '^(test .* FAILED|thread .* panicked at|timeout: |error(\[|:) )' "$logs/$stage.log" |
+        sed "s/^/$stage: /"
+done
 grep -ohs 'SKIP.*: .*' "$logs"/* | sort -u | grep . || echo "nothing was skipped"
 # What the runners counted, in their own words.
 for stage in "${stages[@]}"; do
     grep -hE '^(test result: |PASS |FAIL )' "$logs/$stage.log" | grep -v ' 0 passed; 0 failed'
 done
-exit $failed
+exit $((${#failed[@]} > 0))
