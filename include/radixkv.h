@@ -192,6 +192,17 @@
 #define RKV_DUMP_DOT 1
 
 /**
+ * Flag of rkv_plan_capacity: rows may have regions.
+ */
+#define RKV_PLAN_REGIONS 1
+
+/**
+ * Flag of rkv_plan_capacity: rows that begin with the same pages do not attend to those together.
+ * On CUDA a captured call launches fewer kernels then.
+ */
+#define RKV_PLAN_SEPARATE 2
+
+/**
  * 32-bit IEEE 754 floats.
  */
 #define RKV_DTYPE_F32 0
@@ -239,15 +250,10 @@
 #define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
- * Flag of rkv_plan_capacity: rows may have regions.
+ * Flag of rkv_runner_prepare_plan(): the copies of the step are not confirmed, for others have them
+ * to carry out, too.
  */
-#define RKV_PLAN_REGIONS 1
-
-/**
- * Flag of rkv_plan_capacity: rows that begin with the same pages do not attend to those together.
- * On CUDA a captured call launches fewer kernels then.
- */
-#define RKV_PLAN_SEPARATE 2
+#define RKV_PREPARE_KEEP_COPIES_OPEN 1
 
 /**
  * Flag of rkv_continue_args: take over what a parent that is still running has computed so far.
@@ -355,7 +361,8 @@ typedef struct rkv_page_table rkv_page_table;
 
 /**
  * What one step computes: new positions of any mix of rows, prefill chunks and decodes alike. Made
- * once by rkv_plan_create() and set anew for each step; its memory is reused.
+ * once by rkv_plan_create() and set anew for each step; its memory is reused. An engine with
+ * kernels of its own reads its arrays, any runner over the same page table computes it.
  */
 typedef struct rkv_plan rkv_plan;
 
@@ -1118,6 +1125,134 @@ typedef struct rkv_publish_result {
 } rkv_publish_result;
 
 /**
+ * New positions of one row. An array element.
+ */
+typedef struct rkv_plan_row {
+    /**
+     * The sequence; 0 for a row of the page table that is no sequence's: `slot`.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * The row's slot; not read with a sequence.
+     */
+    uint32_t slot;
+    /**
+     * Number of regions.
+     */
+    uint32_t region_count;
+    /**
+     * Positions of the row that attend to each other in both directions, see
+     * rkv_tokens_regions(): ascending, disjoint, none cut by the first or the last new position.
+     * Regions behind the new positions are fine. NULL when there are none.
+     */
+    const struct rkv_region *regions;
+    /**
+     * The first new position: K and V of all positions before are in the row's pages.
+     */
+    uint64_t start;
+    /**
+     * New positions, at least 1. The row has pages for them, none of which the cache owns.
+     */
+    uint64_t count;
+} rkv_plan_row;
+
+/**
+ * The largest step that a plan is to take.
+ */
+typedef struct rkv_plan_capacity {
+    /**
+     * sizeof(rkv_plan_capacity).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE.
+     */
+    uint32_t flags;
+    /**
+     * Rows.
+     */
+    uint64_t row_count;
+    /**
+     * New positions of all rows.
+     */
+    uint64_t position_count;
+    /**
+     * New positions of one row. 0: position_count.
+     */
+    uint64_t row_position_count;
+    /**
+     * Pages of all rows up to their last new position; one that two rows share counts twice.
+     */
+    uint64_t page_count;
+} rkv_plan_capacity;
+
+/**
+ * The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
+ * it is set again, reserved or destroyed.
+ */
+typedef struct rkv_plan_arrays {
+    /**
+     * sizeof(rkv_plan_arrays).
+     */
+    uint32_t struct_size;
+    /**
+     * Rows.
+     */
+    uint32_t row_count;
+    /**
+     * New positions of all rows.
+     */
+    uint64_t position_count;
+    /**
+     * row_count + 1 offsets: the new positions of row i are query_indptr[i] to
+     * query_indptr[i + 1].
+     */
+    const int32_t *query_indptr;
+    /**
+     * row_count + 1 offsets into `indices`, the first 0.
+     */
+    const int32_t *indptr;
+    /**
+     * The pages of all rows up to their last new position, one row after another.
+     */
+    const int32_t *indices;
+    /**
+     * For each row, the positions in its last page: 1 to page_size.
+     */
+    const int32_t *last_page_len;
+    /**
+     * For each new position, where it lies: page * page_size + offset in the page.
+     */
+    const int64_t *slot_mapping;
+    /**
+     * Copies that were open when the plan was set: before the step is computed, the first
+     * positions of one page are copied to another one in every layer. Then
+     * rkv_sequence_confirm_copy(), for each. A runner does both, see rkv_runner_prepare_plan().
+     */
+    uint64_t copy_count;
+    /**
+     * For each copy, the sequence that waits for it.
+     */
+    const rkv_sequence_id *copy_sequence;
+    /**
+     * For each copy, the group of layers whose pages these are. Always 0: there is one.
+     */
+    const int32_t *copy_group;
+    /**
+     * For each copy, the page to copy from.
+     */
+    const int32_t *copy_source_page;
+    /**
+     * For each copy, the page to copy to.
+     */
+    const int32_t *copy_target_page;
+    /**
+     * For each copy, how many positions.
+     */
+    const int32_t *copy_position_count;
+} rkv_plan_arrays;
+
+/**
  * Where K and V of one layer lie; element (page, position in the page, head, d) at
  * page * page_stride + position * position_stride + head * head_stride + d. An array element: its
  * layout never changes.
@@ -1273,108 +1408,6 @@ typedef struct rkv_runner_statistics {
      */
     uint64_t page_bytes;
 } rkv_runner_statistics;
-
-/**
- * New positions of one row. An array element: its layout never changes.
- */
-typedef struct rkv_plan_row {
-    /**
-     * The sequence; 0 for a row of the page table that is no sequence's: `slot`.
-     */
-    rkv_sequence_id sequence;
-    /**
-     * The row's slot; not read with a sequence.
-     */
-    uint32_t slot;
-    /**
-     * Number of regions.
-     */
-    uint32_t region_count;
-    /**
-     * Positions of the row that attend to each other in both directions, see
-     * rkv_tokens_regions(): ascending, disjoint, none cut by the first or the last new position.
-     * Regions behind the new positions are fine. NULL when there are none.
-     */
-    const struct rkv_region *regions;
-    /**
-     * The first new position: K and V of all positions before are in the row's pages.
-     */
-    uint64_t start;
-    /**
-     * New positions, at least 1. The row has pages for them, none of which the cache owns.
-     */
-    uint64_t count;
-} rkv_plan_row;
-
-/**
- * The largest step that a plan is to take.
- */
-typedef struct rkv_plan_capacity {
-    /**
-     * sizeof(rkv_plan_capacity).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE.
-     */
-    uint32_t flags;
-    /**
-     * Rows.
-     */
-    uint64_t row_count;
-    /**
-     * New positions of all rows.
-     */
-    uint64_t position_count;
-    /**
-     * New positions of one row. 0: position_count.
-     */
-    uint64_t row_position_count;
-    /**
-     * Pages of all rows up to their last new position; one that two rows share counts twice.
-     */
-    uint64_t page_count;
-} rkv_plan_capacity;
-
-/**
- * The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
- * it is set again or destroyed.
- */
-typedef struct rkv_plan_arrays {
-    /**
-     * sizeof(rkv_plan_arrays).
-     */
-    uint32_t struct_size;
-    /**
-     * Rows.
-     */
-    uint32_t row_count;
-    /**
-     * New positions of all rows.
-     */
-    uint64_t position_count;
-    /**
-     * row_count + 1 offsets: the new positions of row i are query_indptr[i] to
-     * query_indptr[i + 1].
-     */
-    const int32_t *query_indptr;
-    /**
-     * row_count + 1 offsets into `indices`, the first 0.
-     */
-    const int32_t *indptr;
-    /**
-     * The pages of all rows up to their last new position, one row after another.
-     */
-    const int32_t *indices;
-    /**
-     * For each row, the positions in its last page: 1 to page_size.
-     */
-    const int32_t *last_page_len;
-    /**
-     * For each new position, where it lies: page * page_size + offset in the page.
-     */
-    const int64_t *slot_mapping;
-} rkv_plan_arrays;
 
 /**
  * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
@@ -2788,6 +2821,106 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
                                      rkv_sequence_id sequence);
 
 /**
+ * Creates a plan without rows. It needs no runner, and computes nothing by itself.
+ *
+ * @param table the page table whose rows it is over; lives until the plan is destroyed too
+ * @param out_plan receives the plan, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_create(struct rkv_page_table *table,
+                                struct rkv_plan **out_plan);
+
+/**
+ * Destroys a plan, and what runners keep with it, memory on a device included. NULL is allowed and
+ * does nothing. Runners and plans can be destroyed in any order.
+ *
+ * @param plan the plan
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
+
+/**
+ * Sets what the next step computes: checks the rows and fills the arrays. Nothing is copied or
+ * computed yet.
+ *
+ * Several plans may be set before the first is computed. A plan is good until a row of it is
+ * released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
+ * (see rkv_sequence_state.copy_position_count) stay open until they are carried out: by the first
+ * rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
+ * finds them among the arrays.
+ *
+ * @param plan the plan
+ * @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
+ * row twice
+ * @param row_count how many; 0 empties the plan
+ * @param element_size sizeof(rkv_plan_row)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
+ * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
+ * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Thread safety
+ * any thread; waits for calls that compute the plan
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_set(struct rkv_plan *plan,
+                             const struct rkv_plan_row *rows,
+                             size_t row_count,
+                             size_t element_size);
+
+/**
+ * Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
+ * step takes no more memory, unless rows have regions.
+ *
+ * For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can be
+ * reserved any more.
+ *
+ * @param plan the plan; if it was set, that step fits
+ * @param capacity the largest step
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
+ * captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Thread safety
+ * any thread; waits for calls that compute the plan
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
+                                 const struct rkv_plan_capacity *capacity);
+
+/**
+ * Whether a plan that was set may still be computed. Runners look by themselves; this is for an
+ * engine with kernels of its own, right before it starts them.
+ *
+ * @param plan the plan
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has no
+ * rows, or naming the row whose pages changed since, or whose positions belong to the cache by now;
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; the answer is good until a row is released, truncated or published
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_plan_check(const struct rkv_plan *plan);
+
+/**
+ * The arrays of a plan, for an engine with kernels of its own.
+ *
+ * @param plan the plan
+ * @param out_arrays receives pointers to them; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; nobody may set or destroy the plan while the arrays are read
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
+                              struct rkv_plan_arrays *out_arrays);
+
+/**
  * Where K and V of a layer lie, for an engine that looks at them or has kernels of its own.
  *
  * @param runner the runner
@@ -2806,8 +2939,8 @@ enum rkv_status rkv_runner_kv_memory(const struct rkv_runner *runner,
 /**
  * Copies the first positions of pages to other pages, K and V of every layer.
  *
- * The copies that sequences wait for are carried out by rkv_plan_set(); this is for an engine that
- * moves pages for reasons of its own.
+ * The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
+ * this is for an engine that moves pages for reasons of its own.
  *
  * @param runner the runner
  * @param copies copy_count copies; no target is another's source or target
@@ -2877,9 +3010,8 @@ enum rkv_status rkv_runner_create(struct rkv_page_table *table,
                                   struct rkv_runner **out_runner);
 
 /**
- * Destroys a runner and the memory of its own. NULL is allowed and does nothing.
- *
- * A plan of it keeps it alive until the plan is destroyed too.
+ * Destroys a runner, the memory of its own, and what it keeps with plans. NULL is allowed and does
+ * nothing. Runners and plans can be destroyed in any order.
  *
  * @param runner the runner
  * @par Thread safety
@@ -2902,109 +3034,65 @@ enum rkv_status rkv_runner_stats(const struct rkv_runner *runner,
                                  struct rkv_runner_statistics *out_stats);
 
 /**
- * Creates a plan without rows.
+ * Makes room on the device for every step that was given to rkv_plan_reserve(), so that calls may
+ * be captured into a graph, which then serves every step of such a size; see
+ * rkv_runner_prepare_plan(). The CPU needs none.
  *
- * @param runner the runner that it is for; lives until the plan is destroyed too
- * @param out_plan receives the plan, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * CUDA: all memory that the runner keeps with the plan is allocated here, and none of it moves
+ * afterwards. What is reserved for the plan anew is to be reserved here anew.
+ *
+ * @param runner the runner
+ * @param plan a plan over the same page table, after rkv_plan_reserve()
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE without
+ * rkv_plan_reserve(), or when a call was captured; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure nothing was reserved.
  * @par Thread safety
- * any thread
+ * any thread, while nobody computes the plan with this runner
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_plan_create(struct rkv_runner *runner,
-                                struct rkv_plan **out_plan);
+enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
+                                        struct rkv_plan *plan);
 
 /**
- * Destroys a plan. NULL is allowed and does nothing.
+ * Does now what the first rkv_runner_append_prefill() of a step does otherwise, once: carries out
+ * the copies that its sequences wait for in every layer of the runner, on CUDA sends the step's
+ * arrays, and confirms the copies.
  *
- * @param plan the plan
- * @par Thread safety
- * the caller must be the last user of this handle
- */
-RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
-
-/**
- * Sets what the next step computes.
+ * Where several runners compute one plan, for layers of different shapes, each has the copies to
+ * carry out in its own, and they may be confirmed only after that. So all runners but one are
+ * prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call. With
+ * kernels of the engine's own beside a runner, that is prepared with the flag, too, and the engine
+ * confirms by rkv_sequence_confirm_copy().
  *
- * Copies that begun sequences wait for (see rkv_sequence_state.copy_position_count) are carried
- * out in every layer, and confirmed. Several plans may be set before the first is computed. A plan
- * is good until a row of it is released, truncated, or publishes what the plan computes.
- *
- * @param plan the plan
- * @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
- * row twice
- * @param row_count how many; 0 empties the plan
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
- * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
- * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
- * @par Thread safety
- * any thread, while nobody else computes or releases these rows
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_plan_set(struct rkv_plan *plan,
-                             const struct rkv_plan_row *rows,
-                             size_t row_count);
-
-/**
- * Makes room for every step up to a size, and refuses larger ones from then on.
- *
- * CUDA: the plan's memory on the device is allocated here, none of it moves afterwards, and calls
- * may be captured into a graph, which then serves every step of such a size; see
- * rkv_plan_upload(). Once a call was captured nothing can be reserved any more.
- *
- * @param plan the plan; if it was set, that step fits
- * @param capacity the largest step
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
- * captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE;
- * RKV_STATUS_POISONED. On failure the plan is as before.
- * @par Thread safety
- * any thread; nobody computes the plan meanwhile
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
-                                 const struct rkv_plan_capacity *capacity);
-
-/**
- * Sends what the first call after rkv_plan_set() would send, once: the step's arrays, and the
- * copies that its sequences wait for, which are confirmed. On the CPU there is nothing to send.
- *
- * CUDA: a captured call sends nothing, so a step is sent by this before its calls are captured,
- * and before a graph is launched that computes it: rkv_plan_set(), rkv_plan_upload(),
+ * CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
+ * before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
  * cuGraphLaunch(), on one stream.
  *
- * @param plan a plan that was set
+ * @param runner the runner
+ * @param plan a plan over the same page table that was set
+ * @param flags RKV_PREPARE_ bits
  * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
- * no rows, or they changed since; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
- * be sent again.
+ * no rows, they changed since, or another runner confirmed the copies before this one carried them
+ * out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+ * RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
  * @par Thread safety
  * any thread, as rkv_runner_append_prefill()
  */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_plan_upload(struct rkv_plan *plan, void *stream);
-
-/**
- * The arrays of a plan, for an engine with kernels of its own.
- *
- * @param plan the plan
- * @param out_arrays receives pointers to them; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Thread safety
- * any thread; nobody may set or destroy the plan while the arrays are read
- */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
-                              struct rkv_plan_arrays *out_arrays);
+enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
+                                        struct rkv_plan *plan,
+                                        uint32_t flags,
+                                        void *stream);
 
 /**
  * Writes K and V of a plan's new positions into their pages, and attends from each new position to
  * the cached and the new ones, in one pass. Decoding is the same call with one new position a row.
+ *
+ * The first call of a step also does what rkv_runner_prepare_plan() does, unless that was called:
+ * it carries out the copies that the step's sequences wait for, in every layer, and confirms them.
  *
  * The query at position p of a row sees the positions 0 to p, or the last `window` of them, and
  * all of the region that p is in. What lies in unused positions of a page is never read into a
@@ -3015,8 +3103,8 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
  * fewer new positions uses the first ones. The plan outlives the graph.
  *
  * @param runner the runner
- * @param plan a plan of this runner that was set; for a graph also reserved and uploaded, see
- * rkv_plan_reserve() and rkv_plan_upload()
+ * @param plan a plan over the same page table that was set; for a graph also reserved and prepared,
+ * see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
  * @param args layer, tensors and parameters
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;

@@ -52,6 +52,7 @@ mod grace;
 mod lock;
 pub mod memory;
 pub mod paging;
+pub mod plan;
 pub mod runner;
 pub mod sequence;
 pub mod snapshot;

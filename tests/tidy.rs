@@ -15,13 +15,15 @@ const LAYERS: &[&[&str]] = &[
     &["sequence"],
     &["snapshot"],
     &["attention"],
+    &["plan"],
     &["cpu", "gpu"],
     &["runner"],
     &["capi"],
 ];
 
 /// Folders that compute and touch no raw memory.
-const PURE: &[&str] = &["token", "index", "paging", "cache", "sequence", "snapshot", "attention"];
+const PURE: &[&str] =
+    &["token", "index", "paging", "cache", "sequence", "snapshot", "attention", "plan"];
 
 const LINE_LIMIT: usize = 100;
 const FILE_LIMIT: usize = 500;

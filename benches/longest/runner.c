@@ -22,8 +22,8 @@ static void steps(rkv_runner *runner, rkv_plan *plan, const rkv_plan_row *rows)
     rkv_merge_states_args merge = {.struct_size = sizeof merge, .state_count = 2,
                                    .position_count = 1, .outs = outs, .lses = lses, .out = out};
     for (unsigned i = 0; i < REPEATS; i++) {
-        TIME(rkv_plan_set, plan, rows, 1);
-        TIME(rkv_plan_upload, plan, NULL);
+        TIME(rkv_plan_set, plan, rows, 1, sizeof *rows);
+        TIME(rkv_runner_prepare_plan, runner, plan, 0, NULL);
         TIME(rkv_plan_view, plan, &arrays);
         TIME(rkv_runner_append_prefill, runner, plan, &args);
         TIME(rkv_runner_merge_states, runner, &merge);
@@ -72,10 +72,11 @@ void world_runner(uint32_t page_size, uint32_t index)
         TIME(rkv_runner_stats, runner, &stats);
         TIME(rkv_runner_copy_pages, runner, copies, COPIES);
     }
-    TIME(rkv_plan_create, runner, &plan);
+    TIME(rkv_plan_create, table, &plan);
     rkv_plan_capacity capacity = {.struct_size = sizeof capacity, .row_count = 1,
                                   .position_count = 1, .page_count = length / page_size};
     TIME(rkv_plan_reserve, plan, &capacity);
+    TIME(rkv_runner_reserve_plan, runner, plan);
     rkv_plan_row row = {.slot = slot, .start = length - 1, .count = 1};
     steps(runner, plan, &row);
     TIME_VOID(rkv_plan_destroy, plan);

@@ -102,7 +102,7 @@ static engine new_engine(void) {
     must(rkv_page_table_create(&pages, &made.table));
     must(rkv_cache_create(made.table, NULL, &made.cache));
     must(rkv_runner_create(made.table, &config, &made.runner)); /* with memory of its own */
-    must(rkv_plan_create(made.runner, &made.plan));
+    must(rkv_plan_create(made.table, &made.plan));
     return made;
 }
 
@@ -157,7 +157,7 @@ static void step(engine *e, request **batch, size_t rows, size_t limit) {
             embed(x[count], r->ids[r->computed + at], r->computed + at);
         }
     }
-    must(rkv_plan_set(e->plan, plan, rows)); /* carries out copies of partly shared pages, too */
+    must(rkv_plan_set(e->plan, plan, rows, sizeof plan[0]));
     args.struct_size = sizeof args;
     args.q = q;
     args.k = k;
@@ -165,6 +165,7 @@ static void step(engine *e, request **batch, size_t rows, size_t limit) {
     args.out = out;
     for (args.layer = 0; args.layer < LAYERS; args.layer++) {
         for (at = 0; at < count; at++) project(x[at], args.layer, q[at], k[at], v[at]);
+        /* The first layer also carries out copies of partly shared pages, in all layers. */
         must(rkv_runner_append_prefill(e->runner, e->plan, &args));
         for (at = 0; at < count; at++) {
             for (i = 0; i < WIDTH; i++) x[at][i] += out[at][i];

@@ -71,6 +71,23 @@ impl Batch {
         self.query_indptr.truncate(1);
     }
 
+    /// Makes room for so many rows, new positions and pages in all, but for no regions.
+    pub fn reserve(
+        &mut self,
+        rows: usize,
+        positions: usize,
+        pages: usize,
+    ) -> Result<(), OutOfMemory> {
+        let more = rows.saturating_sub(self.rows.len());
+        self.pages.try_reserve_exact(pages.saturating_sub(self.pages.len()))?;
+        self.rows.try_reserve_exact(more)?;
+        self.slot_mapping.try_reserve_exact(positions.saturating_sub(self.slot_mapping.len()))?;
+        for list in [&mut self.last_page_len, &mut self.page_indptr, &mut self.query_indptr] {
+            list.try_reserve_exact(more)?;
+        }
+        Ok(())
+    }
+
     /// Adds a row: `count` new positions from `start` on, over the pages of positions from 0 on.
     /// Pages beyond the last position are left out. A refused row changes nothing.
     pub fn push_row(

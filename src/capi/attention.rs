@@ -1,4 +1,5 @@
-//! Attention over cached and new positions, and merging of its results.
+//! What a runner does with a plan: room for its steps, what comes before a step, attention over
+//! cached and new positions; and merging of results.
 use super::guard::{Fail, guard};
 use super::handle::{borrow, with};
 use super::plan::rkv_plan;
@@ -161,8 +162,83 @@ fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep,
     })
 }
 
+/// Flag of rkv_runner_prepare_plan(): the copies of the step are not confirmed, for others have them
+/// to carry out, too.
+pub const RKV_PREPARE_KEEP_COPIES_OPEN: u32 = 1;
+
+/// Makes room on the device for every step that was given to rkv_plan_reserve(), so that calls may
+/// be captured into a graph, which then serves every step of such a size; see
+/// rkv_runner_prepare_plan(). The CPU needs none.
+///
+/// CUDA: all memory that the runner keeps with the plan is allocated here, and none of it moves
+/// afterwards. What is reserved for the plan anew is to be reserved here anew.
+///
+/// @param runner the runner
+/// @param plan a plan over the same page table, after rkv_plan_reserve()
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE without
+/// rkv_plan_reserve(), or when a call was captured; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure nothing was reserved.
+/// @par Thread safety
+/// any thread, while nobody computes the plan with this runner
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_runner_reserve_plan(
+    runner: *mut rkv_runner,
+    plan: *mut rkv_plan,
+) -> rkv_status {
+    // SAFETY: the caller's contract on runner and plan.
+    unsafe { with(runner, |runner| Ok(runner.reserve_plan(borrow(plan)?)?)) }
+}
+
+/// Does now what the first rkv_runner_append_prefill() of a step does otherwise, once: carries out
+/// the copies that its sequences wait for in every layer of the runner, on CUDA sends the step's
+/// arrays, and confirms the copies.
+///
+/// Where several runners compute one plan, for layers of different shapes, each has the copies to
+/// carry out in its own, and they may be confirmed only after that. So all runners but one are
+/// prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call. With
+/// kernels of the engine's own beside a runner, that is prepared with the flag, too, and the engine
+/// confirms by rkv_sequence_confirm_copy().
+///
+/// CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
+/// before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
+/// cuGraphLaunch(), on one stream.
+///
+/// @param runner the runner
+/// @param plan a plan over the same page table that was set
+/// @param flags RKV_PREPARE_ bits
+/// @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+/// no rows, they changed since, or another runner confirmed the copies before this one carried them
+/// out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+/// RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+/// @par Thread safety
+/// any thread, as rkv_runner_append_prefill()
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_runner_prepare_plan(
+    runner: *mut rkv_runner,
+    plan: *mut rkv_plan,
+    flags: u32,
+    stream: *mut c_void,
+) -> rkv_status {
+    // SAFETY: the caller's contract on runner, plan, its rows and the stream.
+    unsafe {
+        with(runner, |runner| {
+            if flags & !RKV_PREPARE_KEEP_COPIES_OPEN != 0 {
+                return Err(Error::argument(text!("flags {flags:#x} is unknown")).into());
+            }
+            let keeps_open = flags & RKV_PREPARE_KEEP_COPIES_OPEN != 0;
+            Ok(runner.prepare_plan(borrow(plan)?, keeps_open, stream)?)
+        })
+    }
+}
+
 /// Writes K and V of a plan's new positions into their pages, and attends from each new position to
 /// the cached and the new ones, in one pass. Decoding is the same call with one new position a row.
+///
+/// The first call of a step also does what rkv_runner_prepare_plan() does, unless that was called:
+/// it carries out the copies that the step's sequences wait for, in every layer, and confirms them.
 ///
 /// The query at position p of a row sees the positions 0 to p, or the last `window` of them, and
 /// all of the region that p is in. What lies in unused positions of a page is never read into a
@@ -173,8 +249,8 @@ fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep,
 /// fewer new positions uses the first ones. The plan outlives the graph.
 ///
 /// @param runner the runner
-/// @param plan a plan of this runner that was set; for a graph also reserved and uploaded, see
-/// rkv_plan_reserve() and rkv_plan_upload()
+/// @param plan a plan over the same page table that was set; for a graph also reserved and prepared,
+/// see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
 /// @param args layer, tensors and parameters
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;

@@ -121,8 +121,8 @@ pub unsafe extern "C" fn rkv_runner_kv_memory(
 
 /// Copies the first positions of pages to other pages, K and V of every layer.
 ///
-/// The copies that sequences wait for are carried out by rkv_plan_set(); this is for an engine that
-/// moves pages for reasons of its own.
+/// The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
+/// this is for an engine that moves pages for reasons of its own.
 ///
 /// @param runner the runner
 /// @param copies copy_count copies; no target is another's source or target

@@ -1,7 +1,9 @@
 //! Plans: the rows of one step as arrays.
 use super::handle::{Handle, Object, Opaque, destroy, with};
-use super::pointer::{AbiStruct, check_fit, out, read_struct, slice, write_struct};
-use super::runner::rkv_runner;
+use super::page_table::rkv_page_table;
+use super::pointer::{
+    AbiElement, AbiStruct, Elements, check_fit, out, read_struct, slice, write_struct,
+};
 use super::sequence::rkv_sequence_id;
 use super::status::rkv_status;
 use super::token::rkv_region;
@@ -10,12 +12,12 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::memory::{Arc, OutOfMemory};
-use crate::runner::{Plan, PlanRow};
+use crate::plan::{Plan, PlanRow};
 use crate::sequence::ComputedRow;
-use std::ffi::c_void;
 
 /// What one step computes: new positions of any mix of rows, prefill chunks and decodes alike. Made
-/// once by rkv_plan_create() and set anew for each step; its memory is reused.
+/// once by rkv_plan_create() and set anew for each step; its memory is reused. An engine with
+/// kernels of its own reads its arrays, any runner over the same page table computes it.
 pub struct rkv_plan {
     // Opaque to C and to debug information: behind the pointer lies a Handle.
     _private: [u8; 0],
@@ -23,11 +25,11 @@ pub struct rkv_plan {
 
 impl Object for Plan {
     fn is_poisoned(&self) -> bool {
-        self.runner().is_poisoned()
+        self.shared().is_poisoned()
     }
 
     fn poison(&self) {
-        self.runner().poison();
+        self.shared().poison();
     }
 }
 
@@ -37,7 +39,7 @@ impl Opaque for rkv_plan {
     const MAGIC: u64 = u64::from_le_bytes(*b"rkvplan\0");
 }
 
-/// New positions of one row. An array element: its layout never changes.
+/// New positions of one row. An array element.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_plan_row {
@@ -55,6 +57,10 @@ pub struct rkv_plan_row {
     pub start: u64,
     /// New positions, at least 1. The row has pages for them, none of which the cache owns.
     pub count: u64,
+}
+// SAFETY: integers and a pointer, no padding.
+unsafe impl AbiElement for rkv_plan_row {
+    const V1: usize = 40;
 }
 
 /// Flag of rkv_plan_capacity: rows may have regions.
@@ -87,7 +93,7 @@ unsafe impl AbiStruct for rkv_plan_capacity {
 }
 
 /// The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
-/// it is set again or destroyed.
+/// it is set again, reserved or destroyed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_plan_arrays {
@@ -108,11 +114,25 @@ pub struct rkv_plan_arrays {
     pub last_page_len: *const i32,
     /// For each new position, where it lies: page * page_size + offset in the page.
     pub slot_mapping: *const i64,
+    /// Copies that were open when the plan was set: before the step is computed, the first
+    /// positions of one page are copied to another one in every layer. Then
+    /// rkv_sequence_confirm_copy(), for each. A runner does both, see rkv_runner_prepare_plan().
+    pub copy_count: u64,
+    /// For each copy, the sequence that waits for it.
+    pub copy_sequence: *const rkv_sequence_id,
+    /// For each copy, the group of layers whose pages these are. Always 0: there is one.
+    pub copy_group: *const i32,
+    /// For each copy, the page to copy from.
+    pub copy_source_page: *const i32,
+    /// For each copy, the page to copy to.
+    pub copy_target_page: *const i32,
+    /// For each copy, how many positions.
+    pub copy_position_count: *const i32,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_plan_arrays {
     const NAME: &'static str = "out_arrays";
-    const V1: usize = 56;
+    const V1: usize = 104;
 }
 
 fn row_of(raw: &rkv_plan_row) -> ComputedRow {
@@ -122,9 +142,9 @@ fn row_of(raw: &rkv_plan_row) -> ComputedRow {
     }
 }
 
-/// Creates a plan without rows.
+/// Creates a plan without rows. It needs no runner, and computes nothing by itself.
 ///
-/// @param runner the runner that it is for; lives until the plan is destroyed too
+/// @param table the page table whose rows it is over; lives until the plan is destroyed too
 /// @param out_plan receives the plan, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
@@ -133,21 +153,22 @@ fn row_of(raw: &rkv_plan_row) -> ComputedRow {
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_plan_create(
-    runner: *mut rkv_runner,
+    table: *mut rkv_page_table,
     out_plan: *mut *mut rkv_plan,
 ) -> rkv_status {
-    // SAFETY: the caller's contract on runner and out_plan.
+    // SAFETY: the caller's contract on table and out_plan.
     unsafe {
-        with(runner, |runner| {
+        with(table, |shared| {
             let into = out(out_plan, "out_plan")?;
-            let plan = Arc::new(Plan::new(runner.clone())?)?;
+            let plan = Arc::new(Plan::new(shared.clone())?)?;
             into.write(Handle::new(plan)?.into_raw());
             Ok(())
         })
     }
 }
 
-/// Destroys a plan. NULL is allowed and does nothing.
+/// Destroys a plan, and what runners keep with it, memory on a device included. NULL is allowed and
+/// does nothing. Runners and plans can be destroyed in any order.
 ///
 /// @param plan the plan
 /// @par Thread safety
@@ -158,55 +179,58 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
     unsafe { destroy(plan, |_| {}) }
 }
 
-/// Sets what the next step computes.
+/// Sets what the next step computes: checks the rows and fills the arrays. Nothing is copied or
+/// computed yet.
 ///
-/// Copies that begun sequences wait for (see rkv_sequence_state.copy_position_count) are carried
-/// out in every layer, and confirmed. Several plans may be set before the first is computed. A plan
-/// is good until a row of it is released, truncated, or publishes what the plan computes.
+/// Several plans may be set before the first is computed. A plan is good until a row of it is
+/// released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
+/// (see rkv_sequence_state.copy_position_count) stay open until they are carried out: by the first
+/// rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
+/// finds them among the arrays.
 ///
 /// @param plan the plan
 /// @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
 /// row twice
 /// @param row_count how many; 0 empties the plan
+/// @param element_size sizeof(rkv_plan_row)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
 /// positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
 /// to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
 /// @par Thread safety
-/// any thread, while nobody else computes or releases these rows
+/// any thread; waits for calls that compute the plan
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_plan_set(
     plan: *mut rkv_plan,
     rows: *const rkv_plan_row,
     row_count: usize,
+    element_size: usize,
 ) -> rkv_status {
     // SAFETY: the caller's contract on plan and rows.
     unsafe {
         with(plan, |plan| {
-            let rows = slice(rows, row_count, "rows")?;
-            // The regions of all rows, one row after another.
+            let rows = Elements::read(rows, row_count, element_size, "rows")?;
+            // The regions of all rows, one row after another. A step without any needs no memory.
             let mut regions = Vec::new();
-            for row in rows {
+            for row in rows.iter().filter(|row| row.region_count > 0) {
                 let given = slice(row.regions, row.region_count as usize, "rows: regions")?;
                 regions.try_reserve(given.len()).map_err(OutOfMemory::from)?;
                 for region in given {
                     regions.push(region_of(region)?);
                 }
             }
-            let (mut given, mut left) = (Vec::new(), &*regions);
-            given.try_reserve_exact(rows.len()).map_err(OutOfMemory::from)?;
-            for raw in rows {
+            let mut left = &*regions;
+            Ok(plan.set_from(rows.iter().map(|raw| {
                 let (regions, rest) = left.split_at(raw.region_count as usize);
                 left = rest;
-                given.push(PlanRow {
-                    row: row_of(raw),
+                Ok(PlanRow {
+                    row: row_of(&raw),
                     start: position(raw.start, "start")?,
                     count: position(raw.count, "count")?,
                     regions,
-                });
-            }
-            Ok(plan.set(&given)?)
+                })
+            }))?)
         })
     }
 }
@@ -219,19 +243,18 @@ fn region_of(raw: &rkv_region) -> Result<Region, Error> {
     Ok(Region { start: position(raw.start, "regions")?, end: position(raw.end, "regions")? })
 }
 
-/// Makes room for every step up to a size, and refuses larger ones from then on.
+/// Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
+/// step takes no more memory, unless rows have regions.
 ///
-/// CUDA: the plan's memory on the device is allocated here, none of it moves afterwards, and calls
-/// may be captured into a graph, which then serves every step of such a size; see
-/// rkv_plan_upload(). Once a call was captured nothing can be reserved any more.
+/// For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can be
+/// reserved any more.
 ///
 /// @param plan the plan; if it was set, that step fits
 /// @param capacity the largest step
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
-/// captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE;
-/// RKV_STATUS_POISONED. On failure the plan is as before.
+/// captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
 /// @par Thread safety
-/// any thread; nobody computes the plan meanwhile
+/// any thread; waits for calls that compute the plan
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_plan_reserve(
@@ -261,26 +284,25 @@ fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
     })
 }
 
-/// Sends what the first call after rkv_plan_set() would send, once: the step's arrays, and the
-/// copies that its sequences wait for, which are confirmed. On the CPU there is nothing to send.
+/// Whether a plan that was set may still be computed. Runners look by themselves; this is for an
+/// engine with kernels of its own, right before it starts them.
 ///
-/// CUDA: a captured call sends nothing, so a step is sent by this before its calls are captured,
-/// and before a graph is launched that computes it: rkv_plan_set(), rkv_plan_upload(),
-/// cuGraphLaunch(), on one stream.
-///
-/// @param plan a plan that was set
-/// @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
-/// no rows, or they changed since; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
-/// be sent again.
+/// @param plan the plan
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has no
+/// rows, or naming the row whose pages changed since, or whose positions belong to the cache by now;
+/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
 /// @par Thread safety
-/// any thread, as rkv_runner_append_prefill()
+/// any thread; the answer is good until a row is released, truncated or published
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_plan_upload(plan: *mut rkv_plan, stream: *mut c_void) -> rkv_status {
-    // SAFETY: the caller's contract on plan, its rows and the stream.
-    unsafe { with(plan, |plan| Ok(plan.upload(stream)?)) }
+pub unsafe extern "C" fn rkv_plan_check(plan: *const rkv_plan) -> rkv_status {
+    // SAFETY: the caller's contract on plan.
+    unsafe {
+        with(plan, |plan| {
+            plan.to_compute()?;
+            Ok(())
+        })
+    }
 }
 
 /// The arrays of a plan, for an engine with kernels of its own.
@@ -300,19 +322,26 @@ pub unsafe extern "C" fn rkv_plan_view(
     unsafe {
         with(plan, |plan| {
             check_fit(out_arrays)?;
-            plan.with_batch(|batch| {
-                let made = rkv_plan_arrays {
-                    struct_size: 0,
-                    row_count: batch.rows().len() as u32,
-                    position_count: batch.query_count() as u64,
-                    query_indptr: batch.query_indptr().as_ptr(),
-                    indptr: batch.page_indptr().as_ptr(),
-                    indices: batch.pages().as_ptr().cast(),
-                    last_page_len: batch.last_page_len().as_ptr(),
-                    slot_mapping: batch.slot_mapping().as_ptr(),
-                };
-                write_struct(out_arrays, &made)
-            })
+            let current = plan.current();
+            let (batch, copies) = (current.step().batch(), current.step().copies());
+            let made = rkv_plan_arrays {
+                struct_size: 0,
+                row_count: batch.rows().len() as u32,
+                position_count: batch.query_count() as u64,
+                query_indptr: batch.query_indptr().as_ptr(),
+                indptr: batch.page_indptr().as_ptr(),
+                indices: batch.pages().as_ptr().cast(),
+                last_page_len: batch.last_page_len().as_ptr(),
+                slot_mapping: batch.slot_mapping().as_ptr(),
+                copy_count: copies.count() as u64,
+                // A SequenceId is its number.
+                copy_sequence: copies.sequences().as_ptr().cast(),
+                copy_group: copies.groups().as_ptr(),
+                copy_source_page: copies.sources().as_ptr(),
+                copy_target_page: copies.targets().as_ptr(),
+                copy_position_count: copies.positions().as_ptr(),
+            };
+            write_struct(out_arrays, &made)
         })
     }
 }

@@ -144,6 +144,70 @@ pub(super) unsafe fn fill<T: Copy>(
     Ok(())
 }
 
+/// An element of an array that C gives. It only grows at its end; calls say how large the caller's
+/// is.
+///
+/// # Safety
+/// `repr(C)`, made of integers and raw pointers, without padding.
+pub(super) unsafe trait AbiElement: Copy {
+    /// sizeof in the first release.
+    const V1: usize;
+}
+
+/// An array of structs that C gave to read, whose elements may be smaller or larger than here.
+pub(super) struct Elements<'a, T> {
+    bytes: &'a [u8],
+    size: usize,
+    read: std::marker::PhantomData<T>,
+}
+
+impl<'a, T: AbiElement> Elements<'a, T> {
+    /// # Safety
+    /// `pointer` is NULL, or `count` elements of `size` bytes are readable there during the call.
+    pub(super) unsafe fn read(
+        pointer: *const T,
+        count: usize,
+        size: usize,
+        name: &str,
+    ) -> Result<Self, Fail> {
+        if !(T::V1..=SIZE_LIMIT).contains(&size) || !size.is_multiple_of(align_of::<T>()) {
+            let least = T::V1;
+            let message = text!("{name}: element_size {size} is not its elements' ({least})");
+            return Err(Error::argument(message).into());
+        }
+        let made = |bytes| Self { bytes, size, read: std::marker::PhantomData };
+        if count == 0 {
+            return Ok(made(&[]));
+        }
+        check(pointer, name)?;
+        let bytes = count.checked_mul(size).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes =
+            bytes.ok_or_else(|| Error::argument(text!("{name}: {count} elements are absurd")))?;
+        // SAFETY: not NULL, and the caller promises as many bytes.
+        let made = made(unsafe { slice::from_raw_parts(pointer.cast(), bytes) });
+        let known = size.min(size_of::<T>());
+        let mut unknown = made.bytes.chunks_exact(size).map(|element| &element[known..]);
+        if let Some(at) = unknown.position(|bytes| bytes.iter().any(|&byte| byte != 0)) {
+            let what = "sets a field that this library doesn't know";
+            return Err(Error::argument(text!("{name}[{at}] {what}")).into());
+        }
+        Ok(made)
+    }
+
+    /// The elements; what is missing in them is zero.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = T> + Clone + use<'a, T> {
+        let known = self.size.min(size_of::<T>());
+        self.bytes.chunks_exact(self.size).map(move |element| {
+            let mut read = MaybeUninit::<T>::zeroed();
+            // SAFETY: `known` bytes are there and fit; all bytes are valid for an AbiElement.
+            unsafe {
+                element.as_ptr().copy_to_nonoverlapping(read.as_mut_ptr().cast(), known);
+                read.assume_init()
+            }
+        })
+    }
+}
+
 /// Reads a struct of any size that this library, an older or a newer one could have. What is
 /// missing is zero; what this library doesn't know must be zero.
 ///

@@ -266,9 +266,8 @@ pub unsafe extern "C" fn rkv_runner_create(
     }
 }
 
-/// Destroys a runner and the memory of its own. NULL is allowed and does nothing.
-///
-/// A plan of it keeps it alive until the plan is destroyed too.
+/// Destroys a runner, the memory of its own, and what it keeps with plans. NULL is allowed and does
+/// nothing. Runners and plans can be destroyed in any order.
 ///
 /// @param runner the runner
 /// @par Thread safety

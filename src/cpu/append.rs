@@ -14,24 +14,28 @@ use crate::memory::OutOfMemory;
 /// Rows of a tile that are merged by one task.
 const MERGE_ROWS: usize = 16;
 
+/// A call with a division of its own work; `begin` runs when nothing of the library's can fail any
+/// more, and before anything is written.
+///
 /// # Safety
-/// That of [`super::CpuBackend::append_prefill`].
-pub(super) unsafe fn append_prefill(
+/// That of [`super::CpuBackend::append_prefill`], and the schedule is the call's.
+pub(super) unsafe fn append_prefill<E: From<OutOfMemory>>(
     isa: Isa,
     team: &Team,
     desks: &Kept<Desk>,
-    call: &AppendPrefill<'_>,
-) -> Result<(), OutOfMemory> {
+    (call, schedule): (&AppendPrefill<'_>, &Schedule),
+    begin: impl FnOnce() -> Result<(), E>,
+) -> Result<(), E> {
     let head_dim = call.geometry.head_dim;
     desks.with(|desk| {
-        desk.schedule.plan(call, team.count())?;
-        desk.reserve(team.count(), head_dim)?;
+        desk.reserve(schedule, team.count(), head_dim)?;
+        begin()?;
         // From here on nothing fails.
-        let part_numbers = State::numbers(desk.schedule.tile_height, head_dim);
-        let parts = desk.parts.start(desk.schedule.part_count * part_numbers);
+        let part_numbers = State::numbers(schedule.tile_height, head_dim);
+        let parts = desk.parts.start(schedule.part_count * part_numbers);
         // SAFETY: the caller's contract.
         unsafe { write(isa, team, call) };
-        let (desk, schedule) = (&*desk, &desk.schedule);
+        let desk = &*desk;
         let work = Work { call, schedule, parts, part_numbers };
         team.share(schedule.parts.len(), &|thread, take| {
             let Some(mut scratch) = desk.scratch(thread) else { return };

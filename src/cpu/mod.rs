@@ -4,6 +4,7 @@ mod append;
 mod block;
 mod call;
 mod copy;
+mod division;
 mod element;
 mod kernel;
 mod memory;
@@ -21,11 +22,13 @@ mod tile;
 mod write;
 
 pub use call::{AppendPrefill, MergeStates, PartialState};
+pub use division::Divisions;
 pub use memory::HostMemory;
 pub use simd::Isa;
 pub use threads::{ParallelFor, Threads};
 
 use crate::error::{Message, text};
+use schedule::Schedule;
 use scratch::{Desk, Kept};
 use threads::Team;
 
@@ -36,11 +39,13 @@ use crate::memory::OutOfMemory;
 /// Elements of the largest head.
 const HEAD_DIM_MOST: usize = 256;
 
-/// The CPU backend: threads and scratch memory, no state between calls.
+/// The CPU backend: threads and scratch memory, no state between calls but what a plan keeps.
 pub struct CpuBackend {
     isa: Isa,
     team: Team,
     desks: Kept<Desk>,
+    /// Of calls that are no plan's.
+    schedules: Kept<Schedule>,
 }
 
 impl std::fmt::Debug for CpuBackend {
@@ -60,7 +65,7 @@ impl CpuBackend {
     /// there.
     pub fn with_isa(threads: Threads, isa: Isa) -> Result<Self, Error> {
         let team = Team::new(threads)?;
-        Ok(Self { isa, team, desks: Kept::default() })
+        Ok(Self { isa, team, desks: Kept::default(), schedules: Kept::default() })
     }
 
     /// Threads that compute.
@@ -101,8 +106,40 @@ impl CpuBackend {
     /// size and its pages lie in the layer's memory. Nobody writes to any of it meanwhile, and
     /// nobody reads what this writes; outputs overlap nothing else.
     pub unsafe fn append_prefill(&self, call: &AppendPrefill<'_>) -> Result<(), OutOfMemory> {
+        self.schedules.with(|schedule| {
+            schedule.plan(call, self.threads())?;
+            // SAFETY: the caller's contract.
+            unsafe { self.carry_out((call, schedule), || Ok(())) }
+        })
+    }
+
+    /// The same in a layer of a plan's step, which is divided once and not in each layer. `begin`
+    /// runs when all memory is there and before anything is written; when it fails nothing is.
+    ///
+    /// # Safety
+    /// That of `append_prefill`, once `begin` has run; the divisions are of this backend and this
+    /// plan, and all calls of a step have the same batch, geometry and dtypes.
+    pub unsafe fn append_prefill_of_step<E: From<OutOfMemory>>(
+        &self,
+        call: &AppendPrefill<'_>,
+        (step, divisions): (u64, &Divisions),
+        begin: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        divisions.with(step, call, self.threads(), |schedule| {
+            // SAFETY: the caller's contract.
+            unsafe { self.carry_out((call, schedule), begin) }
+        })
+    }
+
+    /// # Safety
+    /// That of `append_prefill`, and the schedule is the call's.
+    unsafe fn carry_out<E: From<OutOfMemory>>(
+        &self,
+        divided: (&AppendPrefill<'_>, &Schedule),
+        begin: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         // SAFETY: the caller's contract.
-        unsafe { append::append_prefill(self.isa, &self.team, &self.desks, call) }
+        unsafe { append::append_prefill(self.isa, &self.team, &self.desks, divided, begin) }
     }
 
     /// Copies the first positions of pages to other pages, in every layer.

@@ -78,8 +78,6 @@ impl Scratch {
 /// Memory of one call.
 #[derive(Default)]
 pub(super) struct Desk {
-    /// Who does what.
-    pub schedule: Schedule,
     /// States of the parts of tiles.
     pub parts: Numbers,
     /// Each thread's, by its number: nobody waits for a lock.
@@ -88,8 +86,13 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Makes room for what was scheduled for a number of threads.
-    pub(super) fn reserve(&mut self, threads: usize, head_dim: usize) -> Result<(), OutOfMemory> {
-        let Self { schedule, parts, scratches } = self;
+    pub(super) fn reserve(
+        &mut self,
+        schedule: &Schedule,
+        threads: usize,
+        head_dim: usize,
+    ) -> Result<(), OutOfMemory> {
+        let Self { parts, scratches } = self;
         parts.reserve(schedule.part_count * State::numbers(schedule.tile_height, head_dim))?;
         let threads = if schedule.parts.len() > 1 { threads } else { 1 };
         for at in 0..threads {
@@ -122,10 +125,10 @@ struct Lent<T> {
 
 impl<T: Default> Kept<T> {
     /// Does the work with memory that no other work has meanwhile.
-    pub(super) fn with(
+    pub(super) fn with<E: From<OutOfMemory>>(
         &self,
-        work: impl FnOnce(&mut T) -> Result<(), OutOfMemory>,
-    ) -> Result<(), OutOfMemory> {
+        work: impl FnOnce(&mut T) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut lent = match self.take() {
             Some(lent) => lent,
             None => try_box(Lent::default())?,

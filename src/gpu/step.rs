@@ -10,7 +10,7 @@ use crate::attention::{Batch, Bounds, Capacity, Machine, Work};
 use crate::error::Error;
 use std::sync::Arc;
 
-/// What a plan has on the device. One for each plan; its memory is reused from step to step.
+/// What a plan has on the device for one runner; its memory is reused from step to step.
 #[derive(Debug)]
 pub struct PlanOnDevice {
     context: Arc<Context>,
@@ -88,8 +88,18 @@ impl PlanOnDevice {
     }
 
     /// Whether a captured graph has addresses of it.
-    fn is_captured(&self) -> bool {
+    pub fn is_captured(&self) -> bool {
         self.reserved.as_ref().is_some_and(|reserved| reserved.is_captured)
+    }
+
+    /// What was reserved is good for one capacity of the plan: for another one it is forgotten, and
+    /// steps are sent as if there had been none.
+    pub fn reserved_for(&mut self, capacity: Option<&Capacity>) {
+        let is_other = |reserved: &Reserved| Some(&reserved.capacity) != capacity;
+        if self.reserved.as_ref().is_some_and(is_other) && !self.is_captured() {
+            self.reserved = None;
+            self.forget();
+        }
     }
 
     /// Makes room for every step within a capacity: from then on nothing moves. A step that was
@@ -148,12 +158,14 @@ impl PlanOnDevice {
         let is_sent = self.has(number);
         let Some(reserved) = &mut self.reserved else {
             return Err(Error::state(
-                "plan: args.stream is being captured, but rkv_plan_reserve() was not called",
+                "plan: args.stream is being captured, but rkv_runner_reserve_plan() was not \
+                 called",
             ));
         };
         if !is_sent {
             return Err(Error::state(
-                "plan: args.stream is being captured, but rkv_plan_upload() was not called before",
+                "plan: args.stream is being captured, but rkv_runner_prepare_plan() was not called \
+                 before",
             ));
         }
         reserved.is_captured = true;

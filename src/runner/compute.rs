@@ -1,12 +1,14 @@
 //! What a runner computes: attention for a step, copies of pages, merged states.
+use super::Runner;
 use super::backend::Backend;
-use super::{Plan, Runner};
+use super::prepare::on_device;
 use crate::attention::{Params, Tensor};
 use crate::cpu::{AppendPrefill, MergeStates, PartialState};
 use crate::error::Error;
 use crate::error::text;
 use crate::gpu::{self, NewKv, Stream};
 use crate::memory::TryGrow;
+use crate::plan::Plan;
 use crate::sequence::PageCopy;
 use std::ffi::c_void;
 use std::fmt::Display;
@@ -60,22 +62,22 @@ pub struct States<'a> {
 
 impl Runner {
     /// Writes K and V of a step's new positions into their pages, and attends to everything before
-    /// them and to them. On the CPU a call that fails has written nothing.
+    /// them and to them. On the CPU a call that fails has written nothing. The first call of a step
+    /// also does what [`Runner::prepare_plan`] does, which confirms the copies.
     ///
     /// # Safety
     /// The pointers lead to memory of the shapes that the plan says, which nobody writes meanwhile;
-    /// nobody computes the plan's rows in this layer at the same time.
+    /// nobody computes the plan's rows in this layer at the same time, or releases their sequences.
     pub unsafe fn append_prefill(&self, plan: &Plan, step: &LayerStep) -> Result<(), Error> {
-        if !std::ptr::eq(&**plan.runner(), self) {
-            return Err(Error::argument("plan belongs to another runner"));
-        }
+        self.check_plan(plan)?;
         self.check_layer(step.layer)?;
         let stream = self.stream(step.stream)?;
-        let planned = plan.steps()?;
-        let batch = &planned.current.batch;
+        let current = plan.to_compute()?;
+        let step_of_plan = current.step();
+        let batch = step_of_plan.batch();
         let is_captured = self.backend.is_captured(stream)?;
         // A graph is for all steps that fit.
-        let largest = planned.capacity.filter(|_| is_captured);
+        let largest = current.capacity().filter(|_| is_captured);
         let positions = largest.map_or(batch.query_count(), |largest| largest.positions);
         let (query_heads, kv_heads) = (self.config.query_heads, self.config.kv_heads);
         let tensor = |given: (*const u8, Strides), heads, name: &str| {
@@ -118,8 +120,7 @@ impl Runner {
                     batch_invariant: self.config.batch_invariant,
                 };
                 // SAFETY: the caller's contract, and the checks above; the pages are the rows'.
-                unsafe { cpu.append_prefill(&call)? };
-                Ok(())
+                unsafe { self.compute_on_cpu(cpu, (plan, step_of_plan), &call, stream) }
             }
             Backend::Cuda(cuda) => {
                 let given = [(Some(q), "q"), (k, "k"), (v, "v"), (Some(out), "out")];
@@ -128,7 +129,7 @@ impl Runner {
                 }
                 let new = |(k, v)| NewKv { k: read_only(k), v: read_only(v) };
                 let call = gpu::AppendPrefill {
-                    step: planned.current.on_device(),
+                    step: on_device(step_of_plan),
                     params: step.params,
                     sinks: step.sinks,
                     q: read_only(q),
@@ -140,7 +141,7 @@ impl Runner {
                     is_captured,
                 };
                 // SAFETY: as above, on the device and in the order of the stream.
-                unsafe { plan.launch(cuda, &planned.current, &call, stream) }
+                unsafe { self.launch(cuda, (plan, &current), &call, stream) }
             }
         }
     }
@@ -148,7 +149,7 @@ impl Runner {
     /// The stream of a call, which only a GPU has.
     pub(super) fn stream(&self, stream: *mut c_void) -> Result<Stream, Error> {
         if matches!(self.backend, Backend::Cpu(_)) && !stream.is_null() {
-            return Err(Error::argument("args.stream is for CUDA only"));
+            return Err(Error::argument("stream is for CUDA only"));
         }
         // SAFETY: the engine's stream, as it promised.
         Ok(unsafe { Stream::new(stream) })

@@ -1,30 +1,30 @@
-//! Attention over the rows of a page table: KV memory, plans, and a backend that computes.
+//! Attention over the rows of a page table: KV memory, and a backend that computes.
 //!
 //! ```text
 //!   Runner ── KvMemory      the layers' K and V, its own or the engine's
 //!     │    └─ backend       writes K and V, attends, copies pages
-//!   Plan   ── Batch         one step: new positions of some rows, as arrays
+//!     └────── OfPlan        what it derives from the steps of each plan that it computes
 //! ```
+//!
+//! A runner computes any plan over the rows of its page table. So two of them, for layers of
+//! different shapes, compute one step of one plan.
 //!
 //! On a GPU a call puts work on the engine's stream and returns; a plan's arrays and the copies
 //! that its sequences wait for go with the first call of a step.
-//!
-//! A plan notes the version of each row that it took pages from, so that a step on pages which
-//! meanwhile belong to somebody else is refused instead of carried out.
 mod backend;
 mod compute;
 mod memory;
-mod plan;
+mod prepare;
 
 pub use backend::BackendConfig;
 pub use compute::{LayerStep, States, Strides};
 pub use memory::KvPointers;
-pub use plan::{Plan, PlanRow};
 
 use crate::attention::{Dtype, Geometry, KvLayout};
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::Arc;
+use crate::plan::Ties;
 use crate::sequence::Shared;
 use backend::Backend;
 use memory::KvMemory;
@@ -93,10 +93,11 @@ impl RunnerConfig {
 /// Attention over the rows of one page table.
 #[derive(Debug)]
 pub struct Runner {
+    /// Cut before anything else goes.
+    ties: Ties,
     shared: Arc<Shared>,
     config: RunnerConfig,
     geometry: Geometry,
-    slots: usize,
     memory: KvMemory,
     backend: Backend,
 }
@@ -139,7 +140,8 @@ impl Runner {
         let RunnerConfig { dtype, kv_dtype, batch_invariant, .. } = config;
         let backend = Backend::new(backend, geometry, dtype, kv_dtype, batch_invariant)?;
         let memory = memory(&config, &geometry, table.total + 1, &backend)?;
-        Ok(Arc::new(Self { shared, config, geometry, slots: table.slots, memory, backend })?)
+        let ties = Ties::default();
+        Ok(Arc::new(Self { ties, shared, config, geometry, memory, backend })?)
     }
 
     /// What it stands on.

@@ -69,6 +69,11 @@ impl State {
         Ok(RowPages { slot, pages, version, copy })
     }
 
+    /// The copy that a sequence waits for.
+    pub fn open_copy(&self, id: SequenceId) -> Option<PageCopy> {
+        self.sequence(id).ok()?.copy
+    }
+
     /// Whether the pages of a slot are still those of a version.
     pub fn row_is_unchanged(&self, slot: u32, version: u64) -> bool {
         self.table.row_version(slot).is_ok_and(|(_, now)| now == version)

@@ -178,10 +178,11 @@ static void m03_runners_of_the_parent(void) {
     INHERITED(rkv_runner_stats(runner, &now));
     INHERITED(rkv_runner_kv_memory(runner, 0, &memory));
     INHERITED(rkv_runner_copy_pages(runner, &copy, 1));
-    INHERITED(rkv_plan_create(runner, &another));
-    INHERITED(rkv_plan_set(plan, NULL, 0));
+    INHERITED(rkv_plan_create(parent.f.table, &another));
+    INHERITED(rkv_plan_set(plan, NULL, 0, sizeof(rkv_plan_row)));
     INHERITED(rkv_plan_reserve(plan, &capacity));
-    INHERITED(rkv_plan_upload(plan, NULL));
+    INHERITED(rkv_runner_reserve_plan(runner, plan));
+    INHERITED(rkv_runner_prepare_plan(runner, plan, 0, NULL));
     INHERITED(rkv_plan_view(plan, &arrays));
     INHERITED(rkv_runner_append_prefill(runner, plan, &args));
     INHERITED(rkv_runner_merge_states(runner, &merge));

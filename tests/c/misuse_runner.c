@@ -141,6 +141,8 @@ static void m01_page_copies(void) {
     end_runner(&r);
 }
 
+enum { ROW = sizeof(rkv_plan_row) };
+
 static void m01_plans(void) {
     runner_fixture r = new_runner(4, 16, 0);
     rkv_plan *plan = NULL;
@@ -153,19 +155,33 @@ static void m01_plans(void) {
     good.sequence = a.sequence;
     good.start = 8;
     good.count = 4;
-    CHECK_OK(rkv_plan_set(r.plan, &good, 1));
-    BAD(&r.f, rkv_plan_create(NULL, &plan), "runner");
-    BAD(&r.f, rkv_plan_create(r.runner, NULL), "out_plan");
-    BAD(&r.f, rkv_plan_set(NULL, &good, 1), "plan");
-    BAD(&r.f, rkv_plan_set(r.plan, NULL, 1), "rows");
-    BAD(&r.f, rkv_plan_set(r.plan, &good, SIZE_MAX), "rows");
+    CHECK_OK(rkv_plan_set(r.plan, &good, 1, ROW));
+    BAD(&r.f, rkv_plan_create(NULL, &plan), "table");
+    BAD(&r.f, rkv_plan_create((rkv_page_table *)(void *)r.runner, &plan), "table");
+    BAD(&r.f, rkv_plan_create(r.f.table, NULL), "out_plan");
+    BAD(&r.f, rkv_plan_set(NULL, &good, 1, ROW), "plan");
+    BAD(&r.f, rkv_plan_set(r.plan, NULL, 1, ROW), "rows");
+    BAD(&r.f, rkv_plan_set(r.plan, &good, SIZE_MAX, ROW), "rows");
+    const size_t sizes[] = {0, 1, ROW - 8, ROW - 1, ROW + 1, 5000, SIZE_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        BAD(&r.f, rkv_plan_set(r.plan, &good, 1, sizes[i]), "element_size");
+        BAD(&r.f, rkv_plan_set(r.plan, NULL, 0, sizes[i]), "element_size");
+    }
+    /* elements of a newer caller, who sets nothing new, or does */
+    struct {
+        rkv_plan_row base;
+        uint64_t future;
+    } newer[1] = {{good, 0}};
+    CHECK_OK(rkv_plan_set(r.plan, &newer[0].base, 1, sizeof newer[0]));
+    newer[0].future = 1;
+    BAD(&r.f, rkv_plan_set(r.plan, &newer[0].base, 1, sizeof newer[0]), "rows[0]");
     const uint64_t spans[][2] = {{8, 0}, {8, 5}, {12, 1}, {UINT64_MAX, 2}, {8, UINT64_MAX},
                                  {0, 12}, {7, 1}, {4, 8}};
     for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         row = good;
         row.start = spans[i][0];
         row.count = spans[i][1];
-        BAD(&r.f, rkv_plan_set(r.plan, &row, 1), "start");
+        BAD(&r.f, rkv_plan_set(r.plan, &row, 1, ROW), "start");
     }
     const rkv_region regions[][2] = {{{9, 9}, {9, 10}}, {{10, 9}, {10, 11}}, {{9, 11}, {10, 12}},
                                      {{7, 9}, {9, 10}}, {{8, 9}, {11, 13}}};
@@ -173,24 +189,24 @@ static void m01_plans(void) {
         row = good;
         row.regions = regions[i];
         row.region_count = 2;
-        BAD(&r.f, rkv_plan_set(r.plan, &row, 1), "regions");
+        BAD(&r.f, rkv_plan_set(r.plan, &row, 1, ROW), "regions");
     }
     row = good;
     row.region_count = 1;
-    BAD(&r.f, rkv_plan_set(r.plan, &row, 1), "regions");
+    BAD(&r.f, rkv_plan_set(r.plan, &row, 1, ROW), "regions");
     rkv_plan_row twice[2] = {good, good};
     twice[0].count = 2;
     twice[1].start = 10;
     twice[1].count = 2;
-    BAD(&r.f, rkv_plan_set(r.plan, twice, 2), "rows[1]");
+    BAD(&r.f, rkv_plan_set(r.plan, twice, 2, ROW), "rows[1]");
     row = good;
     row.sequence = a.sequence + 5;
-    REFUSED(&r.f, rkv_plan_set(r.plan, &row, 1), RKV_STATUS_STALE_SEQUENCE, "sequence");
+    REFUSED(&r.f, rkv_plan_set(r.plan, &row, 1, ROW), RKV_STATUS_STALE_SEQUENCE, "sequence");
     row.sequence = 0;
     row.slot = a.slot;
-    REFUSED(&r.f, rkv_plan_set(r.plan, &row, 1), RKV_STATUS_INVALID_STATE, "sequence");
+    REFUSED(&r.f, rkv_plan_set(r.plan, &row, 1, ROW), RKV_STATUS_INVALID_STATE, "sequence");
     row.slot = 99;
-    BAD(&r.f, rkv_plan_set(r.plan, &row, 1), "slot");
+    BAD(&r.f, rkv_plan_set(r.plan, &row, 1, ROW), "slot");
     /* after all that, the plan is as it was set first */
     rkv_plan_arrays arrays;
     memset(&arrays, 0, sizeof arrays);
@@ -213,7 +229,7 @@ static rkv_plan_capacity capacity_of(uint64_t rows, uint64_t positions, uint64_t
     return capacity;
 }
 
-/* What was reserved is a limit, on the CPU too; there is nothing to upload. */
+/* What was reserved is a limit, on the CPU too. */
 static void m01_plan_capacity(void) {
     runner_fixture r = new_runner(4, 32, 0);
     uint32_t ids[20];
@@ -225,12 +241,9 @@ static void m01_plan_capacity(void) {
     rows[0].count = 6;
     rows[1].sequence = b.sequence;
     rows[1].count = 2;
-    REFUSED(&r.f, rkv_plan_upload(r.plan, NULL), RKV_STATUS_INVALID_STATE, "plan");
-    CHECK_OK(rkv_plan_set(r.plan, rows, 2));
-    CHECK_OK(rkv_plan_upload(r.plan, NULL));
-    CHECK_OK(rkv_plan_upload(r.plan, NULL));
-    BAD(&r.f, rkv_plan_upload(NULL, NULL), "plan");
-    BAD(&r.f, rkv_plan_upload(r.plan, &r), "stream");
+    CHECK_OK(rkv_plan_set(r.plan, rows, 2, ROW));
+    REFUSED(&r.f, rkv_runner_reserve_plan(r.runner, r.plan), RKV_STATUS_INVALID_STATE,
+            "rkv_plan_reserve");
     rkv_plan_capacity good = capacity_of(2, 8, 3), bad = good;
     BAD(&r.f, rkv_plan_reserve(NULL, &good), "plan");
     BAD(&r.f, rkv_plan_reserve(r.plan, NULL), "capacity");
@@ -258,21 +271,55 @@ static void m01_plan_capacity(void) {
     bad = capacity_of(2, 8, 2);
     BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "page_count 3");
     CHECK_OK(rkv_plan_reserve(r.plan, &good));
+    CHECK_OK(rkv_runner_reserve_plan(r.runner, r.plan));
+    CHECK_OK(rkv_runner_reserve_plan(r.runner, r.plan));
     /* from now on */
     rows[1].count = 3;
-    BAD(&r.f, rkv_plan_set(r.plan, rows, 2), "position_count 9");
+    BAD(&r.f, rkv_plan_set(r.plan, rows, 2, ROW), "position_count 9");
     rows[1].count = 2;
     const rkv_region region = {1, 3};
     rows[0].regions = &region;
     rows[0].region_count = 1;
-    BAD(&r.f, rkv_plan_set(r.plan, rows, 2), "regions");
+    BAD(&r.f, rkv_plan_set(r.plan, rows, 2, ROW), "regions");
     good.flags = RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE;
     CHECK_OK(rkv_plan_reserve(r.plan, &good));
-    CHECK_OK(rkv_plan_set(r.plan, rows, 2));
-    CHECK_OK(rkv_plan_set(r.plan, NULL, 0));
+    CHECK_OK(rkv_plan_set(r.plan, rows, 2, ROW));
+    CHECK_OK(rkv_plan_set(r.plan, NULL, 0, ROW));
     release(&r.f, a.sequence);
     release(&r.f, b.sequence);
     end_runner(&r);
+}
+
+/* What comes before a step, wrongly; on the CPU there are no streams. */
+static void m01_prepared_plans(void) {
+    runner_fixture r = new_runner(4, 32, 0), other = new_runner(4, 32, 0);
+    const rkv_plan_capacity most = capacity_of(2, 8, 8);
+    uint32_t ids[12];
+    count_up(ids, 12, 1);
+    rkv_sequence_state a = begin(&r.f, text(ids, 12));
+    chunk whole = chunk_of(a.sequence, ids, 0, 8);
+    REFUSED(&r.f, rkv_runner_prepare_plan(r.runner, r.plan, 0, NULL), RKV_STATUS_INVALID_STATE,
+            "plan");
+    set_plan(&r, &whole, 1);
+    CHECK_OK(rkv_plan_reserve(r.plan, &most));
+    CHECK_OK(rkv_plan_reserve(other.plan, &most));
+    BAD(&r.f, rkv_runner_reserve_plan(NULL, r.plan), "runner");
+    BAD(&r.f, rkv_runner_reserve_plan(r.runner, NULL), "plan");
+    BAD(&r.f, rkv_runner_reserve_plan(r.runner, other.plan), "page table");
+    BAD(&r.f, rkv_runner_prepare_plan(NULL, r.plan, 0, NULL), "runner");
+    BAD(&r.f, rkv_runner_prepare_plan(r.runner, NULL, 0, NULL), "plan");
+    BAD(&r.f, rkv_runner_prepare_plan(r.runner, other.plan, 0, NULL), "page table");
+    BAD(&r.f, rkv_runner_prepare_plan(r.runner, r.plan, 2, NULL), "flags");
+    BAD(&r.f, rkv_runner_prepare_plan(r.runner, r.plan, UINT32_MAX, NULL), "flags");
+    BAD(&r.f, rkv_runner_prepare_plan(r.runner, r.plan, 0, &r), "stream");
+    for (uint32_t flags = 0; flags < 2; flags++) {
+        CHECK_OK(rkv_runner_prepare_plan(r.runner, r.plan, flags, NULL));
+    }
+    release(&r.f, a.sequence);
+    REFUSED(&r.f, rkv_runner_prepare_plan(r.runner, r.plan, 0, NULL), RKV_STATUS_STALE_SEQUENCE,
+            "sequence");
+    end_runner(&r);
+    end_runner(&other);
 }
 
 static void m01_append_prefill(void) {
@@ -284,14 +331,14 @@ static void m01_append_prefill(void) {
     tensors t = new_tensors(&whole, 1, 0);
     rkv_append_prefill_args good = layer_args(&t, 0), args;
     rkv_plan *empty = NULL;
-    CHECK_OK(rkv_plan_create(r.runner, &empty));
+    CHECK_OK(rkv_plan_create(r.f.table, &empty));
     REFUSED(&r.f, rkv_runner_append_prefill(r.runner, empty, &good), RKV_STATUS_INVALID_STATE,
             "plan");
     rkv_plan_destroy(empty);
     set_plan(&r, &whole, 1);
     BAD(&r.f, rkv_runner_append_prefill(NULL, r.plan, &good), "runner");
     BAD(&r.f, rkv_runner_append_prefill(r.runner, NULL, &good), "plan");
-    BAD(&r.f, rkv_runner_append_prefill(r.runner, other.plan, &good), "another runner");
+    BAD(&r.f, rkv_runner_append_prefill(r.runner, other.plan, &good), "page table");
     BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, NULL), "args");
     BAD_INPUT_SIZES(&r.f, rkv_append_prefill_args, good, p,
                     rkv_runner_append_prefill(r.runner, r.plan, p), "args");
@@ -438,6 +485,7 @@ int main(void) {
     RUN(m01_page_copies);
     RUN(m01_plans);
     RUN(m01_plan_capacity);
+    RUN(m01_prepared_plans);
     RUN(m01_append_prefill);
     RUN(m01_plans_of_the_past);
     RUN(m01_merge_states);

@@ -308,7 +308,7 @@ static void m09_runner(void) {
     MISPLACED(&w, rkv_runner *, p, rkv_runner_create(w.f->table, &config, p), "out_runner");
     BAD_STRUCT(&w, rkv_runner_statistics, p, rkv_runner_stats(runner, p), "out_stats");
     MISPLACED(&w, rkv_kv_memory, p, rkv_runner_kv_memory(runner, 0, p), "out_memory");
-    MISPLACED(&w, rkv_plan *, p, rkv_plan_create(runner, p), "out_plan");
+    MISPLACED(&w, rkv_plan *, p, rkv_plan_create(w.f->table, p), "out_plan");
     BAD_STRUCT(&w, rkv_plan_arrays, p, rkv_plan_view(w.r.plan, p), "out_arrays");
     rkv_append_prefill_args args = layer_args(&w.t, 0), *a = &args;
     MISPLACED(&w, float, p,

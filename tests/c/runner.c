@@ -109,8 +109,8 @@ static void k16_duplicates_are_computed_twice_and_remapped(void) {
     end_runner(&r);
 }
 
-/* The plan carries out the copy that begin names, and confirms it. */
-static void b08_the_plan_copies_part_of_a_page(void) {
+/* A step carries out the copy that begin names, and confirms it; here, before it computes. */
+static void b08_a_step_copies_part_of_a_page(void) {
     runner_fixture r = new_runner(16, 32, 0);
     uint32_t other[40];
     count_up(prompt, 40, 1);
@@ -121,6 +121,8 @@ static void b08_the_plan_copies_part_of_a_page(void) {
     CHECK(state.cached_position_count == 27 && state.copy_position_count == 11);
     chunk rest = chunk_of(state.sequence, other, 27, 13);
     set_plan(&r, &rest, 1);
+    CHECK_EQ(query(&r.f, state.sequence).copy_position_count, 11);
+    CHECK_OK(rkv_runner_prepare_plan(r.runner, r.plan, 0, NULL));
     CHECK_EQ(query(&r.f, state.sequence).copy_position_count, 0);
     rkv_kv_memory layer;
     for (uint32_t i = 0; i < LAYERS; i++) {
@@ -261,14 +263,14 @@ static void k20_rows_without_a_cache(void) {
     runner_fixture r;
     memset(&r, 0, sizeof r);
     CHECK_OK(rkv_runner_create(table, &config, &r.runner));
-    CHECK_OK(rkv_plan_create(r.runner, &r.plan));
-    rkv_page_table_destroy(table);   /* the runner keeps it alive */
+    CHECK_OK(rkv_plan_create(table, &r.plan));
+    rkv_page_table_destroy(table);   /* the runner and the plan keep it alive */
     rkv_page_table *same = NULL;
     rkv_runner_destroy(r.runner);
     rkv_plan_destroy(r.plan);
     same = new_table(8, 16, 2);
     CHECK_OK(rkv_runner_create(same, &config, &r.runner));
-    CHECK_OK(rkv_plan_create(r.runner, &r.plan));
+    CHECK_OK(rkv_plan_create(same, &r.plan));
     uint32_t slot = 0;
     CHECK_OK(rkv_page_table_allocate_slot(same, &slot));
     CHECK_OK(rkv_page_table_reserve(same, slot, 20));
@@ -298,7 +300,7 @@ static void k12_plan_arrays(void) {
     rows[0].count = 1;
     rows[1].sequence = b.sequence;
     rows[1].count = 10;
-    CHECK_OK(rkv_plan_set(r.plan, rows, 2));
+    CHECK_OK(rkv_plan_set(r.plan, rows, 2, sizeof(rkv_plan_row)));
     rkv_plan_arrays arrays;
     memset(&arrays, 0, sizeof arrays);
     arrays.struct_size = sizeof arrays;
@@ -391,7 +393,7 @@ static void k20_threads_of_the_engine(void) {
     memset(&r, 0, sizeof r);
     r.f = f;
     CHECK_OK(rkv_runner_create(f.table, &config, &r.runner));
-    CHECK_OK(rkv_plan_create(r.runner, &r.plan));
+    CHECK_OK(rkv_plan_create(f.table, &r.plan));
     count_up(prompt, 30, 1);
     rkv_sequence_state state = prefill(&r, prompt, 30, 11);
     CHECK(calls > 0);
@@ -424,7 +426,7 @@ int main(void) {
     RUN(b07_second_request_in_the_middle);
     RUN(k20_mixed_batches);
     RUN(k16_duplicates_are_computed_twice_and_remapped);
-    RUN(b08_the_plan_copies_part_of_a_page);
+    RUN(b08_a_step_copies_part_of_a_page);
     RUN(k21_regions_or_causal);
     RUN(k20_sliding_window);
     RUN(k20_merged_states);

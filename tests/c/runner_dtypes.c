@@ -88,7 +88,7 @@ static void check_narrow(const narrow_case *c) {
     rkv_runner *runner = NULL;
     rkv_plan *plan = NULL;
     CHECK_OK(rkv_runner_create(f.table, &config, &runner));
-    CHECK_OK(rkv_plan_create(runner, &plan));
+    CHECK_OK(rkv_plan_create(f.table, &plan));
     uint32_t ids[COUNT];
     count_up(ids, COUNT, 1);
     rkv_sequence_state state = begin(&f, text(ids, COUNT));
@@ -104,7 +104,7 @@ static void check_narrow(const narrow_case *c) {
         rkv_plan_row row = whole.row;
         row.start = at;
         row.count = COUNT - at < 20 ? COUNT - at : 20;
-        CHECK_OK(rkv_plan_set(plan, &row, 1));
+        CHECK_OK(rkv_plan_set(plan, &row, 1, sizeof(rkv_plan_row)));
         rkv_append_prefill_args args = layer_args(&t, 1);
         args.q = q + at * q_size;
         args.k = k + at * kv_size;

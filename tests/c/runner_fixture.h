@@ -59,7 +59,7 @@ static inline runner_fixture new_runner(uint32_t page_size, uint32_t page_count,
     rkv_runner_config config = small_runner();
     config.kv_layers = layers;
     if (!CHECK_OK(rkv_runner_create(r.f.table, &config, &r.runner)) ||
-        !CHECK_OK(rkv_plan_create(r.runner, &r.plan))) {
+        !CHECK_OK(rkv_plan_create(r.f.table, &r.plan))) {
         exit(1);
     }
     return r;
@@ -232,7 +232,7 @@ static inline void set_plan(const runner_fixture *r, const chunk *chunks, size_t
     for (size_t i = 0; i < chunk_count; i++) {
         rows[i] = chunks[i].row;
     }
-    CHECK_OK(rkv_plan_set(r->plan, rows, chunk_count));
+    CHECK_OK(rkv_plan_set(r->plan, rows, chunk_count, sizeof rows[0]));
 }
 
 /* Compares every output of a layer with the naive attention: f32 sums of a few hundred terms below

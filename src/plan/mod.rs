@@ -1,0 +1,236 @@
+//! Plans: what a step computes, as arrays over the rows of a page table.
+//!
+//! ```text
+//!   Plan ── Step      new positions of some rows, taken from the page table at one moment
+//!     │       └─ Batch, Copies      the arrays that kernels take
+//!     └─ Ties         what each runner that computes it derives from a step, and keeps
+//! ```
+//!
+//! No runner is needed: an engine with kernels of its own reads the arrays. A plan notes the
+//! version of each row that it took pages from, so that a step on pages which meanwhile belong to
+//! somebody else is refused instead of carried out.
+//!
+//! Sequences may wait for copies of pages. Each runner has them to carry out in layers of its own,
+//! so it is not carrying them out that ends them, but confirming: what was confirmed before a
+//! runner came to it, it is told, for the source may be gone.
+#![forbid(unsafe_code)]
+
+mod kept;
+mod step;
+
+pub use kept::Ties;
+pub use step::{Copies, Step};
+
+use crate::attention::{Batch, Capacity, Region};
+use crate::error::Error;
+use crate::error::text;
+use crate::memory::{Arc, try_filled};
+use crate::sequence::{ComputedRow, PageCopy, Shared};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// New positions of one row.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanRow<'a> {
+    /// The row.
+    pub row: ComputedRow,
+    /// The first new position.
+    pub start: usize,
+    /// How many.
+    pub count: usize,
+    /// Positions of the row that attend to each other in both directions, ascending and disjoint.
+    pub regions: &'a [Region],
+}
+
+/// What a step computes. Made once, set anew for each step: its memory is reused.
+#[derive(Debug)]
+pub struct Plan {
+    /// Cut before anything else goes.
+    ties: Ties,
+    shared: Arc<Shared>,
+    // std's locks: parking_lot's take memory when a thread has to wait.
+    steps: RwLock<Steps>,
+    /// The last step of whose copies one was confirmed by way of this plan.
+    confirmed: AtomicU64,
+    /// Captured graphs count on the capacity.
+    is_captured: AtomicBool,
+}
+
+/// The step that was set, and the one before, whose memory the next one takes.
+#[derive(Debug)]
+struct Steps {
+    current: Step,
+    spare: Step,
+    /// By slot: the number of the `set` that saw it last.
+    seen: Vec<u64>,
+    number: u64,
+    /// The largest step that may be set.
+    capacity: Option<Capacity>,
+}
+
+/// The step of a plan. Nobody sets the plan as long as this is there.
+#[derive(Debug)]
+pub struct Current<'a>(RwLockReadGuard<'a, Steps>);
+
+impl Current<'_> {
+    /// The step.
+    pub fn step(&self) -> &Step {
+        &self.0.current
+    }
+
+    /// The largest step that the plan takes.
+    pub fn capacity(&self) -> Option<&Capacity> {
+        self.0.capacity.as_ref()
+    }
+}
+
+impl Plan {
+    /// An empty plan over the rows of a page table.
+    pub fn new(shared: Arc<Shared>) -> Result<Self, Error> {
+        let table = shared.read().page_table_stats();
+        let steps = Steps {
+            current: Step::new(table.page_size)?,
+            spare: Step::new(table.page_size)?,
+            seen: try_filled(0, table.slots)?,
+            number: 0,
+            capacity: None,
+        };
+        Ok(Self {
+            ties: Ties::default(),
+            shared,
+            steps: RwLock::new(steps),
+            confirmed: AtomicU64::new(0),
+            is_captured: AtomicBool::new(false),
+        })
+    }
+
+    /// What it stands on.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Where runners keep what they derive from its steps.
+    pub fn ties(&self) -> &Ties {
+        &self.ties
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Steps> {
+        // A panic poisons the cache, and with it all that stands on it.
+        self.steps.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The step as it was set, good or not, and the capacity.
+    pub fn current(&self) -> Current<'_> {
+        Current(self.steps.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same, provided that there is a step and its pages are still those of its rows.
+    pub fn to_compute(&self) -> Result<Current<'_>, Error> {
+        let current = self.current();
+        current.step().check(&self.shared.read())?;
+        Ok(current)
+    }
+
+    /// Calls `read` with the arrays of the rows that were set.
+    pub fn with_batch<R>(&self, read: impl FnOnce(&Batch) -> R) -> R {
+        read(self.current().step().batch())
+    }
+
+    /// Sets the rows of the next step. When it fails the plan is as before.
+    pub fn set(&self, rows: &[PlanRow<'_>]) -> Result<(), Error> {
+        self.set_from(rows.iter().copied().map(Ok))
+    }
+
+    /// The same of rows that are read one after another.
+    pub fn set_from<'a>(
+        &self,
+        rows: impl Iterator<Item = Result<PlanRow<'a>, Error>>,
+    ) -> Result<(), Error> {
+        let mut steps = self.write();
+        steps.fill_spare(&self.shared, rows)?;
+        let Steps { current, spare, .. } = &mut *steps;
+        std::mem::swap(current, spare);
+        Ok(())
+    }
+
+    /// Makes room for every step within a capacity; larger ones are refused from then on. When it
+    /// fails the plan is as before.
+    pub fn reserve(&self, capacity: &Capacity) -> Result<(), Error> {
+        let mut steps = self.write();
+        capacity.check()?;
+        capacity.check_fits(steps.current.batch()).map_err(|error| error.within("plan"))?;
+        if self.is_captured.load(Ordering::Relaxed) {
+            return Err(Error::state("plan: a captured graph counts on its capacity"));
+        }
+        let Steps { current, spare, .. } = &mut *steps;
+        current.reserve(capacity)?;
+        spare.reserve(capacity)?;
+        steps.capacity = Some(*capacity);
+        Ok(())
+    }
+
+    /// Says that a graph was captured that counts on the capacity.
+    pub fn fix_capacity(&self) {
+        self.is_captured.store(true, Ordering::Relaxed);
+    }
+
+    /// The copies of its step that are open, for a runner that has carried none of them out yet.
+    pub fn open_copies(&self, step: &Step) -> Result<Vec<PageCopy>, Error> {
+        if step.copies().count() == 0 {
+            return Ok(Vec::new());
+        }
+        let state = self.shared.read();
+        if self.confirmed.load(Ordering::Relaxed) == step.number {
+            return Err(Error::state(
+                "plan: another runner confirmed the copies of this step, which this one has not \
+                 carried out: all but the last are to be prepared with \
+                 RKV_PREPARE_KEEP_COPIES_OPEN",
+            ));
+        }
+        Ok(step.open_copies(&state)?)
+    }
+
+    /// Says that every copy of its step was carried out, wherever it had to be.
+    pub fn confirm_copies(&self, step: &Step) -> Result<(), Error> {
+        if step.copies().count() == 0 || self.confirmed.load(Ordering::Relaxed) == step.number {
+            return Ok(());
+        }
+        let mut state = self.shared.write();
+        for id in step.sequences_that_wait() {
+            if state.open_copy(id).is_some() {
+                state.confirm_copy(id)?;
+                self.confirmed.store(step.number, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Steps {
+    fn fill_spare<'a>(
+        &mut self,
+        shared: &Shared,
+        rows: impl Iterator<Item = Result<PlanRow<'a>, Error>>,
+    ) -> Result<(), Error> {
+        self.number += 1;
+        let step = &mut self.spare;
+        step.clear();
+        step.number = self.number;
+        let state = shared.read();
+        for (at, row) in rows.enumerate() {
+            let wrong = |error: Error| error.within(&text!("rows[{at}]"));
+            let row = row?;
+            let pages = state.row_to_compute(row.row, row.start, row.count).map_err(wrong)?;
+            step::check_regions(&row).map_err(wrong)?;
+            let seen = &mut self.seen[pages.slot as usize];
+            if std::mem::replace(seen, self.number) == self.number {
+                return Err(Error::argument(text!("rows[{at}] is in the batch already")));
+            }
+            step.push(&row, &pages)?;
+        }
+        match &self.capacity {
+            Some(capacity) => capacity.check_fits(step.batch()),
+            None => Ok(()),
+        }
+    }
+}
