@@ -11,7 +11,8 @@ use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::cpu::Threads;
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
-use radixkv::runner::{LayerStep, Plan, PlanRow, Runner, RunnerConfig, Strides};
+use radixkv::plan::{Plan, PlanRow};
+use radixkv::runner::{LayerStep, Runner, RunnerConfig, Strides};
 use radixkv::sequence::{ComputedRow, SequenceInfo, Shared};
 use radixkv::token::TokenList;
 use std::error;
@@ -100,7 +101,7 @@ impl Engine {
             Shared::new(PageTableConfig { page_size, page_count, ..PageTableConfig::default() })?;
         cache.attach_cache(CacheConfig::default())?;
         let runner = Runner::new(cache.clone(), shapes(), Threads::Own(0))?;
-        let plan = Plan::new(runner.clone())?;
+        let plan = Plan::new(cache.clone())?;
         Ok(Self { cache, runner, plan })
     }
 
@@ -127,8 +128,7 @@ impl Engine {
                 embed(&mut x, id, at);
             }
         }
-        // SAFETY: nobody else computes these rows. Copies of partly shared pages happen here, too.
-        unsafe { self.plan.set(&rows)? };
+        self.plan.set(&rows)?;
         let dense = Strides::default();
         let mut out = vec![0f32; x.len()];
         for layer in 0..LAYERS {
@@ -144,7 +144,9 @@ impl Engine {
                 sinks: ptr::null(),
                 params: Params::new(HEAD_DIM),
             };
-            // SAFETY: the tensors are dense, and have the positions of the plan.
+            // The first layer also carries out copies of partly shared pages, in all layers.
+            // SAFETY: the tensors are dense, and have the positions of the plan; nobody else
+            // computes these rows.
             unsafe { self.runner.append_prefill(&self.plan, &step)? };
             x.iter_mut().zip(&out).for_each(|(x, out)| *x += out);
         }

@@ -132,14 +132,13 @@ fn m05_a_plan_is_made_or_it_is_not() {
             // SAFETY: all pointers lead to live values; nobody else uses the plan.
             unsafe {
                 rkv_plan_destroy(std::mem::replace(&mut world.made.1, ptr::null_mut()));
-                rkv_plan_create(world.runner, &mut world.made.1)
+                rkv_plan_create(world.table, &mut world.made.1)
             }
         },
     );
     assert!(refused > 4, "{refused}");
 }
 
-/// Two of the rows wait for copies, which are carried out and confirmed, or not at all.
 // M05
 #[test]
 fn m05_a_plan_is_set_or_stays() {
@@ -153,14 +152,18 @@ fn m05_a_plan_is_set_or_stays() {
     }
 }
 
-fn set_one(world: &mut World) {
+fn set_row(world: &World, at: usize) -> rkv_status {
     // SAFETY: the row is alive.
-    ok(unsafe { rkv_plan_set(world.plan, &world.rows[3], 1) });
+    unsafe { rkv_plan_set(world.plan, &world.rows[at], 1, size_of::<rkv_plan_row>()) }
+}
+
+fn set_one(world: &mut World) {
+    ok(set_row(world, 3));
 }
 
 // M05
 #[test]
-fn m05_reserving_and_uploading() {
+fn m05_a_plan_is_reserved_or_it_is_not() {
     let _alone = alone();
     let capacity = rkv_plan_capacity {
         flags: RKV_PLAN_REGIONS,
@@ -173,11 +176,58 @@ fn m05_reserving_and_uploading() {
         // SAFETY: all pointers lead to live values.
         unsafe {
             match rkv_plan_reserve(world.plan, &capacity) {
-                rkv_status::Ok => rkv_plan_upload(world.plan, ptr::null_mut()),
+                rkv_status::Ok => rkv_runner_reserve_plan(world.runner, world.plan),
                 refused => refused,
             }
         }
     });
+}
+
+/// Two of the rows wait for copies, which are carried out in every layer, or in none.
+// M05
+#[test]
+fn m05_a_plan_is_prepared_or_it_is_not() {
+    let _alone = alone();
+    for flags in [0, RKV_PREPARE_KEEP_COPIES_OPEN] {
+        let refused = refused_or_done(ALONE, set, |world| {
+            // SAFETY: the handles are alive, and nobody computes.
+            unsafe { rkv_runner_prepare_plan(world.runner, world.plan, flags, ptr::null_mut()) }
+        });
+        assert!(refused > 4, "{refused}");
+    }
+}
+
+/// Room is made once: setting and computing a step that decodes asks for no memory, by two runners
+/// or by one.
+// J04, M05
+#[test]
+fn j04_a_decode_step_takes_no_memory() {
+    let _alone = alone();
+    for setup in SETUPS {
+        let mut world = World::new(setup);
+        let capacity =
+            rkv_plan_capacity { row_count: 4, position_count: 26, page_count: 200, ..sized() };
+        // SAFETY: all pointers lead to live values.
+        unsafe {
+            ok(rkv_runner_create(world.table, &world.config, &mut world.made.0));
+            ok(rkv_plan_reserve(world.plan, &capacity));
+        }
+        let step = |world: &mut World, at: u64| {
+            (world.rows[3].start, world.rows[3].count) = (at, 1);
+            ok(set_row(world, 3));
+            for layer in 0..2 {
+                ok(attend(world, layer, true));
+                std::mem::swap(&mut world.runner, &mut world.made.0);
+                ok(attend(world, layer, true));
+                std::mem::swap(&mut world.runner, &mut world.made.0);
+            }
+        };
+        step(&mut world, 30);
+        for at in 31..40 {
+            let ((), failed) = failing(Failure::From(0), || step(&mut world, at));
+            assert_eq!(failed, 0, "{setup:?}");
+        }
+    }
 }
 
 // M05
@@ -205,10 +255,7 @@ fn m05_later_layers_need_no_memory() {
             assert_eq!(failed, 0);
         }
         // Nor does a smaller step.
-        let (status, _) = failing(Failure::Once(u64::MAX), || {
-            // SAFETY: the row is alive.
-            unsafe { rkv_plan_set(world.plan, &world.rows[3], 1) }
-        });
+        let (status, _) = failing(Failure::Once(u64::MAX), || set_row(&world, 3));
         ok(status);
         let (status, failed) = failing(Failure::From(0), || attend(&mut world, 0, true));
         ok(status);

@@ -16,6 +16,16 @@ static inline rkvgo_failure *rkvgo_runner_append_prefill(
 	return rkvgo_end(rkv_runner_append_prefill(runner, plan, &args));
 }
 
+static inline rkvgo_failure *rkvgo_runner_reserve_plan(rkv_runner *runner, rkv_plan *plan) {
+	return rkvgo_end(rkv_runner_reserve_plan(runner, plan));
+}
+
+static inline rkvgo_failure *rkvgo_runner_prepare_plan(
+	rkv_runner *runner, rkv_plan *plan, uint32_t flags, void *stream
+) {
+	return rkvgo_end(rkv_runner_prepare_plan(runner, plan, flags, stream));
+}
+
 static inline rkvgo_failure *rkvgo_runner_merge_states(
 	rkv_runner *runner, rkv_merge_states_args args
 ) {
@@ -127,9 +137,60 @@ type AppendPrefillArgs struct {
 	Stream unsafe.Pointer
 }
 
+// PrepareFlags say what PreparePlan leaves out.
+type PrepareFlags uint32
+
+// PrepareKeepCopiesOpen: the copies of the step are not confirmed, for others have them to carry
+// out, too.
+const PrepareKeepCopiesOpen PrepareFlags = C.RKV_PREPARE_KEEP_COPIES_OPEN
+
+// enterBoth is for calls on a runner and a plan; leave ends it.
+func (r *Runner) enterBoth(
+	plan *Plan,
+) (runner *C.rkv_runner, of *C.rkv_plan, leave func(), err error) {
+	if runner, err = r.enter(); err != nil {
+		return nil, nil, nil, err
+	}
+	if of, err = plan.enter(); err != nil {
+		r.mu.RUnlock()
+		return nil, nil, nil, err
+	}
+	return runner, of, func() {
+		plan.mu.RUnlock()
+		r.mu.RUnlock()
+	}, nil
+}
+
+// ReservePlan makes room on the device for every step that was given to [Plan.Reserve], so that
+// calls may be captured into a graph, see [Runner.PreparePlan]. The CPU needs none.
+func (r *Runner) ReservePlan(plan *Plan) error {
+	raw, rawPlan, leave, err := r.enterBoth(plan)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return asError(C.rkvgo_runner_reserve_plan(raw, rawPlan))
+}
+
+// PreparePlan does now what the first [Runner.AppendPrefill] of a step does otherwise: carries out
+// the copies that its sequences wait for in every layer of the runner, on CUDA sends the step's
+// arrays, and confirms the copies. Where several runners compute one plan, all but one are prepared
+// with PrepareKeepCopiesOpen, and then that one. On CUDA it comes before a step's calls are captured
+// into a graph, and before a graph is launched that computes the step; stream is the CUstream to
+// work on. On the CPU stream is nil.
+func (r *Runner) PreparePlan(plan *Plan, flags PrepareFlags, stream unsafe.Pointer) error {
+	raw, rawPlan, leave, err := r.enterBoth(plan)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return asError(C.rkvgo_runner_prepare_plan(raw, rawPlan, C.uint32_t(flags), stream))
+}
+
 // AppendPrefill writes K and V of a plan's new positions into their pages, and attends from each
 // new position to the cached and the new ones, in one pass. Decoding is the same call with one new
-// position a row. Calls for different plans may run at once.
+// position a row. The first call of a step also does what [Runner.PreparePlan] does. Calls for
+// different plans may run at once.
 func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
 	raw, err := r.enter()
 	if err != nil {

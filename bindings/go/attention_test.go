@@ -166,12 +166,12 @@ func TestStrides(t *testing.T) {
 		change(&args)
 		names(t, b.runner.AppendPrefill(b.plan, args), radixkv.InvalidArgument, name)
 	}
-	unset, err := radixkv.NewPlan(b.runner)
+	unset, err := radixkv.NewPlan(b.table)
 	must(t, err)
 	defer unset.Close()
 	names(t, b.runner.AppendPrefill(unset, good), radixkv.InvalidState, "plan")
 	stranger := newRunnerBench(t, 4, 9)
-	names(t, stranger.runner.AppendPrefill(b.plan, good), radixkv.InvalidArgument, "runner")
+	names(t, stranger.runner.AppendPrefill(b.plan, good), radixkv.InvalidArgument, "page table")
 	must(t, sequence.Release())
 	wants(t, b.runner.AppendPrefill(b.plan, good), radixkv.StaleSequence)
 }

@@ -20,7 +20,7 @@ func TestUseAfterClose(t *testing.T) {
 	must(t, err)
 	closedRunner, err := radixkv.NewRunner(closedTable, smallRunner)
 	must(t, err)
-	closedPlan, err := radixkv.NewPlan(closedRunner)
+	closedPlan, err := radixkv.NewPlan(closedTable)
 	must(t, err)
 	for i := 0; i < 2; i++ { // closing twice is fine
 		must(t, closedPlan.Close())
@@ -49,6 +49,7 @@ func TestUseAfterClose(t *testing.T) {
 				_, err := radixkv.NewRunner(table, smallRunner)
 				return err
 			},
+			"NewPlan":       func() error { _, err := radixkv.NewPlan(table); return err },
 			"Stats":         func() error { _, err := table.Stats(); return err },
 			"AllocateSlot":  func() error { _, err := table.AllocateSlot(); return err },
 			"Erase":         func() error { return table.Erase(0) },
@@ -109,10 +110,11 @@ func TestUseAfterClose(t *testing.T) {
 	live := newRunnerBench(t, 4, 9)
 	for _, runner := range []*radixkv.Runner{closedRunner, noRunner, {}} {
 		for name, call := range map[string]func() error{
-			"NewPlan":   func() error { _, err := radixkv.NewPlan(runner); return err },
-			"Stats":     func() error { _, err := runner.Stats(); return err },
-			"KVMemory":  func() error { _, err := runner.KVMemory(0); return err },
-			"CopyPages": func() error { return runner.CopyPages(nil) },
+			"ReservePlan": func() error { return runner.ReservePlan(live.plan) },
+			"PreparePlan": func() error { return runner.PreparePlan(live.plan, 0, nil) },
+			"Stats":       func() error { _, err := runner.Stats(); return err },
+			"KVMemory":    func() error { _, err := runner.KVMemory(0); return err },
+			"CopyPages":   func() error { return runner.CopyPages(nil) },
 			"AppendPrefill": func() error {
 				return runner.AppendPrefill(live.plan, radixkv.AppendPrefillArgs{})
 			},
@@ -125,8 +127,11 @@ func TestUseAfterClose(t *testing.T) {
 	}
 	for _, plan := range []*radixkv.Plan{closedPlan, noPlan, {}} {
 		for name, call := range map[string]func() error{
-			"Set":  func() error { return plan.Set(nil) },
-			"View": func() error { return plan.View(func(radixkv.PlanArrays) {}) },
+			"Set":         func() error { return plan.Set(nil) },
+			"Check":       func() error { return plan.Check() },
+			"ReservePlan": func() error { return live.runner.ReservePlan(plan) },
+			"PreparePlan": func() error { return live.runner.PreparePlan(plan, 0, nil) },
+			"View":        func() error { return plan.View(func(radixkv.PlanArrays) {}) },
 			"AppendPrefill": func() error {
 				return live.runner.AppendPrefill(plan, radixkv.AppendPrefillArgs{})
 			},

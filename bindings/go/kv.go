@@ -96,8 +96,8 @@ type PageCopy struct {
 }
 
 // CopyPages copies the first positions of pages to other pages, K and V of every layer. No target
-// is another's source or target. The copies that sequences wait for are carried out by Plan.Set;
-// this is for an engine that moves pages for reasons of its own.
+// is another's source or target. The copies that sequences wait for are carried out with
+// a step, see Runner.PreparePlan; this is for an engine that moves pages for reasons of its own.
 func (r *Runner) CopyPages(copies []PageCopy) error {
 	raw, err := r.enter()
 	if err != nil {

@@ -16,16 +16,16 @@ typedef struct rkvgo_plan_view_made {
 	rkv_plan_arrays arrays;
 } rkvgo_plan_view_made;
 
-static inline rkvgo_plan_made rkvgo_plan_create(rkv_runner *runner) {
+static inline rkvgo_plan_made rkvgo_plan_create(rkv_page_table *table) {
 	rkvgo_plan_made made = {0};
-	made.failure = rkvgo_end(rkv_plan_create(runner, &made.plan));
+	made.failure = rkvgo_end(rkv_plan_create(table, &made.plan));
 	return made;
 }
 
 static inline rkvgo_failure *rkvgo_plan_set(
 	rkv_plan *plan, const rkv_plan_row *rows, size_t row_count
 ) {
-	return rkvgo_end(rkv_plan_set(plan, rows, row_count));
+	return rkvgo_end(rkv_plan_set(plan, rows, row_count, sizeof *rows));
 }
 
 static inline rkvgo_failure *rkvgo_plan_reserve(rkv_plan *plan, rkv_plan_capacity capacity) {
@@ -33,8 +33,8 @@ static inline rkvgo_failure *rkvgo_plan_reserve(rkv_plan *plan, rkv_plan_capacit
 	return rkvgo_end(rkv_plan_reserve(plan, &capacity));
 }
 
-static inline rkvgo_failure *rkvgo_plan_upload(rkv_plan *plan, void *stream) {
-	return rkvgo_end(rkv_plan_upload(plan, stream));
+static inline rkvgo_failure *rkvgo_plan_check(const rkv_plan *plan) {
+	return rkvgo_end(rkv_plan_check(plan));
 }
 
 static inline rkvgo_plan_view_made rkvgo_plan_view(const rkv_plan *plan) {
@@ -112,15 +112,32 @@ type PlanArrays struct {
 	LastPageLen []int32
 	// SlotMapping is, for each new position, where it lies: page * page_size + offset in the page.
 	SlotMapping []int64
+	// Copies were open when the plan was set: before the step is computed they are carried out in
+	// every layer, and then confirmed by Sequence.ConfirmCopy. A Runner does both.
+	Copies PlanCopies
+}
+
+// PlanCopies are copies of the first positions of pages, as arrays of the same length.
+type PlanCopies struct {
+	// Sequence has who waits for each copy.
+	Sequence []SequenceID
+	// Group has the group of layers whose pages these are. Always 0: there is one.
+	Group []int32
+	// SourcePage has the page to copy from.
+	SourcePage []int32
+	// TargetPage has the page to copy to.
+	TargetPage []int32
+	// PositionCount has how many positions.
+	PositionCount []int32
 }
 
 // Plan is what one step computes: new positions of any mix of rows, prefill chunks and decodes
-// alike. Made once, and set anew for each step: its memory is reused.
+// alike. Made once, and set anew for each step: its memory is reused. An engine with kernels of its
+// own reads its arrays, any [Runner] over the same page table computes it.
 type Plan struct {
 	mu        sync.RWMutex // Set and Close hold the write side
 	raw       *C.rkv_plan  // nil after Close
-	threads   *threads
-	positions int // new positions of all rows that are set
+	positions int          // new positions of all rows that are set
 	// What Set hands over: a row leads to its regions, so both must be C memory.
 	rows, regions buffer
 }
@@ -143,23 +160,23 @@ func (b *buffer) atLeast(bytes uintptr) unsafe.Pointer {
 	return b.start
 }
 
-// NewPlan creates a plan without rows, and keeps the runner's memory alive.
-func NewPlan(runner *Runner) (*Plan, error) {
-	raw, err := runner.enter()
+// NewPlan creates a plan without rows over a page table, and keeps that alive. It needs no runner.
+func NewPlan(table *PageTable) (*Plan, error) {
+	raw, err := table.enter()
 	if err != nil {
 		return nil, err
 	}
-	defer runner.mu.RUnlock()
+	defer table.mu.RUnlock()
 	made := C.rkvgo_plan_create(raw)
 	if err := asError(made.failure); err != nil {
 		return nil, err
 	}
-	p := &Plan{raw: made.plan, threads: runner.threads.share()}
+	p := &Plan{raw: made.plan}
 	runtime.SetFinalizer(p, (*Plan).Close) // for those that nobody closed
 	return p, nil
 }
 
-// Close gives the plan up. More than one Close is fine. It waits for calls that are running.
+// Close gives the plan up, and what runners keep with it. More than one Close is fine. It waits for calls that are running.
 func (p *Plan) Close() error {
 	if p == nil {
 		return nil
@@ -171,7 +188,6 @@ func (p *Plan) Close() error {
 		p.raw = nil
 		C.free(p.rows.start)
 		C.free(p.regions.start)
-		p.threads.end()
 		runtime.SetFinalizer(p, nil)
 	}
 	return nil
@@ -193,9 +209,10 @@ func (p *Plan) enter() (*C.rkv_plan, error) {
 // Set says what the next step computes, in the order in which the tensors hold the rows' new
 // positions; no row twice. Without rows it empties the plan.
 //
-// Copies that begun sequences wait for (SequenceState.CopyPositionCount) are carried out in every
-// layer, and confirmed. Several plans may be set before the first is computed. A plan is good until
-// a row of it is released, truncated, or publishes what the plan computes.
+// Several plans may be set before the first is computed. A plan is good until a row of it is
+// released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
+// (SequenceState.CopyPositionCount) stay open until they are carried out: by the first
+// [Runner.AppendPrefill] of the step, by [Runner.PreparePlan], or by the engine.
 func (p *Plan) Set(rows []PlanRow) error {
 	if p == nil {
 		return ErrClosed
@@ -247,9 +264,9 @@ func (p *Plan) fill(rows []PlanRow) *C.rkv_plan_row {
 	return given
 }
 
-// Reserve makes room for every step up to a size, and refuses larger ones from then on. On CUDA
-// calls may be captured into a graph then, see [Plan.Upload]; once one was, nothing can be reserved
-// any more.
+// Reserve makes room for every step up to a size, and refuses larger ones from then on. For CUDA
+// graphs, together with [Runner.ReservePlan]; once a call was captured nothing can be reserved any
+// more.
 func (p *Plan) Reserve(capacity PlanCapacity) error {
 	raw, err := p.enter()
 	if err != nil {
@@ -265,16 +282,15 @@ func (p *Plan) Reserve(capacity PlanCapacity) error {
 	}))
 }
 
-// Upload sends what the first call after [Plan.Set] would send, once. On CUDA it comes before a
-// step's calls are captured into a graph, and before a graph is launched that computes the step;
-// stream is the CUstream to work on. On the CPU there is nothing to send, and stream is nil.
-func (p *Plan) Upload(stream unsafe.Pointer) error {
+// Check says whether a plan that was set may still be computed. Runners look by themselves; this is
+// for an engine with kernels of its own, right before it starts them.
+func (p *Plan) Check() error {
 	raw, err := p.enter()
 	if err != nil {
 		return err
 	}
 	defer p.mu.RUnlock()
-	return asError(C.rkvgo_plan_upload(raw, stream))
+	return asError(C.rkvgo_plan_check(raw))
 }
 
 // View shows the arrays, for an engine with kernels of its own. They are the plan's own memory: to
@@ -300,6 +316,15 @@ func (p *Plan) View(look func(arrays PlanArrays)) error {
 			(*int64)(unsafe.Pointer(made.arrays.slot_mapping)), positions),
 	}
 	arrays.Indices = i32Slice(made.arrays.indices, int(arrays.IndPtr[rows]))
+	copies := int(made.arrays.copy_count)
+	arrays.Copies = PlanCopies{
+		Sequence: unsafe.Slice(
+			(*SequenceID)(unsafe.Pointer(made.arrays.copy_sequence)), copies),
+		Group:         i32Slice(made.arrays.copy_group, copies),
+		SourcePage:    i32Slice(made.arrays.copy_source_page, copies),
+		TargetPage:    i32Slice(made.arrays.copy_target_page, copies),
+		PositionCount: i32Slice(made.arrays.copy_position_count, copies),
+	}
 	look(arrays)
 	return nil
 }

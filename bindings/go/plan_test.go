@@ -74,7 +74,8 @@ func TestPlanReserve(t *testing.T) {
 	b := newRunnerBench(t, 4, 17)
 	sequence, _ := b.begin(run(1, 6))
 	row := radixkv.PlanRow{Sequence: sequence.ID(), Count: 6}
-	names(t, b.plan.Upload(nil), radixkv.InvalidState, "plan")
+	names(t, b.plan.Check(), radixkv.InvalidState, "plan")
+	names(t, b.runner.PreparePlan(b.plan, 0, nil), radixkv.InvalidState, "plan")
 	must(t, b.plan.Set([]radixkv.PlanRow{row}))
 	capacity := radixkv.PlanCapacity{
 		Flags: radixkv.PlanSeparate, RowCount: 1, PositionCount: 5, PageCount: 2,
@@ -82,15 +83,71 @@ func TestPlanReserve(t *testing.T) {
 	names(t, b.plan.Reserve(capacity), radixkv.InvalidArgument, "position_count")
 	names(t, b.plan.Reserve(radixkv.PlanCapacity{}), radixkv.InvalidArgument, "row_count")
 	capacity.PositionCount = 6
+	names(t, b.runner.ReservePlan(b.plan), radixkv.InvalidState, "rkv_plan_reserve")
 	must(t, b.plan.Reserve(capacity))
-	must(t, b.plan.Upload(nil))
+	must(t, b.runner.ReservePlan(b.plan))
+	names(t, b.runner.PreparePlan(b.plan, 8, nil), radixkv.InvalidArgument, "flags")
+	must(t, b.runner.PreparePlan(b.plan, 0, nil))
+	must(t, b.plan.Check())
 	row.Regions = []radixkv.Region{{Start: 1, End: 3}}
 	names(t, b.plan.Set([]radixkv.PlanRow{row}), radixkv.InvalidArgument, "regions")
 	must(t, sequence.Release())
 	must(t, b.plan.Close())
-	if b.plan.Reserve(capacity) == nil || b.plan.Upload(nil) == nil {
+	if b.plan.Reserve(capacity) == nil || b.plan.Check() == nil {
 		t.Error("a closed plan was used")
 	}
+}
+
+// J04: two runners of different shapes compute one plan; the copies of a step are among its arrays,
+// and stay open until both have carried them out.
+func TestPlanOfTwoRunners(t *testing.T) {
+	b := newRunnerBench(t, 4, 33)
+	config := smallRunner
+	config.LayerCount, config.QueryHeadCount, config.KVHeadCount = 1, 1, 1
+	other, err := radixkv.NewRunner(b.table, config)
+	must(t, err)
+	defer other.Close()
+	compute := func(c chunk) {
+		t.Helper()
+		must(t, b.plan.Set(planRows(c)))
+		must(t, b.runner.PreparePlan(b.plan, radixkv.PrepareKeepCopiesOpen, nil))
+		for layer := 0; layer < layers; layer++ {
+			must(t, b.runner.AppendPrefill(b.plan, newTensors(layer, c).args(layer)))
+		}
+	}
+	alone := func(c chunk) {
+		t.Helper()
+		zeros := radixkv.F32(make([]float32, c.count*headDim))
+		must(t, other.AppendPrefill(b.plan, radixkv.AppendPrefillArgs{
+			Q: zeros, K: zeros, V: zeros, Out: radixkv.F32(make([]float32, c.count*headDim)),
+		}))
+	}
+	first, _ := b.begin(run(1, 10))
+	compute(chunk{first, run(1, 10), 0, 10})
+	alone(chunk{first, run(1, 10), 0, 10})
+	_, err = first.Publish(10)
+	must(t, err)
+	ids := join(run(1, 6), run(100, 2))
+	second, waits := b.begin(ids)
+	equal(t, "positions to copy", waits.CopyPositionCount, 2)
+	rest := chunk{second, ids, 6, 2}
+	compute(rest)
+	must(t, b.plan.View(func(arrays radixkv.PlanArrays) {
+		equalSlices(t, "sequences", arrays.Copies.Sequence, []radixkv.SequenceID{second.ID()})
+		equalSlices(t, "groups", arrays.Copies.Group, []int32{0})
+		equalSlices(t, "sources", arrays.Copies.SourcePage, []int32{int32(waits.CopySourcePage)})
+		equalSlices(t, "targets", arrays.Copies.TargetPage, []int32{int32(waits.CopyTargetPage)})
+		equalSlices(t, "positions", arrays.Copies.PositionCount, []int32{2})
+	}))
+	state, err := second.State()
+	must(t, err)
+	equal(t, "open", state.CopyPositionCount, 2)
+	alone(rest)
+	state, err = second.State()
+	must(t, err)
+	equal(t, "open", state.CopyPositionCount, 0)
+	must(t, first.Release())
+	must(t, second.Release())
 }
 
 // K21: images attend to themselves in both directions, in as many rows as there are.

@@ -122,7 +122,7 @@ type RunnerConfig struct {
 	// Device is the ordinal of the GPU; 0 for the CPU.
 	Device uint32
 	// KVLayers is the engine's memory, one for each layer and for every page of the page table,
-	// page 0 included. It must outlive the runner and its plans, and be C memory, or pinned with a
+	// page 0 included. It must outlive the runner, and be C memory, or pinned with a
 	// runtime.Pinner. nil: the runner allocates memory of its own.
 	KVLayers []KVMemory
 	// ParallelFor runs the tasks of a call on the engine's own threads. It may be called by several
@@ -198,8 +198,7 @@ func NewRunner(table *PageTable, config RunnerConfig) (*Runner, error) {
 	return r, nil
 }
 
-// Close gives the runner up; a plan of it keeps it and its memory alive until it is closed too.
-// More than one Close is fine. It waits for calls that are running.
+// Close gives the runner up, the memory of its own, and what it keeps with plans. More than one Close is fine. It waits for calls that are running.
 func (r *Runner) Close() error {
 	if r == nil {
 		return nil

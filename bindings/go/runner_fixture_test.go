@@ -40,7 +40,7 @@ func newRunnerBenchWith(
 	b := newBench(t, pageSize, pageCount, 0)
 	runner, err := radixkv.NewRunner(b.table, config)
 	must(t, err)
-	plan, err := radixkv.NewPlan(runner)
+	plan, err := radixkv.NewPlan(b.table)
 	must(t, err)
 	t.Cleanup(func() {
 		must(t, plan.Close())

@@ -81,7 +81,7 @@ func TestBadRunners(t *testing.T) {
 	names(t, err, radixkv.InvalidArgument, "kv_layers[0]")
 }
 
-// Memory of the engine's, here pinned Go memory, and one of a runner that is gone but for its plan.
+// Memory of the engine's, here pinned Go memory.
 func TestKVMemoryOfTheEngine(t *testing.T) {
 	b := newBench(t, 4, 9, 0)
 	const pages, stride = 9, 4 * kvWidth
@@ -101,7 +101,7 @@ func TestKVMemoryOfTheEngine(t *testing.T) {
 	}
 	runner, err := radixkv.NewRunner(b.table, config)
 	must(t, err)
-	plan, err := radixkv.NewPlan(runner)
+	plan, err := radixkv.NewPlan(b.table)
 	must(t, err)
 	bench := &runnerBench{b, runner, plan}
 	stats, err := runner.Stats()
@@ -167,7 +167,7 @@ func TestGoroutinesCompute(t *testing.T) {
 	for i := 0; i < 3; i++ {
 		ids := run(100*i, 23)
 		sequence, _ := b.begin(ids)
-		plan, err := radixkv.NewPlan(b.runner)
+		plan, err := radixkv.NewPlan(b.table)
 		must(t, err)
 		all.Add(1)
 		go func() {
@@ -229,7 +229,7 @@ func TestPanicInParallelFor(t *testing.T) {
 	}
 }
 
-// M03: table and runner may be closed before the plan, and the engine's threads are kept for it.
+// M03, J04: table and runner may be closed before the plan, which goes on without them.
 func TestCloseRunnerFirst(t *testing.T) {
 	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{PageSize: 4, PageCount: 9})
 	must(t, err)
@@ -241,7 +241,7 @@ func TestCloseRunnerFirst(t *testing.T) {
 	slot, err := table.AllocateSlot()
 	must(t, err)
 	must(t, table.Reserve(slot, 4))
-	plan, err := radixkv.NewPlan(runner)
+	plan, err := radixkv.NewPlan(table)
 	must(t, err)
 	must(t, table.Close())
 	must(t, runner.Close())
@@ -264,9 +264,7 @@ func TestRunnerFinalizers(t *testing.T) {
 		runtime.SetFinalizer(held, func(*[64]int) { close(gone) })
 		config := smallRunner
 		config.ParallelFor = func(int, func(int)) { held[0]++ }
-		forgotten, err := radixkv.NewRunner(table, config)
-		must(t, err)
-		_, err = radixkv.NewPlan(forgotten)
+		_, err := radixkv.NewRunner(table, config)
 		must(t, err)
 	}()
 	for wait := time.Millisecond; wait < 10*time.Second; wait *= 2 {
@@ -277,5 +275,5 @@ func TestRunnerFinalizers(t *testing.T) {
 		case <-time.After(wait):
 		}
 	}
-	t.Fatal("the finalizers of runner and plan did not run")
+	t.Fatal("the finalizer of the runner did not run")
 }

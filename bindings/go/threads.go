@@ -13,7 +13,6 @@ import "C"
 import (
 	"fmt"
 	"runtime/cgo"
-	"sync/atomic"
 	"unsafe"
 )
 
@@ -21,32 +20,20 @@ import (
 // returns when all calls have returned.
 type ParallelFor func(taskCount int, run func(index int))
 
-// threads is the engine's ParallelFor, which lives as long as the runner in the library does: that
-// of a Runner and of each Plan of it.
+// threads is the engine's ParallelFor, which lives as long as the runner does.
 type threads struct {
 	handle cgo.Handle
-	users  atomic.Int64
 }
 
 func newThreads(parallelFor ParallelFor) *threads {
 	if parallelFor == nil {
 		return nil
 	}
-	t := &threads{handle: cgo.NewHandle(parallelFor)}
-	t.users.Store(1)
-	return t
-}
-
-// share is for one more user, until it calls end.
-func (t *threads) share() *threads {
-	if t != nil {
-		t.users.Add(1)
-	}
-	return t
+	return &threads{handle: cgo.NewHandle(parallelFor)}
 }
 
 func (t *threads) end() {
-	if t != nil && t.users.Add(-1) == 0 {
+	if t != nil {
 		t.handle.Delete()
 	}
 }

@@ -110,7 +110,7 @@ public:
             for (std::size_t at = r->computed; at < r->computed + count; ++at)
                 embed(x, r->ids[at], at);
         }
-        plan_.set(rows);  // carries out copies of partly shared pages, too
+        plan_.set(rows);
         std::vector<float> out(x.size());
         for (std::uint32_t layer = 0; layer < layers; ++layer) {
             runner_.append_prefill(plan_, layer, project(x, width, 5, layer),
@@ -141,7 +141,7 @@ private:
     rkv::PageTable table_{pages()};
     rkv::Cache cache_{table_};
     rkv::Runner runner_{table_, shapes()};  // with memory of its own
-    rkv::Plan plan_ = runner_.plan();
+    rkv::Plan plan_{table_};
 };
 
 void print_decoded(const char* name, const Request& r) {

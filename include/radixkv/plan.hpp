@@ -6,6 +6,7 @@
 #ifndef RADIXKV_PLAN_HPP
 #define RADIXKV_PLAN_HPP
 
+#include "page_table.hpp"
 #include "sequence.hpp"
 #include "span.hpp"
 
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <utility>
 
 namespace rkv {
 
@@ -53,7 +53,8 @@ inline rkv_plan_row plan_row(std::uint64_t start, std::uint64_t count,
     return row;
 }
 
-/// The arrays of rkv_plan_view(). They belong to the plan: good until it is set again or destroyed.
+/// The arrays of rkv_plan_view(). They belong to the plan: good until it is set again, reserved or
+/// destroyed.
 struct PlanArrays {
     std::uint64_t position_count = 0;
     span<const std::int32_t> query_indptr;
@@ -61,15 +62,28 @@ struct PlanArrays {
     span<const std::int32_t> indices;
     span<const std::int32_t> last_page_len;
     span<const std::int64_t> slot_mapping;
+    /// Of each copy that was open when the plan was set: who waits for it, and what it is.
+    span<const rkv_sequence_id> copy_sequence;
+    span<const std::int32_t> copy_group;
+    span<const std::int32_t> copy_source_page;
+    span<const std::int32_t> copy_target_page;
+    span<const std::int32_t> copy_position_count;
 };
 
-/// Owns an rkv_plan. Made by Runner::plan(), and set anew for each step.
+/// Owns an rkv_plan: what a step computes, set anew for each one. Any Runner over the same page table
+/// computes it.
 class Plan {
 public:
     /// Owns nothing.
     Plan() noexcept = default;
     /// Takes over a handle that C code created.
-    explicit Plan(rkv_plan* owned) noexcept : Plan(owned, nullptr) {}
+    explicit Plan(rkv_plan* owned) noexcept : handle_(owned) {}
+    /// rkv_plan_create().
+    explicit Plan(PageTable& table) {
+        rkv_plan* plan = nullptr;
+        check(rkv_plan_create(table.get(), &plan));
+        handle_.reset(plan);
+    }
 
     [[nodiscard]] rkv_plan* get() const noexcept { return handle_.get(); }
     [[nodiscard]] explicit operator bool() const noexcept { return get() != nullptr; }
@@ -80,12 +94,12 @@ public:
 
     /// rkv_plan_set(). The rows and their regions are not needed afterwards.
     void set(span<const rkv_plan_row> rows) {
-        check(rkv_plan_set(get(), rows.data(), rows.size()));
+        check(rkv_plan_set(get(), rows.data(), rows.size(), sizeof(rkv_plan_row)));
     }
     /// rkv_plan_reserve(). Begin with sized<rkv_plan_capacity>().
     void reserve(const rkv_plan_capacity& capacity) { check(rkv_plan_reserve(get(), &capacity)); }
-    /// rkv_plan_upload(). On CUDA with the CUstream to work on.
-    void upload(void* stream = nullptr) { check(rkv_plan_upload(get(), stream)); }
+    /// rkv_plan_check(): throws when the plan may not be computed any more.
+    void require_current() const { check(rkv_plan_check(get())); }
     /// rkv_plan_view().
     [[nodiscard]] PlanArrays arrays() const {
         auto raw = sized<rkv_plan_arrays>();
@@ -98,6 +112,12 @@ public:
         out.indices = {raw.indices, static_cast<std::size_t>(raw.indptr[rows])};
         out.last_page_len = {raw.last_page_len, rows};
         out.slot_mapping = {raw.slot_mapping, static_cast<std::size_t>(raw.position_count)};
+        const auto copies = static_cast<std::size_t>(raw.copy_count);
+        out.copy_sequence = {raw.copy_sequence, copies};
+        out.copy_group = {raw.copy_group, copies};
+        out.copy_source_page = {raw.copy_source_page, copies};
+        out.copy_target_page = {raw.copy_target_page, copies};
+        out.copy_position_count = {raw.copy_position_count, copies};
         return out;
     }
     /// New positions of all rows: rkv_plan_view().
@@ -108,14 +128,9 @@ public:
     }
 
 private:
-    friend class Runner;
-    /// The C plan keeps the C runner alive, so its threads must live as long as the plan, too.
     struct Destroy {
-        std::shared_ptr<const void> threads;
         void operator()(rkv_plan* plan) const noexcept { rkv_plan_destroy(plan); }
     };
-    Plan(rkv_plan* owned, std::shared_ptr<const void> threads) noexcept
-        : handle_(owned, Destroy{std::move(threads)}) {}
 
     std::unique_ptr<rkv_plan, Destroy> handle_;
 };

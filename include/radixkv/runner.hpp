@@ -107,7 +107,7 @@ public:
     [[nodiscard]] std::shared_ptr<const void> threads() const noexcept {
         return handle_.get_deleter().threads;
     }
-    /// rkv_runner_destroy() now. Its plans keep the C runner alive.
+    /// rkv_runner_destroy() now.
     void reset() noexcept { handle_.reset(); }
 
     /// rkv_runner_stats().
@@ -126,11 +126,11 @@ public:
     void copy_pages(span<const rkv_page_copy> copies) {
         check(rkv_runner_copy_pages(get(), copies.data(), copies.size()));
     }
-    /// rkv_plan_create().
-    [[nodiscard]] Plan plan() {
-        rkv_plan* plan = nullptr;
-        check(rkv_plan_create(get(), &plan));
-        return Plan(plan, threads());
+    /// rkv_runner_reserve_plan(), after Plan::reserve().
+    void reserve_plan(const Plan& plan) { check(rkv_runner_reserve_plan(get(), plan.get())); }
+    /// rkv_runner_prepare_plan(). On CUDA with the CUstream to work on.
+    void prepare_plan(const Plan& plan, std::uint32_t flags = 0, void* stream = nullptr) {
+        check(rkv_runner_prepare_plan(get(), plan.get(), flags, stream));
     }
 
     /// rkv_runner_append_prefill() of anything that C can say: strides, half-precision types of

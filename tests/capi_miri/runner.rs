@@ -25,7 +25,7 @@ fn small() -> rkv_runner_config {
     config
 }
 
-/// A runner and a plan; destroyed in an order that leaves the plan to stand alone.
+/// A runner and a plan; the runner goes first.
 struct Compute(*mut rkv_runner, *mut rkv_plan);
 
 impl Compute {
@@ -34,7 +34,7 @@ impl Compute {
         // SAFETY: all pointers lead to live values.
         unsafe {
             ok(rkv_runner_create(pair.0, config, &mut made.0));
-            ok(rkv_plan_create(made.0, &mut made.1));
+            ok(rkv_plan_create(pair.0, &mut made.1));
         }
         made
     }
@@ -61,9 +61,23 @@ impl Compute {
                 ..sized()
             };
             ok(rkv_plan_reserve(self.1, &capacity));
-            ok(rkv_plan_set(self.1, &row, 1));
-            ok(rkv_plan_upload(self.1, ptr::null_mut()));
+            ok(rkv_runner_reserve_plan(self.0, self.1));
+            ok(rkv_plan_set(self.1, &row, 1, size_of_val(&row)));
+            ok(rkv_plan_check(self.1));
             ok(rkv_plan_view(self.1, &mut arrays));
+            let copies = arrays.copy_count as usize;
+            let waiting = std::slice::from_raw_parts(arrays.copy_sequence, copies);
+            assert!(waiting.iter().all(|&id| id == sequence));
+            for (from, most) in [
+                (arrays.copy_group, 0),
+                (arrays.copy_source_page, PAGES as i32 - 1),
+                (arrays.copy_target_page, PAGES as i32 - 1),
+                (arrays.copy_position_count, 3),
+            ] {
+                let from = std::slice::from_raw_parts(from, copies);
+                assert!(from.iter().all(|value| (0..=most).contains(value)));
+            }
+            ok(rkv_runner_prepare_plan(self.0, self.1, 0, ptr::null_mut()));
             let rows = std::slice::from_raw_parts(arrays.query_indptr, 2);
             assert_eq!((arrays.row_count, rows), (1, &[0, count as i32][..]));
             let pages = std::slice::from_raw_parts(arrays.indptr, 2)[1];
@@ -157,7 +171,7 @@ fn prompts_and_decoding_in_lent_memory() {
         );
     }
 
-    // Decoding over a page that was reused in part: the plan copies it.
+    // Decoding over a page that was reused in part: preparing the plan copies it.
     let second = pair.begin(&list(&[1, 2, 3, 9]));
     assert_eq!((second.cached_position_count, second.copy_position_count), (3, 3));
     compute.plan(second.sequence, 3, 1);
@@ -258,4 +272,33 @@ fn halves_in_fp8_and_other_outputs() {
         rkv_runner_destroy(ptr::null_mut());
         rkv_plan_destroy(ptr::null_mut());
     }
+}
+
+/// J04: two runners of different shapes compute one plan, and either goes before it or after it.
+#[test]
+fn j04_runners_come_and_go() {
+    let pair = Pair::new();
+    let first = Compute::new(&pair, &small());
+    let state = pair.begin(&list(&[1, 2, 3]));
+    first.plan(state.sequence, 0, 3);
+    for kv_heads in [1, QUERY_HEADS as u32, 1] {
+        let other = rkv_runner_config { kv_head_count: kv_heads, ..small() };
+        let other = Compute::new(&pair, &other);
+        let key = kv_heads as usize * DIM;
+        for (runner, plan, key) in [(first.0, first.1, KEY), (other.0, first.1, key)] {
+            let (q, kv) = (vec![0.5f32; 3 * QUERY], vec![1.0f32; 3 * key]);
+            let mut out = vec![0f32; 3 * QUERY];
+            let args = rkv_append_prefill_args {
+                q: q.as_ptr().cast(),
+                k: kv.as_ptr().cast(),
+                v: kv.as_ptr().cast(),
+                out: out.as_mut_ptr().cast(),
+                ..sized()
+            };
+            // SAFETY: all tensors have three positions.
+            ok(unsafe { rkv_runner_append_prefill(runner, plan, &args) });
+            assert!(out.iter().all(|&got| got == 1.0));
+        }
+    }
+    pair.check();
 }

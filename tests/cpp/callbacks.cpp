@@ -66,7 +66,7 @@ rkv_runner_config small() {
 void compute(rkv::PageTable& table, rkv::Runner& runner) {
     const std::uint32_t slot = table.allocate_slot();
     table.reserve(slot, 32);
-    rkv::Plan plan = runner.plan();
+    rkv::Plan plan(table);
     plan.set({rkv::plan_row_of_slot(slot, 0, 32)});
     const std::vector<float> in(32 * 4 * 64, 1.0F);
     std::vector<float> out(32 * 4 * 64);

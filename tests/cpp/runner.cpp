@@ -124,7 +124,7 @@ void computes() {
         helper.join();
     };
     rkv::Runner runner(table, small(), threads);
-    rkv::Plan plan = runner.plan();
+    rkv::Plan plan(table);
     CHECK_EQ(runner.stats().thread_count, 2u);
     CHECK_EQ(runner.stats().page_bytes, rkv::Runner::supports(small(), 4));
 
@@ -179,7 +179,7 @@ void shows_arrays() {
     rkv::PageTable table = test::table(17, 4);
     rkv::Cache cache(table);
     rkv::Runner runner(table, small());
-    rkv::Plan plan = runner.plan();
+    rkv::Plan plan(table);
     CHECK_EQ(plan.arrays().position_count, 0u);
     CHECK_EQ(plan.arrays().indptr.size(), 1u);
     CHECK_EQ(plan.arrays().indices.size(), 0u);
@@ -208,7 +208,7 @@ void shows_arrays() {
     CHECK_EQ(plan.position_count(), 8u);
     plan.set({});
     CHECK_EQ(plan.position_count(), 0u);
-    CHECK_THROWS(RKV_STATUS_INVALID_STATE, plan.upload());
+    CHECK_THROWS(RKV_STATUS_INVALID_STATE, plan.require_current());
     // What is reserved is a limit from then on.
     auto capacity = rkv::sized<rkv_plan_capacity>();
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, plan.reserve(capacity));
@@ -218,7 +218,47 @@ void shows_arrays() {
     plan.reserve(capacity);
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, plan.set({rkv::plan_row(a, 0, 6)}));
     plan.set({rkv::plan_row(a, 0, 5)});
-    plan.upload();
+    plan.require_current();
+}
+
+// J04: two runners of different shapes compute one plan, and the copies of a step are among its
+// arrays until both have carried them out.
+void serves_two_runners() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    rkv::Plan plan(table);
+    rkv_runner_config other = small();
+    other.layer_count = 1;
+    other.query_head_count = other.kv_head_count = 1;
+    rkv::Runner first(table, small()), second(table, other);
+    auto compute = [&](const rkv::Sequence& sequence, const Ids& tokens, std::size_t start) {
+        const std::size_t count = tokens.size() - start;
+        plan.set({rkv::plan_row(sequence, start, count)});
+        CHECK_THROWS(RKV_STATUS_INVALID_STATE, first.reserve_plan(plan));
+        first.prepare_plan(plan, RKV_PREPARE_KEEP_COPIES_OPEN);
+        const Floats q(count * query_heads * dim), kv(count * kv_heads * dim), one(count * dim);
+        Floats out(q.size()), out_of_one(one.size());
+        first.append_prefill(plan, 0, q, kv, kv, out);
+        second.append_prefill(plan, 0, one, one, one, out_of_one);
+        first.append_prefill(plan, 1, q, kv, kv, out);
+    };
+    rkv::Sequence a = cache.begin(ids(1, 10));
+    compute(a, ids(1, 10), 0);
+    CHECK_EQ(plan.arrays().copy_sequence.size(), 0u);
+    a.publish(10);
+    Ids tokens = ids(1, 6);
+    tokens.push_back(99);
+    const rkv::Sequence b = cache.begin(tokens);
+    const rkv_sequence_state waits = b.state();
+    compute(b, tokens, 6);
+    const rkv::PlanArrays arrays = plan.arrays();
+    CHECK_EQ(arrays.copy_sequence.size(), 1u);
+    CHECK_EQ(arrays.copy_sequence[0], b.get());
+    CHECK_EQ(arrays.copy_group[0], 0);
+    CHECK_EQ(arrays.copy_source_page[0], static_cast<std::int32_t>(waits.copy_source_page));
+    CHECK_EQ(arrays.copy_target_page[0], static_cast<std::int32_t>(waits.copy_target_page));
+    CHECK_EQ(arrays.copy_position_count[0], 2);
+    CHECK_EQ(b.state().copy_position_count, 0u);
 }
 
 // K21: an image attends to itself in both directions, and is computed whole or not at all.
@@ -226,7 +266,7 @@ void takes_regions() {
     rkv::PageTable table = test::table(9, 4);
     rkv::Cache cache(table);
     rkv::Runner runner(table, small());
-    rkv::Plan plan = runner.plan();
+    rkv::Plan plan(table);
     const Ids prompt = ids(1, 8);
     const rkv::Sequence sequence = cache.begin(prompt);
     const std::vector<rkv_region> regions{{2, 6}};
@@ -255,7 +295,7 @@ void takes_halves() {
     rkv::PageTable table = test::table(9, 4);
     rkv::Cache cache(table);
     rkv::Runner runner(table, config);
-    rkv::Plan plan = runner.plan();
+    rkv::Plan plan(table);
     const rkv::Sequence sequence = cache.begin(ids(1, 5));
     plan.set({rkv::plan_row(sequence, 0, 5)});
     const std::vector<std::uint16_t> q(5 * query_heads * dim, half), kv(5 * kv_heads * dim, half);
@@ -307,7 +347,7 @@ void shows_memory() {
     rkv::Runner over(table, config);
     CHECK_EQ(over.stats().kv_bytes, 0u);
     CHECK(over.kv_memory(1).v == lent[1].v);
-    rkv::Plan plan = over.plan();
+    rkv::Plan plan(table);
     const std::uint32_t slot = table.allocate_slot();
     table.reserve(slot, 1);
     plan.set({rkv::plan_row_of_slot(slot, 0, 1)});
@@ -343,7 +383,7 @@ void refuses_bad_arguments() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::Runner::supports(small(), 257));
 
     rkv::Runner runner(table, small());
-    rkv::Plan plan = runner.plan();
+    rkv::Plan plan(table);
     rkv::Sequence sequence = cache.begin(ids(1, 3));
     const Floats q(3 * query_heads * dim), kv(3 * kv_heads * dim), few(7);
     Floats out(q.size()), lse(3 * query_heads), short_out(7);
@@ -367,8 +407,11 @@ void refuses_bad_arguments() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, runner.append_prefill(plan, layers, q, kv, kv, out));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
                  runner.merge_states({out.data()}, {}, 1, out.data()));
-    rkv::Runner stranger(table, small());
+    rkv::PageTable elsewhere = test::table(9, 4);
+    rkv::Runner stranger(elsewhere, small());
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, stranger.append_prefill(plan, 0, q, kv, kv, out));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, stranger.prepare_plan(plan));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, runner.prepare_plan(plan, 6));
     sequence.reset();
     CHECK_THROWS(RKV_STATUS_STALE_SEQUENCE, runner.append_prefill(plan, 0, q, kv, kv, out));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::plan_row(sequence, 0, 3));
@@ -383,9 +426,8 @@ void moves() {
     CHECK(second.get() == raw);
     CHECK(first.get() == nullptr);  // NOLINT: what a moved-from one does is what is tested
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)first.stats());
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)first.plan());
     first = std::move(second);
-    rkv::Plan plan = first.plan();
+    rkv::Plan plan(table);
     rkv_plan* raw_plan = plan.get();
     rkv::Plan moved = std::move(plan);
     CHECK(moved.get() == raw_plan);
@@ -411,17 +453,17 @@ void destroys_in_any_order() {
     const std::uint32_t slot = [&plan, alive_ = alive]() mutable {
         rkv::PageTable table = test::table(9, 4);
         rkv::Runner runner(table, small(), [held = std::move(alive_)](std::size_t, rkv::Tasks) {});
-        plan = runner.plan();
+        plan = rkv::Plan(table);
+        plan.set({});
         const std::uint32_t taken = table.allocate_slot();
         table.reserve(taken, 4);
         return taken;
     }();
-    CHECK_EQ(alive.use_count(), 2);
+    CHECK_EQ(alive.use_count(), 1);
     plan.set({rkv::plan_row_of_slot(slot, 0, 4)});
     CHECK_EQ(plan.position_count(), 4u);
     plan.reset();
     plan = rkv::Plan();
-    CHECK_EQ(alive.use_count(), 1);
 
     // What C code takes over goes on needing the threads.
     rkv::PageTable table = test::table(9, 4);
@@ -445,6 +487,7 @@ void destroys_in_any_order() {
 int main() {
     computes();
     shows_arrays();
+    serves_two_runners();
     takes_regions();
     takes_halves();
     shows_memory();

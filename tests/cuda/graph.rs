@@ -232,12 +232,12 @@ fn what_is_missing_before_a_capture_is_said() {
     };
     let chunks: Chunks<'_> = &[(0, 1)];
     let number = upload(&mut world, chunks).unwrap();
-    refused(try_capture(&mut world, number, chunks, 1), "rkv_plan_reserve()");
+    refused(try_capture(&mut world, number, chunks, 1), "rkv_runner_reserve_plan()");
     world.backend.reserve(&capacity(1, 1, 20), &mut world.plan).unwrap();
     // What was reserved lies elsewhere than what was sent.
-    refused(try_capture(&mut world, number, chunks, 1), "rkv_plan_upload()");
+    refused(try_capture(&mut world, number, chunks, 1), "rkv_runner_prepare_plan()");
     let number = upload(&mut world, chunks).unwrap();
-    refused(try_capture(&mut world, number + 1, chunks, 1), "rkv_plan_upload()");
+    refused(try_capture(&mut world, number + 1, chunks, 1), "rkv_runner_prepare_plan()");
     let stream = world.stream();
     let (batch, slots) = world.rows(chunks);
     let step = StepOfPlan { number: number + 7, batch: &batch, slots: &slots };

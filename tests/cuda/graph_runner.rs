@@ -9,7 +9,7 @@ use super::runner::{
 use radixkv::attention::{Capacity, Region};
 use radixkv::error::Error;
 use radixkv::ids::SequenceId;
-use radixkv::runner::PlanRow;
+use radixkv::plan::{Plan, PlanRow};
 use radixkv::sequence::ComputedRow;
 use radixkv::token::TokenList;
 
@@ -34,7 +34,12 @@ fn stream(engine: &Engine) -> &EngineStream {
 
 fn upload(engine: &Engine) -> Result<(), Error> {
     // SAFETY: nobody else computes the rows.
-    unsafe { engine.plan.upload(engine.raw_stream()) }
+    unsafe { engine.runner.prepare_plan(&engine.plan, false, engine.raw_stream()) }
+}
+
+fn reserve(engine: &Engine, capacity: &Capacity) -> Result<(), Error> {
+    engine.plan.reserve(capacity)?;
+    engine.runner.reserve_plan(&engine.plan)
 }
 
 /// Captures the step that was sent.
@@ -99,7 +104,7 @@ impl Replaying {
         let expected = host.step(&rows(0));
         device.set(&rows(1)).unwrap();
         if self.captured.is_none() {
-            device.plan.reserve(&MOST).unwrap();
+            reserve(device, &MOST).unwrap();
             upload(device).unwrap();
             self.captured = Some(try_capture(device).unwrap());
         }
@@ -202,11 +207,10 @@ fn a_step_beyond_the_capacity_is_refused() {
     refused(&[(a[1], &tokens[..], 0)], "position_count 60 is above the 40");
     let image = [Region { start: 20, end: 25 }];
     let row = PlanRow { row: ComputedRow::Sequence(a[1]), start: 20, count: 5, regions: &image };
-    // SAFETY: nobody else computes the row.
-    let error = unsafe { engine.plan.set(&[row]) }.unwrap_err();
+    let error = engine.plan.set(&[row]).unwrap_err();
     assert!(error.to_string().contains("regions"), "{error}");
     let more = Capacity { rows: 4, ..MOST };
-    let error = engine.plan.reserve(&more).unwrap_err();
+    let error = reserve(engine, &more).unwrap_err();
     assert!(matches!(error, Error::State(_)), "{error}");
     both.step(&[a], &[(&tokens[..60], 20)]);
 }
@@ -225,9 +229,10 @@ fn what_is_missing_before_a_capture_is_said() {
     let capture = || try_capture(engine).map(|_| ());
     refused(upload(engine), "never set");
     engine.set(&[(a[1], &tokens, 0)]).unwrap();
-    refused(capture(), "rkv_plan_reserve()");
-    engine.plan.reserve(&MOST).unwrap();
-    refused(capture(), "rkv_plan_upload()");
+    refused(capture(), "rkv_runner_reserve_plan()");
+    refused(engine.runner.reserve_plan(&engine.plan), "rkv_plan_reserve()");
+    reserve(engine, &MOST).unwrap();
+    refused(capture(), "rkv_runner_prepare_plan()");
     upload(engine).unwrap();
     refused(Graph::capture(stream(engine), || upload(engine)).map(|_| ()), "captured");
     capture().unwrap();
@@ -246,7 +251,7 @@ fn tensors_too_small_for_the_capacity_are_refused() {
     let a = both.begin(&tokens);
     let engine = &both.pair.engines[1];
     engine.set(&[(a[1], &tokens, 0)]).unwrap();
-    engine.plan.reserve(&MOST).unwrap();
+    reserve(engine, &MOST).unwrap();
     upload(engine).unwrap();
     // q of 20 positions, and the results right behind them.
     let of_step = 2 * tokens.len() * HEADS * DIM;
@@ -319,12 +324,11 @@ fn b08_a_copy_belongs_to_whichever_step_is_sent_first() {
     let engine = &pair.engines[1];
     let (id, start) = engine.begin(&tokens);
     assert_eq!(start, 21);
-    let later = radixkv::runner::Plan::new(engine.runner.clone()).unwrap();
+    let later = Plan::new(engine.shared.clone()).unwrap();
     let row = PlanRow { row: ComputedRow::Sequence(id), start: 25, count: 6, regions: &[] };
-    // SAFETY: nobody else computes the rows.
-    unsafe { later.set(&[row]).unwrap() };
+    later.set(&[row]).unwrap();
     engine.step(&[(id, &tokens[..25], 21)]);
     assert!(engine.shared.read().sequence_info(id).unwrap().copy.is_none());
-    // SAFETY: as above.
-    unsafe { later.upload(engine.raw_stream()).unwrap() };
+    // SAFETY: nobody else computes the rows.
+    unsafe { engine.runner.prepare_plan(&later, false, engine.raw_stream()).unwrap() };
 }

@@ -12,9 +12,8 @@ use radixkv::gpu::{CudaConfig, Images};
 use radixkv::ids::SequenceId;
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
-use radixkv::runner::{
-    BackendConfig, LayerStep, Plan, PlanRow, Runner, RunnerConfig, States, Strides,
-};
+use radixkv::plan::{Plan, PlanRow};
+use radixkv::runner::{BackendConfig, LayerStep, Runner, RunnerConfig, States, Strides};
 use radixkv::sequence::{ComputedRow, Shared};
 use radixkv::token::TokenList;
 use std::ffi::c_void;
@@ -61,7 +60,7 @@ impl Engine {
     fn new(backend: impl Into<BackendConfig>, stream: Option<EngineStream>) -> Self {
         let shared = table();
         let runner = Runner::new(shared.clone(), config(), backend).unwrap();
-        let plan = Plan::new(runner.clone()).unwrap();
+        let plan = Plan::new(shared.clone()).unwrap();
         Self { shared, runner, plan, stream }
     }
 
@@ -81,8 +80,7 @@ impl Engine {
                 regions: &[],
             })
             .collect();
-        // SAFETY: nobody else computes these rows.
-        unsafe { self.plan.set(&plan_rows) }
+        self.plan.set(&plan_rows)
     }
 
     /// Computes new positions of sequences in every layer.
@@ -265,8 +263,7 @@ fn a_copy_that_fails_stays_open() {
     let (id, cached) = engine.begin(&other);
     assert_eq!(cached, 21);
     let row = PlanRow { row: ComputedRow::Sequence(id), start: 21, count: 1, regions: &[] };
-    // SAFETY: nobody else computes the row.
-    unsafe { engine.plan.set(&[row]).unwrap() };
+    engine.plan.set(&[row]).unwrap();
     let copy = || engine.shared.read().sequence_info(id).unwrap().copy;
     assert!(copy().is_some());
     pair.driver.fail("cuLaunchKernel", 0, 719);

@@ -176,7 +176,7 @@ impl World {
         // SAFETY: all pointers lead to live values.
         unsafe {
             ok(rkv_runner_create(world.table, &world.config, &mut world.runner));
-            ok(rkv_plan_create(world.runner, &mut world.plan));
+            ok(rkv_plan_create(world.table, &mut world.plan));
         }
         for layer in 0..LAYERS {
             let (mut own, given) = (world.layers[layer], &world.layers[layer]);
@@ -263,8 +263,9 @@ impl World {
 
     /// Sets the plan to the step.
     pub fn set(&mut self) -> rkv_status {
+        let (rows, count) = (self.rows.as_ptr(), self.rows.len());
         // SAFETY: the rows and their regions are alive.
-        unsafe { rkv_plan_set(self.plan, self.rows.as_ptr(), self.rows.len()) }
+        unsafe { rkv_plan_set(self.plan, rows, count, size_of::<rkv_plan_row>()) }
     }
 
     /// What a call could have changed.

@@ -52,13 +52,13 @@ Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
     : table_(table_config(runner_config(model, config, pool), config)),
       cache_(table_, cache_config(config)),
       runner_(table_, runner_config(model, config, pool)),
-      plan_(runner_.plan()) {
+      plan_(table_) {
     if (config.device == Device::cuda && config.graphs)
         reserve_decode_plan(model, config.slot_count);
 }
 
 void Kv::reserve_decode_plan(const ModelConfig& model, std::uint64_t row_count) {
-    decode_plan_ = runner_.plan();
+    decode_plan_ = rkv::Plan(table_);
     decode_row_count_ = row_count;
     auto most = rkv::sized<rkv_plan_capacity>();
     // One attention kernel for each layer: shared starts of rows would take two more.
@@ -68,6 +68,7 @@ void Kv::reserve_decode_plan(const ModelConfig& model, std::uint64_t row_count) 
     most.page_count = row_count * std::min<std::uint64_t>(pages_for(model.max_position_count),
                                                           table_.stats().total_page_count);
     decode_plan_.reserve(most);
+    runner_.reserve_plan(decode_plan_);
 }
 
 void Kv::require(const ModelConfig& model, const KvConfig& config, ThreadPool& pool) {
@@ -83,7 +84,7 @@ void Kv::plan(const std::vector<rkv_plan_row>& rows) {
 
 std::size_t Kv::prepare_to_repeat(void* stream) {
     if (current_ != &decode_plan_) return 0;
-    decode_plan_.upload(stream);
+    runner_.prepare_plan(decode_plan_, 0, stream);
     return decode_row_count_;
 }
 

@@ -51,8 +51,8 @@ public:
         return (position_count + cache_.page_size() - 1) / cache_.page_size();
     }
 
-    /// What the next calls of attend() are about: the new positions of each row, in this order.
-    /// Carries out the page copies that the sequences wait for.
+    /// What the next calls of attend() are about: the new positions of each row, in this order. The
+    /// first of them carries out the page copies that the sequences wait for.
     void plan(const std::vector<rkv_plan_row>& rows);
     void attend(const AttentionCall& call) override;
     std::size_t prepare_to_repeat(void* stream) override;

@@ -8,7 +8,7 @@ pub const QUERY_HEADS: usize = 2;
 pub const KV_HEADS: usize = 1;
 pub const HEAD_DIM: usize = 64;
 
-/// A runner, and a plan of it.
+/// A runner, and a plan over the same page table.
 pub struct Compute {
     pub runner: *mut rkv_runner,
     pub plan: *mut rkv_plan,
@@ -53,7 +53,7 @@ impl Compute {
         // SAFETY: the memory is as large as the strides say and outlives the runner.
         unsafe {
             ok(rkv_runner_create(table, &config, &mut made.runner));
-            ok(rkv_plan_create(made.runner, &mut made.plan));
+            ok(rkv_plan_create(table, &mut made.plan));
         }
         made
     }

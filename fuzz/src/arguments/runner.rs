@@ -51,22 +51,13 @@ pub const CREATE: Call = |w, i, a| {
     let vacant = i.flag().then(vacant_table);
     let config = config(i, a);
     let (config, into) = (a.read(i, &config), a.out::<*mut rkv_runner>(i));
-    let runner_first = i.flag();
     unsafe {
         let status = rkv_runner_create(vacant.unwrap_or(w.table(i)), config, into);
         if let Some(table) = vacant {
             rkv_page_table_destroy(table);
         }
         if status == rkv_status::Ok {
-            let (runner, mut plan) = (into.read(), ptr::null_mut());
-            crate::abi::ok(rkv_plan_create(runner, &mut plan));
-            if runner_first {
-                rkv_runner_destroy(runner);
-                rkv_plan_destroy(plan);
-            } else {
-                rkv_plan_destroy(plan);
-                rkv_runner_destroy(runner);
-            }
+            rkv_runner_destroy(into.read());
         }
         status.into()
     }
@@ -80,7 +71,7 @@ pub const DESTROY: Call = |w, i, a| {
     let ours = w.compute_mut();
     let runner = std::mem::replace(&mut ours.runner, ptr::null_mut());
     unsafe { rkv_runner_destroy(runner) };
-    // The plan keeps what is behind the handle alive.
+    // The plan stands without it.
     Outcome::Last(unsafe { rkv_plan_view(ours.plan, a.write(i)) })
 };
 
@@ -89,7 +80,7 @@ pub const STATS: Call = |w, i, a| unsafe { rkv_runner_stats(w.runner(i), a.write
 pub const PLAN_CREATE: Call = |w, i, a| {
     let into = a.out::<*mut rkv_plan>(i);
     unsafe {
-        let status = rkv_plan_create(w.runner(i), into);
+        let status = rkv_plan_create(w.table(i), into);
         if status == rkv_status::Ok {
             rkv_plan_destroy(into.read());
         }
@@ -98,13 +89,14 @@ pub const PLAN_CREATE: Call = |w, i, a| {
 };
 
 pub const PLAN_DESTROY: Call = |w, i, _| {
+    let table = w.pairs[0].table;
     let ours = w.compute_mut();
     unsafe {
         if i.rarely(4) {
             rkv_plan_destroy(ptr::null_mut());
         } else {
             rkv_plan_destroy(ours.plan);
-            crate::abi::ok(rkv_plan_create(ours.runner, &mut ours.plan));
+            crate::abi::ok(rkv_plan_create(table, &mut ours.plan));
         }
     }
     Outcome::Done
@@ -114,14 +106,23 @@ pub const PLAN_SET: Call = |w, i, a| {
     let rows: Vec<_> = (0..i.below(4)).map(|_| plan_row(w, i, a)).collect();
     let plan = w.plan(i);
     let (rows, count) = a.list(i, &rows);
-    unchanged_on_failure(w, || unsafe { rkv_plan_set(plan, rows, count) })
+    let element_size = if i.rarely(24) { size(i) } else { size_of::<rkv_plan_row>() };
+    // What is larger than a row is not there to be read.
+    let element_size = match element_size > size_of::<rkv_plan_row>() && element_size <= 4096 {
+        true => size_of::<rkv_plan_row>(),
+        false => element_size,
+    };
+    unchanged_on_failure(w, || unsafe { rkv_plan_set(plan, rows, count, element_size) })
 };
 
-/// The CPU allocates nothing for it: any size will do.
+/// What is absurd is refused; what is merely large would take as much memory.
 pub const PLAN_RESERVE: Call = |w, i, a| {
-    let mut size = |most| match i.rarely(16) {
-        true => size(i) as u64,
-        false => 1 + i.below(most) as u64,
+    let mut size = |most| {
+        match i.rarely(16) {
+            true => Some(size(i) as u64).filter(|size| !(1 << 16..1 << 31).contains(size)),
+            false => Some(1 + i.below(most) as u64),
+        }
+        .unwrap_or(0)
     };
     let (row_count, position_count, page_count) = (size(4), size(40), size(30));
     let row_position_count = if i.flag() { 0 } else { 1 + i.below(40) as u64 };
@@ -137,9 +138,20 @@ pub const PLAN_RESERVE: Call = |w, i, a| {
     unchanged_on_failure(w, || unsafe { rkv_plan_reserve(plan, capacity) })
 };
 
-pub const PLAN_UPLOAD: Call = |w, i, _| {
-    let (plan, stream) = (w.plan(i), stream(i));
-    unchanged_on_failure(w, || unsafe { rkv_plan_upload(plan, stream) })
+pub const PLAN_CHECK: Call = |w, i, _| {
+    let plan = w.plan(i);
+    unchanged_on_failure(w, || unsafe { rkv_plan_check(plan) })
+};
+
+pub const RESERVE_PLAN: Call = |w, i, _| {
+    let (runner, plan) = (w.runner(i), any_plan(w, i));
+    unchanged_on_failure(w, || unsafe { rkv_runner_reserve_plan(runner, plan) })
+};
+
+pub const PREPARE_PLAN: Call = |w, i, _| {
+    let (runner, plan) = (w.runner(i), any_plan(w, i));
+    let (flags, stream) = (flags(i, RKV_PREPARE_KEEP_COPIES_OPEN), stream(i));
+    unchanged_on_failure(w, || unsafe { rkv_runner_prepare_plan(runner, plan, flags, stream) })
 };
 
 pub const PLAN_VIEW: Call = |w, i, a| unsafe { rkv_plan_view(w.plan(i), a.write(i)) }.into();
@@ -180,9 +192,7 @@ pub const APPEND_PREFILL: Call = |w, i, a| {
         ..Sized32::sized()
     };
     let args = a.read(i, &args);
-    // A plan of another runner is refused, so it doesn't matter how many positions that has.
-    let plan = if i.rarely(16) { w.foreign_compute().plan } else { w.plan(i) };
-    let runner = w.runner(i);
+    let (plan, runner) = (any_plan(w, i), w.runner(i));
     unchanged_on_failure(w, || unsafe { rkv_runner_append_prefill(runner, plan, args) })
 };
 
@@ -223,6 +233,11 @@ pub const SPATIAL_DECODE: Call = |_, i, a| {
     let kind = if i.flag() { 1 + i.below(2) as u32 } else { number(i) };
     unsafe { rkv_spatial_decode(kind, logits, count, a.out(i), value) }.into()
 };
+
+/// A plan of another table is refused, so it doesn't matter how many positions that has.
+fn any_plan(world: &World, input: &mut Input<'_>) -> *mut rkv_plan {
+    if input.rarely(16) { world.foreign_compute().plan } else { world.plan(input) }
+}
 
 /// A call that fails writes neither KV memory nor the plan.
 fn unchanged_on_failure(world: &World, call: impl FnOnce() -> rkv_status) -> Outcome {

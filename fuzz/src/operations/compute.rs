@@ -44,7 +44,7 @@ impl Kv {
         // SAFETY: the memory is as large as the strides say, and outlives the runner.
         unsafe {
             ok(rkv_runner_create(pair.table, &config, &mut runner));
-            ok(rkv_plan_create(runner, &mut plan));
+            ok(rkv_plan_create(pair.table, &mut plan));
         }
         Self { runner, plan, k, v }
     }
@@ -109,7 +109,7 @@ impl World {
         self.live[at].id & 1 == 1
     }
 
-    /// Sets the plan to new positions of a sequence. Carries out the copy that it waits for.
+    /// Sets the plan to new positions of a sequence, and carries out the copy that it waits for.
     pub(super) fn plan(&mut self, at: usize, todo: &Range<usize>) {
         let live = &self.live[at];
         let regions = live.prompt.regions();
@@ -122,8 +122,12 @@ impl World {
             count: todo.len() as u64,
         };
         // SAFETY: all pointers lead to live values, and nobody computes meanwhile.
-        let status = unsafe { rkv_plan_set(self.kv.plan, &row, 1) };
+        let status = unsafe { rkv_plan_set(self.kv.plan, &row, 1, size_of_val(&row)) };
         assert!(self.after(status), "plan: {status:?}: {}", last_message());
+        let none = ptr::null_mut();
+        // SAFETY: as above.
+        let status = unsafe { rkv_runner_prepare_plan(self.kv.runner, self.kv.plan, 0, none) };
+        assert!(self.after(status), "prepare: {status:?}: {}", last_message());
     }
 
     /// Computes new positions of a sequence, whose copy is done.

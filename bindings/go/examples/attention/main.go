@@ -101,7 +101,7 @@ func newEngine() *engine {
 	must(err)
 	runner, err := radixkv.NewRunner(table, shapes) // with memory of its own
 	must(err)
-	plan, err := radixkv.NewPlan(runner)
+	plan, err := radixkv.NewPlan(table)
 	must(err)
 	return &engine{table, cache, runner, plan}
 }
@@ -156,7 +156,7 @@ func (e *engine) step(limit int, batch ...*request) {
 			x = embed(x, r.ids[at], at)
 		}
 	}
-	must(e.plan.Set(rows)) // carries out copies of partly shared pages, too
+	must(e.plan.Set(rows))
 	out := make([]float32, len(x))
 	for layer := 0; layer < layers; layer++ {
 		must(e.runner.AppendPrefill(e.plan, radixkv.AppendPrefillArgs{
