@@ -250,8 +250,8 @@
 #define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
- * Flag of rkv_runner_prepare_plan(): the copies of the step are not confirmed, for others have them
- * to carry out, too.
+ * Flag of rkv_runner_prepare_plan(): the copies of the step are not confirmed, for others have
+ * them to carry out, too.
  */
 #define RKV_PREPARE_KEEP_COPIES_OPEN 1
 
@@ -2878,8 +2878,8 @@ enum rkv_status rkv_plan_set(struct rkv_plan *plan,
  * Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
  * step takes no more memory, unless rows have regions.
  *
- * For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can be
- * reserved any more.
+ * For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can
+ * be reserved any more.
  *
  * @param plan the plan; if it was set, that step fits
  * @param capacity the largest step
@@ -2898,8 +2898,8 @@ enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
  * engine with kernels of its own, right before it starts them.
  *
  * @param plan the plan
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has no
- * rows, or naming the row whose pages changed since, or whose positions belong to the cache by now;
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+ * no rows, or naming the row that changed since: other pages, or the cache owns them by now;
  * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread; the answer is good until a row is released, truncated or published
@@ -3061,9 +3061,9 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  *
  * Where several runners compute one plan, for layers of different shapes, each has the copies to
  * carry out in its own, and they may be confirmed only after that. So all runners but one are
- * prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call. With
- * kernels of the engine's own beside a runner, that is prepared with the flag, too, and the engine
- * confirms by rkv_sequence_confirm_copy().
+ * prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
+ * With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
+ * engine confirms by rkv_sequence_confirm_copy().
  *
  * CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
  * before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
@@ -3103,8 +3103,8 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  * fewer new positions uses the first ones. The plan outlives the graph.
  *
  * @param runner the runner
- * @param plan a plan over the same page table that was set; for a graph also reserved and prepared,
- * see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
+ * @param plan a plan over the same page table that was set; for a graph also reserved and
+ * prepared, see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
  * @param args layer, tensors and parameters
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;

@@ -7,13 +7,13 @@
 //!                    │ capi │ checks, converts, catches     │
 //!                    └──┬───┘                               │
 //!               ┌───────▼───────────────────────────────────▼──┐
-//!               │ runner     plan · append_prefill · copies     │  KV memory and a backend
+//!               │ runner     prepare · append_prefill · copies  │  KV memory and a backend
 //!               └───────┬──────────────────────────┬───────────┘
 //!                       │                  ┌───────▼──────┐
 //!                       │                  │ cpu │ gpu    │  compute
-//!                       │                  ├──────────────┤
-//!                       │                  │ attention    │  what is computed: shapes, batches,
-//!                       │                  └──────────────┘  masks; no pointers
+//!               ┌───────▼───────┐          ├──────────────┤
+//!               │ plan          ├─────────►│ attention    │  what is computed: shapes, batches,
+//!               └───────┬───────┘          └──────────────┘  masks; no pointers
 //!               ┌───────▼──────────────────────────────────────┐
 //!               │ sequence   begin · fork · publish · release   │  one lock (`Shared`)
 //!               └───────┬──────────────────────────────────────┘
@@ -29,9 +29,9 @@
 //!            └───────────┘
 //! ```
 //!
-//! An engine with kernels of its own uses `capi` down to `sequence`, and no `runner`. Beside them
-//! stands [`snapshot`], states of models without paged KV by token list: of the others it uses
-//! tokens and namespaces, no page and no sequence.
+//! An engine with kernels of its own uses `capi`, [`plan`] for the arrays of a step, and what is
+//! below that: no `runner`. Beside them stands [`snapshot`], states of models without paged KV by
+//! token list: of the others it uses tokens and namespaces, no page and no sequence.
 //!
 //! A module uses only those below it. Only [`capi`], [`runner`], [`cpu`] and [`gpu`] have `unsafe`
 //! code, and two modules at the bottom: `grace`, which keeps memory alive for threads that probe

@@ -23,5 +23,6 @@ mod cuda {
     mod matrix;
     mod moves;
     mod runner;
+    mod shared_plan;
     mod steps;
 }

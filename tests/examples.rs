@@ -51,6 +51,13 @@ fn router() {
     check_native("router", "c", ["c99", "c17"]);
 }
 
+/// The plan's arrays are all that the kernels know, and what they compute is what the model does
+/// without pages.
+#[test]
+fn j04_kernels_of_an_engines_own() {
+    check_native("own_kernels", "c", ["c99", "c17"]);
+}
+
 /// S01, S04: with snapshots the same is said after fewer steps.
 #[test]
 fn recurrent() {

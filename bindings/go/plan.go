@@ -176,7 +176,8 @@ func NewPlan(table *PageTable) (*Plan, error) {
 	return p, nil
 }
 
-// Close gives the plan up, and what runners keep with it. More than one Close is fine. It waits for calls that are running.
+// Close gives the plan up, and what runners keep with it. More than one Close is fine. It waits for
+// calls that are running.
 func (p *Plan) Close() error {
 	if p == nil {
 		return nil

@@ -198,7 +198,8 @@ func NewRunner(table *PageTable, config RunnerConfig) (*Runner, error) {
 	return r, nil
 }
 
-// Close gives the runner up, the memory of its own, and what it keeps with plans. More than one Close is fine. It waits for calls that are running.
+// Close gives the runner up, the memory of its own, and what it keeps with plans. More than one
+// Close is fine. It waits for calls that are running.
 func (r *Runner) Close() error {
 	if r == nil {
 		return nil

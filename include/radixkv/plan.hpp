@@ -70,8 +70,8 @@ struct PlanArrays {
     span<const std::int32_t> copy_position_count;
 };
 
-/// Owns an rkv_plan: what a step computes, set anew for each one. Any Runner over the same page table
-/// computes it.
+/// Owns an rkv_plan: what a step computes, set anew for each one. Any Runner over the same page
+/// table computes it.
 class Plan {
 public:
     /// Owns nothing.

@@ -162,8 +162,8 @@ fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep,
     })
 }
 
-/// Flag of rkv_runner_prepare_plan(): the copies of the step are not confirmed, for others have them
-/// to carry out, too.
+/// Flag of rkv_runner_prepare_plan(): the copies of the step are not confirmed, for others have
+/// them to carry out, too.
 pub const RKV_PREPARE_KEEP_COPIES_OPEN: u32 = 1;
 
 /// Makes room on the device for every step that was given to rkv_plan_reserve(), so that calls may
@@ -196,9 +196,9 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 ///
 /// Where several runners compute one plan, for layers of different shapes, each has the copies to
 /// carry out in its own, and they may be confirmed only after that. So all runners but one are
-/// prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call. With
-/// kernels of the engine's own beside a runner, that is prepared with the flag, too, and the engine
-/// confirms by rkv_sequence_confirm_copy().
+/// prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
+/// With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
+/// engine confirms by rkv_sequence_confirm_copy().
 ///
 /// CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
 /// before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
@@ -249,8 +249,8 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// fewer new positions uses the first ones. The plan outlives the graph.
 ///
 /// @param runner the runner
-/// @param plan a plan over the same page table that was set; for a graph also reserved and prepared,
-/// see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
+/// @param plan a plan over the same page table that was set; for a graph also reserved and
+/// prepared, see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
 /// @param args layer, tensors and parameters
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;

@@ -246,8 +246,8 @@ fn region_of(raw: &rkv_region) -> Result<Region, Error> {
 /// Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
 /// step takes no more memory, unless rows have regions.
 ///
-/// For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can be
-/// reserved any more.
+/// For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can
+/// be reserved any more.
 ///
 /// @param plan the plan; if it was set, that step fits
 /// @param capacity the largest step
@@ -288,8 +288,8 @@ fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
 /// engine with kernels of its own, right before it starts them.
 ///
 /// @param plan the plan
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has no
-/// rows, or naming the row whose pages changed since, or whose positions belong to the cache by now;
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+/// no rows, or naming the row that changed since: other pages, or the cache owns them by now;
 /// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread; the answer is good until a row is released, truncated or published

@@ -180,6 +180,10 @@ impl Step {
                         "plan: the pages of rows[{at}] changed since it was set"
                     )));
                 }
+                // It was good when it was set.
+                Err(Error::Argument(message)) => {
+                    return Err(Error::state(text!("plan: rows[{at}]: {message}")));
+                }
                 Err(error) => return Err(error.within(&text!("plan: rows[{at}]"))),
             }
         }

@@ -403,10 +403,12 @@ static void m01_plans_of_the_past(void) {
     CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
     publish(&r.f, a.sequence, 8);
     /* its own pages are the cache's now */
-    BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), "cache");
+    REFUSED(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), RKV_STATUS_INVALID_STATE,
+            "cache");
     set_plan(&r, &second, 1);
     CHECK_EQ(publish(&r.f, b.sequence, 8).remapped_page_count, 2);
-    BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), "rows[0]");
+    REFUSED(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), RKV_STATUS_INVALID_STATE,
+            "rows[0]");
     second = chunk_of(b.sequence, ids, 8, 4);
     set_plan(&r, &second, 1);
     release(&r.f, b.sequence);

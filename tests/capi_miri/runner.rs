@@ -167,7 +167,7 @@ fn prompts_and_decoding_in_lent_memory() {
         ok(rkv_sequence_publish(pair.1, first.sequence, 6, &mut result));
         assert_eq!(
             rkv_runner_append_prefill(compute.0, compute.1, &args),
-            rkv_status::InvalidArgument
+            rkv_status::InvalidState
         );
     }
 

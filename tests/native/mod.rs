@@ -66,7 +66,7 @@ pub fn build(
         .arg("-o")
         .arg(&program)
         .arg(format!("-L{}", lib_dir().display()))
-        .arg("-lradixkv")
+        .args(["-lradixkv", "-lm"])
         .arg(format!("-Wl,-rpath,{}", lib_dir().display()))
         .output()
         .unwrap();
