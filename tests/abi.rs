@@ -121,9 +121,10 @@ layouts! {
         struct_size 0, flags 4, row_count 8, position_count 16, row_position_count 24,
         page_count 32
     }
-    rkv_plan_arrays 56 {
+    rkv_plan_arrays 104 {
         struct_size 0, row_count 4, position_count 8, query_indptr 16, indptr 24, indices 32,
-        last_page_len 40, slot_mapping 48
+        last_page_len 40, slot_mapping 48, copy_count 56, copy_sequence 64, copy_group 72,
+        copy_source_page 80, copy_target_page 88, copy_position_count 96
     }
     rkv_append_prefill_args 152 {
         struct_size 0, layer 4, q 8, k 16, v 24, out 32, lse 40, q_position_stride 48,
