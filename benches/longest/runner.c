@@ -23,6 +23,7 @@ static void steps(rkv_runner *runner, rkv_plan *plan, const rkv_plan_row *rows)
                                    .position_count = 1, .outs = outs, .lses = lses, .out = out};
     for (unsigned i = 0; i < REPEATS; i++) {
         TIME(rkv_plan_set, plan, rows, 1, sizeof *rows);
+        TIME(rkv_plan_check, plan);
         TIME(rkv_runner_prepare_plan, runner, plan, 0, NULL);
         TIME(rkv_plan_view, plan, &arrays);
         TIME(rkv_runner_append_prefill, runner, plan, &args);
