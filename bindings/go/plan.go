@@ -212,7 +212,7 @@ func (p *Plan) enter() (*C.rkv_plan, error) {
 //
 // Several plans may be set before the first is computed. A plan is good until a row of it is
 // released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
-// (SequenceState.CopyPositionCount) stay open until they are carried out: by the first
+// (SequenceInfo.CopyPositionCount) stay open until they are carried out: by the first
 // [Runner.AppendPrefill] of the step, by [Runner.PreparePlan], or by the engine.
 func (p *Plan) Set(rows []PlanRow) error {
 	if p == nil {

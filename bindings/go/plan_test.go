@@ -66,7 +66,7 @@ func TestPlanArrays(t *testing.T) {
 	must(t, b.plan.Set(nil))
 	look(empty)
 	must(t, sequence.Release())
-	must(t, b.table.Erase(slot))
+	must(t, b.table.FreeSlot(slot))
 }
 
 // What is reserved is a limit from then on.
@@ -139,11 +139,11 @@ func TestPlanOfTwoRunners(t *testing.T) {
 		equalSlices(t, "targets", arrays.Copies.TargetPage, []int32{int32(waits.CopyTargetPage)})
 		equalSlices(t, "positions", arrays.Copies.PositionCount, []int32{2})
 	}))
-	state, err := second.State()
+	state, err := second.Info()
 	must(t, err)
 	equal(t, "open", state.CopyPositionCount, 2)
 	alone(rest)
-	state, err = second.State()
+	state, err = second.Info()
 	must(t, err)
 	equal(t, "open", state.CopyPositionCount, 0)
 	must(t, first.Release())

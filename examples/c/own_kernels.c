@@ -145,8 +145,8 @@ static rkv_tokens text(const uint32_t *ids, size_t count) {
 
 /* A prompt that shares `shared` ids with others. What is cached of it need not be computed. */
 static request begin(const char *name, size_t shared, uint32_t first_id, size_t count) {
-    rkv_sequence_args args = {0};
-    rkv_sequence_state state = {0};
+    rkv_sequence_begin_args args = {0};
+    rkv_sequence_info state = {0};
     rkv_tokens tokens;
     request r;
     memset(&r, 0, sizeof r);
@@ -205,7 +205,7 @@ static void step(request **batch, size_t rows, size_t limit) {
         }
     }
     for (i = 0, at = 0; i < rows; i++) {
-        rkv_publish_result result = {0};
+        rkv_sequence_publish_result result = {0};
         result.struct_size = sizeof result;
         at += (size_t)planned[i].count;
         batch[i]->computed += (size_t)planned[i].count;

@@ -184,7 +184,7 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 ///
 /// Several plans may be set before the first is computed. A plan is good until a row of it is
 /// released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
-/// (see rkv_sequence_state.copy_position_count) stay open until they are carried out: by the first
+/// (see rkv_sequence_info.copy_position_count) stay open until they are carried out: by the first
 /// rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
 /// finds them among the arrays.
 ///

@@ -24,7 +24,7 @@ enum { ROWS_MOST = 8, PAGES_MOST = 64 };
 static void check_arrays(const fixture *f, const rkv_plan *plan, const rkv_plan_row *rows,
                          size_t count) {
     const rkv_plan_arrays arrays = view(plan);
-    rkv_batch_row batch[ROWS_MOST];
+    rkv_page_table_batch_row batch[ROWS_MOST];
     int32_t indptr[ROWS_MOST + 1], indices[ROWS_MOST * PAGES_MOST], last[ROWS_MOST];
     size_t index_count = 0, at = 0, copies = 0;
     memset(batch, 0, sizeof batch);
@@ -37,7 +37,7 @@ static void check_arrays(const fixture *f, const rkv_plan *plan, const rkv_plan_
         batch[i].slot = rows[i].slot;
         batch[i].position_count = (uint32_t)(rows[i].start + rows[i].count);
         if (rows[i].sequence != 0) {
-            const rkv_sequence_state state = query(f, rows[i].sequence);
+            const rkv_sequence_info state = query(f, rows[i].sequence);
             batch[i].slot = state.slot;
             if (state.copy_position_count > 0) {
                 CHECK_EQ(arrays.copy_sequence[copies], state.sequence);
@@ -51,7 +51,7 @@ static void check_arrays(const fixture *f, const rkv_plan *plan, const rkv_plan_
         for (size_t j = 0; j < new_count; j++) {
             positions[j] = rows[i].start + j;
         }
-        CHECK_OK(rkv_page_table_slot_mapping(f->table, batch[i].slot, positions, new_count,
+        CHECK_OK(rkv_page_table_read_slot_mapping(f->table, batch[i].slot, positions, new_count,
                                              mapping));
         CHECK(memcmp(mapping, arrays.slot_mapping + at, new_count * sizeof *mapping) == 0);
         at += new_count;
@@ -59,14 +59,14 @@ static void check_arrays(const fixture *f, const rkv_plan *plan, const rkv_plan_
     }
     CHECK_EQ(arrays.position_count, at);
     CHECK_EQ(arrays.copy_count, copies);
-    rkv_batch_arrays into;
+    rkv_page_table_batch_arrays into;
     memset(&into, 0, sizeof into);
     into.struct_size = sizeof into;
     into.indptr = indptr;
     into.indices = indices;
     into.indices_capacity = sizeof indices / sizeof indices[0];
     into.last_page_len = last;
-    CHECK_OK(rkv_page_table_batch(f->table, batch, count, &into, &index_count));
+    CHECK_OK(rkv_page_table_read_batch(f->table, batch, count, &into, &index_count));
     CHECK(memcmp(indptr, arrays.indptr, (count + 1) * sizeof *indptr) == 0);
     CHECK(memcmp(indices, arrays.indices, index_count * sizeof *indices) == 0);
     CHECK(count == 0 || memcmp(last, arrays.last_page_len, count * sizeof *last) == 0);
@@ -108,7 +108,7 @@ static void j04_arrays_of_random_rows(void) {
                 uint32_t ids[60], same = below(&seed, length + 1);
                 memcpy(ids, prompt, sizeof ids);
                 count_up(ids + same, length - same, 1000 * (uint32_t)(i + 1));
-                const rkv_sequence_state state = begin(&f, text(ids, length));
+                const rkv_sequence_info state = begin(&f, text(ids, length));
                 rows[i] = random_row(&seed, state.sequence, 0,
                                      (uint32_t)state.cached_position_count, length);
             }
@@ -134,10 +134,10 @@ static void j04_copies_are_among_the_arrays(void) {
     count_up(prompt, 20, 1);
     serve(&f, text(prompt, 20));
     prompt[6] = 100;
-    const rkv_sequence_state a = begin(&f, text(prompt, 8));
+    const rkv_sequence_info a = begin(&f, text(prompt, 8));
     prompt[3] = 200;
-    const rkv_sequence_state b = begin(&f, text(prompt, 8));
-    const rkv_sequence_state c = begin(&f, text(prompt + 6, 2));
+    const rkv_sequence_info b = begin(&f, text(prompt, 8));
+    const rkv_sequence_info c = begin(&f, text(prompt + 6, 2));
     const chunk chunks[3] = {chunk_of(a.sequence, prompt, 6, 2), chunk_of(c.sequence, prompt, 0, 2),
                              chunk_of(b.sequence, prompt, 3, 5)};
     const rkv_plan_row rows[3] = {chunks[0].row, chunks[1].row, chunks[2].row};
@@ -167,7 +167,7 @@ static void j04_stale_rows(void) {
     CHECK_STATUS(rkv_plan_check(plan), RKV_STATUS_INVALID_STATE);
     CHECK(message_names("never set"));
     count_up(prompt, 20, 1);
-    const rkv_sequence_state a = begin(&f, text(prompt, 12)), b = begin(&f, text(prompt + 3, 9));
+    const rkv_sequence_info a = begin(&f, text(prompt, 12)), b = begin(&f, text(prompt + 3, 9));
     rkv_plan_row rows[2] = {chunk_of(a.sequence, prompt, 4, 8).row,
                             chunk_of(b.sequence, prompt, 0, 9).row};
     CHECK_OK(rkv_plan_set(plan, rows, 2, sizeof rows[0]));
@@ -191,7 +191,7 @@ static void j04_stale_rows(void) {
     release(&f, b.sequence);
     CHECK_STATUS(rkv_plan_check(plan), RKV_STATUS_STALE_SEQUENCE);
     /* also when another one has its slot */
-    const rkv_sequence_state c = begin(&f, text(prompt + 5, 9));
+    const rkv_sequence_info c = begin(&f, text(prompt + 5, 9));
     CHECK_EQ(c.slot, b.slot);
     CHECK_STATUS(rkv_plan_check(plan), RKV_STATUS_STALE_SEQUENCE);
     CHECK_EQ(view(plan).row_count, 2);
@@ -203,12 +203,12 @@ static void j04_stale_rows(void) {
 static void j04_a_plan_of_another_table(void) {
     runner_fixture r = new_runner(4, 16, 0), other = new_runner(4, 16, 0);
     count_up(prompt, 8, 1);
-    const rkv_sequence_state state = begin(&other.f, text(prompt, 8));
+    const rkv_sequence_info state = begin(&other.f, text(prompt, 8));
     begin(&r.f, text(prompt, 8)); /* a row of the same number */
     const chunk whole = chunk_of(state.sequence, prompt, 0, 8);
     set_plan(&other, &whole, 1);
     tensors t = new_tensors(&whole, 1, 0);
-    const rkv_append_prefill_args args = layer_args(&t, 0);
+    const rkv_runner_append_prefill_args args = layer_args(&t, 0);
     CHECK_STATUS(rkv_runner_append_prefill(r.runner, other.plan, &args),
                  RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("plan") && message_names("page table"));

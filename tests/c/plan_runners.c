@@ -40,7 +40,7 @@ static rkv_status attend(const part *p, rkv_plan *plan, const chunk *c, uint32_t
     float *q = inputs(c, KIND_Q, layer, p->query_heads, p->head_dim);
     float *k = inputs(c, KIND_K, layer, p->kv_heads, p->head_dim);
     float *v = inputs(c, KIND_V, layer, p->kv_heads, p->head_dim);
-    rkv_append_prefill_args args;
+    rkv_runner_append_prefill_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.layer = layer;
@@ -74,7 +74,7 @@ static float *serve_by(const part *parts, size_t count, const fixture *f, rkv_pl
         if (r > 0) {
             count_up(ids[r] + 21 * r, 64 - 21 * r, 1000 * (uint32_t)(r + 1));
         }
-        rkv_sequence_state state = begin(f, text(ids[r], 40));
+        rkv_sequence_info state = begin(f, text(ids[r], 40));
         CHECK(r == 0 || state.copy_position_count > 0 || state.cached_position_count == 32);
         for (size_t at = (size_t)state.cached_position_count, size = 13; at < 42; at += size) {
             size = at >= 40 ? 1 : 40 - at < 13 ? 40 - at : 13;
@@ -161,10 +161,10 @@ static void j04_two_runners_compute_one_plan(void) {
 }
 
 /* Whether the first positions of a page are in another one, in every layer of a runner. */
-static bool is_copied(const part *p, const rkv_sequence_state *state) {
+static bool is_copied(const part *p, const rkv_sequence_info *state) {
     for (uint32_t layer = 0; layer < p->layer_count; layer++) {
-        rkv_kv_memory memory;
-        CHECK_OK(rkv_runner_kv_memory(p->runner, layer, &memory));
+        rkv_runner_kv_memory memory;
+        CHECK_OK(rkv_runner_read_kv_memory(p->runner, layer, &memory));
         const size_t bytes = (size_t)(state->copy_position_count * memory.position_stride) *
                              sizeof(float);
         const float *from = (const float *)memory.v + state->copy_source_page * memory.page_stride;
@@ -190,7 +190,7 @@ static void j04_copies_of_two_runners(void) {
     for (int how = 0; how < 4; how++) {
         count_up(ids + 21, 6, 2000);
         count_up(ids + 27, 13, 5000 + 100 * (uint32_t)how);
-        const rkv_sequence_state state = begin(&f, text(ids, 40));
+        const rkv_sequence_info state = begin(&f, text(ids, 40));
         CHECK(state.cached_position_count == 27 && state.copy_position_count == 11);
         const chunk rest = chunk_of(state.sequence, ids, 27, 13);
         CHECK_OK(rkv_plan_set(plan, &rest.row, 1, sizeof rest.row));
@@ -247,7 +247,7 @@ static void j04_runners_and_plans_end_in_any_order(void) {
         uint32_t ids[16];
         float *out = floats(16 * 3 * 128), *into = out;
         count_up(ids, 16, 1);
-        const rkv_sequence_state state = begin(&f, text(ids, 16));
+        const rkv_sequence_info state = begin(&f, text(ids, 16));
         const chunk whole = chunk_of(state.sequence, ids, 0, 16);
         part parts[2] = {new_part(f.table, true), new_part(f.table, true)};
         for (size_t i = 0; i < 2; i++) {

@@ -9,17 +9,17 @@ void step(rkv_cache *cache, rkv_runner *runner, rkv_plan *plan, uint64_t a, uint
     static float q[65 * 8 * 64], k[65 * 2 * 64], v[65 * 2 * 64], out[65 * 8 * 64];
     const float *x = q;
     const uint32_t layers = 2;
-    rkv_publish_result result = {.struct_size = sizeof result};
+    rkv_sequence_publish_result result = {.struct_size = sizeof result};
 #include "runner-1.inc"
 }
 
 void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_row *rows,
-         size_t row_count, const rkv_append_prefill_args *narrow_args,
-         const rkv_append_prefill_args *wide_args);
+         size_t row_count, const rkv_runner_append_prefill_args *narrow_args,
+         const rkv_runner_append_prefill_args *wide_args);
 
 void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_row *rows,
-         size_t row_count, const rkv_append_prefill_args *narrow_args,
-         const rkv_append_prefill_args *wide_args) {
+         size_t row_count, const rkv_runner_append_prefill_args *narrow_args,
+         const rkv_runner_append_prefill_args *wide_args) {
     const uint32_t layers = 2;
 #include "runner-2.inc"
 }
