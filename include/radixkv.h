@@ -256,6 +256,51 @@
 #define RKV_CONTINUE_RUNNING 1
 
 /**
+ * Kind of an rkv_journal_record: pages came in, one after another in a prefix.
+ */
+#define RKV_JOURNAL_STORED 1
+
+/**
+ * Kind of an rkv_journal_record: pages left, the first of them first.
+ */
+#define RKV_JOURNAL_REMOVED 2
+
+/**
+ * Kind of an rkv_journal_record: pages went to another tier. No library writes it yet.
+ */
+#define RKV_JOURNAL_MOVED 3
+
+/**
+ * Kind of an rkv_journal_record: all pages left at once. No library writes it yet.
+ */
+#define RKV_JOURNAL_CLEARED 4
+
+/**
+ * Reason of an rkv_journal_record: evicted to make room, inside a call that allocates.
+ */
+#define RKV_REASON_CAPACITY 1
+
+/**
+ * Reason of an rkv_journal_record: evicted by rkv_cache_evict().
+ */
+#define RKV_REASON_CALLER 2
+
+/**
+ * Reason of an rkv_journal_record: not valid any more. No library writes it yet.
+ */
+#define RKV_REASON_INVALIDATED 3
+
+/**
+ * Reason of an rkv_journal_record: another page took its place. No library writes it yet.
+ */
+#define RKV_REASON_REPLACED 4
+
+/**
+ * Reason of an rkv_journal_record: the cache was destroyed.
+ */
+#define RKV_REASON_DESTROYED 5
+
+/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -720,6 +765,12 @@ typedef struct rkv_cache_config {
      * table's.
      */
     uint32_t retained_page_limit;
+    /**
+     * Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
+     * least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
+     * page of the page table. Default and 0: no journal.
+     */
+    uint64_t journal_bytes;
 } rkv_cache_config;
 
 /**
@@ -1604,6 +1655,328 @@ typedef struct rkv_fork_child {
      */
     uint32_t copy_target_page;
 } rkv_fork_child;
+
+/**
+ * What happened to some pages. An array element: it may grow, see record_size.
+ */
+typedef struct rkv_journal_record {
+    /**
+     * One higher than that of the record before.
+     */
+    uint64_t number;
+    /**
+     * RKV_JOURNAL_STORED or RKV_JOURNAL_REMOVED. Expect others.
+     */
+    uint32_t kind;
+    /**
+     * Of removed pages, why: an RKV_REASON_. Expect others. Else 0.
+     */
+    uint32_t reason;
+    /**
+     * Group of the pages: 0.
+     */
+    uint32_t group;
+    /**
+     * Of stored pages, the page before the first one; 0 at the beginning of a prefix, and for
+     * removed ones.
+     */
+    uint32_t parent_page;
+    /**
+     * Of stored pages, the position in the prefix at which the first one begins.
+     */
+    uint64_t first_position;
+    /**
+     * Where in the buffer of pages its pages begin.
+     */
+    uint64_t page_index;
+    /**
+     * Pages.
+     */
+    uint64_t page_count;
+    /**
+     * Where in the buffer of tokens its tokens begin.
+     */
+    uint64_t token_index;
+    /**
+     * Tokens: page_count * page_size of stored pages, else 0.
+     */
+    uint64_t token_count;
+    /**
+     * Where in the buffer of items its items begin.
+     */
+    uint64_t item_index;
+    /**
+     * Items.
+     */
+    uint64_t item_count;
+    /**
+     * Of stored pages: the flags of their rkv_namespace, and the fields below likewise.
+     */
+    uint32_t namespace_flags;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * LoRA adapter.
+     */
+    uint64_t lora_id;
+    /**
+     * Version of the weights or of the adapter.
+     */
+    uint64_t epoch;
+    /**
+     * Digest of an image on which all KV depends.
+     */
+    uint8_t image_digest[16];
+    /**
+     * What separates tenants.
+     */
+    uint8_t salt[32];
+} rkv_journal_record;
+
+/**
+ * Positions of a record that are not text: a coordinate, a size, or an image, of which pages may
+ * hold a part. An array element: it may grow, see item_size.
+ */
+typedef struct rkv_journal_item {
+    /**
+     * RKV_TOKEN_COORD, RKV_TOKEN_SIZE or RKV_TOKEN_IMAGE.
+     */
+    uint32_t kind;
+    /**
+     * The first of the positions, counted from the beginning of the record's first page.
+     */
+    uint32_t position;
+    /**
+     * How many positions.
+     */
+    uint32_t position_count;
+    /**
+     * Of an image, how many positions of it stand before those.
+     */
+    uint32_t image_offset;
+    /**
+     * Positions of the whole image; 0 for the other kinds.
+     */
+    uint32_t image_position_count;
+    /**
+     * Bin of a coordinate or of a width; else 0.
+     */
+    uint32_t bin;
+    /**
+     * Bin of a height; else 0.
+     */
+    uint32_t height_bin;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Content digest of an image; else zero.
+     */
+    uint8_t digest[16];
+} rkv_journal_item;
+
+/**
+ * What rkv_cache_read_journal() is to read, and where to.
+ */
+typedef struct rkv_cache_read_journal_args {
+    /**
+     * sizeof(rkv_cache_read_journal_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The number of the last record that is known; 0 to begin with the first.
+     */
+    uint64_t after_number;
+    /**
+     * Receives records; NULL, with no room anywhere, asks how much room all need.
+     */
+    struct rkv_journal_record *records;
+    /**
+     * sizeof(rkv_journal_record).
+     */
+    size_t record_size;
+    /**
+     * Room in records.
+     */
+    size_t record_capacity;
+    /**
+     * Receives the pages of the records.
+     */
+    uint32_t *pages;
+    /**
+     * Room in pages.
+     */
+    size_t page_capacity;
+    /**
+     * Receives an id for each position of stored pages; RKV_TEXT_ID_LIMIT where an item says what
+     * is there.
+     */
+    uint32_t *tokens;
+    /**
+     * Room in tokens.
+     */
+    size_t token_capacity;
+    /**
+     * Receives the items of the records, in the order of their positions.
+     */
+    struct rkv_journal_item *items;
+    /**
+     * sizeof(rkv_journal_item).
+     */
+    size_t item_size;
+    /**
+     * Room in items.
+     */
+    size_t item_capacity;
+} rkv_cache_read_journal_args;
+
+/**
+ * What was read of a journal.
+ */
+typedef struct rkv_cache_read_journal_result {
+    /**
+     * sizeof(rkv_cache_read_journal_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Records read; with RKV_STATUS_BUFFER_TOO_SMALL, 1.
+     */
+    uint64_t record_count;
+    /**
+     * Their pages; with RKV_STATUS_BUFFER_TOO_SMALL, those of the first record that is there.
+     */
+    uint64_t page_count;
+    /**
+     * Their tokens; likewise.
+     */
+    uint64_t token_count;
+    /**
+     * Their items; likewise.
+     */
+    uint64_t item_count;
+    /**
+     * The after_number of the next call: all records up to it were read, or are lost.
+     */
+    uint64_t last_number;
+    /**
+     * The number of the newest record.
+     */
+    uint64_t newest_number;
+    /**
+     * The number of the oldest record that is still there; newest_number + 1 for none.
+     */
+    uint64_t oldest_number;
+    /**
+     * Records after after_number that were overwritten before they were read. More than 0: start
+     * again with rkv_cache_read_contents().
+     */
+    uint64_t lost_count;
+} rkv_cache_read_journal_result;
+
+/**
+ * Which pages rkv_cache_read_contents() is to tell, and where to.
+ */
+typedef struct rkv_cache_read_contents_args {
+    /**
+     * sizeof(rkv_cache_read_contents_args).
+     */
+    uint32_t struct_size;
+    /**
+     * The page to begin with: 0, then rkv_cache_read_contents_result.next_page.
+     */
+    uint32_t first_page;
+    /**
+     * Receives records; NULL, with no room anywhere, asks how much room all need.
+     */
+    struct rkv_journal_record *records;
+    /**
+     * sizeof(rkv_journal_record).
+     */
+    size_t record_size;
+    /**
+     * Room in records.
+     */
+    size_t record_capacity;
+    /**
+     * Receives the pages of the records.
+     */
+    uint32_t *pages;
+    /**
+     * Room in pages.
+     */
+    size_t page_capacity;
+    /**
+     * Receives tokens, as in rkv_cache_read_journal_args.
+     */
+    uint32_t *tokens;
+    /**
+     * Room in tokens.
+     */
+    size_t token_capacity;
+    /**
+     * Receives items, as in rkv_cache_read_journal_args.
+     */
+    struct rkv_journal_item *items;
+    /**
+     * sizeof(rkv_journal_item).
+     */
+    size_t item_size;
+    /**
+     * Room in items.
+     */
+    size_t item_capacity;
+} rkv_cache_read_contents_args;
+
+/**
+ * What was told of a cache's contents.
+ */
+typedef struct rkv_cache_read_contents_result {
+    /**
+     * sizeof(rkv_cache_read_contents_result).
+     */
+    uint32_t struct_size;
+    /**
+     * The first_page of the next call; 0 when all pages were told.
+     */
+    uint32_t next_page;
+    /**
+     * Records; with RKV_STATUS_BUFFER_TOO_SMALL, 1.
+     */
+    uint64_t record_count;
+    /**
+     * Their pages; with RKV_STATUS_BUFFER_TOO_SMALL, those of the first record.
+     */
+    uint64_t page_count;
+    /**
+     * Their tokens; likewise.
+     */
+    uint64_t token_count;
+    /**
+     * Their items; likewise.
+     */
+    uint64_t item_count;
+    /**
+     * The number of the newest record when the call began. Of the first call: the after_number of
+     * the first rkv_cache_read_journal().
+     */
+    uint64_t number;
+    /**
+     * The number of the newest record when the call ended. Of the last call: with all records up
+     * to it applied, what was told is right.
+     */
+    uint64_t newest_number;
+} rkv_cache_read_contents_result;
 
 /**
  * How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
@@ -3199,6 +3572,76 @@ enum rkv_status rkv_cache_retained(const struct rkv_cache *cache,
                                    rkv_sequence_id *sequences,
                                    size_t capacity,
                                    size_t *out_count);
+
+/**
+ * Reads records of the journal: which pages came into the cache and left it, in order, whichever
+ * call caused it. Needs rkv_cache_config.journal_bytes.
+ *
+ * A record is complete in itself: its pages may be gone. As many whole records are read as fit,
+ * up to the newest one that there was when the call began. The ring has room for so many; a
+ * reader that is too slow sees lost_count.
+ *
+ * @param cache the cache
+ * @param args what to read, and the buffers
+ * @param out_result receives how much was read; set its struct_size first. With
+ * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
+ * @return RKV_STATUS_OK, also when there is nothing new; RKV_STATUS_BUFFER_TOO_SMALL when not even
+ * one record fits; RKV_STATUS_INVALID_STATE when the cache has no journal;
+ * RKV_STATUS_INVALID_ARGUMENT, also for an after_number that is beyond the newest record;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, any number at once, beside calls that change the cache: lets waiting threads in
+ * after every few microseconds
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
+                                       const struct rkv_cache_read_journal_args *args,
+                                       struct rkv_cache_read_journal_result *out_result);
+
+/**
+ * The same for the cache that a page table has, or for the last one that it had: the removal of
+ * all pages by rkv_cache_destroy() can be read here alone. Records of a cache that is gone stay
+ * until the page table has another cache; the numbers of that one go on from them.
+ *
+ * @param table the page table
+ * @param args what to read, and the buffers
+ * @param out_result as in rkv_cache_read_journal()
+ * @return as rkv_cache_read_journal()
+ * @par Thread safety
+ * any thread, as rkv_cache_read_journal()
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
+                                            const struct rkv_cache_read_journal_args *args,
+                                            struct rkv_cache_read_journal_result *out_result);
+
+/**
+ * Tells what the cache holds, by page number, as records of stored pages: what a reader of the
+ * journal begins with, and begins again with when records were lost.
+ *
+ * Call it until next_page is 0, then go on with rkv_cache_read_journal() after the number of the
+ * first call. The cache may change all the while, and pages are told as they are when their turn
+ * comes. A stored page replaces whatever was known of that page number, and a removed page that is
+ * not known is passed over: with all records up to the newest_number of the last call applied, the
+ * result is exactly what the cache held at that record, and so after each record that follows.
+ *
+ * @param cache the cache
+ * @param args where to begin, and the buffers
+ * @param out_result receives how much was told; set its struct_size first. With
+ * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
+ * RKV_STATUS_INVALID_STATE when the cache has no journal; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, as rkv_cache_read_journal()
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_read_contents(const struct rkv_cache *cache,
+                                        const struct rkv_cache_read_contents_args *args,
+                                        struct rkv_cache_read_contents_result *out_result);
 
 /**
  * Writes the defaults into a config.

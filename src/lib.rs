@@ -48,6 +48,7 @@ pub mod error;
 pub mod gpu;
 pub mod ids;
 pub mod index;
+pub mod journal;
 mod grace;
 mod lock;
 pub mod memory;

@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["token"],
     &["index"],
     &["paging"],
+    &["journal"],
     &["cache"],
     &["sequence"],
     &["snapshot"],
@@ -21,7 +22,8 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Folders that compute and touch no raw memory.
-const PURE: &[&str] = &["token", "index", "paging", "cache", "sequence", "snapshot", "attention"];
+const PURE: &[&str] =
+    &["token", "index", "paging", "journal", "cache", "sequence", "snapshot", "attention"];
 
 const LINE_LIMIT: usize = 100;
 const FILE_LIMIT: usize = 500;

@@ -107,6 +107,10 @@ impl PrefixIndex for RadixIndex {
         self.walk_down(from.0, keys.keys)
     }
 
+    fn namespace(&self, node: Node) -> Namespace {
+        self.tree.namespace(node.0)
+    }
+
     fn node_at_page(&self, node: Node, page: usize) -> Node {
         Node(self.tree.node_at_page(node.0, page))
     }

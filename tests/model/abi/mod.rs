@@ -1,10 +1,12 @@
 //! The C ABI with Rust's manners: slices in, results out, nothing interpreted.
 mod cache;
+mod journal;
 mod page_table;
 mod sequence;
 
 use super::ops::Config;
 use super::tokens::TokenList;
+pub use journal::Read;
 use radixkv::capi::*;
 use std::ptr::null_mut;
 
@@ -72,6 +74,7 @@ impl Library {
             index: if config.block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX },
             retained_sequence_limit: config.retained_sequences as u32,
             retained_page_limit: config.retained_pages as u32,
+            journal_bytes: config.journal_bytes as u64,
             ..sized()
         };
         let mut library = Library { table, cache: null_mut(), cache_config };
