@@ -98,7 +98,7 @@ impl Library {
 
     /// Creates a page table and a cache, and destroys them.
     #[allow(dead_code)] // not every test that includes this does
-    pub fn create_and_destroy(block_hash: bool) -> Status {
+    pub fn create_and_destroy(block_hash: bool, journal: bool) -> Status {
         let mut config: rkv_page_table_config = sized();
         (config.page_size, config.page_count, config.slot_count) = (4, 20, 3);
         let (mut table, mut cache) = (null_mut(), null_mut());
@@ -109,7 +109,8 @@ impl Library {
                 return status;
             }
             let index = if block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX };
-            let config = rkv_cache_config { index, ..sized() };
+            let journal_bytes = if journal { 4096 } else { 0 };
+            let config = rkv_cache_config { index, journal_bytes, ..sized() };
             let status = rkv_cache_create(table, &config, &mut cache);
             rkv_cache_destroy(cache);
             rkv_page_table_destroy(table);
