@@ -6,6 +6,7 @@
 #ifndef RADIXKV_PAGE_TABLE_HPP
 #define RADIXKV_PAGE_TABLE_HPP
 
+#include "journal.hpp"
 #include "span.hpp"
 
 #include <cstddef>
@@ -129,6 +130,17 @@ public:
             throw Error(RKV_STATUS_BUFFER_TOO_SMALL, "mapping is shorter than positions");
         check(rkv_page_table_slot_mapping(get(), slot, positions.data(), positions.size(),
                                           mapping.data()));
+    }
+    /// rkv_page_table_read_journal(), into buffers that grow when one record doesn't fit.
+    rkv_cache_read_journal_result read_journal(std::uint64_t after_number,
+                                               JournalBuffers& into) const {
+        auto args = sized<rkv_cache_read_journal_args>();
+        args.after_number = after_number;
+        auto result = sized<rkv_cache_read_journal_result>();
+        into.read(args, result, [&](const auto& given, auto& out) {
+            return rkv_page_table_read_journal(get(), &given, &out);
+        });
+        return result;
     }
     /// rkv_page_table_batch().
     [[nodiscard]] Batch batch(span<const rkv_batch_row> rows) const {
