@@ -337,8 +337,8 @@ static void j02_a_small_ring_shows_what_is_lost_as_a_gap(void) {
     end_fixture(&f);
 }
 
-/* J06: one rule for buffers. */
-static void j06_a_reader_asks_and_is_told_what_one_record_needs(void) {
+/* One rule for buffers, as for every reader. */
+static void j02_a_reader_asks_and_is_told_what_one_record_needs(void) {
     fixture f = with_journal(2, 16, 1 << 16);
     uint32_t ids[8];
     count_up(ids, 8, 1);
@@ -486,7 +486,7 @@ int main(void) {
     RUN_BOTH(j01_a_destroyed_cache_takes_its_pages_along);
     RUN_BOTH(j02_contents_and_later_records_are_what_is_held);
     RUN_BOTH(j02_a_small_ring_shows_what_is_lost_as_a_gap);
-    RUN_BOTH(j06_a_reader_asks_and_is_told_what_one_record_needs);
+    RUN_BOTH(j02_a_reader_asks_and_is_told_what_one_record_needs);
     RUN_BOTH(m01_journal);
     return check_result();
 }
