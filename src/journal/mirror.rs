@@ -7,7 +7,7 @@ use super::names::Names;
 use super::record::{RECORD_PAGES, Stored};
 use crate::index::Namespace;
 use crate::memory::{OutOfMemory, try_zeros};
-use crate::token::{Images, Keys, visit_parts};
+use crate::token::{Images, Keys, all_text, visit_parts};
 
 /// A page's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,12 +118,15 @@ impl Mirror {
             0 => (0, 0),
             parent => (self.index(parent) + 1, self.open_after(parent, images)),
         };
+        let text = all_text(keys);
         for (&page, keys) in entered.pages.iter().zip(keys.chunks_exact(self.page_size)) {
             let at = page as usize;
             assert!(self.entry(at).name == 0, "page {page} is held already");
             self.entries[at] = Entry { parent, index: index as u32, name, open }.words();
             self.keys[at * self.page_size..][..self.page_size].copy_from_slice(keys);
-            open = visit_parts(Keys { keys, images }, open, &mut |_| {});
+            if !text {
+                open = visit_parts(Keys { keys, images }, open, &mut |_| {});
+            }
             (parent, index) = (page, index + 1);
         }
         self.names.add(name - 1, entered.pages.len());

@@ -108,12 +108,8 @@ impl Journal {
                 keys: Keys { keys: &keys[..count * page_size], images },
                 open: self.mirror.open_before(pages[0]),
             };
-            let mut count = pages.len().min(RECORD_PAGES);
-            while count > 1 && draft(count).words() > limit {
-                count /= 2;
-            }
-            let draft = draft(count);
-            draft.write(self.ring.push(draft.words()));
+            let (count, words) = fitting(pages.len().min(RECORD_PAGES), limit, &draft);
+            draft(count).write(self.ring.push(words));
             parent = pages[count - 1];
             (pages, keys) = (&pages[count..], &keys[count * page_size..]);
         }
@@ -181,13 +177,8 @@ impl Journal {
                 keys: Keys { keys: self.mirror.keys_of(at, count), images },
                 open: self.mirror.open_before(pages[0]),
             };
-            let mut count = count;
-            while count > 1 && draft(count).words() > SCRATCH_WORDS {
-                count /= 2;
-            }
-            let draft = draft(count);
-            let words = draft.words();
-            draft.write(&mut scratch[..words]);
+            let (count, words) = fitting(count, SCRATCH_WORDS, &draft);
+            draft(count).write(&mut scratch[..words]);
             if !take(&Record::read(number, page_size, &scratch[..words])) {
                 return (at, false);
             }
@@ -195,5 +186,18 @@ impl Journal {
             seen += words;
         }
         (at, true)
+    }
+}
+
+/// As many pages, up to a count, as make a record that doesn't exceed a limit, or one; and the words
+/// of that record.
+fn fitting<'a>(most: usize, limit: usize, draft: impl Fn(usize) -> Draft<'a>) -> (usize, usize) {
+    let mut count = most;
+    loop {
+        let words = draft(count).words();
+        if count == 1 || words <= limit {
+            return (count, words);
+        }
+        count /= 2;
     }
 }
