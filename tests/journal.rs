@@ -75,6 +75,13 @@ fn j01_records_of_images_say_what_is_held() {
     }
 }
 
+/// Rows of a caller, and calls that are refused, which write nothing.
+#[test]
+fn j01_records_of_rows_and_of_refused_calls_say_what_is_held() {
+    soak(false, Theme::PageTable, &["an allocation evicts"]);
+    soak(false, Theme::Misuse, &["not locked"]);
+}
+
 #[test]
 fn j01_records_of_everything_at_once_say_what_is_held() {
     soak(false, Theme::All, &["records are lost", "an allocation evicts"]);

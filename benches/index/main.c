@@ -26,7 +26,8 @@ static void usage(void)
     fprintf(stderr,
             "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|forks|machine]\n"
             "                   [--index radix|block-hash] [--page N] [--runs N] [--leaves N]\n"
-            "                   [--journal BYTES] [--json] [--brief] [--count] [--operation TEXT]\n");
+            "                   [--journal BYTES] [--json] [--brief] [--count]\n"
+            "                   [--operation TEXT]\n");
     exit(2);
 }
 

@@ -108,7 +108,7 @@ impl Journal {
                 keys: Keys { keys: &keys[..count * page_size], images },
                 open: self.mirror.open_before(pages[0]),
             };
-            let (count, words) = fitting(pages.len().min(RECORD_PAGES), limit, &draft);
+            let (count, words) = fitting(pages.len().min(RECORD_PAGES), limit, draft);
             draft(count).write(self.ring.push(words));
             parent = pages[count - 1];
             (pages, keys) = (&pages[count..], &keys[count * page_size..]);
@@ -177,7 +177,7 @@ impl Journal {
                 keys: Keys { keys: self.mirror.keys_of(at, count), images },
                 open: self.mirror.open_before(pages[0]),
             };
-            let (count, words) = fitting(count, SCRATCH_WORDS, &draft);
+            let (count, words) = fitting(count, SCRATCH_WORDS, draft);
             draft(count).write(&mut scratch[..words]);
             if !take(&Record::read(number, page_size, &scratch[..words])) {
                 return (at, false);
@@ -189,8 +189,8 @@ impl Journal {
     }
 }
 
-/// As many pages, up to a count, as make a record that doesn't exceed a limit, or one; and the words
-/// of that record.
+/// As many pages, up to a count, as make a record within a limit, or one page; and the words of
+/// that record.
 fn fitting<'a>(most: usize, limit: usize, draft: impl Fn(usize) -> Draft<'a>) -> (usize, usize) {
     let mut count = most;
     loop {

@@ -87,11 +87,13 @@ fn config(rng: &mut Rng, theme: Theme, page_size: usize, kind: Kind) -> Config {
 
 /// Many runs of one theme. RKV_MODEL_STEPS operations in all, from the seed RKV_MODEL_SEED on.
 /// Each of the marks, the rare cases of the theme, must be come across.
+#[allow(dead_code)] // not every test that includes this does
 pub fn soak(theme: Theme, default_steps: u64, expected: &[&str]) {
     soak_kind(Kind::default(), theme, default_steps, expected);
 }
 
 /// The same with the block-hash index.
+#[allow(dead_code)] // as above
 pub fn soak_block_hash(theme: Theme, default_steps: u64, expected: &[&str]) {
     let kind = Kind { block_hash: true, ..Kind::default() };
     soak_kind(kind, theme, default_steps, expected);

@@ -11,6 +11,7 @@ pub struct Read {
     pub items: Vec<rkv_journal_item>,
 }
 
+#[allow(dead_code)] // as below
 impl Read {
     /// Room for so many records, pages, tokens and items.
     pub fn new([records, pages, tokens, items]: [u64; 4]) -> Self {
@@ -50,6 +51,7 @@ fn place<T>(buffer: &mut [T]) -> *mut T {
 }
 
 // Every unsafe block has the reason that `mod.rs` gives.
+#[allow(dead_code)] // not every test that includes this reads records
 impl Library {
     /// Records after a number. There is room for what `into` has room for, and more when the first
     /// one needs it.
@@ -127,7 +129,6 @@ impl Library {
     }
 
     /// The number of the newest record; None without a journal.
-    #[allow(dead_code)] // not every test that includes this asks
     pub fn newest_record(&self) -> Option<u64> {
         let args = rkv_cache_read_journal_args { ..sized() };
         let mut result: rkv_cache_read_journal_result = sized();

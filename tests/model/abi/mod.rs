@@ -6,6 +6,7 @@ mod sequence;
 
 use super::ops::Config;
 use super::tokens::TokenList;
+#[allow(unused_imports)] // not every test that includes this reads records
 pub use journal::Read;
 use radixkv::capi::*;
 use std::ptr::null_mut;
