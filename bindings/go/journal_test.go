@@ -9,7 +9,7 @@ import (
 
 func (b *bench) request(namespace radixkv.Namespace, tokens radixkv.Tokens) {
 	b.Helper()
-	sequence, state, err := b.cache.Begin(radixkv.SequenceArgs{Namespace: namespace, Tokens: tokens})
+	sequence, state, err := b.cache.Begin(radixkv.BeginArgs{Namespace: namespace, Tokens: tokens})
 	must(b, err)
 	if state.CopyPositionCount > 0 {
 		must(b, sequence.ConfirmCopy())

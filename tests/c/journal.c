@@ -79,7 +79,7 @@ static size_t read_after(const fixture *f, uint64_t after_number) {
 
 /* Begins, publishes all and releases; the pages stay in the cache. */
 static void request(const fixture *f, const rkv_namespace *space, rkv_tokens tokens) {
-    rkv_sequence_state state = begin_in(f, space, tokens);
+    rkv_sequence_info state = begin_in(f, space, tokens);
     if (state.copy_position_count > 0) {
         CHECK_OK(rkv_sequence_confirm_copy(f->cache, state.sequence));
     }
@@ -147,7 +147,7 @@ static void j01_items_say_which_part_of_an_image_a_record_has(void) {
     items[2].bin = 8;
     items[2].height_bin = 9;
     rkv_tokens prompt = with_items(ids, 6, items, 3); /* 1 + 9 + 9 + 1 + size + 1 = 22 positions */
-    rkv_sequence_state state = begin(&f, prompt);
+    rkv_sequence_info state = begin(&f, prompt);
     publish(&f, state.sequence, 8);  /* ends inside the first image */
     publish(&f, state.sequence, 20); /* ends before the size */
     append(&f, state.sequence, 77);
@@ -200,7 +200,7 @@ static void j01_a_removal_says_why(void) {
     CHECK_EQ(r.pages[0], came[7]);
     CHECK_EQ(r.pages[1], came[6]);
     uint32_t other[4] = {900, 901, 902, 903};
-    rkv_sequence_state state = begin(&f, text(other, 2));
+    rkv_sequence_info state = begin(&f, text(other, 2));
     CHECK_EQ(read_after(&f, 2), 1);
     CHECK_EQ(r.records[0].reason, RKV_REASON_CAPACITY);
     CHECK_EQ(r.pages[0], came[5]);

@@ -37,8 +37,12 @@ fn journal() {
         };
         let tokens =
             rkv_tokens { items: &raw mut item, item_count: 1, ..list(&[1, 0, 2, 3, 4, 5, 6]) };
-        let args =
-            rkv_insert_args { tokens: &tokens, pages: pages.as_ptr(), page_count: 3, ..sized() };
+        let args = rkv_cache_insert_args {
+            tokens: &tokens,
+            pages: pages.as_ptr(),
+            page_count: 3,
+            ..sized()
+        };
         ok(rkv_cache_insert(cache, &args, null_mut(), &mut sized()));
         ok(rkv_cache_evict(cache, 1, null_mut(), 0, &mut count));
 
