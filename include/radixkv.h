@@ -177,7 +177,7 @@
 
 /**
  * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
- * rkv_match.locked_node.
+ * rkv_cache_match_result.locked_node.
  */
 #define RKV_MATCH_LOCK 1
 
@@ -250,8 +250,8 @@
 #define RKV_PLAN_SEPARATE 2
 
 /**
- * Flag of rkv_continue_args: take over what a parent that is still running has computed so far.
- * Without it such a parent is RKV_STATUS_PENDING.
+ * Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed
+ * so far. Without it such a parent is RKV_STATUS_PENDING.
  */
 #define RKV_CONTINUE_RUNNING 1
 
@@ -540,9 +540,9 @@ typedef struct rkv_page_digest {
 /**
  * What rkv_tokens_page_digests() makes digests of.
  */
-typedef struct rkv_page_digest_args {
+typedef struct rkv_tokens_page_digests_args {
     /**
-     * sizeof(rkv_page_digest_args).
+     * sizeof(rkv_tokens_page_digests_args).
      */
     uint32_t struct_size;
     /**
@@ -552,7 +552,7 @@ typedef struct rkv_page_digest_args {
     /**
      * The namespace; NULL for the default one. Not read when parent is set.
      */
-    const struct rkv_namespace *namespace_;
+    const struct rkv_namespace *space;
     /**
      * The tokens, pages of which are counted from their first position.
      */
@@ -566,7 +566,7 @@ typedef struct rkv_page_digest_args {
      * the tokens themselves go on where the parent's page ends.
      */
     uint64_t first_page;
-} rkv_page_digest_args;
+} rkv_tokens_page_digests_args;
 
 /**
  * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
@@ -603,9 +603,9 @@ typedef struct rkv_page_table_config {
 /**
  * Pages by state, and slots. free + cached + private == total at all times.
  */
-typedef struct rkv_page_table_statistics {
+typedef struct rkv_page_table_stats {
     /**
-     * sizeof(rkv_page_table_statistics).
+     * sizeof(rkv_page_table_stats).
      */
     uint32_t struct_size;
     /**
@@ -645,12 +645,12 @@ typedef struct rkv_page_table_statistics {
      * Bytes of host memory that rows and page states take.
      */
     uint64_t memory_bytes;
-} rkv_page_table_statistics;
+} rkv_page_table_stats;
 
 /**
  * One sequence of a batch. An array element: its layout never changes.
  */
-typedef struct rkv_batch_row {
+typedef struct rkv_page_table_batch_row {
     /**
      * A slot in use.
      */
@@ -659,14 +659,14 @@ typedef struct rkv_batch_row {
      * Positions of the row that the batch attends to, the new ones included.
      */
     uint32_t position_count;
-} rkv_batch_row;
+} rkv_page_table_batch_row;
 
 /**
- * Where rkv_page_table_batch() writes the arrays that paged attention kernels take.
+ * Where rkv_page_table_read_batch() writes the arrays that paged attention kernels take.
  */
-typedef struct rkv_batch_arrays {
+typedef struct rkv_page_table_batch_arrays {
     /**
-     * sizeof(rkv_batch_arrays).
+     * sizeof(rkv_page_table_batch_arrays).
      */
     uint32_t struct_size;
     /**
@@ -689,7 +689,7 @@ typedef struct rkv_batch_arrays {
      * Receives, for each row, the positions in its last page: 1 to page_size; 0 for an empty row.
      */
     int32_t *last_page_len;
-} rkv_batch_arrays;
+} rkv_page_table_batch_arrays;
 
 /**
  * How to build a cache. Fill with rkv_cache_config_init(), then change fields.
@@ -729,17 +729,18 @@ typedef struct rkv_cache_config {
  * is on the node or below it. Without one it may become stale, which is detected: a stale id gives
  * RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
  * not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
- * rkv_publish_result.node. A split leaves the id with the deeper half. Ids tell 255 caches of a
- * process apart, and one slot of the index can be reused 2^24 times before it is retired.
+ * rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255
+ * caches of a process apart, and one slot of the index can be reused 2^24 times before it is
+ * retired.
  */
 typedef uint64_t rkv_node_id;
 
 /**
  * The longest cached prefix of a token list.
  */
-typedef struct rkv_match {
+typedef struct rkv_cache_match_result {
     /**
-     * sizeof(rkv_match).
+     * sizeof(rkv_cache_match_result).
      */
     uint32_t struct_size;
     /**
@@ -776,14 +777,14 @@ typedef struct rkv_match {
      * Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
      */
     uint64_t partial_position_count;
-} rkv_match;
+} rkv_cache_match_result;
 
 /**
  * What rkv_cache_insert() puts where.
  */
-typedef struct rkv_insert_args {
+typedef struct rkv_cache_insert_args {
     /**
-     * sizeof(rkv_insert_args).
+     * sizeof(rkv_cache_insert_args).
      */
     uint32_t struct_size;
     /**
@@ -793,7 +794,7 @@ typedef struct rkv_insert_args {
     /**
      * The namespace; NULL for the default one. Not read when from_node is set.
      */
-    const struct rkv_namespace *namespace_;
+    const struct rkv_namespace *space;
     /**
      * All tokens of the prefix, from its beginning.
      */
@@ -812,22 +813,22 @@ typedef struct rkv_insert_args {
      */
     rkv_node_id from_node;
     /**
-     * Tokens up to from_node's end, as rkv_match.token_count says: those of a page that matched
-     * in part may be counted too. 0 without from_node.
+     * Tokens up to from_node's end, as rkv_cache_match_result.token_count says: those of a page
+     * that matched in part may be counted too. 0 without from_node.
      */
     uint64_t from_token_index;
     /**
-     * Pages up to from_node's end, as rkv_match.page_count says; 0 without from_node.
+     * Pages up to from_node's end, as rkv_cache_match_result.page_count says; 0 without from_node.
      */
     uint64_t from_page_index;
-} rkv_insert_args;
+} rkv_cache_insert_args;
 
 /**
  * What rkv_cache_insert() did.
  */
-typedef struct rkv_insert_result {
+typedef struct rkv_cache_insert_result {
     /**
-     * sizeof(rkv_insert_result).
+     * sizeof(rkv_cache_insert_result).
      */
     uint32_t struct_size;
     /**
@@ -847,7 +848,7 @@ typedef struct rkv_insert_result {
      * stay private to their holder.
      */
     uint64_t duplicate_page_count;
-} rkv_insert_result;
+} rkv_cache_insert_result;
 
 /**
  * What can be seen of a node.
@@ -894,9 +895,9 @@ typedef struct rkv_node_info {
 /**
  * Counters of a cache. Counts since creation unless they say "now".
  */
-typedef struct rkv_cache_statistics {
+typedef struct rkv_cache_stats {
     /**
-     * sizeof(rkv_cache_statistics).
+     * sizeof(rkv_cache_stats).
      */
     uint32_t struct_size;
     /**
@@ -984,14 +985,14 @@ typedef struct rkv_cache_statistics {
      * Positions that they inherited; not among the hits of lookups.
      */
     uint64_t inherited_position_count;
-} rkv_cache_statistics;
+} rkv_cache_stats;
 
 /**
  * How to begin a sequence.
  */
-typedef struct rkv_sequence_args {
+typedef struct rkv_sequence_begin_args {
     /**
-     * sizeof(rkv_sequence_args).
+     * sizeof(rkv_sequence_begin_args).
      */
     uint32_t struct_size;
     /**
@@ -1001,7 +1002,7 @@ typedef struct rkv_sequence_args {
     /**
      * The namespace; NULL for the default one.
      */
-    const struct rkv_namespace *namespace_;
+    const struct rkv_namespace *space;
     /**
      * The prompt, at least one token.
      */
@@ -1011,7 +1012,7 @@ typedef struct rkv_sequence_args {
      * is fine: rkv_sequence_append() allocates as it goes.
      */
     uint64_t reserve_position_count;
-} rkv_sequence_args;
+} rkv_sequence_begin_args;
 
 /**
  * Names a live sequence of one cache. Zero names none. An id is never used again for another one.
@@ -1021,13 +1022,13 @@ typedef uint64_t rkv_sequence_id;
 /**
  * A sequence as it stands.
  */
-typedef struct rkv_sequence_state {
+typedef struct rkv_sequence_info {
     /**
-     * sizeof(rkv_sequence_state).
+     * sizeof(rkv_sequence_info).
      */
     uint32_t struct_size;
     /**
-     * Its row in the page table: for rkv_page_table_row(), _slot_mapping() and _batch().
+     * Its row in the page table: for rkv_page_table_read_row(), _slot_mapping() and _batch().
      */
     uint32_t slot;
     /**
@@ -1079,14 +1080,14 @@ typedef struct rkv_sequence_state {
      * rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
      */
     uint64_t inherited_position_count;
-} rkv_sequence_state;
+} rkv_sequence_info;
 
 /**
  * What rkv_sequence_publish() did.
  */
-typedef struct rkv_publish_result {
+typedef struct rkv_sequence_publish_result {
     /**
-     * sizeof(rkv_publish_result).
+     * sizeof(rkv_sequence_publish_result).
      */
     uint32_t struct_size;
     /**
@@ -1112,17 +1113,17 @@ typedef struct rkv_publish_result {
     uint64_t shared_page_count;
     /**
      * The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
-     * rkv_sequence_state or an earlier publishing named, whose id may be stale.
+     * rkv_sequence_info or an earlier publishing named, whose id may be stale.
      */
     rkv_node_id node;
-} rkv_publish_result;
+} rkv_sequence_publish_result;
 
 /**
  * Where K and V of one layer lie; element (page, position in the page, head, d) at
  * page * page_stride + position * position_stride + head * head_stride + d. An array element: its
  * layout never changes.
  */
-typedef struct rkv_kv_memory {
+typedef struct rkv_runner_kv_memory {
     /**
      * K of page 0.
      */
@@ -1143,7 +1144,7 @@ typedef struct rkv_kv_memory {
      * Elements from one head to the next.
      */
     uint64_t head_stride;
-} rkv_kv_memory;
+} rkv_runner_kv_memory;
 
 /**
  * A copy of the first positions of a page to another page. An array element: its layout never
@@ -1241,7 +1242,7 @@ typedef struct rkv_runner_config {
      * included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
      * 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
      */
-    const struct rkv_kv_memory *kv_layers;
+    const struct rkv_runner_kv_memory *kv_layers;
     /**
      * The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
      */
@@ -1255,9 +1256,9 @@ typedef struct rkv_runner_config {
 /**
  * What a runner has.
  */
-typedef struct rkv_runner_statistics {
+typedef struct rkv_runner_stats {
     /**
-     * sizeof(rkv_runner_statistics).
+     * sizeof(rkv_runner_stats).
      */
     uint32_t struct_size;
     /**
@@ -1272,7 +1273,7 @@ typedef struct rkv_runner_statistics {
      * Bytes that one page takes, K and V of all layers, when they lie densely.
      */
     uint64_t page_bytes;
-} rkv_runner_statistics;
+} rkv_runner_stats;
 
 /**
  * New positions of one row. An array element: its layout never changes.
@@ -1381,9 +1382,9 @@ typedef struct rkv_plan_arrays {
  * elements, and 0 means dense. On CUDA all pointers lead to memory of the device, and q, k, v and
  * out begin at multiples of 16 bytes, as does every head of them.
  */
-typedef struct rkv_append_prefill_args {
+typedef struct rkv_runner_append_prefill_args {
     /**
-     * sizeof(rkv_append_prefill_args).
+     * sizeof(rkv_runner_append_prefill_args).
      */
     uint32_t struct_size;
     /**
@@ -1477,14 +1478,14 @@ typedef struct rkv_append_prefill_args {
      * CUDA only: the CUstream to work on. NULL on the CPU.
      */
     void *stream;
-} rkv_append_prefill_args;
+} rkv_runner_append_prefill_args;
 
 /**
  * Results of attention over disjoint sets of keys, to be merged.
  */
-typedef struct rkv_merge_states_args {
+typedef struct rkv_runner_merge_states_args {
     /**
-     * sizeof(rkv_merge_states_args).
+     * sizeof(rkv_runner_merge_states_args).
      */
     uint32_t struct_size;
     /**
@@ -1516,14 +1517,14 @@ typedef struct rkv_merge_states_args {
      * CUDA only: the CUstream to work on. NULL on the CPU.
      */
     void *stream;
-} rkv_merge_states_args;
+} rkv_runner_merge_states_args;
 
 /**
  * How to go on from another sequence.
  */
-typedef struct rkv_continue_args {
+typedef struct rkv_sequence_continue_args {
     /**
-     * sizeof(rkv_continue_args).
+     * sizeof(rkv_sequence_continue_args).
      */
     uint32_t struct_size;
     /**
@@ -1537,7 +1538,7 @@ typedef struct rkv_continue_args {
     /**
      * The namespace, which must be the parent's; NULL for the default one.
      */
-    const struct rkv_namespace *namespace_;
+    const struct rkv_namespace *space;
     /**
      * What the child has after the tokens of its parent; NULL for nothing.
      */
@@ -1551,14 +1552,14 @@ typedef struct rkv_continue_args {
      * Positions beyond the child's tokens to allocate pages for at once.
      */
     uint64_t reserve_position_count;
-} rkv_continue_args;
+} rkv_sequence_continue_args;
 
 /**
  * How to fork a sequence.
  */
-typedef struct rkv_fork_args {
+typedef struct rkv_sequence_fork_args {
     /**
-     * sizeof(rkv_fork_args).
+     * sizeof(rkv_sequence_fork_args).
      */
     uint32_t struct_size;
     /**
@@ -1577,14 +1578,14 @@ typedef struct rkv_fork_args {
      * Positions beyond the parent's tokens to allocate pages for at once, for each child.
      */
     uint64_t reserve_position_count;
-} rkv_fork_args;
+} rkv_sequence_fork_args;
 
 /**
  * A child of a fork. An array element: its layout never changes.
  */
-typedef struct rkv_fork_child {
+typedef struct rkv_sequence_fork_child {
     /**
-     * The child; rkv_sequence_query() tells the rest.
+     * The child; rkv_sequence_read_info() tells the rest.
      */
     rkv_sequence_id sequence;
     /**
@@ -1592,7 +1593,7 @@ typedef struct rkv_fork_child {
      */
     uint32_t slot;
     /**
-     * Copy to carry out before the child computes, as in rkv_sequence_state; 0 for none.
+     * Copy to carry out before the child computes, as in rkv_sequence_info; 0 for none.
      */
     uint32_t copy_position_count;
     /**
@@ -1603,7 +1604,7 @@ typedef struct rkv_fork_child {
      * The page to copy to; private to the child.
      */
     uint32_t copy_target_page;
-} rkv_fork_child;
+} rkv_sequence_fork_child;
 
 /**
  * How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
@@ -1633,9 +1634,9 @@ typedef struct rkv_snapshot_cache_config {
  * Counters of a snapshot cache. Counts since creation unless they say "now"; one that comes to its
  * end stays there.
  */
-typedef struct rkv_snapshot_cache_statistics {
+typedef struct rkv_snapshot_cache_stats {
     /**
-     * sizeof(rkv_snapshot_cache_statistics).
+     * sizeof(rkv_snapshot_cache_stats).
      */
     uint32_t struct_size;
     /**
@@ -1720,7 +1721,7 @@ typedef struct rkv_snapshot_cache_statistics {
      * Entries that the caller removed.
      */
     uint64_t removed_count;
-} rkv_snapshot_cache_statistics;
+} rkv_snapshot_cache_stats;
 
 /**
  * Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
@@ -1734,9 +1735,9 @@ typedef void (*rkv_snapshot_destructor)(void *data, uint64_t size_bytes, void *u
 /**
  * What rkv_snapshot_cache_insert() puts where.
  */
-typedef struct rkv_snapshot_insert_args {
+typedef struct rkv_snapshot_cache_insert_args {
     /**
-     * sizeof(rkv_snapshot_insert_args).
+     * sizeof(rkv_snapshot_cache_insert_args).
      */
     uint32_t struct_size;
     /**
@@ -1746,7 +1747,7 @@ typedef struct rkv_snapshot_insert_args {
     /**
      * The namespace; NULL for the default one.
      */
-    const struct rkv_namespace *namespace_;
+    const struct rkv_namespace *space;
     /**
      * The tokens that led to the state: text only. They are copied.
      */
@@ -1775,14 +1776,14 @@ typedef struct rkv_snapshot_insert_args {
      * The token that the model predicts after these, any number. Zero without has_next_token.
      */
     uint32_t next_token;
-} rkv_snapshot_insert_args;
+} rkv_snapshot_cache_insert_args;
 
 /**
  * What rkv_snapshot_cache_insert() did.
  */
-typedef struct rkv_snapshot_insert_result {
+typedef struct rkv_snapshot_cache_insert_result {
     /**
-     * sizeof(rkv_snapshot_insert_result).
+     * sizeof(rkv_snapshot_cache_insert_result).
      */
     uint32_t struct_size;
     /**
@@ -1801,7 +1802,7 @@ typedef struct rkv_snapshot_insert_result {
      * Entries that went for the limits.
      */
     uint64_t evicted_count;
-} rkv_snapshot_insert_result;
+} rkv_snapshot_cache_insert_result;
 
 /**
  * Names a pin on a snapshot of one cache. Zero names none.
@@ -1810,14 +1811,14 @@ typedef struct rkv_snapshot_insert_result {
  * RKV_STATUS_STALE_PIN. No two caches of a process have an id in common, also not one after the
  * other. 2^24 pins can be out at once.
  */
-typedef uint64_t rkv_snapshot_pin;
+typedef uint64_t rkv_pin_id;
 
 /**
  * The snapshot of the longest stored prefix of a token list. All zero when there is none.
  */
-typedef struct rkv_snapshot_match {
+typedef struct rkv_snapshot_cache_match_result {
     /**
-     * sizeof(rkv_snapshot_match).
+     * sizeof(rkv_snapshot_cache_match_result).
      */
     uint32_t struct_size;
     /**
@@ -1827,7 +1828,7 @@ typedef struct rkv_snapshot_match {
     /**
      * Keeps the snapshot: rkv_snapshot_cache_release() when it is no longer read. 0 for a miss.
      */
-    rkv_snapshot_pin pin;
+    rkv_pin_id pin;
     /**
      * The snapshot.
      */
@@ -1848,7 +1849,7 @@ typedef struct rkv_snapshot_match {
      * The token that the model predicts after the tokens that the snapshot covers.
      */
     uint32_t next_token;
-} rkv_snapshot_match;
+} rkv_snapshot_cache_match_result;
 
 
 
@@ -2069,7 +2070,7 @@ enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_tokens_page_digests(const struct rkv_page_digest_args *args,
+enum rkv_status rkv_tokens_page_digests(const struct rkv_tokens_page_digests_args *args,
                                         struct rkv_page_digest *digests,
                                         size_t capacity,
                                         size_t *out_count);
@@ -2124,8 +2125,8 @@ RKV_API void rkv_page_table_destroy(struct rkv_page_table *table);
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_page_table_stats(const struct rkv_page_table *table,
-                                     struct rkv_page_table_statistics *out_stats);
+enum rkv_status rkv_page_table_read_stats(const struct rkv_page_table *table,
+                                          struct rkv_page_table_stats *out_stats);
 
 /**
  * Takes a slot with an empty row.
@@ -2154,8 +2155,8 @@ enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_page_table_erase(struct rkv_page_table *table,
-                                     uint32_t slot);
+enum rkv_status rkv_page_table_free_slot(struct rkv_page_table *table,
+                                         uint32_t slot);
 
 /**
  * Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
@@ -2265,9 +2266,9 @@ enum rkv_status rkv_page_table_can_reserve(const struct rkv_page_table *table,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_page_table_capacity(const struct rkv_page_table *table,
-                                        uint32_t slot,
-                                        size_t *out_position_count);
+enum rkv_status rkv_page_table_row_capacity(const struct rkv_page_table *table,
+                                            uint32_t slot,
+                                            size_t *out_position_count);
 
 /**
  * Copies a range of a row.
@@ -2284,12 +2285,12 @@ enum rkv_status rkv_page_table_capacity(const struct rkv_page_table *table,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
-                                   uint32_t slot,
-                                   size_t first_index,
-                                   uint32_t *pages,
-                                   size_t capacity,
-                                   size_t *out_count);
+enum rkv_status rkv_page_table_read_row(const struct rkv_page_table *table,
+                                        uint32_t slot,
+                                        size_t first_index,
+                                        uint32_t *pages,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Proves page by page that each is in exactly one state, that the counts agree, and that no row
@@ -2301,7 +2302,7 @@ enum rkv_status rkv_page_table_row(const struct rkv_page_table *table,
  * @par Thread safety
  * any thread
  */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_audit(const struct rkv_page_table *table);
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_page_table *table);
 
 /**
  * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
@@ -2318,11 +2319,11 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_audit(const struct rkv_pag
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_page_table_slot_mapping(const struct rkv_page_table *table,
-                                            uint32_t slot,
-                                            const uint64_t *positions,
-                                            size_t count,
-                                            int64_t *out_mapping);
+enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *table,
+                                                 uint32_t slot,
+                                                 const uint64_t *positions,
+                                                 size_t count,
+                                                 int64_t *out_mapping);
 
 /**
  * The arrays that paged attention kernels take, for a batch of rows.
@@ -2340,11 +2341,11 @@ enum rkv_status rkv_page_table_slot_mapping(const struct rkv_page_table *table,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_page_table_batch(const struct rkv_page_table *table,
-                                     const struct rkv_batch_row *rows,
-                                     size_t row_count,
-                                     const struct rkv_batch_arrays *arrays,
-                                     size_t *out_index_count);
+enum rkv_status rkv_page_table_read_batch(const struct rkv_page_table *table,
+                                          const struct rkv_page_table_batch_row *rows,
+                                          size_t row_count,
+                                          const struct rkv_page_table_batch_arrays *arrays,
+                                          size_t *out_index_count);
 
 /**
  * Writes the defaults into a config.
@@ -2439,7 +2440,7 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * RKV_MATCH_LOCK another thread may evict them at once.
  *
  * @param cache the cache
- * @param namespace_ the namespace; NULL for the default one
+ * @param space the namespace; NULL for the default one
  * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
  * @param flags 0 or RKV_MATCH_LOCK
  * @param pages receives the whole pages in order; not reported when page_capacity is 0
@@ -2454,18 +2455,18 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_match(struct rkv_cache *cache,
-                                const struct rkv_namespace *namespace_,
+                                const struct rkv_namespace *space,
                                 const struct rkv_tokens *tokens,
                                 uint32_t flags,
                                 uint32_t *pages,
                                 size_t page_capacity,
-                                struct rkv_match *out_match);
+                                struct rkv_cache_match_result *out_match);
 
 /**
  * Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
  *
  * @param cache the cache
- * @param namespace_ the namespace; NULL for the default one
+ * @param space the namespace; NULL for the default one
  * @param tokens what to look for
  * @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
  * @param out_position_count receives their positions: admission may charge the prompt less these
@@ -2480,7 +2481,7 @@ enum rkv_status rkv_cache_match(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
-                                const struct rkv_namespace *namespace_,
+                                const struct rkv_namespace *space,
                                 const struct rkv_tokens *tokens,
                                 size_t *out_token_count,
                                 size_t *out_position_count);
@@ -2506,9 +2507,9 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
-                                 const struct rkv_insert_args *args,
+                                 const struct rkv_cache_insert_args *args,
                                  uint32_t *published_pages,
-                                 struct rkv_insert_result *out_result);
+                                 struct rkv_cache_insert_result *out_result);
 
 /**
  * Protects a node and all its ancestors from eviction. Locks nest.
@@ -2546,9 +2547,9 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_cache_node_info(const struct rkv_cache *cache,
-                                    rkv_node_id node,
-                                    struct rkv_node_info *out_info);
+enum rkv_status rkv_node_read_info(const struct rkv_cache *cache,
+                                   rkv_node_id node,
+                                   struct rkv_node_info *out_info);
 
 /**
  * Pages of a node's own segment, in order.
@@ -2565,11 +2566,11 @@ enum rkv_status rkv_cache_node_info(const struct rkv_cache *cache,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_cache_node_pages(const struct rkv_cache *cache,
-                                     rkv_node_id node,
-                                     uint32_t *pages,
-                                     size_t capacity,
-                                     size_t *out_count);
+enum rkv_status rkv_node_read_pages(const struct rkv_cache *cache,
+                                    rkv_node_id node,
+                                    uint32_t *pages,
+                                    size_t capacity,
+                                    size_t *out_count);
 
 /**
  * Children of a node, in the order of their first pages' keys.
@@ -2586,11 +2587,11 @@ enum rkv_status rkv_cache_node_pages(const struct rkv_cache *cache,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_cache_node_children(const struct rkv_cache *cache,
-                                        rkv_node_id node,
-                                        rkv_node_id *children,
-                                        size_t capacity,
-                                        size_t *out_count);
+enum rkv_status rkv_node_read_children(const struct rkv_cache *cache,
+                                       rkv_node_id node,
+                                       rkv_node_id *children,
+                                       size_t capacity,
+                                       size_t *out_count);
 
 /**
  * Counters of a cache, at one moment.
@@ -2603,8 +2604,8 @@ enum rkv_status rkv_cache_node_children(const struct rkv_cache *cache,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_cache_stats(const struct rkv_cache *cache,
-                                struct rkv_cache_statistics *out_stats);
+enum rkv_status rkv_cache_read_stats(const struct rkv_cache *cache,
+                                     struct rkv_cache_stats *out_stats);
 
 /**
  * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it.
@@ -2673,8 +2674,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_begin(struct rkv_cache *cache,
-                                   const struct rkv_sequence_args *args,
-                                   struct rkv_sequence_state *out_state);
+                                   const struct rkv_sequence_begin_args *args,
+                                   struct rkv_sequence_info *out_state);
 
 /**
  * A sequence as it stands.
@@ -2688,9 +2689,9 @@ enum rkv_status rkv_sequence_begin(struct rkv_cache *cache,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_sequence_query(const struct rkv_cache *cache,
-                                   rkv_sequence_id sequence,
-                                   struct rkv_sequence_state *out_state);
+enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
+                                       rkv_sequence_id sequence,
+                                       struct rkv_sequence_info *out_state);
 
 /**
  * Says that the copy named at begin is done: the source page is no longer protected by it. (After
@@ -2751,7 +2752,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
  * on what it published last; where others have published more of the same prompt, on the end of
  * that. That node may be a longer one in the place of the sequence's earlier node, whose id is
- * stale then: rkv_publish_result.node is the one to use from now on.
+ * stale then: rkv_sequence_publish_result.node is the one to use from now on.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -2769,7 +2770,7 @@ RKV_MUST_CHECK
 enum rkv_status rkv_sequence_publish(struct rkv_cache *cache,
                                      rkv_sequence_id sequence,
                                      uint64_t computed_position_count,
-                                     struct rkv_publish_result *out_result);
+                                     struct rkv_sequence_publish_result *out_result);
 
 /**
  * Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What
@@ -2799,9 +2800,9 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_runner_kv_memory(const struct rkv_runner *runner,
-                                     uint32_t layer,
-                                     struct rkv_kv_memory *out_memory);
+enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
+                                          uint32_t layer,
+                                          struct rkv_runner_kv_memory *out_memory);
 
 /**
  * Copies the first positions of pages to other pages, K and V of every layer.
@@ -2898,8 +2899,8 @@ RKV_API void rkv_runner_destroy(struct rkv_runner *runner);
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_runner_stats(const struct rkv_runner *runner,
-                                 struct rkv_runner_statistics *out_stats);
+enum rkv_status rkv_runner_read_stats(const struct rkv_runner *runner,
+                                      struct rkv_runner_stats *out_stats);
 
 /**
  * Creates a plan without rows.
@@ -2928,7 +2929,7 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
 /**
  * Sets what the next step computes.
  *
- * Copies that begun sequences wait for (see rkv_sequence_state.copy_position_count) are carried
+ * Copies that begun sequences wait for (see rkv_sequence_info.copy_position_count) are carried
  * out in every layer, and confirmed. Several plans may be set before the first is computed. A plan
  * is good until a row of it is released, truncated, or publishes what the plan computes.
  *
@@ -3030,7 +3031,7 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
                                           const struct rkv_plan *plan,
-                                          const struct rkv_append_prefill_args *args);
+                                          const struct rkv_runner_append_prefill_args *args);
 
 /**
  * Attention over the union of disjoint sets of keys, from the attention over each of them: the
@@ -3046,7 +3047,7 @@ enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
-                                        const struct rkv_merge_states_args *args);
+                                        const struct rkv_runner_merge_states_args *args);
 
 /**
  * The most likely bin of a coordinate or a size, from a model's logits, and its value.
@@ -3093,8 +3094,8 @@ enum rkv_status rkv_spatial_decode(uint32_t kind,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
-                                      const struct rkv_continue_args *args,
-                                      struct rkv_sequence_state *out_state);
+                                      const struct rkv_sequence_continue_args *args,
+                                      struct rkv_sequence_info *out_state);
 
 /**
  * Forks a sequence: begins children with the same tokens, e.g. for beam search or for several
@@ -3118,8 +3119,8 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
-                                  const struct rkv_fork_args *args,
-                                  struct rkv_fork_child *out_children);
+                                  const struct rkv_sequence_fork_args *args,
+                                  struct rkv_sequence_fork_child *out_children);
 
 /**
  * Ends a sequence like rkv_sequence_release(), but keeps it for rkv_sequence_continue() and
@@ -3195,10 +3196,10 @@ enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_cache_retained(const struct rkv_cache *cache,
-                                   rkv_sequence_id *sequences,
-                                   size_t capacity,
-                                   size_t *out_count);
+enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
+                                        rkv_sequence_id *sequences,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Writes the defaults into a config.
@@ -3265,8 +3266,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snaps
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_snapshot_cache_stats(const struct rkv_snapshot_cache *cache,
-                                         struct rkv_snapshot_cache_statistics *out_stats);
+enum rkv_status rkv_snapshot_cache_read_stats(const struct rkv_snapshot_cache *cache,
+                                              struct rkv_snapshot_cache_stats *out_stats);
 
 /**
  * Checks every invariant of a snapshot cache: structure, order, pins, counts, limits. Cost: one
@@ -3318,15 +3319,15 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snaps
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
-                                          const struct rkv_snapshot_insert_args *args,
-                                          struct rkv_snapshot_insert_result *out_result);
+                                          const struct rkv_snapshot_cache_insert_args *args,
+                                          struct rkv_snapshot_cache_insert_result *out_result);
 
 /**
  * Finds the snapshot of the longest stored prefix and pins it: it stays as it is, and is not
  * destroyed, until the pin is released. The entry is in use from now until then.
  *
  * @param cache the cache
- * @param namespace_ the namespace; NULL for the default one
+ * @param space the namespace; NULL for the default one
  * @param tokens what to look for: text only; ids of RKV_TEXT_ID_LIMIT and above match nothing
  * @param flags zero
  * @param out_match receives the match; set its struct_size first
@@ -3338,16 +3339,16 @@ enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_snapshot_cache_match(struct rkv_snapshot_cache *cache,
-                                         const struct rkv_namespace *namespace_,
+                                         const struct rkv_namespace *space,
                                          const struct rkv_tokens *tokens,
                                          uint32_t flags,
-                                         struct rkv_snapshot_match *out_match);
+                                         struct rkv_snapshot_cache_match_result *out_match);
 
 /**
  * Length of the longest stored prefix. Changes nothing: no pin, no recency, no count.
  *
  * @param cache the cache
- * @param namespace_ the namespace; NULL for the default one
+ * @param space the namespace; NULL for the default one
  * @param tokens what to look for: text only
  * @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -3357,7 +3358,7 @@ enum rkv_status rkv_snapshot_cache_match(struct rkv_snapshot_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_snapshot_cache_probe(const struct rkv_snapshot_cache *cache,
-                                         const struct rkv_namespace *namespace_,
+                                         const struct rkv_namespace *space,
                                          const struct rkv_tokens *tokens,
                                          size_t *out_token_count);
 
@@ -3376,14 +3377,14 @@ enum rkv_status rkv_snapshot_cache_probe(const struct rkv_snapshot_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
-                                           rkv_snapshot_pin pin);
+                                           rkv_pin_id pin);
 
 /**
  * Removes the entry of exactly these tokens. Its snapshot is destroyed before the call returns,
  * or with its last pin.
  *
  * @param cache the cache
- * @param namespace_ the namespace; NULL for the default one
+ * @param space the namespace; NULL for the default one
  * @param tokens the tokens of the entry: text only
  * @param out_removed receives whether there was one; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -3393,7 +3394,7 @@ enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_snapshot_cache_remove(struct rkv_snapshot_cache *cache,
-                                          const struct rkv_namespace *namespace_,
+                                          const struct rkv_namespace *space,
                                           const struct rkv_tokens *tokens,
                                           bool *out_removed);
 

@@ -54,13 +54,13 @@ layouts! {
     rkv_page_table_config 24 {
         struct_size 0, page_size 4, page_count 8, slot_count 12, row_page_limit 16, reserved 20
     }
-    rkv_page_table_statistics 72 {
+    rkv_page_table_stats 72 {
         struct_size 0, page_size 4, total_page_count 8, free_page_count 16, cached_page_count 24,
         private_page_count 32, reclaimable_page_count 40, slot_count 48, free_slot_count 56,
         memory_bytes 64
     }
-    rkv_batch_row 8 { slot 0, position_count 4 }
-    rkv_batch_arrays 40 {
+    rkv_page_table_batch_row 8 { slot 0, position_count 4 }
+    rkv_page_table_batch_arrays 40 {
         struct_size 0, reserved 4, indptr 8, indices 16, indices_capacity 24, last_page_len 32
     }
     rkv_cache_config 24 {
@@ -69,25 +69,25 @@ layouts! {
     }
     rkv_namespace 72 { struct_size 0, flags 4, lora_id 8, epoch 16, image_digest 24, salt 40 }
     rkv_page_digest 32 { bytes 0 }
-    rkv_page_digest_args 40 {
-        struct_size 0, page_size 4, namespace_ 8, tokens 16, parent 24, first_page 32
+    rkv_tokens_page_digests_args 40 {
+        struct_size 0, page_size 4, space 8, tokens 16, parent 24, first_page 32
     }
-    rkv_match 64 {
+    rkv_cache_match_result 64 {
         struct_size 0, partial_page 4, node 8, partial_node 16, locked_node 24, token_count 32,
         position_count 40, page_count 48, partial_position_count 56
     }
-    rkv_insert_args 64 {
-        struct_size 0, reserved 4, namespace_ 8, tokens 16, pages 24, page_count 32, from_node 40,
+    rkv_cache_insert_args 64 {
+        struct_size 0, reserved 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
         from_token_index 48, from_page_index 56
     }
-    rkv_insert_result 32 {
+    rkv_cache_insert_result 32 {
         struct_size 0, reserved 4, node 8, claimed_page_count 16, duplicate_page_count 24
     }
     rkv_node_info 64 {
         struct_size 0, lock_count 4, parent 8, position_count 16, page_count 24, end_position 32,
         child_count 40, last_access 48, hit_count 56
     }
-    rkv_cache_statistics 168 {
+    rkv_cache_stats 168 {
         struct_size 0, reserved 4, cached_page_count 8, reclaimable_page_count 16, node_count 24,
         namespace_count 32, sequence_count 40, image_count 48, index_bytes 56, lookup_count 64,
         lookup_position_count 72, hit_position_count 80, partial_hit_position_count 88,
@@ -95,27 +95,27 @@ layouts! {
         retained_sequence_count 128, retained_page_count 136, displaced_sequence_count 144,
         inherit_count 152, inherited_position_count 160
     }
-    rkv_sequence_args 32 {
-        struct_size 0, flags 4, namespace_ 8, tokens 16, reserve_position_count 24
+    rkv_sequence_begin_args 32 {
+        struct_size 0, flags 4, space 8, tokens 16, reserve_position_count 24
     }
-    rkv_sequence_state 88 {
+    rkv_sequence_info 88 {
         struct_size 0, slot 4, sequence 8, position_count 16, cached_position_count 24,
         cached_token_count 32, page_count 40, shared_page_count 48, node 56,
         copy_position_count 64, copy_source_page 72, copy_target_page 76,
         inherited_position_count 80
     }
-    rkv_publish_result 48 {
+    rkv_sequence_publish_result 48 {
         struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,
         first_remapped_index 24, shared_page_count 32, node 40
     }
-    rkv_kv_memory 40 { k 0, v 8, page_stride 16, position_stride 24, head_stride 32 }
+    rkv_runner_kv_memory 40 { k 0, v 8, page_stride 16, position_stride 24, head_stride 32 }
     rkv_page_copy 16 { source_page 0, target_page 4, position_count 8, reserved 12 }
     rkv_runner_config 72 {
         struct_size 0, backend 4, layer_count 8, query_head_count 12, kv_head_count 16,
         head_dim 20, dtype 24, kv_dtype 28, kv_layout 32, thread_count 36, flags 40, device 44,
         kv_layers 48, parallel_for 56, parallel_user_data 64
     }
-    rkv_runner_statistics 24 { struct_size 0, thread_count 4, kv_bytes 8, page_bytes 16 }
+    rkv_runner_stats 24 { struct_size 0, thread_count 4, kv_bytes 8, page_bytes 16 }
     rkv_plan_row 40 { sequence 0, slot 8, region_count 12, regions 16, start 24, count 32 }
     rkv_plan_capacity 40 {
         struct_size 0, flags 4, row_count 8, position_count 16, row_position_count 24,
@@ -125,42 +125,42 @@ layouts! {
         struct_size 0, row_count 4, position_count 8, query_indptr 16, indptr 24, indices 32,
         last_page_len 40, slot_mapping 48
     }
-    rkv_append_prefill_args 152 {
+    rkv_runner_append_prefill_args 152 {
         struct_size 0, layer 4, q 8, k 16, v 24, out 32, lse 40, q_position_stride 48,
         q_head_stride 56, k_position_stride 64, k_head_stride 72, v_position_stride 80,
         v_head_stride 88, out_position_stride 96, out_head_stride 104, sinks 112, scale 120,
         soft_cap 124, window 128, k_scale 132, v_scale 136, reserved 140, stream 144
     }
-    rkv_merge_states_args 56 {
+    rkv_runner_merge_states_args 56 {
         struct_size 0, state_count 4, position_count 8, outs 16, lses 24, out 32, lse 40,
         stream 48
     }
-    rkv_continue_args 48 {
-        struct_size 0, flags 4, parent 8, namespace_ 16, tokens 24, all_tokens 32,
+    rkv_sequence_continue_args 48 {
+        struct_size 0, flags 4, parent 8, space 16, tokens 24, all_tokens 32,
         reserve_position_count 40
     }
-    rkv_fork_args 32 {
+    rkv_sequence_fork_args 32 {
         struct_size 0, flags 4, parent 8, child_count 16, reserve_position_count 24
     }
-    rkv_fork_child 24 {
+    rkv_sequence_fork_child 24 {
         sequence 0, slot 8, copy_position_count 12, copy_source_page 16, copy_target_page 20
     }
     rkv_snapshot_cache_config 24 { struct_size 0, flags 4, entry_limit 8, byte_limit 16 }
-    rkv_snapshot_cache_statistics 160 {
+    rkv_snapshot_cache_stats 160 {
         struct_size 0, reserved 4, entry_count 8, entry_bytes 16, pinned_entry_count 24,
         pin_count 32, detached_count 40, detached_bytes 48, node_count 56, namespace_count 64,
         index_bytes 72, lookup_count 80, hit_count 88, full_hit_count 96, lookup_token_count 104,
         hit_token_count 112, stored_count 120, replaced_count 128, rejected_count 136,
         evicted_count 144, removed_count 152
     }
-    rkv_snapshot_insert_args 64 {
-        struct_size 0, flags 4, namespace_ 8, tokens 16, data 24, size_bytes 32, destructor 40,
+    rkv_snapshot_cache_insert_args 64 {
+        struct_size 0, flags 4, space 8, tokens 16, data 24, size_bytes 32, destructor 40,
         user_data 48, has_next_token 56, next_token 60
     }
-    rkv_snapshot_insert_result 24 {
+    rkv_snapshot_cache_insert_result 24 {
         struct_size 0, stored 4, replaced 8, reserved 12, evicted_count 16
     }
-    rkv_snapshot_match 48 {
+    rkv_snapshot_cache_match_result 48 {
         struct_size 0, full_hit 4, pin 8, data 16, size_bytes 24, token_count 32,
         has_next_token 40, next_token 44
     }

@@ -55,9 +55,9 @@ impl Pair {
         pair
     }
 
-    fn begin(&self, tokens: &rkv_tokens) -> rkv_sequence_state {
+    fn begin(&self, tokens: &rkv_tokens) -> rkv_sequence_info {
         let namespace = sized::<rkv_namespace>();
-        let args = rkv_sequence_args { namespace_: &namespace, tokens, ..sized() };
+        let args = rkv_sequence_begin_args { space: &namespace, tokens, ..sized() };
         let mut state = sized();
         // SAFETY: all pointers lead to live values.
         ok(unsafe { rkv_sequence_begin(self.1, &args, &mut state) });
@@ -68,7 +68,7 @@ impl Pair {
         // SAFETY: the handles are alive.
         unsafe {
             ok(rkv_cache_check(self.1));
-            ok(rkv_page_table_audit(self.0));
+            ok(rkv_page_table_check(self.0));
         }
     }
 }
@@ -163,7 +163,7 @@ fn tokens_bins_and_digests() {
         assert_eq!((regions[0].start, regions[0].end), (3, 8));
 
         let mut digests = [rkv_page_digest { bytes: [0; 32] }; 4];
-        let mut args = rkv_page_digest_args { page_size: 2, tokens: &made, ..sized() };
+        let mut args = rkv_tokens_page_digests_args { page_size: 2, tokens: &made, ..sized() };
         let into = digests.as_mut_ptr();
         ok(rkv_tokens_page_digests(&args, into, 4, &mut count));
         assert_eq!(count, 4);
@@ -186,9 +186,13 @@ fn pages_rows_and_the_tree() {
     // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
     unsafe {
         ok(rkv_page_table_allocate_pages(table, 3, pages.as_mut_ptr()));
-        let args =
-            rkv_insert_args { tokens: &tokens, pages: pages.as_ptr(), page_count: 3, ..sized() };
-        let (mut published, mut inserted) = ([0; 3], sized::<rkv_insert_result>());
+        let args = rkv_cache_insert_args {
+            tokens: &tokens,
+            pages: pages.as_ptr(),
+            page_count: 3,
+            ..sized()
+        };
+        let (mut published, mut inserted) = ([0; 3], sized::<rkv_cache_insert_result>());
         ok(rkv_cache_insert(cache, &args, published.as_mut_ptr(), &mut inserted));
         assert_eq!((inserted.claimed_page_count, published), (2, pages));
         ok(rkv_page_table_free_pages(table, &pages[2], 1));
@@ -197,19 +201,19 @@ fn pages_rows_and_the_tree() {
         let query = list(&ids[..6]);
         ok(rkv_cache_probe(cache, ptr::null(), &query, &mut token_count, &mut position_count));
         assert_eq!((token_count, position_count), (6, 6));
-        let (mut matched, mut found) = ([0; 2], sized::<rkv_match>());
+        let (mut matched, mut found) = ([0; 2], sized::<rkv_cache_match_result>());
         let into = matched.as_mut_ptr();
         ok(rkv_cache_match(cache, ptr::null(), &query, RKV_MATCH_LOCK, into, 2, &mut found));
         assert_eq!((found.page_count, found.partial_page, matched[0]), (1, pages[1], pages[0]));
 
         let (mut info, mut count, mut contains) = (sized::<rkv_node_info>(), 0, false);
-        ok(rkv_cache_node_info(cache, found.node, &mut info));
+        ok(rkv_node_read_info(cache, found.node, &mut info));
         let mut children = [0; 1];
         let into = children.as_mut_ptr();
-        ok(rkv_cache_node_children(cache, found.node, into, 1, &mut count));
+        ok(rkv_node_read_children(cache, found.node, into, 1, &mut count));
         assert_eq!((info.child_count, children[0]), (1, found.partial_node));
         let into = matched.as_mut_ptr();
-        ok(rkv_cache_node_pages(cache, found.partial_node, into, 2, &mut count));
+        ok(rkv_node_read_pages(cache, found.partial_node, into, 2, &mut count));
         assert_eq!(matched[..count], pages[1..2]);
         ok(rkv_cache_contains_page(cache, pages[1], &mut contains));
         assert!(contains);
@@ -222,25 +226,25 @@ fn pages_rows_and_the_tree() {
         ok(rkv_page_table_can_reserve(table, slot, 12, &mut can));
         assert!(can);
         ok(rkv_page_table_reserve(table, slot, 12));
-        ok(rkv_page_table_capacity(table, slot, &mut position_count));
-        ok(rkv_page_table_row(table, slot, 1, matched.as_mut_ptr(), 2, &mut count));
+        ok(rkv_page_table_row_capacity(table, slot, &mut position_count));
+        ok(rkv_page_table_read_row(table, slot, 1, matched.as_mut_ptr(), 2, &mut count));
         assert_eq!((position_count, count, matched[0]), (12, 2, pages[1]));
         let positions = [5, 0];
         let (from, into) = (positions.as_ptr(), mapping.as_mut_ptr());
-        ok(rkv_page_table_slot_mapping(table, slot, from, 2, into));
+        ok(rkv_page_table_read_slot_mapping(table, slot, from, 2, into));
         assert_eq!(mapping, [pages[1] as i64 * 4 + 1, pages[0] as i64 * 4]);
-        let rows = [rkv_batch_row { slot, position_count: 6 }];
+        let rows = [rkv_page_table_batch_row { slot, position_count: 6 }];
         let (mut indptr, mut indices, mut last) = ([9; 2], [9; 2], [9; 1]);
-        let arrays = rkv_batch_arrays {
+        let arrays = rkv_page_table_batch_arrays {
             indptr: indptr.as_mut_ptr(),
             indices: indices.as_mut_ptr(),
             indices_capacity: 2,
             last_page_len: last.as_mut_ptr(),
             ..sized()
         };
-        ok(rkv_page_table_batch(table, rows.as_ptr(), 1, &arrays, &mut count));
+        ok(rkv_page_table_read_batch(table, rows.as_ptr(), 1, &arrays, &mut count));
         assert_eq!((indptr, last), ([0, 2], [2]));
-        ok(rkv_page_table_erase(table, slot));
+        ok(rkv_page_table_free_slot(table, slot));
         ok(rkv_cache_unlock(cache, found.locked_node));
 
         for format in [RKV_DUMP_JSON, RKV_DUMP_DOT] {
@@ -252,8 +256,8 @@ fn pages_rows_and_the_tree() {
         let mut evicted = [0; 4];
         ok(rkv_cache_evict(cache, 9, evicted.as_mut_ptr(), 4, &mut count));
         assert_eq!(count, 2);
-        let mut stats = sized::<rkv_page_table_statistics>();
-        ok(rkv_page_table_stats(table, &mut stats));
+        let mut stats = sized::<rkv_page_table_stats>();
+        ok(rkv_page_table_read_stats(table, &mut stats));
         assert_eq!(stats.free_page_count, stats.total_page_count);
     }
 }
@@ -268,7 +272,7 @@ fn the_life_of_sequences() {
     unsafe {
         let first = pair.begin(&list(&ids));
         let twin = pair.begin(&list(&ids));
-        let mut result = sized::<rkv_publish_result>();
+        let mut result = sized::<rkv_sequence_publish_result>();
         ok(rkv_sequence_publish(cache, first.sequence, 8, &mut result));
         assert_eq!(result.claimed_page_count, 2);
         ok(rkv_sequence_publish(cache, twin.sequence, 8, &mut result));
@@ -278,8 +282,8 @@ fn the_life_of_sequences() {
         let third = pair.begin(&list(&ids[..7]));
         assert_eq!((third.cached_position_count, third.copy_position_count), (6, 2));
         ok(rkv_sequence_confirm_copy(cache, third.sequence));
-        let mut state = sized::<rkv_sequence_state>();
-        ok(rkv_sequence_query(cache, third.sequence, &mut state));
+        let mut state = sized::<rkv_sequence_info>();
+        ok(rkv_sequence_read_info(cache, third.sequence, &mut state));
         assert_eq!(state.copy_position_count, 0);
 
         let mut shortage = sized::<rkv_shortage>();
@@ -287,14 +291,14 @@ fn the_life_of_sequences() {
         assert_eq!(status, rkv_status::OutOfPages);
         ok(rkv_last_shortage(&mut shortage));
         assert_eq!(shortage.needed_page_count, 8);
-        let mut stats = sized::<rkv_cache_statistics>();
-        ok(rkv_cache_stats(cache, &mut stats));
+        let mut stats = sized::<rkv_cache_stats>();
+        ok(rkv_cache_read_stats(cache, &mut stats));
         assert_eq!(stats.sequence_count, 3);
         pair.check();
         ok(rkv_sequence_release(cache, first.sequence));
         assert_eq!(rkv_sequence_release(cache, first.sequence), rkv_status::StaleSequence);
         // The others end with the cache.
-        assert_eq!(rkv_page_table_erase(table, twin.slot), rkv_status::InvalidState);
+        assert_eq!(rkv_page_table_free_slot(table, twin.slot), rkv_status::InvalidState);
     }
 }
 
@@ -305,7 +309,7 @@ fn parents_and_children() {
     let Pair(table, cache) = pair;
     let (ids, none) = (
         [1, 2, 3, 4, 5, 6],
-        rkv_fork_child {
+        rkv_sequence_fork_child {
             sequence: 0,
             slot: 0,
             copy_position_count: 0,
@@ -316,31 +320,31 @@ fn parents_and_children() {
     // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
     unsafe {
         let parent = pair.begin(&list(&ids));
-        let mut result = sized::<rkv_publish_result>();
+        let mut result = sized::<rkv_sequence_publish_result>();
         ok(rkv_sequence_publish(cache, parent.sequence, 6, &mut result));
         let mut retained = false;
         ok(rkv_sequence_retain(cache, parent.sequence, &mut retained));
         let (mut kept, mut count) = ([0; 2], 0);
-        ok(rkv_cache_retained(cache, ptr::null_mut(), 0, &mut count));
-        ok(rkv_cache_retained(cache, kept.as_mut_ptr(), kept.len(), &mut count));
+        ok(rkv_cache_read_retained(cache, ptr::null_mut(), 0, &mut count));
+        ok(rkv_cache_read_retained(cache, kept.as_mut_ptr(), kept.len(), &mut count));
         assert_eq!((retained, count, kept[0]), (true, 1, parent.sequence));
 
         let (namespace, suffix, all) = (sized::<rkv_namespace>(), list(&[7]), list(&ids));
-        let mut args = rkv_continue_args {
+        let mut args = rkv_sequence_continue_args {
             parent: parent.sequence,
-            namespace_: &namespace,
+            space: &namespace,
             tokens: &suffix,
             all_tokens: &all,
             ..sized()
         };
-        let mut child = sized::<rkv_sequence_state>();
+        let mut child = sized::<rkv_sequence_info>();
         ok(rkv_sequence_continue(cache, &args, &mut child));
         assert_eq!((child.inherited_position_count, child.copy_position_count), (6, 2));
         args.parent = child.sequence;
         assert_eq!(rkv_sequence_continue(cache, &args, &mut child), rkv_status::Pending);
 
         let mut children = [none; 2];
-        let fork = rkv_fork_args { parent: parent.sequence, child_count: 2, ..sized() };
+        let fork = rkv_sequence_fork_args { parent: parent.sequence, child_count: 2, ..sized() };
         ok(rkv_sequence_fork(cache, &fork, children.as_mut_ptr()));
         assert_eq!(children[1].copy_source_page, child.copy_source_page);
         ok(rkv_sequence_drop(cache, parent.sequence));
@@ -351,8 +355,8 @@ fn parents_and_children() {
         }
         ok(rkv_cache_drop_retained(cache, usize::MAX, &mut count));
         assert_eq!(count, 4);
-        let mut stats = sized::<rkv_page_table_statistics>();
-        ok(rkv_page_table_stats(table, &mut stats));
+        let mut stats = sized::<rkv_page_table_stats>();
+        ok(rkv_page_table_read_stats(table, &mut stats));
         assert_eq!(stats.private_page_count, 0);
         pair.check();
     }
@@ -364,23 +368,23 @@ fn structs_of_other_sizes() {
     let pair = Pair::new();
     #[repr(C)]
     struct Newer {
-        known: rkv_page_table_statistics,
+        known: rkv_page_table_stats,
         unknown: [u64; 2],
     }
     let mut newer = Newer { known: sized(), unknown: [5; 2] };
     newer.known.struct_size = size_of::<Newer>() as u32;
     // SAFETY: the pointers lead to as many bytes as struct_size says, or are refused before that.
     unsafe {
-        ok(rkv_page_table_stats(pair.0, (&raw mut newer).cast()));
+        ok(rkv_page_table_read_stats(pair.0, (&raw mut newer).cast()));
         assert_eq!((newer.known.struct_size, newer.unknown), (size_of::<Newer>() as u32, [0; 2]));
         let mut small = 8u64;
-        let small = (&raw mut small).cast::<rkv_page_table_statistics>();
-        assert_eq!(rkv_page_table_stats(pair.0, small), rkv_status::InvalidArgument);
+        let small = (&raw mut small).cast::<rkv_page_table_stats>();
+        assert_eq!(rkv_page_table_read_stats(pair.0, small), rkv_status::InvalidArgument);
         let askew = (&raw mut newer).cast::<u8>().add(1).cast();
-        assert_eq!(rkv_page_table_stats(pair.0, askew), rkv_status::InvalidArgument);
+        assert_eq!(rkv_page_table_read_stats(pair.0, askew), rkv_status::InvalidArgument);
         let mixed_up = pair.1.cast::<rkv_page_table>();
         let stats = (&raw mut newer).cast();
-        assert_eq!(rkv_page_table_stats(mixed_up, stats), rkv_status::InvalidArgument);
+        assert_eq!(rkv_page_table_read_stats(mixed_up, stats), rkv_status::InvalidArgument);
         rkv_page_table_destroy(ptr::null_mut());
         rkv_cache_destroy(ptr::null_mut());
     }
@@ -396,9 +400,9 @@ fn threads_publish_one_prompt() {
     impl Handle {
         fn run(&self) {
             let tokens = list(&[1, 2, 3, 4, 5]);
-            let args = rkv_sequence_args { tokens: &tokens, ..sized() };
+            let args = rkv_sequence_begin_args { tokens: &tokens, ..sized() };
             let (mut state, mut result) =
-                (sized::<rkv_sequence_state>(), sized::<rkv_publish_result>());
+                (sized::<rkv_sequence_info>(), sized::<rkv_sequence_publish_result>());
             let mut count = 0;
             // SAFETY: all pointers lead to live values.
             unsafe {

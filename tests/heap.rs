@@ -82,20 +82,20 @@ impl World {
     }
 
     fn counted(&self) -> usize {
-        let mut pages: rkv_page_table_statistics = sized();
-        let mut cache: rkv_cache_statistics = sized();
+        let mut pages: rkv_page_table_stats = sized();
+        let mut cache: rkv_cache_stats = sized();
         // SAFETY: see above.
         unsafe {
-            must(rkv_page_table_stats(self.table, &mut pages));
-            must(rkv_cache_stats(self.cache, &mut cache));
+            must(rkv_page_table_read_stats(self.table, &mut pages));
+            must(rkv_cache_read_stats(self.cache, &mut cache));
         }
         (pages.memory_bytes + cache.index_bytes) as usize
     }
 
-    fn begin(&self, space: Option<&rkv_namespace>, tokens: &rkv_tokens) -> rkv_sequence_state {
-        let namespace_ = space.map_or(null(), std::ptr::from_ref);
-        let args = rkv_sequence_args { namespace_, tokens, ..sized() };
-        let mut state: rkv_sequence_state = sized();
+    fn begin(&self, space: Option<&rkv_namespace>, tokens: &rkv_tokens) -> rkv_sequence_info {
+        let space = space.map_or(null(), std::ptr::from_ref);
+        let args = rkv_sequence_begin_args { space, tokens, ..sized() };
+        let mut state: rkv_sequence_info = sized();
         // SAFETY: see above.
         unsafe {
             must(rkv_sequence_begin(self.cache, &args, &mut state));
@@ -276,8 +276,8 @@ fn m10_forks() {
             let state = world.begin(None, &tokens(&own(i, 1005)));
             world.publish(state.sequence, 1005);
             world.retain(state.sequence);
-            let args = rkv_fork_args { parent: state.sequence, child_count: 8, ..sized() };
-            let none = rkv_fork_child {
+            let args = rkv_sequence_fork_args { parent: state.sequence, child_count: 8, ..sized() };
+            let none = rkv_sequence_fork_child {
                 sequence: 0,
                 slot: 0,
                 copy_position_count: 0,
@@ -366,7 +366,8 @@ impl Drop for Snapshots {
 
 impl Snapshots {
     fn insert(&self, ids: &[u32]) {
-        let args = rkv_snapshot_insert_args { tokens: &tokens(ids), size_bytes: 1, ..sized() };
+        let args =
+            rkv_snapshot_cache_insert_args { tokens: &tokens(ids), size_bytes: 1, ..sized() };
         // SAFETY: as in World.
         must(unsafe { rkv_snapshot_cache_insert(self.0, &args, null_mut()) });
     }
@@ -387,9 +388,9 @@ fn snapshot_counters_are_the_heap(fill: impl Fn(&Snapshots)) {
     must(unsafe { rkv_snapshot_cache_create(&config, &mut made) });
     let snapshots = Snapshots(made);
     fill(&snapshots);
-    let mut stats: rkv_snapshot_cache_statistics = sized();
+    let mut stats: rkv_snapshot_cache_stats = sized();
     // SAFETY: as in World.
-    must(unsafe { rkv_snapshot_cache_stats(snapshots.0, &mut stats) });
+    must(unsafe { rkv_snapshot_cache_read_stats(snapshots.0, &mut stats) });
     let (heap, counted) = (bytes_in_use() - before, stats.index_bytes as usize);
     assert!(heap.abs_diff(counted) <= heap / PART + FIXED, "heap {heap}, counted {counted}");
 }

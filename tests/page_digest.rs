@@ -90,9 +90,9 @@ impl Case {
             ..sized()
         };
         let parent = parent.map(|hex| rkv_page_digest { bytes: bytes(hex) });
-        let args = rkv_page_digest_args {
+        let args = rkv_tokens_page_digests_args {
             page_size: self.page_size,
-            namespace_: self.namespace.as_ref().map_or(ptr::null(), ptr::from_ref),
+            space: self.namespace.as_ref().map_or(ptr::null(), ptr::from_ref),
             tokens: &tokens,
             parent: parent.as_ref().map_or(ptr::null(), ptr::from_ref),
             first_page,

@@ -67,9 +67,9 @@ fn set(world: &mut World) {
     ok(world.set());
 }
 
-fn step(world: &mut World, layer: u32, with_kv: bool) -> rkv_append_prefill_args {
+fn step(world: &mut World, layer: u32, with_kv: bool) -> rkv_runner_append_prefill_args {
     let kv: *const c_void = if with_kv { world.kv.as_ptr().cast() } else { ptr::null() };
-    rkv_append_prefill_args {
+    rkv_runner_append_prefill_args {
         layer,
         q: world.q.as_ptr().cast(),
         k: kv,
@@ -228,7 +228,7 @@ fn m05_states_are_merged_or_they_are_not() {
         let refused = refused_or_done(setup, prepare, |world| {
             let outs: [*const c_void; 3] = [world.out.as_ptr().cast(); 3];
             let lses: [*const f32; 3] = [world.lse.as_ptr(); 3];
-            let args = rkv_merge_states_args {
+            let args = rkv_runner_merge_states_args {
                 state_count: 3,
                 position_count: POSITIONS as u64,
                 outs: outs.as_ptr(),
@@ -285,9 +285,9 @@ fn m05_questions_are_answered_or_they_are_not() {
     let _alone = alone();
     // SAFETY: all pointers lead to live values, with the room that is stated.
     let needs_some = refused_or_done(ALONE, set, |world| unsafe {
-        let rows = [rkv_batch_row { slot: world.rows[2].slot, position_count: 1000 }; 2];
+        let rows = [rkv_page_table_batch_row { slot: world.rows[2].slot, position_count: 1000 }; 2];
         let to = answer::<[i32; 200]>(world).cast::<i32>();
-        let arrays = rkv_batch_arrays {
+        let arrays = rkv_page_table_batch_arrays {
             indptr: to,
             last_page_len: to.add(4),
             indices: to.add(8),
@@ -295,7 +295,7 @@ fn m05_questions_are_answered_or_they_are_not() {
             ..sized()
         };
         let count = to.add(160).cast();
-        rkv_page_table_batch(world.table, rows.as_ptr(), rows.len(), &arrays, count)
+        rkv_page_table_read_batch(world.table, rows.as_ptr(), rows.len(), &arrays, count)
     });
     assert!(needs_some > 0);
     type Question = unsafe fn(&mut World) -> rkv_status;
@@ -303,12 +303,12 @@ fn m05_questions_are_answered_or_they_are_not() {
         |world| {
             let (slot, to) = (world.rows[2].slot, answer(world));
             // SAFETY: all pointers lead to live values, with the room that is stated.
-            unsafe { rkv_page_table_slot_mapping(world.table, slot, [3, 700].as_ptr(), 2, to) }
+            unsafe { rkv_page_table_read_slot_mapping(world.table, slot, [3, 700].as_ptr(), 2, to) }
         },
         // SAFETY: as above.
-        |world| unsafe { rkv_runner_stats(world.runner, answer_struct(world)) },
+        |world| unsafe { rkv_runner_read_stats(world.runner, answer_struct(world)) },
         // SAFETY: as above.
-        |world| unsafe { rkv_runner_kv_memory(world.runner, 1, answer(world)) },
+        |world| unsafe { rkv_runner_read_kv_memory(world.runner, 1, answer(world)) },
         // SAFETY: as above.
         |world| unsafe { rkv_runner_supports(&world.config, 16, answer(world)) },
         // SAFETY: as above.

@@ -44,8 +44,8 @@ impl Heap {
     fn insert(&self, ns: u64, ids: &[u32]) -> rkv_status {
         // No destructor: the log would look through all that went before.
         let (tokens, namespace) = (list(ids), namespace(ns));
-        let args = rkv_snapshot_insert_args {
-            namespace_: &namespace,
+        let args = rkv_snapshot_cache_insert_args {
+            space: &namespace,
             tokens: &tokens,
             size_bytes: 1,
             ..sized()

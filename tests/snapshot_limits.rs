@@ -214,8 +214,8 @@ fn m07_caches_are_used_up() {
         assert!(message().contains("65535"), "{}", message());
         for &cache in caches.iter().step_by(100) {
             let mut world = World { cache, log: Box::default(), pins: Vec::new() };
-            let (tokens, mut found) = (list(&[1, 2]), sized::<rkv_snapshot_match>());
-            let args = rkv_snapshot_insert_args { tokens: &tokens, size_bytes: 1, ..sized() };
+            let (tokens, mut found) = (list(&[1, 2]), sized::<rkv_snapshot_cache_match_result>());
+            let args = rkv_snapshot_cache_insert_args { tokens: &tokens, size_bytes: 1, ..sized() };
             // SAFETY: all pointers lead to live values.
             unsafe {
                 ok(rkv_snapshot_cache_insert(cache, &args, ptr::null_mut()));
@@ -251,12 +251,12 @@ fn m09_bad_outputs_change_nothing() {
     ok(world.pin(0, &[1, 2, 2]).0);
     let before = world.seen();
     let (cache, tokens) = (world.cache, list(&[1, 2, 1]));
-    let args = rkv_snapshot_insert_args { tokens: &tokens, size_bytes: 1, ..sized() };
+    let args = rkv_snapshot_cache_insert_args { tokens: &tokens, size_bytes: 1, ..sized() };
     let mut memory = [0u64; 64];
     let odd = memory.as_mut_ptr().cast::<u8>().wrapping_add(1);
-    let mut small = sized::<rkv_snapshot_match>();
+    let mut small = sized::<rkv_snapshot_cache_match_result>();
     small.struct_size = 8;
-    let mut small_result = sized::<rkv_snapshot_insert_result>();
+    let mut small_result = sized::<rkv_snapshot_cache_insert_result>();
     small_result.struct_size = 8;
     let refused = |status: rkv_status| assert_eq!(status, rkv_status::InvalidArgument);
     // SAFETY: pointers are NULL, misaligned, or lead to live values of the stated size.
@@ -266,7 +266,7 @@ fn m09_bad_outputs_change_nothing() {
             refused(rkv_snapshot_cache_config_init(bad.cast(), 24));
             refused(rkv_snapshot_cache_match(cache, ptr::null(), &tokens, 0, bad.cast()));
             refused(rkv_snapshot_cache_probe(cache, ptr::null(), &tokens, bad.cast()));
-            refused(rkv_snapshot_cache_stats(cache, bad.cast()));
+            refused(rkv_snapshot_cache_read_stats(cache, bad.cast()));
         }
         refused(rkv_snapshot_cache_insert(cache, &args, odd.cast()));
         refused(rkv_snapshot_cache_insert(cache, &args, &mut small_result));
@@ -291,7 +291,7 @@ fn m10_statistics_cost_the_same_at_any_size() {
         let world = World::new(1 << 20, u64::MAX);
         for at in 0..count {
             let tokens = list(&[1, at, 3]);
-            let args = rkv_snapshot_insert_args { tokens: &tokens, size_bytes: 1, ..sized() };
+            let args = rkv_snapshot_cache_insert_args { tokens: &tokens, size_bytes: 1, ..sized() };
             // SAFETY: all pointers lead to live values.
             ok(unsafe { rkv_snapshot_cache_insert(world.cache, &args, ptr::null_mut()) });
         }

@@ -84,7 +84,7 @@ impl Shared {
         self.made.fetch_add(1, Ordering::Relaxed);
         let state = Box::new(State { ids: ids.to_vec(), readers: AtomicUsize::new(0) });
         let tokens = list(ids);
-        let args = rkv_snapshot_insert_args {
+        let args = rkv_snapshot_cache_insert_args {
             tokens: &tokens,
             data: Box::into_raw(state).cast(),
             size_bytes: ids.len() as u64,
@@ -98,8 +98,12 @@ impl Shared {
     }
 
     /// A match, or nothing. Whoever gets one is counted as a reader until `release`.
-    fn pin(&self, cache: *mut rkv_snapshot_cache, ids: &[u32]) -> Option<rkv_snapshot_match> {
-        let (tokens, mut found) = (list(ids), sized::<rkv_snapshot_match>());
+    fn pin(
+        &self,
+        cache: *mut rkv_snapshot_cache,
+        ids: &[u32],
+    ) -> Option<rkv_snapshot_cache_match_result> {
+        let (tokens, mut found) = (list(ids), sized::<rkv_snapshot_cache_match_result>());
         // SAFETY: all pointers lead to live values.
         let status =
             unsafe { rkv_snapshot_cache_match(cache, ptr::null(), &tokens, 0, &mut found) };
@@ -115,7 +119,7 @@ impl Shared {
         Some(found)
     }
 
-    fn release(&self, cache: *mut rkv_snapshot_cache, found: &rkv_snapshot_match) {
+    fn release(&self, cache: *mut rkv_snapshot_cache, found: &rkv_snapshot_cache_match_result) {
         // SAFETY: pinned until the release.
         let state = unsafe { &*found.data.cast::<State>() };
         assert_eq!(state.ids.len(), found.token_count as usize);
@@ -172,10 +176,10 @@ impl Shared {
     fn look(&self) {
         let cache = self.cache.load(Ordering::Relaxed);
         for _ in 0..ROUNDS / 10 {
-            let mut stats = sized::<rkv_snapshot_cache_statistics>();
+            let mut stats = sized::<rkv_snapshot_cache_stats>();
             // SAFETY: the handle is alive.
             unsafe {
-                assert_eq!(rkv_snapshot_cache_stats(cache, &mut stats), rkv_status::Ok);
+                assert_eq!(rkv_snapshot_cache_read_stats(cache, &mut stats), rkv_status::Ok);
                 assert_eq!(rkv_snapshot_cache_check(cache), rkv_status::Ok);
             }
             assert!(stats.pinned_entry_count <= stats.entry_count);
@@ -198,11 +202,11 @@ fn threads_share_a_snapshot_cache() {
         }
         scope.spawn(|| shared.look());
     });
-    let mut stats = sized::<rkv_snapshot_cache_statistics>();
+    let mut stats = sized::<rkv_snapshot_cache_stats>();
     // SAFETY: the handle is alive, and nobody else uses it.
     unsafe {
         assert_eq!(rkv_snapshot_cache_check(cache), rkv_status::Ok);
-        assert_eq!(rkv_snapshot_cache_stats(cache, &mut stats), rkv_status::Ok);
+        assert_eq!(rkv_snapshot_cache_read_stats(cache, &mut stats), rkv_status::Ok);
     }
     assert_eq!((stats.pin_count, stats.detached_count), (0, 0));
     assert!(stats.entry_count <= ENTRY_LIMIT);
@@ -228,7 +232,7 @@ fn pins_are_released_while_the_cache_goes() {
             shared.store(cache, &ids);
             pins.extend((0..2).filter_map(|_| shared.pin(cache, &ids)));
         }
-        struct Pins(*mut rkv_snapshot_cache, Vec<rkv_snapshot_match>);
+        struct Pins(*mut rkv_snapshot_cache, Vec<rkv_snapshot_cache_match_result>);
         // SAFETY: every call may be made from any thread.
         unsafe impl Send for Pins {}
         let mut halves = [Pins(cache, pins.split_off(9)), Pins(cache, pins)];

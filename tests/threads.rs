@@ -70,8 +70,8 @@ impl Shared {
         for round in 0..ROUNDS {
             let (ids, namespace) = (prompt(worker, round), namespace(round % 2));
             let tokens = list(&ids);
-            let args = rkv_sequence_args { namespace_: &namespace, tokens: &tokens, ..sized() };
-            let mut state = sized::<rkv_sequence_state>();
+            let args = rkv_sequence_begin_args { space: &namespace, tokens: &tokens, ..sized() };
+            let mut state = sized::<rkv_sequence_info>();
             // SAFETY: all pointers lead to live values, the sequence is ours alone.
             unsafe {
                 match rkv_sequence_begin(self.cache, &args, &mut state) {
@@ -93,9 +93,9 @@ impl Shared {
 
     /// # Safety
     /// The sequence is alive, and nobody else uses it.
-    unsafe fn decode(&self, state: &rkv_sequence_state, prompt_count: u64, steps: usize) {
+    unsafe fn decode(&self, state: &rkv_sequence_info, prompt_count: u64, steps: usize) {
         let (id, mut positions) = (state.sequence, prompt_count);
-        let mut result = sized::<rkv_publish_result>();
+        let mut result = sized::<rkv_sequence_publish_result>();
         let mut row = vec![0; PAGES as usize];
         let mut count = 0;
         // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
@@ -112,7 +112,8 @@ impl Shared {
                 assert_eq!(status, rkv_status::Ok);
                 assert_eq!(result.shared_page_count, positions / PAGE_SIZE as u64);
                 let (into, room) = (row.as_mut_ptr(), row.len());
-                let status = rkv_page_table_row(self.table, state.slot, 0, into, room, &mut count);
+                let status =
+                    rkv_page_table_read_row(self.table, state.slot, 0, into, room, &mut count);
                 assert_eq!(status, rkv_status::Ok);
                 for &page in &row[..result.shared_page_count as usize] {
                     let mut contains = false;
@@ -130,8 +131,8 @@ impl Shared {
 
     /// Looks while others work. A probe finds whole tokens and no more than there are.
     fn look(&self) {
-        let (mut round, mut stats) = (0, sized::<rkv_cache_statistics>());
-        let mut table_stats = sized::<rkv_page_table_statistics>();
+        let (mut round, mut stats) = (0, sized::<rkv_cache_stats>());
+        let mut table_stats = sized::<rkv_page_table_stats>();
         while self.working.load(Ordering::Relaxed) > 0 {
             let (ids, namespace) = (prompt(round, round / 2), namespace(round % 2));
             let (mut token_count, mut position_count) = (0, 0);
@@ -146,8 +147,8 @@ impl Shared {
                 );
                 assert_eq!(status, rkv_status::Ok);
                 assert!(token_count == position_count && token_count <= ids.len());
-                assert_eq!(rkv_cache_stats(self.cache, &mut stats), rkv_status::Ok);
-                let status = rkv_page_table_stats(self.table, &mut table_stats);
+                assert_eq!(rkv_cache_read_stats(self.cache, &mut stats), rkv_status::Ok);
+                let status = rkv_page_table_read_stats(self.table, &mut table_stats);
                 assert_eq!(status, rkv_status::Ok);
             }
             let stats = &table_stats;
@@ -165,7 +166,7 @@ impl Shared {
         let mut round = 0;
         while self.working.load(Ordering::Relaxed) > 0 {
             let (ids, namespace) = (prompt(1, round), namespace(0));
-            let (mut found, mut count) = (sized::<rkv_match>(), 0);
+            let (mut found, mut count) = (sized::<rkv_cache_match_result>(), 0);
             let (mut pages, mut evicted) = ([0; 16], [0; 8]);
             // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
             unsafe {
@@ -197,7 +198,7 @@ impl Shared {
         // SAFETY: the handles are alive.
         unsafe {
             assert_eq!(rkv_cache_check(self.cache), rkv_status::Ok);
-            assert_eq!(rkv_page_table_audit(self.table), rkv_status::Ok);
+            assert_eq!(rkv_page_table_check(self.table), rkv_status::Ok);
         }
     }
 }
@@ -227,12 +228,12 @@ fn threads_share_a_cache() {
     shared.check();
     assert!(shared.refused.load(Ordering::Relaxed) < WORKERS * ROUNDS, "somebody got through");
 
-    let (mut count, mut stats) = (0, sized::<rkv_page_table_statistics>());
+    let (mut count, mut stats) = (0, sized::<rkv_page_table_stats>());
     // SAFETY: all pointers lead to live values.
     unsafe {
         let status = rkv_cache_evict(shared.cache, usize::MAX, ptr::null_mut(), 0, &mut count);
         assert_eq!(status, rkv_status::Ok);
-        assert_eq!(rkv_page_table_stats(shared.table, &mut stats), rkv_status::Ok);
+        assert_eq!(rkv_page_table_read_stats(shared.table, &mut stats), rkv_status::Ok);
     }
     assert_eq!(stats.free_page_count, stats.total_page_count);
     assert_eq!(stats.free_slot_count, stats.slot_count);
@@ -267,7 +268,7 @@ impl Family {
         let (mut state, mut result) = (sized(), sized());
         // SAFETY: all pointers lead to live values, the sequence is ours alone.
         unsafe {
-            assert_eq!(rkv_sequence_query(cache, id, &mut state), rkv_status::Ok);
+            assert_eq!(rkv_sequence_read_info(cache, id, &mut state), rkv_status::Ok);
             if state.copy_position_count > 0 {
                 assert_eq!(rkv_sequence_confirm_copy(cache, id), rkv_status::Ok);
             }
@@ -296,13 +297,13 @@ impl Family {
     /// Begins, continues, forks and drops sequences, those of other threads too.
     fn work(&self, worker: usize) {
         for round in 0..ROUNDS {
-            let (cache, mut state) = (self.shared.cache, sized::<rkv_sequence_state>());
+            let (cache, mut state) = (self.shared.cache, sized::<rkv_sequence_info>());
             let (ids, parent) = (prompt(worker, round), self.parent(worker + round));
             let (all, suffix) = (list(&ids), list(&ids[..round % 4]));
-            let begin = rkv_sequence_args { tokens: &all, ..sized() };
-            let go_on = rkv_continue_args { parent, tokens: &suffix, ..sized() };
+            let begin = rkv_sequence_begin_args { tokens: &all, ..sized() };
+            let go_on = rkv_sequence_continue_args { parent, tokens: &suffix, ..sized() };
             let mut children = [NOBODY; 3];
-            let fork = rkv_fork_args { parent, child_count: 3, ..sized() };
+            let fork = rkv_sequence_fork_args { parent, child_count: 3, ..sized() };
             // SAFETY: all pointers lead to live values, there is room for all children.
             unsafe {
                 match (worker + round) % 6 {
@@ -336,7 +337,7 @@ impl Family {
     }
 }
 
-const NOBODY: rkv_fork_child = rkv_fork_child {
+const NOBODY: rkv_sequence_fork_child = rkv_sequence_fork_child {
     sequence: 0,
     slot: 0,
     copy_position_count: 0,
@@ -365,14 +366,14 @@ fn threads_share_parents() {
     let (shared, mut count) = (&family.shared, 0);
     shared.check();
     assert!(family.inherited.load(Ordering::Relaxed) > 0 || cfg!(miri), "nobody had a parent");
-    let mut stats = sized::<rkv_page_table_statistics>();
+    let mut stats = sized::<rkv_page_table_stats>();
     // SAFETY: all pointers lead to live values.
     unsafe {
         let status = rkv_cache_drop_retained(shared.cache, usize::MAX, &mut count);
         assert_eq!(status, rkv_status::Ok);
         let status = rkv_cache_evict(shared.cache, usize::MAX, ptr::null_mut(), 0, &mut count);
         assert_eq!(status, rkv_status::Ok);
-        assert_eq!(rkv_page_table_stats(shared.table, &mut stats), rkv_status::Ok);
+        assert_eq!(rkv_page_table_read_stats(shared.table, &mut stats), rkv_status::Ok);
     }
     assert_eq!(stats.free_page_count, stats.total_page_count);
     assert_eq!(stats.free_slot_count, stats.slot_count);
@@ -393,12 +394,12 @@ fn append_to_one_sequence() {
     let config =
         rkv_page_table_config { page_size: 1, page_count: 1 << 18, slot_count: 1, ..sized() };
     let (mut table, mut cache) = (ptr::null_mut(), ptr::null_mut());
-    let mut state = sized::<rkv_sequence_state>();
+    let mut state = sized::<rkv_sequence_info>();
     // SAFETY: all pointers lead to live values.
     unsafe {
         assert_eq!(rkv_page_table_create(&config, &mut table), rkv_status::Ok);
         assert_eq!(rkv_cache_create(table, ptr::null(), &mut cache), rkv_status::Ok);
-        let args = rkv_sequence_args { tokens: &list(&[1]), ..sized() };
+        let args = rkv_sequence_begin_args { tokens: &list(&[1]), ..sized() };
         assert_eq!(rkv_sequence_begin(cache, &args, &mut state), rkv_status::Ok);
     }
     let shared =
@@ -418,7 +419,7 @@ fn append_to_one_sequence() {
         }
     });
     // SAFETY: all pointers lead to live values.
-    let status = unsafe { rkv_sequence_query(cache, state.sequence, &mut state) };
+    let status = unsafe { rkv_sequence_read_info(cache, state.sequence, &mut state) };
     assert_eq!(status, rkv_status::Ok);
     assert_eq!(state.position_count as usize, 1 + 4 * MANY);
     assert!(state.page_count >= state.position_count, "there is a page for each position");

@@ -42,10 +42,10 @@ static void measure(const struct workload *workload, struct world *world, uint32
     CHECK(rkv_cache_create(world->table, &cache_config, &world->cache));
     workload->fill(world);
     size_t heap = heap_requested() - before;
-    rkv_page_table_statistics pages = {.struct_size = sizeof pages};
-    rkv_cache_statistics stats = {.struct_size = sizeof stats};
-    CHECK(rkv_page_table_stats(world->table, &pages));
-    CHECK(rkv_cache_stats(world->cache, &stats));
+    rkv_page_table_stats pages = {.struct_size = sizeof pages};
+    rkv_cache_stats stats = {.struct_size = sizeof stats};
+    CHECK(rkv_page_table_read_stats(world->table, &pages));
+    CHECK(rkv_cache_read_stats(world->cache, &stats));
     print(workload->name, page_size, heap, pages.memory_bytes, stats.index_bytes);
     rkv_cache_destroy(world->cache);
     rkv_page_table_destroy(world->table);
@@ -60,8 +60,8 @@ static void measure_snapshots(const struct workload *workload, struct world *wor
     CHECK(rkv_snapshot_cache_create(&config, &world->snapshots));
     workload->fill(world);
     size_t heap = heap_requested() - before;
-    rkv_snapshot_cache_statistics stats = {.struct_size = sizeof stats};
-    CHECK(rkv_snapshot_cache_stats(world->snapshots, &stats));
+    rkv_snapshot_cache_stats stats = {.struct_size = sizeof stats};
+    CHECK(rkv_snapshot_cache_read_stats(world->snapshots, &stats));
     print(workload->name, 0, heap, 0, stats.index_bytes);
     rkv_snapshot_cache_destroy(world->snapshots);
 }

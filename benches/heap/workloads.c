@@ -10,11 +10,11 @@ static rkv_tokens text(const uint32_t *ids, size_t count)
     return (rkv_tokens){.struct_size = sizeof(rkv_tokens), .ids = ids, .count = count};
 }
 
-static rkv_sequence_state begin(struct world *world, const rkv_namespace *space,
+static rkv_sequence_info begin(struct world *world, const rkv_namespace *space,
                                 const rkv_tokens *tokens)
 {
-    rkv_sequence_args args = {.struct_size = sizeof args, .namespace_ = space, .tokens = tokens};
-    rkv_sequence_state state = {.struct_size = sizeof state};
+    rkv_sequence_begin_args args = {.struct_size = sizeof args, .space = space, .tokens = tokens};
+    rkv_sequence_info state = {.struct_size = sizeof state};
     CHECK(rkv_sequence_begin(world->cache, &args, &state));
     if (state.copy_position_count > 0) {
         CHECK(rkv_sequence_confirm_copy(world->cache, state.sequence));
@@ -24,7 +24,7 @@ static rkv_sequence_state begin(struct world *world, const rkv_namespace *space,
 
 static void publish(struct world *world, rkv_sequence_id sequence, uint64_t position_count)
 {
-    rkv_publish_result result = {.struct_size = sizeof result};
+    rkv_sequence_publish_result result = {.struct_size = sizeof result};
     CHECK(rkv_sequence_publish(world->cache, sequence, position_count, &result));
 }
 
@@ -35,7 +35,7 @@ static void release(struct world *world, rkv_sequence_id sequence)
 
 static void request(struct world *world, const rkv_namespace *space, const rkv_tokens *tokens)
 {
-    rkv_sequence_state state = begin(world, space, tokens);
+    rkv_sequence_info state = begin(world, space, tokens);
     publish(world, state.sequence, state.position_count);
     release(world, state.sequence);
 }
@@ -124,7 +124,7 @@ static void token_by_token(struct world *world)
     for (uint32_t i = 0; i < 64; i++) {
         own(world, 0, i, 2000);
         rkv_tokens tokens = text(world->ids, 1);
-        rkv_sequence_state state = begin(world, NULL, &tokens);
+        rkv_sequence_info state = begin(world, NULL, &tokens);
         for (uint32_t at = 1; at < 2000; at++) {
             tokens = text(world->ids + at, 1);
             CHECK(rkv_sequence_append(world->cache, state.sequence, &tokens));
@@ -138,15 +138,15 @@ static void token_by_token(struct world *world)
 
 static void forks(struct world *world)
 {
-    rkv_fork_child children[16];
+    rkv_sequence_fork_child children[16];
     for (uint32_t i = 0; i < 32; i++) {
         bool retained;
         own(world, 0, i, 2005);
         rkv_tokens tokens = text(world->ids, 2005);
-        rkv_sequence_state state = begin(world, NULL, &tokens);
+        rkv_sequence_info state = begin(world, NULL, &tokens);
         publish(world, state.sequence, 2005);
         CHECK(rkv_sequence_retain(world->cache, state.sequence, &retained));
-        rkv_fork_args args = {
+        rkv_sequence_fork_args args = {
             .struct_size = sizeof args, .parent = state.sequence, .child_count = 16};
         CHECK(rkv_sequence_fork(world->cache, &args, children));
         for (uint32_t j = 0; j < 16; j++) {
@@ -167,7 +167,7 @@ static void retained(struct world *world)
         bool kept;
         own(world, 0, i, 205);
         rkv_tokens tokens = text(world->ids, 205);
-        rkv_sequence_state state = begin(world, NULL, &tokens);
+        rkv_sequence_info state = begin(world, NULL, &tokens);
         publish(world, state.sequence, 200);
         CHECK(rkv_sequence_retain(world->cache, state.sequence, &kept));
     }
@@ -247,7 +247,7 @@ const struct workload WORKLOADS[] = {
 static void insert(struct world *world, size_t count)
 {
     rkv_tokens tokens = text(world->ids, count);
-    rkv_snapshot_insert_args args = {
+    rkv_snapshot_cache_insert_args args = {
         .struct_size = sizeof args, .tokens = &tokens, .size_bytes = 1};
     CHECK(rkv_snapshot_cache_insert(world->snapshots, &args, NULL));
 }

@@ -124,14 +124,14 @@ void fixture_verify(const struct fixture *fixture)
 {
     if (!options.count) {
         CHECK(rkv_cache_check(fixture->cache));
-        CHECK(rkv_page_table_audit(fixture->table));
+        CHECK(rkv_page_table_check(fixture->table));
     }
 }
 
 void fixture_memory(const struct fixture *fixture, const char *workload)
 {
-    rkv_cache_statistics stats = {.struct_size = sizeof stats};
-    CHECK(rkv_cache_stats(fixture->cache, &stats));
+    rkv_cache_stats stats = {.struct_size = sizeof stats};
+    CHECK(rkv_cache_read_stats(fixture->cache, &stats));
     struct memory_row row = {
         .page_size = fixture->page_size,
         .position_count = stats.cached_page_count * fixture->page_size,
@@ -146,9 +146,9 @@ void fixture_memory(const struct fixture *fixture, const char *workload)
 uint64_t fixture_request(struct fixture *fixture, const uint32_t *ids, size_t count)
 {
     rkv_tokens tokens = {.struct_size = sizeof tokens, .ids = ids, .count = count};
-    rkv_sequence_args args = {.struct_size = sizeof args, .tokens = &tokens};
-    rkv_sequence_state state = {.struct_size = sizeof state};
-    rkv_publish_result published = {.struct_size = sizeof published};
+    rkv_sequence_begin_args args = {.struct_size = sizeof args, .tokens = &tokens};
+    rkv_sequence_info state = {.struct_size = sizeof state};
+    rkv_sequence_publish_result published = {.struct_size = sizeof published};
     CHECK(rkv_sequence_begin(fixture->cache, &args, &state));
     if (state.copy_position_count > 0) {
         CHECK(rkv_sequence_confirm_copy(fixture->cache, state.sequence));
@@ -162,7 +162,7 @@ uint64_t fixture_match(struct fixture *fixture, const uint32_t *ids, size_t coun
                        rkv_node_id *out_node)
 {
     rkv_tokens tokens = {.struct_size = sizeof tokens, .ids = ids, .count = count};
-    rkv_match match = {.struct_size = sizeof match};
+    rkv_cache_match_result match = {.struct_size = sizeof match};
     CHECK(rkv_cache_match(fixture->cache, NULL, &tokens, 0, fixture->pages, fixture->page_capacity,
                           &match));
     if (out_node != NULL) {

@@ -32,7 +32,7 @@ struct forks {
     uint32_t length;
     rkv_sequence_id parent;
     rkv_sequence_id children[CHILDREN];
-    rkv_fork_child forked[BEAMS];
+    rkv_sequence_fork_child forked[BEAMS];
     uint32_t *rows[CHILDREN + 1];
     size_t row_length;
 };
@@ -42,9 +42,9 @@ static void go_on(void *context, size_t i)
     struct forks *forks = context;
     rkv_tokens tokens = {
         .struct_size = sizeof tokens, .ids = forks->ids + forks->length, .count = SUFFIX_TOKENS};
-    rkv_continue_args args = {
+    rkv_sequence_continue_args args = {
         .struct_size = sizeof args, .parent = forks->parent, .tokens = &tokens};
-    rkv_sequence_state state = {.struct_size = sizeof state};
+    rkv_sequence_info state = {.struct_size = sizeof state};
     CHECK(rkv_sequence_continue(forks->fixture.cache, &args, &state));
     REQUIRE(state.inherited_position_count == forks->length);
     forks->children[i] = state.sequence;
@@ -56,8 +56,8 @@ static void begin(void *context, size_t i)
     rkv_tokens tokens = {.struct_size = sizeof tokens,
                          .ids = forks->ids,
                          .count = forks->length + SUFFIX_TOKENS};
-    rkv_sequence_args args = {.struct_size = sizeof args, .tokens = &tokens};
-    rkv_sequence_state state = {.struct_size = sizeof state};
+    rkv_sequence_begin_args args = {.struct_size = sizeof args, .tokens = &tokens};
+    rkv_sequence_info state = {.struct_size = sizeof state};
     CHECK(rkv_sequence_begin(forks->fixture.cache, &args, &state));
     REQUIRE(state.cached_position_count == page_floor(&forks->fixture, forks->length));
     forks->children[i] = state.sequence;
@@ -66,7 +66,7 @@ static void begin(void *context, size_t i)
 static void fork_32(void *context, size_t i)
 {
     struct forks *forks = context;
-    rkv_fork_args args = {
+    rkv_sequence_fork_args args = {
         .struct_size = sizeof args, .parent = forks->parent, .child_count = BEAMS};
     (void)i;
     CHECK(rkv_sequence_fork(forks->fixture.cache, &args, forks->forked));
@@ -106,9 +106,9 @@ static void open(struct forks *forks, uint32_t page_size, uint32_t length)
     fixture_open(&forks->fixture, page_size, 3 * (size_t)length + 4 * CHILDREN * 64, LONGEST);
     rkv_tokens tokens = {
         .struct_size = sizeof tokens, .ids = forks->ids, .count = forks->length};
-    rkv_sequence_args args = {.struct_size = sizeof args, .tokens = &tokens};
-    rkv_sequence_state state = {.struct_size = sizeof state};
-    rkv_publish_result published = {.struct_size = sizeof published};
+    rkv_sequence_begin_args args = {.struct_size = sizeof args, .tokens = &tokens};
+    rkv_sequence_info state = {.struct_size = sizeof state};
+    rkv_sequence_publish_result published = {.struct_size = sizeof published};
     CHECK(rkv_sequence_begin(forks->fixture.cache, &args, &state));
     CHECK(rkv_sequence_publish(forks->fixture.cache, state.sequence, forks->length, &published));
     forks->parent = forks->children[0] = state.sequence;

@@ -12,8 +12,8 @@ enum { SEQUENCES = 64, PROMPT_TOKENS = 1100, STEPS = 128, PAGES = 64, SEED = 707
 struct rows {
     struct fixture fixture;
     struct prompts prompts;
-    rkv_sequence_state states[SEQUENCES];
-    rkv_batch_row batch[SEQUENCES];
+    rkv_sequence_info states[SEQUENCES];
+    rkv_page_table_batch_row batch[SEQUENCES];
     int32_t indptr[SEQUENCES + 1];
     int32_t last_page_len[SEQUENCES];
     int32_t *indices;
@@ -34,7 +34,7 @@ static void append(void *context, size_t i)
 static void batch(void *context, size_t i)
 {
     struct rows *rows = context;
-    rkv_batch_arrays arrays = {
+    rkv_page_table_batch_arrays arrays = {
         .struct_size = sizeof arrays,
         .indptr = rows->indptr,
         .indices = rows->indices,
@@ -43,14 +43,15 @@ static void batch(void *context, size_t i)
     };
     size_t index_count;
     (void)i;
-    CHECK(rkv_page_table_batch(rows->fixture.table, rows->batch, SEQUENCES, &arrays,
+    CHECK(rkv_page_table_read_batch(rows->fixture.table, rows->batch, SEQUENCES, &arrays,
                                &index_count));
 }
 
 static void slot_mapping(void *context, size_t i)
 {
     struct rows *rows = context;
-    CHECK(rkv_page_table_slot_mapping(rows->fixture.table, rows->states[i].slot, rows->positions,
+    CHECK(rkv_page_table_read_slot_mapping(rows->fixture.table, rows->states[i].slot,
+                                           rows->positions,
                                       BATCH, rows->mapping));
 }
 
@@ -71,10 +72,10 @@ static void open(struct rows *rows, uint32_t page_size)
         tokens_fill(SEED, i, ids, PROMPT_TOKENS);
         ids[0] = FRESH + i;
         rkv_tokens tokens = {.struct_size = sizeof tokens, .ids = ids, .count = PROMPT_TOKENS};
-        rkv_sequence_args args = {.struct_size = sizeof args, .tokens = &tokens};
+        rkv_sequence_begin_args args = {.struct_size = sizeof args, .tokens = &tokens};
         rows->states[i].struct_size = sizeof rows->states[i];
         CHECK(rkv_sequence_begin(rows->fixture.cache, &args, &rows->states[i]));
-        rows->batch[i] = (rkv_batch_row){rows->states[i].slot, PROMPT_TOKENS};
+        rows->batch[i] = (rkv_page_table_batch_row){rows->states[i].slot, PROMPT_TOKENS};
     }
     for (uint32_t i = 0; i < BATCH; i++) {
         rows->positions[i] = PROMPT_TOKENS - BATCH + i;

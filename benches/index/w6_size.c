@@ -24,8 +24,8 @@ struct w6 {
     uint32_t *page_leaf;        /* leaf with which a page was claimed */
     uint32_t leaf[BATCH];
     uint64_t expected;
-    rkv_match matches[BATCH];
-    rkv_insert_result inserted[BATCH];
+    rkv_cache_match_result matches[BATCH];
+    rkv_cache_insert_result inserted[BATCH];
     uint32_t *pages[BATCH];     /* of the whole path */
     uint32_t *published[BATCH];
     uint32_t path_pages, edge_pages;
@@ -86,10 +86,10 @@ static void allocate_pages(void *context, size_t i)
 static void insert(void *context, size_t i)
 {
     struct w6 *w6 = context;
-    const rkv_match *from = &w6->matches[i];
+    const rkv_cache_match_result *from = &w6->matches[i];
     rkv_tokens tokens = {
         .struct_size = sizeof tokens, .ids = w6->prompts.ids[i], .count = PATH_TOKENS};
-    rkv_insert_args args = {
+    rkv_cache_insert_args args = {
         .struct_size = sizeof args,
         .tokens = &tokens,
         .pages = w6->pages[i],

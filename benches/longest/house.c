@@ -33,13 +33,13 @@ void house_close(struct house *house)
 
 void house_looks(const struct house *house, unsigned count)
 {
-    rkv_cache_statistics stats = {.struct_size = sizeof stats};
-    rkv_page_table_statistics pages = {.struct_size = sizeof pages};
+    rkv_cache_stats stats = {.struct_size = sizeof stats};
+    rkv_page_table_stats pages = {.struct_size = sizeof pages};
     for (unsigned i = 0; i < count; i++) {
         bool answer;
         size_t bytes;
-        TIME(rkv_cache_stats, house->cache, &stats);
-        TIME(rkv_page_table_stats, house->table, &pages);
+        TIME(rkv_cache_read_stats, house->cache, &stats);
+        TIME(rkv_page_table_read_stats, house->table, &pages);
         TIME(rkv_cache_contains_page, house->cache, 1 + i, &answer);
         TIME(rkv_page_table_can_reserve, house->table, RKV_NO_SLOT, 1 + i, &answer);
         if (i == 0) {
@@ -48,7 +48,7 @@ void house_looks(const struct house *house, unsigned count)
             TIME(rkv_cache_dump, house->cache, RKV_DUMP_JSON, text, bytes, &bytes);
             free(text);
             TIME(rkv_cache_check, house->cache);
-            TIME(rkv_page_table_audit, house->table);
+            TIME(rkv_page_table_check, house->table);
         }
     }
 }
@@ -58,11 +58,11 @@ rkv_tokens text(const uint32_t *ids, size_t count)
     return (rkv_tokens){.struct_size = sizeof(rkv_tokens), .ids = ids, .count = count};
 }
 
-rkv_sequence_state begin(const struct house *house, const rkv_namespace *space,
+rkv_sequence_info begin(const struct house *house, const rkv_namespace *space,
                          const rkv_tokens *tokens)
 {
-    rkv_sequence_args args = {.struct_size = sizeof args, .namespace_ = space, .tokens = tokens};
-    rkv_sequence_state state = {.struct_size = sizeof state};
+    rkv_sequence_begin_args args = {.struct_size = sizeof args, .space = space, .tokens = tokens};
+    rkv_sequence_info state = {.struct_size = sizeof state};
     TIME(rkv_sequence_begin, house->cache, &args, &state);
     if (state.copy_position_count > 0) {
         TIME(rkv_sequence_confirm_copy, house->cache, state.sequence);
@@ -70,23 +70,23 @@ rkv_sequence_state begin(const struct house *house, const rkv_namespace *space,
     return state;
 }
 
-void publish(const struct house *house, const rkv_sequence_state *state)
+void publish(const struct house *house, const rkv_sequence_info *state)
 {
-    rkv_publish_result result = {.struct_size = sizeof result};
+    rkv_sequence_publish_result result = {.struct_size = sizeof result};
     TIME(rkv_sequence_publish, house->cache, state->sequence, state->position_count, &result);
 }
 
 void request(const struct house *house, const rkv_namespace *space, const rkv_tokens *tokens)
 {
-    rkv_sequence_state state = begin(house, space, tokens);
+    rkv_sequence_info state = begin(house, space, tokens);
     publish(house, &state);
     TIME(rkv_sequence_release, house->cache, state.sequence);
 }
 
-rkv_match match(const struct house *house, const rkv_tokens *tokens, uint32_t *pages,
+rkv_cache_match_result match(const struct house *house, const rkv_tokens *tokens, uint32_t *pages,
                 size_t capacity)
 {
-    rkv_match found = {.struct_size = sizeof found};
+    rkv_cache_match_result found = {.struct_size = sizeof found};
     TIME(rkv_cache_match, house->cache, NULL, tokens, 0, pages, capacity, &found);
     return found;
 }

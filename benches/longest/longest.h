@@ -127,10 +127,10 @@ void house_looks(const struct house *house, unsigned count);
 rkv_tokens text(const uint32_t *ids, size_t count);
 /* Begin, publish all, release; each timed. */
 void request(const struct house *house, const rkv_namespace *space, const rkv_tokens *tokens);
-rkv_sequence_state begin(const struct house *house, const rkv_namespace *space,
+rkv_sequence_info begin(const struct house *house, const rkv_namespace *space,
                          const rkv_tokens *tokens);
-void publish(const struct house *house, const rkv_sequence_state *state);
-rkv_match match(const struct house *house, const rkv_tokens *tokens, uint32_t *pages,
+void publish(const struct house *house, const rkv_sequence_info *state);
+rkv_cache_match_result match(const struct house *house, const rkv_tokens *tokens, uint32_t *pages,
                 size_t capacity);
 void evict(const struct house *house, size_t page_count);
 

@@ -16,9 +16,9 @@ static void on_node(const struct house *house, rkv_node_id node)
     uint32_t pages[256];
     size_t count;
     TIME(rkv_cache_lock, house->cache, node);
-    TIME(rkv_cache_node_info, house->cache, node, &info);
+    TIME(rkv_node_read_info, house->cache, node, &info);
     if (info.page_count <= 256) {
-        TIME(rkv_cache_node_pages, house->cache, node, pages, 256, &count);
+        TIME(rkv_node_read_pages, house->cache, node, pages, 256, &count);
     }
     TIME(rkv_cache_unlock, house->cache, node);
 }
@@ -34,9 +34,9 @@ static void evict_much(const struct house *house, size_t page_count)
 static void children_of(const struct house *house, rkv_node_id node)
 {
     size_t count;
-    TIME(rkv_cache_node_children, house->cache, node, NULL, 0, &count);
+    TIME(rkv_node_read_children, house->cache, node, NULL, 0, &count);
     rkv_node_id *children = allocate(count, sizeof *children);
-    TIME(rkv_cache_node_children, house->cache, node, children, count, &count);
+    TIME(rkv_node_read_children, house->cache, node, children, count, &count);
     free(children);
 }
 
@@ -50,7 +50,7 @@ static void lookups(const struct house *house, struct rng *rng, uint32_t prompt_
         write(rng_below(rng, prompt_count), ids);
         rkv_tokens tokens = text(ids, token_count);
         size_t found;
-        rkv_match hit = match(house, &tokens, pages, token_count);
+        rkv_cache_match_result hit = match(house, &tokens, pages, token_count);
         TIME(rkv_cache_probe, house->cache, NULL, &tokens, NULL, &found);
         if (hit.node != 0 && i < LOOKS) {
             on_node(house, hit.node);
@@ -155,11 +155,11 @@ void world_path(uint32_t page_size, uint32_t index)
             uint32_t *first = &ids[i * page_size], kept = *first;
             *first = branch == 0 ? FRESH : kept;
             rkv_tokens tokens = text(ids, (i + 1) * page_size);
-            rkv_insert_args args = {
+            rkv_cache_insert_args args = {
                 .struct_size = sizeof args, .tokens = &tokens, .pages = pages,
                 .page_count = i + 1, .from_node = node, .from_page_index = i,
                 .from_token_index = (uint64_t)i * page_size};
-            rkv_insert_result result = {.struct_size = sizeof result};
+            rkv_cache_insert_result result = {.struct_size = sizeof result};
             TIME(rkv_page_table_allocate_pages, house.table, 1, &pages[i]);
             TIME(rkv_cache_insert, house.cache, &args, NULL, &result);
             REQUIRE(result.claimed_page_count == 1);
@@ -169,7 +169,7 @@ void world_path(uint32_t page_size, uint32_t index)
     }
     for (unsigned i = 0; i < 20; i++) {
         rkv_tokens tokens = text(ids, token_count - i * page_size);
-        rkv_match hit = match(&house, &tokens, pages, depth);
+        rkv_cache_match_result hit = match(&house, &tokens, pages, depth);
         TIME(rkv_cache_probe, house.cache, NULL, &tokens, NULL, &found);
         on_node(&house, hit.node);
         request(&house, NULL, &tokens);

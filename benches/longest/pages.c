@@ -7,17 +7,17 @@ enum { REPEATS = 1000 };
 
 static void looks(const rkv_page_table *table, uint32_t slot)
 {
-    rkv_page_table_statistics stats = {.struct_size = sizeof stats};
+    rkv_page_table_stats stats = {.struct_size = sizeof stats};
     for (unsigned i = 0; i < 200; i++) {
         bool can;
         size_t count;
-        TIME(rkv_page_table_stats, table, &stats);
+        TIME(rkv_page_table_read_stats, table, &stats);
         TIME(rkv_page_table_can_reserve, table, slot, 1 + i, &can);
         TIME(rkv_page_table_can_reserve, table, RKV_NO_SLOT, 1 + i, &can);
-        TIME(rkv_page_table_capacity, table, slot, &count);
+        TIME(rkv_page_table_row_capacity, table, slot, &count);
     }
     for (unsigned i = 0; i < 3; i++) {
-        TIME(rkv_page_table_audit, table);
+        TIME(rkv_page_table_check, table);
     }
 }
 
@@ -29,9 +29,9 @@ static void rows(rkv_page_table *table, uint32_t page_size, uint32_t *pages, uin
     TIME(rkv_page_table_allocate_slot, table, &slot);
     TIME(rkv_page_table_reserve, table, slot, (size_t)page_count * page_size);
     for (unsigned i = 0; i < 20; i++) {
-        TIME(rkv_page_table_row, table, slot, 0, pages, page_count, &count);
+        TIME(rkv_page_table_read_row, table, slot, 0, pages, page_count, &count);
     }
-    TIME(rkv_page_table_erase, table, slot);
+    TIME(rkv_page_table_free_slot, table, slot);
     TIME(rkv_page_table_allocate_slot, table, &slot);
     for (size_t i = 1; i <= page_count; i++) {
         TIME(rkv_page_table_reserve, table, slot, i * page_size);
@@ -42,23 +42,24 @@ static void rows(rkv_page_table *table, uint32_t page_size, uint32_t *pages, uin
     for (uint32_t i = 0; i < page_count; i++) {
         positions[i] = (uint64_t)i * page_size;
     }
-    rkv_batch_row row = {slot, page_count * page_size};
-    rkv_batch_arrays arrays = {.struct_size = sizeof arrays, .indptr = indptr, .indices = indices,
+    rkv_page_table_batch_row row = {slot, page_count * page_size};
+    rkv_page_table_batch_arrays arrays = {.struct_size = sizeof arrays, .indptr = indptr,
+        .indices = indices,
                                .indices_capacity = page_count, .last_page_len = last};
     for (unsigned i = 0; i < 20; i++) {
-        TIME(rkv_page_table_slot_mapping, table, slot, positions, page_count, mapping);
-        TIME(rkv_page_table_batch, table, &row, 1, &arrays, &count);
+        TIME(rkv_page_table_read_slot_mapping, table, slot, positions, page_count, mapping);
+        TIME(rkv_page_table_read_batch, table, &row, 1, &arrays, &count);
     }
     free(positions);
     free(mapping);
     free(indices);
-    TIME(rkv_page_table_erase, table, slot);
+    TIME(rkv_page_table_free_slot, table, slot);
     /* Pages that the caller has, mapped into a row at once. */
     TIME(rkv_page_table_allocate_slot, table, &slot);
     TIME(rkv_page_table_allocate_pages, table, page_count, pages);
     TIME(rkv_page_table_map, table, slot, 0, pages, page_count);
     looks(table, slot);
-    TIME(rkv_page_table_erase, table, slot);
+    TIME(rkv_page_table_free_slot, table, slot);
 }
 
 void world_pages(uint32_t page_size, uint32_t index)
@@ -91,7 +92,7 @@ void world_pages(uint32_t page_size, uint32_t index)
     looks(table, slots[0]);
     for (uint32_t i = 0; i < sizes.slots; i += 3) {
         TIME(rkv_page_table_reserve, table, slots[i], page_size);
-        TIME(rkv_page_table_erase, table, slots[i]);
+        TIME(rkv_page_table_free_slot, table, slots[i]);
     }
     situation("10^6 pages in one call");
     TIME(rkv_page_table_allocate_pages, table, sizes.pages, pages);

@@ -15,11 +15,11 @@ static void steps(rkv_runner *runner, rkv_plan *plan, const rkv_plan_row *rows)
     uint16_t *out = allocate(HEAD_DIM, sizeof *out);
     float lse[1];
     rkv_plan_arrays arrays = {.struct_size = sizeof arrays};
-    rkv_append_prefill_args args = {
+    rkv_runner_append_prefill_args args = {
         .struct_size = sizeof args, .q = q, .k = k, .v = k, .out = out, .lse = lse};
     const void *outs[] = {out, q};
     const float *lses[] = {lse, lse};
-    rkv_merge_states_args merge = {.struct_size = sizeof merge, .state_count = 2,
+    rkv_runner_merge_states_args merge = {.struct_size = sizeof merge, .state_count = 2,
                                    .position_count = 1, .outs = outs, .lses = lses, .out = out};
     for (unsigned i = 0; i < REPEATS; i++) {
         TIME(rkv_plan_set, plan, rows, 1);
@@ -66,10 +66,10 @@ void world_runner(uint32_t page_size, uint32_t index)
         copies[i] = (rkv_page_copy){pages[2 * i], pages[2 * i + 1], page_size, 0};
     }
     for (unsigned i = 0; i < REPEATS; i++) {
-        rkv_kv_memory memory;
-        rkv_runner_statistics stats = {.struct_size = sizeof stats};
-        TIME(rkv_runner_kv_memory, runner, 0, &memory);
-        TIME(rkv_runner_stats, runner, &stats);
+        rkv_runner_kv_memory memory;
+        rkv_runner_stats stats = {.struct_size = sizeof stats};
+        TIME(rkv_runner_read_kv_memory, runner, 0, &memory);
+        TIME(rkv_runner_read_stats, runner, &stats);
         TIME(rkv_runner_copy_pages, runner, copies, COPIES);
     }
     TIME(rkv_plan_create, runner, &plan);

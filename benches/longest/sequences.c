@@ -13,10 +13,10 @@ static void append(const struct house *house, rkv_sequence_id sequence, const ui
     TIME(rkv_sequence_append, house->cache, sequence, &tokens);
 }
 
-static rkv_sequence_state query(const struct house *house, rkv_sequence_id sequence)
+static rkv_sequence_info query(const struct house *house, rkv_sequence_id sequence)
 {
-    rkv_sequence_state state = {.struct_size = sizeof state};
-    TIME(rkv_sequence_query, house->cache, sequence, &state);
+    rkv_sequence_info state = {.struct_size = sizeof state};
+    TIME(rkv_sequence_read_info, house->cache, sequence, &state);
     return state;
 }
 
@@ -31,8 +31,9 @@ static void retain(const struct house *house, rkv_sequence_id sequence)
 static void children(const struct house *house, rkv_sequence_id parent, const uint32_t *ids)
 {
     rkv_tokens more = text(ids, SUFFIX);
-    rkv_continue_args args = {.struct_size = sizeof args, .parent = parent, .tokens = &more};
-    rkv_sequence_state state = {.struct_size = sizeof state};
+    rkv_sequence_continue_args args = {.struct_size = sizeof args, .parent = parent,
+        .tokens = &more};
+    rkv_sequence_info state = {.struct_size = sizeof state};
     for (unsigned i = 0; i < 100; i++) {
         TIME(rkv_sequence_continue, house->cache, &args, &state);
         if (state.copy_position_count > 0) {
@@ -41,8 +42,9 @@ static void children(const struct house *house, rkv_sequence_id parent, const ui
         retain(house, state.sequence);
         TIME(rkv_sequence_drop, house->cache, state.sequence);
     }
-    rkv_fork_child forked[CHILDREN];
-    rkv_fork_args fork = {.struct_size = sizeof fork, .parent = parent, .child_count = CHILDREN};
+    rkv_sequence_fork_child forked[CHILDREN];
+    rkv_sequence_fork_args fork = {.struct_size = sizeof fork, .parent = parent,
+        .child_count = CHILDREN};
     for (unsigned i = 0; i < 10; i++) {
         TIME(rkv_sequence_fork, house->cache, &fork, forked);
         for (unsigned j = 0; j < CHILDREN; j++) {
@@ -52,21 +54,22 @@ static void children(const struct house *house, rkv_sequence_id parent, const ui
 }
 
 /* Looks at the row of a long sequence, as a step of an engine does. */
-static void look_at_row(const struct house *house, const rkv_sequence_state *state)
+static void look_at_row(const struct house *house, const rkv_sequence_info *state)
 {
     size_t count, page_count = (size_t)state->page_count;
     uint32_t *pages = allocate(page_count, sizeof *pages);
     int32_t *indices = allocate(page_count, sizeof *indices), indptr[2], last[1];
     uint64_t position = state->position_count - 1;
     int64_t slot;
-    rkv_batch_row row = {state->slot, (uint32_t)state->position_count};
-    rkv_batch_arrays arrays = {.struct_size = sizeof arrays, .indptr = indptr, .indices = indices,
+    rkv_page_table_batch_row row = {state->slot, (uint32_t)state->position_count};
+    rkv_page_table_batch_arrays arrays = {.struct_size = sizeof arrays, .indptr = indptr,
+        .indices = indices,
                                .indices_capacity = page_count, .last_page_len = last};
     for (unsigned i = 0; i < 100; i++) {
-        TIME(rkv_page_table_row, house->table, state->slot, 0, pages, page_count, &count);
-        TIME(rkv_page_table_batch, house->table, &row, 1, &arrays, &count);
-        TIME(rkv_page_table_slot_mapping, house->table, state->slot, &position, 1, &slot);
-        TIME(rkv_page_table_capacity, house->table, state->slot, &count);
+        TIME(rkv_page_table_read_row, house->table, state->slot, 0, pages, page_count, &count);
+        TIME(rkv_page_table_read_batch, house->table, &row, 1, &arrays, &count);
+        TIME(rkv_page_table_read_slot_mapping, house->table, state->slot, &position, 1, &slot);
+        TIME(rkv_page_table_row_capacity, house->table, state->slot, &count);
     }
     free(pages);
     free(indices);
@@ -92,7 +95,7 @@ void world_long(uint32_t page_size, uint32_t index)
     rkv_tokens half = text(ids, length / 2);
     rkv_tokens odd = text(ids, length / 2 - page_size * 100 + 1);
     /* Cold, given up, and cold again: the longest release has everything private. */
-    rkv_sequence_state state = begin(&house, NULL, &prompt);
+    rkv_sequence_info state = begin(&house, NULL, &prompt);
     TIME(rkv_sequence_release, house.cache, state.sequence);
     state = begin(&house, NULL, &prompt);
     publish(&house, &state);
@@ -115,7 +118,7 @@ void world_long(uint32_t page_size, uint32_t index)
     }
     rkv_node_id node = match(&house, &half, pages, page_count).node;    /* splits the node */
     TIME(rkv_cache_lock, house.cache, node);
-    TIME(rkv_cache_node_pages, house.cache, node, pages, page_count, &count);
+    TIME(rkv_node_read_pages, house.cache, node, pages, page_count, &count);
     TIME(rkv_cache_unlock, house.cache, node);
     request(&house, NULL, &odd);
     TIME(rkv_sequence_drop, house.cache, parent);
@@ -156,7 +159,7 @@ void world_slots(uint32_t page_size, uint32_t index)
     }
     for (uint32_t i = 0; i < count; i += 16) {
         append(&house, sequences[i], ids, page_size);
-        rkv_sequence_state state = query(&house, sequences[i]);
+        rkv_sequence_info state = query(&house, sequences[i]);
         publish(&house, &state);
     }
     house_looks(&house, 100);
@@ -185,11 +188,11 @@ void world_retained(uint32_t page_size, uint32_t index)
         for (uint32_t i = 0; i < count + count / 10; i++) {
             ids[0] = round * 4 * count + i;
             rkv_tokens tokens = text(ids, page_size + page_size / 2);
-            rkv_sequence_state state = begin(&house, NULL, &tokens);
+            rkv_sequence_info state = begin(&house, NULL, &tokens);
             publish(&house, &state);
             retain(&house, state.sequence);
         }
-        TIME(rkv_cache_retained, house.cache, sequences, count, &found);
+        TIME(rkv_cache_read_retained, house.cache, sequences, count, &found);
         house_looks(&house, 20);
         if (round == 0) {
             for (uint32_t i = 0; i < count / 2; i++) {
@@ -198,7 +201,7 @@ void world_retained(uint32_t page_size, uint32_t index)
             /* More than anybody asks for, to see how many give way at once. */
             rkv_tokens tokens = text(long_ids, long_tokens);
             situation_many(true);
-            rkv_sequence_state state = begin(&house, NULL, &tokens);
+            rkv_sequence_info state = begin(&house, NULL, &tokens);
             publish(&house, &state);
             retain(&house, state.sequence);
             situation_many(false);

@@ -38,7 +38,7 @@ static void close(rkv_snapshot_cache *cache)
 static void insert(rkv_snapshot_cache *cache, const uint32_t *ids, size_t count, uint64_t bytes)
 {
     rkv_tokens tokens = text(ids, count);
-    rkv_snapshot_insert_args args = {
+    rkv_snapshot_cache_insert_args args = {
         .struct_size = sizeof args, .tokens = &tokens, .size_bytes = bytes};
     TIME(rkv_snapshot_cache_insert, cache, &args, NULL);
 }
@@ -46,7 +46,7 @@ static void insert(rkv_snapshot_cache *cache, const uint32_t *ids, size_t count,
 static void look_up(rkv_snapshot_cache *cache, const uint32_t *ids, size_t count)
 {
     rkv_tokens tokens = text(ids, count);
-    rkv_snapshot_match found = {.struct_size = sizeof found};
+    rkv_snapshot_cache_match_result found = {.struct_size = sizeof found};
     size_t length;
     TIME(rkv_snapshot_cache_probe, cache, NULL, &tokens, &length);
     TIME(rkv_snapshot_cache_match, cache, NULL, &tokens, 0, &found);
@@ -64,9 +64,9 @@ static void take_out(rkv_snapshot_cache *cache, const uint32_t *ids, size_t coun
 
 static void looks(rkv_snapshot_cache *cache)
 {
-    rkv_snapshot_cache_statistics stats = {.struct_size = sizeof stats};
+    rkv_snapshot_cache_stats stats = {.struct_size = sizeof stats};
     for (unsigned i = 0; i < 200; i++) {
-        TIME(rkv_snapshot_cache_stats, cache, &stats);
+        TIME(rkv_snapshot_cache_read_stats, cache, &stats);
     }
     TIME(rkv_snapshot_cache_check, cache);
 }

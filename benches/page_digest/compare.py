@@ -34,12 +34,12 @@ class Tokens(ctypes.Structure):
 
 
 class Args(ctypes.Structure):
-    """rkv_page_digest_args."""
+    """rkv_tokens_page_digests_args."""
 
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
         ("page_size", ctypes.c_uint32),
-        ("namespace_", ctypes.c_void_p),
+        ("space", ctypes.c_void_p),
         ("tokens", ctypes.c_void_p),
         ("parent", ctypes.c_void_p),
         ("first_page", ctypes.c_uint64),

@@ -103,7 +103,7 @@ fn create(limit: u64) -> *mut rkv_snapshot_cache {
 
 fn insert(cache: *mut rkv_snapshot_cache, ids: &[u32]) -> rkv_status {
     let tokens = tokens(ids);
-    let args = rkv_snapshot_insert_args { tokens: &tokens, size_bytes: 1, ..sized() };
+    let args = rkv_snapshot_cache_insert_args { tokens: &tokens, size_bytes: 1, ..sized() };
     // SAFETY: all pointers lead to live values.
     unsafe { rkv_snapshot_cache_insert(cache, &args, ptr::null_mut()) }
 }
@@ -149,7 +149,7 @@ fn run(entries: usize) -> Vec<Verb> {
     }
     let (mut matches, mut pins) = (Verb::new("match and pin"), Vec::new());
     for entry in entries / 8..entries {
-        let (ids, mut found) = (list(entry), sized::<rkv_snapshot_match>());
+        let (ids, mut found) = (list(entry), sized::<rkv_snapshot_cache_match_result>());
         let tokens = tokens(&ids);
         // SAFETY: all pointers lead to live values.
         ok(matches.time(|| unsafe {
@@ -160,10 +160,10 @@ fn run(entries: usize) -> Vec<Verb> {
         }
     }
     let mut stats_verb = Verb::new("statistics");
-    let mut stats = sized::<rkv_snapshot_cache_statistics>();
+    let mut stats = sized::<rkv_snapshot_cache_stats>();
     for _ in 0..10_000 {
         // SAFETY: all pointers lead to live values.
-        ok(stats_verb.time(|| unsafe { rkv_snapshot_cache_stats(cache, &mut stats) }));
+        ok(stats_verb.time(|| unsafe { rkv_snapshot_cache_read_stats(cache, &mut stats) }));
     }
     let (pin_count, full_bytes) = (stats.pin_count, stats.index_bytes);
     let mut releases = Verb::new("release");
@@ -183,7 +183,7 @@ fn run(entries: usize) -> Vec<Verb> {
         ok(removes.time(|| remove(cache, &ids)));
     }
     // SAFETY: all pointers lead to live values.
-    ok(unsafe { rkv_snapshot_cache_stats(cache, &mut stats) });
+    ok(unsafe { rkv_snapshot_cache_read_stats(cache, &mut stats) });
     let empty_bytes = stats.index_bytes;
 
     order.iter().for_each(|&entry| ok(insert(cache, &list(entry))));

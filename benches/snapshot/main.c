@@ -40,7 +40,7 @@ static void match_and_release(void *context, size_t i)
 {
     struct bench *bench = context;
     rkv_tokens tokens = tokens_of(bench, i);
-    rkv_snapshot_match match = {.struct_size = sizeof match};
+    rkv_snapshot_cache_match_result match = {.struct_size = sizeof match};
     CHECK(rkv_snapshot_cache_match(bench->cache, NULL, &tokens, 0, &match));
     REQUIRE(match.token_count == bench->expected[i]);
     CHECK(rkv_snapshot_cache_release(bench->cache, match.pin));
@@ -66,7 +66,7 @@ static void insert(void *context, size_t i)
 {
     struct bench *bench = context;
     rkv_tokens tokens = tokens_of(bench, i);
-    rkv_snapshot_insert_args args = {
+    rkv_snapshot_cache_insert_args args = {
         .struct_size = sizeof args,
         .tokens = &tokens,
         .size_bytes = 1,
@@ -168,8 +168,8 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
         if (number < 4 && !options.count) {
             lookups(&bench, &meters[SCAN], scan, scan_calls(entry_count));
         }
-        rkv_snapshot_cache_statistics stats = {.struct_size = sizeof stats};
-        CHECK(rkv_snapshot_cache_stats(bench.cache, &stats));
+        rkv_snapshot_cache_stats stats = {.struct_size = sizeof stats};
+        CHECK(rkv_snapshot_cache_read_stats(bench.cache, &stats));
         *out_index_bytes = stats.index_bytes;
         churn(&bench, &meters[INSERT]);
         CHECK(rkv_snapshot_cache_check(bench.cache));

@@ -10,14 +10,14 @@ typedef struct rkvgo_spatial {
 } rkvgo_spatial;
 
 static inline rkvgo_failure *rkvgo_runner_append_prefill(
-	rkv_runner *runner, const rkv_plan *plan, rkv_append_prefill_args args
+	rkv_runner *runner, const rkv_plan *plan, rkv_runner_append_prefill_args args
 ) {
 	args.struct_size = sizeof args;
 	return rkvgo_end(rkv_runner_append_prefill(runner, plan, &args));
 }
 
 static inline rkvgo_failure *rkvgo_runner_merge_states(
-	rkv_runner *runner, rkv_merge_states_args args
+	rkv_runner *runner, rkv_runner_merge_states_args args
 ) {
 	args.struct_size = sizeof args;
 	return rkvgo_end(rkv_runner_merge_states(runner, &args));
@@ -144,7 +144,7 @@ func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
 	if err := args.check(plan.positions, &r.shape); err != nil {
 		return err
 	}
-	return asError(C.rkvgo_runner_append_prefill(raw, rawPlan, C.rkv_append_prefill_args{
+	return asError(C.rkvgo_runner_append_prefill(raw, rawPlan, C.rkv_runner_append_prefill_args{
 		layer:               C.uint32_t(args.Layer),
 		q:                   args.Q.data,
 		k:                   args.K.data,
@@ -232,7 +232,7 @@ func (r *Runner) MergeStates(args MergeStatesArgs) error {
 		pin(&pins, outs[i])
 		pin(&pins, unsafe.Pointer(lses[i]))
 	}
-	return asError(C.rkvgo_runner_merge_states(raw, C.rkv_merge_states_args{
+	return asError(C.rkvgo_runner_merge_states(raw, C.rkv_runner_merge_states_args{
 		state_count:    C.uint32_t(len(outs)),
 		position_count: C.uint64_t(args.PositionCount),
 		outs:           unsafe.SliceData(outs),

@@ -26,7 +26,7 @@ func TestAppendPrefill(t *testing.T) {
 	must(t, first.Append(radixkv.Text([]uint32{77})))
 	prompt = append(prompt, 77)
 	b.step(chunk{second, other, 14, 8}, chunk{first, prompt, 20, 1})
-	state, err = second.State()
+	state, err = second.Info()
 	must(t, err)
 	equal(t, "still to copy", state.CopyPositionCount, 0)
 	_, err = second.Publish(22)

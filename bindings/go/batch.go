@@ -7,14 +7,14 @@ static inline rkvgo_failure *rkvgo_page_table_slot_mapping(
 	const rkv_page_table *table, uint32_t slot,
 	const uint64_t *positions, size_t count, int64_t *mapping
 ) {
-	return rkvgo_end(rkv_page_table_slot_mapping(table, slot, positions, count, mapping));
+	return rkvgo_end(rkv_page_table_read_slot_mapping(table, slot, positions, count, mapping));
 }
 
 static inline rkvgo_count rkvgo_page_table_batch(
-	const rkv_page_table *table, const rkv_batch_row *rows, size_t row_count,
+	const rkv_page_table *table, const rkv_page_table_batch_row *rows, size_t row_count,
 	int32_t *indptr, int32_t *indices, size_t indices_capacity, int32_t *last_page_len
 ) {
-	rkv_batch_arrays arrays = {
+	rkv_page_table_batch_arrays arrays = {
 		.struct_size = sizeof arrays,
 		.indptr = indptr,
 		.indices = indices,
@@ -23,7 +23,7 @@ static inline rkvgo_count rkvgo_page_table_batch(
 	};
 	rkvgo_count made = {0};
 	made.failure = rkvgo_end(
-		rkv_page_table_batch(table, rows, row_count, &arrays, &made.count));
+		rkv_page_table_read_batch(table, rows, row_count, &arrays, &made.count));
 	return made;
 }
 */
@@ -80,7 +80,7 @@ func (t *PageTable) Batch(rows []BatchRow, arrays BatchArrays) (int, error) {
 	}
 	defer t.mu.RUnlock()
 	made := C.rkvgo_page_table_batch(raw,
-		(*C.rkv_batch_row)(unsafe.Pointer(unsafe.SliceData(rows))), C.size_t(len(rows)),
+		(*C.rkv_page_table_batch_row)(unsafe.Pointer(unsafe.SliceData(rows))), C.size_t(len(rows)),
 		i32Pointer(arrays.IndPtr), i32Pointer(arrays.Indices), C.size_t(len(arrays.Indices)),
 		i32Pointer(arrays.LastPageLen))
 	return int(made.count), asError(made.failure)
@@ -92,7 +92,7 @@ func i32Pointer(values []int32) *C.int32_t {
 
 // C reads slices of these in place: an index other than zero does not compile.
 var (
-	_ = [1]struct{}{}[unsafe.Sizeof(BatchRow{})-C.sizeof_rkv_batch_row]
+	_ = [1]struct{}{}[unsafe.Sizeof(BatchRow{})-C.sizeof_rkv_page_table_batch_row]
 	_ = [1]struct{}{}[unsafe.Offsetof(BatchRow{}.PositionCount)-
-		unsafe.Offsetof(C.rkv_batch_row{}.position_count)]
+		unsafe.Offsetof(C.rkv_page_table_batch_row{}.position_count)]
 )

@@ -10,12 +10,12 @@ typedef struct rkvgo_cache_made {
 
 typedef struct rkvgo_insert_made {
 	rkvgo_failure *failure;
-	rkv_insert_result result;
+	rkv_cache_insert_result result;
 } rkvgo_insert_made;
 
 typedef struct rkvgo_cache_stats_made {
 	rkvgo_failure *failure;
-	rkv_cache_statistics stats;
+	rkv_cache_stats stats;
 } rkvgo_cache_stats_made;
 
 // Zero takes the defaults.
@@ -38,15 +38,15 @@ static inline rkvgo_cache_made rkvgo_cache_create(
 }
 
 static inline rkvgo_insert_made rkvgo_cache_insert(
-	rkv_cache *cache, rkv_namespace namespace_,
+	rkv_cache *cache, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
 	const uint32_t *pages, size_t page_count, rkv_node_id from_node,
 	uint64_t from_token_index, uint64_t from_page_index, uint32_t *published_pages
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkv_insert_args args = {
+	rkv_cache_insert_args args = {
 		.struct_size = sizeof args,
-		.namespace_ = &namespace_,
+		.space = &space,
 		.tokens = &tokens,
 		.pages = pages,
 		.page_count = page_count,
@@ -77,7 +77,7 @@ static inline rkvgo_bool rkvgo_cache_contains_page(const rkv_cache *cache, uint3
 static inline rkvgo_cache_stats_made rkvgo_cache_stats(const rkv_cache *cache) {
 	rkvgo_cache_stats_made made = {0};
 	made.stats.struct_size = sizeof made.stats;
-	made.failure = rkvgo_end(rkv_cache_stats(cache, &made.stats));
+	made.failure = rkvgo_end(rkv_cache_read_stats(cache, &made.stats));
 	return made;
 }
 
@@ -276,8 +276,8 @@ func (c *Cache) ContainsPage(page uint32) (bool, error) {
 	return bool(made.value), asError(made.failure)
 }
 
-// CacheStatistics are counters of a cache, since its creation unless they say "now".
-type CacheStatistics struct {
+// CacheStats are counters of a cache, since its creation unless they say "now".
+type CacheStats struct {
 	// CachedPageCount counts the pages that the cache owns now.
 	CachedPageCount uint64
 	// ReclaimablePageCount counts the pages now that no lock protects.
@@ -321,14 +321,14 @@ type CacheStatistics struct {
 }
 
 // Stats are the counters at one moment. It waits for no eviction.
-func (c *Cache) Stats() (CacheStatistics, error) {
+func (c *Cache) Stats() (CacheStats, error) {
 	raw, err := c.enter()
 	if err != nil {
-		return CacheStatistics{}, err
+		return CacheStats{}, err
 	}
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_stats(raw)
-	return CacheStatistics{
+	return CacheStats{
 		CachedPageCount:         uint64(made.stats.cached_page_count),
 		ReclaimablePageCount:    uint64(made.stats.reclaimable_page_count),
 		NodeCount:               uint64(made.stats.node_count),

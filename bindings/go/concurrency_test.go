@@ -18,7 +18,7 @@ func expected(err error) bool {
 // live takes a random prompt of a few families through a whole life.
 func live(cache *radixkv.Cache, random *rand.Rand) error {
 	prompt := join(run(1000*random.Intn(3), 4+random.Intn(20)), run(random.Intn(9)*100, 3))
-	sequence, state, err := cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(prompt)})
+	sequence, state, err := cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(prompt)})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func TestConcurrentUse(t *testing.T) {
 		if _, err := b.cache.Stats(); err != nil {
 			return err
 		}
-		return b.table.Audit()
+		return b.table.Check()
 	})
 	for i := 0; i < 2; i++ {
 		slot := uint32(1000 + i)
@@ -136,7 +136,7 @@ func TestCloseRacesCalls(t *testing.T) {
 			go func() {
 				defer all.Done()
 				for calls.Load() < 20 && !t.Failed() {
-					if err := table.Audit(); err != nil {
+					if err := table.Check(); err != nil {
 						t.Error(err)
 					}
 				}

@@ -5,11 +5,11 @@ package radixkv
 
 typedef struct rkvgo_continue_made {
 	rkvgo_failure *failure;
-	rkv_sequence_state state;
+	rkv_sequence_info state;
 } rkvgo_continue_made;
 
 static inline rkvgo_continue_made rkvgo_sequence_continue(
-	rkv_cache *cache, uint32_t flags, rkv_sequence_id parent, rkv_namespace namespace_,
+	rkv_cache *cache, uint32_t flags, rkv_sequence_id parent, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
 	const uint32_t *all_ids, size_t all_count,
 	const rkv_token_item *all_items, size_t all_item_count,
@@ -17,11 +17,11 @@ static inline rkvgo_continue_made rkvgo_sequence_continue(
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
 	rkv_tokens all_tokens = rkvgo_tokens(all_ids, all_count, all_items, all_item_count);
-	rkv_continue_args args = {
+	rkv_sequence_continue_args args = {
 		.struct_size = sizeof args,
 		.flags = flags,
 		.parent = parent,
-		.namespace_ = &namespace_,
+		.space = &space,
 		.tokens = &tokens,
 		.all_tokens = all_count > 0 ? &all_tokens : NULL,
 		.reserve_position_count = reserve_position_count,
@@ -34,9 +34,9 @@ static inline rkvgo_continue_made rkvgo_sequence_continue(
 
 static inline rkvgo_failure *rkvgo_sequence_fork(
 	rkv_cache *cache, rkv_sequence_id parent, size_t child_count,
-	uint64_t reserve_position_count, rkv_fork_child *children
+	uint64_t reserve_position_count, rkv_sequence_fork_child *children
 ) {
-	rkv_fork_args args = {
+	rkv_sequence_fork_args args = {
 		.struct_size = sizeof args,
 		.parent = parent,
 		.child_count = child_count,
@@ -65,7 +65,7 @@ static inline rkvgo_count rkvgo_cache_retained(
 	const rkv_cache *cache, rkv_sequence_id *sequences, size_t capacity
 ) {
 	rkvgo_count made = {0};
-	made.failure = rkvgo_end(rkv_cache_retained(cache, sequences, capacity, &made.count));
+	made.failure = rkvgo_end(rkv_cache_read_retained(cache, sequences, capacity, &made.count));
 	return made;
 }
 */
@@ -103,10 +103,10 @@ type ContinueArgs struct {
 // Continue begins a sequence with all tokens that its parent has now and those that are given. What
 // the parent has computed, as far as Publish was told, is taken over by reference: no lookup, no
 // copy of whole pages. At least one token is left to compute.
-func (c *Cache) Continue(args ContinueArgs) (Sequence, SequenceState, error) {
+func (c *Cache) Continue(args ContinueArgs) (Sequence, SequenceInfo, error) {
 	raw, err := c.enter()
 	if err != nil {
-		return Sequence{}, SequenceState{}, err
+		return Sequence{}, SequenceInfo{}, err
 	}
 	defer c.mu.RUnlock()
 	made := C.rkvgo_sequence_continue(raw, C.uint32_t(args.Flags), C.rkv_sequence_id(args.Parent),
@@ -116,7 +116,7 @@ func (c *Cache) Continue(args ContinueArgs) (Sequence, SequenceState, error) {
 		args.AllTokens.itemPointer(), C.size_t(len(args.AllTokens.Items)),
 		C.uint64_t(args.ReservePositionCount))
 	if err := asError(made.failure); err != nil {
-		return Sequence{}, SequenceState{}, err
+		return Sequence{}, SequenceInfo{}, err
 	}
 	return Sequence{c, SequenceID(made.state.sequence)}, sequenceState(&made.state), nil
 }
@@ -127,7 +127,7 @@ type ForkChild struct {
 	Sequence SequenceID
 	// Slot is its row in the page table.
 	Slot uint32
-	// CopyPositionCount is the copy to carry out before the child computes, as in SequenceState; 0
+	// CopyPositionCount is the copy to carry out before the child computes, as in SequenceInfo; 0
 	// for none.
 	CopyPositionCount uint32
 	// CopySourcePage is the page to copy from, the same for all children; protected until the copy
@@ -138,8 +138,8 @@ type ForkChild struct {
 }
 
 // The layout of a ForkChild is that of the C struct, which never changes.
-const _ = uint(unsafe.Sizeof(ForkChild{})-C.sizeof_rkv_fork_child) +
-	uint(C.sizeof_rkv_fork_child-unsafe.Sizeof(ForkChild{})) +
+const _ = uint(unsafe.Sizeof(ForkChild{})-C.sizeof_rkv_sequence_fork_child) +
+	uint(C.sizeof_rkv_sequence_fork_child-unsafe.Sizeof(ForkChild{})) +
 	uint(unsafe.Offsetof(ForkChild{}.CopyTargetPage)-20)
 
 // Fork begins len(children) sequences with the tokens of this one, which is live or retained, and
@@ -156,7 +156,7 @@ func (s Sequence) Fork(children []ForkChild, reservePositionCount int) error {
 	defer s.cache.mu.RUnlock()
 	return asError(C.rkvgo_sequence_fork(raw, C.rkv_sequence_id(s.id), C.size_t(len(children)),
 		C.uint64_t(reservePositionCount),
-		(*C.rkv_fork_child)(unsafe.Pointer(unsafe.SliceData(children)))))
+		(*C.rkv_sequence_fork_child)(unsafe.Pointer(unsafe.SliceData(children)))))
 }
 
 // Retain ends the sequence like Release, but keeps its tokens and pages under its id for Continue

@@ -21,7 +21,7 @@ func (b *bench) retain(ids []uint32) radixkv.Sequence {
 	return sequence
 }
 
-func (b *bench) stats() radixkv.CacheStatistics {
+func (b *bench) stats() radixkv.CacheStats {
 	b.Helper()
 	stats, err := b.cache.Stats()
 	must(b, err)
@@ -32,7 +32,7 @@ func (b *bench) stats() radixkv.CacheStatistics {
 func TestContinue(t *testing.T) {
 	b := newBench(t, 4, 33, 0)
 	parent := b.retain(run(0, 10))
-	_, err := parent.State()
+	_, err := parent.Info()
 	wants(t, err, radixkv.StaleSequence)
 	listed, err := b.cache.Retained()
 	must(t, err)
@@ -72,7 +72,7 @@ func TestContinue(t *testing.T) {
 func TestParents(t *testing.T) {
 	b := newBench(t, 4, 33, 0)
 	lora := base.WithLoRA(3)
-	parent, _, err := b.cache.Begin(radixkv.SequenceArgs{
+	parent, _, err := b.cache.Begin(radixkv.BeginArgs{
 		Namespace: lora, Tokens: radixkv.Text(run(0, 9)),
 	})
 	must(t, err)
@@ -118,7 +118,7 @@ func TestRetainedIsKept(t *testing.T) {
 	count, err := cache.Evict(100, nil)
 	must(t, err)
 	equal(t, "evicted", count, 0)
-	_, _, err = cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(run(200, 48))})
+	_, _, err = cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(run(200, 48))})
 	refused := wants(t, err, radixkv.OutOfPages)
 	equal(t, "kept", refused.Shortage.RetainedPageCount, 4)
 
@@ -155,7 +155,7 @@ func TestFork(t *testing.T) {
 	children := make([]radixkv.ForkChild, 3)
 	must(t, parent.Fork(children, 0))
 	for i, child := range children {
-		state, err := b.cache.Sequence(child.Sequence).State()
+		state, err := b.cache.Sequence(child.Sequence).Info()
 		must(t, err)
 		own := b.row(child.Slot)
 		equalSlices(t, "shared pages", own[:2], row[:2])

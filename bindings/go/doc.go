@@ -7,7 +7,7 @@
 //
 //	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{PageSize: 16, PageCount: 4096})
 //	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{})
-//	sequence, state, err := cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(prompt)})
+//	sequence, state, err := cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(prompt)})
 //	// Write the KV of the positions from state.CachedPositionCount on, then let others find it:
 //	_, err = sequence.Publish(state.PositionCount)
 //	err = sequence.Release()

@@ -33,7 +33,7 @@ func TestPanicInTheLibrary(t *testing.T) {
 		}
 		_, err = cache.Stats()
 		wants(t, err, radixkv.Poisoned)
-		_, _, err = cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(run(0, 4))})
+		_, _, err = cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(run(0, 4))})
 		wants(t, err, radixkv.Poisoned)
 		wants(t, table.AllocatePages(make([]uint32, 1)), radixkv.Poisoned)
 		healthy.store(base, radixkv.Text(run(100, 4)))

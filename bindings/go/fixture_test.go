@@ -96,13 +96,13 @@ func equalSlices[T comparable](t testing.TB, what string, got, want []T) {
 }
 
 // sound is K19: every page in exactly one state, by the sum and page by page.
-func (b *bench) sound() radixkv.PageTableStatistics {
+func (b *bench) sound() radixkv.PageTableStats {
 	b.Helper()
 	stats, err := b.table.Stats()
 	must(b, err)
 	equal(b, "free + cached + private",
 		stats.FreePageCount+stats.CachedPageCount+stats.PrivatePageCount, stats.TotalPageCount)
-	must(b, b.table.Audit())
+	must(b, b.table.Check())
 	must(b, b.cache.Check())
 	return stats
 }
@@ -171,9 +171,9 @@ func (b *bench) info(node radixkv.NodeID) radixkv.NodeInfo {
 	return info
 }
 
-func (b *bench) begin(ids []uint32) (radixkv.Sequence, radixkv.SequenceState) {
+func (b *bench) begin(ids []uint32) (radixkv.Sequence, radixkv.SequenceInfo) {
 	b.Helper()
-	sequence, state, err := b.cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(ids)})
+	sequence, state, err := b.cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(ids)})
 	must(b, err)
 	equal(b, "id of the state", state.Sequence, sequence.ID())
 	return sequence, state

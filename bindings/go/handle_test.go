@@ -16,7 +16,7 @@ func TestUseAfterClose(t *testing.T) {
 	must(t, err)
 	closedCache, err := radixkv.NewCache(closedTable, radixkv.CacheConfig{})
 	must(t, err)
-	sequence, _, err := closedCache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(run(0, 5))})
+	sequence, _, err := closedCache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(run(0, 5))})
 	must(t, err)
 	closedRunner, err := radixkv.NewRunner(closedTable, smallRunner)
 	must(t, err)
@@ -51,7 +51,7 @@ func TestUseAfterClose(t *testing.T) {
 			},
 			"Stats":         func() error { _, err := table.Stats(); return err },
 			"AllocateSlot":  func() error { _, err := table.AllocateSlot(); return err },
-			"Erase":         func() error { return table.Erase(0) },
+			"FreeSlot":      func() error { return table.FreeSlot(0) },
 			"AllocatePages": func() error { return table.AllocatePages(one) },
 			"FreePages":     func() error { return table.FreePages(one) },
 			"Map":           func() error { return table.Map(0, 0, one) },
@@ -64,7 +64,7 @@ func TestUseAfterClose(t *testing.T) {
 				_, err := table.Batch(nil, radixkv.BatchArrays{})
 				return err
 			},
-			"Audit": func() error { return table.Audit() },
+			"Check": func() error { return table.Check() },
 		} {
 			if err := call(); !errors.Is(err, radixkv.ErrClosed) {
 				t.Errorf("PageTable.%s: %v", name, err)
@@ -91,10 +91,10 @@ func TestUseAfterClose(t *testing.T) {
 			"Check":        func() error { return cache.Check() },
 			"Dump":         func() error { _, err := cache.Dump(radixkv.DumpJSON); return err },
 			"Begin": func() error {
-				_, _, err := cache.Begin(radixkv.SequenceArgs{Tokens: text})
+				_, _, err := cache.Begin(radixkv.BeginArgs{Tokens: text})
 				return err
 			},
-			"Sequence.State":       func() error { _, err := live.State(); return err },
+			"Sequence.State":       func() error { _, err := live.Info(); return err },
 			"Sequence.ConfirmCopy": func() error { return live.ConfirmCopy() },
 			"Sequence.Append":      func() error { return live.Append(text) },
 			"Sequence.Truncate":    func() error { return live.Truncate(1) },
@@ -149,7 +149,7 @@ func TestCloseInAnyOrder(t *testing.T) {
 	wants(t, err, radixkv.Busy)
 
 	// A cache that is closed takes its sequences along and gives all pages back.
-	sequence, _, err := cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(run(0, 9))})
+	sequence, _, err := cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(run(0, 9))})
 	must(t, err)
 	_, err = sequence.Publish(9)
 	must(t, err)
@@ -158,13 +158,13 @@ func TestCloseInAnyOrder(t *testing.T) {
 	must(t, err)
 	equal(t, "free pages", stats.FreePageCount, stats.TotalPageCount)
 	equal(t, "free slots", stats.FreeSlotCount, stats.SlotCount)
-	must(t, table.Audit())
+	must(t, table.Check())
 
 	// A page table that is closed first stays alive for its cache.
 	cache, err = radixkv.NewCache(table, radixkv.CacheConfig{})
 	must(t, err)
 	must(t, table.Close())
-	sequence, _, err = cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(run(0, 9))})
+	sequence, _, err = cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(run(0, 9))})
 	must(t, err)
 	_, err = sequence.Publish(9)
 	must(t, err)
@@ -182,7 +182,7 @@ func TestFinalizers(t *testing.T) {
 	func() {
 		forgotten, err := radixkv.NewCache(table, radixkv.CacheConfig{})
 		must(t, err)
-		_, _, err = forgotten.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(run(0, 9))})
+		_, _, err = forgotten.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(run(0, 9))})
 		must(t, err)
 	}()
 	for wait := time.Millisecond; wait < 10*time.Second; wait *= 2 {

@@ -5,14 +5,14 @@ package radixkv
 
 typedef struct rkvgo_kv_memory_made {
 	rkvgo_failure *failure;
-	rkv_kv_memory memory;
+	rkv_runner_kv_memory memory;
 } rkvgo_kv_memory_made;
 
 static inline rkvgo_kv_memory_made rkvgo_runner_kv_memory(
 	const rkv_runner *runner, uint32_t layer
 ) {
 	rkvgo_kv_memory_made made = {0};
-	made.failure = rkvgo_end(rkv_runner_kv_memory(runner, layer, &made.memory));
+	made.failure = rkvgo_end(rkv_runner_read_kv_memory(runner, layer, &made.memory));
 	return made;
 }
 
@@ -110,14 +110,14 @@ func (r *Runner) CopyPages(copies []PageCopy) error {
 
 // C reads slices of these in place: an index other than zero does not compile.
 var (
-	_ = [1]struct{}{}[unsafe.Sizeof(KVMemory{})-C.sizeof_rkv_kv_memory]
-	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.V)-unsafe.Offsetof(C.rkv_kv_memory{}.v)]
+	_ = [1]struct{}{}[unsafe.Sizeof(KVMemory{})-C.sizeof_rkv_runner_kv_memory]
+	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.V)-unsafe.Offsetof(C.rkv_runner_kv_memory{}.v)]
 	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.PageStride)-
-		unsafe.Offsetof(C.rkv_kv_memory{}.page_stride)]
+		unsafe.Offsetof(C.rkv_runner_kv_memory{}.page_stride)]
 	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.PositionStride)-
-		unsafe.Offsetof(C.rkv_kv_memory{}.position_stride)]
+		unsafe.Offsetof(C.rkv_runner_kv_memory{}.position_stride)]
 	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.HeadStride)-
-		unsafe.Offsetof(C.rkv_kv_memory{}.head_stride)]
+		unsafe.Offsetof(C.rkv_runner_kv_memory{}.head_stride)]
 	_ = [1]struct{}{}[unsafe.Sizeof(PageCopy{})-C.sizeof_rkv_page_copy]
 	_ = [1]struct{}{}[unsafe.Offsetof(PageCopy{}.TargetPage)-
 		unsafe.Offsetof(C.rkv_page_copy{}.target_page)]

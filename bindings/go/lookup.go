@@ -5,7 +5,7 @@ package radixkv
 
 typedef struct rkvgo_match_made {
 	rkvgo_failure *failure;
-	rkv_match match;
+	rkv_cache_match_result match;
 } rkvgo_match_made;
 
 typedef struct rkvgo_probe_made {
@@ -15,7 +15,7 @@ typedef struct rkvgo_probe_made {
 } rkvgo_probe_made;
 
 static inline rkvgo_match_made rkvgo_cache_match(
-	rkv_cache *cache, rkv_namespace namespace_,
+	rkv_cache *cache, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
 	uint32_t flags, uint32_t *pages, size_t page_capacity
 ) {
@@ -23,18 +23,18 @@ static inline rkvgo_match_made rkvgo_cache_match(
 	rkvgo_match_made made = {0};
 	made.match.struct_size = sizeof made.match;
 	made.failure = rkvgo_end(rkv_cache_match(
-		cache, &namespace_, &tokens, flags, pages, page_capacity, &made.match));
+		cache, &space, &tokens, flags, pages, page_capacity, &made.match));
 	return made;
 }
 
 static inline rkvgo_probe_made rkvgo_cache_probe(
-	const rkv_cache *cache, rkv_namespace namespace_,
+	const rkv_cache *cache, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
 	rkvgo_probe_made made = {0};
 	made.failure = rkvgo_end(rkv_cache_probe(
-		cache, &namespace_, &tokens, &made.token_count, &made.position_count));
+		cache, &space, &tokens, &made.token_count, &made.position_count));
 	return made;
 }
 */

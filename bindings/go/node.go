@@ -21,7 +21,7 @@ static inline rkvgo_node_info_made rkvgo_cache_node_info(
 ) {
 	rkvgo_node_info_made made = {0};
 	made.info.struct_size = sizeof made.info;
-	made.failure = rkvgo_end(rkv_cache_node_info(cache, node, &made.info));
+	made.failure = rkvgo_end(rkv_node_read_info(cache, node, &made.info));
 	return made;
 }
 
@@ -29,7 +29,7 @@ static inline rkvgo_count rkvgo_cache_node_pages(
 	const rkv_cache *cache, rkv_node_id node, uint32_t *pages, size_t capacity
 ) {
 	rkvgo_count made = {0};
-	made.failure = rkvgo_end(rkv_cache_node_pages(cache, node, pages, capacity, &made.count));
+	made.failure = rkvgo_end(rkv_node_read_pages(cache, node, pages, capacity, &made.count));
 	return made;
 }
 
@@ -38,7 +38,7 @@ static inline rkvgo_count rkvgo_cache_node_children(
 ) {
 	rkvgo_count made = {0};
 	made.failure = rkvgo_end(
-		rkv_cache_node_children(cache, node, children, capacity, &made.count));
+		rkv_node_read_children(cache, node, children, capacity, &made.count));
 	return made;
 }
 */

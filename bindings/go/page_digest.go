@@ -5,16 +5,16 @@ package radixkv
 
 // A NULL parent begins with the namespace.
 static inline rkvgo_count rkvgo_tokens_page_digests(
-	rkv_namespace namespace_, const rkv_page_digest *parent, uint64_t first_page,
+	rkv_namespace space, const rkv_page_digest *parent, uint64_t first_page,
 	uint32_t page_size, const uint32_t *ids, size_t count,
 	const rkv_token_item *items, size_t item_count,
 	rkv_page_digest *digests, size_t capacity
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkv_page_digest_args args = {
+	rkv_tokens_page_digests_args args = {
 		.struct_size = sizeof args,
 		.page_size = page_size,
-		.namespace_ = &namespace_,
+		.space = &space,
 		.tokens = &tokens,
 		.parent = parent,
 		.first_page = first_page,

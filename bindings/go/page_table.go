@@ -10,7 +10,7 @@ typedef struct rkvgo_page_table_made {
 
 typedef struct rkvgo_page_table_stats_made {
 	rkvgo_failure *failure;
-	rkv_page_table_statistics stats;
+	rkv_page_table_stats stats;
 } rkvgo_page_table_stats_made;
 
 typedef struct rkvgo_slot {
@@ -39,7 +39,7 @@ static inline rkvgo_page_table_made rkvgo_page_table_create(
 static inline rkvgo_page_table_stats_made rkvgo_page_table_stats(const rkv_page_table *table) {
 	rkvgo_page_table_stats_made made = {0};
 	made.stats.struct_size = sizeof made.stats;
-	made.failure = rkvgo_end(rkv_page_table_stats(table, &made.stats));
+	made.failure = rkvgo_end(rkv_page_table_read_stats(table, &made.stats));
 	return made;
 }
 
@@ -50,7 +50,7 @@ static inline rkvgo_slot rkvgo_page_table_allocate_slot(rkv_page_table *table) {
 }
 
 static inline rkvgo_failure *rkvgo_page_table_erase(rkv_page_table *table, uint32_t slot) {
-	return rkvgo_end(rkv_page_table_erase(table, slot));
+	return rkvgo_end(rkv_page_table_free_slot(table, slot));
 }
 
 static inline rkvgo_failure *rkvgo_page_table_allocate_pages(
@@ -89,7 +89,7 @@ static inline rkvgo_bool rkvgo_page_table_can_reserve(
 
 static inline rkvgo_count rkvgo_page_table_capacity(const rkv_page_table *table, uint32_t slot) {
 	rkvgo_count made = {0};
-	made.failure = rkvgo_end(rkv_page_table_capacity(table, slot, &made.count));
+	made.failure = rkvgo_end(rkv_page_table_row_capacity(table, slot, &made.count));
 	return made;
 }
 
@@ -99,12 +99,12 @@ static inline rkvgo_count rkvgo_page_table_row(
 ) {
 	rkvgo_count made = {0};
 	made.failure = rkvgo_end(
-		rkv_page_table_row(table, slot, first_index, pages, capacity, &made.count));
+		rkv_page_table_read_row(table, slot, first_index, pages, capacity, &made.count));
 	return made;
 }
 
 static inline rkvgo_failure *rkvgo_page_table_audit(const rkv_page_table *table) {
-	return rkvgo_end(rkv_page_table_audit(table));
+	return rkvgo_end(rkv_page_table_check(table));
 }
 */
 import "C"
@@ -190,8 +190,8 @@ func (t *PageTable) enter() (*C.rkv_page_table, error) {
 	return t.raw, nil
 }
 
-// PageTableStatistics are pages by state, and slots. free + cached + private == total at all times.
-type PageTableStatistics struct {
+// PageTableStats are pages by state, and slots. free + cached + private == total at all times.
+type PageTableStats struct {
 	// PageSize is the number of positions per page.
 	PageSize uint32
 	// TotalPageCount counts the pages that can be handed out: all but page 0.
@@ -213,17 +213,17 @@ type PageTableStatistics struct {
 }
 
 // Stats are the pages by state and the slots in use, at one moment. It waits for no eviction.
-func (t *PageTable) Stats() (PageTableStatistics, error) {
+func (t *PageTable) Stats() (PageTableStats, error) {
 	raw, err := t.enter()
 	if err != nil {
-		return PageTableStatistics{}, err
+		return PageTableStats{}, err
 	}
 	defer t.mu.RUnlock()
 	made := C.rkvgo_page_table_stats(raw)
 	if err := asError(made.failure); err != nil {
-		return PageTableStatistics{}, err
+		return PageTableStats{}, err
 	}
-	return PageTableStatistics{
+	return PageTableStats{
 		PageSize:             uint32(made.stats.page_size),
 		TotalPageCount:       uint64(made.stats.total_page_count),
 		FreePageCount:        uint64(made.stats.free_page_count),
@@ -247,9 +247,9 @@ func (t *PageTable) AllocateSlot() (uint32, error) {
 	return uint32(made.slot), asError(made.failure)
 }
 
-// Erase empties a row and gives the slot back. Private pages of the row return to the pool; cached
-// pages stay with the cache.
-func (t *PageTable) Erase(slot uint32) error {
+// FreeSlot empties a row and gives the slot back. Private pages of the row return to the pool;
+// cached pages stay with the cache.
+func (t *PageTable) FreeSlot(slot uint32) error {
 	raw, err := t.enter()
 	if err != nil {
 		return err
@@ -338,9 +338,9 @@ func (t *PageTable) Row(slot uint32, firstIndex int, pages []uint32) (int, error
 	return int(made.count), asError(made.failure)
 }
 
-// Audit proves page by page that each is in exactly one state and that the counts agree. Its cost
+// Check proves page by page that each is in exactly one state and that the counts agree. Its cost
 // is one pass over pages, rows and index.
-func (t *PageTable) Audit() error {
+func (t *PageTable) Check() error {
 	raw, err := t.enter()
 	if err != nil {
 		return err

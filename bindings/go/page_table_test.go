@@ -133,9 +133,9 @@ func TestRows(t *testing.T) {
 	}
 	equal(t, "pages after a refusal", len(b.row(slot)), 4)
 
-	must(t, b.table.Erase(slot))
+	must(t, b.table.FreeSlot(slot))
 	equal(t, "private pages", b.sound().PrivatePageCount, 0)
-	wants(t, b.table.Erase(slot), radixkv.InvalidArgument)
+	wants(t, b.table.FreeSlot(slot), radixkv.InvalidArgument)
 	_, err = b.table.Capacity(slot)
 	wants(t, err, radixkv.InvalidArgument)
 }
@@ -156,7 +156,7 @@ func TestSlots(t *testing.T) {
 	must(t, err)
 	equal(t, "a slot is free", can, false)
 	for slot := uint32(0); slot < 4; slot++ {
-		must(t, b.table.Erase(slot))
+		must(t, b.table.FreeSlot(slot))
 	}
 	equal(t, "free slots", b.sound().FreeSlotCount, 4)
 }
@@ -205,6 +205,6 @@ func TestBatch(t *testing.T) {
 	_, err = b.table.Batch([]radixkv.BatchRow{{99, 0}}, arrays)
 	wants(t, err, radixkv.InvalidArgument)
 	for _, slot := range slots {
-		must(t, b.table.Erase(slot))
+		must(t, b.table.FreeSlot(slot))
 	}
 }

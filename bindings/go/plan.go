@@ -193,7 +193,7 @@ func (p *Plan) enter() (*C.rkv_plan, error) {
 // Set says what the next step computes, in the order in which the tensors hold the rows' new
 // positions; no row twice. Without rows it empties the plan.
 //
-// Copies that begun sequences wait for (SequenceState.CopyPositionCount) are carried out in every
+// Copies that begun sequences wait for (SequenceInfo.CopyPositionCount) are carried out in every
 // layer, and confirmed. Several plans may be set before the first is computed. A plan is good until
 // a row of it is released, truncated, or publishes what the plan computes.
 func (p *Plan) Set(rows []PlanRow) error {

@@ -66,7 +66,7 @@ func TestPlanArrays(t *testing.T) {
 	must(t, b.plan.Set(nil))
 	look(empty)
 	must(t, sequence.Release())
-	must(t, b.table.Erase(slot))
+	must(t, b.table.FreeSlot(slot))
 }
 
 // What is reserved is a limit from then on.

@@ -13,7 +13,7 @@ typedef struct rkvgo_runner_made {
 
 typedef struct rkvgo_runner_stats_made {
 	rkvgo_failure *failure;
-	rkv_runner_statistics stats;
+	rkv_runner_stats stats;
 } rkvgo_runner_stats_made;
 
 typedef struct rkvgo_page_bytes {
@@ -66,7 +66,7 @@ static inline rkvgo_page_bytes rkvgo_runner_supports(
 static inline rkvgo_runner_stats_made rkvgo_runner_stats(const rkv_runner *runner) {
 	rkvgo_runner_stats_made made = {0};
 	made.stats.struct_size = sizeof made.stats;
-	made.failure = rkvgo_end(rkv_runner_stats(runner, &made.stats));
+	made.failure = rkvgo_end(rkv_runner_read_stats(runner, &made.stats));
 	return made;
 }
 */
@@ -144,7 +144,7 @@ func (c *RunnerConfig) c() C.rkv_runner_config {
 		thread_count:     C.uint32_t(c.ThreadCount),
 		flags:            C.uint32_t(c.Flags),
 		device:           C.uint32_t(c.Device),
-		kv_layers:        (*C.rkv_kv_memory)(unsafe.Pointer(unsafe.SliceData(c.KVLayers))),
+		kv_layers:        (*C.rkv_runner_kv_memory)(unsafe.Pointer(unsafe.SliceData(c.KVLayers))),
 	}
 }
 
@@ -228,8 +228,8 @@ func (r *Runner) enter() (*C.rkv_runner, error) {
 	return r.raw, nil
 }
 
-// RunnerStatistics is what a runner has.
-type RunnerStatistics struct {
+// RunnerStats is what a runner has.
+type RunnerStats struct {
 	// ThreadCount is how many threads compute.
 	ThreadCount uint32
 	// KVBytes is the KV memory of its own; 0 over the engine's.
@@ -239,14 +239,14 @@ type RunnerStatistics struct {
 }
 
 // Stats is what the runner has.
-func (r *Runner) Stats() (RunnerStatistics, error) {
+func (r *Runner) Stats() (RunnerStats, error) {
 	raw, err := r.enter()
 	if err != nil {
-		return RunnerStatistics{}, err
+		return RunnerStats{}, err
 	}
 	defer r.mu.RUnlock()
 	made := C.rkvgo_runner_stats(raw)
-	return RunnerStatistics{
+	return RunnerStats{
 		ThreadCount: uint32(made.stats.thread_count),
 		KVBytes:     uint64(made.stats.kv_bytes),
 		PageBytes:   uint64(made.stats.page_bytes),

@@ -26,7 +26,7 @@ func TestRunnerStats(t *testing.T) {
 	equal(t, "bytes of a page", pageBytes, 2*layers*4*kvWidth*4)
 	stats, err := b.runner.Stats()
 	must(t, err)
-	equal(t, "stats", stats, radixkv.RunnerStatistics{
+	equal(t, "stats", stats, radixkv.RunnerStats{
 		ThreadCount: 2, KVBytes: 9 * pageBytes, PageBytes: pageBytes,
 	})
 	memory, err := b.runner.KVMemory(1)

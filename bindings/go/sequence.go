@@ -5,23 +5,23 @@ package radixkv
 
 typedef struct rkvgo_sequence_made {
 	rkvgo_failure *failure;
-	rkv_sequence_state state;
+	rkv_sequence_info state;
 } rkvgo_sequence_made;
 
 typedef struct rkvgo_publish_made {
 	rkvgo_failure *failure;
-	rkv_publish_result result;
+	rkv_sequence_publish_result result;
 } rkvgo_publish_made;
 
 static inline rkvgo_sequence_made rkvgo_sequence_begin(
-	rkv_cache *cache, rkv_namespace namespace_,
+	rkv_cache *cache, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
 	uint64_t reserve_position_count
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkv_sequence_args args = {
+	rkv_sequence_begin_args args = {
 		.struct_size = sizeof args,
-		.namespace_ = &namespace_,
+		.space = &space,
 		.tokens = &tokens,
 		.reserve_position_count = reserve_position_count,
 	};
@@ -36,7 +36,7 @@ static inline rkvgo_sequence_made rkvgo_sequence_query(
 ) {
 	rkvgo_sequence_made made = {0};
 	made.state.struct_size = sizeof made.state;
-	made.failure = rkvgo_end(rkv_sequence_query(cache, sequence, &made.state));
+	made.failure = rkvgo_end(rkv_sequence_read_info(cache, sequence, &made.state));
 	return made;
 }
 
@@ -80,8 +80,8 @@ import "C"
 // another one.
 type SequenceID uint64
 
-// SequenceArgs says how to begin a sequence.
-type SequenceArgs struct {
+// BeginArgs says how to begin a sequence.
+type BeginArgs struct {
 	// Namespace is where to look and to publish.
 	Namespace Namespace
 	// Tokens are the prompt, at least one token.
@@ -91,8 +91,8 @@ type SequenceArgs struct {
 	ReservePositionCount int
 }
 
-// SequenceState is a sequence as it stands.
-type SequenceState struct {
+// SequenceInfo is a sequence as it stands.
+type SequenceInfo struct {
 	// Sequence is its id.
 	Sequence SequenceID
 	// Slot is its row in the page table.
@@ -137,7 +137,7 @@ type PublishResult struct {
 	// SharedPageCount counts the leading pages of the row that the cache owns now.
 	SharedPageCount int
 	// Node is what the sequence keeps locked now, 0 for none. It takes the place of the one that
-	// SequenceState or an earlier Publish named, whose id may be stale.
+	// SequenceInfo or an earlier Publish named, whose id may be stale.
 	Node NodeID
 }
 
@@ -152,10 +152,10 @@ type Sequence struct {
 // Begin finds the longest cached prefix, locks it, takes a slot, maps the shared pages and
 // allocates the others, evicting when the pool is short. It happens whole or not at all. At least
 // one token is left to compute.
-func (c *Cache) Begin(args SequenceArgs) (Sequence, SequenceState, error) {
+func (c *Cache) Begin(args BeginArgs) (Sequence, SequenceInfo, error) {
 	raw, err := c.enter()
 	if err != nil {
-		return Sequence{}, SequenceState{}, err
+		return Sequence{}, SequenceInfo{}, err
 	}
 	defer c.mu.RUnlock()
 	made := C.rkvgo_sequence_begin(raw, args.Namespace.c(),
@@ -163,7 +163,7 @@ func (c *Cache) Begin(args SequenceArgs) (Sequence, SequenceState, error) {
 		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
 		C.uint64_t(args.ReservePositionCount))
 	if err := asError(made.failure); err != nil {
-		return Sequence{}, SequenceState{}, err
+		return Sequence{}, SequenceInfo{}, err
 	}
 	return Sequence{c, SequenceID(made.state.sequence)}, sequenceState(&made.state), nil
 }
@@ -175,15 +175,15 @@ func (c *Cache) Sequence(id SequenceID) Sequence { return Sequence{c, id} }
 func (s Sequence) ID() SequenceID { return s.id }
 
 // State is the sequence as it stands.
-func (s Sequence) State() (SequenceState, error) {
+func (s Sequence) Info() (SequenceInfo, error) {
 	raw, err := s.cache.enter()
 	if err != nil {
-		return SequenceState{}, err
+		return SequenceInfo{}, err
 	}
 	defer s.cache.mu.RUnlock()
 	made := C.rkvgo_sequence_query(raw, C.rkv_sequence_id(s.id))
 	if err := asError(made.failure); err != nil {
-		return SequenceState{}, err
+		return SequenceInfo{}, err
 	}
 	return sequenceState(&made.state), nil
 }
@@ -255,8 +255,8 @@ func (s Sequence) Release() error {
 	return asError(C.rkvgo_sequence_release(raw, C.rkv_sequence_id(s.id)))
 }
 
-func sequenceState(state *C.rkv_sequence_state) SequenceState {
-	return SequenceState{
+func sequenceState(state *C.rkv_sequence_info) SequenceInfo {
+	return SequenceInfo{
 		Sequence:               SequenceID(state.sequence),
 		Slot:                   uint32(state.slot),
 		PositionCount:          int(state.position_count),

@@ -12,8 +12,8 @@ func TestBeginIsATransaction(t *testing.T) {
 	node, _ := b.store(base, radixkv.Text(run(0, 8)))
 	b.store(base, radixkv.Text(run(100, 4)))
 	type world struct {
-		pages radixkv.PageTableStatistics
-		cache radixkv.CacheStatistics
+		pages radixkv.PageTableStats
+		cache radixkv.CacheStats
 		dump  string
 	}
 	look := func() world {
@@ -26,7 +26,7 @@ func TestBeginIsATransaction(t *testing.T) {
 	refused := func(what string, prompt []uint32, reserve int, want radixkv.Status) *radixkv.Error {
 		t.Helper()
 		before := look()
-		_, _, err := b.cache.Begin(radixkv.SequenceArgs{
+		_, _, err := b.cache.Begin(radixkv.BeginArgs{
 			Tokens: radixkv.Text(prompt), ReservePositionCount: reserve,
 		})
 		e := wants(t, err, want)
@@ -87,7 +87,7 @@ func TestSomethingIsLeftToCompute(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, c.pageSize, 32, c.flags)
 			b.store(base, c.prompt)
-			sequence, state, err := b.cache.Begin(radixkv.SequenceArgs{Tokens: c.prompt})
+			sequence, state, err := b.cache.Begin(radixkv.BeginArgs{Tokens: c.prompt})
 			must(t, err)
 			equal(t, "cached positions", state.CachedPositionCount, c.positions)
 			equal(t, "cached tokens", state.CachedTokenCount, c.tokens)
@@ -128,10 +128,10 @@ func TestPublishRace(t *testing.T) {
 		t.Fatal("two sequences write to one page")
 	}
 
-	firstState, err = first.State()
+	firstState, err = first.Info()
 	must(t, err)
 	equal(t, "the node of the state", firstState.Node, node)
-	secondState, err = second.State()
+	secondState, err = second.Info()
 	must(t, err)
 	equal(t, "node", secondState.Node, firstState.Node)
 	equal(t, "one lock each", b.info(firstState.Node).LockCount, 2)
@@ -175,7 +175,7 @@ func TestRelease(t *testing.T) {
 	_, err := sequence.Publish(9)
 	must(t, err)
 
-	wants(t, b.table.Erase(state.Slot), radixkv.InvalidState) // the sequence owns the slot
+	wants(t, b.table.FreeSlot(state.Slot), radixkv.InvalidState) // the sequence owns the slot
 	wants(t, b.table.Reserve(state.Slot, 30), radixkv.InvalidState)
 	for name, stranger := range map[string]radixkv.Sequence{
 		"another cache's": b.cache.Sequence(foreign.ID()),
@@ -195,7 +195,7 @@ func TestRelease(t *testing.T) {
 
 func isStale(t *testing.T, sequence radixkv.Sequence) {
 	t.Helper()
-	_, err := sequence.State()
+	_, err := sequence.Info()
 	wants(t, err, radixkv.StaleSequence)
 	_, err = sequence.Publish(1)
 	wants(t, err, radixkv.StaleSequence)
@@ -216,7 +216,7 @@ func TestLifeOfASequence(t *testing.T) {
 		private uint64
 	}{
 		{"begin", func() error {
-			sequence, _, err = b.cache.Begin(radixkv.SequenceArgs{
+			sequence, _, err = b.cache.Begin(radixkv.BeginArgs{
 				Tokens: radixkv.Text(run(0, 10)), ReservePositionCount: 3,
 			})
 			return err
@@ -258,7 +258,7 @@ func TestLifeOfASequence(t *testing.T) {
 	if e.Shortage == nil {
 		t.Fatal("out of pages without the numbers")
 	}
-	state, err = again.State()
+	state, err = again.Info()
 	must(t, err)
 	equal(t, "positions", state.PositionCount, 25)
 	must(t, b.table.FreePages(holder))
@@ -289,7 +289,7 @@ func TestPartialPages(t *testing.T) {
 	equal(t, "all but the path and the source go", count, 1)
 	must(t, sequence.ConfirmCopy())
 	wants(t, sequence.ConfirmCopy(), radixkv.InvalidState)
-	state, err = sequence.State()
+	state, err = sequence.Info()
 	must(t, err)
 	equal(t, "open copy", state.CopyPositionCount, 0)
 	count, err = b.cache.Evict(100, nil)

@@ -10,7 +10,7 @@ typedef struct rkvgo_snapshot_cache_made {
 
 typedef struct rkvgo_snapshot_stats_made {
 	rkvgo_failure *failure;
-	rkv_snapshot_cache_statistics stats;
+	rkv_snapshot_cache_stats stats;
 } rkvgo_snapshot_stats_made;
 
 typedef struct rkvgo_snapshot_call {
@@ -52,7 +52,7 @@ static inline rkvgo_snapshot_stats_made rkvgo_snapshot_cache_stats(
 ) {
 	rkvgo_snapshot_stats_made made = {0};
 	made.stats.struct_size = sizeof made.stats;
-	made.failure = rkvgo_end(rkv_snapshot_cache_stats(cache, &made.stats));
+	made.failure = rkvgo_end(rkv_snapshot_cache_read_stats(cache, &made.stats));
 	return made;
 }
 
@@ -171,9 +171,9 @@ func (c *SnapshotCache[V]) Clear() error {
 	return asError(made.failure)
 }
 
-// SnapshotCacheStatistics are counters of a snapshot cache, since its creation unless they say
+// SnapshotCacheStats are counters of a snapshot cache, since its creation unless they say
 // "now".
-type SnapshotCacheStatistics struct {
+type SnapshotCacheStats struct {
 	// EntryCount counts the entries now.
 	EntryCount uint64
 	// EntryBytes are the bytes of their values now.
@@ -215,14 +215,14 @@ type SnapshotCacheStatistics struct {
 }
 
 // Stats are the counters at one moment.
-func (c *SnapshotCache[V]) Stats() (SnapshotCacheStatistics, error) {
+func (c *SnapshotCache[V]) Stats() (SnapshotCacheStats, error) {
 	raw, err := c.enter()
 	if err != nil {
-		return SnapshotCacheStatistics{}, err
+		return SnapshotCacheStats{}, err
 	}
 	defer c.mu.RUnlock()
 	made := C.rkvgo_snapshot_cache_stats(raw)
-	return SnapshotCacheStatistics{
+	return SnapshotCacheStats{
 		EntryCount:       uint64(made.stats.entry_count),
 		EntryBytes:       uint64(made.stats.entry_bytes),
 		PinnedEntryCount: uint64(made.stats.pinned_entry_count),

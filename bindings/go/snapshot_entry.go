@@ -6,12 +6,12 @@ package radixkv
 typedef struct rkvgo_snapshot_inserted {
 	rkvgo_failure *failure;
 	rkvgo_snapshot *freed;
-	rkv_snapshot_insert_result result;
+	rkv_snapshot_cache_insert_result result;
 } rkvgo_snapshot_inserted;
 
 typedef struct rkvgo_snapshot_found {
 	rkvgo_failure *failure;
-	rkv_snapshot_match match;
+	rkv_snapshot_cache_match_result match;
 	uintptr_t handle;
 } rkvgo_snapshot_found;
 
@@ -28,14 +28,14 @@ typedef struct rkvgo_snapshot_released {
 
 // With a failure the handle stays the caller's.
 static inline rkvgo_snapshot_inserted rkvgo_snapshot_cache_insert(
-	rkv_snapshot_cache *cache, rkv_namespace namespace_, const uint32_t *ids, size_t count,
+	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count,
 	uintptr_t handle, uint64_t size_bytes, bool has_next_token, uint32_t next_token
 ) {
 	rkvgo_snapshot_inserted made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
-	rkv_snapshot_insert_args args = {
+	rkv_snapshot_cache_insert_args args = {
 		.struct_size = sizeof args,
-		.namespace_ = &namespace_,
+		.space = &space,
 		.tokens = &tokens,
 		.data = rkvgo_snapshot_new(handle),
 		.size_bytes = size_bytes,
@@ -58,13 +58,13 @@ static inline rkvgo_snapshot_inserted rkvgo_snapshot_cache_insert(
 }
 
 static inline rkvgo_snapshot_found rkvgo_snapshot_cache_match(
-	rkv_snapshot_cache *cache, rkv_namespace namespace_, const uint32_t *ids, size_t count
+	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count
 ) {
 	rkvgo_snapshot_found made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
 	made.match.struct_size = sizeof made.match;
 	made.failure = rkvgo_end(
-		rkv_snapshot_cache_match(cache, &namespace_, &tokens, 0, &made.match));
+		rkv_snapshot_cache_match(cache, &space, &tokens, 0, &made.match));
 	if (made.match.pin != 0) {
 		made.handle = ((rkvgo_snapshot *)made.match.data)->handle;
 	}
@@ -72,17 +72,17 @@ static inline rkvgo_snapshot_found rkvgo_snapshot_cache_match(
 }
 
 static inline rkvgo_count rkvgo_snapshot_cache_probe(
-	const rkv_snapshot_cache *cache, rkv_namespace namespace_, const uint32_t *ids, size_t count
+	const rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count
 ) {
 	rkvgo_count made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
 	made.failure = rkvgo_end(
-		rkv_snapshot_cache_probe(cache, &namespace_, &tokens, &made.count));
+		rkv_snapshot_cache_probe(cache, &space, &tokens, &made.count));
 	return made;
 }
 
 static inline rkvgo_snapshot_released rkvgo_snapshot_cache_release(
-	rkv_snapshot_cache *cache, rkv_snapshot_pin pin
+	rkv_snapshot_cache *cache, rkv_pin_id pin
 ) {
 	rkvgo_snapshot_released made = {0};
 	made.failure = rkvgo_end(rkv_snapshot_cache_release(cache, pin));
@@ -91,12 +91,12 @@ static inline rkvgo_snapshot_released rkvgo_snapshot_cache_release(
 }
 
 static inline rkvgo_snapshot_removed rkvgo_snapshot_cache_remove(
-	rkv_snapshot_cache *cache, rkv_namespace namespace_, const uint32_t *ids, size_t count
+	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count
 ) {
 	rkvgo_snapshot_removed made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
 	made.failure = rkvgo_end(
-		rkv_snapshot_cache_remove(cache, &namespace_, &tokens, &made.removed));
+		rkv_snapshot_cache_remove(cache, &space, &tokens, &made.removed));
 	made.freed = rkvgo_snapshots_take();
 	return made;
 }
@@ -176,7 +176,7 @@ type SnapshotPin[V any] struct {
 
 	// The library keeps what is behind raw as long as the pin is out, closed or not.
 	raw      *C.rkv_snapshot_cache
-	pin      C.rkv_snapshot_pin
+	pin      C.rkv_pin_id
 	value    V
 	free     func(V)
 	released atomic.Bool

@@ -54,7 +54,7 @@ func (s *shelf) match(tokens []uint32) *radixkv.SnapshotPin[int] {
 	return pin
 }
 
-func (s *shelf) stats() radixkv.SnapshotCacheStatistics {
+func (s *shelf) stats() radixkv.SnapshotCacheStats {
 	s.Helper()
 	stats, err := s.cache.Stats()
 	must(s, err)

@@ -46,13 +46,13 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 			check(e)
 		},
 		"the life of a sequence": func() {
-			sequence, state, e := b.cache.Begin(radixkv.SequenceArgs{Tokens: prompt})
+			sequence, state, e := b.cache.Begin(radixkv.BeginArgs{Tokens: prompt})
 			check(e)
 			check(sequence.ConfirmCopy())
 			check(sequence.Append(radixkv.Text(decoded)))
 			_, e = sequence.Publish(state.PositionCount)
 			check(e)
-			state, e = sequence.State()
+			state, e = sequence.Info()
 			check(e)
 			rows[0] = radixkv.BatchRow{Slot: state.Slot, PositionCount: 1025}
 			_, e = b.table.Batch(rows, arrays)
@@ -126,7 +126,7 @@ func BenchmarkBeginPublishRelease(b *testing.B) {
 	for i := 0; i < b.N; i++ {
 		prompt[1000] = uint32(i) // another question about the same document
 		sequence, state, err := bench.cache.Begin(
-			radixkv.SequenceArgs{Tokens: radixkv.Text(prompt)})
+			radixkv.BeginArgs{Tokens: radixkv.Text(prompt)})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -26,7 +26,7 @@ typedef struct engine {
 
 /* A request: its tokens, how many are computed, and the model's state after the last of those. */
 typedef struct request {
-    rkv_sequence_state state;
+    rkv_sequence_info state;
     uint32_t ids[LENGTH];
     size_t count, computed;
     float last[WIDTH];
@@ -123,7 +123,7 @@ static rkv_tokens text(const uint32_t *ids, size_t count) {
 
 /* A prompt that shares `shared` ids with others. What is cached of it need not be computed. */
 static request begin(engine *e, size_t shared, uint32_t first_id, size_t count) {
-    rkv_sequence_args args = {0};
+    rkv_sequence_begin_args args = {0};
     rkv_tokens tokens;
     request r;
     memset(&r, 0, sizeof r);
@@ -144,7 +144,7 @@ static request begin(engine *e, size_t shared, uint32_t first_id, size_t count) 
 static void step(engine *e, request **batch, size_t rows, size_t limit) {
     static float x[2 * LENGTH][WIDTH], q[2 * LENGTH][WIDTH], out[2 * LENGTH][WIDTH];
     static float k[2 * LENGTH][HEAD_DIM], v[2 * LENGTH][HEAD_DIM];
-    rkv_append_prefill_args args = {0};
+    rkv_runner_append_prefill_args args = {0};
     rkv_plan_row plan[2] = {{0}};
     size_t i, at, count = 0;
     for (i = 0; i < rows; i++) {
@@ -171,7 +171,7 @@ static void step(engine *e, request **batch, size_t rows, size_t limit) {
         }
     }
     for (i = 0, at = 0; i < rows; i++) {
-        rkv_publish_result result = {0};
+        rkv_sequence_publish_result result = {0};
         result.struct_size = sizeof result;
         at += (size_t)plan[i].count;
         batch[i]->computed += (size_t)plan[i].count;

@@ -55,13 +55,13 @@ static rkv_tokens text(const uint32_t *ids, size_t count) {
 
 static uint32_t *position_of(uint32_t slot, uint64_t position) {
     int64_t place;
-    must(rkv_page_table_slot_mapping(table, slot, &position, 1, &place));
+    must(rkv_page_table_read_slot_mapping(table, slot, &position, 1, &place));
     return &kv[place / PAGE_SIZE][place % PAGE_SIZE];
 }
 
 /* Computes the KV of positions, and says so: whole pages are the cache's from then on. */
 static void compute(const beam *b, uint64_t from) {
-    rkv_publish_result result = {0};
+    rkv_sequence_publish_result result = {0};
     uint64_t at;
     for (at = from; at < b->token_count; at++) *position_of(b->slot, at) = b->tokens[at];
     result.struct_size = sizeof result;
@@ -89,10 +89,10 @@ static uint32_t like(const beam *b, uint32_t token) {
 }
 
 static void print_pages(const char *when) {
-    rkv_page_table_statistics pages = {0};
+    rkv_page_table_stats pages = {0};
     pages.struct_size = sizeof pages;
-    must(rkv_page_table_stats(table, &pages));
-    must(rkv_page_table_audit(table));
+    must(rkv_page_table_read_stats(table, &pages));
+    must(rkv_page_table_check(table));
     printf("%s: %u pages cached, %u private\n", when, (unsigned)pages.cached_page_count,
            (unsigned)pages.private_page_count);
 }
@@ -124,7 +124,7 @@ static void advance(beam *beams, const candidate *best) {
     for (at = 0; at < WIDTH; at++) {
         size_t wanted = 0, which;
         const candidate *mine[WIDTH];
-        rkv_fork_child children[WIDTH];
+        rkv_sequence_fork_child children[WIDTH];
         for (which = 0; which < WIDTH; which++) {
             if (best[which].parent == at) mine[wanted++] = &best[which];
         }
@@ -133,7 +133,7 @@ static void advance(beam *beams, const candidate *best) {
             continue;
         }
         if (wanted > 1) {
-            rkv_fork_args args = {0};
+            rkv_sequence_fork_args args = {0};
             args.struct_size = sizeof args;
             args.parent = beams[at].sequence;
             args.child_count = wanted - 1;
@@ -143,7 +143,7 @@ static void advance(beam *beams, const candidate *best) {
             beam *b = &next[made++];
             *b = beams[at];
             if (which > 0) {
-                const rkv_fork_child *child = &children[which - 1];
+                const rkv_sequence_fork_child *child = &children[which - 1];
                 b->sequence = child->sequence;
                 b->slot = child->slot;
                 copy(b->sequence, child->copy_source_page, child->copy_target_page,
@@ -161,8 +161,8 @@ static void advance(beam *beams, const candidate *best) {
 
 static rkv_sequence_id think(void) {
     beam b = {0};
-    rkv_sequence_args args = {0};
-    rkv_sequence_state state = {0};
+    rkv_sequence_begin_args args = {0};
+    rkv_sequence_info state = {0};
     rkv_tokens prompt;
     bool retained;
     for (b.token_count = 0; b.token_count < 10; b.token_count++) {
@@ -184,10 +184,10 @@ static rkv_sequence_id think(void) {
 static void search(rkv_sequence_id parent) {
     static const uint32_t suffix[2] = {90, 91};
     beam beams[WIDTH], first = {0};
-    rkv_continue_args args = {0};
-    rkv_sequence_state state = {0};
-    rkv_fork_args fork = {0};
-    rkv_fork_child children[WIDTH - 1];
+    rkv_sequence_continue_args args = {0};
+    rkv_sequence_info state = {0};
+    rkv_sequence_fork_args fork = {0};
+    rkv_sequence_fork_child children[WIDTH - 1];
     rkv_tokens tokens = text(suffix, 2);
     size_t at, step;
     args.struct_size = sizeof args;
@@ -215,7 +215,7 @@ static void search(rkv_sequence_id parent) {
     for (at = 0; at < WIDTH; at++) {
         beams[at] = first;
         if (at > 0) {
-            const rkv_fork_child *child = &children[at - 1];
+            const rkv_sequence_fork_child *child = &children[at - 1];
             beams[at].sequence = child->sequence;
             beams[at].slot = child->slot;
             copy(child->sequence, child->copy_source_page, child->copy_target_page,

@@ -98,7 +98,7 @@ static rkv_tokens list(const uint32_t *ids, size_t count) {
 /* Gives the cache a copy of a state. It is the cache's from then on, kept or not. */
 static void store(rkv_snapshot_cache *cache, const uint32_t *ids, size_t count, const state *now) {
     rkv_tokens tokens = list(ids, count);
-    rkv_snapshot_insert_args args = {0};
+    rkv_snapshot_cache_insert_args args = {0};
     state *copy = malloc(sizeof *copy);
     if (copy == NULL) return; /* one snapshot less */
     *copy = *now;
@@ -116,7 +116,7 @@ static void store(rkv_snapshot_cache *cache, const uint32_t *ids, size_t count, 
 static uint32_t prefill(rkv_snapshot_cache *cache, const uint32_t *ids, size_t count, state *now,
                         size_t *out_reused) {
     rkv_tokens tokens = list(ids, count);
-    rkv_snapshot_match match = {0};
+    rkv_snapshot_cache_match_result match = {0};
     size_t at = 0;
     match.struct_size = sizeof match;
     memset(now, 0, sizeof *now);

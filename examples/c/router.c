@@ -45,9 +45,9 @@ static void open_worker(worker *w) {
 
 /* Serves a request; returns the positions that were cached. */
 static unsigned serve(worker *w, const rkv_tokens *tokens) {
-    rkv_sequence_args args = {0};
-    rkv_sequence_state state = {0};
-    rkv_publish_result result = {0};
+    rkv_sequence_begin_args args = {0};
+    rkv_sequence_info state = {0};
+    rkv_sequence_publish_result result = {0};
     args.struct_size = sizeof args;
     args.tokens = tokens;
     state.struct_size = sizeof state;
@@ -61,9 +61,9 @@ static unsigned serve(worker *w, const rkv_tokens *tokens) {
 }
 
 static void print_worker(const worker *w, char name) {
-    rkv_cache_statistics stats = {0};
+    rkv_cache_stats stats = {0};
     stats.struct_size = sizeof stats;
-    must(rkv_cache_stats(w->cache, &stats));
+    must(rkv_cache_read_stats(w->cache, &stats));
     printf("worker %c: pages cached: %u, prefixes: %u\n", name,
            (unsigned)stats.cached_page_count, (unsigned)stats.prefix_count);
 }
@@ -77,7 +77,7 @@ typedef struct router {
 } router;
 
 static size_t digests_of(const rkv_tokens *tokens, rkv_page_digest *digests) {
-    rkv_page_digest_args args = {0};
+    rkv_tokens_page_digests_args args = {0};
     size_t count = 0;
     args.struct_size = sizeof args;
     args.page_size = PAGE_SIZE;

@@ -54,8 +54,8 @@ static size_t probe(const rkv_cache *cache, const rkv_tokens *tokens) {
     return positions;
 }
 
-static void begin(rkv_cache *cache, const rkv_tokens *tokens, rkv_sequence_state *state) {
-    rkv_sequence_args args = {0};
+static void begin(rkv_cache *cache, const rkv_tokens *tokens, rkv_sequence_info *state) {
+    rkv_sequence_begin_args args = {0};
     args.struct_size = sizeof args;
     args.tokens = tokens;
     must(rkv_sequence_begin(cache, &args, state));
@@ -65,7 +65,7 @@ static void begin(rkv_cache *cache, const rkv_tokens *tokens, rkv_sequence_state
 }
 
 static void publish(rkv_cache *cache, rkv_sequence_id sequence, uint64_t computed) {
-    rkv_publish_result result = {0};
+    rkv_sequence_publish_result result = {0};
     result.struct_size = sizeof result;
     must(rkv_sequence_publish(cache, sequence, computed, &result));
     printf("   publish: %u pages claimed, %u pages of the row shared\n",
@@ -73,9 +73,9 @@ static void publish(rkv_cache *cache, rkv_sequence_id sequence, uint64_t compute
 }
 
 static void print_pages(const rkv_page_table *table) {
-    rkv_page_table_statistics stats = {0};
+    rkv_page_table_stats stats = {0};
     stats.struct_size = sizeof stats;
-    must(rkv_page_table_stats(table, &stats));
+    must(rkv_page_table_read_stats(table, &stats));
     printf("   pages: %u free, %u cached, %u private; %u reclaimable\n",
            (unsigned)stats.free_page_count, (unsigned)stats.cached_page_count,
            (unsigned)stats.private_page_count, (unsigned)stats.reclaimable_page_count);
@@ -89,12 +89,12 @@ int main(void) {
     rkv_tokens text = {0};
     uint32_t decoded, long_ids[150], evicted[PAGES];
     int32_t indptr[3], indices[2 * PAGES], last_page_len[2];
-    rkv_sequence_state state_a = {0}, state_b = {0}, state_c = {0};
-    rkv_batch_row rows[2];
-    rkv_batch_arrays arrays = {0};
-    rkv_sequence_args args_c = {0};
+    rkv_sequence_info state_a = {0}, state_b = {0}, state_c = {0};
+    rkv_page_table_batch_row rows[2];
+    rkv_page_table_batch_arrays arrays = {0};
+    rkv_sequence_begin_args args_c = {0};
     rkv_shortage shortage = {0};
-    rkv_cache_statistics stats = {0};
+    rkv_cache_stats stats = {0};
     size_t count = 0;
     uint32_t i;
     state_a.struct_size = state_b.struct_size = state_c.struct_size = sizeof state_a;
@@ -138,7 +138,7 @@ int main(void) {
         text.count = 1;
         must(rkv_sequence_append(cache, state_b.sequence, &text));
     }
-    must(rkv_sequence_query(cache, state_b.sequence, &state_b));
+    must(rkv_sequence_read_info(cache, state_b.sequence, &state_b));
     printf("4. B decodes 20 tokens: %u positions, %u pages in the row\n",
            (unsigned)state_b.position_count, (unsigned)state_b.page_count);
     publish(cache, state_b.sequence, state_b.position_count);
@@ -153,7 +153,7 @@ int main(void) {
     arrays.indices = indices;
     arrays.indices_capacity = sizeof indices / sizeof *indices;
     arrays.last_page_len = last_page_len;
-    must(rkv_page_table_batch(table, rows, 2, &arrays, &count));
+    must(rkv_page_table_read_batch(table, rows, 2, &arrays, &count));
     printf("5. A batch of both: indptr %d %d %d, last page lengths %d %d\n", indptr[0], indptr[1],
            indptr[2], last_page_len[0], last_page_len[1]);
     print_pages(table);
@@ -179,7 +179,7 @@ int main(void) {
     printf("7. A and B are released\n");
     print_pages(table);
     stats.struct_size = sizeof stats;
-    must(rkv_cache_stats(cache, &stats));
+    must(rkv_cache_read_stats(cache, &stats));
     printf("   cache: %u lookups for %u positions, %u found, %u of them by copy\n",
            (unsigned)stats.lookup_count, (unsigned)stats.lookup_position_count,
            (unsigned)stats.hit_position_count, (unsigned)stats.partial_hit_position_count);
@@ -196,7 +196,7 @@ int main(void) {
     must(rkv_cache_evict(cache, PAGES, evicted, PAGES, &count));
     printf("9. Evicted by hand: %u pages\n", (unsigned)count);
     print_pages(table);
-    must(rkv_page_table_audit(table));
+    must(rkv_page_table_check(table));
     must(rkv_cache_check(cache));
     printf("   audit: every page is in exactly one state\n");
 

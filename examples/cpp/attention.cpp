@@ -82,7 +82,7 @@ rkv_page_table_config pages() {
 /// A request: its tokens, how many are computed, and the model's state after the last of those.
 struct Request {
     rkv::Sequence sequence;
-    rkv_sequence_state begun;
+    rkv_sequence_info begun;
     std::vector<std::uint32_t> ids;
     std::size_t computed = 0;
     std::vector<float> last;

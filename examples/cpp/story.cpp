@@ -31,7 +31,7 @@ rkv::Tokens make_prompt(const std::vector<std::uint32_t>& question) {
 
 rkv::Sequence begin(rkv::Cache& cache, rkv::TokenView prompt) {
     rkv::Sequence sequence = cache.begin(prompt);
-    const rkv_sequence_state state = sequence.state();
+    const rkv_sequence_info state = sequence.info();
     std::cout << "   begin: " << state.cached_position_count << " positions reused, "
               << state.page_count << " pages in the row, " << state.shared_page_count
               << " of them shared\n";
@@ -39,13 +39,13 @@ rkv::Sequence begin(rkv::Cache& cache, rkv::TokenView prompt) {
 }
 
 void publish(rkv::Sequence& sequence, std::uint64_t computed) {
-    const rkv_publish_result result = sequence.publish(computed);
+    const rkv_sequence_publish_result result = sequence.publish(computed);
     std::cout << "   publish: " << result.claimed_page_count << " pages claimed, "
               << result.shared_page_count << " pages of the row shared\n";
 }
 
 void print_pages(const rkv::PageTable& table) {
-    const rkv_page_table_statistics stats = table.stats();
+    const rkv_page_table_stats stats = table.stats();
     std::cout << "   pages: " << stats.free_page_count << " free, " << stats.cached_page_count
               << " cached, " << stats.private_page_count << " private; "
               << stats.reclaimable_page_count << " reclaimable\n";
@@ -78,7 +78,7 @@ void tell() {
               << b.view().position_count() << " positions\n"
               << "   probe: " << cache.probe(b).position_count << " positions cached\n";
     rkv::Sequence sequence_b = begin(cache, b);
-    rkv_sequence_state state = sequence_b.state();
+    rkv_sequence_info state = sequence_b.info();
     std::cout << "   copy: " << state.copy_position_count
               << " positions into a private page; compute from token " << state.cached_token_count
               << " on\n";
@@ -88,16 +88,16 @@ void tell() {
     // Decode: a token at a time; a page is allocated when one is full. Generated tokens can be
     // published too.
     for (std::uint32_t decoded : ids(1000, 20)) sequence_b.append(decoded);
-    state = sequence_b.state();
+    state = sequence_b.info();
     std::cout << "4. B decodes 20 tokens: " << state.position_count << " positions, "
               << state.page_count << " pages in the row\n";
     publish(sequence_b, state.position_count);
 
     // One step over both: the arrays that paged attention kernels take.
-    const auto row = [](const rkv_sequence_state& s) {
-        return rkv_batch_row{s.slot, static_cast<std::uint32_t>(s.position_count)};
+    const auto row = [](const rkv_sequence_info& s) {
+        return rkv_page_table_batch_row{s.slot, static_cast<std::uint32_t>(s.position_count)};
     };
-    const rkv::Batch batch = table.batch({row(sequence_a.state()), row(state)});
+    const rkv::Batch batch = table.batch({row(sequence_a.info()), row(state)});
     std::cout << "5. A batch of both: indptr " << batch.indptr[0] << ' ' << batch.indptr[1] << ' '
               << batch.indptr[2] << ", last page lengths " << batch.last_page_len[0] << ' '
               << batch.last_page_len[1] << '\n';
@@ -121,7 +121,7 @@ void tell() {
     sequence_b.reset();
     std::cout << "7. A and B are released\n";
     print_pages(table);
-    const rkv_cache_statistics stats = cache.stats();
+    const rkv_cache_stats stats = cache.stats();
     std::cout << "   cache: " << stats.lookup_count << " lookups for "
               << stats.lookup_position_count << " positions, " << stats.hit_position_count
               << " found, " << stats.partial_hit_position_count << " of them by copy\n";
@@ -139,7 +139,7 @@ void tell() {
     const std::vector<std::uint32_t> evicted = cache.evict_reported(page_count);
     std::cout << "9. Evicted by hand: " << evicted.size() << " pages\n";
     print_pages(table);
-    table.audit();
+    table.check_invariants();
     cache.check_invariants();
     std::cout << "   audit: every page is in exactly one state\n";
 }

@@ -31,7 +31,7 @@ struct Round {
     std::vector<Request> requests;
     double seconds = 0;  ///< for all of them, replies and snapshots too
     std::uint64_t most_bytes = 0;  ///< of all snapshots, after any request
-    rkv_snapshot_cache_statistics stats{};  ///< after the last; zeros without a cache
+    rkv_snapshot_cache_stats stats{};  ///< after the last; zeros without a cache
     std::size_t born_count = 0, died_count = 0;
     bool balanced = false;  ///< each snapshot was destroyed exactly once
 };

@@ -83,7 +83,7 @@ void print_summary(const std::vector<Series>& all) {
                 "restored", "read", "hits", "full", "stored", "evicted", "most MB");
     for (const Series& series : all) {
         const Round round = series.median();
-        const rkv_snapshot_cache_statistics& stats = round.stats;
+        const rkv_snapshot_cache_stats& stats = round.stats;
         const double count = static_cast<double>(round.requests.size());
         const double ttft = sum(round, [](const Reply& reply) { return reply.ttft_seconds; });
         const double tokens = sum(round, [](const Reply& reply) { return reply.prompt_count; });

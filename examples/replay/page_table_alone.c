@@ -17,7 +17,7 @@ static void release_oldest(run *r)
 {
     live_request oldest = live_queue_pop(&r->live);
     uint64_t start = clock_nanoseconds();
-    must(rkv_page_table_erase(r->table, (uint32_t)oldest.sequence), "rkv_page_table_erase");
+    must(rkv_page_table_free_slot(r->table, (uint32_t)oldest.sequence), "rkv_page_table_free_slot");
     phase_add(&r->result->release, start, 1);
 }
 
@@ -50,7 +50,7 @@ static void handle(run *r, const trace_request *request)
     int fits = reserve(r, slot, request->token_count);
     phase_add(&r->result->begin, start, 1);
     if (!fits) {
-        must(rkv_page_table_erase(r->table, slot), "rkv_page_table_erase");
+        must(rkv_page_table_free_slot(r->table, slot), "rkv_page_table_free_slot");
         r->result->refused_count++;
         return;
     }
@@ -67,7 +67,7 @@ void replay_page_table_alone(const trace *t, const replay_options *options, prog
                              replay_result *result)
 {
     rkv_page_table_config config;
-    rkv_page_table_statistics pages = {.struct_size = sizeof pages};
+    rkv_page_table_stats pages = {.struct_size = sizeof pages};
     run r = {.options = options, .result = result};
     memset(result, 0, sizeof *result);
     result->request_count = t->request_count;
@@ -85,8 +85,8 @@ void replay_page_table_alone(const trace *t, const replay_options *options, prog
     }
     while (r.live.count > 0)
         release_oldest(&r);
-    must(rkv_page_table_audit(r.table), "rkv_page_table_audit");
-    must(rkv_page_table_stats(r.table, &pages), "rkv_page_table_stats");
+    must(rkv_page_table_check(r.table), "rkv_page_table_check");
+    must(rkv_page_table_read_stats(r.table, &pages), "rkv_page_table_read_stats");
     if (pages.free_page_count != pages.total_page_count) {
         fprintf(stderr, "\naudit: pages are left over after the last release\n");
         exit(1);

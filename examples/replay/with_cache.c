@@ -16,7 +16,7 @@ typedef struct run {
 
 static void publish(run *r, rkv_sequence_id sequence, uint64_t position_count)
 {
-    rkv_publish_result published = {.struct_size = sizeof published};
+    rkv_sequence_publish_result published = {.struct_size = sizeof published};
     uint64_t start = clock_nanoseconds();
     must(rkv_sequence_publish(r->cache, sequence, position_count, &published),
          "rkv_sequence_publish");
@@ -34,9 +34,9 @@ static void release_oldest(run *r)
 }
 
 /* Returns 0 when the pool is too small for the prompt even with nothing else alive. */
-static int begin(run *r, const rkv_tokens *prompt, rkv_sequence_state *state)
+static int begin(run *r, const rkv_tokens *prompt, rkv_sequence_info *state)
 {
-    rkv_sequence_args args = {.struct_size = sizeof args, .tokens = prompt};
+    rkv_sequence_begin_args args = {.struct_size = sizeof args, .tokens = prompt};
     for (;;) {
         uint64_t start = clock_nanoseconds();
         rkv_status status = rkv_sequence_begin(r->cache, &args, state);
@@ -89,7 +89,7 @@ static void handle(run *r, const trace_request *request, const uint32_t *tokens)
 {
     rkv_tokens prompt = {
         .struct_size = sizeof prompt, .ids = tokens, .count = request->token_count};
-    rkv_sequence_state state = {.struct_size = sizeof state};
+    rkv_sequence_info state = {.struct_size = sizeof state};
     r->result->prompt_token_count += request->token_count;
     if (!prompt_fits(request, r->options, r->result))
         return;
@@ -121,12 +121,12 @@ static void handle(run *r, const trace_request *request, const uint32_t *tokens)
 /* After the last release every page is free or reclaimable, and every invariant holds. */
 static void audit(const rkv_page_table *table, const rkv_cache *cache, replay_result *result)
 {
-    rkv_page_table_statistics pages = {.struct_size = sizeof pages};
-    rkv_cache_statistics counts = {.struct_size = sizeof counts};
+    rkv_page_table_stats pages = {.struct_size = sizeof pages};
+    rkv_cache_stats counts = {.struct_size = sizeof counts};
     must(rkv_cache_check(cache), "rkv_cache_check");
-    must(rkv_page_table_audit(table), "rkv_page_table_audit");
-    must(rkv_page_table_stats(table, &pages), "rkv_page_table_stats");
-    must(rkv_cache_stats(cache, &counts), "rkv_cache_stats");
+    must(rkv_page_table_check(table), "rkv_page_table_check");
+    must(rkv_page_table_read_stats(table, &pages), "rkv_page_table_read_stats");
+    must(rkv_cache_read_stats(cache, &counts), "rkv_cache_read_stats");
     int whole = pages.free_page_count + pages.cached_page_count == pages.total_page_count;
     if (!whole || pages.reclaimable_page_count != pages.cached_page_count ||
         pages.free_slot_count != pages.slot_count || counts.sequence_count != 0) {

@@ -25,34 +25,34 @@ macro_rules! sized {
     };
 }
 sized!(
-    rkv_append_prefill_args,
-    rkv_batch_arrays,
+    rkv_runner_append_prefill_args,
+    rkv_page_table_batch_arrays,
     rkv_cache_config,
-    rkv_cache_statistics,
-    rkv_continue_args,
-    rkv_fork_args,
-    rkv_insert_args,
-    rkv_insert_result,
-    rkv_match,
-    rkv_merge_states_args,
+    rkv_cache_stats,
+    rkv_sequence_continue_args,
+    rkv_sequence_fork_args,
+    rkv_cache_insert_args,
+    rkv_cache_insert_result,
+    rkv_cache_match_result,
+    rkv_runner_merge_states_args,
     rkv_namespace,
     rkv_node_info,
-    rkv_page_digest_args,
+    rkv_tokens_page_digests_args,
     rkv_page_table_config,
-    rkv_page_table_statistics,
+    rkv_page_table_stats,
     rkv_plan_arrays,
     rkv_plan_capacity,
-    rkv_publish_result,
+    rkv_sequence_publish_result,
     rkv_runner_config,
-    rkv_runner_statistics,
-    rkv_sequence_args,
-    rkv_sequence_state,
+    rkv_runner_stats,
+    rkv_sequence_begin_args,
+    rkv_sequence_info,
     rkv_shortage,
     rkv_snapshot_cache_config,
-    rkv_snapshot_cache_statistics,
-    rkv_snapshot_insert_args,
-    rkv_snapshot_insert_result,
-    rkv_snapshot_match,
+    rkv_snapshot_cache_stats,
+    rkv_snapshot_cache_insert_args,
+    rkv_snapshot_cache_insert_result,
+    rkv_snapshot_cache_match_result,
     rkv_tokens,
 );
 
@@ -94,21 +94,21 @@ impl Pair {
         // SAFETY: both handles are alive.
         unsafe {
             ok(rkv_cache_check(self.cache));
-            ok(rkv_page_table_audit(self.table));
+            ok(rkv_page_table_check(self.table));
         }
     }
 
-    pub fn table_stats(&self) -> rkv_page_table_statistics {
-        let mut stats = rkv_page_table_statistics::sized();
+    pub fn table_stats(&self) -> rkv_page_table_stats {
+        let mut stats = rkv_page_table_stats::sized();
         // SAFETY: the handle is alive, the struct has its size.
-        ok(unsafe { rkv_page_table_stats(self.table, &mut stats) });
+        ok(unsafe { rkv_page_table_read_stats(self.table, &mut stats) });
         stats
     }
 
-    pub fn cache_stats(&self) -> rkv_cache_statistics {
-        let mut stats = rkv_cache_statistics::sized();
+    pub fn cache_stats(&self) -> rkv_cache_stats {
+        let mut stats = rkv_cache_stats::sized();
         // SAFETY: the handle is alive, the struct has its size.
-        ok(unsafe { rkv_cache_stats(self.cache, &mut stats) });
+        ok(unsafe { rkv_cache_read_stats(self.cache, &mut stats) });
         stats
     }
 
@@ -116,9 +116,9 @@ impl Pair {
         let mut count = 0;
         // SAFETY: the handle is alive, the buffer has the room that is stated.
         unsafe {
-            ok(rkv_cache_retained(self.cache, ptr::null_mut(), 0, &mut count));
+            ok(rkv_cache_read_retained(self.cache, ptr::null_mut(), 0, &mut count));
             let mut ids = vec![0; count];
-            ok(rkv_cache_retained(self.cache, ids.as_mut_ptr(), count, &mut count));
+            ok(rkv_cache_read_retained(self.cache, ids.as_mut_ptr(), count, &mut count));
             ids
         }
     }
@@ -127,9 +127,9 @@ impl Pair {
         let mut count = 0;
         // SAFETY: the handle is alive, the buffer has the room that is stated.
         unsafe {
-            ok(rkv_page_table_row(self.table, slot, 0, ptr::null_mut(), 0, &mut count));
+            ok(rkv_page_table_read_row(self.table, slot, 0, ptr::null_mut(), 0, &mut count));
             let mut pages = vec![0; count];
-            ok(rkv_page_table_row(self.table, slot, 0, pages.as_mut_ptr(), count, &mut count));
+            ok(rkv_page_table_read_row(self.table, slot, 0, pages.as_mut_ptr(), count, &mut count));
             pages
         }
     }

@@ -43,7 +43,7 @@ private:
 
 /// What Cache::match() found.
 struct Match {
-    rkv_match found = sized<rkv_match>();
+    rkv_cache_match_result found = sized<rkv_cache_match_result>();
     /// The whole pages, in order.
     std::vector<std::uint32_t> pages;
     /// With RKV_MATCH_LOCK: what keeps the pages.
@@ -107,16 +107,16 @@ public:
     }
     /// rkv_cache_match() into a buffer; positions / page_size() is always room enough. An empty
     /// buffer means that the pages are not wanted.
-    rkv_match match(TokenView tokens, span<std::uint32_t> pages,
+    rkv_cache_match_result match(TokenView tokens, span<std::uint32_t> pages,
                     const Namespace& ns = Namespace()) {
-        auto found = sized<rkv_match>();
+        auto found = sized<rkv_cache_match_result>();
         match_raw(tokens, pages, ns, 0, found);
         return found;
     }
     /// The same with RKV_MATCH_LOCK; `lock` lets go of what it held before.
-    rkv_match match(TokenView tokens, span<std::uint32_t> pages, Lock& lock,
+    rkv_cache_match_result match(TokenView tokens, span<std::uint32_t> pages, Lock& lock,
                     const Namespace& ns = Namespace()) {
-        auto found = sized<rkv_match>();
+        auto found = sized<rkv_cache_match_result>();
         match_raw(tokens, pages, ns, RKV_MATCH_LOCK, found);
         lock = Lock(handle_, found.locked_node);
         return found;
@@ -129,20 +129,20 @@ public:
         return out;
     }
     /// rkv_cache_insert() from the root. `published`, if not empty, receives an entry per page.
-    rkv_insert_result insert(TokenView tokens, span<const std::uint32_t> pages,
+    rkv_cache_insert_result insert(TokenView tokens, span<const std::uint32_t> pages,
                              span<std::uint32_t> published = {},
                              const Namespace& ns = Namespace()) {
-        auto args = sized<rkv_insert_args>();
-        args.namespace_ = ns.get();
+        auto args = sized<rkv_cache_insert_args>();
+        args.space = ns.get();
         return insert_raw(args, tokens, pages, published);
     }
     /// rkv_cache_insert() that goes on from an earlier match, which is best still locked.
-    rkv_insert_result insert_after(const rkv_match& found, TokenView tokens,
+    rkv_cache_insert_result insert_after(const rkv_cache_match_result& found, TokenView tokens,
                                    span<const std::uint32_t> pages,
                                    span<std::uint32_t> published = {},
                                    const Namespace& ns = Namespace()) {
-        auto args = sized<rkv_insert_args>();
-        args.namespace_ = ns.get();
+        auto args = sized<rkv_cache_insert_args>();
+        args.space = ns.get();
         args.from_node = found.node;
         if (found.node != 0) {
             args.from_token_index = found.token_count;
@@ -186,46 +186,46 @@ public:
         check(rkv_cache_contains_page(get(), page, &contains));
         return contains;
     }
-    /// rkv_cache_node_info().
+    /// rkv_node_read_info().
     [[nodiscard]] rkv_node_info node_info(rkv_node_id node) const {
         auto info = sized<rkv_node_info>();
-        check(rkv_cache_node_info(get(), node, &info));
+        check(rkv_node_read_info(get(), node, &info));
         return info;
     }
-    /// rkv_cache_node_pages().
+    /// rkv_node_read_pages().
     [[nodiscard]] std::vector<std::uint32_t> node_pages(rkv_node_id node) const {
         return detail::read<std::uint32_t>(
             [&](std::uint32_t* pages, std::size_t capacity, std::size_t* count) {
-                return rkv_cache_node_pages(get(), node, pages, capacity, count);
+                return rkv_node_read_pages(get(), node, pages, capacity, count);
             });
     }
-    /// rkv_cache_node_pages() into a buffer; returns the number of pages.
+    /// rkv_node_read_pages() into a buffer; returns the number of pages.
     std::size_t node_pages(rkv_node_id node, span<std::uint32_t> pages) const {
         std::size_t count = 0;
         std::uint32_t unused = 0;
-        check(rkv_cache_node_pages(get(), node, detail::present(pages, unused), pages.size(),
+        check(rkv_node_read_pages(get(), node, detail::present(pages, unused), pages.size(),
                                    &count));
         return count;
     }
-    /// rkv_cache_node_children().
+    /// rkv_node_read_children().
     [[nodiscard]] std::vector<rkv_node_id> node_children(rkv_node_id node) const {
         return detail::read<rkv_node_id>(
             [&](rkv_node_id* children, std::size_t capacity, std::size_t* count) {
-                return rkv_cache_node_children(get(), node, children, capacity, count);
+                return rkv_node_read_children(get(), node, children, capacity, count);
             });
     }
-    /// rkv_cache_node_children() into a buffer; returns the number of children.
+    /// rkv_node_read_children() into a buffer; returns the number of children.
     std::size_t node_children(rkv_node_id node, span<rkv_node_id> children) const {
         std::size_t count = 0;
         rkv_node_id unused = 0;
-        check(rkv_cache_node_children(get(), node, detail::present(children, unused),
+        check(rkv_node_read_children(get(), node, detail::present(children, unused),
                                       children.size(), &count));
         return count;
     }
-    /// rkv_cache_stats().
-    [[nodiscard]] rkv_cache_statistics stats() const {
-        auto stats = sized<rkv_cache_statistics>();
-        check(rkv_cache_stats(get(), &stats));
+    /// rkv_cache_read_stats().
+    [[nodiscard]] rkv_cache_stats stats() const {
+        auto stats = sized<rkv_cache_stats>();
+        check(rkv_cache_read_stats(get(), &stats));
         return stats;
     }
     /// rkv_cache_check(): throws RKV_STATUS_CORRUPT.
@@ -242,12 +242,12 @@ public:
     /// rkv_sequence_begin(). `out_state`, if not NULL, receives the state that it reported.
     [[nodiscard]] Sequence begin(TokenView tokens, const Namespace& ns = Namespace(),
                                  std::uint64_t reserve_position_count = 0,
-                                 rkv_sequence_state* out_state = nullptr) {
-        auto args = sized<rkv_sequence_args>();
-        args.namespace_ = ns.get();
+                                 rkv_sequence_info* out_state = nullptr) {
+        auto args = sized<rkv_sequence_begin_args>();
+        args.space = ns.get();
         args.tokens = tokens.get();
         args.reserve_position_count = reserve_position_count;
-        auto state = sized<rkv_sequence_state>();
+        auto state = sized<rkv_sequence_info>();
         check(rkv_sequence_begin(get(), &args, &state));
         if (out_state != nullptr) *out_state = state;
         return Sequence(handle_, state.sequence);
@@ -257,7 +257,7 @@ public:
                                          const Namespace& ns = Namespace(),
                                          std::uint32_t flags = 0,
                                          std::uint64_t reserve_position_count = 0,
-                                         rkv_sequence_state* out_state = nullptr) {
+                                         rkv_sequence_info* out_state = nullptr) {
         return continue_raw(parent, tokens, nullptr, ns, flags, reserve_position_count, out_state);
     }
     /// The same; a child without parent begins with all of its tokens by a lookup.
@@ -266,7 +266,7 @@ public:
                                              const Namespace& ns = Namespace(),
                                              std::uint32_t flags = 0,
                                              std::uint64_t reserve_position_count = 0,
-                                             rkv_sequence_state* out_state = nullptr) {
+                                             rkv_sequence_info* out_state = nullptr) {
         return continue_raw(parent, tokens, all_tokens.get(), ns, flags, reserve_position_count,
                             out_state);
     }
@@ -274,7 +274,7 @@ public:
     [[nodiscard]] std::vector<Sequence>
     fork_retained(rkv_sequence_id parent, std::size_t child_count,
                   std::uint64_t reserve_position_count = 0,
-                  std::vector<rkv_fork_child>* out_children = nullptr) {
+                  std::vector<rkv_sequence_fork_child>* out_children = nullptr) {
         return Sequence::fork_of(handle_, parent, child_count, reserve_position_count,
                                  out_children);
     }
@@ -286,18 +286,18 @@ public:
         check(rkv_cache_drop_retained(get(), page_count, &count));
         return count;
     }
-    /// rkv_cache_retained().
+    /// rkv_cache_read_retained().
     [[nodiscard]] std::vector<rkv_sequence_id> retained() const {
         return detail::read<rkv_sequence_id>(
             [&](rkv_sequence_id* sequences, std::size_t capacity, std::size_t* count) {
-                return rkv_cache_retained(get(), sequences, capacity, count);
+                return rkv_cache_read_retained(get(), sequences, capacity, count);
             });
     }
-    /// rkv_cache_retained() into a buffer; returns the number of retained sequences.
+    /// rkv_cache_read_retained() into a buffer; returns the number of retained sequences.
     std::size_t retained(span<rkv_sequence_id> sequences) const {
         std::size_t count = 0;
         rkv_sequence_id unused = 0;
-        check(rkv_cache_retained(get(), detail::present(sequences, unused), sequences.size(),
+        check(rkv_cache_read_retained(get(), detail::present(sequences, unused), sequences.size(),
                                  &count));
         return count;
     }
@@ -314,25 +314,25 @@ private:
     }
     Sequence continue_raw(rkv_sequence_id parent, TokenView tokens, const rkv_tokens* all_tokens,
                           const Namespace& ns, std::uint32_t flags,
-                          std::uint64_t reserve_position_count, rkv_sequence_state* out_state) {
-        auto args = sized<rkv_continue_args>();
+                          std::uint64_t reserve_position_count, rkv_sequence_info* out_state) {
+        auto args = sized<rkv_sequence_continue_args>();
         args.flags = flags;
         args.parent = parent;
-        args.namespace_ = ns.get();
+        args.space = ns.get();
         args.tokens = tokens.get();
         args.all_tokens = all_tokens;
         args.reserve_position_count = reserve_position_count;
-        auto state = sized<rkv_sequence_state>();
+        auto state = sized<rkv_sequence_info>();
         check(rkv_sequence_continue(get(), &args, &state));
         if (out_state != nullptr) *out_state = state;
         return Sequence(handle_, state.sequence);
     }
     void match_raw(TokenView tokens, span<std::uint32_t> pages, const Namespace& ns,
-                   std::uint32_t flags, rkv_match& found) {
+                   std::uint32_t flags, rkv_cache_match_result& found) {
         check(rkv_cache_match(get(), ns.get(), tokens.get(), flags, pages.data(), pages.size(),
                               &found));
     }
-    rkv_insert_result insert_raw(rkv_insert_args args, TokenView tokens,
+    rkv_cache_insert_result insert_raw(rkv_cache_insert_args args, TokenView tokens,
                                  span<const std::uint32_t> pages,
                                  span<std::uint32_t> published) {
         if (published.size() != 0 && published.size() < pages.size())
@@ -340,7 +340,7 @@ private:
         args.tokens = tokens.get();
         args.pages = pages.data();
         args.page_count = pages.size();
-        auto result = sized<rkv_insert_result>();
+        auto result = sized<rkv_cache_insert_result>();
         check(rkv_cache_insert(get(), &args, published.size() != 0 ? published.data() : nullptr,
                                &result));
         return result;

@@ -28,34 +28,34 @@ inline rkv_page_digest* raw(PageDigest* digests) noexcept {
     return reinterpret_cast<rkv_page_digest*>(digests);
 }
 
-inline std::vector<PageDigest> page_digests(const rkv_page_digest_args& args) {
+inline std::vector<PageDigest> page_digests(const rkv_tokens_page_digests_args& args) {
     return read<PageDigest>([&](PageDigest* out, std::size_t capacity, std::size_t* count) {
         return rkv_tokens_page_digests(&args, raw(out), capacity, count);
     });
 }
 
-inline std::size_t page_digests(const rkv_page_digest_args& args, span<PageDigest> out) {
+inline std::size_t page_digests(const rkv_tokens_page_digests_args& args, span<PageDigest> out) {
     std::size_t count = 0;
     PageDigest unused{};
     check(rkv_tokens_page_digests(&args, raw(present(out, unused)), out.size(), &count));
     return count;
 }
 
-inline rkv_page_digest_args digest_args(const TokenView& tokens, std::uint32_t page_size) {
-    auto args = sized<rkv_page_digest_args>();
+inline rkv_tokens_page_digests_args digest_args(const TokenView& tokens, std::uint32_t page_size) {
+    auto args = sized<rkv_tokens_page_digests_args>();
     args.page_size = page_size;
     args.tokens = tokens.get();
     return args;
 }
 
-inline rkv_page_digest_args digest_args(const TokenView& tokens, std::uint32_t page_size,
+inline rkv_tokens_page_digests_args digest_args(const TokenView& tokens, std::uint32_t page_size,
                                         const Namespace& ns) {
     auto args = digest_args(tokens, page_size);
-    args.namespace_ = ns.get();
+    args.space = ns.get();
     return args;
 }
 
-inline rkv_page_digest_args digest_args(const TokenView& tokens, std::uint32_t page_size,
+inline rkv_tokens_page_digests_args digest_args(const TokenView& tokens, std::uint32_t page_size,
                                         const PageDigest& parent, std::uint64_t first_page) {
     auto args = digest_args(tokens, page_size);
     args.parent = reinterpret_cast<const rkv_page_digest*>(&parent);

@@ -15,7 +15,7 @@
 
 namespace rkv {
 
-/// The arrays of rkv_page_table_batch(). Kept from step to step, it stops allocating.
+/// The arrays of rkv_page_table_read_batch(). Kept from step to step, it stops allocating.
 struct Batch {
     std::vector<std::int32_t> indptr;
     std::vector<std::int32_t> indices;
@@ -47,10 +47,10 @@ public:
     /// rkv_page_table_destroy() now.
     void reset() noexcept { handle_.reset(); }
 
-    /// rkv_page_table_stats().
-    [[nodiscard]] rkv_page_table_statistics stats() const {
-        auto stats = sized<rkv_page_table_statistics>();
-        check(rkv_page_table_stats(get(), &stats));
+    /// rkv_page_table_read_stats().
+    [[nodiscard]] rkv_page_table_stats stats() const {
+        auto stats = sized<rkv_page_table_stats>();
+        check(rkv_page_table_read_stats(get(), &stats));
         return stats;
     }
     /// rkv_page_table_allocate_slot(). Undo with erase().
@@ -59,8 +59,8 @@ public:
         check(rkv_page_table_allocate_slot(get(), &slot));
         return slot;
     }
-    /// rkv_page_table_erase().
-    void erase(std::uint32_t slot) { check(rkv_page_table_erase(get(), slot)); }
+    /// rkv_page_table_free_slot().
+    void free_slot(std::uint32_t slot) { check(rkv_page_table_free_slot(get(), slot)); }
 
     /// rkv_page_table_allocate_pages(). Undo with free_pages(), or map() them.
     [[nodiscard]] std::vector<std::uint32_t> allocate_pages(std::size_t page_count) {
@@ -94,78 +94,80 @@ public:
     [[nodiscard]] bool can_reserve_new(std::size_t position_count) const {
         return can_reserve(static_cast<std::uint32_t>(RKV_NO_SLOT), position_count);
     }
-    /// rkv_page_table_capacity().
+    /// rkv_page_table_row_capacity().
     [[nodiscard]] std::size_t capacity(std::uint32_t slot) const {
         std::size_t position_count = 0;
-        check(rkv_page_table_capacity(get(), slot, &position_count));
+        check(rkv_page_table_row_capacity(get(), slot, &position_count));
         return position_count;
     }
-    /// rkv_page_table_row().
+    /// rkv_page_table_read_row().
     [[nodiscard]] std::vector<std::uint32_t> row(std::uint32_t slot,
                                                  std::size_t first_index = 0) const {
         return detail::read<std::uint32_t>(
             [&](std::uint32_t* pages, std::size_t capacity, std::size_t* count) {
-                return rkv_page_table_row(get(), slot, first_index, pages, capacity, count);
+                return rkv_page_table_read_row(get(), slot, first_index, pages, capacity, count);
             });
     }
-    /// rkv_page_table_row() into a buffer; returns the pages from first_index to the row's end, of
-    /// which as many as fit were written.
+    /// rkv_page_table_read_row() into a buffer; returns the pages from first_index to the row's
+    /// end, of which as many as fit were written.
     std::size_t row(std::uint32_t slot, std::size_t first_index, span<std::uint32_t> pages) const {
         std::size_t count = 0;
-        check(rkv_page_table_row(get(), slot, first_index, pages.data(), pages.size(), &count));
+        check(rkv_page_table_read_row(get(), slot, first_index, pages.data(), pages.size(),
+                                      &count));
         return count;
     }
-    /// rkv_page_table_slot_mapping().
+    /// rkv_page_table_read_slot_mapping().
     [[nodiscard]] std::vector<std::int64_t> slot_mapping(
         std::uint32_t slot, span<const std::uint64_t> positions) const {
         std::vector<std::int64_t> mapping(positions.size());
         slot_mapping(slot, positions, mapping);
         return mapping;
     }
-    /// rkv_page_table_slot_mapping() into a buffer with room for every position.
+    /// rkv_page_table_read_slot_mapping() into a buffer with room for every position.
     void slot_mapping(std::uint32_t slot, span<const std::uint64_t> positions,
                       span<std::int64_t> mapping) const {
         if (mapping.size() < positions.size())
             throw Error(RKV_STATUS_BUFFER_TOO_SMALL, "mapping is shorter than positions");
-        check(rkv_page_table_slot_mapping(get(), slot, positions.data(), positions.size(),
+        check(rkv_page_table_read_slot_mapping(get(), slot, positions.data(), positions.size(),
                                           mapping.data()));
     }
-    /// rkv_page_table_batch().
-    [[nodiscard]] Batch batch(span<const rkv_batch_row> rows) const {
+    /// rkv_page_table_read_batch().
+    [[nodiscard]] Batch batch(span<const rkv_page_table_batch_row> rows) const {
         Batch out;
         batch(rows, out);
         return out;
     }
-    /// rkv_page_table_batch() into vectors that grow when they must. When it throws, they hold
+    /// rkv_page_table_read_batch() into vectors that grow when they must. When it throws, they hold
     /// nothing of use.
-    void batch(span<const rkv_batch_row> rows, Batch& out) const {
+    void batch(span<const rkv_page_table_batch_row> rows, Batch& out) const {
         out.indptr.resize(rows.size() + 1);
         out.last_page_len.resize(rows.size());
         out.indices.resize(out.indices.capacity());
         for (;;) {
-            auto arrays = sized<rkv_batch_arrays>();
+            auto arrays = sized<rkv_page_table_batch_arrays>();
             arrays.indptr = out.indptr.data();
             arrays.indices = out.indices.data();
             arrays.indices_capacity = out.indices.size();
             arrays.last_page_len = out.last_page_len.data();
             std::size_t count = 0;
             const rkv_status status =
-                rkv_page_table_batch(get(), rows.data(), rows.size(), &arrays, &count);
+                rkv_page_table_read_batch(get(), rows.data(), rows.size(), &arrays, &count);
             if (status != RKV_STATUS_BUFFER_TOO_SMALL) check(status);
             const bool complete = status == RKV_STATUS_OK && count <= out.indices.size();
             out.indices.resize(count);
             if (complete) return;
         }
     }
-    /// rkv_page_table_batch() into the caller's arrays, e.g. pinned memory; returns the number of
-    /// indices.
-    std::size_t batch(span<const rkv_batch_row> rows, const rkv_batch_arrays& arrays) const {
+    /// rkv_page_table_read_batch() into the caller's arrays, e.g. pinned memory; returns the number
+    /// of indices.
+    std::size_t batch(span<const rkv_page_table_batch_row> rows,
+                      const rkv_page_table_batch_arrays& arrays) const {
         std::size_t count = 0;
-        check(rkv_page_table_batch(get(), rows.data(), rows.size(), &arrays, &count));
+        check(rkv_page_table_read_batch(get(), rows.data(), rows.size(), &arrays, &count));
         return count;
     }
-    /// rkv_page_table_audit(): throws RKV_STATUS_CORRUPT.
-    void audit() const { check(rkv_page_table_audit(get())); }
+    /// rkv_page_table_check(): throws RKV_STATUS_CORRUPT.
+    void check_invariants() const { check(rkv_page_table_check(get())); }
 
 private:
     struct Destroy {

@@ -31,7 +31,8 @@ private:
     void* task_;
 };
 
-/// Parameters of attention beside the tensors; what each means stands at rkv_append_prefill_args.
+/// Parameters of attention beside the tensors; what each means stands at
+/// rkv_runner_append_prefill_args.
 struct AttentionParams {
     float scale = 0;
     float soft_cap = 0;
@@ -110,16 +111,16 @@ public:
     /// rkv_runner_destroy() now. Its plans keep the C runner alive.
     void reset() noexcept { handle_.reset(); }
 
-    /// rkv_runner_stats().
-    [[nodiscard]] rkv_runner_statistics stats() const {
-        auto stats = sized<rkv_runner_statistics>();
-        check(rkv_runner_stats(get(), &stats));
+    /// rkv_runner_read_stats().
+    [[nodiscard]] rkv_runner_stats stats() const {
+        auto stats = sized<rkv_runner_stats>();
+        check(rkv_runner_read_stats(get(), &stats));
         return stats;
     }
-    /// rkv_runner_kv_memory().
-    [[nodiscard]] rkv_kv_memory kv_memory(std::uint32_t layer) const {
-        rkv_kv_memory memory{};
-        check(rkv_runner_kv_memory(get(), layer, &memory));
+    /// rkv_runner_read_kv_memory().
+    [[nodiscard]] rkv_runner_kv_memory kv_memory(std::uint32_t layer) const {
+        rkv_runner_kv_memory memory{};
+        check(rkv_runner_read_kv_memory(get(), layer, &memory));
         return memory;
     }
     /// rkv_runner_copy_pages().
@@ -134,8 +135,8 @@ public:
     }
 
     /// rkv_runner_append_prefill() of anything that C can say: strides, half-precision types of
-    /// the engine's own. Begin with sized<rkv_append_prefill_args>().
-    void append_prefill(const Plan& plan, const rkv_append_prefill_args& args) {
+    /// the engine's own. Begin with sized<rkv_runner_append_prefill_args>().
+    void append_prefill(const Plan& plan, const rkv_runner_append_prefill_args& args) {
         check(rkv_runner_append_prefill(get(), plan.get(), &args));
     }
     /// rkv_runner_append_prefill() of dense tensors in f32, whose sizes are checked. k and v are
@@ -152,8 +153,8 @@ public:
                         const AttentionParams& params = {}) {
         append_prefill_dense(plan, layer, q, k, v, out, lse, params);
     }
-    /// rkv_runner_merge_states(). Begin with sized<rkv_merge_states_args>().
-    void merge_states(const rkv_merge_states_args& args) {
+    /// rkv_runner_merge_states(). Begin with sized<rkv_runner_merge_states_args>().
+    void merge_states(const rkv_runner_merge_states_args& args) {
         check(rkv_runner_merge_states(get(), &args));
     }
     /// rkv_runner_merge_states() of as many states as there are outs, which is as many as lses.
@@ -161,7 +162,7 @@ public:
                       std::uint64_t position_count, void* out, float* lse = nullptr) {
         require(outs.size() == lses.size(), "lses: not as many as outs");
         require(outs.size() <= std::numeric_limits<std::uint32_t>::max(), "outs: too many");
-        auto args = sized<rkv_merge_states_args>();
+        auto args = sized<rkv_runner_merge_states_args>();
         args.state_count = static_cast<std::uint32_t>(outs.size());
         args.position_count = position_count;
         args.outs = outs.data();
@@ -202,7 +203,7 @@ private:
                 "lse: not [positions][query_head_count]");
         require(params.sinks.size() == 0 || params.sinks.size() == query_heads_,
                 "sinks: not [query_head_count]");
-        auto args = sized<rkv_append_prefill_args>();
+        auto args = sized<rkv_runner_append_prefill_args>();
         args.layer = layer;
         args.q = q.data();
         args.k = present ? nullptr : k.data();

@@ -31,10 +31,10 @@ public:
     /// rkv_sequence_release() now. An empty one does nothing.
     void reset() { owned_.reset(); }
 
-    /// rkv_sequence_query().
-    [[nodiscard]] rkv_sequence_state state() const {
-        auto state = sized<rkv_sequence_state>();
-        check(rkv_sequence_query(owned_.cache(), get(), &state));
+    /// rkv_sequence_read_info().
+    [[nodiscard]] rkv_sequence_info info() const {
+        auto state = sized<rkv_sequence_info>();
+        check(rkv_sequence_read_info(owned_.cache(), get(), &state));
         return state;
     }
     /// rkv_sequence_confirm_copy().
@@ -50,8 +50,8 @@ public:
         check(rkv_sequence_truncate(owned_.cache(), get(), position_count));
     }
     /// rkv_sequence_publish().
-    rkv_publish_result publish(std::uint64_t computed_position_count) {
-        auto result = sized<rkv_publish_result>();
+    rkv_sequence_publish_result publish(std::uint64_t computed_position_count) {
+        auto result = sized<rkv_sequence_publish_result>();
         check(rkv_sequence_publish(owned_.cache(), get(), computed_position_count, &result));
         return result;
     }
@@ -59,7 +59,8 @@ public:
     /// copies to carry out.
     [[nodiscard]] std::vector<Sequence> fork(std::size_t child_count,
                                              std::uint64_t reserve_position_count = 0,
-                                             std::vector<rkv_fork_child>* out_children = nullptr) {
+                                             std::vector<rkv_sequence_fork_child>* out_children =
+                                                 nullptr) {
         return fork_of(owned_.handle(), get(), child_count, reserve_position_count, out_children);
     }
     /// rkv_sequence_retain(): the sequence ends, and the object is empty. False when it was
@@ -78,16 +79,16 @@ private:
     static std::vector<Sequence> fork_of(const std::shared_ptr<detail::CacheHandle>& handle,
                                          rkv_sequence_id parent, std::size_t child_count,
                                          std::uint64_t reserve_position_count,
-                                         std::vector<rkv_fork_child>* out_children) {
-        auto args = sized<rkv_fork_args>();
+                                         std::vector<rkv_sequence_fork_child>* out_children) {
+        auto args = sized<rkv_sequence_fork_args>();
         args.parent = parent;
         args.child_count = child_count;
         args.reserve_position_count = reserve_position_count;
-        std::vector<rkv_fork_child> children(child_count);
+        std::vector<rkv_sequence_fork_child> children(child_count);
         std::vector<Sequence> sequences;
         sequences.reserve(child_count);
         check(rkv_sequence_fork(handle ? handle->cache : nullptr, &args, children.data()));
-        for (const rkv_fork_child& child : children)
+        for (const rkv_sequence_fork_child& child : children)
             sequences.push_back(Sequence(handle, child.sequence));
         if (out_children != nullptr) *out_children = std::move(children);
         return sequences;

@@ -37,10 +37,10 @@ public:
         [[maybe_unused]] const rkv_status status = rkv_snapshot_cache_release(cache_, get());
     }
 
-    [[nodiscard]] rkv_snapshot_pin get() const noexcept { return found_.pin; }
+    [[nodiscard]] rkv_pin_id get() const noexcept { return found_.pin; }
     [[nodiscard]] explicit operator bool() const noexcept { return get() != 0; }
     /// Gives the pin up, without rkv_snapshot_cache_release().
-    [[nodiscard]] rkv_snapshot_pin release() noexcept {
+    [[nodiscard]] rkv_pin_id release() noexcept {
         return std::exchange(found_, none()).pin;
     }
     /// rkv_snapshot_cache_release() now. An empty one does nothing.
@@ -67,13 +67,14 @@ public:
 
 private:
     friend class SnapshotCache;
-    SnapshotPin(rkv_snapshot_cache* cache, const rkv_snapshot_match& found) noexcept
+    SnapshotPin(rkv_snapshot_cache* cache, const rkv_snapshot_cache_match_result& found) noexcept
         : cache_(cache), found_(found) {}
-    [[nodiscard]] static rkv_snapshot_match none() noexcept { return sized<rkv_snapshot_match>(); }
+    [[nodiscard]] static rkv_snapshot_cache_match_result none() noexcept {
+        return sized<rkv_snapshot_cache_match_result>(); }
 
     // Not a share of the SnapshotCache: the C cache lives behind its handle as long as pins do.
     rkv_snapshot_cache* cache_ = nullptr;
-    rkv_snapshot_match found_ = none();
+    rkv_snapshot_cache_match_result found_ = none();
 };
 
 /// Owns an rkv_snapshot_cache of any snapshots. TypedSnapshotCache is for those of one type.
@@ -104,20 +105,20 @@ public:
     void reset() noexcept { handle_.reset(); }
 
     /// rkv_snapshot_cache_insert() of whatever the arguments say.
-    rkv_snapshot_insert_result insert(const rkv_snapshot_insert_args& args) {
-        auto result = sized<rkv_snapshot_insert_result>();
+    rkv_snapshot_cache_insert_result insert(const rkv_snapshot_cache_insert_args& args) {
+        auto result = sized<rkv_snapshot_cache_insert_result>();
         check(rkv_snapshot_cache_insert(get(), &args, &result));
         return result;
     }
     /// rkv_snapshot_cache_insert() of an object, which is deleted when the cache lets it go. If
     /// its destructor throws the process ends, with a message.
     template <class T>
-    rkv_snapshot_insert_result insert(TokenView tokens, std::unique_ptr<T> snapshot,
+    rkv_snapshot_cache_insert_result insert(TokenView tokens, std::unique_ptr<T> snapshot,
                                       std::uint64_t size_bytes,
                                       std::optional<std::uint32_t> next_token = std::nullopt,
                                       const Namespace& ns = Namespace()) {
-        auto args = sized<rkv_snapshot_insert_args>();
-        args.namespace_ = ns.get();
+        auto args = sized<rkv_snapshot_cache_insert_args>();
+        args.space = ns.get();
         args.tokens = tokens.get();
         args.data = snapshot.get();
         args.size_bytes = size_bytes;
@@ -127,13 +128,13 @@ public:
         };
         args.has_next_token = next_token.has_value() ? 1 : 0;
         args.next_token = next_token.value_or(0);
-        const rkv_snapshot_insert_result result = insert(args);
+        const rkv_snapshot_cache_insert_result result = insert(args);
         (void)snapshot.release();  // the cache's since the call succeeded
         return result;
     }
     /// rkv_snapshot_cache_match().
     [[nodiscard]] SnapshotPin match(TokenView tokens, const Namespace& ns = Namespace()) {
-        auto found = sized<rkv_snapshot_match>();
+        auto found = sized<rkv_snapshot_cache_match_result>();
         check(rkv_snapshot_cache_match(get(), ns.get(), tokens.get(), 0, &found));
         return SnapshotPin(get(), found);
     }
@@ -144,7 +145,7 @@ public:
         return token_count;
     }
     /// Owns from now on a pin that C code took.
-    [[nodiscard]] SnapshotPin adopt_pin(const rkv_snapshot_match& found) noexcept {
+    [[nodiscard]] SnapshotPin adopt_pin(const rkv_snapshot_cache_match_result& found) noexcept {
         return SnapshotPin(get(), found);
     }
     /// rkv_snapshot_cache_remove(): whether there was an entry of exactly these tokens.
@@ -155,10 +156,10 @@ public:
     }
     /// rkv_snapshot_cache_clear().
     void clear() { check(rkv_snapshot_cache_clear(get())); }
-    /// rkv_snapshot_cache_stats().
-    [[nodiscard]] rkv_snapshot_cache_statistics stats() const {
-        auto stats = sized<rkv_snapshot_cache_statistics>();
-        check(rkv_snapshot_cache_stats(get(), &stats));
+    /// rkv_snapshot_cache_read_stats().
+    [[nodiscard]] rkv_snapshot_cache_stats stats() const {
+        auto stats = sized<rkv_snapshot_cache_stats>();
+        check(rkv_snapshot_cache_read_stats(get(), &stats));
         return stats;
     }
     /// rkv_snapshot_cache_check(): throws RKV_STATUS_CORRUPT.
@@ -194,14 +195,14 @@ public:
     [[nodiscard]] const SnapshotCache& base() const noexcept { return cache_; }
 
     /// SnapshotCache::insert() of an object.
-    rkv_snapshot_insert_result insert(TokenView tokens, std::unique_ptr<T> snapshot,
+    rkv_snapshot_cache_insert_result insert(TokenView tokens, std::unique_ptr<T> snapshot,
                                       std::uint64_t size_bytes,
                                       std::optional<std::uint32_t> next_token = std::nullopt,
                                       const Namespace& ns = Namespace()) {
         return cache_.insert(tokens, std::move(snapshot), size_bytes, next_token, ns);
     }
     /// SnapshotCache::insert() of a value.
-    rkv_snapshot_insert_result insert(TokenView tokens, T snapshot, std::uint64_t size_bytes,
+    rkv_snapshot_cache_insert_result insert(TokenView tokens, T snapshot, std::uint64_t size_bytes,
                                       std::optional<std::uint32_t> next_token = std::nullopt,
                                       const Namespace& ns = Namespace()) {
         return insert(tokens, std::make_unique<T>(std::move(snapshot)), size_bytes, next_token,

@@ -18,8 +18,8 @@ use std::ffi::c_void;
 /// out begin at multiples of 16 bytes, as does every head of them.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_append_prefill_args {
-    /// sizeof(rkv_append_prefill_args).
+pub struct rkv_runner_append_prefill_args {
+    /// sizeof(rkv_runner_append_prefill_args).
     pub struct_size: u32,
     /// The layer, below layer_count.
     pub layer: u32,
@@ -70,7 +70,7 @@ pub struct rkv_append_prefill_args {
     pub stream: *mut c_void,
 }
 // SAFETY: integers, floats and pointers, no padding.
-unsafe impl AbiStruct for rkv_append_prefill_args {
+unsafe impl AbiStruct for rkv_runner_append_prefill_args {
     const NAME: &'static str = "args";
     const V1: usize = 152;
 }
@@ -78,8 +78,8 @@ unsafe impl AbiStruct for rkv_append_prefill_args {
 /// Results of attention over disjoint sets of keys, to be merged.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_merge_states_args {
-    /// sizeof(rkv_merge_states_args).
+pub struct rkv_runner_merge_states_args {
+    /// sizeof(rkv_runner_merge_states_args).
     pub struct_size: u32,
     /// How many, at least 1.
     pub state_count: u32,
@@ -98,7 +98,7 @@ pub struct rkv_merge_states_args {
     pub stream: *mut c_void,
 }
 // SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_merge_states_args {
+unsafe impl AbiStruct for rkv_runner_merge_states_args {
     const NAME: &'static str = "args";
     const V1: usize = 56;
 }
@@ -115,7 +115,7 @@ fn or(value: f32, default: f32) -> f32 {
     if value == 0.0 { default } else { value }
 }
 
-fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep, Fail> {
+fn step_of(args: &rkv_runner_append_prefill_args, head_dim: usize) -> Result<LayerStep, Fail> {
     if args.reserved != 0 {
         return Err(Error::argument("args.reserved must be zero").into());
     }
@@ -188,7 +188,7 @@ fn step_of(args: &rkv_append_prefill_args, head_dim: usize) -> Result<LayerStep,
 pub unsafe extern "C" fn rkv_runner_append_prefill(
     runner: *mut rkv_runner,
     plan: *const rkv_plan,
-    args: *const rkv_append_prefill_args,
+    args: *const rkv_runner_append_prefill_args,
 ) -> rkv_status {
     // SAFETY: the caller's contract on runner, plan and args.
     unsafe {
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn rkv_runner_append_prefill(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_runner_merge_states(
     runner: *mut rkv_runner,
-    args: *const rkv_merge_states_args,
+    args: *const rkv_runner_merge_states_args,
 ) -> rkv_status {
     // SAFETY: the caller's contract on runner and args.
     unsafe {

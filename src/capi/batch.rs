@@ -10,18 +10,18 @@ use crate::paging::BatchRow;
 /// One sequence of a batch. An array element: its layout never changes.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_batch_row {
+pub struct rkv_page_table_batch_row {
     /// A slot in use.
     pub slot: u32,
     /// Positions of the row that the batch attends to, the new ones included.
     pub position_count: u32,
 }
 
-/// Where rkv_page_table_batch() writes the arrays that paged attention kernels take.
+/// Where rkv_page_table_read_batch() writes the arrays that paged attention kernels take.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_batch_arrays {
-    /// sizeof(rkv_batch_arrays).
+pub struct rkv_page_table_batch_arrays {
+    /// sizeof(rkv_page_table_batch_arrays).
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -35,7 +35,7 @@ pub struct rkv_batch_arrays {
     pub last_page_len: *mut i32,
 }
 // SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_batch_arrays {
+unsafe impl AbiStruct for rkv_page_table_batch_arrays {
     const NAME: &'static str = "arrays";
     const V1: usize = 40;
 }
@@ -53,7 +53,7 @@ unsafe impl AbiStruct for rkv_batch_arrays {
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_page_table_slot_mapping(
+pub unsafe extern "C" fn rkv_page_table_read_slot_mapping(
     table: *const rkv_page_table,
     slot: u32,
     positions: *const u64,
@@ -87,11 +87,11 @@ pub unsafe extern "C" fn rkv_page_table_slot_mapping(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_page_table_batch(
+pub unsafe extern "C" fn rkv_page_table_read_batch(
     table: *const rkv_page_table,
-    rows: *const rkv_batch_row,
+    rows: *const rkv_page_table_batch_row,
     row_count: usize,
-    arrays: *const rkv_batch_arrays,
+    arrays: *const rkv_page_table_batch_arrays,
     out_index_count: *mut usize,
 ) -> rkv_status {
     // SAFETY: the caller's contract on table, rows, arrays and out_index_count.

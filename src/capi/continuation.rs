@@ -4,7 +4,7 @@ use super::guard::Fail;
 use super::handle::with;
 use super::namespace::{read_namespace, rkv_namespace};
 use super::pointer::{AbiStruct, check_fit, fill, out, out_slice, read_struct, write_struct};
-use super::sequence::{rkv_sequence_id, rkv_sequence_state, state_struct};
+use super::sequence::{rkv_sequence_id, rkv_sequence_info, state_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
@@ -13,22 +13,22 @@ use crate::memory::try_collect;
 use crate::sequence::Continuation;
 use crate::token::TokenList;
 
-/// Flag of rkv_continue_args: take over what a parent that is still running has computed so far.
-/// Without it such a parent is RKV_STATUS_PENDING.
+/// Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed
+/// so far. Without it such a parent is RKV_STATUS_PENDING.
 pub const RKV_CONTINUE_RUNNING: u32 = 1;
 
 /// How to go on from another sequence.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_continue_args {
-    /// sizeof(rkv_continue_args).
+pub struct rkv_sequence_continue_args {
+    /// sizeof(rkv_sequence_continue_args).
     pub struct_size: u32,
     /// RKV_CONTINUE_ flags.
     pub flags: u32,
     /// The parent: a retained or a live sequence.
     pub parent: rkv_sequence_id,
     /// The namespace, which must be the parent's; NULL for the default one.
-    pub namespace_: *const rkv_namespace,
+    pub space: *const rkv_namespace,
     /// What the child has after the tokens of its parent; NULL for nothing.
     pub tokens: *const rkv_tokens,
     /// All tokens of the child, to begin with by a lookup when the parent is neither live nor
@@ -38,7 +38,7 @@ pub struct rkv_continue_args {
     pub reserve_position_count: u64,
 }
 // SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_continue_args {
+unsafe impl AbiStruct for rkv_sequence_continue_args {
     const NAME: &'static str = "args";
     const V1: usize = 48;
 }
@@ -46,8 +46,8 @@ unsafe impl AbiStruct for rkv_continue_args {
 /// How to fork a sequence.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_fork_args {
-    /// sizeof(rkv_fork_args).
+pub struct rkv_sequence_fork_args {
+    /// sizeof(rkv_sequence_fork_args).
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
@@ -59,7 +59,7 @@ pub struct rkv_fork_args {
     pub reserve_position_count: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_fork_args {
+unsafe impl AbiStruct for rkv_sequence_fork_args {
     const NAME: &'static str = "args";
     const V1: usize = 32;
 }
@@ -67,12 +67,12 @@ unsafe impl AbiStruct for rkv_fork_args {
 /// A child of a fork. An array element: its layout never changes.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_fork_child {
-    /// The child; rkv_sequence_query() tells the rest.
+pub struct rkv_sequence_fork_child {
+    /// The child; rkv_sequence_read_info() tells the rest.
     pub sequence: rkv_sequence_id,
     /// Its row in the page table.
     pub slot: u32,
-    /// Copy to carry out before the child computes, as in rkv_sequence_state; 0 for none.
+    /// Copy to carry out before the child computes, as in rkv_sequence_info; 0 for none.
     pub copy_position_count: u32,
     /// The page to copy from, the same for all children; protected until the copy is confirmed.
     pub copy_source_page: u32,
@@ -104,8 +104,8 @@ pub struct rkv_fork_child {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_sequence_continue(
     cache: *mut rkv_cache,
-    args: *const rkv_continue_args,
-    out_state: *mut rkv_sequence_state,
+    args: *const rkv_sequence_continue_args,
+    out_state: *mut rkv_sequence_info,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
     unsafe {
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn rkv_sequence_continue(
                 return Err(Error::argument("args.flags has an unknown bit").into());
             }
             check_fit(out_state)?;
-            let namespace = read_namespace(args.namespace_)?;
+            let namespace = read_namespace(args.space)?;
             with_tokens_if(args.tokens, |suffix| {
                 with_tokens_if(args.all_tokens, |all| {
                     let info = shared.continue_from(&Continuation {
@@ -174,8 +174,8 @@ fn reserve(position_count: u64) -> Result<usize, Error> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_sequence_fork(
     cache: *mut rkv_cache,
-    args: *const rkv_fork_args,
-    out_children: *mut rkv_fork_child,
+    args: *const rkv_sequence_fork_args,
+    out_children: *mut rkv_sequence_fork_child,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
     unsafe {
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn rkv_sequence_fork(
             let children = shared.fork(SequenceId(args.parent), count, reserve)?;
             for (place, child) in into.iter_mut().zip(&children) {
                 let copy = child.copy.unwrap_or_default();
-                place.write(rkv_fork_child {
+                place.write(rkv_sequence_fork_child {
                     sequence: child.id.0,
                     slot: child.slot,
                     copy_position_count: copy.positions as u32,
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn rkv_cache_drop_retained(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_retained(
+pub unsafe extern "C" fn rkv_cache_read_retained(
     cache: *const rkv_cache,
     sequences: *mut rkv_sequence_id,
     capacity: usize,

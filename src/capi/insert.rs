@@ -15,13 +15,13 @@ use crate::ids::NodeId;
 /// What rkv_cache_insert() puts where.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_insert_args {
-    /// sizeof(rkv_insert_args).
+pub struct rkv_cache_insert_args {
+    /// sizeof(rkv_cache_insert_args).
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
     /// The namespace; NULL for the default one. Not read when from_node is set.
-    pub namespace_: *const rkv_namespace,
+    pub space: *const rkv_namespace,
     /// All tokens of the prefix, from its beginning.
     pub tokens: *const rkv_tokens,
     /// The pages of the prefix, from its beginning; at least one for each whole page of the
@@ -31,14 +31,14 @@ pub struct rkv_insert_args {
     pub page_count: usize,
     /// Node of an earlier match to go on from; 0 begins at the root.
     pub from_node: rkv_node_id,
-    /// Tokens up to from_node's end, as rkv_match.token_count says: those of a page that matched
-    /// in part may be counted too. 0 without from_node.
+    /// Tokens up to from_node's end, as rkv_cache_match_result.token_count says: those of a page
+    /// that matched in part may be counted too. 0 without from_node.
     pub from_token_index: u64,
-    /// Pages up to from_node's end, as rkv_match.page_count says; 0 without from_node.
+    /// Pages up to from_node's end, as rkv_cache_match_result.page_count says; 0 without from_node.
     pub from_page_index: u64,
 }
 // SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_insert_args {
+unsafe impl AbiStruct for rkv_cache_insert_args {
     const NAME: &'static str = "args";
     const V1: usize = 64;
 }
@@ -46,8 +46,8 @@ unsafe impl AbiStruct for rkv_insert_args {
 /// What rkv_cache_insert() did.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_insert_result {
-    /// sizeof(rkv_insert_result).
+pub struct rkv_cache_insert_result {
+    /// sizeof(rkv_cache_insert_result).
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -60,7 +60,7 @@ pub struct rkv_insert_result {
     pub duplicate_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_insert_result {
+unsafe impl AbiStruct for rkv_cache_insert_result {
     const NAME: &'static str = "out_result";
     const V1: usize = 32;
 }
@@ -85,9 +85,9 @@ unsafe impl AbiStruct for rkv_insert_result {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_insert(
     cache: *mut rkv_cache,
-    args: *const rkv_insert_args,
+    args: *const rkv_cache_insert_args,
     published_pages: *mut u32,
-    out_result: *mut rkv_insert_result,
+    out_result: *mut rkv_cache_insert_result,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
     unsafe {
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn rkv_cache_insert(
                 check_out(published_pages, pages.len(), "published_pages")?;
             }
             let namespace = match args.from_node {
-                0 => read_namespace(args.namespace_)?,
+                0 => read_namespace(args.space)?,
                 _ => Namespace::default(),
             };
             with_tokens(args.tokens, |tokens| {
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn rkv_cache_insert(
                     into.write_copy_of_slice(pages);
                     state.copy_path_pages(inserted.node, into)?;
                 }
-                let made = rkv_insert_result {
+                let made = rkv_cache_insert_result {
                     struct_size: 0,
                     reserved: 0,
                     node: state.node_id(inserted.node)?,

@@ -14,8 +14,8 @@ pub const RKV_DUMP_DOT: u32 = 1;
 /// Counters of a cache. Counts since creation unless they say "now".
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct rkv_cache_statistics {
-    /// sizeof(rkv_cache_statistics).
+pub struct rkv_cache_stats {
+    /// sizeof(rkv_cache_stats).
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -62,7 +62,7 @@ pub struct rkv_cache_statistics {
     pub inherited_position_count: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_cache_statistics {
+unsafe impl AbiStruct for rkv_cache_stats {
     const NAME: &'static str = "out_stats";
     const V1: usize = 120;
 }
@@ -76,15 +76,15 @@ unsafe impl AbiStruct for rkv_cache_statistics {
 /// any thread; waits for no eviction
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_stats(
+pub unsafe extern "C" fn rkv_cache_read_stats(
     cache: *const rkv_cache,
-    out_stats: *mut rkv_cache_statistics,
+    out_stats: *mut rkv_cache_stats,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache and out_stats.
     unsafe {
         with(cache, |shared| {
             let stats = shared.read().cache_stats()?;
-            let made = rkv_cache_statistics {
+            let made = rkv_cache_stats {
                 struct_size: 0,
                 reserved: 0,
                 cached_page_count: stats.cached_pages as u64,

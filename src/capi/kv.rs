@@ -30,7 +30,7 @@ pub const RKV_KV_LAYOUT_HND: u32 = 1;
 /// layout never changes.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_kv_memory {
+pub struct rkv_runner_kv_memory {
     /// K of page 0.
     pub k: *mut c_void,
     /// V of page 0.
@@ -76,7 +76,7 @@ pub(super) fn kv_layout(value: u32) -> Result<KvLayout, Error> {
     }
 }
 
-pub(super) fn strides(memory: &rkv_kv_memory) -> Result<KvStrides, Fail> {
+pub(super) fn strides(memory: &rkv_runner_kv_memory) -> Result<KvStrides, Fail> {
     let stride = |value: u64, name: &str| {
         usize::try_from(value)
             .map_err(|_| Error::argument(text!("kv_layers: {name} {value} is too large")))
@@ -98,16 +98,16 @@ pub(super) fn strides(memory: &rkv_kv_memory) -> Result<KvStrides, Fail> {
 /// any thread; what is behind the pointers changes with rkv_runner_append_prefill()
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_runner_kv_memory(
+pub unsafe extern "C" fn rkv_runner_read_kv_memory(
     runner: *const rkv_runner,
     layer: u32,
-    out_memory: *mut rkv_kv_memory,
+    out_memory: *mut rkv_runner_kv_memory,
 ) -> rkv_status {
     // SAFETY: the caller's contract on runner and out_memory.
     unsafe {
         with(runner, |runner| {
             let kv = runner.kv(layer as usize)?;
-            let made = rkv_kv_memory {
+            let made = rkv_runner_kv_memory {
                 k: kv.k.cast(),
                 v: kv.v.cast(),
                 page_stride: kv.strides.page as u64,

@@ -10,13 +10,13 @@ use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
 
 /// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
-/// rkv_match.locked_node.
+/// rkv_cache_match_result.locked_node.
 pub const RKV_MATCH_LOCK: u32 = 1;
 /// The longest cached prefix of a token list.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_match {
-    /// sizeof(rkv_match).
+pub struct rkv_cache_match_result {
+    /// sizeof(rkv_cache_match_result).
     pub struct_size: u32,
     /// Page that holds the positions after the last whole page, for partial_position_count > 0;
     /// copy them, never write to the page. Else 0.
@@ -38,7 +38,7 @@ pub struct rkv_match {
     pub partial_position_count: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_match {
+unsafe impl AbiStruct for rkv_cache_match_result {
     const NAME: &'static str = "out_match";
     const V1: usize = 64;
 }
@@ -50,7 +50,7 @@ unsafe impl AbiStruct for rkv_match {
 /// RKV_MATCH_LOCK another thread may evict them at once.
 ///
 /// @param cache the cache
-/// @param namespace_ the namespace; NULL for the default one
+/// @param space the namespace; NULL for the default one
 /// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
 /// @param flags 0 or RKV_MATCH_LOCK
 /// @param pages receives the whole pages in order; not reported when page_capacity is 0
@@ -65,12 +65,12 @@ unsafe impl AbiStruct for rkv_match {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_match(
     cache: *mut rkv_cache,
-    namespace_: *const rkv_namespace,
+    space: *const rkv_namespace,
     tokens: *const rkv_tokens,
     flags: u32,
     pages: *mut u32,
     page_capacity: usize,
-    out_match: *mut rkv_match,
+    out_match: *mut rkv_cache_match_result,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
     unsafe {
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn rkv_cache_match(
             check_out(pages, page_capacity, "pages")?;
             let wanted = !pages.is_null() && page_capacity > 0;
             with_tokens(tokens, |tokens| {
-                let namespace = read_namespace(namespace_)?;
+                let namespace = read_namespace(space)?;
                 let mut state = shared.write();
                 let found = state.find(&namespace, tokens)?;
                 if wanted && found.pages() > page_capacity {
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn rkv_cache_match(
                 let (source, partial) =
                     matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
                 let locked = if lock { state.node_id(matched.deepest())? } else { 0 };
-                let made = rkv_match {
+                let made = rkv_cache_match_result {
                     struct_size: 0,
                     partial_page: source,
                     node: state.node_id(matched.node)?,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn rkv_cache_match(
 /// Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
 ///
 /// @param cache the cache
-/// @param namespace_ the namespace; NULL for the default one
+/// @param space the namespace; NULL for the default one
 /// @param tokens what to look for
 /// @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
 /// @param out_position_count receives their positions: admission may charge the prompt less these
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn rkv_cache_match(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_probe(
     cache: *const rkv_cache,
-    namespace_: *const rkv_namespace,
+    space: *const rkv_namespace,
     tokens: *const rkv_tokens,
     out_token_count: *mut usize,
     out_position_count: *mut usize,
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn rkv_cache_probe(
         with(cache, |shared| {
             let into = out(out_position_count, "out_position_count")?;
             with_tokens(tokens, |tokens| {
-                let namespace = read_namespace(namespace_)?;
+                let namespace = read_namespace(space)?;
                 let (token_count, position_count) = shared.probe(&namespace, tokens)?;
                 if !out_token_count.is_null() {
                     put(token_count, out_token_count, "out_token_count")?;

@@ -30,7 +30,7 @@ pub struct rkv_namespace {
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_namespace {
-    const NAME: &'static str = "namespace_";
+    const NAME: &'static str = "space";
     const V1: usize = 72;
 }
 
@@ -45,15 +45,15 @@ pub(super) unsafe fn read_namespace(namespace: *const rkv_namespace) -> Result<N
     // SAFETY: the caller's contract.
     let raw = unsafe { read_struct(namespace)? };
     if raw.flags & !(RKV_NAMESPACE_LORA | RKV_NAMESPACE_IMAGE) != 0 {
-        return Err(Error::argument("namespace_.flags has an unknown bit").into());
+        return Err(Error::argument("space.flags has an unknown bit").into());
     }
     let lora = (raw.flags & RKV_NAMESPACE_LORA != 0).then_some(raw.lora_id);
     let image = (raw.flags & RKV_NAMESPACE_IMAGE != 0).then_some(raw.image_digest);
     if lora.is_none() && raw.lora_id != 0 {
-        return Err(Error::argument("namespace_.lora_id is set without its flag").into());
+        return Err(Error::argument("space.lora_id is set without its flag").into());
     }
     if image.is_none() && raw.image_digest != [0; 16] {
-        return Err(Error::argument("namespace_.image_digest is set without its flag").into());
+        return Err(Error::argument("space.image_digest is set without its flag").into());
     }
     Ok(Namespace { lora, image, salt: raw.salt, epoch: raw.epoch })
 }

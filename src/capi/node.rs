@@ -11,8 +11,9 @@ use crate::ids::NodeId;
 /// is on the node or below it. Without one it may become stale, which is detected: a stale id gives
 /// RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
 /// not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
-/// rkv_publish_result.node. A split leaves the id with the deeper half. Ids tell 255 caches of a
-/// process apart, and one slot of the index can be reused 2^24 times before it is retired.
+/// rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255
+/// caches of a process apart, and one slot of the index can be reused 2^24 times before it is
+/// retired.
 pub type rkv_node_id = u64;
 
 /// What can be seen of a node.
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, node: rkv_node_
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_node_info(
+pub unsafe extern "C" fn rkv_node_read_info(
     cache: *const rkv_cache,
     node: rkv_node_id,
     out_info: *mut rkv_node_info,
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn rkv_cache_node_info(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_node_pages(
+pub unsafe extern "C" fn rkv_node_read_pages(
     cache: *const rkv_cache,
     node: rkv_node_id,
     pages: *mut u32,
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn rkv_cache_node_pages(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_node_children(
+pub unsafe extern "C" fn rkv_node_read_children(
     cache: *const rkv_cache,
     node: rkv_node_id,
     children: *mut rkv_node_id,

@@ -21,13 +21,13 @@ pub struct rkv_page_digest {
 /// What rkv_tokens_page_digests() makes digests of.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_page_digest_args {
-    /// sizeof(rkv_page_digest_args).
+pub struct rkv_tokens_page_digests_args {
+    /// sizeof(rkv_tokens_page_digests_args).
     pub struct_size: u32,
     /// Positions per page, 1 to RKV_PAGE_SIZE_MAX.
     pub page_size: u32,
     /// The namespace; NULL for the default one. Not read when parent is set.
-    pub namespace_: *const rkv_namespace,
+    pub space: *const rkv_namespace,
     /// The tokens, pages of which are counted from their first position.
     pub tokens: *const rkv_tokens,
     /// Digest of the page before first_page, to go on from; NULL to begin with the namespace.
@@ -37,7 +37,7 @@ pub struct rkv_page_digest_args {
     pub first_page: u64,
 }
 // SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_page_digest_args {
+unsafe impl AbiStruct for rkv_tokens_page_digests_args {
     const NAME: &'static str = "args";
     const V1: usize = 40;
 }
@@ -46,7 +46,7 @@ unsafe impl AbiStruct for rkv_page_digest_args {
 ///
 /// # Safety
 /// What `args` points to is readable, per the header.
-unsafe fn parent(args: &rkv_page_digest_args) -> Result<PageDigest, Fail> {
+unsafe fn parent(args: &rkv_tokens_page_digests_args) -> Result<PageDigest, Fail> {
     if !args.parent.is_null() {
         // SAFETY: the caller's contract.
         return Ok(PageDigest(unsafe { slice(args.parent, 1, "args.parent")? }[0].bytes));
@@ -55,7 +55,7 @@ unsafe fn parent(args: &rkv_page_digest_args) -> Result<PageDigest, Fail> {
         return Err(Error::argument("args.first_page needs args.parent").into());
     }
     // SAFETY: the caller's contract.
-    Ok(unsafe { read_namespace(args.namespace_)? }.digest())
+    Ok(unsafe { read_namespace(args.space)? }.digest())
 }
 
 /// Digests of the whole pages of a token list, each over the page and everything before it.
@@ -77,7 +77,7 @@ unsafe fn parent(args: &rkv_page_digest_args) -> Result<PageDigest, Fail> {
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_tokens_page_digests(
-    args: *const rkv_page_digest_args,
+    args: *const rkv_tokens_page_digests_args,
     digests: *mut rkv_page_digest,
     capacity: usize,
     out_count: *mut usize,

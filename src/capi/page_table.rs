@@ -57,8 +57,8 @@ unsafe impl AbiStruct for rkv_page_table_config {
 /// Pages by state, and slots. free + cached + private == total at all times.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct rkv_page_table_statistics {
-    /// sizeof(rkv_page_table_statistics).
+pub struct rkv_page_table_stats {
+    /// sizeof(rkv_page_table_stats).
     pub struct_size: u32,
     /// Positions per page.
     pub page_size: u32,
@@ -81,7 +81,7 @@ pub struct rkv_page_table_statistics {
     pub memory_bytes: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_page_table_statistics {
+unsafe impl AbiStruct for rkv_page_table_stats {
     const NAME: &'static str = "out_stats";
     const V1: usize = 72;
 }
@@ -165,15 +165,15 @@ pub unsafe extern "C" fn rkv_page_table_destroy(table: *mut rkv_page_table) {
 /// any thread; waits for no eviction
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_page_table_stats(
+pub unsafe extern "C" fn rkv_page_table_read_stats(
     table: *const rkv_page_table,
-    out_stats: *mut rkv_page_table_statistics,
+    out_stats: *mut rkv_page_table_stats,
 ) -> rkv_status {
     // SAFETY: the caller's contract on table and out_stats.
     unsafe {
         with(table, |shared| {
             let stats = shared.read().page_table_stats();
-            let made = rkv_page_table_statistics {
+            let made = rkv_page_table_stats {
                 struct_size: 0,
                 page_size: stats.page_size as u32,
                 total_page_count: stats.total as u64,
@@ -224,7 +224,10 @@ pub unsafe extern "C" fn rkv_page_table_allocate_slot(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_page_table_erase(table: *mut rkv_page_table, slot: u32) -> rkv_status {
+pub unsafe extern "C" fn rkv_page_table_free_slot(
+    table: *mut rkv_page_table,
+    slot: u32,
+) -> rkv_status {
     // SAFETY: the caller's contract on table.
     unsafe { with(table, |shared| Ok(shared.write().erase(slot)?)) }
 }
@@ -372,7 +375,7 @@ pub unsafe extern "C" fn rkv_page_table_can_reserve(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_page_table_capacity(
+pub unsafe extern "C" fn rkv_page_table_row_capacity(
     table: *const rkv_page_table,
     slot: u32,
     out_position_count: *mut usize,
@@ -398,7 +401,7 @@ pub unsafe extern "C" fn rkv_page_table_capacity(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_page_table_row(
+pub unsafe extern "C" fn rkv_page_table_read_row(
     table: *const rkv_page_table,
     slot: u32,
     first_index: usize,
@@ -430,7 +433,7 @@ pub unsafe extern "C" fn rkv_page_table_row(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_page_table_audit(table: *const rkv_page_table) -> rkv_status {
+pub unsafe extern "C" fn rkv_page_table_check(table: *const rkv_page_table) -> rkv_status {
     // SAFETY: the caller's contract on table.
     unsafe { with(table, |shared| Ok(shared.read().audit()?)) }
 }

@@ -160,7 +160,7 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 
 /// Sets what the next step computes.
 ///
-/// Copies that begun sequences wait for (see rkv_sequence_state.copy_position_count) are carried
+/// Copies that begun sequences wait for (see rkv_sequence_info.copy_position_count) are carried
 /// out in every layer, and confirmed. Several plans may be set before the first is computed. A plan
 /// is good until a row of it is released, truncated, or publishes what the plan computes.
 ///

@@ -1,7 +1,7 @@
 //! The runner: KV memory and the backend that computes over the rows of a page table.
 use super::guard::guard;
 use super::handle::{Handle, Object, Opaque, destroy, with};
-use super::kv::{dtype, kv_layout, rkv_kv_memory, strides};
+use super::kv::{dtype, kv_layout, rkv_runner_kv_memory, strides};
 use super::page_table::rkv_page_table;
 use super::pointer::{
     AbiStruct, check_fit, init_struct, out, put, read_struct, slice, write_struct,
@@ -81,7 +81,7 @@ pub struct rkv_runner_config {
     /// The engine's memory, layer_count of them, for every page of the page table, page 0
     /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
     /// 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
-    pub kv_layers: *const rkv_kv_memory,
+    pub kv_layers: *const rkv_runner_kv_memory,
     /// The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
     pub parallel_for: rkv_parallel_for,
     /// Passed to parallel_for.
@@ -96,8 +96,8 @@ unsafe impl AbiStruct for rkv_runner_config {
 /// What a runner has.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_runner_statistics {
-    /// sizeof(rkv_runner_statistics).
+pub struct rkv_runner_stats {
+    /// sizeof(rkv_runner_stats).
     pub struct_size: u32,
     /// Threads of the host that compute; 0 on CUDA.
     pub thread_count: u32,
@@ -107,7 +107,7 @@ pub struct rkv_runner_statistics {
     pub page_bytes: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_runner_statistics {
+unsafe impl AbiStruct for rkv_runner_stats {
     const NAME: &'static str = "out_stats";
     const V1: usize = 24;
 }
@@ -288,15 +288,15 @@ pub unsafe extern "C" fn rkv_runner_destroy(runner: *mut rkv_runner) {
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_runner_stats(
+pub unsafe extern "C" fn rkv_runner_read_stats(
     runner: *const rkv_runner,
-    out_stats: *mut rkv_runner_statistics,
+    out_stats: *mut rkv_runner_stats,
 ) -> rkv_status {
     // SAFETY: the caller's contract on runner and out_stats.
     unsafe {
         with(runner, |runner| {
             check_fit(out_stats)?;
-            let made = rkv_runner_statistics {
+            let made = rkv_runner_stats {
                 struct_size: 0,
                 thread_count: runner.threads() as u32,
                 kv_bytes: runner.own_bytes() as u64,

@@ -16,13 +16,13 @@ pub type rkv_sequence_id = u64;
 /// How to begin a sequence.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_sequence_args {
-    /// sizeof(rkv_sequence_args).
+pub struct rkv_sequence_begin_args {
+    /// sizeof(rkv_sequence_begin_args).
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
     /// The namespace; NULL for the default one.
-    pub namespace_: *const rkv_namespace,
+    pub space: *const rkv_namespace,
     /// The prompt, at least one token.
     pub tokens: *const rkv_tokens,
     /// Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0
@@ -30,7 +30,7 @@ pub struct rkv_sequence_args {
     pub reserve_position_count: u64,
 }
 // SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_sequence_args {
+unsafe impl AbiStruct for rkv_sequence_begin_args {
     const NAME: &'static str = "args";
     const V1: usize = 32;
 }
@@ -38,10 +38,10 @@ unsafe impl AbiStruct for rkv_sequence_args {
 /// A sequence as it stands.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_sequence_state {
-    /// sizeof(rkv_sequence_state).
+pub struct rkv_sequence_info {
+    /// sizeof(rkv_sequence_info).
     pub struct_size: u32,
-    /// Its row in the page table: for rkv_page_table_row(), _slot_mapping() and _batch().
+    /// Its row in the page table: for rkv_page_table_read_row(), _slot_mapping() and _batch().
     pub slot: u32,
     /// The sequence.
     pub sequence: rkv_sequence_id,
@@ -72,7 +72,7 @@ pub struct rkv_sequence_state {
     pub inherited_position_count: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_sequence_state {
+unsafe impl AbiStruct for rkv_sequence_info {
     const NAME: &'static str = "out_state";
     const V1: usize = 88;
 }
@@ -80,8 +80,8 @@ unsafe impl AbiStruct for rkv_sequence_state {
 /// What rkv_sequence_publish() did.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_publish_result {
-    /// sizeof(rkv_publish_result).
+pub struct rkv_sequence_publish_result {
+    /// sizeof(rkv_sequence_publish_result).
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -95,18 +95,18 @@ pub struct rkv_publish_result {
     /// Leading pages of the row that the cache owns now.
     pub shared_page_count: u64,
     /// The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
-    /// rkv_sequence_state or an earlier publishing named, whose id may be stale.
+    /// rkv_sequence_info or an earlier publishing named, whose id may be stale.
     pub node: rkv_node_id,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_publish_result {
+unsafe impl AbiStruct for rkv_sequence_publish_result {
     const NAME: &'static str = "out_result";
     const V1: usize = 40;
 }
 
-pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_state {
+pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
     let copy = info.copy.unwrap_or_default();
-    rkv_sequence_state {
+    rkv_sequence_info {
         struct_size: 0,
         slot: info.slot,
         sequence: info.id.0,
@@ -142,8 +142,8 @@ pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_state {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_sequence_begin(
     cache: *mut rkv_cache,
-    args: *const rkv_sequence_args,
-    out_state: *mut rkv_sequence_state,
+    args: *const rkv_sequence_begin_args,
+    out_state: *mut rkv_sequence_info,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
     unsafe {
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn rkv_sequence_begin(
                 return Err(Error::argument("args.flags has an unknown bit").into());
             }
             check_fit(out_state)?;
-            let namespace = read_namespace(args.namespace_)?;
+            let namespace = read_namespace(args.space)?;
             with_tokens(args.tokens, |tokens| {
                 let reserve = usize::try_from(args.reserve_position_count)
                     .map_err(|_| Error::argument("args.reserve_position_count is too large"))?;
@@ -174,10 +174,10 @@ pub unsafe extern "C" fn rkv_sequence_begin(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_sequence_query(
+pub unsafe extern "C" fn rkv_sequence_read_info(
     cache: *const rkv_cache,
     sequence: rkv_sequence_id,
-    out_state: *mut rkv_sequence_state,
+    out_state: *mut rkv_sequence_info,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache and out_state.
     unsafe {
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
 /// on what it published last; where others have published more of the same prompt, on the end of
 /// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
-/// stale then: rkv_publish_result.node is the one to use from now on.
+/// stale then: rkv_sequence_publish_result.node is the one to use from now on.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn rkv_sequence_publish(
     cache: *mut rkv_cache,
     sequence: rkv_sequence_id,
     computed_position_count: u64,
-    out_result: *mut rkv_publish_result,
+    out_result: *mut rkv_sequence_publish_result,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache and out_result.
     unsafe {
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn rkv_sequence_publish(
             let mut state = shared.write();
             let done = state.publish(SequenceId(sequence), computed)?;
             let node = state.sequence_info(SequenceId(sequence))?.node;
-            let made = rkv_publish_result {
+            let made = rkv_sequence_publish_result {
                 struct_size: 0,
                 reserved: 0,
                 claimed_page_count: done.claimed as u64,

@@ -40,8 +40,8 @@ unsafe impl AbiStruct for rkv_snapshot_cache_config {
 /// end stays there.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_snapshot_cache_statistics {
-    /// sizeof(rkv_snapshot_cache_statistics).
+pub struct rkv_snapshot_cache_stats {
+    /// sizeof(rkv_snapshot_cache_stats).
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -87,7 +87,7 @@ pub struct rkv_snapshot_cache_statistics {
     pub removed_count: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_snapshot_cache_statistics {
+unsafe impl AbiStruct for rkv_snapshot_cache_stats {
     const NAME: &'static str = "out_stats";
     const V1: usize = 160;
 }
@@ -193,16 +193,16 @@ pub unsafe extern "C" fn rkv_snapshot_cache_clear(cache: *mut rkv_snapshot_cache
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_snapshot_cache_stats(
+pub unsafe extern "C" fn rkv_snapshot_cache_read_stats(
     cache: *const rkv_snapshot_cache,
-    out_stats: *mut rkv_snapshot_cache_statistics,
+    out_stats: *mut rkv_snapshot_cache_stats,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache and out_stats.
     unsafe {
         with(cache, Needs::Owner, |call| {
             let stats = call.cache.stats();
             let counters = stats.counters;
-            let made = rkv_snapshot_cache_statistics {
+            let made = rkv_snapshot_cache_stats {
                 struct_size: 0,
                 reserved: 0,
                 entry_count: stats.entries as u64,

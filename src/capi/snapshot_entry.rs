@@ -18,7 +18,7 @@ use std::ptr;
 /// An id is good until it is released, and never means another pin afterwards: a stale id gives
 /// RKV_STATUS_STALE_PIN. No two caches of a process have an id in common, also not one after the
 /// other. 2^24 pins can be out at once.
-pub type rkv_snapshot_pin = u64;
+pub type rkv_pin_id = u64;
 
 /// Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
 /// rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
@@ -31,13 +31,13 @@ pub type rkv_snapshot_destructor =
 /// What rkv_snapshot_cache_insert() puts where.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_snapshot_insert_args {
-    /// sizeof(rkv_snapshot_insert_args).
+pub struct rkv_snapshot_cache_insert_args {
+    /// sizeof(rkv_snapshot_cache_insert_args).
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
     /// The namespace; NULL for the default one.
-    pub namespace_: *const rkv_namespace,
+    pub space: *const rkv_namespace,
     /// The tokens that led to the state: text only. They are copied.
     pub tokens: *const rkv_tokens,
     /// The snapshot, any pointer, NULL included. It is passed on and never followed.
@@ -54,7 +54,7 @@ pub struct rkv_snapshot_insert_args {
     pub next_token: u32,
 }
 // SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_snapshot_insert_args {
+unsafe impl AbiStruct for rkv_snapshot_cache_insert_args {
     const NAME: &'static str = "args";
     const V1: usize = 64;
 }
@@ -62,8 +62,8 @@ unsafe impl AbiStruct for rkv_snapshot_insert_args {
 /// What rkv_snapshot_cache_insert() did.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_snapshot_insert_result {
-    /// sizeof(rkv_snapshot_insert_result).
+pub struct rkv_snapshot_cache_insert_result {
+    /// sizeof(rkv_snapshot_cache_insert_result).
     pub struct_size: u32,
     /// 1 when the snapshot is in the cache; 0 when it was destroyed at once.
     pub stored: u32,
@@ -75,7 +75,7 @@ pub struct rkv_snapshot_insert_result {
     pub evicted_count: u64,
 }
 // SAFETY: plain integers, no padding.
-unsafe impl AbiStruct for rkv_snapshot_insert_result {
+unsafe impl AbiStruct for rkv_snapshot_cache_insert_result {
     const NAME: &'static str = "out_result";
     const V1: usize = 24;
 }
@@ -83,13 +83,13 @@ unsafe impl AbiStruct for rkv_snapshot_insert_result {
 /// The snapshot of the longest stored prefix of a token list. All zero when there is none.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_snapshot_match {
-    /// sizeof(rkv_snapshot_match).
+pub struct rkv_snapshot_cache_match_result {
+    /// sizeof(rkv_snapshot_cache_match_result).
     pub struct_size: u32,
     /// 1 when the snapshot is that of all tokens: with next_token no forward pass is needed.
     pub full_hit: u32,
     /// Keeps the snapshot: rkv_snapshot_cache_release() when it is no longer read. 0 for a miss.
-    pub pin: rkv_snapshot_pin,
+    pub pin: rkv_pin_id,
     /// The snapshot.
     pub data: *mut c_void,
     /// What it takes.
@@ -102,7 +102,7 @@ pub struct rkv_snapshot_match {
     pub next_token: u32,
 }
 // SAFETY: integers and a pointer, no padding.
-unsafe impl AbiStruct for rkv_snapshot_match {
+unsafe impl AbiStruct for rkv_snapshot_cache_match_result {
     const NAME: &'static str = "out_match";
     const V1: usize = 48;
 }
@@ -136,8 +136,8 @@ fn text(tokens: TokenList<'_>) -> Result<&[u32], Error> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_snapshot_cache_insert(
     cache: *mut rkv_snapshot_cache,
-    args: *const rkv_snapshot_insert_args,
-    out_result: *mut rkv_snapshot_insert_result,
+    args: *const rkv_snapshot_cache_insert_args,
+    out_result: *mut rkv_snapshot_cache_insert_result,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
     unsafe {
@@ -148,20 +148,22 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
                 check_fit(out_result)?;
             }
             with_tokens(args.tokens, |tokens| {
-                let namespace = read_namespace(args.namespace_)?;
+                let namespace = read_namespace(args.space)?;
                 let new = NewSnapshot {
                     namespace: &namespace,
                     tokens: text(tokens)?,
                     bytes: args.size_bytes,
                     next_token,
                 };
-                let rkv_snapshot_insert_args { data, size_bytes, destructor, user_data, .. } = args;
+                let rkv_snapshot_cache_insert_args {
+                    data, size_bytes, destructor, user_data, ..
+                } = args;
                 let payload = || Payload { data, size_bytes, destructor, user_data };
                 let inserted = call.cache.insert(new, payload, call.freed)?;
                 if out_result.is_null() {
                     return Ok(());
                 }
-                let made = rkv_snapshot_insert_result {
+                let made = rkv_snapshot_cache_insert_result {
                     struct_size: 0,
                     stored: inserted.stored as u32,
                     replaced: inserted.replaced as u32,
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
     }
 }
 
-fn next_token(args: &rkv_snapshot_insert_args) -> Result<Option<u32>, Fail> {
+fn next_token(args: &rkv_snapshot_cache_insert_args) -> Result<Option<u32>, Fail> {
     match (args.flags, args.has_next_token, args.next_token) {
         (0, 0, 0) => Ok(None),
         (0, 1, token) => Ok(Some(token)),
@@ -190,7 +192,7 @@ fn next_token(args: &rkv_snapshot_insert_args) -> Result<Option<u32>, Fail> {
 /// destroyed, until the pin is released. The entry is in use from now until then.
 ///
 /// @param cache the cache
-/// @param namespace_ the namespace; NULL for the default one
+/// @param space the namespace; NULL for the default one
 /// @param tokens what to look for: text only; ids of RKV_TEXT_ID_LIMIT and above match nothing
 /// @param flags zero
 /// @param out_match receives the match; set its struct_size first
@@ -202,10 +204,10 @@ fn next_token(args: &rkv_snapshot_insert_args) -> Result<Option<u32>, Fail> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_snapshot_cache_match(
     cache: *mut rkv_snapshot_cache,
-    namespace_: *const rkv_namespace,
+    space: *const rkv_namespace,
     tokens: *const rkv_tokens,
     flags: u32,
-    out_match: *mut rkv_snapshot_match,
+    out_match: *mut rkv_snapshot_cache_match_result,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers; the handle is the owner's.
     unsafe {
@@ -215,9 +217,9 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
             }
             check_fit(out_match)?;
             with_tokens(tokens, |tokens| {
-                let (namespace, tokens) = (read_namespace(namespace_)?, text(tokens)?);
+                let (namespace, tokens) = (read_namespace(space)?, text(tokens)?);
                 let hit = call.cache.find(&namespace, tokens, |payload| payload.data)?;
-                let mut made = rkv_snapshot_match {
+                let mut made = rkv_snapshot_cache_match_result {
                     struct_size: 0,
                     full_hit: 0,
                     pin: 0,
@@ -246,7 +248,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
 /// Length of the longest stored prefix. Changes nothing: no pin, no recency, no count.
 ///
 /// @param cache the cache
-/// @param namespace_ the namespace; NULL for the default one
+/// @param space the namespace; NULL for the default one
 /// @param tokens what to look for: text only
 /// @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -256,7 +258,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_snapshot_cache_probe(
     cache: *const rkv_snapshot_cache,
-    namespace_: *const rkv_namespace,
+    space: *const rkv_namespace,
     tokens: *const rkv_tokens,
     out_token_count: *mut usize,
 ) -> rkv_status {
@@ -265,7 +267,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_probe(
         with(cache, Needs::Owner, |call| {
             let into = out(out_token_count, "out_token_count")?;
             with_tokens(tokens, |tokens| {
-                let namespace = read_namespace(namespace_)?;
+                let namespace = read_namespace(space)?;
                 into.write(call.cache.probe(&namespace, text(tokens)?));
                 Ok(())
             })
@@ -287,7 +289,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_probe(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_snapshot_cache_release(
     cache: *mut rkv_snapshot_cache,
-    pin: rkv_snapshot_pin,
+    pin: rkv_pin_id,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache.
     unsafe { with_pin(cache, |call| Ok(call.cache.release(PinId(pin), call.freed)?)) }
@@ -297,7 +299,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_release(
 /// or with its last pin.
 ///
 /// @param cache the cache
-/// @param namespace_ the namespace; NULL for the default one
+/// @param space the namespace; NULL for the default one
 /// @param tokens the tokens of the entry: text only
 /// @param out_removed receives whether there was one; may be NULL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -307,7 +309,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_release(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_snapshot_cache_remove(
     cache: *mut rkv_snapshot_cache,
-    namespace_: *const rkv_namespace,
+    space: *const rkv_namespace,
     tokens: *const rkv_tokens,
     out_removed: *mut bool,
 ) -> rkv_status {
@@ -318,7 +320,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_remove(
                 out(out_removed, "out_removed")?;
             }
             with_tokens(tokens, |tokens| {
-                let (namespace, tokens) = (read_namespace(namespace_)?, text(tokens)?);
+                let (namespace, tokens) = (read_namespace(space)?, text(tokens)?);
                 let removed = call.cache.remove(&namespace, tokens, call.freed);
                 if out_removed.is_null() {
                     Ok(())

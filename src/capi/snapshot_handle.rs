@@ -29,7 +29,7 @@ unsafe impl Sync for Payload {}
 impl Drop for Payload {
     fn drop(&mut self) {
         let Some(destructor) = self.destructor else { return };
-        callback::call("rkv_snapshot_insert_args.destructor", || {
+        callback::call("rkv_snapshot_cache_insert_args.destructor", || {
             // SAFETY: the header's contract on the destructor, which is called here alone.
             unsafe { destructor(self.data, self.size_bytes, self.user_data) };
         });

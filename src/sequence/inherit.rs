@@ -304,7 +304,7 @@ fn check_namespace(parent: &Namespace, child: &Namespace) -> Result<(), Error> {
         (parent, child) if parent.epoch != child.epoch => "epoch",
         _ => "image_digest",
     };
-    Err(Error::argument(text!("args.namespace_: {field} is not the parent's")))
+    Err(Error::argument(text!("args.space: {field} is not the parent's")))
 }
 
 /// A list and what comes after it.

@@ -18,12 +18,12 @@ static char *dump_of(const fixture *f) {
 static void check_digests(const fixture *f, const rkv_namespace *space, rkv_tokens tokens,
                           size_t pages) {
     rkv_page_digest digests[64];
-    rkv_page_digest_args args;
+    rkv_tokens_page_digests_args args;
     size_t count = 0;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.page_size = f->page_size;
-    args.namespace_ = space;
+    args.space = space;
     args.tokens = &tokens;
     CHECK_OK(rkv_tokens_page_digests(&args, digests, 64, &count));
     CHECK_EQ(count, pages);
@@ -51,7 +51,7 @@ static void h01_the_index_has_the_digests_that_others_compute(void) {
     /* published chunk by chunk, cut inside an image: the next chunk goes on in it */
     rkv_token_item items[2] = {image(3, 1, 14), image(4, 1, 14)};
     rkv_tokens prompt = with_items(ids, 20, items, 2);
-    rkv_sequence_state state = begin(&f, prompt);
+    rkv_sequence_info state = begin(&f, prompt);
     CHECK_EQ(state.position_count, 46);
     for (uint64_t computed = 1; computed <= 46; computed += 3) {
         publish(&f, state.sequence, computed);
@@ -78,7 +78,7 @@ static void h02_a_node_for_each_page(void) {
         CHECK(info.page_count == 1 && info.position_count == 2);
         CHECK_EQ(info.end_position, 2 * (page + 1));
         CHECK_EQ(info.child_count, page < 3);
-        CHECK_OK(rkv_cache_node_pages(f.cache, at, got, 4, &count));
+        CHECK_OK(rkv_node_read_pages(f.cache, at, got, 4, &count));
         CHECK(count == 1 && got[0] == pages[page]);
         at = info.parent;
     }
@@ -110,11 +110,11 @@ static void h02_children_are_ordered(void) {
             root = root_of(&f, insert_pages(&f, NULL, text(&id, 1), &page, 1).node);
         }
         size_t count = 0;
-        CHECK_OK(rkv_cache_node_children(f.cache, root, orders[run], COUNT, &count));
+        CHECK_OK(rkv_node_read_children(f.cache, root, orders[run], COUNT, &count));
         CHECK_EQ(count, COUNT);
         for (size_t i = 0; i < COUNT; i++) {
             uint32_t page = 0;
-            CHECK_OK(rkv_cache_node_pages(f.cache, orders[run][i], &page, 1, &count));
+            CHECK_OK(rkv_node_read_pages(f.cache, orders[run][i], &page, 1, &count));
             first_pages[run][i] = of_token[page];
         }
         end_fixture(&f);
@@ -129,14 +129,14 @@ static void h02_insert_resumes_after_its_own_prefix_only(void) {
     count_up(ids, 8, 1);
     count_up(other, 8, 1);
     other[3] = 77;
-    rkv_match match = new_match();
+    rkv_cache_match_result match = new_match();
     insert(&f, text(ids, 4));
     match = match_of(&f, text(ids, 8));
     CHECK(match.page_count == 2 && match.token_count == 4);
     allocate(&f, 4, pages);
     rkv_tokens wrong = text(other, 8), right = text(ids, 8);
-    rkv_insert_args args = insert_args(&wrong, pages, 4);
-    rkv_insert_result result;
+    rkv_cache_insert_args args = insert_args(&wrong, pages, 4);
+    rkv_cache_insert_result result;
     memset(&result, 0, sizeof result);
     result.struct_size = sizeof result;
     args.from_node = match.node;
@@ -187,7 +187,7 @@ static void h03_lookup_references_the_leading_run(void) {
     fork_ids[5] = 90; /* the third page is another one */
     allocate(&f, 5, pages);
     rkv_node_id end = insert_pages(&f, NULL, text(ids, 10), pages, 5).node;
-    rkv_match match = new_match();
+    rkv_cache_match_result match = new_match();
     rkv_tokens fork = text(fork_ids, 10);
     CHECK_OK(rkv_cache_match(f.cache, NULL, &fork, RKV_MATCH_LOCK, got, 5, &match));
     CHECK(match.page_count == 2 && match.token_count == 4 && match.locked_node == match.node);
@@ -238,7 +238,7 @@ static void h03_no_part_of_another_page(void) {
     fork_ids[7] = 90; /* the last token of the second page */
     serve(&f, text(ids, 12));
     CHECK_EQ(probe(&f, text(fork_ids, 12)), 4);
-    rkv_sequence_state state = begin(&f, text(fork_ids, 12));
+    rkv_sequence_info state = begin(&f, text(fork_ids, 12));
     CHECK(state.cached_position_count == 4 && state.copy_position_count == 0);
     release(&f, state.sequence);
     /* a full hit recomputes one token: the last page is known, so its start is copied */
@@ -257,7 +257,7 @@ static void h04_publishing_twice_adds_nothing(void) {
     count_up(ids, 8, 1);
     allocate(&f, 4, first);
     allocate(&f, 4, second);
-    rkv_insert_result result = insert_pages(&f, NULL, text(ids, 8), first, 4);
+    rkv_cache_insert_result result = insert_pages(&f, NULL, text(ids, 8), first, 4);
     CHECK(result.claimed_page_count == 4 && result.duplicate_page_count == 0);
     rkv_node_id node = result.node;
     result = insert_pages(&f, NULL, text(ids, 8), second, 4);
@@ -268,7 +268,7 @@ static void h04_publishing_twice_adds_nothing(void) {
     /* two prefills of one prompt at once: the second one ends up on the first one's pages */
     uint32_t other[8], rows[2][4];
     count_up(other, 8, 100);
-    rkv_sequence_state one = begin(&f, text(other, 8)), two = begin(&f, text(other, 8));
+    rkv_sequence_info one = begin(&f, text(other, 8)), two = begin(&f, text(other, 8));
     CHECK_EQ(publish(&f, one.sequence, 8).claimed_page_count, 4);
     CHECK_EQ(publish(&f, two.sequence, 8).remapped_page_count, 4);
     CHECK(row_of(&f, one.slot, rows[0], 4) == 4 && row_of(&f, two.slot, rows[1], 4) == 4);
@@ -285,7 +285,7 @@ static void h05_evict_takes_unreferenced_pages_only(void) {
     insert(&f, text(used, 6));
     insert(&f, text(unused, 6));
     CHECK_EQ(cached_pages(&f), 5); /* the first page is shared */
-    rkv_match match = match_in(&f, NULL, text(used, 6), RKV_MATCH_LOCK);
+    rkv_cache_match_result match = match_in(&f, NULL, text(used, 6), RKV_MATCH_LOCK);
     CHECK_EQ(evict(&f, SIZE_MAX), 2);
     CHECK_EQ(free_pages(&f), 13);
     CHECK_EQ(probe(&f, text(used, 6)), 6);
@@ -318,7 +318,7 @@ static void h06_two_caches_share_nothing(void) {
 static void h07_statistics(void) {
     fixture f = new_fixture(2, 32);
     uint32_t ids[8];
-    rkv_cache_statistics stats = cache_stats(&f);
+    rkv_cache_stats stats = cache_stats(&f);
     CHECK(stats.cached_page_count == 0 && stats.prefix_count == 0);
     count_up(ids, 8, 1);
     insert(&f, text(ids, 4));
@@ -346,11 +346,11 @@ static void h07_statistics(void) {
 static void h07_older_callers_get_the_older_numbers(void) {
     fixture f = new_fixture(2, 32);
     uint32_t ids[4] = {1, 2, 3, 4};
-    rkv_cache_statistics stats;
+    rkv_cache_stats stats;
     memset(&stats, 0xA5, sizeof stats);
-    stats.struct_size = offsetof(rkv_cache_statistics, prefix_count);
+    stats.struct_size = offsetof(rkv_cache_stats, prefix_count);
     insert(&f, text(ids, 4));
-    CHECK_OK(rkv_cache_stats(f.cache, &stats));
+    CHECK_OK(rkv_cache_read_stats(f.cache, &stats));
     CHECK_EQ(stats.cached_page_count, 2);
     CHECK_EQ(stats.prefix_count, UINT64_C(0xA5A5A5A5A5A5A5A5));
     end_fixture(&f);

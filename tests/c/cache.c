@@ -2,10 +2,10 @@
 #include "fixture.h"
 
 /* K05: checks the pages that a match reports against those that were inserted. */
-static rkv_match match_pages(const fixture *f, rkv_tokens tokens, const uint32_t *want,
+static rkv_cache_match_result match_pages(const fixture *f, rkv_tokens tokens, const uint32_t *want,
                              size_t want_count) {
     uint32_t pages[64];
-    rkv_match match = new_match();
+    rkv_cache_match_result match = new_match();
     memset(pages, 0xA5, sizeof pages);
     CHECK_OK(rkv_cache_match(f->cache, NULL, &tokens, 0, pages, 63, &match));
     CHECK_EQ(match.page_count, want_count);
@@ -20,7 +20,7 @@ static void k05_longest_prefix(void) {
     count_up(ids, 10, 1);
     allocate(&f, 10, pages);
     /* empty cache, empty query */
-    rkv_match match = match_pages(&f, text(ids, 10), NULL, 0);
+    rkv_cache_match_result match = match_pages(&f, text(ids, 10), NULL, 0);
     CHECK(match.token_count == 0 && match.node == 0 && match.partial_node == 0);
     match = match_pages(&f, text(NULL, 0), NULL, 0);
     CHECK(match.token_count == 0 && match.node == 0);
@@ -60,13 +60,13 @@ static void k05_room_for_pages(void) {
     count_up(ids, 8, 1);
     insert(&f, text(ids, 8));
     rkv_tokens shorter = text(ids, 6);
-    rkv_match match = new_match();
+    rkv_cache_match_result match = new_match();
     match.token_count = 77;
-    rkv_cache_statistics before = cache_stats(&f);
+    rkv_cache_stats before = cache_stats(&f);
     CHECK_STATUS(rkv_cache_match(f.cache, NULL, &shorter, RKV_MATCH_LOCK, pages, 2, &match),
                  RKV_STATUS_BUFFER_TOO_SMALL);
     CHECK(match.page_count == 3 && match.token_count == 77 && pages[0] == 9);
-    rkv_cache_statistics after = cache_stats(&f);
+    rkv_cache_stats after = cache_stats(&f);
     CHECK(memcmp(&before, &after, sizeof before) == 0); /* no split, no lock, no count */
     CHECK_OK(rkv_cache_match(f.cache, NULL, &shorter, 0, pages, 3, &match));
     CHECK(match.page_count == 3 && pages[3] == 9);
@@ -99,9 +99,9 @@ static void k06_split_keeps_metadata(void) {
     /* the head was matched, after it got the whole node's history */
     CHECK(head.last_access > whole.last_access);
     CHECK_EQ(head.hit_count, 2);
-    CHECK_OK(rkv_cache_node_pages(f.cache, high, got, 4, &count));
+    CHECK_OK(rkv_node_read_pages(f.cache, high, got, 4, &count));
     CHECK(count == 2 && memcmp(got, pages, 2 * sizeof *got) == 0);
-    CHECK_OK(rkv_cache_node_pages(f.cache, deep, got, 4, &count));
+    CHECK_OK(rkv_node_read_pages(f.cache, deep, got, 4, &count));
     CHECK(count == 2 && memcmp(got, pages + 2, 2 * sizeof *got) == 0);
     /* the lock belongs to the deep half alone and protects both */
     CHECK_EQ(reclaimable_pages(&f), 0);
@@ -121,7 +121,7 @@ static void k06_split_anywhere(void) {
             uint32_t ids[96];
             count_up(ids, 96, 1);
             rkv_node_id deep = insert(&f, text(ids, 6 * sizes[s])).node;
-            rkv_match match = match_of(&f, text(ids, cut * sizes[s]));
+            rkv_cache_match_result match = match_of(&f, text(ids, cut * sizes[s]));
             CHECK_EQ(match.page_count, cut);
             rkv_node_info head = info_of(&f, match.node), tail = info_of(&f, deep);
             CHECK_EQ(head.page_count, cut);
@@ -141,11 +141,11 @@ static void k07_insert_twice_claims_nothing(void) {
     allocate(&f, 4, pages);
     allocate(&f, 4, more);
     /* the ninth token fills no page */
-    rkv_insert_result first = insert_pages(&f, NULL, text(ids, 9), pages, 4);
+    rkv_cache_insert_result first = insert_pages(&f, NULL, text(ids, 9), pages, 4);
     CHECK(first.node != 0 && first.claimed_page_count == 4 && first.duplicate_page_count == 0);
     rkv_tokens tokens = text(ids, 8);
-    rkv_insert_args args = insert_args(&tokens, more, 4);
-    rkv_insert_result second;
+    rkv_cache_insert_args args = insert_args(&tokens, more, 4);
+    rkv_cache_insert_result second;
     memset(&second, 0, sizeof second);
     second.struct_size = sizeof second;
     CHECK_OK(rkv_cache_insert(f.cache, &args, published, &second));
@@ -170,8 +170,8 @@ static void k07_insert_over_other_pages(void) {
     allocate(&f, 6, mine);
     insert_pages(&f, NULL, text(ids, 3), pages, 3);
     rkv_tokens tokens = text(ids, 5);
-    rkv_insert_args args = insert_args(&tokens, mine, 6);
-    rkv_insert_result result;
+    rkv_cache_insert_args args = insert_args(&tokens, mine, 6);
+    rkv_cache_insert_result result;
     result.struct_size = sizeof result;
     published[6] = 77;
     CHECK_OK(rkv_cache_insert(f.cache, &args, published, &result));
@@ -194,33 +194,33 @@ static void k07_insert_resumes_at_a_node(void) {
     rkv_token_item picture = image(1, 3, IMAGE);
     allocate(&f, ALL, pages);
     insert_pages(&f, NULL, with_items(ids, 2, &picture, 1), pages, 1 + IMAGE);
-    rkv_match match = match_of(&f, with_items(ids, 3, &picture, 1));
+    rkv_cache_match_result match = match_of(&f, with_items(ids, 3, &picture, 1));
     CHECK(match.token_count == 2 && match.page_count == 1 + IMAGE);
     /* pages before from_page_index are not read: leave them out of a copy */
     static uint32_t tail[ALL];
     tail[ALL - 1] = pages[ALL - 1];
     rkv_tokens tokens = with_items(ids, 3, &picture, 1);
-    rkv_insert_args args = insert_args(&tokens, tail, ALL);
+    rkv_cache_insert_args args = insert_args(&tokens, tail, ALL);
     args.from_node = match.node;
     args.from_token_index = match.token_count;
     args.from_page_index = match.page_count;
-    rkv_insert_result result;
+    rkv_cache_insert_result result;
     result.struct_size = sizeof result;
     CHECK_OK(rkv_cache_insert(f.cache, &args, NULL, &result));
     CHECK(result.claimed_page_count == 1 && result.duplicate_page_count == 0);
     CHECK_EQ(info_of(&f, result.node).parent, match.node);
     uint32_t got = 0;
     size_t count = 0;
-    CHECK_OK(rkv_cache_node_pages(f.cache, result.node, &got, 1, &count));
+    CHECK_OK(rkv_node_read_pages(f.cache, result.node, &got, 1, &count));
     CHECK_EQ(got, pages[ALL - 1]);
     /* the token index in place of the page index is noticed */
-    rkv_cache_statistics before = cache_stats(&f);
+    rkv_cache_stats before = cache_stats(&f);
     args.from_page_index = match.token_count;
     CHECK_STATUS(rkv_cache_insert(f.cache, &args, NULL, &result), RKV_STATUS_INVALID_ARGUMENT);
     args.from_page_index = match.page_count;
     args.from_token_index = match.page_count;
     CHECK_STATUS(rkv_cache_insert(f.cache, &args, NULL, &result), RKV_STATUS_INVALID_ARGUMENT);
-    rkv_cache_statistics after = cache_stats(&f);
+    rkv_cache_stats after = cache_stats(&f);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
     end_fixture(&f);
 }
@@ -235,14 +235,14 @@ static void k07_resuming_reads_no_namespace(void) {
     rkv_node_id node = insert_in(&f, &space, text(ids, 4)).node;
     allocate(&f, 4, pages);
     rkv_tokens tokens = text(ids, 8);
-    rkv_insert_args args = insert_args(&tokens, pages, 4);
+    rkv_cache_insert_args args = insert_args(&tokens, pages, 4);
     rkv_namespace unreadable = new_namespace();
     unreadable.struct_size = 0;
-    args.namespace_ = &unreadable;
+    args.space = &unreadable;
     args.from_node = node;
     args.from_token_index = 4;
     args.from_page_index = 2;
-    rkv_insert_result result;
+    rkv_cache_insert_result result;
     result.struct_size = sizeof result;
     CHECK_OK(rkv_cache_insert(f.cache, &args, NULL, &result));
     CHECK_EQ(probe_in(&f, &space, text(ids, 8)), 8);
@@ -256,16 +256,16 @@ static void k07_failed_insert_changes_nothing(void) {
     count_up(ids, 8, 1);
     insert(&f, text(ids, 4));
     allocate(&f, 4, pages);
-    rkv_cache_statistics before = cache_stats(&f);
+    rkv_cache_stats before = cache_stats(&f);
     rkv_tokens other = text(ids + 1, 4), branch;
     uint32_t fork[4] = {1, 2, 9, 9};
     branch = text(fork, 4);
-    rkv_insert_result result;
+    rkv_cache_insert_result result;
     result.struct_size = sizeof result;
     result.node = 77;
     /* no root, no split, no claim for a page that is given twice, free, cached or out of range */
     twice[0] = twice[1] = pages[0];
-    rkv_insert_args args = insert_args(&other, twice, 2);
+    rkv_cache_insert_args args = insert_args(&other, twice, 2);
     CHECK_STATUS(rkv_cache_insert(f.cache, &args, NULL, &result), RKV_STATUS_INVALID_ARGUMENT);
     const uint32_t useless[3] = {0, 17, UINT32_MAX};
     for (size_t i = 0; i < 3; i++) {
@@ -278,7 +278,7 @@ static void k07_failed_insert_changes_nothing(void) {
     args = insert_args(&other, pages, 1);
     CHECK_STATUS(rkv_cache_insert(f.cache, &args, NULL, &result), RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("pages"));
-    rkv_cache_statistics after = cache_stats(&f);
+    rkv_cache_stats after = cache_stats(&f);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
     CHECK_EQ(result.node, 77);
     CHECK_OK(rkv_page_table_free_pages(f.table, pages, 4));
@@ -290,7 +290,7 @@ static void b01_less_than_a_page(void) {
     fixture f = new_fixture(16, 8);
     uint32_t ids[15], page;
     count_up(ids, 15, 1);
-    rkv_insert_result result = insert(&f, text(ids, 15));
+    rkv_cache_insert_result result = insert(&f, text(ids, 15));
     CHECK(result.node == 0 && result.claimed_page_count == 0);
     result = insert(&f, text(NULL, 0));
     CHECK(result.node == 0 && result.claimed_page_count == 0);
@@ -308,7 +308,7 @@ static void b01_1060_tokens_at_16_match_66_pages(void) {
     static uint32_t ids[1060];
     count_up(ids, 1060, 1);
     CHECK_EQ(insert(&f, text(ids, 1060)).claimed_page_count, 66);
-    rkv_match match = match_of(&f, text(ids, 1060));
+    rkv_cache_match_result match = match_of(&f, text(ids, 1060));
     CHECK(match.page_count == 66 && match.position_count == 1056);
     end_fixture(&f);
 }
@@ -360,7 +360,7 @@ static void b09_probe_changes_nothing(void) {
     uint32_t ids[16];
     count_up(ids, 16, 1);
     rkv_node_id node = insert(&f, text(ids, 12)).node;
-    rkv_cache_statistics before = cache_stats(&f);
+    rkv_cache_stats before = cache_stats(&f);
     rkv_node_info info = info_of(&f, node);
     for (size_t count = 0; count <= 16; count++) {
         rkv_tokens tokens = text(ids, count);
@@ -369,7 +369,7 @@ static void b09_probe_changes_nothing(void) {
         CHECK_EQ(token_count, count < 12 ? count : 12);
         CHECK_EQ(position_count, token_count);
     }
-    rkv_cache_statistics after = cache_stats(&f);
+    rkv_cache_stats after = cache_stats(&f);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
     rkv_node_info now = info_of(&f, node);
     CHECK(memcmp(&info, &now, sizeof info) == 0);

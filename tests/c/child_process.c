@@ -15,10 +15,17 @@ enum { FORKS = 20, PATIENCE_SECONDS = 60 };
 /* The parent's; destroyed at the end of every process. */
 static runner_fixture parent;
 static shelf snapshots;
-static rkv_snapshot_match pinned;
+static rkv_snapshot_cache_match_result pinned;
 static rkv_sequence_id sequence;
 static rkv_node_id node;
 static bool stop;
+static bool is_child;
+
+#if defined(__SANITIZE_ADDRESS__)
+/* What threads of the parent kept for themselves is lost in a child, which has no such threads. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) { return is_child; }
+#endif
 static uint32_t ids[16];
 
 static bool stopped(void) { return __atomic_load_n(&stop, __ATOMIC_RELAXED); }
@@ -32,13 +39,13 @@ static void *change(void *nothing) {
     while (!stopped()) {
         serve(&parent.f, text(mine, 16));
         evict(&parent.f, 8);
-        rkv_sequence_state state = begin(&parent.f, text(mine, 16));
+        rkv_sequence_info state = begin(&parent.f, text(mine, 16));
         chunk whole = chunk_of(state.sequence, mine, 0, 16);
         if (t.q == NULL) {
             t = new_tensors(&whole, 1, 0);
         }
         set_plan(&parent, &whole, 1);
-        rkv_append_prefill_args args = layer_args(&t, 0);
+        rkv_runner_append_prefill_args args = layer_args(&t, 0);
         CHECK_OK(rkv_runner_append_prefill(parent.runner, parent.plan, &args));
         release(&parent.f, state.sequence);
     }
@@ -58,7 +65,7 @@ static void *read_only(void *nothing) {
 
 static void *match_snapshots(void *nothing) {
     rkv_tokens tokens = text(ids, 3);
-    rkv_snapshot_match match = new_found();
+    rkv_snapshot_cache_match_result match = new_found();
     while (!stopped()) {
         CHECK_OK(rkv_snapshot_cache_match(snapshots.cache, NULL, &tokens, 0, &match));
         CHECK_OK(rkv_snapshot_cache_release(snapshots.cache, match.pin));
@@ -106,59 +113,59 @@ static void m03_handles_of_the_parent(void) {
     bool answer = false;
     char buffer[16];
     int64_t place = 0;
-    rkv_page_table_statistics table_now = {.struct_size = sizeof table_now};
-    INHERITED(rkv_page_table_stats(table, &table_now));
+    rkv_page_table_stats table_now = {.struct_size = sizeof table_now};
+    INHERITED(rkv_page_table_read_stats(table, &table_now));
     INHERITED(rkv_page_table_allocate_slot(table, &slot));
-    INHERITED(rkv_page_table_erase(table, 0));
+    INHERITED(rkv_page_table_free_slot(table, 0));
     INHERITED(rkv_page_table_allocate_pages(table, 1, pages));
     INHERITED(rkv_page_table_free_pages(table, pages, 1));
     INHERITED(rkv_page_table_map(table, 0, 0, pages, 1));
     INHERITED(rkv_page_table_reserve(table, 0, 8));
     INHERITED(rkv_page_table_can_reserve(table, RKV_NO_SLOT, 8, &answer));
-    INHERITED(rkv_page_table_capacity(table, 0, &count));
-    INHERITED(rkv_page_table_row(table, 0, 0, pages, 16, &count));
-    INHERITED(rkv_page_table_audit(table));
-    INHERITED(rkv_page_table_slot_mapping(table, 0, &position, 1, &place));
-    rkv_batch_row batch_row = {0, 1};
-    rkv_batch_arrays arrays = {.struct_size = sizeof arrays};
-    INHERITED(rkv_page_table_batch(table, &batch_row, 1, &arrays, &count));
+    INHERITED(rkv_page_table_row_capacity(table, 0, &count));
+    INHERITED(rkv_page_table_read_row(table, 0, 0, pages, 16, &count));
+    INHERITED(rkv_page_table_check(table));
+    INHERITED(rkv_page_table_read_slot_mapping(table, 0, &position, 1, &place));
+    rkv_page_table_batch_row batch_row = {0, 1};
+    rkv_page_table_batch_arrays arrays = {.struct_size = sizeof arrays};
+    INHERITED(rkv_page_table_read_batch(table, &batch_row, 1, &arrays, &count));
     rkv_cache *second = NULL;
     INHERITED(rkv_cache_create(table, NULL, &second));
     INHERITED(rkv_cache_evict(cache, 1, NULL, 0, &count));
     INHERITED(rkv_cache_contains_page(cache, 1, &answer));
-    rkv_match match = new_match();
+    rkv_cache_match_result match = new_match();
     INHERITED(rkv_cache_match(cache, NULL, &tokens, 0, NULL, 0, &match));
     INHERITED(rkv_cache_probe(cache, NULL, &tokens, NULL, &count));
-    rkv_insert_args insert_with = insert_args(&tokens, pages, 4);
-    rkv_insert_result inserted = {.struct_size = sizeof inserted};
+    rkv_cache_insert_args insert_with = insert_args(&tokens, pages, 4);
+    rkv_cache_insert_result inserted = {.struct_size = sizeof inserted};
     INHERITED(rkv_cache_insert(cache, &insert_with, NULL, &inserted));
     INHERITED(rkv_cache_lock(cache, node));
     INHERITED(rkv_cache_unlock(cache, node));
     rkv_node_info info = {.struct_size = sizeof info};
-    INHERITED(rkv_cache_node_info(cache, node, &info));
-    INHERITED(rkv_cache_node_pages(cache, node, NULL, 0, &count));
-    INHERITED(rkv_cache_node_children(cache, node, NULL, 0, &count));
-    rkv_cache_statistics cache_now = {.struct_size = sizeof cache_now};
-    INHERITED(rkv_cache_stats(cache, &cache_now));
+    INHERITED(rkv_node_read_info(cache, node, &info));
+    INHERITED(rkv_node_read_pages(cache, node, NULL, 0, &count));
+    INHERITED(rkv_node_read_children(cache, node, NULL, 0, &count));
+    rkv_cache_stats cache_now = {.struct_size = sizeof cache_now};
+    INHERITED(rkv_cache_read_stats(cache, &cache_now));
     INHERITED(rkv_cache_check(cache));
     INHERITED(rkv_cache_dump(cache, RKV_DUMP_JSON, buffer, sizeof buffer, &count));
-    rkv_sequence_args begin_with = sequence_args(&tokens);
-    rkv_sequence_state state = new_state();
+    rkv_sequence_begin_args begin_with = sequence_args(&tokens);
+    rkv_sequence_info state = new_state();
     INHERITED(rkv_sequence_begin(cache, &begin_with, &state));
-    INHERITED(rkv_sequence_query(cache, sequence, &state));
+    INHERITED(rkv_sequence_read_info(cache, sequence, &state));
     INHERITED(rkv_sequence_confirm_copy(cache, sequence));
     INHERITED(rkv_sequence_append(cache, sequence, &tokens));
     INHERITED(rkv_sequence_truncate(cache, sequence, 8));
-    rkv_publish_result published = {.struct_size = sizeof published};
+    rkv_sequence_publish_result published = {.struct_size = sizeof published};
     INHERITED(rkv_sequence_publish(cache, sequence, 8, &published));
-    rkv_continue_args go_on = continue_args(sequence, &tokens);
+    rkv_sequence_continue_args go_on = continue_args(sequence, &tokens);
     INHERITED(rkv_sequence_continue(cache, &go_on, &state));
-    rkv_fork_child child;
+    rkv_sequence_fork_child child;
     INHERITED(try_fork(&parent.f, sequence, 1, &child));
     INHERITED(rkv_sequence_retain(cache, sequence, &answer));
     INHERITED(rkv_sequence_drop(cache, sequence));
     INHERITED(rkv_cache_drop_retained(cache, 1, &count));
-    INHERITED(rkv_cache_retained(cache, NULL, 0, &count));
+    INHERITED(rkv_cache_read_retained(cache, NULL, 0, &count));
     INHERITED(rkv_sequence_release(cache, sequence));
     CHECK(count == 77 && slot == 77 && second == NULL && state.sequence == 0);
 }
@@ -167,16 +174,16 @@ static void m03_runners_of_the_parent(void) {
     rkv_runner *runner = parent.runner, *second = NULL;
     rkv_plan *plan = parent.plan, *another = NULL;
     rkv_runner_config config = small_runner();
-    rkv_runner_statistics now = {.struct_size = sizeof now};
-    rkv_kv_memory memory;
+    rkv_runner_stats now = {.struct_size = sizeof now};
+    rkv_runner_kv_memory memory;
     rkv_page_copy copy = {1, 2, 1, 0};
     rkv_plan_arrays arrays = {.struct_size = sizeof arrays};
     rkv_plan_capacity capacity = {sizeof capacity, 0, 1, 1, 1, 1};
-    rkv_append_prefill_args args = {.struct_size = sizeof args};
-    rkv_merge_states_args merge = {.struct_size = sizeof merge};
+    rkv_runner_append_prefill_args args = {.struct_size = sizeof args};
+    rkv_runner_merge_states_args merge = {.struct_size = sizeof merge};
     INHERITED(rkv_runner_create(parent.f.table, &config, &second));
-    INHERITED(rkv_runner_stats(runner, &now));
-    INHERITED(rkv_runner_kv_memory(runner, 0, &memory));
+    INHERITED(rkv_runner_read_stats(runner, &now));
+    INHERITED(rkv_runner_read_kv_memory(runner, 0, &memory));
     INHERITED(rkv_runner_copy_pages(runner, &copy, 1));
     INHERITED(rkv_plan_create(runner, &another));
     INHERITED(rkv_plan_set(plan, NULL, 0));
@@ -191,11 +198,11 @@ static void m03_runners_of_the_parent(void) {
 static void m03_snapshots_of_the_parent(void) {
     rkv_snapshot_cache *cache = snapshots.cache;
     rkv_tokens tokens = text(ids, 3);
-    rkv_snapshot_cache_statistics now = {.struct_size = sizeof now};
-    rkv_snapshot_insert_args args = {.struct_size = sizeof args, .tokens = &tokens};
-    rkv_snapshot_match match = new_found();
+    rkv_snapshot_cache_stats now = {.struct_size = sizeof now};
+    rkv_snapshot_cache_insert_args args = {.struct_size = sizeof args, .tokens = &tokens};
+    rkv_snapshot_cache_match_result match = new_found();
     size_t count;
-    INHERITED(rkv_snapshot_cache_stats(cache, &now));
+    INHERITED(rkv_snapshot_cache_read_stats(cache, &now));
     INHERITED(rkv_snapshot_cache_check(cache));
     INHERITED(rkv_snapshot_cache_insert(cache, &args, NULL));
     INHERITED(rkv_snapshot_cache_match(cache, NULL, &tokens, 0, &match));
@@ -213,7 +220,7 @@ static void m03_handles_of_the_child(void) {
     runner_fixture own = new_runner(4, 32, 0);
     uint32_t mine[16];
     count_up(mine, 16, 900);
-    rkv_sequence_state state = begin(&own.f, text(mine, 16));
+    rkv_sequence_info state = begin(&own.f, text(mine, 16));
     chunk whole = chunk_of(state.sequence, mine, 0, 16);
     step(&own, &whole, 1);
     publish(&own.f, state.sequence, 16);
@@ -265,6 +272,7 @@ static void m03_grandchildren(void) {
     fflush(NULL);
     pid_t grandchild = fork();
     if (grandchild == 0) {
+        is_child = true;
         alarm(PATIENCE_SECONDS);
         INHERITED(rkv_cache_check(own.cache));
         INHERITED(rkv_cache_check(parent.f.cache));
@@ -278,6 +286,7 @@ static void m03_grandchildren(void) {
 }
 
 static void run_child(bool first) {
+    is_child = true;
     alarm(PATIENCE_SECONDS);
     check_failures = 0;
     RUN(m03_other_calls_of_the_child);

@@ -4,7 +4,7 @@
 
 static size_t retained_ids(const fixture *f, rkv_sequence_id *ids, size_t capacity) {
     size_t count = 0;
-    CHECK_OK(rkv_cache_retained(f->cache, ids, capacity, &count));
+    CHECK_OK(rkv_cache_read_retained(f->cache, ids, capacity, &count));
     return count;
 }
 
@@ -47,8 +47,8 @@ static void c01_finished_sequences_are_retained(void) {
     rkv_sequence_id listed[2] = {0, 0};
     count_up(ids, 10, 1);
     rkv_tokens tokens = text(ids, 10);
-    rkv_sequence_args args = sequence_args(&tokens);
-    rkv_sequence_state state = new_state();
+    rkv_sequence_begin_args args = sequence_args(&tokens);
+    rkv_sequence_info state = new_state();
     args.reserve_position_count = 8;
     CHECK_OK(rkv_sequence_begin(f.cache, &args, &state));
     CHECK_EQ(private_pages(&f), 5);
@@ -57,13 +57,14 @@ static void c01_finished_sequences_are_retained(void) {
     check_sane(&f);
     CHECK_EQ(table_stats(&f).free_slot_count, 8);
     CHECK(cached_pages(&f) == 2 && private_pages(&f) == 1);
-    rkv_cache_statistics stats = cache_stats(&f);
+    rkv_cache_stats stats = cache_stats(&f);
     CHECK(stats.sequence_count == 0 && stats.retained_sequence_count == 1);
     CHECK_EQ(stats.retained_page_count, 3);
     CHECK_EQ(retained_ids(&f, listed, 2), 1);
     CHECK_EQ(listed[0], state.sequence);
     /* it is no live sequence any more */
-    CHECK_STATUS(rkv_sequence_query(f.cache, state.sequence, &state), RKV_STATUS_STALE_SEQUENCE);
+    CHECK_STATUS(rkv_sequence_read_info(f.cache, state.sequence, &state),
+                 RKV_STATUS_STALE_SEQUENCE);
     CHECK_STATUS(rkv_sequence_release(f.cache, state.sequence), RKV_STATUS_STALE_SEQUENCE);
     CHECK_OK(rkv_sequence_drop(f.cache, state.sequence));
     CHECK_STATUS(rkv_sequence_drop(f.cache, state.sequence), RKV_STATUS_STALE_SEQUENCE);
@@ -79,11 +80,11 @@ static void c01_only_what_is_computed_is_kept(void) {
     fixture f = new_fixture(4, 32);
     uint32_t ids[16], other[8] = {1, 2, 3, 4, 5, 6, 90, 91};
     count_up(ids, 16, 1);
-    rkv_sequence_state state = begin(&f, text(ids, 16));
+    rkv_sequence_info state = begin(&f, text(ids, 16));
     publish(&f, state.sequence, 9);
     CHECK(retain(&f, state.sequence));
     CHECK_EQ(cache_stats(&f).retained_page_count, 3);
-    rkv_sequence_state child = continue_from(&f, state.sequence, text(ids, 1));
+    rkv_sequence_info child = continue_from(&f, state.sequence, text(ids, 1));
     CHECK(child.position_count == 17 && child.cached_position_count == 9);
     release(&f, child.sequence);
     /* copies two positions, and ends before that is done */
@@ -109,7 +110,7 @@ static void c01_bounded_by_sequences(void) {
     }
     CHECK_EQ(private_pages(&f), 3);
     uint32_t more[6] = {7, 8, 9, 10, 11, 12};
-    rkv_sequence_state child = continue_from(&f, id[0], text(more, 1));
+    rkv_sequence_info child = continue_from(&f, id[0], text(more, 1));
     confirm_copy(&f, child.sequence);
     release(&f, child.sequence);
     CHECK(retained_ids(&f, listed, 4) == 3 && listed[0] == id[0] && listed[2] == id[2]);
@@ -148,7 +149,7 @@ static void c01_bounded_by_pages(void) {
     CHECK_STATUS(rkv_sequence_drop(f.cache, b), RKV_STATUS_STALE_SEQUENCE);
     /* more than all may have: it is released, and displaces nobody */
     ids[16] = 17;
-    rkv_sequence_state large = begin(&f, text(ids, 28));
+    rkv_sequence_info large = begin(&f, text(ids, 28));
     publish(&f, large.sequence, 28);
     CHECK(!retain(&f, large.sequence));
     CHECK_EQ(cache_stats(&f).retained_sequence_count, 2);
@@ -171,7 +172,7 @@ static void c01_default_bounds(void) {
     /* half of the pages */
     static uint32_t ids[2049];
     count_up(ids, 2049, 5000);
-    rkv_sequence_state state = begin(&f, text(ids, 2049));
+    rkv_sequence_info state = begin(&f, text(ids, 2049));
     publish(&f, state.sequence, 2049);
     CHECK(!retain(&f, state.sequence));
     serve_and_retain(&f, text(ids, 2048));
@@ -186,18 +187,18 @@ static void c02_children_continue_by_reference(void) {
         fixture f = new_fixture(4, 32);
         uint32_t ids[12], suffix[3] = {70, 71, 72}, row[8], parent_row[8];
         count_up(ids, 12, 1);
-        rkv_sequence_state parent = begin(&f, text(ids, 12));
+        rkv_sequence_info parent = begin(&f, text(ids, 12));
         publish(&f, parent.sequence, 12);
         row_of(&f, parent.slot, parent_row, 8);
         if (!running) {
             CHECK(retain(&f, parent.sequence));
         }
-        rkv_cache_statistics before = cache_stats(&f);
+        rkv_cache_stats before = cache_stats(&f);
         rkv_tokens more = text(suffix, 3);
-        rkv_continue_args args = continue_args(parent.sequence, &more);
+        rkv_sequence_continue_args args = continue_args(parent.sequence, &more);
         args.flags = running ? RKV_CONTINUE_RUNNING : 0;
         args.reserve_position_count = 6;
-        rkv_sequence_state child = continue_as(&f, &args);
+        rkv_sequence_info child = continue_as(&f, &args);
         CHECK(child.position_count == 15 && child.cached_position_count == 12);
         CHECK(child.inherited_position_count == 12 && child.cached_token_count == 12);
         CHECK(child.shared_page_count == 3 && child.page_count == 6);
@@ -205,7 +206,7 @@ static void c02_children_continue_by_reference(void) {
         CHECK_EQ(row_of(&f, child.slot, row, 8), 6);
         CHECK(memcmp(row, parent_row, 3 * sizeof *row) == 0);
         check_shared(&f, child.slot, 3);
-        rkv_cache_statistics after = cache_stats(&f);
+        rkv_cache_stats after = cache_stats(&f);
         CHECK_EQ(after.inherit_count, before.inherit_count + 1);
         CHECK_EQ(after.inherited_position_count, before.inherited_position_count + 12);
         CHECK_EQ(after.lookup_count, before.lookup_count);
@@ -238,7 +239,7 @@ static void c02_children_of_children(void) {
     for (uint32_t i = 0; i < 6; i++) {
         uint32_t suffix[3] = {60 + i, 0, 61 + i};
         rkv_token_item picture = image(1, (uint8_t)i, 5);
-        rkv_sequence_state child = continue_from(&f, last, with_items(suffix, 3, &picture, 1));
+        rkv_sequence_info child = continue_from(&f, last, with_items(suffix, 3, &picture, 1));
         CHECK_EQ(child.cached_position_count, positions);
         CHECK_EQ(child.cached_token_count, 5 + 3 * i);
         positions += 7;
@@ -271,7 +272,7 @@ static void c03_retention_is_a_guarantee(void) {
     CHECK_EQ(cache_stats(&f).retained_page_count, 4);
     CHECK_EQ(evict(&f, 100), 0);
     CHECK_EQ(reclaimable_pages(&f), 0);
-    rkv_sequence_state state = new_state();
+    rkv_sequence_info state = new_state();
     snapshot before = take(&f);
     CHECK_STATUS(try_begin(&f, text(ids, 28), &state), RKV_STATUS_OUT_OF_PAGES);
     CHECK(same(&f, &before));
@@ -290,7 +291,7 @@ static void c03_retention_is_a_guarantee(void) {
     CHECK_EQ(drop_retained(&f, 0), 0);
     CHECK_EQ(cache_stats(&f).retained_sequence_count, 1);
     /* dropping what others use makes no room, so it goes on until none is left */
-    rkv_sequence_state child = continue_from(&f, second, text(ids, 1));
+    rkv_sequence_info child = continue_from(&f, second, text(ids, 1));
     CHECK_EQ(drop_retained(&f, SIZE_MAX), 0);
     CHECK_EQ(cache_stats(&f).retained_sequence_count, 0);
     confirm_copy(&f, child.sequence);
@@ -307,12 +308,12 @@ static void c04_the_last_page_is_copied(void) {
             fixture f = new_fixture(sizes[s], 64);
             uint32_t ids[9], row[16];
             count_up(ids, 9, 1);
-            rkv_sequence_state parent = begin(&f, text(ids, length));
+            rkv_sequence_info parent = begin(&f, text(ids, length));
             publish(&f, parent.sequence, length);
             row_of(&f, parent.slot, row, 16);
             CHECK(retain(&f, parent.sequence));
             for (uint32_t more = 0; more < 3; more++) {
-                rkv_sequence_state child = continue_from(&f, parent.sequence, text(ids, more));
+                rkv_sequence_info child = continue_from(&f, parent.sequence, text(ids, more));
                 uint64_t reused = more > 0 ? length : length - 1;
                 CHECK_EQ(child.cached_position_count, reused);
                 CHECK_EQ(child.shared_page_count, reused / sizes[s]);
@@ -340,16 +341,16 @@ static void c04_the_source_outlives_its_parent(void) {
         fixture f = new_fixture(4, 8);
         uint32_t ids[6], more = 50, pages[8];
         count_up(ids, 6, 1);
-        rkv_sequence_state parent = begin(&f, text(ids, 6));
+        rkv_sequence_info parent = begin(&f, text(ids, 6));
         publish(&f, parent.sequence, 6);
         bool live = how % 2 == 0;
         if (!live) {
             CHECK(retain(&f, parent.sequence));
         }
         rkv_tokens suffix = text(&more, 1);
-        rkv_continue_args args = continue_args(parent.sequence, &suffix);
+        rkv_sequence_continue_args args = continue_args(parent.sequence, &suffix);
         args.flags = RKV_CONTINUE_RUNNING;
-        rkv_sequence_state child = continue_as(&f, &args), twin = continue_as(&f, &args);
+        rkv_sequence_info child = continue_as(&f, &args), twin = continue_as(&f, &args);
         CHECK(child.copy_position_count == 2 && twin.copy_source_page == child.copy_source_page);
         if (live) {
             release(&f, parent.sequence);
@@ -386,13 +387,13 @@ static void c04_the_source_is_published_meanwhile(void) {
         fixture f = new_fixture(4, 16);
         uint32_t ids[8], more = 50;
         count_up(ids, 8, 1);
-        rkv_sequence_state parent = begin(&f, text(ids, 5));
+        rkv_sequence_info parent = begin(&f, text(ids, 5));
         append(&f, parent.sequence, 6);
         publish(&f, parent.sequence, 6);
         rkv_tokens suffix = text(&more, 1);
-        rkv_continue_args args = continue_args(parent.sequence, &suffix);
+        rkv_sequence_continue_args args = continue_args(parent.sequence, &suffix);
         args.flags = RKV_CONTINUE_RUNNING;
-        rkv_sequence_state child = continue_as(&f, &args);
+        rkv_sequence_info child = continue_as(&f, &args);
         /* what the child is to copy can't be taken back, only what comes after it */
         append(&f, parent.sequence, 99);
         snapshot before = take(&f);
@@ -404,7 +405,7 @@ static void c04_the_source_is_published_meanwhile(void) {
         if (published_by_other) {
             serve(&f, text(ids, 8));
         }
-        rkv_publish_result result = publish(&f, parent.sequence, 8);
+        rkv_sequence_publish_result result = publish(&f, parent.sequence, 8);
         CHECK_EQ(result.claimed_page_count, published_by_other ? 0 : 1);
         CHECK_EQ(owns(&f, child.copy_source_page), !published_by_other);
         release(&f, parent.sequence);

@@ -37,15 +37,15 @@ static void m02_poisoned_handles_refuse(void) {
     rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
 
     rkv_tokens tokens = text(ids, 8);
-    rkv_match match = new_match();
-    rkv_insert_args insert_into = insert_args(&tokens, pages, 4);
-    rkv_sequence_args begin_with = sequence_args(&tokens);
-    rkv_sequence_state state = new_state();
-    rkv_insert_result inserted;
-    rkv_publish_result published;
+    rkv_cache_match_result match = new_match();
+    rkv_cache_insert_args insert_into = insert_args(&tokens, pages, 4);
+    rkv_sequence_begin_args begin_with = sequence_args(&tokens);
+    rkv_sequence_info state = new_state();
+    rkv_cache_insert_result inserted;
+    rkv_sequence_publish_result published;
     rkv_node_info info;
-    rkv_cache_statistics cache_now;
-    rkv_page_table_statistics table_now;
+    rkv_cache_stats cache_now;
+    rkv_page_table_stats table_now;
     size_t count = 77;
     bool answer = true;
     inserted.struct_size = sizeof inserted;
@@ -63,32 +63,32 @@ static void m02_poisoned_handles_refuse(void) {
         POISONED(rkv_cache_unlock(f.cache, node));
         POISONED(rkv_cache_evict(f.cache, 1, NULL, 0, &count));
         POISONED(rkv_cache_contains_page(f.cache, 1, &answer));
-        POISONED(rkv_cache_node_info(f.cache, node, &info));
-        POISONED(rkv_cache_node_pages(f.cache, node, NULL, 0, &count));
-        POISONED(rkv_cache_node_children(f.cache, node, NULL, 0, &count));
-        POISONED(rkv_cache_stats(f.cache, &cache_now));
+        POISONED(rkv_node_read_info(f.cache, node, &info));
+        POISONED(rkv_node_read_pages(f.cache, node, NULL, 0, &count));
+        POISONED(rkv_node_read_children(f.cache, node, NULL, 0, &count));
+        POISONED(rkv_cache_read_stats(f.cache, &cache_now));
         POISONED(rkv_cache_check(f.cache));
         POISONED(rkv_cache_dump(f.cache, RKV_DUMP_JSON, NULL, 0, &count));
         POISONED(rkv_fault_panic(f.cache));
         POISONED(rkv_sequence_begin(f.cache, &begin_with, &state));
-        POISONED(rkv_sequence_query(f.cache, sequence, &state));
+        POISONED(rkv_sequence_read_info(f.cache, sequence, &state));
         POISONED(rkv_sequence_confirm_copy(f.cache, sequence));
         POISONED(rkv_sequence_append(f.cache, sequence, &tokens));
         POISONED(rkv_sequence_truncate(f.cache, sequence, 6));
         POISONED(rkv_sequence_publish(f.cache, sequence, 6, &published));
         POISONED(rkv_sequence_release(f.cache, sequence));
         /* the page table shares the state, so it refuses too */
-        POISONED(rkv_page_table_stats(f.table, &table_now));
+        POISONED(rkv_page_table_read_stats(f.table, &table_now));
         POISONED(rkv_page_table_allocate_slot(f.table, &slot));
-        POISONED(rkv_page_table_erase(f.table, slot));
+        POISONED(rkv_page_table_free_slot(f.table, slot));
         POISONED(rkv_page_table_allocate_pages(f.table, 1, pages));
         POISONED(rkv_page_table_free_pages(f.table, pages, 1));
         POISONED(rkv_page_table_map(f.table, slot, 0, pages, 1));
         POISONED(rkv_page_table_reserve(f.table, slot, 2));
         POISONED(rkv_page_table_can_reserve(f.table, slot, 2, &answer));
-        POISONED(rkv_page_table_capacity(f.table, slot, &count));
-        POISONED(rkv_page_table_row(f.table, slot, 0, NULL, 0, &count));
-        POISONED(rkv_page_table_audit(f.table));
+        POISONED(rkv_page_table_row_capacity(f.table, slot, &count));
+        POISONED(rkv_page_table_read_row(f.table, slot, 0, NULL, 0, &count));
+        POISONED(rkv_page_table_check(f.table));
     }
     CHECK(count == 77 && answer);
     rkv_cache *second = NULL;
@@ -111,7 +111,7 @@ static void m02_cache_destroyed_first(void) {
     rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
     CHECK_EQ(record.messages, 1);
     rkv_cache_destroy(f.cache);
-    POISONED(rkv_page_table_audit(f.table));
+    POISONED(rkv_page_table_check(f.table));
     rkv_page_table_destroy(f.table);
     CHECK_STATUS(rkv_fault_panic(NULL), RKV_STATUS_INVALID_ARGUMENT);
 }
@@ -124,15 +124,15 @@ static void m02_poisoned_snapshot_caches_refuse(void) {
     memset(&record, 0, sizeof record);
     put(&s, text(ids, 2));
     put(&s, text(ids, 3));
-    rkv_snapshot_match released = get(&s, text(ids, 2)), match = new_found();
+    rkv_snapshot_cache_match_result released = get(&s, text(ids, 2)), match = new_found();
     let_go(&s, released);
-    rkv_snapshot_cache_statistics stats;
+    rkv_snapshot_cache_stats stats;
     stats.struct_size = sizeof stats;
     rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
     CHECK_STATUS(rkv_fault_panic_snapshot(s.cache), RKV_STATUS_INTERNAL);
     CHECK(record.messages == 1 && strstr(record.last, "injected fault") != NULL);
     rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
-    rkv_snapshot_insert_args args = shelf_args(&s, &tokens, 1);
+    rkv_snapshot_cache_insert_args args = shelf_args(&s, &tokens, 1);
     size_t count = 77;
     bool removed = true;
     for (int again = 0; again < 2; again++) {
@@ -142,7 +142,7 @@ static void m02_poisoned_snapshot_caches_refuse(void) {
         POISONED(rkv_snapshot_cache_release(s.cache, released.pin));
         POISONED(rkv_snapshot_cache_remove(s.cache, NULL, &tokens, &removed));
         POISONED(rkv_snapshot_cache_clear(s.cache));
-        POISONED(rkv_snapshot_cache_stats(s.cache, &stats));
+        POISONED(rkv_snapshot_cache_read_stats(s.cache, &stats));
         POISONED(rkv_snapshot_cache_check(s.cache));
         POISONED(rkv_fault_panic_snapshot(s.cache));
     }

@@ -64,19 +64,19 @@ static inline fixture new_fixture(uint32_t page_size, uint32_t page_count) {
     return new_fixture_with(page_size, page_count, 8, 0);
 }
 
-static inline rkv_page_table_statistics table_stats(const fixture *f) {
-    rkv_page_table_statistics stats;
+static inline rkv_page_table_stats table_stats(const fixture *f) {
+    rkv_page_table_stats stats;
     memset(&stats, 0, sizeof stats);
     stats.struct_size = sizeof stats;
-    CHECK_OK(rkv_page_table_stats(f->table, &stats));
+    CHECK_OK(rkv_page_table_read_stats(f->table, &stats));
     return stats;
 }
 
-static inline rkv_cache_statistics cache_stats(const fixture *f) {
-    rkv_cache_statistics stats;
+static inline rkv_cache_stats cache_stats(const fixture *f) {
+    rkv_cache_stats stats;
     memset(&stats, 0, sizeof stats);
     stats.struct_size = sizeof stats;
-    CHECK_OK(rkv_cache_stats(f->cache, &stats));
+    CHECK_OK(rkv_cache_read_stats(f->cache, &stats));
     return stats;
 }
 
@@ -91,14 +91,14 @@ static inline uint64_t reclaimable_pages(const fixture *f) {
 
 /* K19: the three states add up, both objects agree, and every invariant holds. */
 static inline void check_sane(const fixture *f) {
-    rkv_page_table_statistics pages = table_stats(f);
-    rkv_cache_statistics cache = cache_stats(f);
+    rkv_page_table_stats pages = table_stats(f);
+    rkv_cache_stats cache = cache_stats(f);
     CHECK_EQ(pages.free_page_count + pages.cached_page_count + pages.private_page_count,
              pages.total_page_count);
     CHECK_EQ(pages.cached_page_count, cache.cached_page_count);
     CHECK_EQ(pages.reclaimable_page_count, cache.reclaimable_page_count);
     CHECK(pages.reclaimable_page_count <= pages.cached_page_count);
-    CHECK_OK(rkv_page_table_audit(f->table));
+    CHECK_OK(rkv_page_table_check(f->table));
     CHECK_OK(rkv_cache_check(f->cache));
 }
 
@@ -160,23 +160,24 @@ static inline rkv_namespace new_namespace(void) {
 
 /* ---- the cache ---- */
 
-static inline rkv_match new_match(void) {
-    rkv_match match;
+static inline rkv_cache_match_result new_match(void) {
+    rkv_cache_match_result match;
     memset(&match, 0, sizeof match);
     match.struct_size = sizeof match;
     return match;
 }
 
-static inline rkv_match match_in(const fixture *f, const rkv_namespace *space, rkv_tokens tokens,
+static inline rkv_cache_match_result match_in(const fixture *f, const rkv_namespace *space,
+                                              rkv_tokens tokens,
                                  uint32_t flags) {
-    rkv_match match = new_match();
+    rkv_cache_match_result match = new_match();
     CHECK_OK(rkv_cache_match(f->cache, space, &tokens, flags, NULL, 0, &match));
     CHECK_EQ(match.position_count,
              match.page_count * f->page_size + match.partial_position_count);
     return match;
 }
 
-static inline rkv_match match_of(const fixture *f, rkv_tokens tokens) {
+static inline rkv_cache_match_result match_of(const fixture *f, rkv_tokens tokens) {
     return match_in(f, NULL, tokens, 0);
 }
 
@@ -195,9 +196,9 @@ static inline void allocate(const fixture *f, size_t count, uint32_t *pages) {
     CHECK_OK(rkv_page_table_allocate_pages(f->table, count, pages));
 }
 
-static inline rkv_insert_args insert_args(const rkv_tokens *tokens, const uint32_t *pages,
+static inline rkv_cache_insert_args insert_args(const rkv_tokens *tokens, const uint32_t *pages,
                                           size_t page_count) {
-    rkv_insert_args args;
+    rkv_cache_insert_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.tokens = tokens;
@@ -206,27 +207,27 @@ static inline rkv_insert_args insert_args(const rkv_tokens *tokens, const uint32
     return args;
 }
 
-static inline rkv_insert_result insert_pages(const fixture *f, const rkv_namespace *space,
+static inline rkv_cache_insert_result insert_pages(const fixture *f, const rkv_namespace *space,
                                              rkv_tokens tokens, const uint32_t *pages,
                                              size_t page_count) {
-    rkv_insert_args args = insert_args(&tokens, pages, page_count);
-    rkv_insert_result result;
+    rkv_cache_insert_args args = insert_args(&tokens, pages, page_count);
+    rkv_cache_insert_result result;
     memset(&result, 0, sizeof result);
     result.struct_size = sizeof result;
-    args.namespace_ = space;
+    args.space = space;
     CHECK_OK(rkv_cache_insert(f->cache, &args, NULL, &result));
     return result;
 }
 
 /* Inserts with newly allocated pages and gives those that were not claimed back. */
-static inline rkv_insert_result insert_in(const fixture *f, const rkv_namespace *space,
+static inline rkv_cache_insert_result insert_in(const fixture *f, const rkv_namespace *space,
                                           rkv_tokens tokens) {
     uint32_t pages[1024];
     size_t positions = 0;
     CHECK_OK(rkv_tokens_position_count(&tokens, &positions));
     size_t count = positions / f->page_size;
     allocate(f, count, pages);
-    rkv_insert_result result = insert_pages(f, space, tokens, pages, count);
+    rkv_cache_insert_result result = insert_pages(f, space, tokens, pages, count);
     for (size_t i = 0; i < count; i++) {
         bool cached = false;
         CHECK_OK(rkv_cache_contains_page(f->cache, pages[i], &cached));
@@ -237,7 +238,7 @@ static inline rkv_insert_result insert_in(const fixture *f, const rkv_namespace 
     return result;
 }
 
-static inline rkv_insert_result insert(const fixture *f, rkv_tokens tokens) {
+static inline rkv_cache_insert_result insert(const fixture *f, rkv_tokens tokens) {
     return insert_in(f, NULL, tokens);
 }
 
@@ -245,7 +246,7 @@ static inline rkv_node_info info_of(const fixture *f, rkv_node_id node) {
     rkv_node_info info;
     memset(&info, 0, sizeof info);
     info.struct_size = sizeof info;
-    CHECK_OK(rkv_cache_node_info(f->cache, node, &info));
+    CHECK_OK(rkv_node_read_info(f->cache, node, &info));
     return info;
 }
 
@@ -261,7 +262,7 @@ static inline rkv_node_id root_of(const fixture *f, rkv_node_id node) {
 static inline bool is_stale(const fixture *f, rkv_node_id node) {
     rkv_node_info info;
     info.struct_size = sizeof info;
-    return rkv_cache_node_info(f->cache, node, &info) == RKV_STATUS_STALE_NODE;
+    return rkv_node_read_info(f->cache, node, &info) == RKV_STATUS_STALE_NODE;
 }
 
 static inline size_t evict(const fixture *f, size_t count) {
@@ -272,49 +273,49 @@ static inline size_t evict(const fixture *f, size_t count) {
 
 /* ---- sequences ---- */
 
-static inline rkv_sequence_args sequence_args(const rkv_tokens *tokens) {
-    rkv_sequence_args args;
+static inline rkv_sequence_begin_args sequence_args(const rkv_tokens *tokens) {
+    rkv_sequence_begin_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.tokens = tokens;
     return args;
 }
 
-static inline rkv_sequence_state new_state(void) {
-    rkv_sequence_state state;
+static inline rkv_sequence_info new_state(void) {
+    rkv_sequence_info state;
     memset(&state, 0, sizeof state);
     state.struct_size = sizeof state;
     return state;
 }
 
-static inline rkv_sequence_state begin_in(const fixture *f, const rkv_namespace *space,
+static inline rkv_sequence_info begin_in(const fixture *f, const rkv_namespace *space,
                                           rkv_tokens tokens) {
-    rkv_sequence_args args = sequence_args(&tokens);
-    rkv_sequence_state state = new_state();
-    args.namespace_ = space;
+    rkv_sequence_begin_args args = sequence_args(&tokens);
+    rkv_sequence_info state = new_state();
+    args.space = space;
     CHECK_OK(rkv_sequence_begin(f->cache, &args, &state));
     return state;
 }
 
-static inline rkv_sequence_state begin(const fixture *f, rkv_tokens tokens) {
+static inline rkv_sequence_info begin(const fixture *f, rkv_tokens tokens) {
     return begin_in(f, NULL, tokens);
 }
 
 static inline rkv_status try_begin(const fixture *f, rkv_tokens tokens,
-                                   rkv_sequence_state *state) {
-    rkv_sequence_args args = sequence_args(&tokens);
+                                   rkv_sequence_info *state) {
+    rkv_sequence_begin_args args = sequence_args(&tokens);
     return rkv_sequence_begin(f->cache, &args, state);
 }
 
-static inline rkv_sequence_state query(const fixture *f, rkv_sequence_id sequence) {
-    rkv_sequence_state state = new_state();
-    CHECK_OK(rkv_sequence_query(f->cache, sequence, &state));
+static inline rkv_sequence_info query(const fixture *f, rkv_sequence_id sequence) {
+    rkv_sequence_info state = new_state();
+    CHECK_OK(rkv_sequence_read_info(f->cache, sequence, &state));
     return state;
 }
 
-static inline rkv_publish_result publish(const fixture *f, rkv_sequence_id sequence,
+static inline rkv_sequence_publish_result publish(const fixture *f, rkv_sequence_id sequence,
                                          uint64_t computed) {
-    rkv_publish_result result;
+    rkv_sequence_publish_result result;
     memset(&result, 0, sizeof result);
     result.struct_size = sizeof result;
     CHECK_OK(rkv_sequence_publish(f->cache, sequence, computed, &result));
@@ -332,8 +333,9 @@ static inline void release(const fixture *f, rkv_sequence_id sequence) {
 
 /* ---- children ---- */
 
-static inline rkv_continue_args continue_args(rkv_sequence_id parent, const rkv_tokens *tokens) {
-    rkv_continue_args args;
+static inline rkv_sequence_continue_args continue_args(rkv_sequence_id parent,
+                                                       const rkv_tokens *tokens) {
+    rkv_sequence_continue_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.parent = parent;
@@ -341,27 +343,28 @@ static inline rkv_continue_args continue_args(rkv_sequence_id parent, const rkv_
     return args;
 }
 
-static inline rkv_sequence_state continue_as(const fixture *f, const rkv_continue_args *args) {
-    rkv_sequence_state state = new_state();
+static inline rkv_sequence_info continue_as(const fixture *f,
+                                            const rkv_sequence_continue_args *args) {
+    rkv_sequence_info state = new_state();
     CHECK_OK(rkv_sequence_continue(f->cache, args, &state));
     return state;
 }
 
-static inline rkv_sequence_state continue_from(const fixture *f, rkv_sequence_id parent,
+static inline rkv_sequence_info continue_from(const fixture *f, rkv_sequence_id parent,
                                                rkv_tokens suffix) {
-    rkv_continue_args args = continue_args(parent, &suffix);
+    rkv_sequence_continue_args args = continue_args(parent, &suffix);
     return continue_as(f, &args);
 }
 
 static inline rkv_status try_continue(const fixture *f, rkv_sequence_id parent,
-                                      rkv_tokens suffix, rkv_sequence_state *state) {
-    rkv_continue_args args = continue_args(parent, &suffix);
+                                      rkv_tokens suffix, rkv_sequence_info *state) {
+    rkv_sequence_continue_args args = continue_args(parent, &suffix);
     return rkv_sequence_continue(f->cache, &args, state);
 }
 
 static inline rkv_status try_fork(const fixture *f, rkv_sequence_id parent, size_t child_count,
-                                  rkv_fork_child *children) {
-    rkv_fork_args args;
+                                  rkv_sequence_fork_child *children) {
+    rkv_sequence_fork_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.parent = parent;
@@ -370,7 +373,7 @@ static inline rkv_status try_fork(const fixture *f, rkv_sequence_id parent, size
 }
 
 static inline void fork_into(const fixture *f, rkv_sequence_id parent, size_t child_count,
-                             rkv_fork_child *children) {
+                             rkv_sequence_fork_child *children) {
     CHECK_OK(try_fork(f, parent, child_count, children));
 }
 
@@ -386,7 +389,7 @@ static inline void confirm_copy(const fixture *f, rkv_sequence_id sequence) {
 
 /* A finished request that is retained: begin, copy, publish everything, retain. */
 static inline rkv_sequence_id serve_and_retain(const fixture *f, rkv_tokens tokens) {
-    rkv_sequence_state state = begin(f, tokens);
+    rkv_sequence_info state = begin(f, tokens);
     if (state.copy_position_count > 0) {
         confirm_copy(f, state.sequence);
     }
@@ -397,7 +400,7 @@ static inline rkv_sequence_id serve_and_retain(const fixture *f, rkv_tokens toke
 
 /* A whole request: begin, copy, publish everything, release. Returns the positions reused. */
 static inline uint64_t serve(const fixture *f, rkv_tokens tokens) {
-    rkv_sequence_state state = begin(f, tokens);
+    rkv_sequence_info state = begin(f, tokens);
     if (state.copy_position_count > 0) {
         CHECK_OK(rkv_sequence_confirm_copy(f->cache, state.sequence));
     }
@@ -409,7 +412,7 @@ static inline uint64_t serve(const fixture *f, rkv_tokens tokens) {
 /* Reads a whole row and returns its length in pages. */
 static inline size_t row_of(const fixture *f, uint32_t slot, uint32_t *pages, size_t capacity) {
     size_t count = 0;
-    CHECK_OK(rkv_page_table_row(f->table, slot, 0, pages, capacity, &count));
+    CHECK_OK(rkv_page_table_read_row(f->table, slot, 0, pages, capacity, &count));
     CHECK(count <= capacity);
     return count;
 }
@@ -418,8 +421,8 @@ static inline size_t row_of(const fixture *f, uint32_t slot, uint32_t *pages, si
 
 /* All counters of both objects, to show that a refused call left no trace. */
 typedef struct snapshot {
-    rkv_page_table_statistics table;
-    rkv_cache_statistics cache;
+    rkv_page_table_stats table;
+    rkv_cache_stats cache;
 } snapshot;
 
 static inline snapshot take(const fixture *f) {

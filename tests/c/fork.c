@@ -6,9 +6,9 @@ enum { BEAMS = 6 };
 static void c08_whole_pages_are_shared(void) {
     fixture f = new_fixture(4, 64);
     uint32_t ids[10], row[8], parent_row[8];
-    rkv_fork_child children[BEAMS];
+    rkv_sequence_fork_child children[BEAMS];
     count_up(ids, 10, 1);
-    rkv_sequence_state parent = begin(&f, text(ids, 10));
+    rkv_sequence_info parent = begin(&f, text(ids, 10));
     publish(&f, parent.sequence, 10);
     row_of(&f, parent.slot, parent_row, 8);
     uint64_t before = private_pages(&f);
@@ -16,7 +16,7 @@ static void c08_whole_pages_are_shared(void) {
     check_sane(&f);
     CHECK_EQ(private_pages(&f), before + BEAMS);
     for (size_t i = 0; i < BEAMS; i++) {
-        rkv_sequence_state child = query(&f, children[i].sequence);
+        rkv_sequence_info child = query(&f, children[i].sequence);
         CHECK(child.slot == children[i].slot && child.position_count == 10);
         /* nothing left to compute: the next token is the child's own */
         CHECK(child.cached_position_count == 10 && child.inherited_position_count == 10);
@@ -32,7 +32,7 @@ static void c08_whole_pages_are_shared(void) {
         }
     }
     /* the parent is as it was, and keeps its page */
-    rkv_sequence_state after = query(&f, parent.sequence);
+    rkv_sequence_info after = query(&f, parent.sequence);
     CHECK(after.copy_position_count == 0 && after.page_count == 3);
     append(&f, parent.sequence, 11);
     /* losing beams free exactly their private pages */
@@ -54,10 +54,10 @@ static void c08_forks_of_forks(void) {
     uint32_t ids[5] = {1, 2, 3, 4, 5};
     rkv_sequence_id beams[BEAMS], next[BEAMS];
     rkv_sequence_id prompt = serve_and_retain(&f, text(ids, 5));
-    rkv_sequence_state first = continue_from(&f, prompt, text(ids, 1));
+    rkv_sequence_info first = continue_from(&f, prompt, text(ids, 1));
     confirm_copy(&f, first.sequence);
     publish(&f, first.sequence, 6);
-    rkv_fork_child children[BEAMS];
+    rkv_sequence_fork_child children[BEAMS];
     fork_into(&f, first.sequence, BEAMS, children);
     release(&f, first.sequence);
     for (size_t i = 0; i < BEAMS; i++) {
@@ -107,15 +107,15 @@ static void c08_forks_of_forks(void) {
 static void c08_all_or_nothing(void) {
     fixture f = new_fixture(4, 10);
     uint32_t ids[12];
-    rkv_fork_child children[BEAMS];
+    rkv_sequence_fork_child children[BEAMS];
     memset(children, 0xA5, sizeof children);
     count_up(ids, 12, 500);
     serve(&f, text(ids, 12));
     count_up(ids, 12, 1);
-    rkv_sequence_state parent = begin(&f, text(ids, 6));
+    rkv_sequence_info parent = begin(&f, text(ids, 6));
     publish(&f, parent.sequence, 6);
     /* 3 reclaimable, 5 free: 6 children with two pages each don't fit, 4 do */
-    rkv_fork_args args;
+    rkv_sequence_fork_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.parent = parent.sequence;
@@ -153,9 +153,9 @@ static void c08_all_or_nothing(void) {
 static void c08_at_a_page_boundary(void) {
     fixture f = new_fixture(4, 8);
     uint32_t ids[8];
-    rkv_fork_child children[7];
+    rkv_sequence_fork_child children[7];
     count_up(ids, 8, 1);
-    rkv_sequence_state parent = begin(&f, text(ids, 8));
+    rkv_sequence_info parent = begin(&f, text(ids, 8));
     publish(&f, parent.sequence, 8);
     fork_into(&f, parent.sequence, 7, children);
     CHECK(private_pages(&f) == 0 && free_pages(&f) == 6);
@@ -178,14 +178,14 @@ static void c08_at_a_page_boundary(void) {
 static void c08_children_publish(void) {
     fixture f = new_fixture(4, 32);
     uint32_t ids[8], row[4], twin_row[4];
-    rkv_fork_child children[3];
+    rkv_sequence_fork_child children[3];
     count_up(ids, 8, 1);
-    rkv_sequence_state parent = begin(&f, text(ids, 6));
+    rkv_sequence_info parent = begin(&f, text(ids, 6));
     publish(&f, parent.sequence, 6);
     fork_into(&f, parent.sequence, 3, children);
     release(&f, parent.sequence);
     for (uint32_t i = 0; i < 3; i++) {
-        rkv_publish_result result;
+        rkv_sequence_publish_result result;
         result.struct_size = sizeof result;
         append(&f, children[i].sequence, 7);
         append(&f, children[i].sequence, i == 2 ? 99 : 8);
@@ -194,7 +194,7 @@ static void c08_children_publish(void) {
         confirm_copy(&f, children[i].sequence);
     }
     CHECK_EQ(publish(&f, children[0].sequence, 8).claimed_page_count, 1);
-    rkv_publish_result result = publish(&f, children[1].sequence, 8);
+    rkv_sequence_publish_result result = publish(&f, children[1].sequence, 8);
     CHECK(result.remapped_page_count == 1 && result.first_remapped_index == 1);
     CHECK_EQ(publish(&f, children[2].sequence, 8).claimed_page_count, 1);
     row_of(&f, children[0].slot, row, 4);
@@ -215,7 +215,7 @@ static void c08_children_publish(void) {
 static void c08_any_parent(void) {
     fixture f = new_fixture(4, 64);
     uint32_t ids[11];
-    rkv_fork_child children[2];
+    rkv_sequence_fork_child children[2];
     count_up(ids, 11, 1);
     rkv_sequence_id kept = serve_and_retain(&f, text(ids, 10));
     fork_into(&f, kept, 2, children);
@@ -226,10 +226,10 @@ static void c08_any_parent(void) {
     release(&f, children[1].sequence);
     CHECK_EQ(private_pages(&f), 0);
     /* 8 found, 2 more computed, one to come: the children compute that for themselves */
-    rkv_sequence_state parent = begin(&f, text(ids, 11));
+    rkv_sequence_info parent = begin(&f, text(ids, 11));
     publish(&f, parent.sequence, 10);
     fork_into(&f, parent.sequence, 2, children);
-    rkv_sequence_state child = query(&f, children[0].sequence);
+    rkv_sequence_info child = query(&f, children[0].sequence);
     CHECK(child.position_count == 11 && child.cached_position_count == 10);
     /* what a child began with is its prompt: it can't be taken back */
     confirm_copy(&f, children[0].sequence);
@@ -247,17 +247,17 @@ static void c08_any_parent(void) {
 static void c08_the_cache_goes_first(void) {
     fixture f = new_fixture(4, 32);
     uint32_t ids[10];
-    rkv_fork_child children[3];
+    rkv_sequence_fork_child children[3];
     count_up(ids, 10, 1);
     rkv_sequence_id kept = serve_and_retain(&f, text(ids, 10));
     fork_into(&f, kept, 3, children);
     CHECK_OK(rkv_sequence_drop(f.cache, kept));
     serve_and_retain(&f, text(ids, 9));
     rkv_cache_destroy(f.cache);
-    rkv_page_table_statistics stats = table_stats(&f);
+    rkv_page_table_stats stats = table_stats(&f);
     CHECK_EQ(stats.free_page_count, stats.total_page_count);
     CHECK_EQ(stats.free_slot_count, stats.slot_count);
-    CHECK_OK(rkv_page_table_audit(f.table));
+    CHECK_OK(rkv_page_table_check(f.table));
     CHECK_OK(rkv_cache_create(f.table, NULL, &f.cache));
     serve_and_retain(&f, text(ids, 9));
     end_fixture(&f);

@@ -50,15 +50,15 @@ static void node_pages_the_two_call_way(void) {
     count_up(ids, 8, 1);
     allocate(&f, 4, pages);
     rkv_node_id node = insert_pages(&f, NULL, text(ids, 8), pages, 4).node;
-    CHECK_OK(rkv_cache_node_pages(f.cache, node, NULL, 0, &count));
+    CHECK_OK(rkv_node_read_pages(f.cache, node, NULL, 0, &count));
     CHECK_EQ(count, 4);
     count = 99;
-    CHECK_STATUS(rkv_cache_node_pages(f.cache, node, got, 3, &count),
+    CHECK_STATUS(rkv_node_read_pages(f.cache, node, got, 3, &count),
                  RKV_STATUS_BUFFER_TOO_SMALL);
     CHECK(count == 4 && got[0] == 77);
-    CHECK_OK(rkv_cache_node_pages(f.cache, node, got, 5, &count));
+    CHECK_OK(rkv_node_read_pages(f.cache, node, got, 5, &count));
     CHECK(count == 4 && memcmp(got, pages, sizeof pages) == 0 && got[4] == 77);
-    CHECK_OK(rkv_cache_node_pages(f.cache, root_of(&f, node), got, 5, &count));
+    CHECK_OK(rkv_node_read_pages(f.cache, root_of(&f, node), got, 5, &count));
     CHECK_EQ(count, 0);
     end_fixture(&f);
 }
@@ -75,17 +75,17 @@ static void node_children_are_ordered(void) {
         ids[1] = (i * 37) % COUNT;
         nodes[ids[1]] = insert(&f, text(ids, 2)).node;
     }
-    CHECK_OK(rkv_cache_node_children(f.cache, parent, NULL, 0, &count));
+    CHECK_OK(rkv_node_read_children(f.cache, parent, NULL, 0, &count));
     CHECK_EQ(count, COUNT);
     got[0] = 77;
     count = 99;
-    CHECK_STATUS(rkv_cache_node_children(f.cache, parent, got, COUNT - 1, &count),
+    CHECK_STATUS(rkv_node_read_children(f.cache, parent, got, COUNT - 1, &count),
                  RKV_STATUS_BUFFER_TOO_SMALL);
     CHECK(count == COUNT && got[0] == 77);
     got[COUNT] = 77;
-    CHECK_OK(rkv_cache_node_children(f.cache, parent, got, COUNT + 1, &count));
+    CHECK_OK(rkv_node_read_children(f.cache, parent, got, COUNT + 1, &count));
     CHECK(count == COUNT && memcmp(got, nodes, sizeof nodes) == 0 && got[COUNT] == 77);
-    CHECK_OK(rkv_cache_node_children(f.cache, nodes[5], got, COUNT, &count));
+    CHECK_OK(rkv_node_read_children(f.cache, nodes[5], got, COUNT, &count));
     CHECK_EQ(count, 0);
     end_fixture(&f);
 }
@@ -96,12 +96,12 @@ static void cache_counters(void) {
     count_up(ids, 16, 1);
     memcpy(fork_ids, ids, sizeof ids);
     count_up(fork_ids + 6, 10, 100);
-    rkv_cache_statistics stats = cache_stats(&f);
+    rkv_cache_stats stats = cache_stats(&f);
     CHECK(stats.lookup_count == 0 && stats.inserted_page_count == 0 && stats.node_count == 0);
     insert(&f, text(ids, 16));
     insert(&f, text(ids, 16));
     match_of(&f, text(fork_ids, 15));
-    rkv_sequence_state state = begin(&f, text(fork_ids, 16));
+    rkv_sequence_info state = begin(&f, text(fork_ids, 16));
     stats = cache_stats(&f);
     CHECK(stats.cached_page_count == 4 && stats.sequence_count == 1);
     CHECK(stats.namespace_count == 1 && stats.node_count == 2 && stats.image_count == 0);
@@ -126,7 +126,7 @@ static void cache_counters(void) {
 
 static void page_table_counters(void) {
     fixture f = new_fixture_with(4, 32, 3, 0);
-    rkv_page_table_statistics stats = table_stats(&f);
+    rkv_page_table_stats stats = table_stats(&f);
     CHECK(stats.struct_size == sizeof stats && stats.page_size == 4);
     CHECK(stats.total_page_count == 32 && stats.free_page_count == 32);
     CHECK(stats.slot_count == 3 && stats.free_slot_count == 3 && stats.memory_bytes > 0);

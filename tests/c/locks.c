@@ -60,7 +60,7 @@ static void k08_match_and_lock_in_one_step(void) {
     uint32_t ids[8];
     count_up(ids, 8, 1);
     insert(&f, text(ids, 8));
-    rkv_match match = match_in(&f, NULL, text(ids, 4), RKV_MATCH_LOCK);
+    rkv_cache_match_result match = match_in(&f, NULL, text(ids, 4), RKV_MATCH_LOCK);
     CHECK(match.locked_node == match.node && match.node != 0);
     CHECK_EQ(evict(&f, 100), 2);
     CHECK_OK(rkv_cache_unlock(f.cache, match.locked_node));

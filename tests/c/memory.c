@@ -62,13 +62,13 @@ static void m01_absurd_images(void) {
     CHECK_EQ(positions, 5 + 3 * (uint64_t)UINT32_MAX);
     CHECK_EQ(probe(f, tokens), 4);
     CHECK_EQ(match_of(f, tokens).token_count, 4);
-    rkv_sequence_state state = new_state();
+    rkv_sequence_info state = new_state();
     snapshot before = take(f);
     CHECK(try_begin(f, tokens, &state) != RKV_STATUS_OK);
     CHECK(rkv_sequence_append(f->cache, c.sequence, &tokens) != RKV_STATUS_OK);
     const uint32_t pages[4] = {1, 2, 3, 4};
-    rkv_insert_args args = insert_args(&tokens, pages, 4);
-    rkv_insert_result result;
+    rkv_cache_insert_args args = insert_args(&tokens, pages, 4);
+    rkv_cache_insert_result result;
     result.struct_size = sizeof result;
     CHECK_STATUS(rkv_cache_insert(f->cache, &args, NULL, &result), RKV_STATUS_INVALID_ARGUMENT);
     CHECK(same(f, &before));

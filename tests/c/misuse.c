@@ -58,7 +58,7 @@ static void m01_token_items(void) {
         rkv_token_item item;
         rkv_tokens tokens = wrong_item(&item, bad[i].kind, bad[i].position_count, bad[i].bin,
                                        bad[i].height_bin, bad[i].digest);
-        rkv_match match = new_match();
+        rkv_cache_match_result match = new_match();
         BAD(&f, rkv_tokens_position_count(&tokens, &count), "items");
         BAD(&f, rkv_tokens_regions(&tokens, NULL, 0, &count), "items");
         BAD(&f, rkv_cache_probe(f.cache, NULL, &tokens, &again, &count), "items");
@@ -184,18 +184,18 @@ static void m01_page_table_create(void) {
 
 static void m01_statistics_and_shortage(void) {
     fixture f = new_fixture(2, 8);
-    rkv_page_table_statistics stats;
+    rkv_page_table_stats stats;
     uint32_t pages[9];
     mark(&stats, sizeof stats);
     stats.struct_size = sizeof stats;
-    BAD(&f, rkv_page_table_stats(NULL, &stats), "table");
+    BAD(&f, rkv_page_table_read_stats(NULL, &stats), "table");
     UNTOUCHED_STRUCT(stats);
-    OUTPUT_SIZES(&f, rkv_page_table_statistics, p, rkv_page_table_stats(f.table, p), "out_stats");
-    GOOD_BIGGER_OUTPUT(rkv_page_table_statistics, p, rkv_page_table_stats(f.table, p));
+    OUTPUT_SIZES(&f, rkv_page_table_stats, p, rkv_page_table_read_stats(f.table, p), "out_stats");
+    GOOD_BIGGER_OUTPUT(rkv_page_table_stats, p, rkv_page_table_read_stats(f.table, p));
     CHECK_STATUS(rkv_page_table_allocate_pages(f.table, 9, pages), RKV_STATUS_OUT_OF_PAGES);
     OUTPUT_SIZES(&f, rkv_shortage, p, rkv_last_shortage(p), "out_shortage");
     GOOD_BIGGER_OUTPUT(rkv_shortage, p, rkv_last_shortage(p));
-    BAD(&f, rkv_page_table_audit(NULL), "table");
+    BAD(&f, rkv_page_table_check(NULL), "table");
     end_fixture(&f);
 }
 
@@ -219,7 +219,7 @@ static tables new_tables(void) {
     allocate(&t.f, 2, t.cached);
     CHECK_OK(rkv_page_table_map(t.f.table, t.slot, 0, t.mapped, 2));
     insert_pages(&t.f, NULL, text(ids, 4), t.cached, 2);
-    rkv_sequence_state state = begin(&t.f, text(ids + 1, 3));
+    rkv_sequence_info state = begin(&t.f, text(ids + 1, 3));
     t.owned = state.slot;
     t.sequence = state.sequence;
     t.unused = 6 - t.slot - t.empty - t.owned;
@@ -277,16 +277,16 @@ static void m01_rows(void) {
     const uint32_t bad_slots[] = {t.unused, 4, UINT32_MAX - 1, UINT32_MAX};
     for (size_t i = 0; i < 4; i++) {
         uint32_t slot = bad_slots[i];
-        BAD(&t.f, rkv_page_table_erase(table, slot), "slot");
+        BAD(&t.f, rkv_page_table_free_slot(table, slot), "slot");
         BAD(&t.f, rkv_page_table_map(table, slot, 0, t.loose, 1), "slot");
         BAD(&t.f, rkv_page_table_reserve(table, slot, 1), "slot");
     }
-    REFUSED(&t.f, rkv_page_table_erase(table, t.owned), RKV_STATUS_INVALID_STATE, "sequence");
+    REFUSED(&t.f, rkv_page_table_free_slot(table, t.owned), RKV_STATUS_INVALID_STATE, "sequence");
     REFUSED(&t.f, rkv_page_table_map(table, t.owned, 2, t.loose, 1), RKV_STATUS_INVALID_STATE,
             "sequence");
     REFUSED(&t.f, rkv_page_table_reserve(table, t.owned, 8), RKV_STATUS_INVALID_STATE,
             "sequence");
-    BAD(&t.f, rkv_page_table_erase(NULL, t.slot), "table");
+    BAD(&t.f, rkv_page_table_free_slot(NULL, t.slot), "table");
     BAD(&t.f, rkv_page_table_map(NULL, t.slot, 2, t.loose, 1), "table");
     BAD(&t.f, rkv_page_table_map(table, t.slot, 2, NULL, 1), "pages");
     BAD(&t.f, rkv_page_table_map(table, t.slot, 2, t.loose, SIZE_MAX), "page");
@@ -307,11 +307,11 @@ static void m01_rows(void) {
         three[1] = t.cached[0];
         three[2] = bad[i];
         BAD(&t.f, rkv_page_table_map(table, t.empty, 0, three, 3), "page");
-        CHECK_OK(rkv_page_table_audit(table));
+        CHECK_OK(rkv_page_table_check(table));
         CHECK_OK(rkv_page_table_free_pages(table, t.loose, 1)); /* still loose */
         allocate(&t.f, 1, t.loose);
         size_t capacity = 99;
-        CHECK_OK(rkv_page_table_capacity(table, t.empty, &capacity));
+        CHECK_OK(rkv_page_table_row_capacity(table, t.empty, &capacity));
         CHECK_EQ(capacity, 0);
     }
     end_fixture(&t.f);
@@ -332,30 +332,31 @@ static void m01_reading_rows(void) {
     mark(&can, sizeof can);
     for (size_t i = 0; i < 4; i++) {
         uint32_t slot = bad_slots[i];
-        BAD(&t.f, rkv_page_table_capacity(table, slot, &count), "slot");
-        BAD(&t.f, rkv_page_table_row(table, slot, 0, pages, 4, &count), "slot");
-        BAD(&t.f, rkv_page_table_slot_mapping(table, slot, &good_position, 1, &mapping), "slot");
+        BAD(&t.f, rkv_page_table_row_capacity(table, slot, &count), "slot");
+        BAD(&t.f, rkv_page_table_read_row(table, slot, 0, pages, 4, &count), "slot");
+        BAD(&t.f, rkv_page_table_read_slot_mapping(table, slot, &good_position, 1, &mapping),
+            "slot");
         if (slot != RKV_NO_SLOT) {
             BAD(&t.f, rkv_page_table_can_reserve(table, slot, 1, &can), "slot");
         }
     }
     BAD(&t.f, rkv_page_table_can_reserve(NULL, t.slot, 1, &can), "table");
     BAD(&t.f, rkv_page_table_can_reserve(table, t.slot, 1, NULL), "out_can");
-    BAD(&t.f, rkv_page_table_capacity(NULL, t.slot, &count), "table");
-    BAD(&t.f, rkv_page_table_capacity(table, t.slot, NULL), "out_position_count");
-    BAD(&t.f, rkv_page_table_row(NULL, t.slot, 0, pages, 4, &count), "table");
-    BAD(&t.f, rkv_page_table_row(table, t.slot, 3, pages, 4, &count), "first_index");
-    BAD(&t.f, rkv_page_table_row(table, t.slot, SIZE_MAX, pages, 4, &count), "first_index");
-    BAD(&t.f, rkv_page_table_row(table, t.slot, 0, NULL, 4, &count), "pages");
-    BAD(&t.f, rkv_page_table_row(table, t.slot, 0, pages, 4, NULL), "out_count");
-    BAD(&t.f, rkv_page_table_slot_mapping(NULL, t.slot, &good_position, 1, &mapping), "table");
-    BAD(&t.f, rkv_page_table_slot_mapping(table, t.slot, NULL, 1, &mapping), "positions");
-    BAD(&t.f, rkv_page_table_slot_mapping(table, t.slot, &good_position, 1, NULL),
+    BAD(&t.f, rkv_page_table_row_capacity(NULL, t.slot, &count), "table");
+    BAD(&t.f, rkv_page_table_row_capacity(table, t.slot, NULL), "out_position_count");
+    BAD(&t.f, rkv_page_table_read_row(NULL, t.slot, 0, pages, 4, &count), "table");
+    BAD(&t.f, rkv_page_table_read_row(table, t.slot, 3, pages, 4, &count), "first_index");
+    BAD(&t.f, rkv_page_table_read_row(table, t.slot, SIZE_MAX, pages, 4, &count), "first_index");
+    BAD(&t.f, rkv_page_table_read_row(table, t.slot, 0, NULL, 4, &count), "pages");
+    BAD(&t.f, rkv_page_table_read_row(table, t.slot, 0, pages, 4, NULL), "out_count");
+    BAD(&t.f, rkv_page_table_read_slot_mapping(NULL, t.slot, &good_position, 1, &mapping), "table");
+    BAD(&t.f, rkv_page_table_read_slot_mapping(table, t.slot, NULL, 1, &mapping), "positions");
+    BAD(&t.f, rkv_page_table_read_slot_mapping(table, t.slot, &good_position, 1, NULL),
         "out_mapping");
-    BAD(&t.f, rkv_page_table_slot_mapping(table, t.slot, &good_position, SIZE_MAX, &mapping),
+    BAD(&t.f, rkv_page_table_read_slot_mapping(table, t.slot, &good_position, SIZE_MAX, &mapping),
         "positions");
     for (size_t i = 0; i < 3; i++) {
-        BAD(&t.f, rkv_page_table_slot_mapping(table, t.slot, &bad_positions[i], 1, &mapping),
+        BAD(&t.f, rkv_page_table_read_slot_mapping(table, t.slot, &bad_positions[i], 1, &mapping),
             "position");
     }
     UNTOUCHED(pages);
@@ -380,54 +381,55 @@ static void m01_batches(void) {
     mark(indices, sizeof indices);
     mark(last, sizeof last);
     mark(&count, sizeof count);
-    rkv_batch_arrays good;
+    rkv_page_table_batch_arrays good;
     memset(&good, 0, sizeof good);
     good.struct_size = sizeof good;
     good.indptr = indptr;
     good.indices = indices;
     good.indices_capacity = 4;
     good.last_page_len = last;
-    rkv_batch_row rows[2];
+    rkv_page_table_batch_row rows[2];
     rows[0].slot = t.slot;
     rows[0].position_count = 4;
     rows[1].slot = t.owned;
     rows[1].position_count = 3;
-    BAD(&t.f, rkv_page_table_batch(NULL, rows, 2, &good, &count), "table");
-    BAD(&t.f, rkv_page_table_batch(table, NULL, 2, &good, &count), "rows");
-    BAD(&t.f, rkv_page_table_batch(table, rows, SIZE_MAX, &good, &count), "rows");
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, NULL, &count), "arrays");
-    BAD_INPUT_SIZES(&t.f, rkv_batch_arrays, good, p,
-                    rkv_page_table_batch(table, rows, 2, p, &count), "arrays");
-    rkv_batch_arrays arrays = good;
+    BAD(&t.f, rkv_page_table_read_batch(NULL, rows, 2, &good, &count), "table");
+    BAD(&t.f, rkv_page_table_read_batch(table, NULL, 2, &good, &count), "rows");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, SIZE_MAX, &good, &count), "rows");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, NULL, &count), "arrays");
+    BAD_INPUT_SIZES(&t.f, rkv_page_table_batch_arrays, good, p,
+                    rkv_page_table_read_batch(table, rows, 2, p, &count), "arrays");
+    rkv_page_table_batch_arrays arrays = good;
     arrays.reserved = 1;
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &arrays, &count), "reserved");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &arrays, &count), "reserved");
     arrays = good;
     arrays.indptr = NULL;
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &arrays, &count), "indptr");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &arrays, &count), "indptr");
     arrays = good;
     arrays.indices = NULL;
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &arrays, &count), "indices");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &arrays, &count), "indices");
     arrays = good;
     arrays.last_page_len = NULL;
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &arrays, &count), "last_page_len");
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &good, NULL), "out_index_count");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &arrays, &count), "last_page_len");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, NULL), "out_index_count");
     rows[1].position_count = 5;
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &good, &count), "position");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, &count), "position");
     rows[1].position_count = UINT32_MAX;
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &good, &count), "position");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, &count), "position");
     rows[1].position_count = 0;
     rows[1].slot = t.unused;
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &good, &count), "slot");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, &count), "slot");
     rows[1].slot = UINT32_MAX;
-    BAD(&t.f, rkv_page_table_batch(table, rows, 2, &good, &count), "slot");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, &count), "slot");
     UNTOUCHED(indptr);
     UNTOUCHED(indices);
     UNTOUCHED(last);
     UNTOUCHED(count);
     rows[1].slot = t.owned;
     rows[1].position_count = 3;
-    GOOD_BIGGER_INPUT(rkv_batch_arrays, good, p, rkv_page_table_batch(table, rows, 2, p, &count));
-    CHECK_OK(rkv_page_table_batch(table, NULL, 0, &good, &count));
+    GOOD_BIGGER_INPUT(rkv_page_table_batch_arrays, good, p,
+                      rkv_page_table_read_batch(table, rows, 2, p, &count));
+    CHECK_OK(rkv_page_table_read_batch(table, NULL, 0, &good, &count));
     CHECK(count == 0 && indptr[0] == 0);
     end_fixture(&t.f);
 }

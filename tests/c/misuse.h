@@ -131,7 +131,7 @@ static inline void open_caches(caches *c) {
     c->node = insert(&c->f, text(c->ids, 4)).node;
     c->foreign = insert(&c->other, text(c->ids, 4)).node;
     CHECK_OK(rkv_cache_lock(c->f.cache, c->node));
-    rkv_sequence_state state = begin(&c->f, text(c->ids, 6));
+    rkv_sequence_info state = begin(&c->f, text(c->ids, 6));
     c->released = state.sequence;
     release(&c->f, state.sequence);
     c->sequence = begin(&c->f, text(c->ids, 8)).sequence;

@@ -53,7 +53,7 @@ static void m01_swapped_handles(void) {
     BAD(&f, rkv_cache_check(no_cache), "cache");
     BAD(&f, rkv_cache_evict(no_cache, 1, NULL, 0, &count), "cache");
     BAD(&f, rkv_sequence_release(no_cache, 1), "cache");
-    BAD(&f, rkv_page_table_audit(no_table), "table");
+    BAD(&f, rkv_page_table_check(no_table), "table");
     BAD(&f, rkv_page_table_allocate_slot(no_table, &slot), "table");
     CHECK(count == 77 && slot == 77);
     end_fixture(&f);
@@ -64,7 +64,7 @@ static void m01_match_and_probe(void) {
     open_caches(&c);
     fixture *f = &c.f;
     rkv_namespace space = new_namespace();
-    rkv_match match;
+    rkv_cache_match_result match;
     uint32_t pages[4];
     size_t token_count, positions;
     mark(&match, sizeof match);
@@ -78,14 +78,15 @@ static void m01_match_and_probe(void) {
     BAD(f, rkv_cache_match(f->cache, NULL, &c.tokens, UINT32_MAX, pages, 4, &match), "flags");
     BAD(f, rkv_cache_match(f->cache, NULL, &c.tokens, 0, NULL, 4, &match), "pages");
     BAD_INPUT_SIZES(f, rkv_namespace, space, p,
-                    rkv_cache_match(f->cache, p, &c.tokens, 0, pages, 4, &match), "namespace_");
+                    rkv_cache_match(f->cache, p, &c.tokens, 0, pages, 4, &match), "space");
     BAD_INPUT_SIZES(f, rkv_tokens, c.tokens, p,
                     rkv_cache_match(f->cache, NULL, p, 0, pages, 4, &match), "tokens");
-    OUTPUT_SIZES(f, rkv_match, p, rkv_cache_match(f->cache, NULL, &c.tokens, 0, pages, 4, p),
+    OUTPUT_SIZES(f, rkv_cache_match_result, p, rkv_cache_match(f->cache, NULL, &c.tokens, 0,
+                                                               pages, 4, p),
                  "out_match");
     UNTOUCHED_STRUCT(match);
     UNTOUCHED(pages);
-    GOOD_BIGGER_OUTPUT(rkv_match, p,
+    GOOD_BIGGER_OUTPUT(rkv_cache_match_result, p,
                        rkv_cache_match(f->cache, NULL, &c.tokens, 0, pages, 4, p));
     GOOD_BIGGER_INPUT(rkv_namespace, space, p,
                       rkv_cache_match(f->cache, p, &c.tokens, 0, pages, 4, &match));
@@ -96,7 +97,7 @@ static void m01_match_and_probe(void) {
         "out_position_count");
     BAD_INPUT_SIZES(f, rkv_namespace, space, p,
                     rkv_cache_probe(f->cache, p, &c.tokens, &token_count, &positions),
-                    "namespace_");
+                    "space");
     rkv_tokens tokens = text(c.ids, SIZE_MAX);
     BAD(f, rkv_cache_match(f->cache, NULL, &tokens, 0, NULL, 0, &match), "ids");
     BAD(f, rkv_cache_probe(f->cache, NULL, &tokens, &token_count, &positions), "ids");
@@ -111,18 +112,18 @@ static void m01_insert(void) {
     fixture *f = &c.f;
     rkv_namespace space = new_namespace();
     uint32_t pages[4], published[4];
-    rkv_insert_result result;
+    rkv_cache_insert_result result;
     allocate(f, 4, pages);
     mark(published, sizeof published);
     mark(&result, sizeof result);
     result.struct_size = sizeof result;
-    rkv_insert_args good = insert_args(&c.tokens, pages, 4), args;
-    good.namespace_ = &space;
+    rkv_cache_insert_args good = insert_args(&c.tokens, pages, 4), args;
+    good.space = &space;
     BAD(f, rkv_cache_insert(NULL, &good, published, &result), "cache");
     BAD(f, rkv_cache_insert(f->cache, NULL, published, &result), "args");
-    BAD_INPUT_SIZES(f, rkv_insert_args, good, p,
+    BAD_INPUT_SIZES(f, rkv_cache_insert_args, good, p,
                     rkv_cache_insert(f->cache, p, published, &result), "args");
-    OUTPUT_SIZES(f, rkv_insert_result, p, rkv_cache_insert(f->cache, &good, published, p),
+    OUTPUT_SIZES(f, rkv_cache_insert_result, p, rkv_cache_insert(f->cache, &good, published, p),
                  "out_result");
     args = good;
     args.reserved = 1;
@@ -140,9 +141,9 @@ static void m01_insert(void) {
     BAD(f, rkv_cache_insert(f->cache, &args, published, &result), "pages");
     args = good;
     BAD_INPUT_SIZES(f, rkv_namespace, space, p,
-                    (args.namespace_ = p,
+                    (args.space = p,
                      rkv_cache_insert(f->cache, &args, published, &result)),
-                    "namespace_");
+                    "space");
     /* places to go on from, without a node, or not where the node ends */
     args = good;
     args.from_token_index = 4;
@@ -192,9 +193,9 @@ static void m01_insert(void) {
     }
     UNTOUCHED(published);
     UNTOUCHED_STRUCT(result);
-    GOOD_BIGGER_INPUT(rkv_insert_args, good, p, rkv_cache_insert(f->cache, p, NULL, &result));
+    GOOD_BIGGER_INPUT(rkv_cache_insert_args, good, p, rkv_cache_insert(f->cache, p, NULL, &result));
     CHECK_EQ(result.claimed_page_count, 2);
-    GOOD_BIGGER_OUTPUT(rkv_insert_result, p, rkv_cache_insert(f->cache, &good, NULL, p));
+    GOOD_BIGGER_OUTPUT(rkv_cache_insert_result, p, rkv_cache_insert(f->cache, &good, NULL, p));
     close_caches(&c);
 }
 
@@ -204,12 +205,12 @@ static void m01_insert_of_a_sequences_pages(void) {
     open_caches(&c);
     fixture *f = &c.f;
     uint32_t row[4], other_ids[4] = {70, 71, 72, 73};
-    rkv_sequence_state state = query(f, c.sequence);
+    rkv_sequence_info state = query(f, c.sequence);
     CHECK_EQ(row_of(f, state.slot, row, 4), 4);
     CHECK_EQ(state.shared_page_count, 2);
     rkv_tokens tokens = text(other_ids, 4);
-    rkv_insert_args args = insert_args(&tokens, row + 2, 2);
-    rkv_insert_result result;
+    rkv_cache_insert_args args = insert_args(&tokens, row + 2, 2);
+    rkv_cache_insert_result result;
     result.struct_size = sizeof result;
     BAD(f, rkv_cache_insert(f->cache, &args, NULL, &result), "page");
     check_sane(f);
@@ -237,28 +238,28 @@ static void m01_nodes(void) {
         rkv_node_id node = strange[i];
         REFUSED(f, rkv_cache_lock(f->cache, node), RKV_STATUS_STALE_NODE, "node");
         REFUSED(f, rkv_cache_unlock(f->cache, node), RKV_STATUS_STALE_NODE, "node");
-        REFUSED(f, rkv_cache_node_info(f->cache, node, &info), RKV_STATUS_STALE_NODE, "node");
-        REFUSED(f, rkv_cache_node_pages(f->cache, node, pages, 4, &count), RKV_STATUS_STALE_NODE,
+        REFUSED(f, rkv_node_read_info(f->cache, node, &info), RKV_STATUS_STALE_NODE, "node");
+        REFUSED(f, rkv_node_read_pages(f->cache, node, pages, 4, &count), RKV_STATUS_STALE_NODE,
                 "node");
-        REFUSED(f, rkv_cache_node_children(f->cache, node, children, 2, &count),
+        REFUSED(f, rkv_node_read_children(f->cache, node, children, 2, &count),
                 RKV_STATUS_STALE_NODE, "node");
     }
     BAD(f, rkv_cache_lock(NULL, c.node), "cache");
     BAD(f, rkv_cache_unlock(NULL, c.node), "cache");
     REFUSED(f, rkv_cache_unlock(f->cache, root_of(f, c.node)), RKV_STATUS_NOT_LOCKED, "lock");
-    BAD(f, rkv_cache_node_info(NULL, c.node, &info), "cache");
-    OUTPUT_SIZES(f, rkv_node_info, p, rkv_cache_node_info(f->cache, c.node, p), "out_info");
-    BAD(f, rkv_cache_node_pages(NULL, c.node, pages, 4, &count), "cache");
-    BAD(f, rkv_cache_node_pages(f->cache, c.node, NULL, 4, &count), "pages");
-    BAD(f, rkv_cache_node_pages(f->cache, c.node, pages, 4, NULL), "out_count");
-    BAD(f, rkv_cache_node_children(NULL, c.node, children, 2, &count), "cache");
-    BAD(f, rkv_cache_node_children(f->cache, root_of(f, c.node), NULL, 2, &count), "children");
-    BAD(f, rkv_cache_node_children(f->cache, c.node, children, 2, NULL), "out_count");
+    BAD(f, rkv_node_read_info(NULL, c.node, &info), "cache");
+    OUTPUT_SIZES(f, rkv_node_info, p, rkv_node_read_info(f->cache, c.node, p), "out_info");
+    BAD(f, rkv_node_read_pages(NULL, c.node, pages, 4, &count), "cache");
+    BAD(f, rkv_node_read_pages(f->cache, c.node, NULL, 4, &count), "pages");
+    BAD(f, rkv_node_read_pages(f->cache, c.node, pages, 4, NULL), "out_count");
+    BAD(f, rkv_node_read_children(NULL, c.node, children, 2, &count), "cache");
+    BAD(f, rkv_node_read_children(f->cache, root_of(f, c.node), NULL, 2, &count), "children");
+    BAD(f, rkv_node_read_children(f->cache, c.node, children, 2, NULL), "out_count");
     UNTOUCHED_STRUCT(info);
     UNTOUCHED(children);
     UNTOUCHED(pages);
     UNTOUCHED(count);
-    GOOD_BIGGER_OUTPUT(rkv_node_info, p, rkv_cache_node_info(f->cache, c.node, p));
+    GOOD_BIGGER_OUTPUT(rkv_node_info, p, rkv_node_read_info(f->cache, c.node, p));
     close_caches(&c);
 }
 
@@ -279,14 +280,14 @@ static void m01_evict_and_read(void) {
     BAD(f, rkv_cache_contains_page(NULL, 1, &contains), "cache");
     BAD(f, rkv_cache_contains_page(f->cache, 1, NULL), "out_contains");
     CHECK(contains);
-    rkv_cache_statistics stats;
+    rkv_cache_stats stats;
     mark(&stats, sizeof stats);
     stats.struct_size = sizeof stats;
-    BAD(f, rkv_cache_stats(NULL, &stats), "cache");
+    BAD(f, rkv_cache_read_stats(NULL, &stats), "cache");
     UNTOUCHED_STRUCT(stats);
-    OUTPUT_SIZES_FROM(f, rkv_cache_statistics, offsetof(rkv_cache_statistics, prefix_count), p,
-                      rkv_cache_stats(f->cache, p), "out_stats");
-    GOOD_BIGGER_OUTPUT(rkv_cache_statistics, p, rkv_cache_stats(f->cache, p));
+    OUTPUT_SIZES_FROM(f, rkv_cache_stats, offsetof(rkv_cache_stats, prefix_count), p,
+                      rkv_cache_read_stats(f->cache, p), "out_stats");
+    GOOD_BIGGER_OUTPUT(rkv_cache_stats, p, rkv_cache_read_stats(f->cache, p));
     BAD(f, rkv_cache_check(NULL), "cache");
     BAD(f, rkv_cache_dump(NULL, RKV_DUMP_JSON, buffer, sizeof buffer, &count), "cache");
     BAD(f, rkv_cache_dump(f->cache, RKV_DUMP_JSON, NULL, 10, &count), "buffer");

@@ -6,17 +6,18 @@ static void m01_continue(void) {
     open_caches(&c);
     fixture *f = &c.f;
     rkv_namespace space = new_namespace();
-    rkv_sequence_state state;
+    rkv_sequence_info state;
     mark(&state, sizeof state);
     state.struct_size = sizeof state;
-    rkv_continue_args good = continue_args(c.sequence, &c.tokens), args;
+    rkv_sequence_continue_args good = continue_args(c.sequence, &c.tokens), args;
     good.flags = RKV_CONTINUE_RUNNING;
-    good.namespace_ = &space;
+    good.space = &space;
     BAD(f, rkv_sequence_continue(NULL, &good, &state), "cache");
     BAD(f, rkv_sequence_continue(f->cache, NULL, &state), "args");
-    BAD_INPUT_SIZES(f, rkv_continue_args, good, p, rkv_sequence_continue(f->cache, p, &state),
+    BAD_INPUT_SIZES(f, rkv_sequence_continue_args, good, p, rkv_sequence_continue(f->cache, p,
+                                                                                  &state),
                     "args");
-    OUTPUT_SIZES(f, rkv_sequence_state, p, rkv_sequence_continue(f->cache, &good, p), "out_state");
+    OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_continue(f->cache, &good, p), "out_state");
     args = good;
     args.flags = 2 | RKV_CONTINUE_RUNNING;
     BAD(f, rkv_sequence_continue(f->cache, &args, &state), "flags");
@@ -36,8 +37,8 @@ static void m01_continue(void) {
                     "tokens");
     args = good;
     BAD_INPUT_SIZES(f, rkv_namespace, space, p,
-                    (args.namespace_ = p, rkv_sequence_continue(f->cache, &args, &state)),
-                    "namespace_");
+                    (args.space = p, rkv_sequence_continue(f->cache, &args, &state)),
+                    "space");
     /* longer than any row, by the tokens, by an image, or by the reserve */
     rkv_token_item huge = image(0, 1, UINT32_MAX);
     unknown = with_items(ids, 1, &huge, 1);
@@ -63,8 +64,9 @@ static void m01_continue(void) {
         BAD(f, rkv_sequence_continue(f->cache, &args, &state), "tokens");
     }
     UNTOUCHED_STRUCT(state);
-    GOOD_BIGGER_INPUT(rkv_continue_args, good, p, rkv_sequence_continue(f->cache, p, &state));
-    GOOD_BIGGER_OUTPUT(rkv_sequence_state, p, rkv_sequence_continue(f->cache, &good, p));
+    GOOD_BIGGER_INPUT(rkv_sequence_continue_args, good, p, rkv_sequence_continue(f->cache, p,
+                                                                                 &state));
+    GOOD_BIGGER_OUTPUT(rkv_sequence_info, p, rkv_sequence_continue(f->cache, &good, p));
     /* no tokens of its own, in three ways */
     rkv_tokens none = text(NULL, 0);
     args = good;
@@ -81,9 +83,9 @@ static void m01_fork(void) {
     caches c;
     open_caches(&c);
     fixture *f = &c.f;
-    rkv_fork_child children[2];
+    rkv_sequence_fork_child children[2];
     mark(children, sizeof children);
-    rkv_fork_args good, args;
+    rkv_sequence_fork_args good, args;
     memset(&good, 0, sizeof good);
     good.struct_size = sizeof good;
     good.parent = c.sequence;
@@ -91,7 +93,8 @@ static void m01_fork(void) {
     BAD(f, rkv_sequence_fork(NULL, &good, children), "cache");
     BAD(f, rkv_sequence_fork(f->cache, NULL, children), "args");
     BAD(f, rkv_sequence_fork(f->cache, &good, NULL), "out_children");
-    BAD_INPUT_SIZES(f, rkv_fork_args, good, p, rkv_sequence_fork(f->cache, p, children), "args");
+    BAD_INPUT_SIZES(f, rkv_sequence_fork_args, good, p, rkv_sequence_fork(f->cache, p, children),
+                    "args");
     args = good;
     args.flags = 1;
     BAD(f, rkv_sequence_fork(f->cache, &args, children), "flags");
@@ -117,7 +120,7 @@ static void m01_fork(void) {
                 "sequence");
     }
     UNTOUCHED(children);
-    GOOD_BIGGER_INPUT(rkv_fork_args, good, p, rkv_sequence_fork(f->cache, p, children));
+    GOOD_BIGGER_INPUT(rkv_sequence_fork_args, good, p, rkv_sequence_fork(f->cache, p, children));
     CHECK(children[0].sequence != children[1].sequence && children[0].slot != children[1].slot);
     close_caches(&c);
 }
@@ -148,11 +151,11 @@ static void m01_retain(void) {
     UNTOUCHED(count);
     CHECK(retain(f, c.sequence));
     /* a retained sequence is no live one */
-    rkv_sequence_state state = new_state();
-    rkv_publish_result result;
+    rkv_sequence_info state = new_state();
+    rkv_sequence_publish_result result;
     result.struct_size = sizeof result;
     REFUSED(f, rkv_sequence_retain(f->cache, c.sequence, retained), stale, "sequence");
-    REFUSED(f, rkv_sequence_query(f->cache, c.sequence, &state), stale, "sequence");
+    REFUSED(f, rkv_sequence_read_info(f->cache, c.sequence, &state), stale, "sequence");
     REFUSED(f, rkv_sequence_append(f->cache, c.sequence, &c.tokens), stale, "sequence");
     REFUSED(f, rkv_sequence_truncate(f->cache, c.sequence, 8), stale, "sequence");
     REFUSED(f, rkv_sequence_publish(f->cache, c.sequence, 8, &result), stale, "sequence");
@@ -169,22 +172,22 @@ static void m01_retained(void) {
     size_t count;
     mark(ids, sizeof ids);
     mark(&count, sizeof count);
-    BAD(f, rkv_cache_retained(NULL, ids, 2, &count), "cache");
-    BAD(f, rkv_cache_retained(f->cache, ids, 2, NULL), "out_count");
-    BAD(f, rkv_cache_retained(f->cache, NULL, 2, &count), "sequences");
-    BAD(f, rkv_cache_retained(f->cache, ids, SIZE_MAX, &count), "sequences");
+    BAD(f, rkv_cache_read_retained(NULL, ids, 2, &count), "cache");
+    BAD(f, rkv_cache_read_retained(f->cache, ids, 2, NULL), "out_count");
+    BAD(f, rkv_cache_read_retained(f->cache, NULL, 2, &count), "sequences");
+    BAD(f, rkv_cache_read_retained(f->cache, ids, SIZE_MAX, &count), "sequences");
     UNTOUCHED(count);
-    CHECK_OK(rkv_cache_retained(f->cache, ids, 2, &count));
+    CHECK_OK(rkv_cache_read_retained(f->cache, ids, 2, &count));
     CHECK_EQ(count, 0);
     rkv_sequence_id first = serve_and_retain(f, text(c.ids, 8));
     rkv_sequence_id second = serve_and_retain(f, text(c.ids, 7));
-    REFUSED(f, rkv_cache_retained(f->cache, ids, 1, &count), RKV_STATUS_BUFFER_TOO_SMALL,
+    REFUSED(f, rkv_cache_read_retained(f->cache, ids, 1, &count), RKV_STATUS_BUFFER_TOO_SMALL,
             "sequences");
     CHECK_EQ(count, 2);
     UNTOUCHED(ids);
-    CHECK_OK(rkv_cache_retained(f->cache, NULL, 0, &count));
+    CHECK_OK(rkv_cache_read_retained(f->cache, NULL, 0, &count));
     CHECK_EQ(count, 2);
-    CHECK_OK(rkv_cache_retained(f->cache, ids, 2, &count));
+    CHECK_OK(rkv_cache_read_retained(f->cache, ids, 2, &count));
     CHECK(ids[0] == first && ids[1] == second);
     close_caches(&c);
 }

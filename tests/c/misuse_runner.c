@@ -66,14 +66,14 @@ static void m01_kv_memory(void) {
     runner_fixture r = new_runner(4, 16, 0);
     rkv_runner_config config = small_runner();
     rkv_runner *runner = NULL;
-    rkv_kv_memory good[LAYERS], layers[LAYERS], seen;
+    rkv_runner_kv_memory good[LAYERS], layers[LAYERS], seen;
     for (uint32_t i = 0; i < LAYERS; i++) {
-        CHECK_OK(rkv_runner_kv_memory(r.runner, i, &good[i]));
+        CHECK_OK(rkv_runner_read_kv_memory(r.runner, i, &good[i]));
     }
     config.kv_layers = layers;
     for (int wrong = 0; wrong < 9; wrong++) {
         memcpy(layers, good, sizeof layers);
-        rkv_kv_memory *bad = &layers[1];
+        rkv_runner_kv_memory *bad = &layers[1];
         const char *word = "kv_layers[1]";
         switch (wrong) {
         case 0: bad->k = NULL; break;
@@ -93,17 +93,17 @@ static void m01_kv_memory(void) {
     BAD(&r.f, rkv_runner_create(r.f.table, &config, &runner), "layer_count");
     CHECK(runner == NULL);
     mark(&seen, sizeof seen);
-    BAD(&r.f, rkv_runner_kv_memory(NULL, 0, &seen), "runner");
-    BAD(&r.f, rkv_runner_kv_memory(r.runner, LAYERS, &seen), "layer");
-    BAD(&r.f, rkv_runner_kv_memory(r.runner, UINT32_MAX, &seen), "layer");
-    BAD(&r.f, rkv_runner_kv_memory(r.runner, 0, NULL), "out_memory");
+    BAD(&r.f, rkv_runner_read_kv_memory(NULL, 0, &seen), "runner");
+    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, LAYERS, &seen), "layer");
+    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, UINT32_MAX, &seen), "layer");
+    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, 0, NULL), "out_memory");
     UNTOUCHED(seen);
-    rkv_runner_statistics stats;
-    BAD(&r.f, rkv_runner_stats(NULL, &stats), "runner");
-    OUTPUT_SIZES(&r.f, rkv_runner_statistics, p, rkv_runner_stats(r.runner, p), "out_stats");
-    GOOD_BIGGER_OUTPUT(rkv_runner_statistics, p, rkv_runner_stats(r.runner, p));
+    rkv_runner_stats stats;
+    BAD(&r.f, rkv_runner_read_stats(NULL, &stats), "runner");
+    OUTPUT_SIZES(&r.f, rkv_runner_stats, p, rkv_runner_read_stats(r.runner, p), "out_stats");
+    GOOD_BIGGER_OUTPUT(rkv_runner_stats, p, rkv_runner_read_stats(r.runner, p));
     /* handles of another kind */
-    BAD(&r.f, rkv_runner_stats((rkv_runner *)(void *)r.plan, &stats), "runner");
+    BAD(&r.f, rkv_runner_read_stats((rkv_runner *)(void *)r.plan, &stats), "runner");
     rkv_runner_destroy(NULL);
     rkv_plan_destroy(NULL);
     end_runner(&r);
@@ -114,10 +114,10 @@ static void m01_page_copies(void) {
     uint32_t ids[8], pages[3];
     count_up(ids, 8, 1);
     insert(&r.f, text(ids, 4));
-    rkv_match cached = match_of(&r.f, text(ids, 4));
+    rkv_cache_match_result cached = match_of(&r.f, text(ids, 4));
     uint32_t cached_page = 0;
     size_t count = 0;
-    CHECK_OK(rkv_cache_node_pages(r.f.cache, cached.node, &cached_page, 1, &count));
+    CHECK_OK(rkv_node_read_pages(r.f.cache, cached.node, &cached_page, 1, &count));
     allocate(&r.f, 3, pages);
     CHECK_OK(rkv_page_table_free_pages(r.f.table, &pages[2], 1));
     const rkv_page_copy good = {pages[0], pages[1], 4, 0};
@@ -146,7 +146,7 @@ static void m01_plans(void) {
     rkv_plan *plan = NULL;
     uint32_t ids[20];
     count_up(ids, 20, 1);
-    rkv_sequence_state a = begin(&r.f, text(ids, 12));
+    rkv_sequence_info a = begin(&r.f, text(ids, 12));
     CHECK_EQ(publish(&r.f, a.sequence, 8).claimed_page_count, 2);
     rkv_plan_row good, row;
     memset(&good, 0, sizeof good);
@@ -218,7 +218,7 @@ static void m01_plan_capacity(void) {
     runner_fixture r = new_runner(4, 32, 0);
     uint32_t ids[20];
     count_up(ids, 20, 1);
-    rkv_sequence_state a = begin(&r.f, text(ids, 12)), b = begin(&r.f, text(ids + 4, 8));
+    rkv_sequence_info a = begin(&r.f, text(ids, 12)), b = begin(&r.f, text(ids + 4, 8));
     rkv_plan_row rows[2];
     memset(rows, 0, sizeof rows);
     rows[0].sequence = a.sequence;
@@ -279,10 +279,10 @@ static void m01_append_prefill(void) {
     runner_fixture r = new_runner(4, 32, 0), other = new_runner(4, 32, 0);
     uint32_t ids[12];
     count_up(ids, 12, 1);
-    rkv_sequence_state a = begin(&r.f, text(ids, 12));
+    rkv_sequence_info a = begin(&r.f, text(ids, 12));
     chunk whole = chunk_of(a.sequence, ids, 0, 12);
     tensors t = new_tensors(&whole, 1, 0);
-    rkv_append_prefill_args good = layer_args(&t, 0), args;
+    rkv_runner_append_prefill_args good = layer_args(&t, 0), args;
     rkv_plan *empty = NULL;
     CHECK_OK(rkv_plan_create(r.runner, &empty));
     REFUSED(&r.f, rkv_runner_append_prefill(r.runner, empty, &good), RKV_STATUS_INVALID_STATE,
@@ -293,7 +293,7 @@ static void m01_append_prefill(void) {
     BAD(&r.f, rkv_runner_append_prefill(r.runner, NULL, &good), "plan");
     BAD(&r.f, rkv_runner_append_prefill(r.runner, other.plan, &good), "another runner");
     BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, NULL), "args");
-    BAD_INPUT_SIZES(&r.f, rkv_append_prefill_args, good, p,
+    BAD_INPUT_SIZES(&r.f, rkv_runner_append_prefill_args, good, p,
                     rkv_runner_append_prefill(r.runner, r.plan, p), "args");
     const char *words[] = {"layer", "q", "k", "v", "out", "k", "q", "out", "lse", "sinks",
                            "scale", "scale", "soft_cap", "k_scale", "v_scale", "reserved",
@@ -334,7 +334,7 @@ static void m01_append_prefill(void) {
     for (size_t i = 0; i < r.memory_count; i++) {
         CHECK(isnan(r.memory[i]));
     }
-    GOOD_BIGGER_INPUT(rkv_append_prefill_args, good, p,
+    GOOD_BIGGER_INPUT(rkv_runner_append_prefill_args, good, p,
                       rkv_runner_append_prefill(r.runner, r.plan, p));
     check_tensors(&t, &whole, 1, 0, 0);
     free_tensors(&t);
@@ -348,10 +348,10 @@ static void m01_plans_of_the_past(void) {
     runner_fixture r = new_runner(4, 32, 0);
     uint32_t ids[12];
     count_up(ids, 12, 1);
-    rkv_sequence_state a = begin(&r.f, text(ids, 12)), b = begin(&r.f, text(ids, 12));
+    rkv_sequence_info a = begin(&r.f, text(ids, 12)), b = begin(&r.f, text(ids, 12));
     chunk whole = chunk_of(a.sequence, ids, 0, 12), second = chunk_of(b.sequence, ids, 0, 12);
     tensors t = new_tensors(&whole, 1, 0);
-    rkv_append_prefill_args args = layer_args(&t, 0);
+    rkv_runner_append_prefill_args args = layer_args(&t, 0);
     set_plan(&r, &whole, 1);
     CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
     publish(&r.f, a.sequence, 8);
@@ -376,7 +376,7 @@ static void m01_merge_states(void) {
     float lse[QUERY_HEADS] = {0}, into_lse[QUERY_HEADS];
     const void *outs[2] = {from, from};
     const float *lses[2] = {lse, lse};
-    rkv_merge_states_args good, args;
+    rkv_runner_merge_states_args good, args;
     memset(&good, 0, sizeof good);
     good.struct_size = sizeof good;
     good.state_count = 2;
@@ -388,7 +388,8 @@ static void m01_merge_states(void) {
     mark(into, sizeof into);
     BAD(&r.f, rkv_runner_merge_states(NULL, &good), "runner");
     BAD(&r.f, rkv_runner_merge_states(r.runner, NULL), "args");
-    BAD_INPUT_SIZES(&r.f, rkv_merge_states_args, good, p, rkv_runner_merge_states(r.runner, p),
+    BAD_INPUT_SIZES(&r.f, rkv_runner_merge_states_args, good, p, rkv_runner_merge_states(r.runner,
+                                                                                         p),
                     "args");
     const char *words[] = {"state_count", "outs", "lses", "out", "lse", "stream", "args.out",
                            "outs[1]", "lses[1]"};
@@ -410,7 +411,7 @@ static void m01_merge_states(void) {
         BAD(&r.f, rkv_runner_merge_states(r.runner, &args), words[i]);
     }
     UNTOUCHED(into);
-    GOOD_BIGGER_INPUT(rkv_merge_states_args, good, p, rkv_runner_merge_states(r.runner, p));
+    GOOD_BIGGER_INPUT(rkv_runner_merge_states_args, good, p, rkv_runner_merge_states(r.runner, p));
     end_runner(&r);
 }
 

@@ -6,16 +6,16 @@ static void m01_begin(void) {
     open_caches(&c);
     fixture *f = &c.f;
     rkv_namespace space = new_namespace();
-    rkv_sequence_state state;
+    rkv_sequence_info state;
     mark(&state, sizeof state);
     state.struct_size = sizeof state;
-    rkv_sequence_args good = sequence_args(&c.tokens), args;
-    good.namespace_ = &space;
+    rkv_sequence_begin_args good = sequence_args(&c.tokens), args;
+    good.space = &space;
     BAD(f, rkv_sequence_begin(NULL, &good, &state), "cache");
     BAD(f, rkv_sequence_begin(f->cache, NULL, &state), "args");
-    BAD_INPUT_SIZES(f, rkv_sequence_args, good, p, rkv_sequence_begin(f->cache, p, &state),
+    BAD_INPUT_SIZES(f, rkv_sequence_begin_args, good, p, rkv_sequence_begin(f->cache, p, &state),
                     "args");
-    OUTPUT_SIZES(f, rkv_sequence_state, p, rkv_sequence_begin(f->cache, &good, p), "out_state");
+    OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_begin(f->cache, &good, p), "out_state");
     args = good;
     args.flags = 1;
     BAD(f, rkv_sequence_begin(f->cache, &args, &state), "flags");
@@ -33,8 +33,8 @@ static void m01_begin(void) {
                     (args.tokens = p, rkv_sequence_begin(f->cache, &args, &state)), "tokens");
     args = good;
     BAD_INPUT_SIZES(f, rkv_namespace, space, p,
-                    (args.namespace_ = p, rkv_sequence_begin(f->cache, &args, &state)),
-                    "namespace_");
+                    (args.space = p, rkv_sequence_begin(f->cache, &args, &state)),
+                    "space");
     const uint64_t absurd[] = {UINT64_MAX, UINT64_MAX - 8, UINT64_C(1) << 62, UINT32_MAX};
     for (size_t i = 0; i < 4; i++) {
         args = good;
@@ -44,8 +44,8 @@ static void m01_begin(void) {
         CHECK(same(f, &before));
     }
     UNTOUCHED_STRUCT(state);
-    GOOD_BIGGER_INPUT(rkv_sequence_args, good, p, rkv_sequence_begin(f->cache, p, &state));
-    GOOD_BIGGER_OUTPUT(rkv_sequence_state, p, rkv_sequence_begin(f->cache, &good, p));
+    GOOD_BIGGER_INPUT(rkv_sequence_begin_args, good, p, rkv_sequence_begin(f->cache, p, &state));
+    GOOD_BIGGER_OUTPUT(rkv_sequence_info, p, rkv_sequence_begin(f->cache, &good, p));
     close_caches(&c);
 }
 
@@ -53,8 +53,8 @@ static void m01_sequences(void) {
     caches c;
     open_caches(&c);
     fixture *f = &c.f;
-    rkv_sequence_state state;
-    rkv_publish_result result;
+    rkv_sequence_info state;
+    rkv_sequence_publish_result result;
     mark(&state, sizeof state);
     mark(&result, sizeof result);
     state.struct_size = sizeof state;
@@ -64,7 +64,7 @@ static void m01_sequences(void) {
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
         rkv_sequence_id id = strange[i];
         const rkv_status stale = RKV_STATUS_STALE_SEQUENCE;
-        REFUSED(f, rkv_sequence_query(f->cache, id, &state), stale, "sequence");
+        REFUSED(f, rkv_sequence_read_info(f->cache, id, &state), stale, "sequence");
         REFUSED(f, rkv_sequence_confirm_copy(f->cache, id), stale, "sequence");
         REFUSED(f, rkv_sequence_append(f->cache, id, &c.tokens), stale, "sequence");
         REFUSED(f, rkv_sequence_truncate(f->cache, id, 8), stale, "sequence");
@@ -72,8 +72,8 @@ static void m01_sequences(void) {
         REFUSED(f, rkv_sequence_release(f->cache, id), stale, "sequence");
     }
     rkv_sequence_id id = c.sequence;
-    BAD(f, rkv_sequence_query(NULL, id, &state), "cache");
-    OUTPUT_SIZES(f, rkv_sequence_state, p, rkv_sequence_query(f->cache, id, p), "out_state");
+    BAD(f, rkv_sequence_read_info(NULL, id, &state), "cache");
+    OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_read_info(f->cache, id, p), "out_state");
     BAD(f, rkv_sequence_confirm_copy(NULL, id), "cache");
     REFUSED(f, rkv_sequence_confirm_copy(f->cache, id), RKV_STATUS_INVALID_STATE, "copy");
     BAD(f, rkv_sequence_append(NULL, id, &c.tokens), "cache");
@@ -89,7 +89,8 @@ static void m01_sequences(void) {
     BAD(f, rkv_sequence_truncate(f->cache, id, UINT64_MAX), "position_count");
     BAD(f, rkv_sequence_truncate(f->cache, id, 3), "position_count"); /* less than the prompt */
     BAD(f, rkv_sequence_publish(NULL, id, 8, &result), "cache");
-    OUTPUT_SIZES_FROM(f, rkv_publish_result, offsetof(rkv_publish_result, node), p,
+    OUTPUT_SIZES_FROM(f, rkv_sequence_publish_result, offsetof(rkv_sequence_publish_result, node),
+                      p,
                       rkv_sequence_publish(f->cache, id, 8, p), "out_result");
     BAD(f, rkv_sequence_publish(f->cache, id, 9, &result), "computed_position_count");
     BAD(f, rkv_sequence_publish(f->cache, id, UINT64_MAX, &result), "computed_position_count");
@@ -97,8 +98,8 @@ static void m01_sequences(void) {
     UNTOUCHED_STRUCT(state);
     UNTOUCHED_STRUCT(result);
     CHECK_EQ(query(f, id).position_count, 8);
-    GOOD_BIGGER_OUTPUT(rkv_sequence_state, p, rkv_sequence_query(f->cache, id, p));
-    GOOD_BIGGER_OUTPUT(rkv_publish_result, p, rkv_sequence_publish(f->cache, id, 8, p));
+    GOOD_BIGGER_OUTPUT(rkv_sequence_info, p, rkv_sequence_read_info(f->cache, id, p));
+    GOOD_BIGGER_OUTPUT(rkv_sequence_publish_result, p, rkv_sequence_publish(f->cache, id, 8, p));
     close_caches(&c);
 }
 

@@ -4,7 +4,7 @@
 
 /* What is seen of a snapshot cache, to show that a refused call left no trace. */
 typedef struct shelf_view {
-    rkv_snapshot_cache_statistics stats;
+    rkv_snapshot_cache_stats stats;
     int order_count;
 } shelf_view;
 
@@ -35,7 +35,7 @@ static bool same_view(const shelf *s, const shelf_view *before) {
 /* A cache with two entries, one of them pinned, and a pin that was released. */
 typedef struct shelves {
     shelf s;
-    rkv_snapshot_match pinned, released;
+    rkv_snapshot_cache_match_result pinned, released;
     uint32_t ids[4];
     rkv_tokens tokens;
 } shelves;
@@ -97,13 +97,13 @@ static void m01_snapshot_statistics(void) {
     shelves all;
     open_shelves(&all);
     shelf *s = &all.s;
-    rkv_snapshot_cache_statistics stats;
+    rkv_snapshot_cache_stats stats;
     mark(&stats, sizeof stats);
-    BAD(s, rkv_snapshot_cache_stats(NULL, &stats), "cache");
+    BAD(s, rkv_snapshot_cache_read_stats(NULL, &stats), "cache");
     UNTOUCHED(stats);
-    OUTPUT_SIZES(s, rkv_snapshot_cache_statistics, p, rkv_snapshot_cache_stats(s->cache, p),
+    OUTPUT_SIZES(s, rkv_snapshot_cache_stats, p, rkv_snapshot_cache_read_stats(s->cache, p),
                  "out_stats");
-    GOOD_BIGGER_OUTPUT(rkv_snapshot_cache_statistics, p, rkv_snapshot_cache_stats(s->cache, p));
+    GOOD_BIGGER_OUTPUT(rkv_snapshot_cache_stats, p, rkv_snapshot_cache_read_stats(s->cache, p));
     BAD(s, rkv_snapshot_cache_check(NULL), "cache");
     BAD(s, rkv_snapshot_cache_clear(NULL), "cache");
     close_shelves(&all);
@@ -114,14 +114,14 @@ static void m01_snapshot_insert(void) {
     open_shelves(&all);
     shelf *s = &all.s;
     rkv_namespace space = new_namespace();
-    rkv_snapshot_insert_result result;
+    rkv_snapshot_cache_insert_result result;
     mark(&result, sizeof result);
     result.struct_size = sizeof result;
-    rkv_snapshot_insert_args good = shelf_args(s, &all.tokens, 1), args;
-    good.namespace_ = &space;
+    rkv_snapshot_cache_insert_args good = shelf_args(s, &all.tokens, 1), args;
+    good.space = &space;
     BAD(s, rkv_snapshot_cache_insert(NULL, &good, &result), "cache");
     BAD(s, rkv_snapshot_cache_insert(s->cache, NULL, &result), "args");
-    BAD_INPUT_SIZES(s, rkv_snapshot_insert_args, good, p,
+    BAD_INPUT_SIZES(s, rkv_snapshot_cache_insert_args, good, p,
                     rkv_snapshot_cache_insert(s->cache, p, &result), "args");
     args = good;
     args.flags = 1;
@@ -150,8 +150,8 @@ static void m01_snapshot_insert(void) {
                     "tokens");
     args = good;
     BAD_INPUT_SIZES(s, rkv_namespace, space, p,
-                    (args.namespace_ = p, rkv_snapshot_cache_insert(s->cache, &args, &result)),
-                    "namespace_");
+                    (args.space = p, rkv_snapshot_cache_insert(s->cache, &args, &result)),
+                    "space");
     UNTOUCHED_STRUCT(result);
     /* the result may be NULL, but not of a wrong size */
     const uint32_t small[] = {0, 1, 8, (uint32_t)sizeof result - 1, 0xA5A5A5A5u};
@@ -162,11 +162,11 @@ static void m01_snapshot_insert(void) {
     UNTOUCHED_STRUCT(result);
     /* nothing was taken over by any of these */
     CHECK_OK(rkv_snapshot_cache_insert(s->cache, &good, NULL));
-    rkv_snapshot_insert_args second = shelf_args(s, &all.tokens, 1);
-    GOOD_BIGGER_INPUT(rkv_snapshot_insert_args, second, p,
+    rkv_snapshot_cache_insert_args second = shelf_args(s, &all.tokens, 1);
+    GOOD_BIGGER_INPUT(rkv_snapshot_cache_insert_args, second, p,
                       rkv_snapshot_cache_insert(s->cache, p, NULL));
     second = shelf_args(s, &all.tokens, 1);
-    GOOD_BIGGER_OUTPUT(rkv_snapshot_insert_result, p,
+    GOOD_BIGGER_OUTPUT(rkv_snapshot_cache_insert_result, p,
                        rkv_snapshot_cache_insert(s->cache, &second, p));
     close_shelves(&all);
 }
@@ -179,7 +179,7 @@ static void m01_snapshot_lookups(void) {
     rkv_tokens tokens = all.tokens;
     rkv_token_item item = image(1, 1, 3);
     rkv_tokens items = with_items(all.ids, 2, &item, 1), absent = text(NULL, 2);
-    rkv_snapshot_match match;
+    rkv_snapshot_cache_match_result match;
     size_t count = 77;
     bool removed = true;
     mark(&match, sizeof match);
@@ -192,21 +192,21 @@ static void m01_snapshot_lookups(void) {
     BAD_INPUT_SIZES(s, rkv_tokens, tokens, p,
                     rkv_snapshot_cache_match(s->cache, NULL, p, 0, &match), "tokens");
     BAD_INPUT_SIZES(s, rkv_namespace, space, p,
-                    rkv_snapshot_cache_match(s->cache, p, &tokens, 0, &match), "namespace_");
+                    rkv_snapshot_cache_match(s->cache, p, &tokens, 0, &match), "space");
     UNTOUCHED_STRUCT(match);
-    OUTPUT_SIZES(s, rkv_snapshot_match, p,
+    OUTPUT_SIZES(s, rkv_snapshot_cache_match_result, p,
                  rkv_snapshot_cache_match(s->cache, NULL, &tokens, 0, p), "out_match");
     BAD(s, rkv_snapshot_cache_probe(NULL, NULL, &tokens, &count), "cache");
     BAD(s, rkv_snapshot_cache_probe(s->cache, NULL, NULL, &count), "tokens");
     BAD(s, rkv_snapshot_cache_probe(s->cache, NULL, &items, &count), "item_count");
     BAD(s, rkv_snapshot_cache_probe(s->cache, NULL, &tokens, NULL), "out_token_count");
     BAD_INPUT_SIZES(s, rkv_namespace, space, p,
-                    rkv_snapshot_cache_probe(s->cache, p, &tokens, &count), "namespace_");
+                    rkv_snapshot_cache_probe(s->cache, p, &tokens, &count), "space");
     BAD(s, rkv_snapshot_cache_remove(NULL, NULL, &tokens, &removed), "cache");
     BAD(s, rkv_snapshot_cache_remove(s->cache, NULL, NULL, &removed), "tokens");
     BAD(s, rkv_snapshot_cache_remove(s->cache, NULL, &items, &removed), "item_count");
     BAD_INPUT_SIZES(s, rkv_namespace, space, p,
-                    rkv_snapshot_cache_remove(s->cache, p, &tokens, &removed), "namespace_");
+                    rkv_snapshot_cache_remove(s->cache, p, &tokens, &removed), "space");
     CHECK(count == 77 && removed);
     /* out_removed may be NULL */
     CHECK_OK(rkv_snapshot_cache_remove(s->cache, NULL, &tokens, NULL));
@@ -238,7 +238,7 @@ static void m01_swapped_snapshot_handles(void) {
     as_snapshots = (rkv_snapshot_cache *)(void *)f.table;
     BAD(s, rkv_snapshot_cache_clear(as_snapshots), "cache");
     BAD(s, rkv_cache_check(as_cache), "cache");
-    BAD(s, rkv_page_table_audit(as_table), "table");
+    BAD(s, rkv_page_table_check(as_table), "table");
     /* destroying through the wrong kind does nothing */
     rkv_snapshot_cache_destroy(as_snapshots);
     rkv_cache_destroy(as_cache);

@@ -48,7 +48,7 @@ static void k11_namespaces_share_nothing(void) {
     /* sequences respect them too */
     rkv_namespace another = new_namespace();
     another.epoch = 77;
-    rkv_sequence_state state = begin_in(&f, &another, text(ids, 4));
+    rkv_sequence_info state = begin_in(&f, &another, text(ids, 4));
     CHECK_EQ(state.cached_position_count, 0);
     release(&f, state.sequence);
     state = begin_in(&f, &spaces[13], text(ids, 4));
@@ -63,13 +63,13 @@ static void k11_matching_creates_none(void) {
     rkv_namespace space = new_namespace();
     for (uint32_t i = 0; i < 100; i++) {
         space.epoch = i;
-        rkv_match match = match_in(&f, &space, text(ids, 4), RKV_MATCH_LOCK);
+        rkv_cache_match_result match = match_in(&f, &space, text(ids, 4), RKV_MATCH_LOCK);
         CHECK(match.token_count == 0 && match.node == 0 && match.locked_node == 0);
         CHECK_EQ(probe_in(&f, &space, text(ids, 4)), 0);
     }
     CHECK_EQ(cache_stats(&f).namespace_count, 0);
     /* a sequence that publishes nothing creates none either, nor does less than a page */
-    rkv_sequence_state state = begin_in(&f, &space, text(ids, 4));
+    rkv_sequence_info state = begin_in(&f, &space, text(ids, 4));
     publish(&f, state.sequence, 1);
     CHECK_EQ(cache_stats(&f).namespace_count, 0);
     release(&f, state.sequence);
@@ -132,7 +132,7 @@ static void k11_images_come_and_go_with_their_tokens(void) {
     CHECK_EQ(cache_stats(&f).image_count, 0);
     insert(&f, with_items(ids, 3, &picture, 1));
     CHECK_EQ(cache_stats(&f).image_count, 1);
-    rkv_sequence_state state = begin(&f, with_items(ids, 3, &other, 1));
+    rkv_sequence_info state = begin(&f, with_items(ids, 3, &other, 1));
     CHECK_EQ(cache_stats(&f).image_count, 2);
     release(&f, state.sequence);
     CHECK_EQ(cache_stats(&f).image_count, 1);

@@ -13,9 +13,9 @@ typedef struct world {
     uint32_t ids[24], pages[4];
     rkv_tokens tokens;
     rkv_node_id node;
-    rkv_sequence_state running;
+    rkv_sequence_info running;
     rkv_sequence_id retained;
-    rkv_snapshot_match pinned;
+    rkv_snapshot_cache_match_result pinned;
     tensors t;
 } world;
 
@@ -68,11 +68,11 @@ static uint64_t hash_of(const world *w) {
     for (uint32_t slot = 0; slot < 8; slot++) {
         uint32_t row[40];
         size_t count = 0;
-        if (rkv_page_table_row(w->f->table, slot, 0, row, 40, &count) == RKV_STATUS_OK) {
+        if (rkv_page_table_read_row(w->f->table, slot, 0, row, 40, &count) == RKV_STATUS_OK) {
             hash = hashed(hash, row, count * sizeof *row);
         }
     }
-    rkv_sequence_state state = query(w->f, w->running.sequence);
+    rkv_sequence_info state = query(w->f, w->running.sequence);
     hash = hashed(hash, &state, sizeof state);
     rkv_plan_arrays arrays;
     memset(&arrays, 0, sizeof arrays);
@@ -81,7 +81,7 @@ static uint64_t hash_of(const world *w) {
     hash = hashed(hash, &arrays, sizeof arrays);
     hash = hashed(hash, w->r.memory, w->r.memory_count * sizeof *w->r.memory);
     hash = hashed(hash, w->t.out, w->t.count * QUERY_HEADS * HEAD_DIM * sizeof *w->t.out);
-    rkv_snapshot_cache_statistics stats = shelf_stats(&w->s);
+    rkv_snapshot_cache_stats stats = shelf_stats(&w->s);
     CHECK_OK(rkv_snapshot_cache_check(w->s.cache));
     return hashed(hash, &stats, sizeof stats);
 }
@@ -160,7 +160,7 @@ static void m09_tokens(void) {
     const uint8_t bytes[3] = {1, 2, 3};
     rkv_token_item item = image(2, 7, 3);
     rkv_tokens tokens = with_items(w.ids, 4, &item, 1);
-    rkv_page_digest_args digest = {sizeof digest, 4, NULL, &w.tokens, NULL, 0};
+    rkv_tokens_page_digests_args digest = {sizeof digest, 4, NULL, &w.tokens, NULL, 0};
     static float logits[RKV_BIN_COUNT];
     MISPLACED(&w, uint32_t, p, rkv_coord_bin(0.5, p), "out_bin");
     MISPLACED(&w, double, p, rkv_coord_value(1, p), "out_value");
@@ -190,38 +190,38 @@ static void m09_page_table(void) {
     CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
     config.page_count = 8;
     const uint64_t positions[2] = {0, 5};
-    rkv_batch_row row = {w.running.slot, 9};
+    rkv_page_table_batch_row row = {w.running.slot, 9};
     uint32_t slot = w.running.slot;
-    rkv_batch_arrays arrays;
+    rkv_page_table_batch_arrays arrays;
     memset(&arrays, 0, sizeof arrays);
     arrays.struct_size = sizeof arrays;
-    rkv_batch_arrays *a = &arrays;
+    rkv_page_table_batch_arrays *a = &arrays;
     MISPLACED(&w, rkv_page_table_config, p, rkv_page_table_config_init(p, sizeof *p), "config");
     MISPLACED(&w, rkv_page_table *, p, rkv_page_table_create(&config, p), "out_table");
-    BAD_STRUCT(&w, rkv_page_table_statistics, p, rkv_page_table_stats(table, p), "out_stats");
+    BAD_STRUCT(&w, rkv_page_table_stats, p, rkv_page_table_read_stats(table, p), "out_stats");
     MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_slot(table, p), "out_slot");
     MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_pages(table, 2, p), "pages");
     /* more than are free, so that it would have to evict */
     MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_pages(table, 24, p), "pages");
     MISPLACED(&w, bool, p, rkv_page_table_can_reserve(table, slot, 9, p), "out_can");
-    MISPLACED(&w, size_t, p, rkv_page_table_capacity(table, slot, p), "out_position_count");
-    MISPLACED(&w, uint32_t, p, rkv_page_table_row(table, slot, 0, p, 4, OTHER), "pages");
-    MISPLACED(&w, size_t, p, rkv_page_table_row(table, slot, 0, OTHER, 4, p), "out_count");
-    MISPLACED(&w, int64_t, p, rkv_page_table_slot_mapping(table, slot, positions, 2, p),
+    MISPLACED(&w, size_t, p, rkv_page_table_row_capacity(table, slot, p), "out_position_count");
+    MISPLACED(&w, uint32_t, p, rkv_page_table_read_row(table, slot, 0, p, 4, OTHER), "pages");
+    MISPLACED(&w, size_t, p, rkv_page_table_read_row(table, slot, 0, OTHER, 4, p), "out_count");
+    MISPLACED(&w, int64_t, p, rkv_page_table_read_slot_mapping(table, slot, positions, 2, p),
               "out_mapping");
     arrays.indptr = OTHER;
     arrays.last_page_len = OTHER;
     arrays.indices = OTHER;
     arrays.indices_capacity = 8;
-    MISPLACED(&w, size_t, p, rkv_page_table_batch(table, &row, 1, a, p), "out_index_count");
-    MISPLACED(&w, int32_t, p, (a->indptr = p, rkv_page_table_batch(table, &row, 1, a, OTHER)),
+    MISPLACED(&w, size_t, p, rkv_page_table_read_batch(table, &row, 1, a, p), "out_index_count");
+    MISPLACED(&w, int32_t, p, (a->indptr = p, rkv_page_table_read_batch(table, &row, 1, a, OTHER)),
               "arrays.indptr");
     arrays.indptr = OTHER;
-    MISPLACED(&w, int32_t, p, (a->indices = p, rkv_page_table_batch(table, &row, 1, a, OTHER)),
+    MISPLACED(&w, int32_t, p, (a->indices = p, rkv_page_table_read_batch(table, &row, 1, a, OTHER)),
               "arrays.indices");
     arrays.indices = OTHER;
     MISPLACED(&w, int32_t, p,
-              (a->last_page_len = p, rkv_page_table_batch(table, &row, 1, a, OTHER)),
+              (a->last_page_len = p, rkv_page_table_read_batch(table, &row, 1, a, OTHER)),
               "arrays.last_page_len");
     close_world(&w);
 }
@@ -231,15 +231,16 @@ static void m09_cache(void) {
     open_world(&w);
     rkv_cache *cache = w.f->cache;
     rkv_page_table *bare = new_table(2, 8, 2);
-    rkv_insert_args args = insert_args(&w.tokens, w.pages, 4);
+    rkv_cache_insert_args args = insert_args(&w.tokens, w.pages, 4);
     MISPLACED(&w, rkv_cache_config, p, rkv_cache_config_init(p, sizeof *p), "config");
     MISPLACED(&w, rkv_cache *, p, rkv_cache_create(bare, NULL, p), "out_cache");
     MISPLACED(&w, size_t, p, rkv_cache_evict(cache, 2, OTHER, 2, p), "out_count");
     MISPLACED(&w, uint32_t, p, rkv_cache_evict(cache, 2, p, 2, OTHER), "pages");
     MISPLACED(&w, bool, p, rkv_cache_contains_page(cache, 1, p), "out_contains");
-    spare_size = sizeof(rkv_match);
+    spare_size = sizeof(rkv_cache_match_result);
     for (uint32_t flags = 0; flags <= RKV_MATCH_LOCK; flags++) {
-        BAD_STRUCT(&w, rkv_match, p, rkv_cache_match(cache, NULL, &w.tokens, flags, NULL, 0, p),
+        BAD_STRUCT(&w, rkv_cache_match_result, p, rkv_cache_match(cache, NULL, &w.tokens, flags,
+                                                                  NULL, 0, p),
                    "out_match");
         MISPLACED(&w, uint32_t, p,
                   rkv_cache_match(cache, NULL, &w.tokens, flags, p, 8, OTHER), "pages");
@@ -249,18 +250,19 @@ static void m09_cache(void) {
               "out_position_count");
     MISALIGNED(&w, size_t, p, rkv_cache_probe(cache, NULL, &w.tokens, p, OTHER),
                "out_token_count");
-    BAD_STRUCT(&w, rkv_insert_result, p, rkv_cache_insert(cache, &args, OTHER, p), "out_result");
-    spare_size = sizeof(rkv_insert_result);
+    BAD_STRUCT(&w, rkv_cache_insert_result, p, rkv_cache_insert(cache, &args, OTHER, p),
+               "out_result");
+    spare_size = sizeof(rkv_cache_insert_result);
     MISALIGNED(&w, uint32_t, p, rkv_cache_insert(cache, &args, p, OTHER), "published_pages");
     spare_size = 0;
-    BAD_STRUCT(&w, rkv_node_info, p, rkv_cache_node_info(cache, w.node, p), "out_info");
-    MISPLACED(&w, uint32_t, p, rkv_cache_node_pages(cache, w.node, p, 4, OTHER), "pages");
-    MISPLACED(&w, size_t, p, rkv_cache_node_pages(cache, w.node, OTHER, 4, p), "out_count");
+    BAD_STRUCT(&w, rkv_node_info, p, rkv_node_read_info(cache, w.node, p), "out_info");
+    MISPLACED(&w, uint32_t, p, rkv_node_read_pages(cache, w.node, p, 4, OTHER), "pages");
+    MISPLACED(&w, size_t, p, rkv_node_read_pages(cache, w.node, OTHER, 4, p), "out_count");
     rkv_node_id root = root_of(w.f, w.node);
-    MISPLACED(&w, rkv_node_id, p, rkv_cache_node_children(cache, root, p, 4, OTHER), "children");
-    MISPLACED(&w, size_t, p, rkv_cache_node_children(cache, root, OTHER, 4, p), "out_count");
-    BAD_STRUCT_FROM(&w, rkv_cache_statistics, offsetof(rkv_cache_statistics, prefix_count), p,
-                    rkv_cache_stats(cache, p), "out_stats");
+    MISPLACED(&w, rkv_node_id, p, rkv_node_read_children(cache, root, p, 4, OTHER), "children");
+    MISPLACED(&w, size_t, p, rkv_node_read_children(cache, root, OTHER, 4, p), "out_count");
+    BAD_STRUCT_FROM(&w, rkv_cache_stats, offsetof(rkv_cache_stats, prefix_count), p,
+                    rkv_cache_read_stats(cache, p), "out_stats");
     MISPLACED(&w, char, p, rkv_cache_dump(cache, RKV_DUMP_JSON, p, 64, OTHER), "buffer");
     MISPLACED(&w, size_t, p, rkv_cache_dump(cache, RKV_DUMP_JSON, OTHER, 64, p), "out_bytes");
     uint32_t page;
@@ -279,22 +281,23 @@ static void m09_sequences(void) {
     open_world(&w);
     rkv_cache *cache = w.f->cache;
     rkv_sequence_id running = w.running.sequence;
-    rkv_sequence_args begin_with = sequence_args(&w.tokens);
-    rkv_continue_args go_on = continue_args(w.retained, &w.tokens), again = go_on;
+    rkv_sequence_begin_args begin_with = sequence_args(&w.tokens);
+    rkv_sequence_continue_args go_on = continue_args(w.retained, &w.tokens), again = go_on;
     again.parent = 1;
     again.all_tokens = &w.tokens;
-    rkv_fork_args fork_into_two = {sizeof fork_into_two, 0, running, 2, 0};
-    BAD_STRUCT(&w, rkv_sequence_state, p, rkv_sequence_begin(cache, &begin_with, p), "out_state");
-    BAD_STRUCT(&w, rkv_sequence_state, p, rkv_sequence_query(cache, running, p), "out_state");
-    BAD_STRUCT_FROM(&w, rkv_publish_result, offsetof(rkv_publish_result, node), p,
+    rkv_sequence_fork_args fork_into_two = {sizeof fork_into_two, 0, running, 2, 0};
+    BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_begin(cache, &begin_with, p), "out_state");
+    BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_read_info(cache, running, p), "out_state");
+    BAD_STRUCT_FROM(&w, rkv_sequence_publish_result, offsetof(rkv_sequence_publish_result, node), p,
                     rkv_sequence_publish(cache, running, 14, p), "out_result");
-    BAD_STRUCT(&w, rkv_sequence_state, p, rkv_sequence_continue(cache, &go_on, p), "out_state");
-    BAD_STRUCT(&w, rkv_sequence_state, p, rkv_sequence_continue(cache, &again, p), "out_state");
-    MISPLACED(&w, rkv_fork_child, p, rkv_sequence_fork(cache, &fork_into_two, p), "out_children");
+    BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_continue(cache, &go_on, p), "out_state");
+    BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_continue(cache, &again, p), "out_state");
+    MISPLACED(&w, rkv_sequence_fork_child, p, rkv_sequence_fork(cache, &fork_into_two, p),
+              "out_children");
     MISPLACED(&w, bool, p, rkv_sequence_retain(cache, running, p), "out_retained");
     MISPLACED(&w, size_t, p, rkv_cache_drop_retained(cache, SIZE_MAX, p), "out_page_count");
-    MISPLACED(&w, rkv_sequence_id, p, rkv_cache_retained(cache, p, 4, OTHER), "sequences");
-    MISPLACED(&w, size_t, p, rkv_cache_retained(cache, OTHER, 4, p), "out_count");
+    MISPLACED(&w, rkv_sequence_id, p, rkv_cache_read_retained(cache, p, 4, OTHER), "sequences");
+    MISPLACED(&w, size_t, p, rkv_cache_read_retained(cache, OTHER, 4, p), "out_count");
     close_world(&w);
 }
 
@@ -306,11 +309,11 @@ static void m09_runner(void) {
     MISPLACED(&w, rkv_runner_config, p, rkv_runner_config_init(p, sizeof *p), "config");
     MISALIGNED(&w, uint64_t, p, rkv_runner_supports(&config, 4, p), "out_page_bytes");
     MISPLACED(&w, rkv_runner *, p, rkv_runner_create(w.f->table, &config, p), "out_runner");
-    BAD_STRUCT(&w, rkv_runner_statistics, p, rkv_runner_stats(runner, p), "out_stats");
-    MISPLACED(&w, rkv_kv_memory, p, rkv_runner_kv_memory(runner, 0, p), "out_memory");
+    BAD_STRUCT(&w, rkv_runner_stats, p, rkv_runner_read_stats(runner, p), "out_stats");
+    MISPLACED(&w, rkv_runner_kv_memory, p, rkv_runner_read_kv_memory(runner, 0, p), "out_memory");
     MISPLACED(&w, rkv_plan *, p, rkv_plan_create(runner, p), "out_plan");
     BAD_STRUCT(&w, rkv_plan_arrays, p, rkv_plan_view(w.r.plan, p), "out_arrays");
-    rkv_append_prefill_args args = layer_args(&w.t, 0), *a = &args;
+    rkv_runner_append_prefill_args args = layer_args(&w.t, 0), *a = &args;
     MISPLACED(&w, float, p,
               (a->out = p, rkv_runner_append_prefill(runner, w.r.plan, a)), "out");
     args.out = w.t.out;
@@ -318,8 +321,8 @@ static void m09_runner(void) {
                (a->lse = p, rkv_runner_append_prefill(runner, w.r.plan, a)), "lse");
     const void *outs[1] = {w.t.q};
     const float *lses[1] = {w.t.lse};
-    rkv_merge_states_args merge = {sizeof merge, 1, 6, outs, lses, w.t.out, w.t.lse, NULL};
-    rkv_merge_states_args *m = &merge;
+    rkv_runner_merge_states_args merge = {sizeof merge, 1, 6, outs, lses, w.t.out, w.t.lse, NULL};
+    rkv_runner_merge_states_args *m = &merge;
     MISPLACED(&w, float, p, (m->out = p, rkv_runner_merge_states(runner, m)), "out");
     merge.out = w.t.out;
     MISALIGNED(&w, float, p, (m->lse = p, rkv_runner_merge_states(runner, m)), "lse");
@@ -331,17 +334,18 @@ static void m09_snapshots(void) {
     open_world(&w);
     rkv_snapshot_cache *cache = w.s.cache;
     rkv_tokens longer = text(w.ids, 4), known = text(w.ids, 2);
-    rkv_snapshot_insert_args args = shelf_args(&w.s, &longer, 1);
+    rkv_snapshot_cache_insert_args args = shelf_args(&w.s, &longer, 1);
     MISPLACED(&w, rkv_snapshot_cache_config, p, rkv_snapshot_cache_config_init(p, sizeof *p),
               "config");
     MISPLACED(&w, rkv_snapshot_cache *, p, rkv_snapshot_cache_create(NULL, p), "out_cache");
-    BAD_STRUCT(&w, rkv_snapshot_cache_statistics, p, rkv_snapshot_cache_stats(cache, p),
+    BAD_STRUCT(&w, rkv_snapshot_cache_stats, p, rkv_snapshot_cache_read_stats(cache, p),
                "out_stats");
-    MISALIGNED(&w, rkv_snapshot_insert_result, p, rkv_snapshot_cache_insert(cache, &args, p),
+    MISALIGNED(&w, rkv_snapshot_cache_insert_result, p, rkv_snapshot_cache_insert(cache, &args, p),
                "out_result");
-    MISSIZED(&w, rkv_snapshot_insert_result, sizeof(rkv_snapshot_insert_result), p,
+    MISSIZED(&w, rkv_snapshot_cache_insert_result, sizeof(rkv_snapshot_cache_insert_result), p,
              rkv_snapshot_cache_insert(cache, &args, p), "out_result");
-    BAD_STRUCT(&w, rkv_snapshot_match, p, rkv_snapshot_cache_match(cache, NULL, &longer, 0, p),
+    BAD_STRUCT(&w, rkv_snapshot_cache_match_result, p, rkv_snapshot_cache_match(cache, NULL,
+                                                                                &longer, 0, p),
                "out_match");
     MISPLACED(&w, size_t, p, rkv_snapshot_cache_probe(cache, NULL, &longer, p),
               "out_token_count");

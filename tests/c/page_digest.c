@@ -3,8 +3,8 @@
 
 enum { PAGES = 64 };
 
-static rkv_page_digest_args digest_args(const rkv_tokens *tokens, uint32_t page_size) {
-    rkv_page_digest_args args;
+static rkv_tokens_page_digests_args digest_args(const rkv_tokens *tokens, uint32_t page_size) {
+    rkv_tokens_page_digests_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.page_size = page_size;
@@ -16,8 +16,8 @@ static rkv_page_digest_args digest_args(const rkv_tokens *tokens, uint32_t page_
 static size_t digests_in(const rkv_namespace *space, rkv_tokens tokens, uint32_t page_size,
                          rkv_page_digest *digests) {
     size_t count = 0;
-    rkv_page_digest_args args = digest_args(&tokens, page_size);
-    args.namespace_ = space;
+    rkv_tokens_page_digests_args args = digest_args(&tokens, page_size);
+    args.space = space;
     CHECK_OK(rkv_tokens_page_digests(&args, digests, PAGES, &count));
     return count;
 }
@@ -190,11 +190,11 @@ static void h01_resumes_at_any_page(void) {
         size_t count = digests_in(NULL, lists[l], 4, digests);
         CHECK_EQ(count, l == 0 ? 5 : 12);
         for (size_t first = 1; first <= count; first++) {
-            rkv_page_digest_args args = digest_args(&lists[l], 4);
+            rkv_tokens_page_digests_args args = digest_args(&lists[l], 4);
             rkv_namespace unread = new_namespace();
             size_t left = 0;
             unread.flags = UINT32_MAX;
-            args.namespace_ = &unread;
+            args.space = &unread;
             args.parent = &digests[first - 1];
             args.first_page = first;
             CHECK_OK(rkv_tokens_page_digests(&args, NULL, 0, &left));
@@ -207,7 +207,7 @@ static void h01_resumes_at_any_page(void) {
     /* the tokens after a page alone: what an engine has that appends */
     digests_in(NULL, text(ids, 20), 4, digests);
     rkv_tokens suffix = text(ids + 8, 12);
-    rkv_page_digest_args args = digest_args(&suffix, 4);
+    rkv_tokens_page_digests_args args = digest_args(&suffix, 4);
     size_t count = 0;
     args.parent = &digests[1];
     CHECK_OK(rkv_tokens_page_digests(&args, rest, PAGES, &count));
@@ -225,7 +225,7 @@ static void h01_counts_without_making(void) {
     const uint32_t ids[2] = {0, 1};
     rkv_token_item huge = image(0, 1, UINT32_MAX);
     rkv_tokens tokens = with_items(ids, 2, &huge, 1);
-    rkv_page_digest_args args = digest_args(&tokens, 16);
+    rkv_tokens_page_digests_args args = digest_args(&tokens, 16);
     rkv_page_digest digests[PAGES], last;
     size_t count = 0;
     CHECK_OK(rkv_tokens_page_digests(&args, NULL, 0, &count));
@@ -248,13 +248,13 @@ static void m01_page_digests(void) {
     uint32_t ids[8];
     count_up(ids, 8, 1);
     rkv_tokens tokens = text(ids, 8), bad;
-    rkv_page_digest_args good = digest_args(&tokens, 4), args;
+    rkv_tokens_page_digests_args good = digest_args(&tokens, 4), args;
     rkv_page_digest digests[2];
     size_t count;
     mark(digests, sizeof digests);
     mark(&count, sizeof count);
     BAD(&f, rkv_tokens_page_digests(NULL, digests, 2, &count), "args");
-    BAD_INPUT_SIZES(&f, rkv_page_digest_args, good, p,
+    BAD_INPUT_SIZES(&f, rkv_tokens_page_digests_args, good, p,
                     rkv_tokens_page_digests(p, digests, 2, &count), "args");
     BAD(&f, rkv_tokens_page_digests(&good, NULL, 2, &count), "digests");
     BAD(&f, rkv_tokens_page_digests(&good, digests, 2, NULL), "out_count");
@@ -281,8 +281,8 @@ static void m01_page_digests(void) {
     rkv_namespace space = new_namespace();
     space.flags = 4;
     args = good;
-    args.namespace_ = &space;
-    BAD(&f, rkv_tokens_page_digests(&args, digests, 2, &count), "namespace_");
+    args.space = &space;
+    BAD(&f, rkv_tokens_page_digests(&args, digests, 2, &count), "space");
     /* an id that is none, wherever in the pages it stands */
     ids[7] = RKV_TEXT_ID_LIMIT;
     BAD(&f, rkv_tokens_page_digests(&good, digests, 2, &count), "ids[7]");
@@ -297,7 +297,7 @@ static void m01_page_digests(void) {
     CHECK_STATUS(rkv_tokens_page_digests(&good, digests, 1, &count), RKV_STATUS_BUFFER_TOO_SMALL);
     UNTOUCHED(digests);
     CHECK_EQ(count, 2);
-    GOOD_BIGGER_INPUT(rkv_page_digest_args, good, p,
+    GOOD_BIGGER_INPUT(rkv_tokens_page_digests_args, good, p,
                       rkv_tokens_page_digests(p, digests, 2, &count));
     /* no tokens, no pages */
     bad = text(NULL, 0);

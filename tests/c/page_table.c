@@ -2,14 +2,14 @@
 #include "fixture.h"
 
 static void check_table(const rkv_page_table *table, uint64_t want_free, uint64_t want_private) {
-    rkv_page_table_statistics stats;
+    rkv_page_table_stats stats;
     stats.struct_size = sizeof stats;
-    CHECK_OK(rkv_page_table_stats(table, &stats));
+    CHECK_OK(rkv_page_table_read_stats(table, &stats));
     CHECK_EQ(stats.free_page_count, want_free);
     CHECK_EQ(stats.private_page_count, want_private);
     CHECK_EQ(stats.free_page_count + stats.cached_page_count + stats.private_page_count,
              stats.total_page_count);
-    CHECK_OK(rkv_page_table_audit(table));
+    CHECK_OK(rkv_page_table_check(table));
 }
 
 static uint32_t new_slot(rkv_page_table *table) {
@@ -57,7 +57,7 @@ static void k12_allocation_is_all_or_nothing(void) {
     insert(&f, text(other, 6));
     CHECK_OK(rkv_cache_lock(f.cache, locked));
     allocate(&f, 1, pages);
-    rkv_page_table_statistics before = table_stats(&f);
+    rkv_page_table_stats before = table_stats(&f);
     CHECK_EQ(before.free_page_count, 2);
     memset(pages, 0xA5, sizeof pages);
     CHECK_STATUS(rkv_page_table_allocate_pages(f.table, 6, pages), RKV_STATUS_OUT_OF_PAGES);
@@ -70,7 +70,7 @@ static void k12_allocation_is_all_or_nothing(void) {
     CHECK_EQ(shortage.reclaimable_page_count, 3);
     CHECK_EQ(shortage.locked_page_count, 4);
     CHECK_EQ(shortage.private_page_count, 1);
-    rkv_page_table_statistics after = table_stats(&f);
+    rkv_page_table_stats after = table_stats(&f);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
     CHECK_EQ(probe(&f, text(other, 6)), 6);
     /* what fits with eviction is granted, and evicts no more than it needs */
@@ -93,8 +93,8 @@ static void k12_slots(void) {
     }
     CHECK_STATUS(rkv_page_table_allocate_slot(table, &none), RKV_STATUS_OUT_OF_SLOTS); /* M04 */
     CHECK_EQ(none, 77);
-    CHECK_OK(rkv_page_table_erase(table, slots[1]));
-    CHECK_STATUS(rkv_page_table_erase(table, slots[1]), RKV_STATUS_INVALID_ARGUMENT);
+    CHECK_OK(rkv_page_table_free_slot(table, slots[1]));
+    CHECK_STATUS(rkv_page_table_free_slot(table, slots[1]), RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("slot"));
     CHECK_EQ(new_slot(table), slots[1]);
     rkv_page_table_destroy(table);
@@ -118,23 +118,23 @@ static void k12_rows_are_mapped_in_order(void) {
     CHECK_STATUS(rkv_page_table_map(table, other, 0, pages, 1), RKV_STATUS_INVALID_ARGUMENT);
     CHECK_STATUS(rkv_page_table_free_pages(table, pages, 1), RKV_STATUS_INVALID_ARGUMENT);
     /* the whole row, a range, a short buffer, the end, the count alone */
-    CHECK_OK(rkv_page_table_row(table, slot, 0, got, 8, &count));
+    CHECK_OK(rkv_page_table_read_row(table, slot, 0, got, 8, &count));
     CHECK(count == 6 && memcmp(got, pages, sizeof pages) == 0);
-    CHECK_OK(rkv_page_table_row(table, slot, 4, got, 8, &count));
+    CHECK_OK(rkv_page_table_read_row(table, slot, 4, got, 8, &count));
     CHECK(count == 2 && got[0] == pages[4] && got[1] == pages[5]);
     got[2] = 77;
-    CHECK_OK(rkv_page_table_row(table, slot, 1, got, 2, &count));
+    CHECK_OK(rkv_page_table_read_row(table, slot, 1, got, 2, &count));
     CHECK(count == 5 && got[0] == pages[1] && got[1] == pages[2] && got[2] == 77);
-    CHECK_OK(rkv_page_table_row(table, slot, 6, got, 8, &count));
+    CHECK_OK(rkv_page_table_read_row(table, slot, 6, got, 8, &count));
     CHECK_EQ(count, 0);
-    CHECK_OK(rkv_page_table_row(table, slot, 0, NULL, 0, &count));
+    CHECK_OK(rkv_page_table_read_row(table, slot, 0, NULL, 0, &count));
     CHECK_EQ(count, 6);
     size_t capacity = 0;
-    CHECK_OK(rkv_page_table_capacity(table, slot, &capacity));
+    CHECK_OK(rkv_page_table_row_capacity(table, slot, &capacity));
     CHECK_EQ(capacity, 24);
-    CHECK_OK(rkv_page_table_capacity(table, other, &capacity));
+    CHECK_OK(rkv_page_table_row_capacity(table, other, &capacity));
     CHECK_EQ(capacity, 0);
-    CHECK_OK(rkv_page_table_erase(table, slot));
+    CHECK_OK(rkv_page_table_free_slot(table, slot));
     check_table(table, 19, 0);
     rkv_page_table_destroy(table);
 }
@@ -147,22 +147,22 @@ static void k12_slot_mapping(void) {
     int64_t mapping[6];
     CHECK_OK(rkv_page_table_allocate_pages(table, 3, pages));
     CHECK_OK(rkv_page_table_map(table, slot, 0, pages, 3));
-    CHECK_OK(rkv_page_table_slot_mapping(table, slot, positions, 6, mapping));
+    CHECK_OK(rkv_page_table_read_slot_mapping(table, slot, positions, 6, mapping));
     for (size_t i = 0; i < 6; i++) {
         CHECK_EQ(mapping[i], (uint64_t)pages[positions[i] / 4] * 4 + positions[i] % 4);
     }
     memset(mapping, 0xA5, sizeof mapping);
-    CHECK_STATUS(rkv_page_table_slot_mapping(table, slot, outside, 3, mapping),
+    CHECK_STATUS(rkv_page_table_read_slot_mapping(table, slot, outside, 3, mapping),
                  RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("12"));
     CHECK(mapping[0] == mapping[5] && mapping[1] == mapping[5]);
-    CHECK_OK(rkv_page_table_slot_mapping(table, slot, NULL, 0, NULL));
+    CHECK_OK(rkv_page_table_read_slot_mapping(table, slot, NULL, 0, NULL));
     rkv_page_table_destroy(table);
 }
 
-static rkv_batch_arrays arrays_of(int32_t *indptr, int32_t *indices, size_t capacity,
+static rkv_page_table_batch_arrays arrays_of(int32_t *indptr, int32_t *indices, size_t capacity,
                                   int32_t *last_page_len) {
-    rkv_batch_arrays arrays;
+    rkv_page_table_batch_arrays arrays;
     memset(&arrays, 0, sizeof arrays);
     arrays.struct_size = sizeof arrays;
     arrays.indptr = indptr;
@@ -181,17 +181,17 @@ static void k12_batch_arrays(void) {
     CHECK_OK(rkv_page_table_map(table, a, 0, pages, 3));
     CHECK_OK(rkv_page_table_map(table, b, 0, pages + 3, 2));
     /* a row may have more pages than the batch attends to; c is empty */
-    const rkv_batch_row rows[4] = {{b, 8}, {c, 0}, {a, 9}, {b, 1}};
-    rkv_batch_arrays ask = arrays_of(NULL, NULL, 0, NULL);
-    CHECK_OK(rkv_page_table_batch(table, rows, 4, &ask, &count));
+    const rkv_page_table_batch_row rows[4] = {{b, 8}, {c, 0}, {a, 9}, {b, 1}};
+    rkv_page_table_batch_arrays ask = arrays_of(NULL, NULL, 0, NULL);
+    CHECK_OK(rkv_page_table_read_batch(table, rows, 4, &ask, &count));
     CHECK_EQ(count, 6);
     memset(indices, 0, sizeof indices);
-    rkv_batch_arrays small = arrays_of(indptr, indices, 5, last);
-    CHECK_STATUS(rkv_page_table_batch(table, rows, 4, &small, &count),
+    rkv_page_table_batch_arrays small = arrays_of(indptr, indices, 5, last);
+    CHECK_STATUS(rkv_page_table_read_batch(table, rows, 4, &small, &count),
                  RKV_STATUS_BUFFER_TOO_SMALL);
     CHECK(count == 6 && indptr[0] == 9 && indices[0] == 0 && last[0] == 9);
-    rkv_batch_arrays arrays = arrays_of(indptr, indices, 8, last);
-    CHECK_OK(rkv_page_table_batch(table, rows, 4, &arrays, &count));
+    rkv_page_table_batch_arrays arrays = arrays_of(indptr, indices, 8, last);
+    CHECK_OK(rkv_page_table_read_batch(table, rows, 4, &arrays, &count));
     CHECK_EQ(count, 6);
     const int32_t want_indptr[5] = {0, 2, 2, 5, 6}, want_last[4] = {4, 0, 1, 1};
     const uint32_t want[6] = {pages[3], pages[4], pages[0], pages[1], pages[2], pages[3]};
@@ -201,8 +201,8 @@ static void k12_batch_arrays(void) {
         CHECK_EQ(indices[i], want[i]);
     }
     CHECK_EQ(indices[6], 0);
-    const rkv_batch_row too_long = {a, 13};
-    CHECK_STATUS(rkv_page_table_batch(table, &too_long, 1, &arrays, &count),
+    const rkv_page_table_batch_row too_long = {a, 13};
+    CHECK_STATUS(rkv_page_table_read_batch(table, &too_long, 1, &arrays, &count),
                  RKV_STATUS_INVALID_ARGUMENT);
     rkv_page_table_destroy(table);
 }
@@ -226,12 +226,12 @@ static void b05_reserve_counts_reclaimable_pages(void) {
     CHECK_EQ(cached_pages(&f), 4);
     uint32_t slot = new_slot(f.table);
     CHECK_OK(rkv_page_table_reserve(f.table, slot, 13));
-    CHECK_OK(rkv_page_table_capacity(f.table, slot, &capacity));
+    CHECK_OK(rkv_page_table_row_capacity(f.table, slot, &capacity));
     CHECK_EQ(capacity, 16);
     CHECK_EQ(cached_pages(&f), 4);
     /* a row that is long enough stays as it is */
     CHECK_OK(rkv_page_table_reserve(f.table, slot, 1));
-    CHECK_OK(rkv_page_table_capacity(f.table, slot, &capacity));
+    CHECK_OK(rkv_page_table_row_capacity(f.table, slot, &capacity));
     CHECK_EQ(capacity, 16);
     CHECK_OK(rkv_page_table_can_reserve(f.table, slot, 32, &can));
     CHECK(can);
@@ -245,7 +245,7 @@ static void b05_reserve_counts_reclaimable_pages(void) {
     CHECK_EQ(cached_pages(&f), 4);
     CHECK_OK(rkv_page_table_reserve(f.table, slot, 32));
     CHECK_EQ(cached_pages(&f), 0);
-    CHECK_OK(rkv_page_table_erase(f.table, slot));
+    CHECK_OK(rkv_page_table_free_slot(f.table, slot));
     end_fixture(&f);
 }
 
@@ -274,8 +274,8 @@ static void k19_states_of_a_page(void) {
     /* a cached page may be in several rows, and erasing leaves it with the cache */
     uint32_t second = new_slot(f.table);
     CHECK_OK(rkv_page_table_map(f.table, second, 0, pages, 2));
-    CHECK_OK(rkv_page_table_erase(f.table, slot));
-    CHECK_OK(rkv_page_table_erase(f.table, second));
+    CHECK_OK(rkv_page_table_free_slot(f.table, slot));
+    CHECK_OK(rkv_page_table_free_slot(f.table, second));
     check_table(f.table, 6, 0);
     CHECK_STATUS(rkv_page_table_free_pages(f.table, pages, 2), RKV_STATUS_INVALID_ARGUMENT);
     CHECK_EQ(evict(&f, 2), 2);
@@ -293,12 +293,12 @@ static void k19_audit_finds_a_lost_page(void) {
     allocate(&f, 2, pages);
     insert_pages(&f, NULL, text(ids, 4), pages, 2);
     CHECK_OK(rkv_page_table_map(f.table, slot, 0, pages, 2));
-    CHECK_OK(rkv_page_table_audit(f.table));
+    CHECK_OK(rkv_page_table_check(f.table));
     CHECK_EQ(evict(&f, 1), 1);
-    CHECK_STATUS(rkv_page_table_audit(f.table), RKV_STATUS_CORRUPT);
+    CHECK_STATUS(rkv_page_table_check(f.table), RKV_STATUS_CORRUPT);
     snprintf(name, sizeof name, "page %u", (unsigned)pages[1]);
     CHECK(message_names(name));
-    CHECK_OK(rkv_page_table_erase(f.table, slot));
+    CHECK_OK(rkv_page_table_free_slot(f.table, slot));
     end_fixture(&f);
 }
 
@@ -309,7 +309,7 @@ static void m03_destroy_in_any_order(void) {
     rkv_page_table_destroy(f.table);
     /* the cache keeps the pages alive and works on */
     CHECK_EQ(probe(&f, text(ids, 4)), 4);
-    rkv_sequence_state state = begin(&f, text(ids, 4));
+    rkv_sequence_info state = begin(&f, text(ids, 4));
     CHECK_EQ(state.cached_position_count, 3);
     CHECK_OK(rkv_cache_check(f.cache));
     rkv_cache_destroy(f.cache);
@@ -322,7 +322,7 @@ static void m03_destroy_a_cache_in_use(void) {
     uint32_t ids[6], other[4] = {50, 51, 52, 53}, pages[4], own[1];
     size_t capacity = 99;
     count_up(ids, 6, 1);
-    rkv_sequence_state state = begin(&f, text(ids, 6));
+    rkv_sequence_info state = begin(&f, text(ids, 6));
     publish(&f, state.sequence, 6);
     /* a row of the caller's: cached, cached, private, private */
     uint32_t slot = new_slot(f.table);
@@ -333,20 +333,20 @@ static void m03_destroy_a_cache_in_use(void) {
     allocate(&f, 1, own);
     CHECK_OK(rkv_page_table_map(f.table, kept, 0, own, 1));
     rkv_cache_destroy(f.cache);
-    CHECK_OK(rkv_page_table_capacity(f.table, slot, &capacity));
+    CHECK_OK(rkv_page_table_row_capacity(f.table, slot, &capacity));
     CHECK_EQ(capacity, 0);
-    CHECK_OK(rkv_page_table_capacity(f.table, kept, &capacity));
+    CHECK_OK(rkv_page_table_row_capacity(f.table, kept, &capacity));
     CHECK_EQ(capacity, 2);
-    CHECK_STATUS(rkv_page_table_capacity(f.table, state.slot, &capacity),
+    CHECK_STATUS(rkv_page_table_row_capacity(f.table, state.slot, &capacity),
                  RKV_STATUS_INVALID_ARGUMENT);
-    CHECK_OK(rkv_page_table_audit(f.table));
+    CHECK_OK(rkv_page_table_check(f.table));
     CHECK_EQ(cached_pages(&f), 0);
     /* the page table takes another cache */
     CHECK_OK(rkv_cache_create(f.table, NULL, &f.cache));
     CHECK_EQ(probe(&f, text(ids, 6)), 0);
     CHECK_STATUS(rkv_sequence_release(f.cache, state.sequence), RKV_STATUS_STALE_SEQUENCE);
-    CHECK_OK(rkv_page_table_erase(f.table, slot));
-    CHECK_OK(rkv_page_table_erase(f.table, kept));
+    CHECK_OK(rkv_page_table_free_slot(f.table, slot));
+    CHECK_OK(rkv_page_table_free_slot(f.table, kept));
     CHECK_EQ(free_pages(&f), 12);
     end_fixture(&f);
 }

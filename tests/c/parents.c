@@ -7,10 +7,10 @@ static void c05_a_running_parent(void) {
     fixture f = new_fixture(4, 32);
     uint32_t ids[14], suffix[2] = {80, 81};
     count_up(ids, 14, 1);
-    rkv_sequence_state parent = begin(&f, text(ids, 14)), child = new_state();
+    rkv_sequence_info parent = begin(&f, text(ids, 14)), child = new_state();
     publish(&f, parent.sequence, 9);
     rkv_tokens more = text(suffix, 2);
-    rkv_continue_args args = continue_args(parent.sequence, &more);
+    rkv_sequence_continue_args args = continue_args(parent.sequence, &more);
     snapshot before = take(&f);
     child.sequence = 77;
     CHECK_STATUS(rkv_sequence_continue(f.cache, &args, &child), RKV_STATUS_PENDING);
@@ -28,7 +28,7 @@ static void c05_a_running_parent(void) {
     confirm_copy(&f, child.sequence);
     /* each computes the rest for itself; the second to publish is remapped, as ever (K16) */
     CHECK_EQ(publish(&f, parent.sequence, 14).claimed_page_count, 1);
-    rkv_publish_result result = publish(&f, child.sequence, 16);
+    rkv_sequence_publish_result result = publish(&f, child.sequence, 16);
     CHECK(result.claimed_page_count == 1 && result.remapped_page_count == 1);
     CHECK_EQ(result.first_remapped_index, 2);
     release(&f, parent.sequence);
@@ -45,18 +45,18 @@ static void c05_a_parent_that_has_yet_to_copy(void) {
     count_up(ids, 14, 1);
     ids[13] = 99;
     serve(&f, text(ids, 14));
-    rkv_sequence_state other = begin(&f, text(ids, 14));
+    rkv_sequence_info other = begin(&f, text(ids, 14));
     append(&f, other.sequence, 15);
     append(&f, other.sequence, 16);
     publish(&f, other.sequence, 16);
     release(&f, other.sequence);
     ids[13] = 14;
-    rkv_sequence_state young = begin(&f, text(ids, 14));
+    rkv_sequence_info young = begin(&f, text(ids, 14));
     CHECK(young.cached_position_count == 13 && young.copy_position_count == 1);
     rkv_tokens more = text(suffix, 2);
-    rkv_continue_args args = continue_args(young.sequence, &more);
+    rkv_sequence_continue_args args = continue_args(young.sequence, &more);
     args.flags = RKV_CONTINUE_RUNNING;
-    rkv_sequence_state early = continue_as(&f, &args);
+    rkv_sequence_info early = continue_as(&f, &args);
     CHECK(early.cached_position_count == 12 && early.copy_position_count == 0);
     release(&f, early.sequence);
     confirm_copy(&f, young.sequence);
@@ -76,10 +76,10 @@ static void c06_a_displaced_parent(void) {
     memcpy(ids + 10, suffix, sizeof suffix);
     rkv_sequence_id parent = serve_and_retain(&f, text(ids, 10));
     rkv_tokens more = text(suffix, 2), all = text(ids, 12);
-    rkv_continue_args args = continue_args(parent, &more);
+    rkv_sequence_continue_args args = continue_args(parent, &more);
     args.all_tokens = &all;
     /* not needed as long as the parent is there */
-    rkv_sequence_state child = continue_as(&f, &args);
+    rkv_sequence_info child = continue_as(&f, &args);
     CHECK(child.cached_position_count == 10 && child.inherited_position_count == 10);
     CHECK_EQ(cache_stats(&f).lookup_count, 1);
     release(&f, child.sequence);
@@ -95,7 +95,7 @@ static void c06_a_displaced_parent(void) {
     child = new_state();
     CHECK_STATUS(rkv_sequence_continue(f.cache, &args, &child), RKV_STATUS_STALE_SEQUENCE);
     CHECK(same(&f, &before) && child.sequence == 0);
-    rkv_fork_child forked;
+    rkv_sequence_fork_child forked;
     CHECK_STATUS(try_fork(&f, parent, 1, &forked), RKV_STATUS_STALE_SEQUENCE);
     CHECK(same(&f, &before));
     end_fixture(&f);
@@ -122,22 +122,22 @@ static void c07_another_namespace_is_refused(void) {
     fixture f = new_fixture(4, 32);
     uint32_t ids[8];
     count_up(ids, 8, 1);
-    rkv_sequence_state parent = begin_in(&f, &mine, text(ids, 8)), child = new_state();
+    rkv_sequence_info parent = begin_in(&f, &mine, text(ids, 8)), child = new_state();
     publish(&f, parent.sequence, 8);
     CHECK(retain(&f, parent.sequence));
     rkv_tokens more = text(ids, 1), all = text(ids, 8);
-    rkv_continue_args args = continue_args(parent.sequence, &more);
+    rkv_sequence_continue_args args = continue_args(parent.sequence, &more);
     args.all_tokens = &all;
     snapshot before = take(&f);
     for (size_t i = 0; i < 5; i++) {
-        args.namespace_ = &others[i];
+        args.space = &others[i];
         CHECK_STATUS(rkv_sequence_continue(f.cache, &args, &child), RKV_STATUS_INVALID_ARGUMENT);
-        CHECK(message_names(fields[i]) && message_names("namespace_"));
+        CHECK(message_names(fields[i]) && message_names("space"));
     }
-    args.namespace_ = NULL;
+    args.space = NULL;
     CHECK_STATUS(rkv_sequence_continue(f.cache, &args, &child), RKV_STATUS_INVALID_ARGUMENT);
     CHECK(same(&f, &before));
-    args.namespace_ = &mine;
+    args.space = &mine;
     child = continue_as(&f, &args);
     CHECK_EQ(child.inherited_position_count, 8);
     append(&f, child.sequence, 9);
@@ -154,14 +154,14 @@ static void c09_inherited_positions_are_counted(void) {
     uint32_t ids[10];
     count_up(ids, 10, 1);
     rkv_sequence_id parent = serve_and_retain(&f, text(ids, 10));
-    rkv_cache_statistics before = cache_stats(&f);
-    rkv_sequence_state child = continue_from(&f, parent, text(ids, 3));
+    rkv_cache_stats before = cache_stats(&f);
+    rkv_sequence_info child = continue_from(&f, parent, text(ids, 3));
     release(&f, child.sequence);
     child = continue_from(&f, parent, text(ids, 0));
     confirm_copy(&f, child.sequence);
-    rkv_fork_child children[3];
+    rkv_sequence_fork_child children[3];
     fork_into(&f, child.sequence, 3, children);
-    rkv_cache_statistics after = cache_stats(&f);
+    rkv_cache_stats after = cache_stats(&f);
     CHECK_EQ(after.inherit_count, before.inherit_count + 5);
     CHECK_EQ(after.inherited_position_count, before.inherited_position_count + 10 + 9 + 3 * 9);
     CHECK_EQ(after.lookup_count, before.lookup_count);
@@ -173,7 +173,7 @@ static void c09_inherited_positions_are_counted(void) {
         release(&f, children[i].sequence);
     }
     /* an ordinary begin inherits nothing; a refused child counts nothing */
-    rkv_sequence_state state = begin(&f, text(ids, 10));
+    rkv_sequence_info state = begin(&f, text(ids, 10));
     CHECK_EQ(state.inherited_position_count, 0);
     before = cache_stats(&f);
     static uint32_t many[400];
@@ -209,7 +209,7 @@ static void c04_no_cut_inside_an_image(void) {
         const uint32_t ids[5] = {1, 2, 0, 3, 0};
         rkv_token_item items[2] = {image(2, 1, 13), image(4, 2, 5)};
         for (uint64_t computed = 0; computed <= 21; computed++) {
-            rkv_sequence_state parent = begin(&f, with_items(ids, 5, items, 2));
+            rkv_sequence_info parent = begin(&f, with_items(ids, 5, items, 2));
             if (parent.copy_position_count > 0) {
                 confirm_copy(&f, parent.sequence);
             }
@@ -218,7 +218,7 @@ static void c04_no_cut_inside_an_image(void) {
             known = computed > known ? computed : known;
             CHECK(retain(&f, parent.sequence));
             uint64_t want = known < 2 ? known : known < 15 ? 2 : known < 16 ? 15 : 16;
-            rkv_sequence_state child = continue_from(&f, parent.sequence, text(ids, 0));
+            rkv_sequence_info child = continue_from(&f, parent.sequence, text(ids, 0));
             CHECK_EQ(child.cached_position_count, want);
             CHECK_EQ(child.cached_token_count, want < 15 ? want : want - 12);
             release(&f, child.sequence);
@@ -240,11 +240,11 @@ static void c04_whole_pages_only(void) {
     count_up(ids, 10, 1);
     rkv_sequence_id parent = serve_and_retain(&f, text(ids, 10));
     CHECK(private_pages(&f) == 0 && cache_stats(&f).retained_page_count == 2);
-    rkv_sequence_state child = continue_from(&f, parent, text(ids, 2));
+    rkv_sequence_info child = continue_from(&f, parent, text(ids, 2));
     CHECK(child.cached_position_count == 8 && child.copy_position_count == 0);
     CHECK(child.shared_page_count == 2 && child.page_count == 3);
     publish(&f, child.sequence, 12);
-    rkv_fork_child forked;
+    rkv_sequence_fork_child forked;
     fork_into(&f, child.sequence, 1, &forked);
     CHECK_EQ(forked.copy_position_count, 0);
     CHECK_EQ(query(&f, forked.sequence).cached_position_count, 12);

@@ -11,7 +11,7 @@ static void b08_match_ends_inside_a_page(void) {
     for (uint32_t common = 0; common <= 12; common++) {
         memcpy(query_ids, ids, sizeof ids);
         count_up(query_ids + common, 12 - common, 100);
-        rkv_match match = match_of(&f, text(query_ids, 12));
+        rkv_cache_match_result match = match_of(&f, text(query_ids, 12));
         CHECK_EQ(match.token_count, common);
         CHECK_EQ(match.page_count, common / 4);
         CHECK_EQ(match.partial_position_count, common % 4);
@@ -42,13 +42,13 @@ static void b08_longest_common_start(void) {
     for (uint32_t common = 1; common <= 15; common++) {
         memcpy(wanted, ids, sizeof ids);
         count_up(wanted + 16 + common, 16 - common, 5000);
-        rkv_match match = match_of(&f, text(wanted, 32));
+        rkv_cache_match_result match = match_of(&f, text(wanted, 32));
         CHECK_EQ(match.token_count, 16 + common);
         CHECK_EQ(match.partial_position_count, common);
         /* children `common - 1` and above share as much: any of them will do */
         CHECK(match.partial_page != 0);
     }
-    rkv_match match = match_of(&f, text(ids, 32));
+    rkv_cache_match_result match = match_of(&f, text(ids, 32));
     CHECK_EQ(match.token_count, 31);
     CHECK_EQ(match.partial_page, pages[15]);
     CHECK_OK(rkv_page_table_free_pages(f.table, pages + 16, 1));
@@ -66,10 +66,10 @@ static void b08_same_image_other_question(void) {
     count_up(question, 40, 10);
     question[0] = 1;
     question[1] = 2;
-    rkv_sequence_state a = begin(&f, with_items(question, 40, &picture, 1));
+    rkv_sequence_info a = begin(&f, with_items(question, 40, &picture, 1));
     publish(&f, a.sequence, a.position_count);
     row_of(&f, a.slot, row, 16);
-    rkv_sequence_state b = begin(&f, with_items(second, 8, &picture, 1));
+    rkv_sequence_info b = begin(&f, with_items(second, 8, &picture, 1));
     CHECK(b.cached_position_count == 102 && b.cached_token_count == 3);
     CHECK(b.shared_page_count == 6 && b.copy_position_count == 6);
     CHECK_EQ(b.copy_source_page, row[6]);
@@ -94,15 +94,15 @@ static void b08_copy_must_be_confirmed(void) {
     uint32_t ids[8], fork_ids[8] = {1, 2, 3, 4, 5, 6, 90, 91};
     count_up(ids, 8, 1);
     serve(&f, text(ids, 8));
-    rkv_sequence_state state = begin(&f, text(fork_ids, 8));
+    rkv_sequence_info state = begin(&f, text(fork_ids, 8));
     CHECK(state.cached_position_count == 6 && state.copy_position_count == 2);
-    rkv_publish_result result;
+    rkv_sequence_publish_result result;
     memset(&result, 0xA5, sizeof result);
     result.struct_size = sizeof result;
     CHECK_STATUS(rkv_sequence_publish(f.cache, state.sequence, 8, &result),
                  RKV_STATUS_INVALID_STATE);
     CHECK_EQ(result.claimed_page_count, UINT64_C(0xA5A5A5A5A5A5A5A5));
-    rkv_sequence_state seen = query(&f, state.sequence);
+    rkv_sequence_info seen = query(&f, state.sequence);
     CHECK(memcmp(&seen, &state, sizeof seen) == 0);
     CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
     CHECK_STATUS(rkv_sequence_confirm_copy(f.cache, state.sequence), RKV_STATUS_INVALID_STATE);
@@ -124,7 +124,7 @@ static void b08_source_is_protected(void) {
         bool cached = false;
         count_up(ids, 8, 1);
         serve(&f, text(ids, 8));
-        rkv_sequence_state state = begin(&f, text(fork_ids, 8));
+        rkv_sequence_info state = begin(&f, text(fork_ids, 8));
         CHECK_EQ(reclaimable_pages(&f), 0);
         CHECK_EQ(evict(&f, 10), 0);
         CHECK_OK(rkv_cache_contains_page(f.cache, state.copy_source_page, &cached));
@@ -148,7 +148,7 @@ static void b08_first_page(void) {
     fixture f = new_fixture(4, 16);
     uint32_t ids[4] = {1, 2, 3, 4}, fork_ids[4] = {1, 2, 90, 91};
     serve(&f, text(ids, 4));
-    rkv_sequence_state state = begin(&f, text(fork_ids, 4));
+    rkv_sequence_info state = begin(&f, text(fork_ids, 4));
     CHECK(state.cached_position_count == 2 && state.shared_page_count == 0);
     CHECK(state.copy_position_count == 2 && state.copy_source_page != 0);
     CHECK_EQ(evict(&f, 1), 0);
@@ -167,7 +167,7 @@ static void b08_source_gives_way_to_the_request(void) {
     count_up(fork_ids + 6, 10, 100);
     serve(&f, text(ids, 16));
     CHECK_EQ(free_pages(&f), 0);
-    rkv_sequence_state state = begin(&f, text(fork_ids, 16));
+    rkv_sequence_info state = begin(&f, text(fork_ids, 16));
     CHECK(state.cached_position_count == 4 && state.shared_page_count == 1);
     CHECK(state.copy_position_count == 0 && state.page_count == 4);
     release(&f, state.sequence);
@@ -181,7 +181,7 @@ static void b08_full_hit_in_a_full_pool(void) {
         uint32_t ids[16], page;
         count_up(ids, 16, 1);
         serve(&f, text(ids, 4 * size));
-        rkv_sequence_state state = begin(&f, text(ids, 4 * size));
+        rkv_sequence_info state = begin(&f, text(ids, 4 * size));
         CHECK(state.cached_position_count == 3 * size && state.copy_position_count == 0);
         CHECK(state.shared_page_count == 3 && state.page_count == 4);
         CHECK_STATUS(rkv_page_table_allocate_pages(f.table, 1, &page), RKV_STATUS_OUT_OF_PAGES);
@@ -200,7 +200,7 @@ static void b08_locked_match_covers_the_partial_page(void) {
     memcpy(fork_ids, ids, sizeof ids);
     fork_ids[6] = 90;
     insert(&f, text(ids, 12));
-    rkv_match match = match_in(&f, NULL, text(fork_ids, 12), RKV_MATCH_LOCK);
+    rkv_cache_match_result match = match_in(&f, NULL, text(fork_ids, 12), RKV_MATCH_LOCK);
     CHECK(match.page_count == 1 && match.partial_position_count == 2);
     CHECK(match.locked_node != 0 && match.partial_page != 0);
     bool cached = false;
@@ -221,11 +221,11 @@ static void b08_whole_pages_only(void) {
     memcpy(fork_ids, ids, sizeof ids);
     fork_ids[6] = 90;
     insert(&f, text(ids, 12));
-    rkv_match match = match_of(&f, text(fork_ids, 12));
+    rkv_cache_match_result match = match_of(&f, text(fork_ids, 12));
     CHECK(match.token_count == 4 && match.partial_position_count == 0);
     CHECK(match.partial_page == 0 && match.partial_node == 0);
     CHECK_EQ(probe(&f, text(fork_ids, 12)), 4);
-    rkv_sequence_state state = begin(&f, text(ids, 12));
+    rkv_sequence_info state = begin(&f, text(ids, 12));
     CHECK(state.cached_position_count == 8 && state.copy_position_count == 0);
     release(&f, state.sequence);
     /* 2 + 9 positions: the boundaries at 4 and 8 are inside the image, 12 is behind it */
@@ -274,10 +274,10 @@ static void k15_no_cut_inside_an_image(void) {
             while (ends[want] > published) {
                 want--;
             }
-            rkv_match match = match_of(&f, with_items(other, 9, changed, 3));
+            rkv_cache_match_result match = match_of(&f, with_items(other, 9, changed, 3));
             CHECK_EQ(match.token_count, want);
             CHECK_EQ(match.position_count, ends[want]);
-            rkv_sequence_state state = begin(&f, with_items(other, 9, changed, 3));
+            rkv_sequence_info state = begin(&f, with_items(other, 9, changed, 3));
             CHECK_EQ(state.cached_position_count, ends[want]);
             CHECK_EQ(state.cached_token_count, want);
             release(&f, state.sequence);

@@ -6,9 +6,9 @@ static void k16_somebody_published_first(void) {
     fixture f = new_fixture(2, 16);
     uint32_t ids[7], first_row[8], before[8], after[8];
     count_up(ids, 7, 1);
-    rkv_sequence_state a = begin(&f, text(ids, 7)), b = begin(&f, text(ids, 7));
+    rkv_sequence_info a = begin(&f, text(ids, 7)), b = begin(&f, text(ids, 7));
     CHECK(a.cached_position_count == 0 && b.cached_position_count == 0);
-    rkv_publish_result result = publish(&f, a.sequence, 7);
+    rkv_sequence_publish_result result = publish(&f, a.sequence, 7);
     CHECK(result.claimed_page_count == 3 && result.remapped_page_count == 0);
     CHECK(result.shared_page_count == 3 && result.first_remapped_index == 4);
     row_of(&f, a.slot, first_row, 8);
@@ -39,10 +39,10 @@ static void k16_remapped_and_claimed_in_one_call(void) {
     fixture f = new_fixture(2, 24);
     uint32_t ids[12], row[8], published[8];
     count_up(ids, 12, 1);
-    rkv_sequence_state longer = begin(&f, text(ids, 12)), shorter = begin(&f, text(ids, 5));
+    rkv_sequence_info longer = begin(&f, text(ids, 12)), shorter = begin(&f, text(ids, 5));
     publish(&f, shorter.sequence, 5);
     row_of(&f, shorter.slot, published, 8);
-    rkv_publish_result result = publish(&f, longer.sequence, 12);
+    rkv_sequence_publish_result result = publish(&f, longer.sequence, 12);
     CHECK(result.claimed_page_count == 4 && result.remapped_page_count == 2);
     CHECK(result.first_remapped_index == 0 && result.shared_page_count == 6);
     row_of(&f, longer.slot, row, 8);
@@ -58,10 +58,10 @@ static void k16_publishing_again_keeps_one_lock(void) {
     fixture f = new_fixture(2, 16);
     uint32_t ids[8];
     count_up(ids, 8, 1);
-    rkv_sequence_state state = begin(&f, text(ids, 8));
+    rkv_sequence_info state = begin(&f, text(ids, 8));
     for (uint64_t computed = 0; computed <= 8; computed++) {
         for (int again = 0; again < 2; again++) {
-            rkv_publish_result result = publish(&f, state.sequence, computed);
+            rkv_sequence_publish_result result = publish(&f, state.sequence, computed);
             CHECK_EQ(result.shared_page_count, computed / 2);
             CHECK_EQ(result.claimed_page_count, again == 0 && computed % 2 == 0 && computed > 0);
             CHECK_EQ(result.first_remapped_index, 4);
@@ -75,7 +75,7 @@ static void k16_publishing_again_keeps_one_lock(void) {
         check_sane(&f);
     }
     /* fewer than before does nothing */
-    rkv_publish_result result = publish(&f, state.sequence, 3);
+    rkv_sequence_publish_result result = publish(&f, state.sequence, 3);
     CHECK(result.claimed_page_count == 0 && result.shared_page_count == 4);
     release(&f, state.sequence);
     CHECK_EQ(reclaimable_pages(&f), 4);
@@ -88,7 +88,7 @@ static void k16_publishing_tells_the_node(void) {
     fixture f = new_fixture(2, 16);
     uint32_t ids[12];
     count_up(ids, 12, 1);
-    rkv_sequence_state state = begin(&f, text(ids, 12));
+    rkv_sequence_info state = begin(&f, text(ids, 12));
     CHECK_EQ(publish(&f, state.sequence, 1).node, 0);
     rkv_node_id first = publish(&f, state.sequence, 4).node;
     CHECK_EQ(publish(&f, state.sequence, 4).node, first);
@@ -119,10 +119,10 @@ static void an_older_result_has_no_node(void) {
     fixture f = new_fixture(2, 16);
     uint32_t ids[4];
     count_up(ids, 4, 1);
-    rkv_sequence_state state = begin(&f, text(ids, 4));
-    rkv_publish_result result;
+    rkv_sequence_info state = begin(&f, text(ids, 4));
+    rkv_sequence_publish_result result;
     memset(&result, 0xA5, sizeof result);
-    result.struct_size = offsetof(rkv_publish_result, node);
+    result.struct_size = offsetof(rkv_sequence_publish_result, node);
     rkv_node_id untouched = result.node;
     CHECK_OK(rkv_sequence_publish(f.cache, state.sequence, 4, &result));
     CHECK_EQ(result.shared_page_count, 2);
@@ -135,7 +135,7 @@ static void k25_generated_tokens(void) {
     fixture f = new_fixture(2, 16);
     uint32_t all[8];
     count_up(all, 8, 1);
-    rkv_sequence_state state = begin(&f, text(all, 4));
+    rkv_sequence_info state = begin(&f, text(all, 4));
     publish(&f, state.sequence, 4);
     for (uint32_t id = 5; id <= 8; id++) {
         append(&f, state.sequence, id);
@@ -157,7 +157,7 @@ static void k25_the_prompt_outlives_older_work(void) {
     uint32_t all[8], other[4];
     count_up(all, 8, 1);
     count_up(other, 4, 50);
-    rkv_sequence_state state = begin(&f, text(all, 4));
+    rkv_sequence_info state = begin(&f, text(all, 4));
     for (uint32_t id = 5; id <= 8; id++) {
         append(&f, state.sequence, id);
     }
@@ -177,7 +177,7 @@ static void b02_mapped_pages_are_protected(void) {
     uint32_t ids[10], row[8], pages[8];
     count_up(ids, 10, 1);
     serve(&f, text(ids, 4));
-    rkv_sequence_state state = begin(&f, text(ids, 10));
+    rkv_sequence_info state = begin(&f, text(ids, 10));
     publish(&f, state.sequence, 10);
     CHECK_EQ(evict(&f, 100), 0);
     CHECK_STATUS(rkv_page_table_allocate_pages(f.table, 12, pages), RKV_STATUS_OUT_OF_PAGES);
@@ -196,15 +196,15 @@ static void b07_chunked_prefill(void) {
     uint32_t ids[50];
     count_up(ids, 50, 1);
     serve(&f, text(ids, 9));
-    rkv_sequence_state state = begin(&f, text(ids, 50));
+    rkv_sequence_info state = begin(&f, text(ids, 50));
     CHECK_EQ(state.cached_position_count, 8); /* progress starts here */
     uint64_t computed = state.cached_position_count;
     const uint64_t chunks[] = {1, 2, 4, 7, 16, 3, 9};
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
         computed += chunks[i];
-        rkv_publish_result result = publish(&f, state.sequence, computed);
+        rkv_sequence_publish_result result = publish(&f, state.sequence, computed);
         CHECK_EQ(result.shared_page_count, computed / 4);
-        rkv_sequence_state second = begin(&f, text(ids, 50));
+        rkv_sequence_info second = begin(&f, text(ids, 50));
         CHECK_EQ(second.cached_position_count, computed / 4 * 4);
         release(&f, second.sequence);
         check_sane(&f);

@@ -5,9 +5,9 @@
 static uint32_t prompt[ROW_LIMIT];
 
 /* Computes a whole prompt in chunks of a size, from what the cache has on; checks each result. */
-static rkv_sequence_state prefill(const runner_fixture *r, const uint32_t *ids, size_t count,
+static rkv_sequence_info prefill(const runner_fixture *r, const uint32_t *ids, size_t count,
                                   size_t chunk_size) {
-    rkv_sequence_state state = begin(&r->f, text(ids, count));
+    rkv_sequence_info state = begin(&r->f, text(ids, count));
     for (size_t at = (size_t)state.cached_position_count; at < count; at += chunk_size) {
         size_t size = count - at < chunk_size ? count - at : chunk_size;
         chunk next = chunk_of(state.sequence, ids, at, size);
@@ -30,7 +30,7 @@ static void k20_append_prefill_equals_full_prefill(void) {
             memcpy(other, prompt, sizeof other);
             count_up(other + cut, 40 - cut, 500);
             release(&r.f, prefill(&r, prompt, 40, 40).sequence);
-            rkv_sequence_state state = prefill(&r, other, 40, 40);
+            rkv_sequence_info state = prefill(&r, other, 40, 40);
             size_t published = 40 / page_sizes[p] * page_sizes[p];
             size_t shared = cut < published ? cut : published;
             CHECK_EQ(state.cached_position_count, shared < 40 ? shared : 39);
@@ -45,7 +45,7 @@ static void b07_chunks_of_any_size(void) {
     for (size_t i = 0; i < 4; i++) {
         runner_fixture r = new_runner(16, 64, 0);
         count_up(prompt, 100, 1);
-        rkv_sequence_state state = prefill(&r, prompt, 100, chunk_sizes[i]);
+        rkv_sequence_info state = prefill(&r, prompt, 100, chunk_sizes[i]);
         CHECK_EQ(state.shared_page_count, 6);
         release(&r.f, state.sequence);
         end_runner(&r);
@@ -59,11 +59,11 @@ static void b07_second_request_in_the_middle(void) {
     count_up(prompt, 64, 1);
     memcpy(other, prompt, sizeof other);
     count_up(other + 32, 32, 700);
-    rkv_sequence_state a = begin(&r.f, text(prompt, 64));
+    rkv_sequence_info a = begin(&r.f, text(prompt, 64));
     chunk first = chunk_of(a.sequence, prompt, 0, 40);
     step(&r, &first, 1);
     publish(&r.f, a.sequence, 40);
-    rkv_sequence_state b = begin(&r.f, text(other, 64));
+    rkv_sequence_info b = begin(&r.f, text(other, 64));
     CHECK_EQ(b.cached_position_count, 32);
     chunk both[2] = {chunk_of(a.sequence, prompt, 40, 24), chunk_of(b.sequence, other, 32, 32)};
     step(&r, both, 2);
@@ -78,8 +78,8 @@ static void k20_mixed_batches(void) {
     static uint32_t other[64];
     count_up(prompt, 64, 1);
     count_up(other, 64, 900);
-    rkv_sequence_state a = prefill(&r, prompt, 20, 20);
-    rkv_sequence_state b = begin(&r.f, text(other, 33));
+    rkv_sequence_info a = prefill(&r, prompt, 20, 20);
+    rkv_sequence_info b = begin(&r.f, text(other, 33));
     for (size_t i = 0; i < 11; i++) {
         append(&r.f, a.sequence, prompt[20 + i]);
         chunk both[2] = {chunk_of(b.sequence, other, 3 * i, 3),
@@ -97,7 +97,7 @@ static void k20_mixed_batches(void) {
 static void k16_duplicates_are_computed_twice_and_remapped(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, 32, 1);
-    rkv_sequence_state a = begin(&r.f, text(prompt, 32)), b = begin(&r.f, text(prompt, 32));
+    rkv_sequence_info a = begin(&r.f, text(prompt, 32)), b = begin(&r.f, text(prompt, 32));
     for (size_t at = 0; at < 32; at += 8) {
         chunk both[2] = {chunk_of(a.sequence, prompt, at, 8), chunk_of(b.sequence, prompt, at, 8)};
         step(&r, both, 2);
@@ -117,14 +117,14 @@ static void b08_the_plan_copies_part_of_a_page(void) {
     memcpy(other, prompt, sizeof other);
     count_up(other + 27, 13, 300);
     release(&r.f, prefill(&r, prompt, 40, 40).sequence);
-    rkv_sequence_state state = begin(&r.f, text(other, 40));
+    rkv_sequence_info state = begin(&r.f, text(other, 40));
     CHECK(state.cached_position_count == 27 && state.copy_position_count == 11);
     chunk rest = chunk_of(state.sequence, other, 27, 13);
     set_plan(&r, &rest, 1);
     CHECK_EQ(query(&r.f, state.sequence).copy_position_count, 0);
-    rkv_kv_memory layer;
+    rkv_runner_kv_memory layer;
     for (uint32_t i = 0; i < LAYERS; i++) {
-        CHECK_OK(rkv_runner_kv_memory(r.runner, i, &layer));
+        CHECK_OK(rkv_runner_read_kv_memory(r.runner, i, &layer));
         const float *from = (const float *)layer.k + state.copy_source_page * layer.page_stride;
         const float *to = (const float *)layer.k + state.copy_target_page * layer.page_stride;
         CHECK(memcmp(from, to, 11 * layer.position_stride * sizeof *to) == 0);
@@ -133,7 +133,7 @@ static void b08_the_plan_copies_part_of_a_page(void) {
     step(&r, &rest, 1);
     publish(&r.f, state.sequence, 40);
     /* the exact full hit: one position is recomputed, no shared page is written */
-    rkv_sequence_state again = begin(&r.f, text(other, 32));
+    rkv_sequence_info again = begin(&r.f, text(other, 32));
     CHECK_EQ(again.cached_position_count, 31);
     chunk last = chunk_of(again.sequence, other, 31, 1);
     step(&r, &last, 1);
@@ -149,7 +149,7 @@ static void k21_regions_or_causal(void) {
     for (size_t i = 0; i < 8; i++) {
         runner_fixture r = new_runner(4, 64, 0);
         count_up(prompt, 40, 1);
-        rkv_sequence_state state = begin(&r.f, text(prompt, 40));
+        rkv_sequence_info state = begin(&r.f, text(prompt, 40));
         chunk parts[2] = {chunk_of(state.sequence, prompt, 0, cuts[i]),
                           chunk_of(state.sequence, prompt, cuts[i], 40 - cuts[i])};
         for (size_t part = cuts[i] == 0; part < 2; part++) {
@@ -165,14 +165,14 @@ static void k21_regions_or_causal(void) {
 static void k20_sliding_window(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, 60, 1);
-    rkv_sequence_state state = prefill(&r, prompt, 60, 60);
+    rkv_sequence_info state = prefill(&r, prompt, 60, 60);
     const uint32_t windows[] = {1, 4, 13, 60, 1000};
     append(&r.f, state.sequence, prompt[60] = 7);
     chunk last = chunk_of(state.sequence, prompt, 60, 1);
     set_plan(&r, &last, 1);
     for (size_t i = 0; i < 5; i++) {
         tensors t = new_tensors(&last, 1, 0);
-        rkv_append_prefill_args args = layer_args(&t, 0);
+        rkv_runner_append_prefill_args args = layer_args(&t, 0);
         args.window = windows[i];
         CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
         check_tensors(&t, &last, 1, 0, windows[i]);
@@ -186,12 +186,12 @@ static void k20_sliding_window(void) {
 static void k20_merged_states(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, 32, 1);
-    rkv_sequence_state state = prefill(&r, prompt, 32, 32);
+    rkv_sequence_info state = prefill(&r, prompt, 32, 32);
     append(&r.f, state.sequence, prompt[32] = 9);
     chunk last = chunk_of(state.sequence, prompt, 32, 1);
     set_plan(&r, &last, 1);
     tensors all = new_tensors(&last, 1, 0), near = new_tensors(&last, 1, 0);
-    rkv_append_prefill_args args = layer_args(&all, 0);
+    rkv_runner_append_prefill_args args = layer_args(&all, 0);
     CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
     args = layer_args(&near, 0);
     args.window = 10;
@@ -215,7 +215,7 @@ static void k20_merged_states(void) {
     }
     const void *outs[3] = {nothing, near.out, far_out};
     const float *lses[3] = {empty_lse, near.lse, far_lse};
-    rkv_merge_states_args merge;
+    rkv_runner_merge_states_args merge;
     memset(&merge, 0, sizeof merge);
     merge.struct_size = sizeof merge;
     merge.state_count = 3;
@@ -241,11 +241,11 @@ static void k20_merged_states(void) {
 static void k20_keys_that_are_there(void) {
     runner_fixture r = new_runner(4, 32, 0);
     count_up(prompt, 16, 1);
-    rkv_sequence_state state = begin(&r.f, text(prompt, 16));
+    rkv_sequence_info state = begin(&r.f, text(prompt, 16));
     chunk whole = chunk_of(state.sequence, prompt, 0, 16);
     step(&r, &whole, 1);
     tensors t = new_tensors(&whole, 1, 1);
-    rkv_append_prefill_args args = layer_args(&t, 1);
+    rkv_runner_append_prefill_args args = layer_args(&t, 1);
     args.k = args.v = NULL;
     CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
     check_tensors(&t, &whole, 1, 1, 0);
@@ -289,7 +289,7 @@ static void k12_plan_arrays(void) {
     count_up(prompt, 30, 1);
     static uint32_t other[10];
     count_up(other, 10, 100);
-    rkv_sequence_state a = prefill(&r, prompt, 30, 30), b = begin(&r.f, text(other, 10));
+    rkv_sequence_info a = prefill(&r, prompt, 30, 30), b = begin(&r.f, text(other, 10));
     append(&r.f, a.sequence, 77);
     rkv_plan_row rows[2];
     memset(rows, 0, sizeof rows);
@@ -329,10 +329,10 @@ static void b08_pages_can_be_copied(void) {
     CHECK_OK(rkv_runner_create(table, &config, &runner));
     uint32_t pages[2];
     CHECK_OK(rkv_page_table_allocate_pages(table, 2, pages));
-    rkv_kv_memory memory;
+    rkv_runner_kv_memory memory;
     size_t position = KV_HEADS * HEAD_DIM;
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
-        CHECK_OK(rkv_runner_kv_memory(runner, layer, &memory));
+        CHECK_OK(rkv_runner_read_kv_memory(runner, layer, &memory));
         float *from = (float *)memory.v + pages[0] * memory.page_stride;
         for (size_t i = 0; i < 4 * position; i++) {
             from[i] = (float)(i + layer);
@@ -341,7 +341,7 @@ static void b08_pages_can_be_copied(void) {
     rkv_page_copy copy = {pages[0], pages[1], 3, 0};
     CHECK_OK(rkv_runner_copy_pages(runner, &copy, 1));
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
-        CHECK_OK(rkv_runner_kv_memory(runner, layer, &memory));
+        CHECK_OK(rkv_runner_read_kv_memory(runner, layer, &memory));
         const float *to = (const float *)memory.v + pages[1] * memory.page_stride;
         for (size_t i = 0; i < 4 * position; i++) {
             CHECK_EQ(to[i], i < 3 * position ? (float)(i + layer) : 0.0f);
@@ -393,7 +393,7 @@ static void k20_threads_of_the_engine(void) {
     CHECK_OK(rkv_runner_create(f.table, &config, &r.runner));
     CHECK_OK(rkv_plan_create(r.runner, &r.plan));
     count_up(prompt, 30, 1);
-    rkv_sequence_state state = prefill(&r, prompt, 30, 11);
+    rkv_sequence_info state = prefill(&r, prompt, 30, 11);
     CHECK(calls > 0);
     release(&f, state.sequence);
     end_runner(&r);
@@ -405,14 +405,14 @@ static void k20_what_a_runner_has(void) {
     uint64_t page_bytes = 0;
     CHECK_OK(rkv_runner_supports(&config, 4, &page_bytes));
     CHECK_EQ(page_bytes, 2 * LAYERS * 4 * KV_HEADS * HEAD_DIM * sizeof(float));
-    rkv_runner_statistics stats;
+    rkv_runner_stats stats;
     memset(&stats, 0, sizeof stats);
     stats.struct_size = sizeof stats;
-    CHECK_OK(rkv_runner_stats(r.runner, &stats));
+    CHECK_OK(rkv_runner_read_stats(r.runner, &stats));
     CHECK(stats.kv_bytes == 0 && stats.page_bytes == page_bytes && stats.thread_count == 2);
     rkv_runner *own = NULL;
     CHECK_OK(rkv_runner_create(r.f.table, &config, &own));
-    CHECK_OK(rkv_runner_stats(own, &stats));
+    CHECK_OK(rkv_runner_read_stats(own, &stats));
     CHECK_EQ(stats.kv_bytes, 8 * page_bytes);
     rkv_runner_destroy(own);
     end_runner(&r);

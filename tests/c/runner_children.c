@@ -5,8 +5,8 @@
 static uint32_t prompt[64];
 
 /* Begins, computes and publishes a prompt. */
-static rkv_sequence_state prefill(const runner_fixture *r, uint32_t count) {
-    rkv_sequence_state state = begin(&r->f, text(prompt, count));
+static rkv_sequence_info prefill(const runner_fixture *r, uint32_t count) {
+    rkv_sequence_info state = begin(&r->f, text(prompt, count));
     chunk all = chunk_of(state.sequence, prompt, (size_t)state.cached_position_count,
                          (size_t)(count - state.cached_position_count));
     step(r, &all, 1);
@@ -24,14 +24,14 @@ static void c04_children_attend_to_what_they_inherit(void) {
             uint32_t ids[40];
             memcpy(ids, prompt, sizeof ids);
             count_up(ids + 21, 19, 500);
-            rkv_sequence_state parent = prefill(&r, 21);
+            rkv_sequence_info parent = prefill(&r, 21);
             if (how < 2) {
                 CHECK(retain(&r.f, parent.sequence));
             }
             rkv_tokens suffix = text(ids + 21, 19);
-            rkv_continue_args args = continue_args(parent.sequence, &suffix);
+            rkv_sequence_continue_args args = continue_args(parent.sequence, &suffix);
             args.flags = RKV_CONTINUE_RUNNING;
-            rkv_sequence_state child = continue_as(&r.f, &args);
+            rkv_sequence_info child = continue_as(&r.f, &args);
             CHECK_EQ(child.cached_position_count, 21);
             if (how == 1) {
                 CHECK_OK(rkv_sequence_drop(r.f.cache, parent.sequence));
@@ -55,10 +55,10 @@ static void c08_beams_attend_to_their_own_tokens(void) {
     for (size_t s = 0; s < 3; s++) {
         runner_fixture r = new_runner(sizes[s], 512 / sizes[s], 0);
         uint32_t ids[BEAMS + 1][64];
-        rkv_fork_child children[BEAMS];
+        rkv_sequence_fork_child children[BEAMS];
         rkv_sequence_id beams[BEAMS + 1];
         count_up(prompt, 64, 1);
-        rkv_sequence_state parent = prefill(&r, START);
+        rkv_sequence_info parent = prefill(&r, START);
         fork_into(&r.f, parent.sequence, BEAMS, children);
         beams[BEAMS] = parent.sequence;
         for (uint32_t i = 0; i < BEAMS; i++) {
@@ -98,9 +98,9 @@ static void c08_beams_attend_to_their_own_tokens(void) {
 static void c04_copies_from_a_parent_that_is_gone(void) {
     runner_fixture r = new_runner(4, 32, 0);
     count_up(prompt, 64, 1);
-    rkv_sequence_state parent = prefill(&r, 6);
+    rkv_sequence_info parent = prefill(&r, 6);
     CHECK(retain(&r.f, parent.sequence));
-    rkv_sequence_state child = continue_from(&r.f, parent.sequence, text(prompt + 6, 3));
+    rkv_sequence_info child = continue_from(&r.f, parent.sequence, text(prompt + 6, 3));
     rkv_page_copy copy = {child.copy_source_page, child.copy_target_page, 2, 0};
     rkv_page_copy back = {child.copy_target_page, child.copy_source_page, 2, 0};
     CHECK_STATUS(rkv_runner_copy_pages(r.runner, &back, 1), RKV_STATUS_INVALID_ARGUMENT);
@@ -122,15 +122,15 @@ static void c04_copies_from_a_parent_that_is_gone(void) {
 static void c01_a_plan_ends_with_its_sequence(void) {
     runner_fixture r = new_runner(4, 32, 0);
     count_up(prompt, 64, 1);
-    rkv_sequence_state parent = prefill(&r, 6);
+    rkv_sequence_info parent = prefill(&r, 6);
     append(&r.f, parent.sequence, 7);
     chunk next = chunk_of(parent.sequence, prompt, 6, 1);
     set_plan(&r, &next, 1);
     CHECK(retain(&r.f, parent.sequence));
-    rkv_sequence_state other = begin(&r.f, text(prompt + 20, 7));
+    rkv_sequence_info other = begin(&r.f, text(prompt + 20, 7));
     CHECK_EQ(other.slot, parent.slot);
     tensors t = new_tensors(&next, 1, 0);
-    rkv_append_prefill_args args = layer_args(&t, 0);
+    rkv_runner_append_prefill_args args = layer_args(&t, 0);
     CHECK_STATUS(rkv_runner_append_prefill(r.runner, r.plan, &args), RKV_STATUS_STALE_SEQUENCE);
     free_tensors(&t);
     release(&r.f, other.sequence);

@@ -91,7 +91,7 @@ static void check_narrow(const narrow_case *c) {
     CHECK_OK(rkv_plan_create(runner, &plan));
     uint32_t ids[COUNT];
     count_up(ids, COUNT, 1);
-    rkv_sequence_state state = begin(&f, text(ids, COUNT));
+    rkv_sequence_info state = begin(&f, text(ids, COUNT));
     uint16_t out[COUNT * QUERY_HEADS * HEAD_DIM];
     float lse[COUNT * QUERY_HEADS];
     const size_t q_size = QUERY_HEADS * HEAD_DIM, kv_size = KV_HEADS * HEAD_DIM;
@@ -105,7 +105,7 @@ static void check_narrow(const narrow_case *c) {
         row.start = at;
         row.count = COUNT - at < 20 ? COUNT - at : 20;
         CHECK_OK(rkv_plan_set(plan, &row, 1));
-        rkv_append_prefill_args args = layer_args(&t, 1);
+        rkv_runner_append_prefill_args args = layer_args(&t, 1);
         args.q = q + at * q_size;
         args.k = k + at * kv_size;
         args.v = v + at * kv_size;
@@ -116,8 +116,8 @@ static void check_narrow(const narrow_case *c) {
         CHECK_OK(rkv_runner_append_prefill(runner, plan, &args));
     }
     /* what is stored: the nearest value */
-    rkv_kv_memory memory;
-    CHECK_OK(rkv_runner_kv_memory(runner, 1, &memory));
+    rkv_runner_kv_memory memory;
+    CHECK_OK(rkv_runner_read_kv_memory(runner, 1, &memory));
     uint32_t pages[8];
     row_of(&f, state.slot, pages, 8);
     static double keys[COUNT][KV_HEADS][HEAD_DIM], values[COUNT][KV_HEADS][HEAD_DIM];
@@ -224,7 +224,7 @@ static void forward(const runner_fixture *r, rkv_sequence_id sequence, const uin
             k[i] = x[at] - 0.5f * x[at + WIDTH / 2];
             v[i] = x[at + WIDTH / 2] + 0.25f * x[at];
         }
-        rkv_append_prefill_args args;
+        rkv_runner_append_prefill_args args;
         memset(&args, 0, sizeof args);
         args.struct_size = sizeof args;
         args.layer = layer;
@@ -269,7 +269,7 @@ static void k26_d12_logit_consistency(void) {
         count_up(first, 48, 1);
         memcpy(second, first, sizeof first);
         count_up(second + shared, 48 - shared, 400);
-        rkv_sequence_state state = begin(&alone.f, text(second, 48));
+        rkv_sequence_info state = begin(&alone.f, text(second, 48));
         CHECK_EQ(state.cached_position_count, 0);
         forward(&alone, state.sequence, second, 0, 48, baseline);
         release(&alone.f, state.sequence);

@@ -29,7 +29,7 @@ static inline rkv_runner_config small_runner(void) {
 }
 
 /* Dense NHD memory for every page, all of it NaN. */
-static inline void lend_memory(runner_fixture *r, rkv_kv_memory layers[LAYERS]) {
+static inline void lend_memory(runner_fixture *r, rkv_runner_kv_memory layers[LAYERS]) {
     size_t pages = (size_t)table_stats(&r->f).total_page_count + 1;
     size_t page = (size_t)r->f.page_size * KV_HEADS * HEAD_DIM;
     r->memory_count = 2 * LAYERS * pages * page;
@@ -54,7 +54,7 @@ static inline runner_fixture new_runner(uint32_t page_size, uint32_t page_count,
     runner_fixture r;
     memset(&r, 0, sizeof r);
     r.f = new_fixture_with(page_size, page_count, 8, flags);
-    rkv_kv_memory layers[LAYERS];
+    rkv_runner_kv_memory layers[LAYERS];
     lend_memory(&r, layers);
     rkv_runner_config config = small_runner();
     config.kv_layers = layers;
@@ -214,8 +214,8 @@ static inline void free_tensors(tensors *t) {
     free(t->lse);
 }
 
-static inline rkv_append_prefill_args layer_args(const tensors *t, uint32_t layer) {
-    rkv_append_prefill_args args;
+static inline rkv_runner_append_prefill_args layer_args(const tensors *t, uint32_t layer) {
+    rkv_runner_append_prefill_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.layer = layer;
@@ -265,7 +265,7 @@ static inline void step(const runner_fixture *r, const chunk *chunks, size_t chu
     set_plan(r, chunks, chunk_count);
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
         tensors t = new_tensors(chunks, chunk_count, layer);
-        rkv_append_prefill_args args = layer_args(&t, layer);
+        rkv_runner_append_prefill_args args = layer_args(&t, layer);
         CHECK_OK(rkv_runner_append_prefill(r->runner, r->plan, &args));
         check_tensors(&t, chunks, chunk_count, layer, 0);
         free_tensors(&t);

@@ -17,10 +17,11 @@ static void check_conserved(const fixture *f) {
     CHECK_EQ(free_pages(f) + cached_pages(f), table_stats(f).total_page_count);
 }
 
-static rkv_insert_result insert_from(const fixture *f, rkv_tokens tokens, const uint32_t *pages,
-                                     size_t page_count, const rkv_match *match) {
-    rkv_insert_args args = insert_args(&tokens, pages, page_count);
-    rkv_insert_result result;
+static rkv_cache_insert_result insert_from(const fixture *f, rkv_tokens tokens,
+                                           const uint32_t *pages,
+                                     size_t page_count, const rkv_cache_match_result *match) {
+    rkv_cache_insert_args args = insert_args(&tokens, pages, page_count);
+    rkv_cache_insert_result result;
     memset(&result, 0, sizeof result);
     result.struct_size = sizeof result;
     args.from_node = match->node;
@@ -30,9 +31,9 @@ static rkv_insert_result insert_from(const fixture *f, rkv_tokens tokens, const 
     return result;
 }
 
-static rkv_match match_into(const fixture *f, rkv_tokens tokens, uint32_t *pages,
+static rkv_cache_match_result match_into(const fixture *f, rkv_tokens tokens, uint32_t *pages,
                             size_t capacity) {
-    rkv_match match = new_match();
+    rkv_cache_match_result match = new_match();
     CHECK_OK(rkv_cache_match(f->cache, NULL, &tokens, 0, pages, capacity, &match));
     return match;
 }
@@ -45,14 +46,14 @@ static void k26_a1_split_correctness(void) {
     rkv_node_id child = 0;
     allocate(&f, 4, pages);
     insert_pages(&f, NULL, text(ids, 4), pages, 4);
-    rkv_match match = match_into(&f, text(query_ids, 3), got, 4);
+    rkv_cache_match_result match = match_into(&f, text(query_ids, 3), got, 4);
     CHECK_EQ(match.token_count, 2);
     CHECK(match.page_count == 2 && memcmp(got, pages, 2 * sizeof *got) == 0);
     CHECK_EQ(info_of(&f, match.node).position_count, 2);
-    CHECK_OK(rkv_cache_node_children(f.cache, match.node, &child, 1, &count));
+    CHECK_OK(rkv_node_read_children(f.cache, match.node, &child, 1, &count));
     CHECK_EQ(count, 1);
     CHECK_EQ(info_of(&f, child).position_count, 2);
-    CHECK_OK(rkv_cache_node_pages(f.cache, child, got, 4, &count));
+    CHECK_OK(rkv_node_read_pages(f.cache, child, got, 4, &count));
     CHECK(count == 2 && memcmp(got, pages + 2, 2 * sizeof *got) == 0);
     end_fixture(&f);
 }
@@ -63,7 +64,7 @@ static void k26_a2_image_kv_length(void) {
     rkv_token_item picture = image(1, 1, 729);
     CHECK_EQ(insert(&f, with_items(ids, 4, &picture, 1)).claimed_page_count, 732);
     static uint32_t pages[800];
-    rkv_match match = match_into(&f, with_items(ids, 4, &picture, 1), pages, 800);
+    rkv_cache_match_result match = match_into(&f, with_items(ids, 4, &picture, 1), pages, 800);
     CHECK(match.position_count == 732 && match.page_count == 732 && match.token_count == 4);
     match = match_of(&f, with_items(ids, 2, &picture, 1));
     CHECK(match.position_count == 730 && match.token_count == 2);
@@ -91,11 +92,11 @@ static void k26_b4_cache_miss_page_ownership(void) {
     uint32_t slot = new_slot(&f);
     allocate(&f, 10, pages);
     map(&f, slot, 0, pages, 10);
-    rkv_insert_result result = insert_pages(&f, NULL, text(ids, 10), pages, 10);
+    rkv_cache_insert_result result = insert_pages(&f, NULL, text(ids, 10), pages, 10);
     CHECK_EQ(result.claimed_page_count, 10);
     CHECK_OK(rkv_cache_lock(f.cache, result.node));
     CHECK_OK(rkv_cache_unlock(f.cache, result.node));
-    CHECK_OK(rkv_page_table_erase(f.table, slot));
+    CHECK_OK(rkv_page_table_free_slot(f.table, slot));
     CHECK_EQ(free_pages(&f), initial_free - 10);
     CHECK_EQ(evict(&f, 10), 10);
     CHECK_EQ(free_pages(&f), initial_free);
@@ -108,13 +109,13 @@ static void k26_b5_partial_hit_page_ownership(void) {
     count_up(ids, 10, 1);
     insert(&f, text(ids, 5));
     uint32_t slot = new_slot(&f);
-    rkv_match match = match_into(&f, text(ids, 10), all, 10);
+    rkv_cache_match_result match = match_into(&f, text(ids, 10), all, 10);
     CHECK_EQ(match.position_count, 5);
     allocate(&f, 5, all + 5);
     map(&f, slot, 0, all, 5);
     map(&f, slot, 5, all + 5, 5);
     CHECK_EQ(insert_from(&f, text(ids, 10), all, 10, &match).claimed_page_count, 5);
-    CHECK_OK(rkv_page_table_erase(f.table, slot));
+    CHECK_OK(rkv_page_table_free_slot(f.table, slot));
     CHECK_EQ(cached_pages(&f), 10);
     check_conserved(&f);
     end_fixture(&f);
@@ -125,9 +126,9 @@ static void k26_c6_insert_idempotency(void) {
     uint32_t ids[10], pages[10];
     count_up(ids, 10, 1);
     allocate(&f, 10, pages);
-    rkv_insert_result a = insert_pages(&f, NULL, text(ids, 10), pages, 10);
+    rkv_cache_insert_result a = insert_pages(&f, NULL, text(ids, 10), pages, 10);
     CHECK_EQ(a.claimed_page_count, 10);
-    rkv_insert_result b = insert_pages(&f, NULL, text(ids, 10), pages, 10);
+    rkv_cache_insert_result b = insert_pages(&f, NULL, text(ids, 10), pages, 10);
     CHECK(b.node == a.node && b.claimed_page_count == 0);
     CHECK_EQ(cached_pages(&f), 10);
     end_fixture(&f);
@@ -137,15 +138,15 @@ static void k26_c6_insert_idempotency(void) {
 static void k26_c7_lock_transfer_identity(void) {
     fixture f = new_fixture(1, 16);
     const uint32_t ids[3] = {1, 2, 3};
-    rkv_sequence_state first = begin(&f, text(ids, 3));
+    rkv_sequence_info first = begin(&f, text(ids, 3));
     CHECK_EQ(publish(&f, first.sequence, 3).claimed_page_count, 3);
     rkv_node_id node = query(&f, first.sequence).node;
     CHECK_EQ(info_of(&f, node).lock_count, 1);
     release(&f, first.sequence);
     CHECK_EQ(info_of(&f, node).lock_count, 0);
-    rkv_match match = match_of(&f, text(ids, 3));
+    rkv_cache_match_result match = match_of(&f, text(ids, 3));
     CHECK(match.node == node && match.position_count == 3);
-    rkv_sequence_state second = begin(&f, text(ids, 3));
+    rkv_sequence_info second = begin(&f, text(ids, 3));
     CHECK_EQ(second.node, node);
     CHECK_EQ(publish(&f, second.sequence, 3).claimed_page_count, 0);
     CHECK_EQ(query(&f, second.sequence).node, node);
@@ -159,7 +160,7 @@ static void k26_c8_full_prompt_match_suffix(void) {
     fixture f = new_fixture(1, 16);
     const uint32_t ids[3] = {1, 2, 3};
     serve(&f, text(ids, 3));
-    rkv_sequence_state state = begin(&f, text(ids, 3));
+    rkv_sequence_info state = begin(&f, text(ids, 3));
     CHECK_EQ(state.cached_position_count, 2);
     CHECK_EQ(state.shared_page_count, 2);
     uint32_t row[3];
@@ -176,9 +177,9 @@ static void k26_c9_multi_batch_shared_pages(void) {
     const uint32_t ids[3] = {1, 0, 2};
     rkv_token_item picture = image(1, 1, 729);
     static uint32_t first_row[800], second_row[800];
-    rkv_sequence_state a = begin(&f, with_items(ids, 3, &picture, 1));
+    rkv_sequence_info a = begin(&f, with_items(ids, 3, &picture, 1));
     publish(&f, a.sequence, 731);
-    rkv_sequence_state b = begin(&f, with_items(ids, 3, &picture, 1));
+    rkv_sequence_info b = begin(&f, with_items(ids, 3, &picture, 1));
     CHECK_EQ(b.cached_position_count, 730);
     for (uint32_t step = 0; step < 10; step++) {
         append(&f, a.sequence, 100 + step);
@@ -202,14 +203,14 @@ static void k26_c10_full_prompt_match_page_ownership(void) {
     fixture f = new_fixture_with(1, 99, 10, 0);
     const uint32_t ids[4] = {1, 2, 3, 4};
     uint32_t pages[4], row[4];
-    rkv_sequence_state first = begin(&f, text(ids, 4));
+    rkv_sequence_info first = begin(&f, text(ids, 4));
     publish(&f, first.sequence, 4);
     row_of(&f, first.slot, pages, 4);
     release(&f, first.sequence);
     uint64_t initial_free = free_pages(&f);
     CHECK_EQ(initial_free, 95);
     CHECK_EQ(match_of(&f, text(ids, 4)).position_count, 4);
-    rkv_sequence_state second = begin(&f, text(ids, 4));
+    rkv_sequence_info second = begin(&f, text(ids, 4));
     CHECK(second.cached_position_count == 3 && second.shared_page_count == 3);
     CHECK_EQ(row_of(&f, second.slot, row, 4), 4);
     CHECK(memcmp(row, pages, 3 * sizeof *row) == 0);
@@ -230,22 +231,22 @@ static void k26_c11_tiny_hit_text_only(void) {
     allocate(&f, 10, pages);
     map(&f, slot, 0, pages, 10);
     CHECK_EQ(insert_pages(&f, NULL, text(ids, 10), pages, 10).claimed_page_count, 10);
-    CHECK_OK(rkv_page_table_erase(f.table, slot));
+    CHECK_OK(rkv_page_table_free_slot(f.table, slot));
     check_conserved(&f);
     slot = new_slot(&f);
-    rkv_match match = match_into(&f, text(second, 3), all, 3);
+    rkv_cache_match_result match = match_into(&f, text(second, 3), all, 3);
     CHECK_EQ(match.position_count, 1);
     CHECK_OK(rkv_cache_lock(f.cache, match.node));
     allocate(&f, 2, all + 1);
     map(&f, slot, 0, all, 1);
     map(&f, slot, 1, all + 1, 2);
-    rkv_insert_result result = insert_from(&f, text(second, 3), all, 3, &match);
+    rkv_cache_insert_result result = insert_from(&f, text(second, 3), all, 3, &match);
     CHECK_EQ(result.claimed_page_count, 2);
     CHECK(result.node != match.node);
     CHECK_OK(rkv_cache_lock(f.cache, result.node));
     CHECK_OK(rkv_cache_unlock(f.cache, match.node));
     CHECK_OK(rkv_cache_unlock(f.cache, result.node));
-    CHECK_OK(rkv_page_table_erase(f.table, slot));
+    CHECK_OK(rkv_page_table_free_slot(f.table, slot));
     CHECK_EQ(cached_pages(&f), 12);
     check_conserved(&f);
     evict(&f, 99);
@@ -283,7 +284,7 @@ static void k26_e14_no_double_free(void) {
             ids[i] = (uint32_t)(random >> (20 + i % 24)) & 3;
         }
         rkv_token_item picture = image(1, (uint8_t)(random >> 60), 20);
-        rkv_sequence_state state = begin(&f, with_items(ids, length, &picture, 1));
+        rkv_sequence_info state = begin(&f, with_items(ids, length, &picture, 1));
         publish(&f, state.sequence, state.position_count);
         append(&f, state.sequence, 9);
         release(&f, state.sequence);
@@ -346,7 +347,7 @@ static void k26_e17_match_only_no_root_creation(void) {
     const uint32_t ids[3] = {1, 2, 3};
     for (uint8_t i = 0; i < 100; i++) {
         rkv_namespace space = image_space(i);
-        rkv_match match = match_in(&f, &space, text(ids, 3), 0);
+        rkv_cache_match_result match = match_in(&f, &space, text(ids, 3), 0);
         CHECK(match.position_count == 0 && match.node == 0);
     }
     CHECK_EQ(cache_stats(&f).namespace_count, 0);
@@ -369,11 +370,11 @@ static void k26_e18_from_page_index_alignment(void) {
     allocate(&f, 740, pages);
     insert_pages(&f, NULL, with_items(ids, 2, &picture, 1), pages, 730);
     rkv_tokens all = with_items(ids, 12, &picture, 1);
-    rkv_match match = match_of(&f, all);
+    rkv_cache_match_result match = match_of(&f, all);
     CHECK(match.position_count == 730 && match.token_count == 2 && match.page_count == 730);
-    rkv_insert_result result = insert_from(&f, all, pages, 740, &match);
+    rkv_cache_insert_result result = insert_from(&f, all, pages, 740, &match);
     CHECK_EQ(result.claimed_page_count, 10);
-    CHECK_OK(rkv_cache_node_pages(f.cache, result.node, got, 10, &count));
+    CHECK_OK(rkv_node_read_pages(f.cache, result.node, got, 10, &count));
     CHECK(count == 10 && memcmp(got, pages + 730, sizeof got) == 0);
     end_fixture(&f);
 }

@@ -5,7 +5,7 @@ static void k14_begin_is_one_transaction(void) {
     fixture f = new_fixture(4, 16);
     uint32_t ids[20], pages[8];
     count_up(ids, 20, 1);
-    rkv_sequence_state first = begin(&f, text(ids, 18));
+    rkv_sequence_info first = begin(&f, text(ids, 18));
     CHECK(first.sequence != 0 && first.slot < 8 && first.node == 0);
     CHECK(first.position_count == 18 && first.cached_position_count == 0);
     CHECK(first.page_count == 5 && first.shared_page_count == 0);
@@ -13,7 +13,7 @@ static void k14_begin_is_one_transaction(void) {
     publish(&f, first.sequence, 18);
     release(&f, first.sequence);
     /* matched, locked, a slot, the shared pages mapped, the others allocated */
-    rkv_sequence_state state = begin(&f, text(ids, 20));
+    rkv_sequence_info state = begin(&f, text(ids, 20));
     CHECK(state.cached_position_count == 16 && state.cached_token_count == 16);
     CHECK(state.page_count == 5 && state.shared_page_count == 4);
     CHECK_EQ(info_of(&f, state.node).lock_count, 1);
@@ -22,7 +22,7 @@ static void k14_begin_is_one_transaction(void) {
     CHECK_EQ(cache_stats(&f).sequence_count, 1);
     CHECK_EQ(table_stats(&f).free_slot_count, 7);
     CHECK(reclaimable_pages(&f) == 0 && private_pages(&f) == 1);
-    rkv_sequence_state seen = query(&f, state.sequence);
+    rkv_sequence_info seen = query(&f, state.sequence);
     CHECK(memcmp(&seen, &state, sizeof seen) == 0);
     release(&f, state.sequence);
     CHECK_EQ(reclaimable_pages(&f), 4);
@@ -34,8 +34,8 @@ static void k14_reserve_at_begin(void) {
     uint32_t ids[6];
     count_up(ids, 6, 1);
     rkv_tokens tokens = text(ids, 6);
-    rkv_sequence_args args = sequence_args(&tokens);
-    rkv_sequence_state state = new_state();
+    rkv_sequence_begin_args args = sequence_args(&tokens);
+    rkv_sequence_info state = new_state();
     args.reserve_position_count = 7;
     CHECK_OK(rkv_sequence_begin(f.cache, &args, &state));
     CHECK(state.page_count == 4 && state.position_count == 6);
@@ -51,12 +51,12 @@ static void k14_refused_begin_leaves_no_trace(void) {
     count_up(ids, 20, 1);
     count_up(other, 6, 50);
     serve(&f, text(ids, 4));
-    rkv_sequence_state holder = begin(&f, text(other, 6));
+    rkv_sequence_info holder = begin(&f, text(other, 6));
     publish(&f, holder.sequence, 6);
     /* 2 pages shared, 3 locked by the holder, 3 free: 4 more don't fit, though 2 are reclaimable
        until the match locks them */
     snapshot before = take(&f);
-    rkv_sequence_state state = new_state();
+    rkv_sequence_info state = new_state();
     state.sequence = 77;
     CHECK_STATUS(try_begin(&f, text(ids, 12), &state), RKV_STATUS_OUT_OF_PAGES);
     CHECK_EQ(state.sequence, 77);
@@ -72,7 +72,7 @@ static void k14_refused_begin_leaves_no_trace(void) {
     check_sane(&f);
     CHECK_EQ(probe(&f, text(ids, 12)), 4);
     /* out of slots */
-    rkv_sequence_state second = begin(&f, text(ids, 4));
+    rkv_sequence_info second = begin(&f, text(ids, 4));
     before = take(&f);
     CHECK_STATUS(try_begin(&f, text(ids, 4), &state), RKV_STATUS_OUT_OF_SLOTS);
     CHECK(same(&f, &before) && state.sequence == 77);
@@ -97,13 +97,13 @@ static void b06_a_cancelled_request_restores_everything(void) {
     serve(&f, text(ids, 4));
     /* once before: the row keeps its memory for the next sequence */
     release(&f, begin(&f, text(ids, 10)).sequence);
-    rkv_page_table_statistics before = table_stats(&f);
+    rkv_page_table_stats before = table_stats(&f);
     for (int i = 0; i < 100; i++) {
-        rkv_sequence_state state = begin(&f, text(ids, 10));
+        rkv_sequence_info state = begin(&f, text(ids, 10));
         CHECK_EQ(state.cached_position_count, 4);
         release(&f, state.sequence);
     }
-    rkv_page_table_statistics after = table_stats(&f);
+    rkv_page_table_stats after = table_stats(&f);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
     CHECK_EQ(cache_stats(&f).node_count, nodes(&f, 1));
     end_fixture(&f);
@@ -119,7 +119,7 @@ static void k15_the_cut_is_a_token_boundary(void) {
         rkv_token_item twins[2] = {image(1, 2, 15), image(2, 2, 15)};
         /* text is last: all but that token */
         CHECK_EQ(serve(&f, with_items(ids, 4, &picture, 1)), 0);
-        rkv_sequence_state state = begin(&f, with_items(ids, 4, &picture, 1));
+        rkv_sequence_info state = begin(&f, with_items(ids, 4, &picture, 1));
         size_t published = 33 / sizes[s] * sizes[s];
         if (published == 33) {
             CHECK(state.cached_position_count == 32 && state.cached_token_count == 3);
@@ -128,7 +128,7 @@ static void k15_the_cut_is_a_token_boundary(void) {
         }
         release(&f, state.sequence);
         /* the image is last: it is computed whole */
-        rkv_sequence_state whole = begin(&f, with_items(ids, 3, &picture, 1));
+        rkv_sequence_info whole = begin(&f, with_items(ids, 3, &picture, 1));
         CHECK(whole.cached_position_count == 2 && whole.cached_token_count == 2);
         CHECK_EQ(whole.position_count, 32);
         release(&f, whole.sequence);
@@ -155,12 +155,12 @@ static void k17_full_hit(void) {
         uint32_t ids[8], first_row[8], row[8];
         count_up(ids, 8, 1);
         size_t pages = 8 / sizes[s];
-        rkv_sequence_state first = begin(&f, text(ids, 8));
+        rkv_sequence_info first = begin(&f, text(ids, 8));
         publish(&f, first.sequence, 8);
         row_of(&f, first.slot, first_row, 8);
         release(&f, first.sequence);
         uint64_t free_before = free_pages(&f);
-        rkv_sequence_state state = begin(&f, text(ids, 8));
+        rkv_sequence_info state = begin(&f, text(ids, 8));
         CHECK_EQ(state.cached_position_count, 7);
         CHECK_EQ(state.shared_page_count, pages - 1);
         CHECK_EQ(row_of(&f, state.slot, row, 8), pages);
@@ -178,7 +178,7 @@ static void k17_full_hit(void) {
         CHECK_EQ(private_pages(&f), 1);
         /* published or not, it ends as before */
         if (s != 1) {
-            rkv_publish_result result = publish(&f, state.sequence, 8);
+            rkv_sequence_publish_result result = publish(&f, state.sequence, 8);
             CHECK(result.claimed_page_count == 0 && result.remapped_page_count == 1);
             CHECK_EQ(result.first_remapped_index, pages - 1);
         }
@@ -194,7 +194,7 @@ static void k18_release(void) {
     fixture f = new_fixture(2, 16), g = new_fixture(2, 16);
     uint32_t ids[5];
     count_up(ids, 5, 1);
-    rkv_sequence_state state = begin(&f, text(ids, 5)), other = begin(&g, text(ids, 5));
+    rkv_sequence_info state = begin(&f, text(ids, 5)), other = begin(&g, text(ids, 5));
     CHECK(state.sequence != other.sequence);
     publish(&f, state.sequence, 5);
     CHECK(private_pages(&f) == 1 && reclaimable_pages(&f) == 0);
@@ -209,7 +209,7 @@ static void k18_release(void) {
     CHECK_STATUS(rkv_sequence_release(f.cache, UINT64_MAX), RKV_STATUS_STALE_SEQUENCE);
     CHECK(same(&f, &before));
     /* the slot is used again, the id is not */
-    rkv_sequence_state next = begin(&f, text(ids, 5));
+    rkv_sequence_info next = begin(&f, text(ids, 5));
     CHECK(next.sequence != state.sequence);
     CHECK_STATUS(rkv_sequence_release(f.cache, state.sequence), RKV_STATUS_STALE_SEQUENCE);
     release(&f, next.sequence);
@@ -222,7 +222,7 @@ static void append_allocates_as_it_goes(void) {
     fixture f = new_fixture(2, 4);
     uint32_t ids[8];
     count_up(ids, 8, 1);
-    rkv_sequence_state state = begin(&f, text(ids, 3));
+    rkv_sequence_info state = begin(&f, text(ids, 3));
     CHECK_EQ(query(&f, state.sequence).page_count, 2);
     append(&f, state.sequence, 4);
     CHECK_EQ(query(&f, state.sequence).page_count, 2);
@@ -246,7 +246,7 @@ static void append_allocates_as_it_goes(void) {
 static void m04_append_out_of_pages(void) {
     fixture f = new_fixture(2, 4);
     uint32_t ids[4] = {1, 2, 3, 4}, page;
-    rkv_sequence_state state = begin(&f, text(ids, 4));
+    rkv_sequence_info state = begin(&f, text(ids, 4));
     allocate(&f, 1, &page);
     append(&f, state.sequence, 5);
     snapshot before = take(&f);
@@ -266,7 +266,7 @@ static void truncate_drops_drafts(void) {
     const uint32_t ids[6] = {1, 2, 3, 4, 0, 5};
     rkv_token_item picture = image(1, 1, 5);
     rkv_tokens more = with_items(ids + 3, 3, &picture, 1);
-    rkv_sequence_state state = begin(&f, text(ids, 3));
+    rkv_sequence_info state = begin(&f, text(ids, 3));
     CHECK_STATUS(rkv_sequence_truncate(f.cache, state.sequence, 2), RKV_STATUS_INVALID_ARGUMENT);
     CHECK_OK(rkv_sequence_append(f.cache, state.sequence, &more));
     CHECK_EQ(query(&f, state.sequence).position_count, 10);
@@ -305,7 +305,7 @@ static void b05_no_leak_after_any_life_cycle(void) {
         uint32_t family = (uint32_t)(random >> 33) % 3, length = (uint32_t)(random >> 40) % 32;
         count_up(ids, 40, 1000 * family);
         ids[length / 2] = (uint32_t)(random >> 50) % 4;
-        rkv_sequence_state state = begin(&f, text(ids, length + 1));
+        rkv_sequence_info state = begin(&f, text(ids, length + 1));
         if (round % 5 != 0) {
             if (state.copy_position_count > 0) {
                 CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));

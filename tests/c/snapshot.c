@@ -12,7 +12,7 @@ static void s01_longest_stored_prefix(void) {
     int branch = put(&s, text(other, 6));
     for (size_t count = 0; count <= 8; count++) {
         int want = count < 2 ? -1 : count < 5 ? two : five;
-        rkv_snapshot_match match = get(&s, text(ids, count));
+        rkv_snapshot_cache_match_result match = get(&s, text(ids, count));
         CHECK_EQ(number_of(match), want);
         CHECK_EQ(match.token_count, want < 0 ? 0 : want == two ? 2 : 5);
         CHECK_EQ(look(&s, text(ids, count)), match.token_count);
@@ -63,16 +63,16 @@ static void s01_namespaces_share_nothing(void) {
     uint32_t ids[4] = {1, 2, 3, 4};
     rkv_namespace tenant = new_namespace();
     rkv_tokens tokens = text(ids, 3);
-    rkv_snapshot_insert_args args = shelf_args(&s, &tokens, 1);
+    rkv_snapshot_cache_insert_args args = shelf_args(&s, &tokens, 1);
     tenant.salt[31] = 1;
-    args.namespace_ = &tenant;
+    args.space = &tenant;
     CHECK_EQ(look_in(&s, &tenant, text(ids, 4)), 0);
     CHECK_EQ(shelf_stats(&s).namespace_count, 0);
     put_args(&s, &args);
     CHECK_EQ(look_in(&s, &tenant, text(ids, 4)), 3);
     CHECK_EQ(look(&s, text(ids, 4)), 0);
     int ours = put(&s, text(ids, 3));
-    rkv_snapshot_match theirs = get_in(&s, &tenant, text(ids, 3));
+    rkv_snapshot_cache_match_result theirs = get_in(&s, &tenant, text(ids, 3));
     CHECK_EQ(number_of(theirs), 0);
     let_go(&s, theirs);
     CHECK_EQ(use(&s, text(ids, 3)), ours);
@@ -92,9 +92,9 @@ static void s01_probe_changes_nothing(void) {
     uint32_t ids[3] = {1, 2, 3};
     put(&s, text(&ids[0], 1));
     put(&s, text(&ids[1], 1));
-    rkv_snapshot_cache_statistics before = shelf_stats(&s);
+    rkv_snapshot_cache_stats before = shelf_stats(&s);
     CHECK_EQ(look(&s, text(ids, 3)), 1);
-    rkv_snapshot_cache_statistics after = shelf_stats(&s);
+    rkv_snapshot_cache_stats after = shelf_stats(&s);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
     /* it was no use: the oldest still goes */
     put(&s, text(&ids[2], 1));
@@ -106,14 +106,14 @@ static void s02_replacing_keeps_readers(void) {
     shelf s = new_shelf(4, UINT64_MAX);
     uint32_t ids[3] = {1, 2, 3};
     int first = put(&s, text(ids, 3));
-    rkv_snapshot_match early = get(&s, text(ids, 3)), twin = get(&s, text(ids, 3));
+    rkv_snapshot_cache_match_result early = get(&s, text(ids, 3)), twin = get(&s, text(ids, 3));
     CHECK(early.pin != twin.pin);
     CHECK_EQ(put_bytes(&s, text(ids, 3), 5).replaced, 1);
-    rkv_snapshot_match late = get(&s, text(ids, 3));
+    rkv_snapshot_cache_match_result late = get(&s, text(ids, 3));
     CHECK_EQ(number_of(late), first + 1);
     /* who read the first goes on doing so */
     CHECK(number_of(early) == first && number_of(twin) == first && s.order_count == 0);
-    rkv_snapshot_cache_statistics stats = shelf_stats(&s);
+    rkv_snapshot_cache_stats stats = shelf_stats(&s);
     CHECK(stats.entry_count == 1 && stats.entry_bytes == 5 && stats.pin_count == 3);
     CHECK(stats.detached_count == 1 && stats.detached_bytes == 1 && stats.replaced_count == 1);
     let_go(&s, early);
@@ -155,7 +155,7 @@ static void s03_a_use_lasts_until_its_release(void) {
     for (size_t i = 0; i < 3; i++) {
         put(&s, text(&ids[i], 1));
     }
-    rkv_snapshot_match first = get(&s, text(&ids[0], 1));
+    rkv_snapshot_cache_match_result first = get(&s, text(&ids[0], 1));
     use(&s, text(&ids[1], 1));
     use(&s, text(&ids[2], 1));
     let_go(&s, first);
@@ -180,7 +180,7 @@ static void s03_bounded_by_bytes(void) {
     CHECK_EQ(put_bytes(&s, text(&ids[4], 1), 1000).evicted_count, 2);
     CHECK_EQ(shelf_stats(&s).entry_count, 1);
     /* larger: not stored, and nothing is lost for it, not even the entry of the same tokens */
-    rkv_snapshot_insert_result result = put_bytes(&s, text(&ids[4], 1), 1001);
+    rkv_snapshot_cache_insert_result result = put_bytes(&s, text(&ids[4], 1), 1001);
     CHECK(result.stored == 0 && result.replaced == 0 && result.evicted_count == 0);
     CHECK_EQ(s.destroyed[5], 1);
     CHECK_EQ(use(&s, text(&ids[4], 1)), 4);
@@ -194,7 +194,7 @@ static void s03_detached_bytes_count(void) {
     uint32_t ids[2] = {1, 2};
     put_bytes(&s, text(&ids[0], 1), 300);
     put_bytes(&s, text(&ids[1], 1), 400);
-    rkv_snapshot_match old = get(&s, text(&ids[1], 1));
+    rkv_snapshot_cache_match_result old = get(&s, text(&ids[1], 1));
     CHECK_EQ(put_bytes(&s, text(&ids[1], 1), 500).evicted_count, 1);
     CHECK(gone_are(&s, 1, (const int[]){0}));
     CHECK(shelf_stats(&s).entry_bytes == 500 && shelf_stats(&s).detached_bytes == 400);
@@ -204,7 +204,7 @@ static void s03_detached_bytes_count(void) {
     end_shelf(&s);
     s = new_shelf(100, UINT64_MAX);
     put_bytes(&s, text(&ids[0], 1), UINT64_MAX);
-    rkv_snapshot_match pinned = get(&s, text(&ids[0], 1));
+    rkv_snapshot_cache_match_result pinned = get(&s, text(&ids[0], 1));
     put_bytes(&s, text(&ids[1], 1), UINT64_MAX);
     CHECK(shelf_stats(&s).entry_count == 2 && shelf_stats(&s).entry_bytes == UINT64_MAX);
     let_go(&s, pinned);
@@ -216,7 +216,7 @@ static void s03_detached_bytes_count(void) {
 static void s03_everything_pinned(void) {
     shelf s = new_shelf(2, UINT64_MAX);
     uint32_t ids[8];
-    rkv_snapshot_match pins[4];
+    rkv_snapshot_cache_match_result pins[4];
     count_up(ids, 8, 1);
     for (size_t i = 0; i < 4; i++) {
         CHECK_EQ(put_bytes(&s, text(&ids[i], 1), 1).evicted_count, 0);
@@ -244,12 +244,12 @@ static void s04_a_full_hit_needs_no_forward_pass(void) {
     uint32_t ids[5];
     count_up(ids, 5, 1);
     rkv_tokens tokens = text(ids, 4);
-    rkv_snapshot_insert_args args = shelf_args(&s, &tokens, 77);
+    rkv_snapshot_cache_insert_args args = shelf_args(&s, &tokens, 77);
     args.has_next_token = 1;
     args.next_token = UINT32_MAX; /* an id of the model's, whatever it is */
     put_args(&s, &args);
     put(&s, text(ids, 2));
-    rkv_snapshot_match match = get(&s, text(ids, 4));
+    rkv_snapshot_cache_match_result match = get(&s, text(ids, 4));
     CHECK(match.full_hit == 1 && match.has_next_token == 1 && match.next_token == UINT32_MAX);
     CHECK(match.token_count == 4 && match.size_bytes == 77 && match.data == args.data);
     let_go(&s, match);
@@ -262,7 +262,7 @@ static void s04_a_full_hit_needs_no_forward_pass(void) {
     CHECK(match.full_hit == 1 && match.has_next_token == 0 && match.next_token == 0);
     let_go(&s, match);
     CHECK_EQ(use(&s, text(&ids[3], 1)), -1);
-    rkv_snapshot_cache_statistics stats = shelf_stats(&s);
+    rkv_snapshot_cache_stats stats = shelf_stats(&s);
     CHECK(stats.lookup_count == 4 && stats.hit_count == 3 && stats.full_hit_count == 2);
     CHECK(stats.lookup_token_count == 12 && stats.hit_token_count == 10);
     end_shelf(&s);
@@ -334,7 +334,7 @@ static void s08_churn_does_not_grow_the_tree(void) {
         for (size_t turn = 1; turn <= TURNS; turn++) {
             put(&s, text(ids, turn * TURN));
         }
-        rkv_snapshot_cache_statistics stats = shelf_stats(&s);
+        rkv_snapshot_cache_stats stats = shelf_stats(&s);
         CHECK(stats.node_count < 2 * stats.entry_count);
         most = stats.index_bytes > most && chat < 5 ? stats.index_bytes : most;
         CHECK(stats.index_bytes <= 2 * most);

@@ -8,13 +8,14 @@ static void s05_a_pin_is_released_once(void) {
     uint32_t ids[2] = {1, 2};
     put(&s, text(ids, 2));
     put(&other, text(ids, 2));
-    rkv_snapshot_match first = get(&s, text(ids, 2)), foreign = get(&other, text(ids, 2));
+    rkv_snapshot_cache_match_result first = get(&s, text(ids, 2)), foreign = get(&other, text(ids,
+                                                                                              2));
     CHECK(first.pin != foreign.pin);
     let_go(&s, first);
     /* the place of the pin is taken again, under another id */
-    rkv_snapshot_match second = get(&s, text(ids, 2));
+    rkv_snapshot_cache_match_result second = get(&s, text(ids, 2));
     CHECK(second.pin != first.pin);
-    const rkv_snapshot_pin stale[] = {
+    const rkv_pin_id stale[] = {
         first.pin, foreign.pin, 0, 1, UINT64_MAX, second.pin + 1, second.pin ^ (UINT64_C(1) << 40),
     };
     for (size_t i = 0; i < sizeof stale / sizeof stale[0]; i++) {
@@ -33,7 +34,7 @@ static void s05_a_pin_is_released_once(void) {
 static void s05_pins_nest(void) {
     enum { PINS = 100 };
     shelf s = new_shelf(1, UINT64_MAX);
-    rkv_snapshot_match pins[PINS];
+    rkv_snapshot_cache_match_result pins[PINS];
     uint32_t ids[2] = {1, 2};
     put(&s, text(&ids[0], 1));
     for (int i = 0; i < PINS; i++) {
@@ -53,7 +54,7 @@ static void s05_pins_nest(void) {
 static void s07_the_last_reader_destroys(void) {
     shelf s = new_shelf(8, UINT64_MAX);
     uint32_t ids[3] = {1, 2, 3};
-    rkv_snapshot_match pins[3];
+    rkv_snapshot_cache_match_result pins[3];
     for (size_t i = 0; i < 3; i++) {
         put(&s, text(ids, i + 1));
         pins[i] = get(&s, text(ids, i + 1));
@@ -80,9 +81,9 @@ static void call_again(shelf *s) {
     visits++;
     s->visit = NULL;
     CHECK_OK(rkv_snapshot_cache_check(s->cache));
-    rkv_snapshot_cache_statistics stats = shelf_stats(s);
+    rkv_snapshot_cache_stats stats = shelf_stats(s);
     CHECK(stats.entry_count <= 3);
-    rkv_snapshot_match match = get(s, tokens);
+    rkv_snapshot_cache_match_result match = get(s, tokens);
     if (match.pin != 0) {
         let_go(s, match);
     }
@@ -103,7 +104,7 @@ static void s07_destructors_may_call_the_library(void) {
     put(&s, text(&ids[4], 1)); /* by replacement */
     CHECK(take_out(&s, text(&ids[3], 1)));
     CHECK_EQ(visits, 3);
-    rkv_snapshot_match pin = get(&s, text(&ids[4], 1));
+    rkv_snapshot_cache_match_result pin = get(&s, text(&ids[4], 1));
     CHECK_OK(rkv_snapshot_cache_clear(s.cache));
     int before = visits;
     let_go(&s, pin); /* by the last release */
@@ -127,7 +128,7 @@ static void s07_a_destructor_may_destroy_the_cache(void) {
     rkv_tokens tokens = text(&ids[1], 1);
     put(&s, text(&ids[0], 1));
     s.visit = end_the_cache;
-    rkv_snapshot_insert_args args = shelf_args(&s, &tokens, 1);
+    rkv_snapshot_cache_insert_args args = shelf_args(&s, &tokens, 1);
     CHECK_OK(rkv_snapshot_cache_insert(s.cache, &args, NULL));
     CHECK(s.cache == NULL && gone_are(&s, 2, (const int[]){0, 1}));
 }
@@ -136,7 +137,7 @@ static void s07_a_refused_snapshot_stays_the_callers(void) {
     shelf s = new_shelf(4, UINT64_MAX);
     uint32_t ids[2] = {1, RKV_TEXT_ID_LIMIT};
     rkv_tokens tokens = text(ids, 2);
-    rkv_snapshot_insert_args args = shelf_args(&s, &tokens, 1);
+    rkv_snapshot_cache_insert_args args = shelf_args(&s, &tokens, 1);
     CHECK_STATUS(rkv_snapshot_cache_insert(s.cache, &args, NULL), RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("tokens.ids[1]"));
     CHECK(s.order_count == 0 && shelf_stats(&s).namespace_count == 0);
@@ -150,12 +151,12 @@ static void s07_without_a_destructor(void) {
     shelf s = new_shelf(4, UINT64_MAX);
     uint32_t ids[2] = {1, 2};
     rkv_tokens tokens = text(ids, 2);
-    rkv_snapshot_insert_args args;
+    rkv_snapshot_cache_insert_args args;
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
     args.tokens = &tokens;
     put_args(&s, &args);
-    rkv_snapshot_match match = get(&s, tokens);
+    rkv_snapshot_cache_match_result match = get(&s, tokens);
     CHECK(match.pin != 0 && match.data == NULL && match.size_bytes == 0);
     let_go(&s, match);
     args.data = &s;
@@ -172,14 +173,14 @@ static void m03_destroy_while_snapshots_are_read(void) {
     uint32_t ids[3] = {1, 2, 3};
     rkv_tokens tokens = text(ids, 3);
     int read = put(&s, text(ids, 1)), unread = put(&s, text(ids, 2));
-    rkv_snapshot_match first = get(&s, text(ids, 1)), second = get(&s, text(ids, 1));
+    rkv_snapshot_cache_match_result first = get(&s, text(ids, 1)), second = get(&s, text(ids, 1));
     rkv_snapshot_cache_destroy(s.cache);
     CHECK(gone_are(&s, 1, &unread));
     CHECK_EQ(number_of(first), read);
     /* nothing but a release is taken now, and destroying again is harmless */
-    rkv_snapshot_match match = new_found();
+    rkv_snapshot_cache_match_result match = new_found();
     size_t count = 9;
-    rkv_snapshot_insert_args args = shelf_args(&s, &tokens, 1);
+    rkv_snapshot_cache_insert_args args = shelf_args(&s, &tokens, 1);
     CHECK_STATUS(rkv_snapshot_cache_match(s.cache, NULL, &tokens, 0, &match),
                  RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("destroyed"));
@@ -203,9 +204,9 @@ static double now(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 /* Seconds for 2000 inserts that each evict, and 2000 uses, among so many entries. */
 static double seconds_to_touch_and_evict(uint32_t entry_count, int pinned_count) {
-    rkv_snapshot_match pins[64];
+    rkv_snapshot_cache_match_result pins[64];
     shelf s = new_shelf(entry_count, UINT64_MAX);
-    rkv_snapshot_insert_args args;
+    rkv_snapshot_cache_insert_args args;
     uint32_t ids[2] = {0, 7};
     rkv_tokens tokens = text(ids, 2);
     memset(&args, 0, sizeof args);
@@ -221,7 +222,7 @@ static double seconds_to_touch_and_evict(uint32_t entry_count, int pinned_count)
     }
     double start = now();
     for (uint32_t i = 0; i < 2000; i++) {
-        rkv_snapshot_match match = new_found();
+        rkv_snapshot_cache_match_result match = new_found();
         ids[0] = entry_count + i;
         CHECK_OK(rkv_snapshot_cache_insert(s.cache, &args, NULL));
         CHECK_OK(rkv_snapshot_cache_match(s.cache, NULL, &tokens, 0, &match));

@@ -57,7 +57,7 @@ static rkv_tokens prompt(uint32_t family, uint32_t count, uint32_t *ids) {
 static void store(uint32_t family, uint32_t count) {
     uint32_t ids[LONGEST];
     rkv_tokens tokens = prompt(family, count, ids);
-    rkv_snapshot_insert_args args;
+    rkv_snapshot_cache_insert_args args;
     state *made = malloc(sizeof *made);
     if (made == NULL) {
         exit(1);
@@ -81,7 +81,7 @@ static void store(uint32_t family, uint32_t count) {
 static void read_one(uint32_t family, uint32_t count, bool again) {
     uint32_t ids[LONGEST];
     rkv_tokens tokens = prompt(family, count, ids);
-    rkv_snapshot_match match;
+    rkv_snapshot_cache_match_result match;
     memset(&match, 0, sizeof match);
     match.struct_size = sizeof match;
     EXPECT(rkv_snapshot_cache_match(cache, NULL, &tokens, 0, &match) == RKV_STATUS_OK);
@@ -143,10 +143,10 @@ static void s09_many_threads_on_one_cache(void) {
     for (size_t i = 0; i < THREADS; i++) {
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     }
-    rkv_snapshot_cache_statistics stats;
+    rkv_snapshot_cache_stats stats;
     stats.struct_size = sizeof stats;
     CHECK_OK(rkv_snapshot_cache_check(cache));
-    CHECK_OK(rkv_snapshot_cache_stats(cache, &stats));
+    CHECK_OK(rkv_snapshot_cache_read_stats(cache, &stats));
     CHECK(stats.pin_count == 0 && stats.detached_count == 0 && stats.hit_count > 0);
     CHECK(stats.entry_count <= ENTRY_LIMIT && stats.evicted_count > 0);
     CHECK_EQ(made_count - destroyed_count, stats.entry_count);
@@ -188,8 +188,8 @@ static void wait_in_destructor(void *data, uint64_t size_bytes, void *user_data)
 static void *call_meanwhile(void *unused) {
     uint32_t ids[3] = {1, 2, 3};
     rkv_tokens tokens = text(ids, 3), one = text(ids, 1);
-    rkv_snapshot_insert_args args;
-    rkv_snapshot_match match;
+    rkv_snapshot_cache_insert_args args;
+    rkv_snapshot_cache_match_result match;
     (void)unused;
     memset(&args, 0, sizeof args);
     memset(&match, 0, sizeof match);
@@ -209,7 +209,7 @@ static void *call_meanwhile(void *unused) {
 static void s07_no_lock_is_held_in_a_destructor(void) {
     uint32_t ids[2] = {1, 2};
     rkv_tokens tokens = text(ids, 2);
-    rkv_snapshot_insert_args args;
+    rkv_snapshot_cache_insert_args args;
     pthread_t thread;
     bool removed = false;
     memset(&args, 0, sizeof args);

@@ -42,11 +42,11 @@ static inline shelf new_shelf(uint64_t entry_limit, uint64_t byte_limit) {
     return s;
 }
 
-static inline rkv_snapshot_cache_statistics shelf_stats(const shelf *s) {
-    rkv_snapshot_cache_statistics stats;
+static inline rkv_snapshot_cache_stats shelf_stats(const shelf *s) {
+    rkv_snapshot_cache_stats stats;
     memset(&stats, 0, sizeof stats);
     stats.struct_size = sizeof stats;
-    CHECK_OK(rkv_snapshot_cache_stats(s->cache, &stats));
+    CHECK_OK(rkv_snapshot_cache_read_stats(s->cache, &stats));
     return stats;
 }
 
@@ -61,9 +61,9 @@ static inline void end_shelf(shelf *s) {
     }
 }
 
-static inline rkv_snapshot_insert_args shelf_args(shelf *s, const rkv_tokens *tokens,
+static inline rkv_snapshot_cache_insert_args shelf_args(shelf *s, const rkv_tokens *tokens,
                                                   uint64_t size_bytes) {
-    rkv_snapshot_insert_args args;
+    rkv_snapshot_cache_insert_args args;
     int *data = malloc(sizeof *data);
     if (data == NULL || s->made_count == NUMBER_LIMIT) {
         exit(1);
@@ -79,8 +79,9 @@ static inline rkv_snapshot_insert_args shelf_args(shelf *s, const rkv_tokens *to
     return args;
 }
 
-static inline rkv_snapshot_insert_result put_args(shelf *s, const rkv_snapshot_insert_args *args) {
-    rkv_snapshot_insert_result result;
+static inline rkv_snapshot_cache_insert_result put_args(
+    shelf *s, const rkv_snapshot_cache_insert_args *args) {
+    rkv_snapshot_cache_insert_result result;
     memset(&result, 0, sizeof result);
     result.struct_size = sizeof result;
     CHECK_OK(rkv_snapshot_cache_insert(s->cache, args, &result));
@@ -88,9 +89,9 @@ static inline rkv_snapshot_insert_result put_args(shelf *s, const rkv_snapshot_i
     return result;
 }
 
-static inline rkv_snapshot_insert_result put_bytes(shelf *s, rkv_tokens tokens,
+static inline rkv_snapshot_cache_insert_result put_bytes(shelf *s, rkv_tokens tokens,
                                                    uint64_t size_bytes) {
-    rkv_snapshot_insert_args args = shelf_args(s, &tokens, size_bytes);
+    rkv_snapshot_cache_insert_args args = shelf_args(s, &tokens, size_bytes);
     return put_args(s, &args);
 }
 
@@ -100,17 +101,17 @@ static inline int put(shelf *s, rkv_tokens tokens) {
     return s->made_count - 1;
 }
 
-static inline rkv_snapshot_match new_found(void) {
-    rkv_snapshot_match match;
+static inline rkv_snapshot_cache_match_result new_found(void) {
+    rkv_snapshot_cache_match_result match;
     memset(&match, 0, sizeof match);
     match.struct_size = sizeof match;
     return match;
 }
 
 /* The match of a list, pinned. */
-static inline rkv_snapshot_match get_in(const shelf *s, const rkv_namespace *space,
+static inline rkv_snapshot_cache_match_result get_in(const shelf *s, const rkv_namespace *space,
                                         rkv_tokens tokens) {
-    rkv_snapshot_match match = new_found();
+    rkv_snapshot_cache_match_result match = new_found();
     CHECK_OK(rkv_snapshot_cache_match(s->cache, space, &tokens, 0, &match));
     CHECK_OK(rkv_snapshot_cache_check(s->cache));
     CHECK((match.pin == 0) == (match.token_count == 0));
@@ -118,23 +119,23 @@ static inline rkv_snapshot_match get_in(const shelf *s, const rkv_namespace *spa
     return match;
 }
 
-static inline rkv_snapshot_match get(const shelf *s, rkv_tokens tokens) {
+static inline rkv_snapshot_cache_match_result get(const shelf *s, rkv_tokens tokens) {
     return get_in(s, NULL, tokens);
 }
 
-static inline void let_go(const shelf *s, rkv_snapshot_match match) {
+static inline void let_go(const shelf *s, rkv_snapshot_cache_match_result match) {
     CHECK_OK(rkv_snapshot_cache_release(s->cache, match.pin));
     CHECK_OK(rkv_snapshot_cache_check(s->cache));
 }
 
 /* The number of a match that is a hit; -1 for a miss. */
-static inline int number_of(rkv_snapshot_match match) {
+static inline int number_of(rkv_snapshot_cache_match_result match) {
     return match.pin == 0 ? -1 : *(const int *)match.data;
 }
 
 /* Uses an entry: a match and its release. Returns the number, -1 for a miss. */
 static inline int use(const shelf *s, rkv_tokens tokens) {
-    rkv_snapshot_match match = get(s, tokens);
+    rkv_snapshot_cache_match_result match = get(s, tokens);
     int number = number_of(match);
     if (match.pin != 0) {
         let_go(s, match);

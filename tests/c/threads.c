@@ -79,10 +79,10 @@ static void descend(uint64_t *random, rkv_sequence_id mine, rkv_namespace space)
     rkv_sequence_id parent = exchange_retained(mine, &space);
     uint32_t ids[3] = {next(random) % 50, 7, 8};
     rkv_tokens more = text(ids, next(random) % 4);
-    rkv_continue_args args = continue_args(parent, &more);
-    rkv_sequence_state state = new_state();
-    rkv_fork_child children[2];
-    args.namespace_ = parent == 0 ? NULL : &space;
+    rkv_sequence_continue_args args = continue_args(parent, &more);
+    rkv_sequence_info state = new_state();
+    rkv_sequence_fork_child children[2];
+    args.space = parent == 0 ? NULL : &space;
     rkv_status status = rkv_sequence_continue(shared.cache, &args, &state);
     EXPECT(status == RKV_STATUS_OK || refused(status));
     if (status == RKV_STATUS_OK) {
@@ -108,12 +108,12 @@ static void request(uint64_t *random) {
     rkv_token_item item;
     uint32_t ids[32];
     rkv_tokens tokens = prompt(random, &space, ids, &item);
-    rkv_sequence_args args = sequence_args(&tokens);
-    rkv_sequence_state state = new_state();
-    rkv_publish_result result;
+    rkv_sequence_begin_args args = sequence_args(&tokens);
+    rkv_sequence_info state = new_state();
+    rkv_sequence_publish_result result;
     memset(&result, 0, sizeof result);
     result.struct_size = sizeof result;
-    args.namespace_ = &space;
+    args.space = &space;
     rkv_status status = rkv_sequence_begin(shared.cache, &args, &state);
     if (status != RKV_STATUS_OK) {
         EXPECT(status == RKV_STATUS_OUT_OF_PAGES || status == RKV_STATUS_OUT_OF_SLOTS);
@@ -141,7 +141,7 @@ static void request(uint64_t *random) {
            == RKV_STATUS_OK);
     uint32_t row[32];
     size_t count = 0;
-    EXPECT(rkv_page_table_row(shared.table, state.slot, 0, row, 32, &count) == RKV_STATUS_OK);
+    EXPECT(rkv_page_table_read_row(shared.table, state.slot, 0, row, 32, &count) == RKV_STATUS_OK);
     /* what is mapped stays: nobody evicts it from under the row */
     for (size_t i = 0; i < result.shared_page_count; i++) {
         bool cached = false;
@@ -174,7 +174,7 @@ static void *work(void *seed) {
             rkv_token_item item;
             uint32_t ids[32], page = 0;
             rkv_tokens tokens = prompt(&random, &space, ids, &item);
-            rkv_match match = new_match();
+            rkv_cache_match_result match = new_match();
             EXPECT(rkv_cache_match(shared.cache, &space, &tokens, RKV_MATCH_LOCK, NULL, 0,
                                    &match) == RKV_STATUS_OK);
             if (rkv_page_table_allocate_pages(shared.table, 1, &page) == RKV_STATUS_OK) {
@@ -205,15 +205,15 @@ static void *watch(void *seed) {
         EXPECT(rkv_cache_probe(shared.cache, &space, &tokens, &token_count, &positions)
                == RKV_STATUS_OK);
         EXPECT(token_count <= tokens.count && positions <= all && token_count <= positions);
-        rkv_page_table_statistics stats;
+        rkv_page_table_stats stats;
         stats.struct_size = sizeof stats;
-        EXPECT(rkv_page_table_stats(shared.table, &stats) == RKV_STATUS_OK);
+        EXPECT(rkv_page_table_read_stats(shared.table, &stats) == RKV_STATUS_OK);
         EXPECT(stats.free_page_count + stats.cached_page_count + stats.private_page_count
                == stats.total_page_count);
         EXPECT(stats.reclaimable_page_count <= stats.cached_page_count);
         if (next(&random) % 16 == 0) {
             EXPECT(rkv_cache_check(shared.cache) == RKV_STATUS_OK);
-            EXPECT(rkv_page_table_audit(shared.table) == RKV_STATUS_OK);
+            EXPECT(rkv_page_table_check(shared.table) == RKV_STATUS_OK);
         }
         /* each thread has a last message of its own */
         EXPECT(rkv_cache_lock(shared.cache, 0) == RKV_STATUS_STALE_NODE);

@@ -104,29 +104,29 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_token_item, digest), 24);
     CHECK_EQ(sizeof(rkv_region), 16);
     CHECK_EQ(sizeof(rkv_page_table_config), 24);
-    CHECK_EQ(sizeof(rkv_page_table_statistics), 72);
-    CHECK_EQ(sizeof(rkv_batch_row), 8);
+    CHECK_EQ(sizeof(rkv_page_table_stats), 72);
+    CHECK_EQ(sizeof(rkv_page_table_batch_row), 8);
     CHECK_EQ(sizeof(rkv_cache_config), 24);
     CHECK_EQ(sizeof(rkv_namespace), 72);
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);
-    CHECK_EQ(sizeof(rkv_match), 64);
-    CHECK_EQ(offsetof(rkv_match, page_count), 48);
-    CHECK_EQ(sizeof(rkv_insert_result), 32);
+    CHECK_EQ(sizeof(rkv_cache_match_result), 64);
+    CHECK_EQ(offsetof(rkv_cache_match_result, page_count), 48);
+    CHECK_EQ(sizeof(rkv_cache_insert_result), 32);
     CHECK_EQ(sizeof(rkv_node_info), 64);
-    CHECK_EQ(offsetof(rkv_cache_statistics, prefix_count), 120);
+    CHECK_EQ(offsetof(rkv_cache_stats, prefix_count), 120);
     CHECK_EQ(sizeof(rkv_page_digest), 32);
-    CHECK_EQ(sizeof(rkv_cache_statistics), 168);
-    CHECK_EQ(sizeof(rkv_sequence_state), 88);
-    CHECK_EQ(offsetof(rkv_sequence_state, copy_source_page), 72);
-    CHECK_EQ(sizeof(rkv_publish_result), 48);
-    CHECK_EQ(sizeof(rkv_fork_child), 24);
-    CHECK_EQ(offsetof(rkv_fork_child, copy_source_page), 16);
+    CHECK_EQ(sizeof(rkv_cache_stats), 168);
+    CHECK_EQ(sizeof(rkv_sequence_info), 88);
+    CHECK_EQ(offsetof(rkv_sequence_info, copy_source_page), 72);
+    CHECK_EQ(sizeof(rkv_sequence_publish_result), 48);
+    CHECK_EQ(sizeof(rkv_sequence_fork_child), 24);
+    CHECK_EQ(offsetof(rkv_sequence_fork_child, copy_source_page), 16);
     if (sizeof(void *) == 8) {
         CHECK_EQ(sizeof(rkv_tokens), 40);
-        CHECK_EQ(sizeof(rkv_batch_arrays), 40);
-        CHECK_EQ(sizeof(rkv_insert_args), 64);
-        CHECK_EQ(sizeof(rkv_sequence_args), 32);
-        CHECK_EQ(sizeof(rkv_page_digest_args), 40);
+        CHECK_EQ(sizeof(rkv_page_table_batch_arrays), 40);
+        CHECK_EQ(sizeof(rkv_cache_insert_args), 64);
+        CHECK_EQ(sizeof(rkv_sequence_begin_args), 32);
+        CHECK_EQ(sizeof(rkv_tokens_page_digests_args), 40);
     }
 }
 

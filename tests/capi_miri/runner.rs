@@ -104,7 +104,7 @@ fn prompts_and_decoding_in_lent_memory() {
     let pair = Pair::new();
     let (mut calls, mut k, mut v) =
         (0usize, vec![f32::NAN; PAGES * PAGE], vec![f32::NAN; PAGES * PAGE]);
-    let layer = rkv_kv_memory {
+    let layer = rkv_runner_kv_memory {
         k: k.as_mut_ptr().cast(),
         v: v.as_mut_ptr().cast(),
         page_stride: PAGE as u64,
@@ -127,7 +127,7 @@ fn prompts_and_decoding_in_lent_memory() {
     let keys = vec![0.25f32; 6 * KEY];
     let values: Vec<f32> = (0..6 * KEY).map(|at| (at / KEY) as f32).collect();
     let (mut out, mut lse) = (vec![9.0f32; 6 * (QUERY + 8)], vec![9.0f32; 6 * QUERY_HEADS]);
-    let args = rkv_append_prefill_args {
+    let args = rkv_runner_append_prefill_args {
         q: q.as_ptr().cast(),
         k: keys.as_ptr().cast(),
         v: values.as_ptr().cast(),
@@ -147,7 +147,7 @@ fn prompts_and_decoding_in_lent_memory() {
     }
     assert!(out[QUERY..QUERY + 8].iter().all(|&between| between == 9.0));
     assert!(lse.iter().all(|lse| lse.is_finite()));
-    let mut result = sized::<rkv_publish_result>();
+    let mut result = sized::<rkv_sequence_publish_result>();
     // SAFETY: all pointers lead to live values.
     unsafe {
         ok(rkv_sequence_publish(pair.1, first.sequence, 6, &mut result));
@@ -164,7 +164,7 @@ fn prompts_and_decoding_in_lent_memory() {
     let memory = {
         let mut memory = layer;
         // SAFETY: all pointers lead to live values.
-        ok(unsafe { rkv_runner_kv_memory(compute.0, 0, &mut memory) });
+        ok(unsafe { rkv_runner_read_kv_memory(compute.0, 0, &mut memory) });
         memory
     };
     let target = second.copy_target_page as usize * PAGE;
@@ -172,7 +172,7 @@ fn prompts_and_decoding_in_lent_memory() {
     let copied = unsafe { std::slice::from_raw_parts(memory.v.cast::<f32>().add(target), PAGE) };
     assert_eq!((copied[0], copied[2 * KEY]), (0.0, 2.0));
     assert!(copied[3 * KEY].is_nan());
-    let args = rkv_append_prefill_args { lse: ptr::null_mut(), sinks: ptr::null(), ..args };
+    let args = rkv_runner_append_prefill_args { lse: ptr::null_mut(), sinks: ptr::null(), ..args };
     // SAFETY: the tensors have at least one position.
     ok(unsafe { rkv_runner_append_prefill(compute.0, compute.1, &args) });
     assert!((out[0] - 0.75).abs() < 1e-4, "{}", out[0]); // 0, 1, 2 and what is new: 0
@@ -191,12 +191,12 @@ fn halves_in_fp8_and_other_outputs() {
         flags: RKV_RUNNER_BATCH_INVARIANT,
         ..small()
     };
-    let (mut page_bytes, mut stats) = (0, sized::<rkv_runner_statistics>());
+    let (mut page_bytes, mut stats) = (0, sized::<rkv_runner_stats>());
     let compute = Compute::new(&pair, &config);
     // SAFETY: all pointers lead to live values.
     unsafe {
         ok(rkv_runner_supports(&config, 4, &mut page_bytes));
-        ok(rkv_runner_stats(compute.0, &mut stats));
+        ok(rkv_runner_read_stats(compute.0, &mut stats));
     }
     assert_eq!((page_bytes, stats.page_bytes), (2 * PAGE as u64, 2 * PAGE as u64));
     assert!(stats.kv_bytes >= PAGES as u64 * page_bytes);
@@ -206,7 +206,7 @@ fn halves_in_fp8_and_other_outputs() {
     let (half, one) = (0x3F00u16, 0x3F80u16);
     let (q, kv) = (vec![half; 3 * QUERY], vec![one; 3 * KEY]);
     let (mut out, mut lse) = (vec![0u16; 3 * QUERY], vec![0f32; 3 * QUERY_HEADS]);
-    let args = rkv_append_prefill_args {
+    let args = rkv_runner_append_prefill_args {
         q: q.as_ptr().cast(),
         k: kv.as_ptr().cast(),
         v: kv.as_ptr().cast(),
@@ -224,7 +224,7 @@ fn halves_in_fp8_and_other_outputs() {
     let other = (out.clone(), lse.clone());
     let outs: [*const c_void; 2] = [out.as_mut_ptr().cast(), other.0.as_ptr().cast()];
     let lses: [*const f32; 2] = [lse.as_mut_ptr(), other.1.as_ptr()];
-    let merge = rkv_merge_states_args {
+    let merge = rkv_runner_merge_states_args {
         state_count: 2,
         position_count: 3,
         outs: outs.as_ptr(),
@@ -254,7 +254,7 @@ fn halves_in_fp8_and_other_outputs() {
         assert_eq!((bin, value), (1023, 1.0));
         // Handles of another kind.
         let mixed_up = compute.1.cast::<rkv_runner>();
-        assert_eq!(rkv_runner_stats(mixed_up, &mut stats), rkv_status::InvalidArgument);
+        assert_eq!(rkv_runner_read_stats(mixed_up, &mut stats), rkv_status::InvalidArgument);
         rkv_runner_destroy(ptr::null_mut());
         rkv_plan_destroy(ptr::null_mut());
     }

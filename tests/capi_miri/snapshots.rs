@@ -14,8 +14,12 @@ unsafe extern "C-unwind" fn drop_counter(data: *mut c_void, bytes: u64, user_dat
 }
 
 /// A snapshot of `bytes` bytes, which holds that number.
-fn snapshot(tokens: &rkv_tokens, bytes: u64, user_data: *mut c_void) -> rkv_snapshot_insert_args {
-    rkv_snapshot_insert_args {
+fn snapshot(
+    tokens: &rkv_tokens,
+    bytes: u64,
+    user_data: *mut c_void,
+) -> rkv_snapshot_cache_insert_args {
+    rkv_snapshot_cache_insert_args {
         tokens,
         data: Box::into_raw(Box::new(bytes as usize)).cast(),
         size_bytes: bytes,
@@ -42,12 +46,12 @@ fn snapshots_and_their_pins() {
         ok(rkv_snapshot_cache_config_init(&mut config, size_of_val(&config)));
         config.entry_limit = 2;
         ok(rkv_snapshot_cache_create(&config, &mut cache));
-        let mut result = sized::<rkv_snapshot_insert_result>();
+        let mut result = sized::<rkv_snapshot_cache_insert_result>();
         ok(rkv_snapshot_cache_insert(cache, &snapshot(&all, 4, user_data), &mut result));
         ok(rkv_snapshot_cache_insert(cache, &snapshot(&two, 2, user_data), ptr::null_mut()));
         assert_eq!((result.stored, count()), (1, 0));
 
-        let (mut found, mut tokens) = (sized::<rkv_snapshot_match>(), 0);
+        let (mut found, mut tokens) = (sized::<rkv_snapshot_cache_match_result>(), 0);
         ok(rkv_snapshot_cache_probe(cache, &namespace, &all, &mut tokens));
         ok(rkv_snapshot_cache_match(cache, ptr::null(), &all, 0, &mut found));
         assert_eq!((tokens, found.token_count, *found.data.cast::<usize>()), (4, 4, 4));
@@ -58,9 +62,9 @@ fn snapshots_and_their_pins() {
         assert_eq!(rkv_snapshot_cache_release(cache, found.pin), rkv_status::StalePin);
         assert_eq!(count(), 1);
 
-        let (mut removed, mut stats) = (false, sized::<rkv_snapshot_cache_statistics>());
+        let (mut removed, mut stats) = (false, sized::<rkv_snapshot_cache_stats>());
         ok(rkv_snapshot_cache_remove(cache, ptr::null(), &two, &mut removed));
-        ok(rkv_snapshot_cache_stats(cache, &mut stats));
+        ok(rkv_snapshot_cache_read_stats(cache, &mut stats));
         assert_eq!((removed, stats.entry_count, count()), (true, 1, 2));
         ok(rkv_snapshot_cache_check(cache));
         ok(rkv_snapshot_cache_match(cache, ptr::null(), &all, 0, &mut found));
@@ -83,7 +87,7 @@ fn threads_share_snapshots() {
     unsafe impl Sync for Handle {}
     impl Handle {
         fn run(&self) {
-            let (ids, mut found) = ([1, 2, 3], sized::<rkv_snapshot_match>());
+            let (ids, mut found) = ([1, 2, 3], sized::<rkv_snapshot_cache_match_result>());
             let tokens = list(&ids);
             // SAFETY: all pointers lead to live values; what is pinned is there.
             unsafe {

@@ -17,7 +17,7 @@ namespace {
 using test::ids;
 
 /// Allocates and inserts the whole pages of the tokens; returns what insert said.
-rkv_insert_result publish(rkv::PageTable& table, rkv::Cache& cache, rkv::TokenView tokens,
+rkv_cache_insert_result publish(rkv::PageTable& table, rkv::Cache& cache, rkv::TokenView tokens,
                           const rkv::Namespace& ns = {}) {
     const auto pages = table.allocate_pages(tokens.position_count() / cache.page_size());
     return cache.insert(tokens, pages, {}, ns);
@@ -33,7 +33,7 @@ void matches() {
     const std::vector<std::uint32_t> tokens = ids(100, 16);
     const std::vector<std::uint32_t> pages = table.allocate_pages(4);
     std::vector<std::uint32_t> published(4);
-    const rkv_insert_result inserted = cache.insert(tokens, pages, published);
+    const rkv_cache_insert_result inserted = cache.insert(tokens, pages, published);
     CHECK_EQ(inserted.claimed_page_count, 4u);
     CHECK_EQ(inserted.duplicate_page_count, 0u);
     CHECK(published == pages);
@@ -60,7 +60,7 @@ void matches() {
     std::array<std::uint32_t, 4> buffer{};
     CHECK_EQ(cache.match(tokens, buffer).page_count, 4u);
     CHECK_EQ(buffer[3], pages[3]);
-    const rkv_cache_statistics before = cache.stats();
+    const rkv_cache_stats before = cache.stats();
     std::array<std::uint32_t, 1> small{};
     CHECK_THROWS(RKV_STATUS_BUFFER_TOO_SMALL, cache.match(tokens, small));
     CHECK_EQ(small[0], 0u);
@@ -75,14 +75,15 @@ void matches() {
     CHECK_EQ(start.found.token_count, 8u);
     std::vector<std::uint32_t> branch(2, 0);
     for (std::uint32_t page : table.allocate_pages(2)) branch.push_back(page);
-    const rkv_insert_result grown = cache.insert_after(start.found, longer, branch, published);
+    const rkv_cache_insert_result grown = cache.insert_after(start.found, longer, branch,
+                                                             published);
     CHECK_EQ(grown.claimed_page_count, 2u);
     CHECK_EQ(published[3], branch[3]);
     CHECK_EQ(cache.match(longer).found.page_count, 4u);
 
     // Again: nothing is claimed, `published` tells whose page counts, ours stay ours.
     const std::vector<std::uint32_t> mine = table.allocate_pages(4);
-    const rkv_insert_result again = cache.insert(tokens, mine, published);
+    const rkv_cache_insert_result again = cache.insert(tokens, mine, published);
     CHECK_EQ(again.node, inserted.node);
     CHECK_EQ(again.claimed_page_count, 0u);
     CHECK_EQ(again.duplicate_page_count, 4u);
@@ -141,7 +142,7 @@ void locks() {
         CHECK_EQ(match.lock.node(), node);
         CHECK_EQ(lock_count(), 1u);
         std::array<std::uint32_t, 4> pages{};
-        const rkv_match again = cache.match(ids(1, 16), pages, match.lock);
+        const rkv_cache_match_result again = cache.match(ids(1, 16), pages, match.lock);
         CHECK_EQ(again.locked_node, node);
         CHECK_EQ(lock_count(), 1u);
         // A miss holds nothing, and lets go of what was held.

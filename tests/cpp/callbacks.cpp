@@ -119,14 +119,14 @@ void throws_from_a_parallel_for_in_cpp() {
 
 void throws_from_a_destructor() {
     const auto fill = [](rkv::SnapshotCache& cache) {
-        auto args = rkv::sized<rkv_snapshot_insert_args>();
+        auto args = rkv::sized<rkv_snapshot_cache_insert_args>();
         const auto list = ids(1, 3);
         const rkv::TokenView tokens(list);
         args.tokens = tokens.get();
         args.destructor = [](void*, std::uint64_t, void*) { throw 7; };
         cache.insert(args);
     };
-    const char* name = "rkv_snapshot_insert_args.destructor threw an exception";
+    const char* name = "rkv_snapshot_cache_insert_args.destructor threw an exception";
     check_names(aborted([&] {
                     rkv::SnapshotCache cache;
                     fill(cache);

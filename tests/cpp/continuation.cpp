@@ -9,8 +9,8 @@ rkv_sequence_id serve_and_retain(rkv::Cache& cache, rkv::TokenView tokens,
                                  const rkv::Namespace& ns = {}) {
     rkv::Sequence sequence = cache.begin(tokens, ns);
     const rkv_sequence_id id = sequence.get();
-    if (sequence.state().copy_position_count > 0) sequence.confirm_copy();
-    sequence.publish(sequence.state().position_count);
+    if (sequence.info().copy_position_count > 0) sequence.confirm_copy();
+    sequence.publish(sequence.info().position_count);
     CHECK(sequence.retain());
     CHECK(!sequence);
     return id;
@@ -29,7 +29,7 @@ void continues() {
     CHECK_EQ(cache.retained(one), 1u);
     CHECK_EQ(one[0], parent);
 
-    auto state = rkv::sized<rkv_sequence_state>();
+    auto state = rkv::sized<rkv_sequence_info>();
     rkv::Sequence child = cache.continue_from(parent, {70, 71}, {}, 0, 5, &state);
     CHECK_EQ(state.sequence, child.get());
     CHECK_EQ(state.position_count, 12u);
@@ -39,7 +39,7 @@ void continues() {
     child.confirm_copy();
     CHECK_EQ(child.publish(12).claimed_page_count, 1u);
     // Again, with nothing to add: the last position is computed once more.
-    CHECK_EQ(cache.continue_from(parent, {}).state().cached_position_count, 9u);
+    CHECK_EQ(cache.continue_from(parent, {}).info().cached_position_count, 9u);
 
     cache.drop(parent);
     CHECK_THROWS(RKV_STATUS_STALE_SEQUENCE, cache.drop(parent));
@@ -61,14 +61,14 @@ void chooses_its_parent() {
                  (void)cache.continue_from(running.get(), {7}, {}, RKV_CONTINUE_RUNNING));
     const rkv_sequence_id parent = running.get();
     CHECK_EQ(cache.continue_from(parent, {7}, lora, RKV_CONTINUE_RUNNING)
-                 .state()
+                 .info()
                  .inherited_position_count,
              9u);
     running.reset();
     const rkv::Sequence found = cache.continue_or_begin(parent, {7}, ids(1, 10), lora);
-    CHECK_EQ(found.state().inherited_position_count, 0u);
-    CHECK_EQ(found.state().cached_position_count, 8u);
-    CHECK_EQ(found.state().position_count, 10u);
+    CHECK_EQ(found.info().inherited_position_count, 0u);
+    CHECK_EQ(found.info().cached_position_count, 8u);
+    CHECK_EQ(found.info().position_count, 10u);
     test::audit(table, cache);
 }
 
@@ -89,7 +89,7 @@ void keeps_its_promise() {
         CHECK_EQ(cache.drop_retained(static_cast<std::size_t>(lacking)), 3u);
     }
     CHECK_EQ(cache.stats().displaced_sequence_count, 1u);
-    CHECK_EQ(cache.begin(ids(100, 32)).state().page_count, 8u);
+    CHECK_EQ(cache.begin(ids(100, 32)).info().page_count, 8u);
     // More than may be retained: released, and empty all the same.
     rkv::Sequence large = cache.begin(ids(200, 20));
     large.publish(20);
@@ -105,13 +105,13 @@ void forks() {
     rkv::Cache cache(table);
     rkv::Sequence parent = cache.begin(ids(1, 10));
     parent.publish(10);
-    std::vector<rkv_fork_child> reported;
+    std::vector<rkv_sequence_fork_child> reported;
     std::vector<rkv::Sequence> beams = parent.fork(3, 0, &reported);
     CHECK_EQ(beams.size(), 3u);
     for (std::size_t i = 0; i < beams.size(); ++i) {
         CHECK_EQ(beams[i].get(), reported[i].sequence);
-        CHECK_EQ(beams[i].state().copy_source_page, reported[i].copy_source_page);
-        CHECK_EQ(beams[i].state().copy_target_page, reported[i].copy_target_page);
+        CHECK_EQ(beams[i].info().copy_source_page, reported[i].copy_source_page);
+        CHECK_EQ(beams[i].info().copy_target_page, reported[i].copy_target_page);
         CHECK_EQ(reported[i].copy_position_count, 2u);
     }
     parent.reset();
@@ -121,7 +121,7 @@ void forks() {
     beams.erase(beams.begin() + 2);
     beams.erase(beams.begin());
     CHECK_EQ(table.stats().private_page_count, 1u);
-    CHECK_EQ(beams[0].state().position_count, 11u);
+    CHECK_EQ(beams[0].info().position_count, 11u);
     CHECK_EQ(beams[0].fork(2, 8).size(), 2u);
     CHECK_EQ(cache.stats().sequence_count, 1u);
 
@@ -131,7 +131,7 @@ void forks() {
     const std::vector<rkv::Sequence> more = cache.fork_retained(kept, 4, 0, &reported);
     CHECK_EQ(more.size(), 4u);
     CHECK_EQ(reported.size(), 4u);
-    CHECK_EQ(more[3].state().cached_position_count, 11u);
+    CHECK_EQ(more[3].info().cached_position_count, 11u);
     test::audit(table, cache);
     // All or none, and what was reported before is left alone.
     CHECK_THROWS(RKV_STATUS_OUT_OF_SLOTS, (void)cache.fork_retained(kept, 5, 0, &reported));
@@ -155,7 +155,7 @@ void outlives_the_cache() {
     children.clear();
     CHECK_EQ(table.stats().free_page_count, 32u);
     CHECK_EQ(table.stats().free_slot_count, 4u);
-    table.audit();
+    table.check_invariants();
 }
 
 }  // namespace

@@ -12,10 +12,10 @@ namespace {
 
 using test::ids;
 
-bool same(const rkv_cache_statistics& a, const rkv_cache_statistics& b) {
+bool same(const rkv_cache_stats& a, const rkv_cache_stats& b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
 }
-bool same(const rkv_page_table_statistics& a, const rkv_page_table_statistics& b) {
+bool same(const rkv_page_table_stats& a, const rkv_page_table_stats& b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
@@ -53,9 +53,9 @@ void tells_the_shortage() {
     // It is an Error for those who only want to know that.
     CHECK_THROWS(RKV_STATUS_OUT_OF_PAGES, (void)table.allocate_pages(6));
     CHECK(same(table.stats(), table_before));
-    const rkv_sequence_state before = running.state();
+    const rkv_sequence_info before = running.info();
     CHECK_THROWS(RKV_STATUS_OUT_OF_PAGES, running.append(ids(900, 24)));
-    const rkv_sequence_state after = running.state();
+    const rkv_sequence_info after = running.info();
     CHECK(std::memcmp(&before, &after, sizeof before) == 0);
     running.append(ids(900, 23));
     CHECK_EQ(table.stats().free_page_count, 0u);
@@ -82,14 +82,14 @@ void refuses_bad_arguments() {
     rkv::PageTable table = test::table(33, 4);
     rkv::Cache cache(table);
     const auto pages = table.allocate_pages(2);
-    const rkv_insert_result inserted = cache.insert(ids(1, 8), pages);
+    const rkv_cache_insert_result inserted = cache.insert(ids(1, 8), pages);
     const auto before = cache.stats();
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, cache.insert(ids(50, 8), pages));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.match({1}, {}, 99));
     CHECK_THROWS(RKV_STATUS_STALE_NODE, (void)cache.lock(inserted.node + 1));
     CHECK_THROWS(RKV_STATUS_NOT_LOCKED, cache.adopt_lock(inserted.node).reset());
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.begin({}));
-    CHECK_THROWS(RKV_STATUS_STALE_SEQUENCE, (void)cache.adopt_sequence(12345).state());
+    CHECK_THROWS(RKV_STATUS_STALE_SEQUENCE, (void)cache.adopt_sequence(12345).info());
     rkv_namespace raw = *rkv::Namespace().get();
     raw.lora_id = 5;  // without its flag
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.match({1}, rkv::Namespace(raw)));

@@ -50,7 +50,7 @@ void allocates_and_maps() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, table.map(slot, 4, one));
     table.free_pages(one);
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, table.free_pages(one));
-    table.audit();
+    table.check_invariants();
 
     table.reserve(slot, 20);
     CHECK_EQ(table.capacity(slot), 20u);
@@ -61,11 +61,11 @@ void allocates_and_maps() {
     CHECK(table.can_reserve_new(12));
     CHECK(!table.can_reserve_new(13));
 
-    table.erase(slot);
+    table.free_slot(slot);
     CHECK_EQ(table.stats().free_page_count, 8u);
     CHECK_EQ(table.stats().free_slot_count, 2u);
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, table.erase(slot));
-    table.audit();
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, table.free_slot(slot));
+    table.check_invariants();
 }
 
 // K12: where positions lie, for any of them in any order.
@@ -97,7 +97,7 @@ void batches() {
     const std::vector<std::uint32_t> row_a = table.row(a);
     const std::vector<std::uint32_t> row_b = table.row(b);
 
-    const std::vector<rkv_batch_row> rows{{b, 8}, {a, 9}, {a, 0}};
+    const std::vector<rkv_page_table_batch_row> rows{{b, 8}, {a, 9}, {a, 0}};
     rkv::Batch batch = table.batch(rows);
     CHECK(batch.indptr == (std::vector<std::int32_t>{0, 2, 5, 5}));
     CHECK(batch.last_page_len == (std::vector<std::int32_t>{4, 1, 0}));
@@ -117,7 +117,7 @@ void batches() {
     std::array<std::int32_t, 2> indptr{};
     std::array<std::int32_t, 3> indices{};
     std::array<std::int32_t, 1> last{};
-    auto arrays = rkv::sized<rkv_batch_arrays>();
+    auto arrays = rkv::sized<rkv_page_table_batch_arrays>();
     arrays.indptr = indptr.data();
     arrays.indices = indices.data();
     arrays.indices_capacity = indices.size();

@@ -137,13 +137,13 @@ void computes() {
     first.publish(20);
 
     rkv::Sequence second = cache.begin(other);
-    const rkv_sequence_state found = second.state();
+    const rkv_sequence_info found = second.info();
     CHECK_EQ(found.cached_position_count, 14u);
     CHECK_EQ(found.copy_position_count, 2u);
     first.append(77);
     prompt.push_back(77);
     step(runner, plan, {{&second, &other, 14, 8}, {&first, &prompt, 20, 1}});
-    CHECK_EQ(second.state().copy_position_count, 0u);
+    CHECK_EQ(second.info().copy_position_count, 0u);
     second.publish(22);
     CHECK(calls > 0);
 
@@ -188,7 +188,7 @@ void shows_arrays() {
     table.reserve(slot, 9);
     plan.set({rkv::plan_row(a, 0, 6), rkv::plan_row_of_slot(slot, 7, 2)});
     const rkv::PlanArrays arrays = plan.arrays();
-    const auto row_a = table.row(a.state().slot), row_b = table.row(slot);
+    const auto row_a = table.row(a.info().slot), row_b = table.row(slot);
     CHECK_EQ(arrays.position_count, 8u);
     CHECK_EQ(plan.position_count(), 8u);
     CHECK_EQ(arrays.query_indptr.size(), 3u);
@@ -284,7 +284,7 @@ void shows_memory() {
     rkv::Runner own(table, small());
     CHECK_EQ(own.stats().kv_bytes, 9 * own.stats().page_bytes);
     const auto pages = table.allocate_pages(2);
-    const rkv_kv_memory memory = own.kv_memory(1);
+    const rkv_runner_kv_memory memory = own.kv_memory(1);
     CHECK_EQ(memory.page_stride, 4 * kv_heads * dim);
     auto* k = static_cast<float*>(memory.k);
     for (std::size_t i = 0; i < memory.page_stride; ++i)
@@ -297,7 +297,7 @@ void shows_memory() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)own.kv_memory(layers));
 
     Floats mine(2 * layers * 9 * memory.page_stride);
-    std::vector<rkv_kv_memory> lent(layers, memory);
+    std::vector<rkv_runner_kv_memory> lent(layers, memory);
     for (std::size_t layer = 0; layer < layers; ++layer) {
         lent[layer].k = mine.data() + 2 * layer * 9 * memory.page_stride;
         lent[layer].v = mine.data() + (2 * layer + 1) * 9 * memory.page_stride;

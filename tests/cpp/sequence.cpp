@@ -16,24 +16,24 @@ using test::ids;
 void lives() {
     rkv::PageTable table = test::table(33, 4);
     rkv::Cache cache(table);
-    auto begun = rkv::sized<rkv_sequence_state>();
+    auto begun = rkv::sized<rkv_sequence_info>();
     rkv::Sequence first = cache.begin(ids(1, 14), {}, 3, &begun);
     CHECK_EQ(begun.sequence, first.get());
     CHECK_EQ(begun.cached_position_count, 0u);
     CHECK_EQ(begun.page_count, 5u);
     CHECK_EQ(begun.shared_page_count, 0u);
 
-    rkv_publish_result published = first.publish(14);
+    rkv_sequence_publish_result published = first.publish(14);
     CHECK_EQ(published.claimed_page_count, 3u);
     CHECK_EQ(published.remapped_page_count, 0u);
     CHECK_EQ(published.first_remapped_index, 5u);
-    CHECK_EQ(first.state().shared_page_count, 3u);
+    CHECK_EQ(first.info().shared_page_count, 3u);
 
     // Another one that shares ten positions: two pages, and two positions by copy.
     std::vector<std::uint32_t> prompt = ids(1, 10);
     prompt.push_back(999);
     rkv::Sequence second = cache.begin(prompt);
-    rkv_sequence_state state = second.state();
+    rkv_sequence_info state = second.info();
     CHECK_EQ(state.cached_position_count, 10u);
     CHECK_EQ(state.cached_token_count, 10u);
     CHECK_EQ(state.shared_page_count, 2u);
@@ -42,15 +42,15 @@ void lives() {
     CHECK_EQ(table.row(state.slot)[2], state.copy_target_page);
     CHECK_THROWS(RKV_STATUS_INVALID_STATE, second.publish(11));
     second.confirm_copy();
-    CHECK_EQ(second.state().copy_position_count, 0u);
+    CHECK_EQ(second.info().copy_position_count, 0u);
     CHECK_THROWS(RKV_STATUS_INVALID_STATE, second.confirm_copy());
 
     // Decode: one token, then three at once, then two of them are taken back.
     second.append(1000);
     second.append({1001, 1002, 1003});
-    CHECK_EQ(second.state().position_count, 15u);
+    CHECK_EQ(second.info().position_count, 15u);
     second.truncate(13);
-    CHECK_EQ(second.state().position_count, 13u);
+    CHECK_EQ(second.info().position_count, 13u);
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, second.truncate(9));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, second.publish(14));
     CHECK_EQ(second.publish(13).claimed_page_count, 1u);
@@ -74,14 +74,14 @@ void publishes_second() {
     rkv::Sequence first = cache.begin(ids(1, 9));
     rkv::Sequence second = cache.begin(ids(1, 9));
     CHECK_EQ(first.publish(9).claimed_page_count, 2u);
-    const rkv_publish_result result = second.publish(9);
+    const rkv_sequence_publish_result result = second.publish(9);
     CHECK_EQ(result.claimed_page_count, 0u);
     CHECK_EQ(result.remapped_page_count, 2u);
     CHECK_EQ(result.first_remapped_index, 0u);
-    CHECK_EQ(result.node, first.state().node);
-    CHECK_EQ(result.node, second.state().node);
-    const auto row_a = table.row(first.state().slot);
-    const auto row_b = table.row(second.state().slot);
+    CHECK_EQ(result.node, first.info().node);
+    CHECK_EQ(result.node, second.info().node);
+    const auto row_a = table.row(first.info().slot);
+    const auto row_b = table.row(second.info().slot);
     CHECK_EQ(row_a[0], row_b[0]);
     CHECK_EQ(row_a[1], row_b[1]);
     CHECK(row_a[2] != row_b[2]);
@@ -94,8 +94,8 @@ void stays_in_its_namespace() {
     rkv::Cache cache(table);
     rkv::Sequence lora = cache.begin(ids(1, 9), rkv::Namespace().lora(0));
     lora.publish(9);
-    CHECK_EQ(cache.begin(ids(1, 9)).state().cached_position_count, 0u);
-    CHECK_EQ(cache.begin(ids(1, 9), rkv::Namespace().lora(0)).state().cached_position_count, 8u);
+    CHECK_EQ(cache.begin(ids(1, 9)).info().cached_position_count, 0u);
+    CHECK_EQ(cache.begin(ids(1, 9), rkv::Namespace().lora(0)).info().cached_position_count, 8u);
     test::audit(table, cache);
 }
 
@@ -111,8 +111,8 @@ void backs_off_to_a_token() {
         sequence.publish(12);
     }
     const rkv::Sequence again = cache.begin(prompt);
-    CHECK_EQ(again.state().cached_token_count, 3u);
-    CHECK_EQ(again.state().cached_position_count, 3u);
+    CHECK_EQ(again.info().cached_token_count, 3u);
+    CHECK_EQ(again.info().cached_position_count, 3u);
     test::audit(table, cache);
 }
 
@@ -141,7 +141,7 @@ void moves() {
     rkv::Sequence second = std::move(first);
     CHECK_EQ(first.get(), 0u);  // NOLINT: what a moved-from one does is what is tested
     CHECK_EQ(second.get(), id);
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)first.state());
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)first.info());
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, first.append(1));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, first.publish(1));
 
@@ -159,7 +159,7 @@ void moves() {
     CHECK_EQ(first.release(), id);
     CHECK_EQ(cache.stats().sequence_count, 1u);
     rkv::Sequence adopted = cache.adopt_sequence(id);
-    CHECK_EQ(adopted.state().position_count, 5u);
+    CHECK_EQ(adopted.info().position_count, 5u);
     adopted.reset();
     CHECK_THROWS(RKV_STATUS_STALE_SEQUENCE, cache.adopt_sequence(id).reset());
     test::audit(table, cache);
@@ -176,7 +176,7 @@ void destroys_in_any_order() {
     }
     survivor.append(7);
     CHECK_EQ(survivor.publish(10).claimed_page_count, 2u);
-    CHECK_EQ(survivor.state().position_count, 10u);
+    CHECK_EQ(survivor.info().position_count, 10u);
     survivor.reset();
 
     {
@@ -187,7 +187,7 @@ void destroys_in_any_order() {
     survivor = rkv::Sequence();
     CHECK_EQ(outer.stats().free_page_count, 32u);
     CHECK_EQ(outer.stats().free_slot_count, 4u);
-    outer.audit();
+    outer.check_invariants();
 
     // One whose cache went to C code ends nothing.
     rkv::Cache cache(outer);

@@ -102,12 +102,12 @@ void tells_of_a_second_release() {
     rkv::SnapshotCache cache;
     cache.insert({1}, state(1), 1);
     rkv::SnapshotPin pin = cache.match({1});
-    const rkv_snapshot_pin id = pin.get();
+    const rkv_pin_id id = pin.get();
     CHECK_EQ(rkv_snapshot_cache_release(cache.get(), id), RKV_STATUS_OK);
     CHECK_THROWS(RKV_STATUS_STALE_PIN, pin.reset());
     CHECK_EQ(pin.release(), id);
     // A pin can be given to C code, and be taken from it.
-    auto found = rkv::sized<rkv_snapshot_match>();
+    auto found = rkv::sized<rkv_snapshot_cache_match_result>();
     const std::vector<std::uint32_t> ids{1, 2};
     const rkv::TokenView tokens(ids);
     CHECK_EQ(rkv_snapshot_cache_match(cache.get(), nullptr, tokens.get(), 0, &found),

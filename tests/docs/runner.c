@@ -9,6 +9,6 @@ void step(rkv_cache *cache, rkv_runner *runner, rkv_plan *plan, uint64_t a, uint
     static float q[65 * 8 * 64], k[65 * 2 * 64], v[65 * 2 * 64], out[65 * 8 * 64];
     const float *x = q;
     const uint32_t layers = 2;
-    rkv_publish_result result = {.struct_size = sizeof result};
+    rkv_sequence_publish_result result = {.struct_size = sizeof result};
 #include "runner-1.inc"
 }

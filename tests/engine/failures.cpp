@@ -30,7 +30,7 @@ struct Served {
     }
     TestCore core;
     std::vector<std::uint32_t> expected;
-    rkv_page_table_statistics before{};
+    rkv_page_table_stats before{};
 
     /// Nothing is lost, and the engine works.
     void check_restored() {
@@ -92,7 +92,7 @@ static void b06_a_request_that_does_not_fit_yet_holds_nothing() {
     const auto large = served.core.add(greedy(random_tokens(5, 180), 30));
     served.core.step();
     const auto next = served.core.add(request(6, 10));
-    const rkv_page_table_statistics before = served.core.pages();
+    const rkv_page_table_stats before = served.core.pages();
     for (int i = 0; i < 5; ++i) served.core.step();
     CHECK_EQ(served.core.core().metrics().waiting.load(), 1U);
     CHECK_EQ(served.core.cache().sequence_count, 1U);

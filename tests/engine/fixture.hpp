@@ -119,8 +119,8 @@ public:
         return heard;
     }
     engine::Core& core() { return core_; }
-    [[nodiscard]] rkv_page_table_statistics pages() const { return core_.kv().table().stats(); }
-    [[nodiscard]] rkv_cache_statistics cache() const { return core_.kv().cache().stats(); }
+    [[nodiscard]] rkv_page_table_stats pages() const { return core_.kv().table().stats(); }
+    [[nodiscard]] rkv_cache_stats cache() const { return core_.kv().cache().stats(); }
     /// K19: no page is lost, and with no request left none belongs to one.
     void audit_idle() const {
         audit(core_.kv().table(), core_.kv().cache());

@@ -10,8 +10,8 @@ int main(void) {
     rkv_page_table *table = NULL;
     rkv_cache *cache = NULL;
     rkv_tokens tokens;
-    rkv_insert_args args;
-    rkv_insert_result inserted;
+    rkv_cache_insert_args args;
+    rkv_cache_insert_result inserted;
     size_t token_count = 0;
     size_t position_count = 0;
     uint32_t i;

@@ -139,7 +139,7 @@ impl Driver {
         parent: usize,
         plan: &ChildPlan,
         id: u64,
-    ) -> Result<radixkv::capi::rkv_sequence_state, Wrong> {
+    ) -> Result<radixkv::capi::rkv_sequence_info, Wrong> {
         require!(!self.sequences.contains(&id), "a sequence id is used again");
         let state = self.library.query(id).map_err(|status| format!("query: {status:?}"))?;
         let row = self.library.row(state.slot, 0).map_err(|status| format!("row: {status:?}"))?;

@@ -2,7 +2,7 @@
 use super::abi::{Library, Status};
 use super::naive::{Naive, Page, Sequence, Wrong, require};
 use super::published::Label;
-use radixkv::capi::{rkv_node_info, rkv_sequence_state};
+use radixkv::capi::{rkv_node_info, rkv_sequence_info};
 use std::collections::BTreeMap;
 
 /// Which node id stands for which label. Both are used once only: a pair once seen holds for ever.
@@ -77,10 +77,10 @@ pub fn compare(
     sequences: &[u64],
 ) -> Result<(), Wrong> {
     library.check().map_err(fail("rkv_cache_check"))?;
-    library.audit().map_err(fail("rkv_page_table_audit"))?;
+    library.audit().map_err(fail("rkv_page_table_check"))?;
     compare_table(library, model)?;
     for (index, sequence) in model.live_sequences() {
-        let state = library.query(sequences[index]).map_err(fail("rkv_sequence_query"))?;
+        let state = library.query(sequences[index]).map_err(fail("rkv_sequence_read_info"))?;
         compare_sequence(model, names, sequence, &state)?;
         require!(state.sequence == sequences[index], "a sequence has another's id");
     }
@@ -89,7 +89,7 @@ pub fn compare(
 }
 
 fn compare_table(library: &Library, model: &Naive) -> Result<(), Wrong> {
-    let stats = library.table_stats().map_err(fail("rkv_page_table_stats"))?;
+    let stats = library.table_stats().map_err(fail("rkv_page_table_read_stats"))?;
     let free_slots = model.rows.iter().filter(|row| row.is_none()).count();
     equal!("page table",
         page_size: model.config.page_size, stats.page_size;
@@ -103,7 +103,7 @@ fn compare_table(library: &Library, model: &Naive) -> Result<(), Wrong> {
     );
     for (slot, row) in model.rows.iter().enumerate() {
         let Some(row) = row else { continue };
-        let pages = library.row(slot as u32, 0).map_err(fail("rkv_page_table_row"))?;
+        let pages = library.row(slot as u32, 0).map_err(fail("rkv_page_table_read_row"))?;
         require!(pages == row.pages, "row {slot} is {pages:?}, in the model {:?}", row.pages);
     }
     let page = model.cache.pages.len() + model.free();
@@ -118,7 +118,7 @@ pub fn compare_sequence(
     model: &Naive,
     names: &mut Names,
     sequence: &Sequence,
-    state: &rkv_sequence_state,
+    state: &rkv_sequence_info,
 ) -> Result<(), Wrong> {
     let row = &model.row(sequence.slot).expect("a sequence has a row").pages;
     let (source, positions) = sequence.copy.map_or((0, 0), |copy| (copy.source, copy.positions));
@@ -140,7 +140,7 @@ pub fn compare_sequence(
 }
 
 fn compare_counters(library: &Library, model: &Naive) -> Result<(), Wrong> {
-    let stats = library.stats().map_err(fail("rkv_cache_stats"))?;
+    let stats = library.stats().map_err(fail("rkv_cache_read_stats"))?;
     let nodes = model.cache.node_count();
     let counters = &model.counters;
     equal!("cache",
@@ -168,7 +168,7 @@ fn compare_counters(library: &Library, model: &Naive) -> Result<(), Wrong> {
 }
 
 fn compare_tree(library: &Library, model: &Naive, names: &mut Names) -> Result<(), Wrong> {
-    let info = |id| library.node_info(id).map_err(fail("rkv_cache_node_info"));
+    let info = |id| library.node_info(id).map_err(fail("rkv_node_read_info"));
     let mut times = Vec::new();
     for (&ns, root) in &model.cache.roots {
         if !names.knows(root.label) {
@@ -186,7 +186,7 @@ fn compare_tree(library: &Library, model: &Naive, names: &mut Names) -> Result<(
             children: firsts.len(), seen.child_count;
         );
         let children = library.node_children(id, firsts.len());
-        let children = children.map_err(fail("rkv_cache_node_children"))?;
+        let children = children.map_err(fail("rkv_node_read_children"))?;
         let mut open: Vec<(u64, u64, Vec<usize>)> =
             children.into_iter().map(|child| (id, child, firsts.clone())).collect();
         while let Some((parent, id, siblings)) = open.pop() {
@@ -195,7 +195,7 @@ fn compare_tree(library: &Library, model: &Naive, names: &mut Names) -> Result<(
             let (end, below) = compare_node(library, model, names, id, &seen, &siblings)?;
             times.push((model.cache.pages[end].used, seen.last_access));
             let children = library.node_children(id, below.len());
-            let children = children.map_err(fail("rkv_cache_node_children"))?;
+            let children = children.map_err(fail("rkv_node_read_children"))?;
             open.extend(children.into_iter().map(|child| (id, child, below.clone())));
         }
     }
@@ -216,7 +216,7 @@ fn find_root(library: &Library, model: &Naive, names: &Names, ns: u8) -> Result<
     let known = marks.map(|mark| mark.label).find(|&label| names.knows(label));
     let mut id = names.id(known.ok_or("no node of a new namespace is known")?);
     loop {
-        let info = library.node_info(id).map_err(fail("rkv_cache_node_info"))?;
+        let info = library.node_info(id).map_err(fail("rkv_node_read_info"))?;
         if info.parent == 0 {
             return Ok(id);
         }
@@ -236,7 +236,7 @@ fn compare_node(
 ) -> Result<(usize, Vec<usize>), Wrong> {
     let cache = &model.cache;
     let pages = library.node_pages(id, seen.page_count as usize);
-    let pages = pages.map_err(fail("rkv_cache_node_pages"))?;
+    let pages = pages.map_err(fail("rkv_node_read_pages"))?;
     let first = pages.first().and_then(|&page| cache.by_page(page));
     let first = first.filter(|first| siblings.contains(first));
     let first = first.ok_or(format!("node {id:#x} with pages {pages:?} is not in its place"))?;

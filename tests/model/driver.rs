@@ -7,7 +7,7 @@ use super::ops::{Config, Op, Pick};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
 use super::tokens::TokenList;
-use radixkv::capi::rkv_sequence_state;
+use radixkv::capi::rkv_sequence_info;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -195,7 +195,7 @@ impl Driver {
     pub fn begun(
         &mut self,
         what: &str,
-        begun: Result<rkv_sequence_state, Status>,
+        begun: Result<rkv_sequence_info, Status>,
         ns: u8,
         prompt: &Prompt,
         reserve: usize,

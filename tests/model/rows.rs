@@ -58,7 +58,7 @@ impl Driver {
     fn erase(&mut self, at: Pick) -> Result<(), Wrong> {
         let slot = self.any_slot(at);
         let erased = self.library.erase(slot);
-        if agree("rkv_page_table_erase", erased, self.model.erase(slot))?.is_some() {
+        if agree("rkv_page_table_free_slot", erased, self.model.erase(slot))?.is_some() {
             for node in self.row_locks.remove(&slot).unwrap_or_default() {
                 self.unlock(node)?;
             }
@@ -151,7 +151,7 @@ impl Driver {
         let page_size = self.model.config.page_size;
         let row = self.model.row(slot).map_err(Into::into);
         let capacity = self.library.capacity(slot);
-        let Some((capacity, row)) = agree("rkv_page_table_capacity", capacity, row)? else {
+        let Some((capacity, row)) = agree("rkv_page_table_row_capacity", capacity, row)? else {
             let answers = (self.library.row(slot, 0), self.library.slot_mapping(slot, &[]));
             let refused = (Err(Status::InvalidArgument), Err(Status::InvalidArgument));
             require!(answers == refused, "the unused slot {slot} is read: {answers:?}");

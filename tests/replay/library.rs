@@ -59,8 +59,8 @@ impl Library {
     /// with an entry for each page. `None` where the allocation was refused.
     pub fn match_and_insert(&self, tokens: &[u32], pages: &mut [u32]) -> Option<usize> {
         let list = token_list(tokens);
-        let mut matched = abi!(rkv_match {});
-        let mut result = abi!(rkv_insert_result {});
+        let mut matched = abi!(rkv_cache_match_result {});
+        let mut result = abi!(rkv_cache_insert_result {});
         let (cache, flags) = (self.cache, RKV_MATCH_LOCK);
         let (buffer, capacity) = (pages.as_mut_ptr(), pages.len());
         // SAFETY: the lists and buffers outlive the calls; `pages` has room for every page.
@@ -71,7 +71,7 @@ impl Library {
             let new = &mut pages[hit..];
             let status = rkv_page_table_allocate_pages(self.table, new.len(), new.as_mut_ptr());
             if status == rkv_status::Ok {
-                let args = abi!(rkv_insert_args {
+                let args = abi!(rkv_cache_insert_args {
                     tokens: &list,
                     pages: pages.as_ptr(),
                     page_count: pages.len(),
@@ -94,9 +94,9 @@ impl Library {
     /// The pages reused by `begin`; the prompt is published in two chunks, the sequence released.
     pub fn begin_to_release(&self, tokens: &[u32], page_size: usize) -> Option<usize> {
         let list = token_list(tokens);
-        let args = abi!(rkv_sequence_args { tokens: &list });
-        let mut state = abi!(rkv_sequence_state {});
-        let mut result = abi!(rkv_publish_result {});
+        let args = abi!(rkv_sequence_begin_args { tokens: &list });
+        let mut state = abi!(rkv_sequence_info {});
+        let mut result = abi!(rkv_sequence_publish_result {});
         // SAFETY: the structs and the tokens outlive the calls.
         unsafe {
             match rkv_sequence_begin(self.cache, &args, &mut state) {
@@ -117,12 +117,12 @@ impl Library {
 
     /// Checks every invariant at the end of a run and returns the pages evicted.
     pub fn finish(self, reference: &BlockLru) -> usize {
-        let mut stats = abi!(rkv_cache_statistics {});
+        let mut stats = abi!(rkv_cache_stats {});
         // SAFETY: live handles, not used after they are destroyed.
         unsafe {
             ok(rkv_cache_check(self.cache));
-            ok(rkv_page_table_audit(self.table));
-            ok(rkv_cache_stats(self.cache, &mut stats));
+            ok(rkv_page_table_check(self.table));
+            ok(rkv_cache_read_stats(self.cache, &mut stats));
             rkv_cache_destroy(self.cache);
             rkv_page_table_destroy(self.table);
         }

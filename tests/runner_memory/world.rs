@@ -115,7 +115,7 @@ pub struct World {
     pub answer: Vec<u64>,
     /// Pages of the long row.
     pub pages: Vec<u32>,
-    pub layers: Vec<rkv_kv_memory>,
+    pub layers: Vec<rkv_runner_kv_memory>,
     _regions: Vec<rkv_region>,
     _memory: Vec<f32>,
 }
@@ -132,7 +132,7 @@ impl World {
         let mut memory = numbers(PAGES as usize * PAGE * 2 * LAYERS, 1);
         let start = memory.as_mut_ptr();
         let part = |at: usize| start.wrapping_add(at * PAGES as usize * PAGE);
-        let layer = |at: usize| rkv_kv_memory {
+        let layer = |at: usize| rkv_runner_kv_memory {
             k: part(2 * at).cast(),
             v: part(2 * at + 1).cast(),
             page_stride: PAGE as u64,
@@ -182,7 +182,7 @@ impl World {
             let (mut own, given) = (world.layers[layer], &world.layers[layer]);
             // SAFETY: both have as many numbers, and nobody computes.
             unsafe {
-                ok(rkv_runner_kv_memory(world.runner, layer as u32, &mut own));
+                ok(rkv_runner_read_kv_memory(world.runner, layer as u32, &mut own));
                 for (to, from) in [(own.k, given.k), (own.v, given.v)] {
                     let count = PAGES as usize * PAGE;
                     to.cast::<f32>().copy_from(from.cast::<f32>(), count);
@@ -206,7 +206,7 @@ impl World {
         }
         let tokens: Vec<u32> = (0..60).collect();
         let first = self.begin(&tokens);
-        let mut result = sized::<rkv_publish_result>();
+        let mut result = sized::<rkv_sequence_publish_result>();
         let mut slot = 0;
         // SAFETY: all pointers lead to live values.
         unsafe {
@@ -214,7 +214,7 @@ impl World {
             ok(rkv_page_table_allocate_slot(self.table, &mut slot));
             ok(rkv_page_table_reserve(self.table, slot, LONG));
             let (to, room, mut count) = (self.pages.as_mut_ptr(), self.pages.len(), 0);
-            ok(rkv_page_table_row(self.table, slot, 0, to, room, &mut count));
+            ok(rkv_page_table_read_row(self.table, slot, 0, to, room, &mut count));
         }
         let region = rkv_region { start: LONG as u64 - 19, end: LONG as u64 - 3 };
         self._regions.push(region);
@@ -251,10 +251,10 @@ impl World {
         ];
     }
 
-    fn begin(&self, tokens: &[u32]) -> rkv_sequence_state {
+    fn begin(&self, tokens: &[u32]) -> rkv_sequence_info {
         let tokens = rkv_tokens { ids: tokens.as_ptr(), count: tokens.len(), ..sized() };
         let namespace = sized::<rkv_namespace>();
-        let args = rkv_sequence_args { namespace_: &namespace, tokens: &tokens, ..sized() };
+        let args = rkv_sequence_begin_args { space: &namespace, tokens: &tokens, ..sized() };
         let mut state = sized();
         // SAFETY: all pointers lead to live values.
         ok(unsafe { rkv_sequence_begin(self.cache, &args, &mut state) });
@@ -276,12 +276,12 @@ impl World {
         image.out = [&self.out, &self.lse, &self.merged, &self.merged_lse].map(bits).concat();
         image.answer.clone_from(&self.answer);
         let mut arrays = sized::<rkv_plan_arrays>();
-        let mut stats = sized::<rkv_page_table_statistics>();
+        let mut stats = sized::<rkv_page_table_stats>();
         // SAFETY: all pointers lead to live values, and nobody computes.
         unsafe {
             for layer in 0..LAYERS {
                 let mut memory = self.layers[layer];
-                ok(rkv_runner_kv_memory(self.runner, layer as u32, &mut memory));
+                ok(rkv_runner_read_kv_memory(self.runner, layer as u32, &mut memory));
                 for part in [memory.k, memory.v] {
                     let count = PAGES as usize * PAGE;
                     image.kv.extend(std::slice::from_raw_parts(part.cast::<u32>(), count));
@@ -297,12 +297,12 @@ impl World {
             image.plan.extend(slice(arrays.last_page_len, rows).iter().map(|&len| i64::from(len)));
             image.plan.extend(std::slice::from_raw_parts(arrays.slot_mapping, positions));
             for row in self.rows.iter().filter(|row| row.sequence != 0) {
-                let mut state = sized::<rkv_sequence_state>();
-                ok(rkv_sequence_query(self.cache, row.sequence, &mut state));
+                let mut state = sized::<rkv_sequence_info>();
+                ok(rkv_sequence_read_info(self.cache, row.sequence, &mut state));
                 let is_locked = u64::from(state.node != 0);
                 image.sequences.extend([state.copy_position_count, is_locked, state.page_count]);
             }
-            ok(rkv_page_table_stats(self.table, &mut stats));
+            ok(rkv_page_table_read_stats(self.table, &mut stats));
             image.pages = vec![
                 stats.free_page_count,
                 stats.cached_page_count,
@@ -311,7 +311,7 @@ impl World {
                 stats.free_slot_count,
             ];
             ok(rkv_cache_check(self.cache));
-            ok(rkv_page_table_audit(self.table));
+            ok(rkv_page_table_check(self.table));
         }
         image
     }

@@ -51,7 +51,7 @@ impl Engine {
         world.log.say("batch", rows.len() as u64, pages.len() as u64);
         let arrays = world.library.batch(&rows, pages.len());
         let [_, indices, _] =
-            arrays.map_err(|status| format!("rkv_page_table_batch: {status:?}"))?;
+            arrays.map_err(|status| format!("rkv_page_table_read_batch: {status:?}"))?;
         require!(indices == pages, "the batch has pages {indices:?}, in the books {pages:?}");
         world.settle()
     }

@@ -6,7 +6,7 @@ use super::world::{Done, Fault, Refused, World};
 use crate::model::abi::{Library, Status};
 use crate::model::prompt::Piece;
 use crate::model::tokens::TokenList;
-use radixkv::capi::rkv_sequence_state;
+use radixkv::capi::rkv_sequence_info;
 
 /// What children take over.
 struct Share {
@@ -105,7 +105,7 @@ impl World {
         let answer = self.call(|library| library.drop_retained(wanted));
         let gained = answer.map_err(|status| format!("rkv_cache_drop_retained: {status:?}"))?;
         let left = self.library.retained(self.kept.len());
-        let left = left.map_err(|status| format!("rkv_cache_retained: {status:?}"))?;
+        let left = left.map_err(|status| format!("rkv_cache_read_retained: {status:?}"))?;
         while self.kept.front().is_some_and(|kept| left.first() != Some(&kept.sequence.id)) {
             self.counters.displaced += 1;
             self.forget_kept(0);
@@ -159,7 +159,7 @@ impl World {
         Ok(Err(refused))
     }
 
-    fn add_child(&mut self, share: &Share, state: &rkv_sequence_state) -> Result<u32, Wrong> {
+    fn add_child(&mut self, share: &Share, state: &rkv_sequence_info) -> Result<u32, Wrong> {
         let (whole, copied) = (share.reused / self.page_size(), share.reused % self.page_size());
         let source = (copied > 0).then(|| share.row[whole]);
         require!(

@@ -3,7 +3,7 @@ use super::books::{Page, Wrong, require};
 use super::tokens::Tokens;
 use super::world::{Done, Fault, Refused, World};
 use crate::model::abi::Status;
-use radixkv::capi::rkv_sequence_state;
+use radixkv::capi::rkv_sequence_info;
 
 /// What keeps the page to copy from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl World {
     pub fn begun(
         &mut self,
         call: &str,
-        answer: Result<rkv_sequence_state, Status>,
+        answer: Result<rkv_sequence_info, Status>,
         tokens: &Tokens,
         reserve: usize,
     ) -> Done<u32> {
@@ -146,7 +146,7 @@ impl World {
             return Ok(0);
         }
         let info = self.library.node_info(node);
-        let info = info.map_err(|status| format!("rkv_cache_node_info: {status:?}"))?;
+        let info = info.map_err(|status| format!("rkv_node_read_info: {status:?}"))?;
         Ok(info.end_position as usize / self.page_size())
     }
 
@@ -164,7 +164,7 @@ impl World {
         &mut self,
         call: &str,
         birth: Birth,
-        state: &rkv_sequence_state,
+        state: &rkv_sequence_info,
     ) -> Result<u32, Wrong> {
         let Birth { tokens, reused, inherited, row_pages, path, source } = birth;
         let (page_size, slot) = (self.page_size(), state.slot);
@@ -234,7 +234,7 @@ impl World {
         Ok(())
     }
 
-    fn compare_state(&mut self, slot: u32, state: &rkv_sequence_state) -> Result<(), Wrong> {
+    fn compare_state(&mut self, slot: u32, state: &rkv_sequence_info) -> Result<(), Wrong> {
         let ours = self.sequence(slot);
         let copy = ours.copy.map_or([0, 0, 0], |copy| {
             [copy.positions as u64, copy.source.into(), ours.row[ours.shared].into()]

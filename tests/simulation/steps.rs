@@ -206,7 +206,7 @@ impl World {
         self.sequence(slot).tokens.extend(pieces);
         if lacking > 0 {
             let new = self.library.row(slot, before);
-            let new = new.map_err(|status| format!("rkv_page_table_row: {status:?}"))?;
+            let new = new.map_err(|status| format!("rkv_page_table_read_row: {status:?}"))?;
             require!(new.len() == lacking, "{} pages were added, not {lacking}", new.len());
             self.books.hand_out(&new, Page::Row(slot))?;
             self.sequence(slot).row.extend(new);

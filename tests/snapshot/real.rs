@@ -40,7 +40,7 @@ pub fn list(ids: &[u32]) -> rkv_tokens {
 /// A pin that is out.
 struct Pin {
     cache: *mut rkv_snapshot_cache,
-    id: rkv_snapshot_pin,
+    id: rkv_pin_id,
     data: *mut u64,
     snapshot: u64,
 }
@@ -51,7 +51,7 @@ pub struct Real {
     made: Cell<u64>,
     pins: RefCell<Vec<Pin>>,
     /// Released: the cache is there as long as it is the present one.
-    released: RefCell<Vec<rkv_snapshot_pin>>,
+    released: RefCell<Vec<rkv_pin_id>>,
     armed: RefCell<VecDeque<Op>>,
     pub log: RefCell<Vec<Answer>>,
     /// Snapshots without a destructor, which are nobody's.
@@ -140,8 +140,8 @@ impl Real {
             self.orphans.borrow_mut().push(data);
         }
         let (namespace, tokens) = (namespace(ns), list(tokens));
-        let args = rkv_snapshot_insert_args {
-            namespace_: &namespace,
+        let args = rkv_snapshot_cache_insert_args {
+            space: &namespace,
             tokens: &tokens,
             data: data.cast(),
             size_bytes,
@@ -151,7 +151,7 @@ impl Real {
             next_token: next.unwrap_or(0),
             ..sized()
         };
-        let mut result = sized::<rkv_snapshot_insert_result>();
+        let mut result = sized::<rkv_snapshot_cache_insert_result>();
         // SAFETY: all pointers lead to live values.
         ok(unsafe { rkv_snapshot_cache_insert(self.cache.get(), &args, &mut result) });
         Answer::Inserted {
@@ -163,7 +163,7 @@ impl Real {
 
     fn lookup(&self, ns: u8, tokens: &[u32]) -> Answer {
         let (namespace, tokens) = (namespace(ns), list(tokens));
-        let (cache, mut found) = (self.cache.get(), sized::<rkv_snapshot_match>());
+        let (cache, mut found) = (self.cache.get(), sized::<rkv_snapshot_cache_match_result>());
         // SAFETY: all pointers lead to live values; a match's data is a box's until the release.
         unsafe {
             ok(rkv_snapshot_cache_match(cache, &namespace, &tokens, 0, &mut found));
@@ -211,11 +211,11 @@ impl Real {
 
     /// What can be counted; all invariants hold, and all readers have what they got.
     pub fn counts(&self, with_nodes: bool) -> Counts {
-        let mut stats = sized::<rkv_snapshot_cache_statistics>();
+        let mut stats = sized::<rkv_snapshot_cache_stats>();
         // SAFETY: the handle is alive; what is pinned is there.
         unsafe {
             ok(rkv_snapshot_cache_check(self.cache.get()));
-            ok(rkv_snapshot_cache_stats(self.cache.get(), &mut stats));
+            ok(rkv_snapshot_cache_read_stats(self.cache.get(), &mut stats));
             for pin in self.pins.borrow().iter() {
                 assert_eq!(*pin.data, pin.snapshot, "a snapshot changed under its reader");
             }
@@ -244,9 +244,9 @@ impl Real {
     }
 
     pub fn index_bytes(&self) -> u64 {
-        let mut stats = sized::<rkv_snapshot_cache_statistics>();
+        let mut stats = sized::<rkv_snapshot_cache_stats>();
         // SAFETY: the handle is alive.
-        ok(unsafe { rkv_snapshot_cache_stats(self.cache.get(), &mut stats) });
+        ok(unsafe { rkv_snapshot_cache_read_stats(self.cache.get(), &mut stats) });
         stats.index_bytes
     }
 

@@ -241,7 +241,7 @@ fn m05_create() {
 fn m05_messages_need_no_memory() {
     let world = world();
     let tokens = list(&[u32::MAX]);
-    let args = rkv_snapshot_insert_args { tokens: &tokens, ..sized() };
+    let args = rkv_snapshot_cache_insert_args { tokens: &tokens, ..sized() };
     // SAFETY: all pointers lead to live values.
     let call = || unsafe { rkv_snapshot_cache_insert(world.cache, &args, ptr::null_mut()) };
     let (status, failed) = failing(Failure::From(0), call);

@@ -53,7 +53,7 @@ pub struct World {
     pub cache: *mut rkv_snapshot_cache,
     pub log: Box<Log>,
     /// Pins that are out, in the order in which they were taken.
-    pub pins: Vec<rkv_snapshot_pin>,
+    pub pins: Vec<rkv_pin_id>,
 }
 
 /// What an insert is given.
@@ -77,8 +77,8 @@ impl World {
 
     pub fn insert(&self, Insert { ns, ids, data, bytes }: Insert<'_>) -> rkv_status {
         let (tokens, namespace) = (list(ids), namespace(ns));
-        let args = rkv_snapshot_insert_args {
-            namespace_: &namespace,
+        let args = rkv_snapshot_cache_insert_args {
+            space: &namespace,
             tokens: &tokens,
             data: ptr::without_provenance_mut(data),
             size_bytes: bytes,
@@ -86,7 +86,7 @@ impl World {
             user_data: ptr::from_ref(&*self.log).cast_mut().cast(),
             ..sized()
         };
-        let mut result = sized::<rkv_snapshot_insert_result>();
+        let mut result = sized::<rkv_snapshot_cache_insert_result>();
         // SAFETY: all pointers lead to live values.
         unsafe { rkv_snapshot_cache_insert(self.cache, &args, &mut result) }
     }
@@ -94,7 +94,7 @@ impl World {
     /// Finds and pins; the snapshot's number.
     pub fn pin(&mut self, ns: u64, ids: &[u32]) -> (rkv_status, usize) {
         let (tokens, namespace) = (list(ids), namespace(ns));
-        let mut found = sized::<rkv_snapshot_match>();
+        let mut found = sized::<rkv_snapshot_cache_match_result>();
         // SAFETY: all pointers lead to live values.
         let status =
             unsafe { rkv_snapshot_cache_match(self.cache, &namespace, &tokens, 0, &mut found) };
@@ -127,10 +127,10 @@ impl World {
         count
     }
 
-    pub fn stats(&self) -> rkv_snapshot_cache_statistics {
-        let mut stats = sized::<rkv_snapshot_cache_statistics>();
+    pub fn stats(&self) -> rkv_snapshot_cache_stats {
+        let mut stats = sized::<rkv_snapshot_cache_stats>();
         // SAFETY: all pointers lead to live values.
-        ok(unsafe { rkv_snapshot_cache_stats(self.cache, &mut stats) });
+        ok(unsafe { rkv_snapshot_cache_read_stats(self.cache, &mut stats) });
         stats
     }
 

@@ -68,7 +68,7 @@ void write_tokens(const Metrics& metrics, Page& page) {
     page.histogram("engine_step_seconds", "Time of a forward pass.", metrics.step_time);
 }
 
-void write_sequences(const Metrics& metrics, const rkv_cache_statistics& cache, Page& page) {
+void write_sequences(const Metrics& metrics, const rkv_cache_stats& cache, Page& page) {
     const std::string name = "engine_continuations_total";
     page.head(name, "Continuations that began, by where they did.", "counter");
     page.line(name + "{from=\"parent\"}", metrics.continuations);
@@ -83,8 +83,8 @@ void write_sequences(const Metrics& metrics, const rkv_cache_statistics& cache, 
                  metrics.dropped_beams);
 }
 
-void write_pages(const Kv& kv, const rkv_cache_statistics& cache, Page& page) {
-    const rkv_page_table_statistics pages = kv.table().stats();
+void write_pages(const Kv& kv, const rkv_cache_stats& cache, Page& page) {
+    const rkv_page_table_stats pages = kv.table().stats();
     const std::string name = "engine_kv_pages";
     page.head(name, "Pages of KV memory by state; reclaimable ones are among the cached.",
               "gauge");
@@ -107,7 +107,7 @@ std::string prometheus_text(const Core& core) {
     Page page;
     write_requests(core.metrics(), page);
     write_tokens(core.metrics(), page);
-    const rkv_cache_statistics cache = core.kv().cache().stats();
+    const rkv_cache_stats cache = core.kv().cache().stats();
     write_sequences(core.metrics(), cache, page);
     write_pages(core.kv(), cache, page);
     return page.take();

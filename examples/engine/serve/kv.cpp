@@ -88,7 +88,7 @@ std::size_t Kv::prepare_to_repeat(void* stream) {
 }
 
 void Kv::attend(const AttentionCall& call) {
-    auto args = rkv::sized<rkv_append_prefill_args>();
+    auto args = rkv::sized<rkv_runner_append_prefill_args>();
     args.layer = static_cast<std::uint32_t>(call.layer);
     args.q = call.q;
     args.k = call.k;

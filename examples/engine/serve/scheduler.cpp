@@ -158,14 +158,14 @@ bool Scheduler::may_fit(const Request& request, const Branch& branch) const {
     const std::size_t headroom = growing * kv_.cache().page_size();
     if (kv_.table().can_reserve_new(branch.tokens.size() + headroom)) return true;
     const rkv::Probe probe = kv_.cache().probe(branch.tokens, request.name_space);
-    const rkv_page_table_statistics pages = kv_.table().stats();
+    const rkv_page_table_stats pages = kv_.table().stats();
     const std::uint64_t shared = probe.position_count / kv_.cache().page_size();
     return kv_.pages_for(branch.tokens.size()) - shared + growing <=
            pages.free_page_count + pages.reclaimable_page_count;
 }
 
 bool Scheduler::begin(Request& request, Branch& branch) {
-    auto state = rkv::sized<rkv_sequence_state>();
+    auto state = rkv::sized<rkv_sequence_info>();
     for (;;) {
         try {
             branch.sequence = open(request, branch, state);
@@ -191,7 +191,7 @@ bool Scheduler::begin(Request& request, Branch& branch) {
 /// A continuation goes on from its parent. Whoever lost its pages begins by a lookup: it finds what
 /// the parent has, and what it had itself.
 rkv::Sequence Scheduler::open(const Request& request, const Branch& branch,
-                              rkv_sequence_state& state) {
+                              rkv_sequence_info& state) {
     rkv::Cache& cache = kv_.cache();
     if (request.spec.continuation && !request.began) {
         if (const auto parent = retained_.parent_of(*request.spec.continuation)) {
@@ -205,7 +205,7 @@ rkv::Sequence Scheduler::open(const Request& request, const Branch& branch,
     return cache.begin(branch.tokens, request.name_space, 0, &state);
 }
 
-void Scheduler::count_begin(Request& request, const rkv_sequence_state& state) {
+void Scheduler::count_begin(Request& request, const rkv_sequence_info& state) {
     request.began = true;
     request.cached_tokens = static_cast<std::size_t>(state.cached_token_count);
     metrics_.prompt_tokens += request.spec.prompt.size();

@@ -84,8 +84,8 @@ private:
     [[nodiscard]] bool extend(Branch& branch);
     [[nodiscard]] bool begin(Request& request, Branch& branch);
     [[nodiscard]] rkv::Sequence open(const Request& request, const Branch& branch,
-                                     rkv_sequence_state& state);
-    void count_begin(Request& request, const rkv_sequence_state& state);
+                                     rkv_sequence_info& state);
+    void count_begin(Request& request, const rkv_sequence_info& state);
     [[nodiscard]] bool has_slot(const Request& request) const;
     [[nodiscard]] bool may_fit(const Request& request, const Branch& branch) const;
     void preempt(Request& request, Branch& branch);

@@ -33,7 +33,7 @@ impl Compute {
         let layers: Vec<_> = made
             .memory
             .chunks_mut(2)
-            .map(|layer| rkv_kv_memory {
+            .map(|layer| rkv_runner_kv_memory {
                 k: layer[0].as_mut_ptr().cast(),
                 v: layer[1].as_mut_ptr().cast(),
                 page_stride: page as u64,

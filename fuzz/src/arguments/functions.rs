@@ -106,14 +106,14 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         // The cache lives on without the handle of what it stands on.
         Outcome::Last(unsafe { rkv_cache_check(w.pairs[0].cache) })
     }),
-    ("rkv_page_table_stats", |w, i, a| {
-        unsafe { rkv_page_table_stats(w.table(i), a.write(i)) }.into()
+    ("rkv_page_table_read_stats", |w, i, a| {
+        unsafe { rkv_page_table_read_stats(w.table(i), a.write(i)) }.into()
     }),
     ("rkv_page_table_allocate_slot", |w, i, a| {
         unsafe { rkv_page_table_allocate_slot(w.table(i), a.out(i)) }.into()
     }),
-    ("rkv_page_table_erase", |w, i, _| {
-        unsafe { rkv_page_table_erase(w.table(i), w.slot(i)) }.into()
+    ("rkv_page_table_free_slot", |w, i, _| {
+        unsafe { rkv_page_table_free_slot(w.table(i), w.slot(i)) }.into()
     }),
     ("rkv_page_table_allocate_pages", |w, i, a| {
         let (mut count, table) = (i.below(24), w.table(i));
@@ -148,26 +148,27 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_page_table_can_reserve", |w, i, a| {
         unsafe { rkv_page_table_can_reserve(w.table(i), w.slot(i), size(i), a.out(i)) }.into()
     }),
-    ("rkv_page_table_capacity", |w, i, a| {
-        unsafe { rkv_page_table_capacity(w.table(i), w.slot(i), a.out(i)) }.into()
+    ("rkv_page_table_row_capacity", |w, i, a| {
+        unsafe { rkv_page_table_row_capacity(w.table(i), w.slot(i), a.out(i)) }.into()
     }),
-    ("rkv_page_table_row", |w, i, a| {
+    ("rkv_page_table_read_row", |w, i, a| {
         let (pages, capacity) = a.room(i, 12);
         let (table, slot) = (w.table(i), w.slot(i));
-        unsafe { rkv_page_table_row(table, slot, size(i), pages, capacity, a.out(i)) }.into()
+        unsafe { rkv_page_table_read_row(table, slot, size(i), pages, capacity, a.out(i)) }.into()
     }),
-    ("rkv_page_table_slot_mapping", |w, i, a| {
+    ("rkv_page_table_read_slot_mapping", |w, i, a| {
         let positions: Vec<_> = (0..i.below(8)).map(|_| size(i) as u64 % 80).collect();
         let mapping = a.room_for(i, positions.len());
         let (positions, count) = a.list(i, &positions);
         let (table, slot) = (w.table(i), w.slot(i));
-        unsafe { rkv_page_table_slot_mapping(table, slot, positions, count, mapping) }.into()
+        unsafe { rkv_page_table_read_slot_mapping(table, slot, positions, count, mapping) }.into()
     }),
-    ("rkv_page_table_batch", |w, i, a| {
-        let row = |i: &mut Input<'_>| rkv_batch_row { slot: w.slot(i), position_count: number(i) };
+    ("rkv_page_table_read_batch", |w, i, a| {
+        let row = |i: &mut Input<'_>| rkv_page_table_batch_row { slot: w.slot(i),
+            position_count: number(i) };
         let rows: Vec<_> = (0..i.below(4)).map(|_| row(i)).collect();
         let (indices, indices_capacity) = a.room(i, 20);
-        let arrays = rkv_batch_arrays {
+        let arrays = rkv_page_table_batch_arrays {
             reserved: zero(i),
             indptr: a.room_for(i, rows.len() + 1),
             indices,
@@ -177,9 +178,9 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         };
         let (rows, count) = a.list(i, &rows);
         let arrays = a.read(i, &arrays);
-        unsafe { rkv_page_table_batch(w.table(i), rows, count, arrays, a.count(i)) }.into()
+        unsafe { rkv_page_table_read_batch(w.table(i), rows, count, arrays, a.count(i)) }.into()
     }),
-    ("rkv_page_table_audit", |w, i, _| unsafe { rkv_page_table_audit(w.table(i)) }.into()),
+    ("rkv_page_table_check", |w, i, _| unsafe { rkv_page_table_check(w.table(i)) }.into()),
     // The cache
     ("rkv_cache_config_init", |_, i, a| {
         let (room, size) = init_room(i, size_of::<rkv_cache_config>());
@@ -218,13 +219,13 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         unsafe { rkv_cache_destroy(cache) };
         let stats = w.pairs[0].table_stats();
         assert_eq!((stats.cached_page_count, stats.reclaimable_page_count), (0, 0));
-        Outcome::Last(unsafe { rkv_page_table_audit(w.pairs[0].table) })
+        Outcome::Last(unsafe { rkv_page_table_check(w.pairs[0].table) })
     }),
     ("rkv_cache_match", |w, i, a| {
         let (namespace, list) = (namespace(i, a), tokens(i, a));
         let flags = flags(i, RKV_MATCH_LOCK);
         let (pages, capacity) = a.room(i, 8);
-        let (cache, found) = (w.cache(i), a.write_partly::<rkv_match>(i));
+        let (cache, found) = (w.cache(i), a.write_partly::<rkv_cache_match_result>(i));
         let status =
             unsafe { rkv_cache_match(cache, namespace, list, flags, pages, capacity, found) };
         if status == rkv_status::Ok {
@@ -246,9 +247,9 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let published = if i.flag() { ptr::null_mut() } else { a.room_for(i, list.len()) };
         let (pages, page_count) = a.list(i, &list);
         let from = i.below(4) == 0;
-        let args = rkv_insert_args {
+        let args = rkv_cache_insert_args {
             reserved: zero(i),
-            namespace_: namespace(i, a),
+            space: namespace(i, a),
             tokens: tokens(i, a),
             pages,
             page_count,
@@ -257,7 +258,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
             from_page_index: if from { size(i) as u64 } else { zero(i) as u64 },
             ..Sized32::sized()
         };
-        let (args, result) = (a.read(i, &args), a.write::<rkv_insert_result>(i));
+        let (args, result) = (a.read(i, &args), a.write::<rkv_cache_insert_result>(i));
         let status = unsafe { rkv_cache_insert(w.cache(i), args, published, result) };
         if status == rkv_status::Ok {
             w.note_node(unsafe { (*result).node });
@@ -292,19 +293,20 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_contains_page", |w, i, a| {
         unsafe { rkv_cache_contains_page(w.cache(i), w.page(i), a.out(i)) }.into()
     }),
-    ("rkv_cache_node_info", |w, i, a| {
-        unsafe { rkv_cache_node_info(w.cache(i), w.node(i), a.write(i)) }.into()
+    ("rkv_node_read_info", |w, i, a| {
+        unsafe { rkv_node_read_info(w.cache(i), w.node(i), a.write(i)) }.into()
     }),
-    ("rkv_cache_node_pages", |w, i, a| {
+    ("rkv_node_read_pages", |w, i, a| {
         let (pages, capacity) = a.room(i, 8);
-        unsafe { rkv_cache_node_pages(w.cache(i), w.node(i), pages, capacity, a.count(i)) }.into()
+        unsafe { rkv_node_read_pages(w.cache(i), w.node(i), pages, capacity, a.count(i)) }.into()
     }),
-    ("rkv_cache_node_children", |w, i, a| {
+    ("rkv_node_read_children", |w, i, a| {
         let (nodes, capacity) = a.room(i, 8);
-        unsafe { rkv_cache_node_children(w.cache(i), w.node(i), nodes, capacity, a.count(i)) }
+        unsafe { rkv_node_read_children(w.cache(i), w.node(i), nodes, capacity, a.count(i)) }
             .into()
     }),
-    ("rkv_cache_stats", |w, i, a| unsafe { rkv_cache_stats(w.cache(i), a.write(i)) }.into()),
+    ("rkv_cache_read_stats", |w, i, a| unsafe { rkv_cache_read_stats(w.cache(i),
+        a.write(i)) }.into()),
     ("rkv_cache_check", |w, i, _| unsafe { rkv_cache_check(w.cache(i)) }.into()),
     ("rkv_cache_dump", |w, i, a| {
         let format = flags(i, RKV_DUMP_DOT);
@@ -319,22 +321,22 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     }),
     // Sequences
     ("rkv_sequence_begin", |w, i, a| {
-        let args = rkv_sequence_args {
+        let args = rkv_sequence_begin_args {
             flags: zero(i),
-            namespace_: namespace(i, a),
+            space: namespace(i, a),
             tokens: tokens(i, a),
             reserve_position_count: size(i) as u64,
             ..Sized32::sized()
         };
-        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_state>(i));
+        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_info>(i));
         let status = unsafe { rkv_sequence_begin(w.cache(i), args, state) };
         if status == rkv_status::Ok && w.sequences.len() < 16 {
             w.sequences.push(unsafe { (*state).sequence });
         }
         status.into()
     }),
-    ("rkv_sequence_query", |w, i, a| {
-        unsafe { rkv_sequence_query(w.cache(i), w.sequence(i), a.write(i)) }.into()
+    ("rkv_sequence_read_info", |w, i, a| {
+        unsafe { rkv_sequence_read_info(w.cache(i), w.sequence(i), a.write(i)) }.into()
     }),
     ("rkv_sequence_confirm_copy", |w, i, _| {
         unsafe { rkv_sequence_confirm_copy(w.cache(i), w.sequence(i)) }.into()
@@ -355,9 +357,9 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     // At the end, so that saved inputs go on calling what they called.
     ("rkv_tokens_page_digests", |_, i, a| {
         let parent = rkv_page_digest { bytes: [i.byte(); 32] };
-        let args = rkv_page_digest_args {
+        let args = rkv_tokens_page_digests_args {
             page_size: number(i).wrapping_add(1),
-            namespace_: namespace(i, a),
+            space: namespace(i, a),
             tokens: tokens(i, a),
             parent: if i.flag() { a.list(i, &[parent]).0 } else { ptr::null() },
             first_page: if i.flag() { size(i) as u64 } else { 0 },
@@ -368,13 +370,13 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         unsafe { rkv_tokens_page_digests(args, digests, capacity, a.count(i)) }.into()
     }),
     // The runner
-    ("rkv_runner_kv_memory", runner::KV_MEMORY),
+    ("rkv_runner_read_kv_memory", runner::KV_MEMORY),
     ("rkv_runner_copy_pages", runner::COPY_PAGES),
     ("rkv_runner_config_init", runner::CONFIG_INIT),
     ("rkv_runner_supports", runner::SUPPORTS),
     ("rkv_runner_create", runner::CREATE),
     ("rkv_runner_destroy", runner::DESTROY),
-    ("rkv_runner_stats", runner::STATS),
+    ("rkv_runner_read_stats", runner::STATS),
     ("rkv_plan_create", runner::PLAN_CREATE),
     ("rkv_plan_destroy", runner::PLAN_DESTROY),
     ("rkv_plan_set", runner::PLAN_SET),
@@ -389,7 +391,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_snapshot_cache_create", snapshots::create),
     ("rkv_snapshot_cache_destroy", snapshots::destroy),
     ("rkv_snapshot_cache_clear", snapshots::clear),
-    ("rkv_snapshot_cache_stats", snapshots::stats),
+    ("rkv_snapshot_cache_read_stats", snapshots::stats),
     ("rkv_snapshot_cache_check", snapshots::check),
     ("rkv_snapshot_cache_insert", snapshots::insert),
     ("rkv_snapshot_cache_match", snapshots::find),
@@ -398,16 +400,16 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_snapshot_cache_remove", snapshots::remove),
     // Parents and children
     ("rkv_sequence_continue", |w, i, a| {
-        let args = rkv_continue_args {
+        let args = rkv_sequence_continue_args {
             flags: flags(i, RKV_CONTINUE_RUNNING),
             parent: w.sequence(i),
-            namespace_: namespace(i, a),
+            space: namespace(i, a),
             tokens: if i.flag() { ptr::null() } else { tokens(i, a) },
             all_tokens: if i.flag() { ptr::null() } else { tokens(i, a) },
             reserve_position_count: size(i) as u64,
             ..Sized32::sized()
         };
-        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_state>(i));
+        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_info>(i));
         let status = unsafe { rkv_sequence_continue(w.cache(i), args, state) };
         if status == rkv_status::Ok && w.sequences.len() < 16 {
             w.sequences.push(unsafe { (*state).sequence });
@@ -417,14 +419,14 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_sequence_fork", |w, i, a| {
         // More children than there are slots, and absurdly many.
         let count = i.below(12);
-        let args = rkv_fork_args {
+        let args = rkv_sequence_fork_args {
             flags: zero(i),
             parent: w.sequence(i),
             child_count: if i.rarely(8) { usize::MAX - count } else { count },
             reserve_position_count: size(i) as u64,
             ..Sized32::sized()
         };
-        let children = a.room_for::<rkv_fork_child>(i, count);
+        let children = a.room_for::<rkv_sequence_fork_child>(i, count);
         unsafe { rkv_sequence_fork(w.cache(i), a.read(i, &args), children) }.into()
     }),
     ("rkv_sequence_retain", |w, i, a| {
@@ -434,9 +436,9 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_drop_retained", |w, i, a| {
         unsafe { rkv_cache_drop_retained(w.cache(i), size(i), a.out(i)) }.into()
     }),
-    ("rkv_cache_retained", |w, i, a| {
+    ("rkv_cache_read_retained", |w, i, a| {
         let (sequences, capacity) = a.room(i, 4);
-        unsafe { rkv_cache_retained(w.cache(i), sequences, capacity, a.count(i)) }.into()
+        unsafe { rkv_cache_read_retained(w.cache(i), sequences, capacity, a.count(i)) }.into()
     }),
 ];
 
@@ -458,7 +460,7 @@ fn modest(input: &mut Input<'_>, bits: u32) -> u32 {
 fn row_length(pair: &Pair, slot: u32) -> usize {
     let mut count = 0;
     // SAFETY: the handle is alive; no room is stated.
-    match unsafe { rkv_page_table_row(pair.table, slot, 0, ptr::null_mut(), 0, &mut count) } {
+    match unsafe { rkv_page_table_read_row(pair.table, slot, 0, ptr::null_mut(), 0, &mut count) } {
         rkv_status::Ok => count,
         _ => 0,
     }

@@ -14,7 +14,7 @@ use std::ptr;
 // SAFETY, in all of them: each pointer is NULL, misaligned, or leads to what is stated.
 pub const KV_MEMORY: Call = |w, i, a| {
     let layer = if i.flag() { i.below(LAYERS) as u32 } else { number(i) };
-    unsafe { rkv_runner_kv_memory(w.runner(i), layer, a.out(i)) }.into()
+    unsafe { rkv_runner_read_kv_memory(w.runner(i), layer, a.out(i)) }.into()
 };
 
 pub const COPY_PAGES: Call = |w, i, a| {
@@ -84,7 +84,7 @@ pub const DESTROY: Call = |w, i, a| {
     Outcome::Last(unsafe { rkv_plan_view(ours.plan, a.write(i)) })
 };
 
-pub const STATS: Call = |w, i, a| unsafe { rkv_runner_stats(w.runner(i), a.write(i)) }.into();
+pub const STATS: Call = |w, i, a| unsafe { rkv_runner_read_stats(w.runner(i), a.write(i)) }.into();
 
 pub const PLAN_CREATE: Call = |w, i, a| {
     let into = a.out::<*mut rkv_plan>(i);
@@ -154,7 +154,7 @@ pub const APPEND_PREFILL: Call = |w, i, a| {
         v = tensor(i, a, positions, KV_HEADS, Access::Read);
     }
     let logits = vec![0.5f32; QUERY_HEADS];
-    let args = rkv_append_prefill_args {
+    let args = rkv_runner_append_prefill_args {
         layer: if i.rarely(8) { number(i) } else { i.below(LAYERS) as u32 },
         q,
         k: k.0,
@@ -201,7 +201,7 @@ pub const MERGE_STATES: Call = |w, i, a| {
         let logarithms = self::values(i, positions * QUERY_HEADS);
         lses.push(if in_place { into.cast_const() } else { a.list(i, &logarithms).0 });
     }
-    let args = rkv_merge_states_args {
+    let args = rkv_runner_merge_states_args {
         state_count: outs.len() as u32,
         position_count: if i.rarely(16) { u64::MAX >> i.below(3) } else { positions as u64 },
         outs: a.list(i, &outs).0,
@@ -281,8 +281,8 @@ fn config(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_config {
 }
 
 /// Memory that nothing is computed in: any strides.
-fn kv_memory(input: &mut Input<'_>, arena: &mut Arena) -> rkv_kv_memory {
-    rkv_kv_memory {
+fn kv_memory(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_kv_memory {
+    rkv_runner_kv_memory {
         k: arena.out::<u64>(input).cast(),
         v: arena.out::<u64>(input).cast(),
         page_stride: if input.flag() { size(input) as u64 } else { 1 << 20 },

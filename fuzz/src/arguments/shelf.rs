@@ -13,9 +13,9 @@ pub struct View([u64; 18], usize);
 pub struct Shelf {
     pub cache: *mut rkv_snapshot_cache,
     /// Pins that are out.
-    pub pins: Vec<rkv_snapshot_pin>,
+    pub pins: Vec<rkv_pin_id>,
     /// Pins that were released, and a pin of another cache.
-    pub stale: Vec<rkv_snapshot_pin>,
+    pub stale: Vec<rkv_pin_id>,
     /// Snapshots with a destructor that the cache took over.
     pub taken: usize,
     /// In a box, since destructors get its address.
@@ -59,7 +59,7 @@ impl Shelf {
 
     fn store(&mut self, ids: &[u32], size_bytes: u64) {
         let tokens = rkv_tokens { ids: ids.as_ptr(), count: ids.len(), ..Sized32::sized() };
-        let args = rkv_snapshot_insert_args {
+        let args = rkv_snapshot_cache_insert_args {
             tokens: &tokens,
             size_bytes,
             destructor: Some(count_destroyed),
@@ -71,19 +71,19 @@ impl Shelf {
         self.taken += 1;
     }
 
-    fn find(&self, ids: &[u32]) -> rkv_snapshot_pin {
+    fn find(&self, ids: &[u32]) -> rkv_pin_id {
         let tokens = rkv_tokens { ids: ids.as_ptr(), count: ids.len(), ..Sized32::sized() };
-        let mut found = rkv_snapshot_match::sized();
+        let mut found = rkv_snapshot_cache_match_result::sized();
         // SAFETY: all pointers lead to live values.
         ok(unsafe { rkv_snapshot_cache_match(self.cache, ptr::null(), &tokens, 0, &mut found) });
         assert_ne!(found.pin, 0);
         found.pin
     }
 
-    fn stats(&self) -> rkv_snapshot_cache_statistics {
-        let mut stats = rkv_snapshot_cache_statistics::sized();
+    fn stats(&self) -> rkv_snapshot_cache_stats {
+        let mut stats = rkv_snapshot_cache_stats::sized();
         // SAFETY: the handle is alive, the struct has its size.
-        ok(unsafe { rkv_snapshot_cache_stats(self.cache, &mut stats) });
+        ok(unsafe { rkv_snapshot_cache_read_stats(self.cache, &mut stats) });
         stats
     }
 

@@ -22,7 +22,7 @@ impl World {
     }
 
     /// A pin: out, released, or none.
-    fn pin(&self, input: &mut Input<'_>) -> rkv_snapshot_pin {
+    fn pin(&self, input: &mut Input<'_>) -> rkv_pin_id {
         let list = if input.flag() { &self.shelf.pins } else { &self.shelf.stale };
         let pin = input.pick(list).copied().unwrap_or(0);
         match input.below(16) {
@@ -72,7 +72,7 @@ pub fn clear(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
 }
 
 pub fn stats(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
-    unsafe { rkv_snapshot_cache_stats(w.snapshot_cache(i), a.write(i)) }.into()
+    unsafe { rkv_snapshot_cache_read_stats(w.snapshot_cache(i), a.write(i)) }.into()
 }
 
 pub fn check(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
@@ -82,9 +82,9 @@ pub fn check(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
 pub fn insert(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
     let counted = !i.rarely(8);
     let has_next_token = if i.rarely(16) { number(i) } else { i.byte() as u32 & 1 };
-    let args = rkv_snapshot_insert_args {
+    let args = rkv_snapshot_cache_insert_args {
         flags: zero(i),
-        namespace_: namespace(i, a),
+        space: namespace(i, a),
         tokens: tokens(i, a),
         data: ptr::without_provenance_mut(size(i)),
         size_bytes: size(i) as u64,
@@ -105,7 +105,7 @@ pub fn insert(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
 
 pub fn find(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
     let (namespace, list, flags) = (namespace(i, a), tokens(i, a), zero(i));
-    let (cache, found) = (w.snapshot_cache(i), a.write::<rkv_snapshot_match>(i));
+    let (cache, found) = (w.snapshot_cache(i), a.write::<rkv_snapshot_cache_match_result>(i));
     let status = unsafe { rkv_snapshot_cache_match(cache, namespace, list, flags, found) };
     if status == rkv_status::Ok {
         let pin = unsafe { (*found).pin };

@@ -26,26 +26,26 @@ pub struct World {
     pub shelf: Shelf,
 }
 
-fn begin(pair: &Pair, ids: &[u32]) -> rkv_sequence_state {
+fn begin(pair: &Pair, ids: &[u32]) -> rkv_sequence_info {
     let tokens = rkv_tokens { ids: ids.as_ptr(), count: ids.len(), ..Sized32::sized() };
-    let args = rkv_sequence_args { tokens: &tokens, ..Sized32::sized() };
-    let mut state = rkv_sequence_state::sized();
+    let args = rkv_sequence_begin_args { tokens: &tokens, ..Sized32::sized() };
+    let mut state = rkv_sequence_info::sized();
     // SAFETY: all pointers lead to live values.
     ok(unsafe { rkv_sequence_begin(pair.cache, &args, &mut state) });
     state
 }
 
 /// Publishes all that can be, and gives the node where that ends.
-fn publish(pair: &Pair, state: &rkv_sequence_state) -> rkv_node_id {
-    let mut result = rkv_publish_result::sized();
-    let mut now = rkv_sequence_state::sized();
+fn publish(pair: &Pair, state: &rkv_sequence_info) -> rkv_node_id {
+    let mut result = rkv_sequence_publish_result::sized();
+    let mut now = rkv_sequence_info::sized();
     // SAFETY: all pointers lead to live values.
     unsafe {
         if state.copy_position_count > 0 {
             ok(rkv_sequence_confirm_copy(pair.cache, state.sequence));
         }
         ok(rkv_sequence_publish(pair.cache, state.sequence, state.position_count, &mut result));
-        ok(rkv_sequence_query(pair.cache, state.sequence, &mut now));
+        ok(rkv_sequence_read_info(pair.cache, state.sequence, &mut now));
     }
     now.node
 }
@@ -78,8 +78,8 @@ impl World {
         // One that is retained, and a child of it that has yet to copy.
         let kept = begin(ours, &[3, 3, 3, 3, 3, 3]);
         nodes.push(publish(ours, &kept));
-        let args = rkv_continue_args { parent: kept.sequence, ..Sized32::sized() };
-        let (mut child, mut retained) = (rkv_sequence_state::sized(), false);
+        let args = rkv_sequence_continue_args { parent: kept.sequence, ..Sized32::sized() };
+        let (mut child, mut retained) = (rkv_sequence_info::sized(), false);
         // SAFETY: all pointers lead to live values.
         unsafe {
             ok(rkv_sequence_retain(ours.cache, kept.sequence, &mut retained));

@@ -69,8 +69,8 @@ impl World {
         self.write_content(&prompt, number, &pages, todo);
 
         let (namespace, tokens) = (namespace(number), prompt.raw());
-        let args = rkv_insert_args {
-            namespace_: &namespace,
+        let args = rkv_cache_insert_args {
+            space: &namespace,
             tokens: &tokens,
             pages: pages.as_ptr(),
             page_count: pages.len(),
@@ -80,7 +80,7 @@ impl World {
             ..Sized32::sized()
         };
         let mut published = vec![0; pages.len()];
-        let mut result = rkv_insert_result::sized();
+        let mut result = rkv_cache_insert_result::sized();
         // SAFETY: all pointers lead to live values, `published` has as many entries as `pages`.
         let status = unsafe {
             rkv_cache_insert(self.pair.cache, &args, published.as_mut_ptr(), &mut result)
@@ -200,13 +200,13 @@ impl World {
         assert!(row.starts_with(&before));
         assert_eq!(row.len(), before.len().max(positions.div_ceil(self.page_size)));
         // SAFETY: all pointers lead to live values.
-        ok(unsafe { rkv_page_table_capacity(self.pair.table, slot, &mut capacity) });
+        ok(unsafe { rkv_page_table_row_capacity(self.pair.table, slot, &mut capacity) });
         assert_eq!(capacity, row.len() * self.page_size);
     }
 
     pub(super) fn erase_one(&mut self, row: CallerRow) {
         // SAFETY: the handle is alive.
-        let status = unsafe { rkv_page_table_erase(self.pair.table, row.slot) };
+        let status = unsafe { rkv_page_table_free_slot(self.pair.table, row.slot) };
         assert!(self.after(status), "erase: {status:?}: {}", last_message());
         if let Some(node) = row.lock {
             self.unlock_one(node);

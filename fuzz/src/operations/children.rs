@@ -121,16 +121,16 @@ impl World {
         let suffix = prompt.rest(before);
         let (namespace, tokens, all) = (namespace(number), suffix.raw(), prompt.raw());
         let with_all = input.rarely(4);
-        let args = rkv_continue_args {
+        let args = rkv_sequence_continue_args {
             flags: if running { RKV_CONTINUE_RUNNING } else { 0 },
             parent: id,
-            namespace_: &namespace,
+            space: &namespace,
             tokens: &tokens,
             all_tokens: if with_all { &all } else { std::ptr::null() },
             reserve_position_count: reserve as u64,
             ..Sized32::sized()
         };
-        let mut state = rkv_sequence_state::sized();
+        let mut state = rkv_sequence_info::sized();
         let slots = self.last.free_slots();
         // SAFETY: all pointers lead to live values.
         let status = unsafe { rkv_sequence_continue(self.pair.cache, &args, &mut state) };
@@ -166,7 +166,7 @@ impl World {
         parent: &Parent,
         prompt: &Prompt,
         limit: usize,
-        state: &rkv_sequence_state,
+        state: &rkv_sequence_info,
     ) {
         let most = prompt.boundary(parent.computed.min(limit));
         let most = if self.whole_pages { prompt.page_boundary(most, self.page_size) } else { most };
@@ -175,7 +175,7 @@ impl World {
     }
 
     /// Checks what a new sequence maps and is to copy, and keeps it.
-    fn add_child(&mut self, number: usize, prompt: Prompt, state: &rkv_sequence_state) {
+    fn add_child(&mut self, number: usize, prompt: Prompt, state: &rkv_sequence_info) {
         let (cached, page_size) = (state.cached_position_count as usize, self.page_size);
         assert!(prompt.is_boundary(cached));
         assert_eq!(state.cached_token_count as usize, prompt.tokens_before(cached));
@@ -209,13 +209,13 @@ impl World {
         };
         let child_count = 1 + input.below(4);
         let reserve = if input.rarely(4) { input.byte() as usize } else { 0 };
-        let args = rkv_fork_args {
+        let args = rkv_sequence_fork_args {
             parent: parent.id,
             child_count,
             reserve_position_count: reserve as u64,
             ..Sized32::sized()
         };
-        let nobody = rkv_fork_child {
+        let nobody = rkv_sequence_fork_child {
             sequence: 0,
             slot: 0,
             copy_position_count: 0,
@@ -240,9 +240,9 @@ impl World {
             return;
         }
         for child in children {
-            let mut state = rkv_sequence_state::sized();
+            let mut state = rkv_sequence_info::sized();
             // SAFETY: all pointers lead to live values.
-            ok(unsafe { rkv_sequence_query(self.pair.cache, child.sequence, &mut state) });
+            ok(unsafe { rkv_sequence_read_info(self.pair.cache, child.sequence, &mut state) });
             assert_eq!(state.slot, child.slot);
             assert_eq!(state.copy_position_count, child.copy_position_count as u64);
             assert_eq!(state.copy_source_page, child.copy_source_page);

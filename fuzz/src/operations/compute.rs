@@ -24,7 +24,7 @@ impl Kv {
     pub(super) fn new(pair: &Pair, page_size: usize, page_count: usize) -> Self {
         let memory = || vec![0.0; page_count * page_size * HEAD_DIM];
         let (mut k, mut v) = (memory(), memory());
-        let layer = rkv_kv_memory {
+        let layer = rkv_runner_kv_memory {
             k: k.as_mut_ptr().cast(),
             v: v.as_mut_ptr().cast(),
             page_stride: (page_size * HEAD_DIM) as u64,
@@ -149,7 +149,7 @@ impl World {
             key(&mut k[range.clone()], contents[i]);
             value(&mut v[range], position);
         }
-        let args = rkv_append_prefill_args {
+        let args = rkv_runner_append_prefill_args {
             q: q.as_ptr().cast(),
             k: k.as_ptr().cast(),
             v: v.as_ptr().cast(),

@@ -48,13 +48,13 @@ impl World {
         prompt: &Prompt,
         lock: bool,
         small: bool,
-    ) -> Option<(rkv_match, Vec<u32>)> {
+    ) -> Option<(rkv_cache_match_result, Vec<u32>)> {
         let (token_count, position_count) = self.probe(number, prompt);
         let (namespace, tokens) = (namespace(number), prompt.raw());
         let whole = position_count / self.page_size;
         let room = if small { whole.saturating_sub(1) } else { prompt.positions() };
         let mut pages = vec![u32::MAX; room];
-        let mut found = rkv_match::sized();
+        let mut found = rkv_cache_match_result::sized();
         let flags = if lock { RKV_MATCH_LOCK } else { 0 };
         let into = if room == 0 { ptr::null_mut() } else { pages.as_mut_ptr() };
         // SAFETY: all pointers lead to live values, `pages` has the room that is stated.
@@ -92,10 +92,10 @@ impl World {
         let mut count = 0;
         // SAFETY: all pointers lead to live values; no room is stated, then what is needed.
         unsafe {
-            ok(rkv_cache_node_pages(self.pair.cache, node, ptr::null_mut(), 0, &mut count));
+            ok(rkv_node_read_pages(self.pair.cache, node, ptr::null_mut(), 0, &mut count));
             let mut pages = vec![0; count];
             let into = pages.as_mut_ptr();
-            ok(rkv_cache_node_pages(self.pair.cache, node, into, count, &mut count));
+            ok(rkv_node_read_pages(self.pair.cache, node, into, count, &mut count));
             pages
         }
     }
@@ -103,7 +103,7 @@ impl World {
     fn info(&self, node: rkv_node_id) -> Option<rkv_node_info> {
         let mut info = rkv_node_info::sized();
         // SAFETY: all pointers lead to live values.
-        match unsafe { rkv_cache_node_info(self.pair.cache, node, &mut info) } {
+        match unsafe { rkv_node_read_info(self.pair.cache, node, &mut info) } {
             rkv_status::Ok => Some(info),
             rkv_status::StaleNode => None,
             other => panic!("node_info: {other:?}: {}", last_message()),
@@ -221,7 +221,7 @@ impl World {
             let mut count = 0;
             let (into, room) = (children.as_mut_ptr(), children.len());
             // SAFETY: all pointers lead to live values, `children` has the room that is stated.
-            ok(unsafe { rkv_cache_node_children(self.pair.cache, node, into, room, &mut count) });
+            ok(unsafe { rkv_node_read_children(self.pair.cache, node, into, room, &mut count) });
             assert_eq!(count, children.len());
             let mut locks = 0;
             for child in children {

@@ -13,13 +13,13 @@ impl World {
         let (namespace, tokens) = (namespace(number), prompt.raw());
         let (_, found) = self.probe(number, &prompt);
         let free = self.last.free() as usize;
-        let args = rkv_sequence_args {
-            namespace_: &namespace,
+        let args = rkv_sequence_begin_args {
+            space: &namespace,
             tokens: &tokens,
             reserve_position_count: reserve as u64,
             ..Sized32::sized()
         };
-        let mut state = rkv_sequence_state::sized();
+        let mut state = rkv_sequence_info::sized();
         // SAFETY: all pointers lead to live values.
         let status = unsafe { rkv_sequence_begin(self.pair.cache, &args, &mut state) };
         let row_pages = (prompt.positions() + reserve).div_ceil(self.page_size);
@@ -96,11 +96,11 @@ impl World {
         }
     }
 
-    pub(super) fn query(&self, at: usize) -> rkv_sequence_state {
+    pub(super) fn query(&self, at: usize) -> rkv_sequence_info {
         let live = &self.live[at];
-        let mut state = rkv_sequence_state::sized();
+        let mut state = rkv_sequence_info::sized();
         // SAFETY: all pointers lead to live values.
-        ok(unsafe { rkv_sequence_query(self.pair.cache, live.id, &mut state) });
+        ok(unsafe { rkv_sequence_read_info(self.pair.cache, live.id, &mut state) });
         assert_eq!((state.sequence, state.slot), (live.id, live.slot));
         assert_eq!(state.position_count as usize, live.prompt.positions());
         assert_eq!(state.copy_position_count > 0, live.copy.is_some());
@@ -188,7 +188,7 @@ impl World {
             some if some < 128 => live.computed * some / 128,
             _ => live.computed,
         };
-        let mut result = rkv_publish_result::sized();
+        let mut result = rkv_sequence_publish_result::sized();
         let (free, cached) = (self.last.free(), self.last.cached());
         // SAFETY: all pointers lead to live values.
         let status =

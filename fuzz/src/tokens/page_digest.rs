@@ -61,7 +61,7 @@ impl List {
         let page_size = 1 + input.below(20);
         let parent = rkv_page_digest { bytes: [input.byte(); 32] };
         let first_page = input.below(3);
-        let args = rkv_page_digest_args {
+        let args = rkv_tokens_page_digests_args {
             page_size: page_size as u32,
             tokens: &tokens,
             parent: &parent,

@@ -14,9 +14,9 @@ impl Library {
         tokens: &TokenList,
         lock: bool,
         room: usize,
-    ) -> (Status, rkv_match, Vec<u32>) {
+    ) -> (Status, rkv_cache_match_result, Vec<u32>) {
         let mut pages = vec![0; room];
-        let mut found: rkv_match = sized();
+        let mut found: rkv_cache_match_result = sized();
         let namespace = namespace(ns);
         let namespace = namespace.as_ref().map_or(null(), std::ptr::from_ref);
         let flags = if lock { RKV_MATCH_LOCK } else { 0 };
@@ -40,11 +40,11 @@ impl Library {
         done(status, (count, positions))
     }
 
-    pub fn insert(&self, call: &InsertCall) -> Result<(rkv_insert_result, Vec<u32>), Status> {
+    pub fn insert(&self, call: &InsertCall) -> Result<(rkv_cache_insert_result, Vec<u32>), Status> {
         let namespace = namespace(call.ns);
         let tokens = call.tokens.raw();
-        let args = rkv_insert_args {
-            namespace_: namespace.as_ref().map_or(null(), std::ptr::from_ref),
+        let args = rkv_cache_insert_args {
+            space: namespace.as_ref().map_or(null(), std::ptr::from_ref),
             tokens: &tokens,
             pages: call.pages.as_ptr(),
             page_count: call.pages.len(),
@@ -103,8 +103,8 @@ impl Library {
     pub fn node_info(&self, node: u64) -> Result<rkv_node_info, Status> {
         let mut info = sized();
         // SAFETY: see above.
-        let status = crate::call("rkv_cache_node_info", Some(self), &mut || unsafe {
-            rkv_cache_node_info(self.cache, node, &mut info)
+        let status = crate::call("rkv_node_read_info", Some(self), &mut || unsafe {
+            rkv_node_read_info(self.cache, node, &mut info)
         });
         done(status, ())?;
         Ok(info)
@@ -114,8 +114,8 @@ impl Library {
         let mut pages = vec![0; count.max(1)];
         let mut written = 0;
         // SAFETY: see above.
-        let status = crate::call("rkv_cache_node_pages", Some(self), &mut || unsafe {
-            rkv_cache_node_pages(self.cache, node, pages.as_mut_ptr(), count, &mut written)
+        let status = crate::call("rkv_node_read_pages", Some(self), &mut || unsafe {
+            rkv_node_read_pages(self.cache, node, pages.as_mut_ptr(), count, &mut written)
         });
         pages.truncate(written);
         done(status, pages)
@@ -125,18 +125,18 @@ impl Library {
         let mut children = vec![0; count.max(1)];
         let mut written = 0;
         // SAFETY: see above.
-        let status = crate::call("rkv_cache_node_children", Some(self), &mut || unsafe {
-            rkv_cache_node_children(self.cache, node, children.as_mut_ptr(), count, &mut written)
+        let status = crate::call("rkv_node_read_children", Some(self), &mut || unsafe {
+            rkv_node_read_children(self.cache, node, children.as_mut_ptr(), count, &mut written)
         });
         children.truncate(written);
         done(status, children)
     }
 
-    pub fn stats(&self) -> Result<rkv_cache_statistics, Status> {
+    pub fn stats(&self) -> Result<rkv_cache_stats, Status> {
         let mut stats = sized();
         // SAFETY: see above.
-        let status = crate::call_sure("rkv_cache_stats", Some(self), &mut || unsafe {
-            rkv_cache_stats(self.cache, &mut stats)
+        let status = crate::call_sure("rkv_cache_read_stats", Some(self), &mut || unsafe {
+            rkv_cache_read_stats(self.cache, &mut stats)
         });
         done(status, ())?;
         Ok(stats)

@@ -4,11 +4,11 @@ use radixkv::capi::*;
 
 // Every unsafe block has the reason that `mod.rs` gives.
 impl Library {
-    pub fn table_stats(&self) -> Result<rkv_page_table_statistics, Status> {
+    pub fn table_stats(&self) -> Result<rkv_page_table_stats, Status> {
         let mut stats = sized();
         // SAFETY: see above.
-        let status = crate::call_sure("rkv_page_table_stats", Some(self), &mut || unsafe {
-            rkv_page_table_stats(self.table, &mut stats)
+        let status = crate::call_sure("rkv_page_table_read_stats", Some(self), &mut || unsafe {
+            rkv_page_table_read_stats(self.table, &mut stats)
         });
         done(status, ())?;
         Ok(stats)
@@ -25,8 +25,8 @@ impl Library {
 
     pub fn erase(&self, slot: u32) -> Result<(), Status> {
         // SAFETY: see above.
-        let status = crate::call_sure("rkv_page_table_erase", Some(self), &mut || unsafe {
-            rkv_page_table_erase(self.table, slot)
+        let status = crate::call_sure("rkv_page_table_free_slot", Some(self), &mut || unsafe {
+            rkv_page_table_free_slot(self.table, slot)
         });
         done(status, ())
     }
@@ -78,8 +78,8 @@ impl Library {
     pub fn capacity(&self, slot: u32) -> Result<usize, Status> {
         let mut positions = 0;
         // SAFETY: see above.
-        let status = crate::call_sure("rkv_page_table_capacity", Some(self), &mut || unsafe {
-            rkv_page_table_capacity(self.table, slot, &mut positions)
+        let status = crate::call_sure("rkv_page_table_row_capacity", Some(self), &mut || unsafe {
+            rkv_page_table_row_capacity(self.table, slot, &mut positions)
         });
         done(status, positions)
     }
@@ -90,8 +90,8 @@ impl Library {
         loop {
             let (data, room) = (pages.as_mut_ptr(), pages.len());
             // SAFETY: see above.
-            let status = crate::call("rkv_page_table_row", Some(self), &mut || unsafe {
-                rkv_page_table_row(self.table, slot, first, data, room, &mut count)
+            let status = crate::call("rkv_page_table_read_row", Some(self), &mut || unsafe {
+                rkv_page_table_read_row(self.table, slot, first, data, room, &mut count)
             });
             done(status, ())?;
             if count <= room {
@@ -106,8 +106,8 @@ impl Library {
         let mut mapping = vec![i64::MIN; positions.len()];
         let (data, into) = (positions.as_ptr(), mapping.as_mut_ptr());
         // SAFETY: see above.
-        let status = crate::call("rkv_page_table_slot_mapping", Some(self), &mut || unsafe {
-            rkv_page_table_slot_mapping(self.table, slot, data, positions.len(), into)
+        let status = crate::call("rkv_page_table_read_slot_mapping", Some(self), &mut || unsafe {
+            rkv_page_table_read_slot_mapping(self.table, slot, data, positions.len(), into)
         });
         done(status, mapping)
     }
@@ -116,12 +116,15 @@ impl Library {
     pub fn batch(&self, rows: &[(u32, usize)], room: usize) -> Result<[Vec<i32>; 3], Status> {
         let rows: Vec<_> = rows
             .iter()
-            .map(|&(slot, positions)| rkv_batch_row { slot, position_count: positions as u32 })
+            .map(|&(slot, positions)| rkv_page_table_batch_row {
+                slot,
+                position_count: positions as u32,
+            })
             .collect();
         let mut indptr = vec![-1; rows.len() + 1];
         let mut indices = vec![-1; room];
         let mut last_page_len = vec![-1; rows.len()];
-        let arrays = rkv_batch_arrays {
+        let arrays = rkv_page_table_batch_arrays {
             indptr: indptr.as_mut_ptr(),
             indices: indices.as_mut_ptr(), // Not NULL, which would ask for the count alone.
             indices_capacity: room,
@@ -130,8 +133,8 @@ impl Library {
         };
         let mut count = 0;
         // SAFETY: see above.
-        let status = crate::call("rkv_page_table_batch", Some(self), &mut || unsafe {
-            rkv_page_table_batch(self.table, rows.as_ptr(), rows.len(), &arrays, &mut count)
+        let status = crate::call("rkv_page_table_read_batch", Some(self), &mut || unsafe {
+            rkv_page_table_read_batch(self.table, rows.as_ptr(), rows.len(), &arrays, &mut count)
         });
         indices.truncate(count);
         done(status, [indptr, indices, last_page_len])
@@ -139,8 +142,8 @@ impl Library {
 
     pub fn audit(&self) -> Result<(), Status> {
         // SAFETY: see above.
-        let status = crate::call("rkv_page_table_audit", Some(self), &mut || unsafe {
-            rkv_page_table_audit(self.table)
+        let status = crate::call("rkv_page_table_check", Some(self), &mut || unsafe {
+            rkv_page_table_check(self.table)
         });
         done(status, ())
     }

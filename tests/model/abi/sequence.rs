@@ -12,11 +12,11 @@ impl Library {
         ns: u8,
         tokens: &TokenList,
         reserve: usize,
-    ) -> Result<rkv_sequence_state, Status> {
+    ) -> Result<rkv_sequence_info, Status> {
         let namespace = namespace(ns);
         let tokens = tokens.raw();
-        let args = rkv_sequence_args {
-            namespace_: namespace.as_ref().map_or(null(), std::ptr::from_ref),
+        let args = rkv_sequence_begin_args {
+            space: namespace.as_ref().map_or(null(), std::ptr::from_ref),
             tokens: &tokens,
             reserve_position_count: reserve as u64,
             ..sized()
@@ -38,13 +38,13 @@ impl Library {
         all: Option<&TokenList>,
         reserve: usize,
         running: bool,
-    ) -> Result<rkv_sequence_state, Status> {
+    ) -> Result<rkv_sequence_info, Status> {
         let namespace = namespace(ns);
         let (tokens, all) = (tokens.raw(), all.map(TokenList::raw));
-        let args = rkv_continue_args {
+        let args = rkv_sequence_continue_args {
             flags: if running { RKV_CONTINUE_RUNNING } else { 0 },
             parent,
-            namespace_: namespace.as_ref().map_or(null(), std::ptr::from_ref),
+            space: namespace.as_ref().map_or(null(), std::ptr::from_ref),
             tokens: &tokens,
             all_tokens: all.as_ref().map_or(null(), std::ptr::from_ref),
             reserve_position_count: reserve as u64,
@@ -64,14 +64,14 @@ impl Library {
         parent: u64,
         child_count: usize,
         reserve: usize,
-    ) -> Result<Vec<rkv_fork_child>, Status> {
-        let args = rkv_fork_args {
+    ) -> Result<Vec<rkv_sequence_fork_child>, Status> {
+        let args = rkv_sequence_fork_args {
             parent,
             child_count,
             reserve_position_count: reserve as u64,
             ..sized()
         };
-        let nobody = rkv_fork_child {
+        let nobody = rkv_sequence_fork_child {
             sequence: u64::MAX,
             slot: u32::MAX,
             copy_position_count: u32::MAX,
@@ -118,18 +118,18 @@ impl Library {
         let mut ids = vec![0; room.max(1)];
         let mut count = 0;
         // SAFETY: see above.
-        let status = crate::call("rkv_cache_retained", Some(self), &mut || unsafe {
-            rkv_cache_retained(self.cache, ids.as_mut_ptr(), room, &mut count)
+        let status = crate::call("rkv_cache_read_retained", Some(self), &mut || unsafe {
+            rkv_cache_read_retained(self.cache, ids.as_mut_ptr(), room, &mut count)
         });
         ids.truncate(count);
         done(status, ids)
     }
 
-    pub fn query(&self, sequence: u64) -> Result<rkv_sequence_state, Status> {
+    pub fn query(&self, sequence: u64) -> Result<rkv_sequence_info, Status> {
         let mut state = sized();
         // SAFETY: see above.
-        let status = crate::call("rkv_sequence_query", Some(self), &mut || unsafe {
-            rkv_sequence_query(self.cache, sequence, &mut state)
+        let status = crate::call("rkv_sequence_read_info", Some(self), &mut || unsafe {
+            rkv_sequence_read_info(self.cache, sequence, &mut state)
         });
         done(status, ())?;
         Ok(state)
@@ -159,7 +159,11 @@ impl Library {
         done(status, ())
     }
 
-    pub fn publish(&self, sequence: u64, computed: usize) -> Result<rkv_publish_result, Status> {
+    pub fn publish(
+        &self,
+        sequence: u64,
+        computed: usize,
+    ) -> Result<rkv_sequence_publish_result, Status> {
         let mut result = sized();
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_publish", Some(self), &mut || unsafe {

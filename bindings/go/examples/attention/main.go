@@ -117,7 +117,7 @@ func (e *engine) close() {
 // after the last of those.
 type request struct {
 	sequence radixkv.Sequence
-	begun    radixkv.SequenceState
+	begun    radixkv.SequenceInfo
 	ids      []uint32
 	computed int
 	last     []float32
@@ -134,7 +134,7 @@ func (e *engine) begin(firstID, count int) *request {
 		}
 	}
 	var err error
-	r.sequence, r.begun, err = e.cache.Begin(radixkv.SequenceArgs{Tokens: radixkv.Text(r.ids)})
+	r.sequence, r.begun, err = e.cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(r.ids)})
 	must(err)
 	r.computed = r.begun.CachedPositionCount
 	return r

@@ -81,7 +81,7 @@ func tell(out io.Writer) {
 	for decoded[0] = 1000; decoded[0] < 1020; decoded[0]++ {
 		must(b.Append(radixkv.Text(decoded)))
 	}
-	stateB, err = b.State()
+	stateB, err = b.Info()
 	must(err)
 	t.say("4. B decodes 20 tokens: %d positions, %d pages in the row",
 		stateB.PositionCount, stateB.PageCount)
@@ -106,7 +106,7 @@ func tell(out io.Writer) {
 	// A request that does not fit is refused whole, and told why: everything cached is in use.
 	promptC := radixkv.Text(run(5000, 150))
 	t.say("6. Request C: %d tokens of its own", len(promptC.IDs))
-	_, _, err = cache.Begin(radixkv.SequenceArgs{Tokens: promptC})
+	_, _, err = cache.Begin(radixkv.BeginArgs{Tokens: promptC})
 	var refused *radixkv.Error
 	if !errors.Is(err, radixkv.OutOfPages) || !errors.As(err, &refused) {
 		log.Fatalf("request C was not refused for pages: %v", err)
@@ -139,7 +139,7 @@ func tell(out io.Writer) {
 	must(err)
 	t.say("9. Evicted by hand: %d pages", count)
 	t.pages()
-	must(table.Audit())
+	must(table.Check())
 	must(cache.Check())
 	t.say("   audit: every page is in exactly one state")
 }
@@ -177,8 +177,8 @@ func (t *teller) probe(tokens radixkv.Tokens) int {
 	return positions
 }
 
-func (t *teller) begin(tokens radixkv.Tokens) (radixkv.Sequence, radixkv.SequenceState) {
-	sequence, state, err := t.cache.Begin(radixkv.SequenceArgs{Tokens: tokens})
+func (t *teller) begin(tokens radixkv.Tokens) (radixkv.Sequence, radixkv.SequenceInfo) {
+	sequence, state, err := t.cache.Begin(radixkv.BeginArgs{Tokens: tokens})
 	must(err)
 	t.say("   begin: %d positions reused, %d pages in the row, %d of them shared",
 		state.CachedPositionCount, state.PageCount, state.SharedPageCount)
