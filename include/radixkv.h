@@ -2271,15 +2271,18 @@ enum rkv_status rkv_page_table_row_capacity(const struct rkv_page_table *table,
                                             size_t *out_position_count);
 
 /**
- * Copies a range of a row.
+ * Copies a row from a page on.
  *
  * @param table the page table
  * @param slot a slot in use, also one that a sequence owns
- * @param first_index first page of the range, at most the row's length
- * @param pages receives the pages from first_index to the end of the row, or `capacity` of them
- * @param capacity room in pages; (NULL, 0) asks for the count
- * @param out_count receives the number of pages from first_index to the end of the row
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @param first_index the first page to copy, at most the row's length
+ * @param pages receives the pages from first_index to the end of the row; (NULL, 0) asks for the
+ * count
+ * @param capacity room in pages
+ * @param out_count receives the number of pages from first_index to the end of the row, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */

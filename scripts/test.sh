@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What every change must pass: `make test`; `long` names what `make test-long` does. Runs every stage
-# even when one fails, then says how each went, what was skipped, and what the runners counted.
-# With arguments: only those stages.
+# What every change must pass: `make test`; with `long`, what `make test-long` does. Runs every
+# stage even when one fails, then says how each went, what was skipped, and what the runners
+# counted. With the names of stages: only those.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1

@@ -39,8 +39,8 @@ void allocates_and_maps() {
     CHECK_EQ(table.row(slot, 1, part), 2u);
     CHECK_EQ(part[0], pages[1]);
     CHECK_EQ(part[1], pages[2]);
-    CHECK_EQ(table.row(slot, 0, part), 3u);
-    CHECK_EQ(part[0], pages[0]);
+    CHECK_THROWS(RKV_STATUS_BUFFER_TOO_SMALL, table.row(slot, 0, part)); /* J06 */
+    CHECK_EQ(part[0], pages[1]);
     CHECK(table.row(slot, 3).empty());
 
     // Strictly in order: the next index is 3.
