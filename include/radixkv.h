@@ -11,33 +11,37 @@
  *   rkv_snapshot_cache   opaque states by token list; stands alone
  *
  * Conventions
- *   Names      rkv_<object>_<verb>. A page holds page_size positions; a position is one KV entry;
- *              a token takes one position, an image several. Counts end in _count, bytes in _bytes.
- *   Result     Fallible calls return rkv_status, zero is success. What is expected is no error:
- *              a miss is RKV_STATUS_OK with nothing matched.
+ *   Names      rkv_<object>_<verb>. What copies out to the caller is rkv_<object>_read_<what>; the
+ *              structs of a call are named after it, _args and _result. A page holds page_size
+ *              positions; a position is one KV entry; a token takes one position, an image
+ *              several. Counts end in _count, sizes in bytes in _bytes.
+ *   Result     Functions that can fail return rkv_status; zero is success. Expected outcomes are
+ *              not errors: a miss is RKV_STATUS_OK with nothing matched.
  *   Message    rkv_last_error_message() explains the last failure of the calling thread and names
  *              the argument. A success does not clear it.
  *   Failure    A call that fails changes nothing and writes no output, except the needed count
  *              together with RKV_STATUS_BUFFER_TOO_SMALL.
- *   Memory     Without host memory a call returns RKV_STATUS_OUT_OF_MEMORY. Calls that take
- *              something away need none: release, unlock, evict, truncate, confirm, drop, free,
- *              erase, destroy. Beyond that the driver of a GPU does as it likes.
+ *   Memory     When the host is out of memory, a call returns RKV_STATUS_OUT_OF_MEMORY. Calls that
+ *              give something back need no memory: release, unlock, evict, truncate, confirm,
+ *              drop, free, destroy. What a GPU driver does without memory is not in our hands.
  *   Structs    struct_size first: set it to sizeof of the struct. Fields that a caller does not
  *              know stay zero and mean the earlier behaviour. Unknown non-zero bytes and flags are
  *              refused. Structs that are array elements have no struct_size and never change.
- *   Buffers    Owned by the caller, read or written during the call only. (NULL, 0) asks for the
- *              count.
- *   Handles    One owner each. Children keep alive what they stand on: destroy in any order.
+ *   Buffers    Owned by the caller, read or written only during the call. Readers of lists follow
+ *              one rule: (NULL, 0) asks for the count; a buffer that is too small is refused with
+ *              RKV_STATUS_BUFFER_TOO_SMALL and the needed count; nothing is cut off.
+ *   Handles    One owner each. A child keeps its parents alive: destroy in any order.
  *   Threads    Every call may be made from any thread; a page table and its cache share one lock.
- *              Destroying a handle needs the caller to be its last user.
+ *              To destroy a handle, the caller must be its last user.
  *   Panics     None crosses this boundary: the call returns RKV_STATUS_INTERNAL, and the handle
- *              refuses further work with RKV_STATUS_POISONED. Destroying it stays allowed.
- *   Callbacks  None may throw, longjmp or end its thread. The process ends with one that throws or
- *              ends its thread: a message names it, on standard error and in the log, then abort().
- *   fork()     A handle is good in the process that made it. In a child process each call on a
+ *              refuses further work with RKV_STATUS_POISONED. It may still be destroyed.
+ *   Callbacks  They must not throw, longjmp or end their thread. If one throws or ends its thread,
+ *              the process ends: a message names the callback, on standard error and in the log,
+ *              then abort().
+ *   fork()     A handle is valid in the process that made it. In a child process each call on a
  *              handle of the parent returns RKV_STATUS_INVALID_STATE at once, and destroying one
  *              does nothing: its memory and its snapshots stay as they are. Handles that the child
- *              makes, calls without a handle, and exit() work as ever.
+ *              makes, calls without a handle, and exit() work as usual.
  */
 
 #ifndef RADIXKV_H
@@ -406,13 +410,13 @@ typedef struct rkv_shortage {
     uint64_t private_page_count;
     /**
      * Of the locked and the private pages, those that retained sequences keep: what
-     * rkv_cache_drop_retained() can help with, as far as nobody else uses them.
+     * rkv_cache_drop_retained() can help with, unless they are still in use.
      */
     uint64_t retained_page_count;
 } rkv_shortage;
 
 /**
- * Receives a log message. `message` is NUL-terminated and good during the call only. Called from
+ * Receives a log message. `message` is NUL-terminated and valid only during the call. Called from
  * any thread. It must not call back into the library, nor throw, longjmp or end its thread: the
  * process would end, see Callbacks at the top.
  */
@@ -3152,7 +3156,7 @@ enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
                                     bool *out_retained);
 
 /**
- * Forgets a retained sequence. What it published stays in the cache and may be evicted, its
+ * Drops a retained sequence. What it published stays in the cache and may be evicted, its
  * private page returns to the pool once no copy reads it.
  *
  * @param cache the cache
@@ -3168,13 +3172,14 @@ enum rkv_status rkv_sequence_drop(struct rkv_cache *cache,
                                   rkv_sequence_id sequence);
 
 /**
- * Forgets retained sequences, those that finished first at first, until so many more pages can be
- * had: free ones, or ones that eviction could free. No allocation does this by itself, since a
- * retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+ * Drops retained sequences, the first to finish first, until page_count more pages are available:
+ * free ones, or ones that eviction could free. No allocation does this by itself, since a retained
+ * sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
  *
  * @param cache the cache
- * @param page_count pages wanted; SIZE_MAX forgets all
- * @param out_page_count receives how many more can be had: fewer when none is retained any more
+ * @param page_count pages wanted; SIZE_MAX drops all
+ * @param out_page_count receives how many more are available: fewer when none is retained any
+ * more
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread; lets waiting threads in between sequences
