@@ -11,33 +11,37 @@
  *   rkv_snapshot_cache   opaque states by token list; stands alone
  *
  * Conventions
- *   Names      rkv_<object>_<verb>. A page holds page_size positions; a position is one KV entry;
- *              a token takes one position, an image several. Counts end in _count, bytes in _bytes.
- *   Result     Fallible calls return rkv_status, zero is success. What is expected is no error:
- *              a miss is RKV_STATUS_OK with nothing matched.
+ *   Names      rkv_<object>_<verb>. What copies out to the caller is rkv_<object>_read_<what>; the
+ *              structs of a call are named after it, _args and _result. A page holds page_size
+ *              positions; a position is one KV entry; a token takes one position, an image
+ *              several. Counts end in _count, sizes in bytes in _bytes.
+ *   Result     Functions that can fail return rkv_status; zero is success. Expected outcomes are
+ *              not errors: a miss is RKV_STATUS_OK with nothing matched.
  *   Message    rkv_last_error_message() explains the last failure of the calling thread and names
  *              the argument. A success does not clear it.
  *   Failure    A call that fails changes nothing and writes no output, except the needed count
  *              together with RKV_STATUS_BUFFER_TOO_SMALL.
- *   Memory     Without host memory a call returns RKV_STATUS_OUT_OF_MEMORY. Calls that take
- *              something away need none: release, unlock, evict, truncate, confirm, drop, free,
- *              erase, destroy. Beyond that the driver of a GPU does as it likes.
+ *   Memory     When the host is out of memory, a call returns RKV_STATUS_OUT_OF_MEMORY. Calls that
+ *              give something back need no memory: release, unlock, evict, truncate, confirm,
+ *              drop, free, destroy. What a GPU driver does without memory is not in our hands.
  *   Structs    struct_size first: set it to sizeof of the struct. Fields that a caller does not
  *              know stay zero and mean the earlier behaviour. Unknown non-zero bytes and flags are
  *              refused. Structs that are array elements have no struct_size and never change.
- *   Buffers    Owned by the caller, read or written during the call only. (NULL, 0) asks for the
- *              count.
- *   Handles    One owner each. Children keep alive what they stand on: destroy in any order.
+ *   Buffers    Owned by the caller, read or written only during the call. Readers of lists follow
+ *              one rule: (NULL, 0) asks for the count; a buffer that is too small is refused with
+ *              RKV_STATUS_BUFFER_TOO_SMALL and the needed count; nothing is cut off.
+ *   Handles    One owner each. A child keeps its parents alive: destroy in any order.
  *   Threads    Every call may be made from any thread; a page table and its cache share one lock.
- *              Destroying a handle needs the caller to be its last user.
+ *              To destroy a handle, the caller must be its last user.
  *   Panics     None crosses this boundary: the call returns RKV_STATUS_INTERNAL, and the handle
- *              refuses further work with RKV_STATUS_POISONED. Destroying it stays allowed.
- *   Callbacks  None may throw, longjmp or end its thread. The process ends with one that throws or
- *              ends its thread: a message names it, on standard error and in the log, then abort().
- *   fork()     A handle is good in the process that made it. In a child process each call on a
+ *              refuses further work with RKV_STATUS_POISONED. It may still be destroyed.
+ *   Callbacks  They must not throw, longjmp or end their thread. If one throws or ends its thread,
+ *              the process ends: a message names the callback, on standard error and in the log,
+ *              then abort().
+ *   fork()     A handle is valid in the process that made it. In a child process each call on a
  *              handle of the parent returns RKV_STATUS_INVALID_STATE at once, and destroying one
  *              does nothing: its memory and its snapshots stay as they are. Handles that the child
- *              makes, calls without a handle, and exit() work as ever.
+ *              makes, calls without a handle, and exit() work as usual.
  */
 
 #ifndef RADIXKV_H
@@ -250,8 +254,8 @@
 #define RKV_PLAN_SEPARATE 2
 
 /**
- * Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed so far.
- * Without it such a parent is RKV_STATUS_PENDING.
+ * Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed
+ * so far. Without it such a parent is RKV_STATUS_PENDING.
  */
 #define RKV_CONTINUE_RUNNING 1
 
@@ -451,13 +455,13 @@ typedef struct rkv_shortage {
     uint64_t private_page_count;
     /**
      * Of the locked and the private pages, those that retained sequences keep: what
-     * rkv_cache_drop_retained() can help with, as far as nobody else uses them.
+     * rkv_cache_drop_retained() can help with, unless they are still in use.
      */
     uint64_t retained_page_count;
 } rkv_shortage;
 
 /**
- * Receives a log message. `message` is NUL-terminated and good during the call only. Called from
+ * Receives a log message. `message` is NUL-terminated and valid only during the call. Called from
  * any thread. It must not call back into the library, nor throw, longjmp or end its thread: the
  * process would end, see Callbacks at the top.
  */
@@ -780,8 +784,9 @@ typedef struct rkv_cache_config {
  * is on the node or below it. Without one it may become stale, which is detected: a stale id gives
  * RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
  * not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
- * rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255 caches of a
- * process apart, and one slot of the index can be reused 2^24 times before it is retired.
+ * rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255
+ * caches of a process apart, and one slot of the index can be reused 2^24 times before it is
+ * retired.
  */
 typedef uint64_t rkv_node_id;
 
@@ -863,8 +868,8 @@ typedef struct rkv_cache_insert_args {
      */
     rkv_node_id from_node;
     /**
-     * Tokens up to from_node's end, as rkv_cache_match_result.token_count says: those of a page that matched
-     * in part may be counted too. 0 without from_node.
+     * Tokens up to from_node's end, as rkv_cache_match_result.token_count says: those of a page
+     * that matched in part may be counted too. 0 without from_node.
      */
     uint64_t from_token_index;
     /**
@@ -2498,7 +2503,7 @@ RKV_API void rkv_page_table_destroy(struct rkv_page_table *table);
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_stats(const struct rkv_page_table *table,
-                                     struct rkv_page_table_stats *out_stats);
+                                          struct rkv_page_table_stats *out_stats);
 
 /**
  * Takes a slot with an empty row.
@@ -2528,7 +2533,7 @@ enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_free_slot(struct rkv_page_table *table,
-                                     uint32_t slot);
+                                         uint32_t slot);
 
 /**
  * Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
@@ -2639,30 +2644,33 @@ enum rkv_status rkv_page_table_can_reserve(const struct rkv_page_table *table,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_row_capacity(const struct rkv_page_table *table,
-                                        uint32_t slot,
-                                        size_t *out_position_count);
+                                            uint32_t slot,
+                                            size_t *out_position_count);
 
 /**
- * Copies a range of a row.
+ * Copies a row from a page on.
  *
  * @param table the page table
  * @param slot a slot in use, also one that a sequence owns
- * @param first_index first page of the range, at most the row's length
- * @param pages receives the pages from first_index to the end of the row, or `capacity` of them
- * @param capacity room in pages; (NULL, 0) asks for the count
- * @param out_count receives the number of pages from first_index to the end of the row
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @param first_index the first page to copy, at most the row's length
+ * @param pages receives the pages from first_index to the end of the row; (NULL, 0) asks for the
+ * count
+ * @param capacity room in pages
+ * @param out_count receives the number of pages from first_index to the end of the row, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_row(const struct rkv_page_table *table,
-                                   uint32_t slot,
-                                   size_t first_index,
-                                   uint32_t *pages,
-                                   size_t capacity,
-                                   size_t *out_count);
+                                        uint32_t slot,
+                                        size_t first_index,
+                                        uint32_t *pages,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Proves page by page that each is in exactly one state, that the counts agree, and that no row
@@ -2692,10 +2700,10 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_pag
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *table,
-                                            uint32_t slot,
-                                            const uint64_t *positions,
-                                            size_t count,
-                                            int64_t *out_mapping);
+                                                 uint32_t slot,
+                                                 const uint64_t *positions,
+                                                 size_t count,
+                                                 int64_t *out_mapping);
 
 /**
  * The arrays that paged attention kernels take, for a batch of rows.
@@ -2714,10 +2722,10 @@ enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *ta
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_batch(const struct rkv_page_table *table,
-                                     const struct rkv_page_table_batch_row *rows,
-                                     size_t row_count,
-                                     const struct rkv_page_table_batch_arrays *arrays,
-                                     size_t *out_index_count);
+                                          const struct rkv_page_table_batch_row *rows,
+                                          size_t row_count,
+                                          const struct rkv_page_table_batch_arrays *arrays,
+                                          size_t *out_index_count);
 
 /**
  * Writes the defaults into a config.
@@ -2920,8 +2928,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_node_read_info(const struct rkv_cache *cache,
-                                    rkv_node_id node,
-                                    struct rkv_node_info *out_info);
+                                   rkv_node_id node,
+                                   struct rkv_node_info *out_info);
 
 /**
  * Pages of a node's own segment, in order.
@@ -2939,10 +2947,10 @@ enum rkv_status rkv_node_read_info(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_node_read_pages(const struct rkv_cache *cache,
-                                     rkv_node_id node,
-                                     uint32_t *pages,
-                                     size_t capacity,
-                                     size_t *out_count);
+                                    rkv_node_id node,
+                                    uint32_t *pages,
+                                    size_t capacity,
+                                    size_t *out_count);
 
 /**
  * Children of a node, in the order of their first pages' keys.
@@ -2960,10 +2968,10 @@ enum rkv_status rkv_node_read_pages(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_node_read_children(const struct rkv_cache *cache,
-                                        rkv_node_id node,
-                                        rkv_node_id *children,
-                                        size_t capacity,
-                                        size_t *out_count);
+                                       rkv_node_id node,
+                                       rkv_node_id *children,
+                                       size_t capacity,
+                                       size_t *out_count);
 
 /**
  * Counters of a cache, at one moment.
@@ -2977,7 +2985,7 @@ enum rkv_status rkv_node_read_children(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_stats(const struct rkv_cache *cache,
-                                struct rkv_cache_stats *out_stats);
+                                     struct rkv_cache_stats *out_stats);
 
 /**
  * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it.
@@ -3062,8 +3070,8 @@ enum rkv_status rkv_sequence_begin(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
-                                   rkv_sequence_id sequence,
-                                   struct rkv_sequence_info *out_state);
+                                       rkv_sequence_id sequence,
+                                       struct rkv_sequence_info *out_state);
 
 /**
  * Says that the copy named at begin is done: the source page is no longer protected by it. (After
@@ -3173,8 +3181,8 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
-                                     uint32_t layer,
-                                     struct rkv_runner_kv_memory *out_memory);
+                                          uint32_t layer,
+                                          struct rkv_runner_kv_memory *out_memory);
 
 /**
  * Copies the first positions of pages to other pages, K and V of every layer.
@@ -3272,7 +3280,7 @@ RKV_API void rkv_runner_destroy(struct rkv_runner *runner);
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_read_stats(const struct rkv_runner *runner,
-                                 struct rkv_runner_stats *out_stats);
+                                      struct rkv_runner_stats *out_stats);
 
 /**
  * Creates a plan without rows.
@@ -3521,7 +3529,7 @@ enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
                                     bool *out_retained);
 
 /**
- * Forgets a retained sequence. What it published stays in the cache and may be evicted, its
+ * Drops a retained sequence. What it published stays in the cache and may be evicted, its
  * private page returns to the pool once no copy reads it.
  *
  * @param cache the cache
@@ -3537,13 +3545,14 @@ enum rkv_status rkv_sequence_drop(struct rkv_cache *cache,
                                   rkv_sequence_id sequence);
 
 /**
- * Forgets retained sequences, those that finished first at first, until so many more pages can be
- * had: free ones, or ones that eviction could free. No allocation does this by itself, since a
- * retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+ * Drops retained sequences, the first to finish first, until page_count more pages are available:
+ * free ones, or ones that eviction could free. No allocation does this by itself, since a retained
+ * sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
  *
  * @param cache the cache
- * @param page_count pages wanted; SIZE_MAX forgets all
- * @param out_page_count receives how many more can be had: fewer when none is retained any more
+ * @param page_count pages wanted; SIZE_MAX drops all
+ * @param out_page_count receives how many more are available: fewer when none is retained any
+ * more
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread; lets waiting threads in between sequences
@@ -3569,9 +3578,9 @@ enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
-                                   rkv_sequence_id *sequences,
-                                   size_t capacity,
-                                   size_t *out_count);
+                                        rkv_sequence_id *sequences,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Reads records of the journal: which pages came into the cache and left it, in order, whichever
@@ -3709,7 +3718,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snaps
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_snapshot_cache_read_stats(const struct rkv_snapshot_cache *cache,
-                                         struct rkv_snapshot_cache_stats *out_stats);
+                                              struct rkv_snapshot_cache_stats *out_stats);
 
 /**
  * Checks every invariant of a snapshot cache: structure, order, pins, counts, limits. Cost: one

@@ -109,8 +109,8 @@ public:
                 return rkv_page_table_read_row(get(), slot, first_index, pages, capacity, count);
             });
     }
-    /// rkv_page_table_read_row() into a buffer; returns the pages from first_index to the row's
-    /// end, of which as many as fit were written.
+    /// rkv_page_table_read_row() into a buffer with room for the pages from first_index to the
+    /// row's end; returns how many those are.
     std::size_t row(std::uint32_t slot, std::size_t first_index, span<std::uint32_t> pages) const {
         std::size_t count = 0;
         check(rkv_page_table_read_row(get(), slot, first_index, pages.data(), pages.size(),
@@ -179,7 +179,7 @@ public:
         return count;
     }
     /// rkv_page_table_check(): throws RKV_STATUS_CORRUPT.
-    void check() const { check(rkv_page_table_check(get())); }
+    void check_invariants() const { check(rkv_page_table_check(get())); }
 
 private:
     struct Destroy {

@@ -41,7 +41,7 @@ fn check<T>(pointer: *const T, name: &str) -> Result<(), Fail> {
 #[inline]
 fn check_count<T>(count: usize, name: &str) -> Result<(), Fail> {
     if count > isize::MAX as usize / size_of::<T>() {
-        return Err(Error::argument(text!("{name}: {count} elements are absurd")).into());
+        return Err(Error::argument(text!("{name}: {count} elements are out of range")).into());
     }
     Ok(())
 }

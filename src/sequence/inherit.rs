@@ -277,8 +277,8 @@ impl Shared {
         done
     }
 
-    /// Forgets retained sequences, the first to finish first, until that many more pages can be had
-    /// or none is left. Returns how many more can be had.
+    /// Drops retained sequences, the first to finish first, until that many more pages are
+    /// available or none is left. Returns how many more are available.
     pub fn drop_retained(&self, pages: usize) -> Result<usize, Error> {
         let mut state = self.write();
         state.cache()?;
