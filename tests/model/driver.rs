@@ -8,7 +8,7 @@ use super::ops::{Config, Op, Pick};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
 use super::tokens::TokenList;
-use radixkv::capi::rkv_sequence_info;
+use radixkv::capi::{RKV_REASON_CALLER, RKV_REASON_CAPACITY, rkv_sequence_info};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
