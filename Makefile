@@ -16,15 +16,7 @@ test: ## everything that a change must pass; installs missing tools where it can
 	@bash scripts/test.sh
 
 test-long: ## Miri, sanitizers, kernels as PTX, long model, simulation and fuzz runs (nightly, nvcc)
-	@bash scripts/sanitizers.sh
-	RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda matrix
-	RKV_CUDA_KERNELS=ptx RKV_CUDA_MATRIX=1 $(CARGO) test --locked --test cuda
-	$(CARGO) test --locked --features llama-cpp --test llama_cpp
-	RKV_MODEL_SEED=$$(date +%s) RKV_MODEL_STEPS=2000000 $(CARGO) test --locked --test model
-	RKV_SIM_SEED=$$(date +%s) RKV_SIM_OPS=100000000 \
-	    $(CARGO) test --locked --test simulation -- --nocapture simulated
-	RKV_SOAK_SECONDS=300 $(CARGO) test --locked --test engine -- --exact b11_soak
-	@bash scripts/fuzz.sh 600
+	@bash scripts/test.sh long
 
 lint: ## formatting, clippy, rustdoc; any warning fails
 	@bash scripts/test.sh lint

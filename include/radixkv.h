@@ -11,33 +11,37 @@
  *   rkv_snapshot_cache   opaque states by token list; stands alone
  *
  * Conventions
- *   Names      rkv_<object>_<verb>. A page holds page_size positions; a position is one KV entry;
- *              a token takes one position, an image several. Counts end in _count, bytes in _bytes.
- *   Result     Fallible calls return rkv_status, zero is success. What is expected is no error:
- *              a miss is RKV_STATUS_OK with nothing matched.
+ *   Names      rkv_<object>_<verb>. What copies out to the caller is rkv_<object>_read_<what>; the
+ *              structs of a call are named after it, _args and _result. A page holds page_size
+ *              positions; a position is one KV entry; a token takes one position, an image
+ *              several. Counts end in _count, sizes in bytes in _bytes.
+ *   Result     Functions that can fail return rkv_status; zero is success. Expected outcomes are
+ *              not errors: a miss is RKV_STATUS_OK with nothing matched.
  *   Message    rkv_last_error_message() explains the last failure of the calling thread and names
  *              the argument. A success does not clear it.
  *   Failure    A call that fails changes nothing and writes no output, except the needed count
  *              together with RKV_STATUS_BUFFER_TOO_SMALL.
- *   Memory     Without host memory a call returns RKV_STATUS_OUT_OF_MEMORY. Calls that take
- *              something away need none: release, unlock, evict, truncate, confirm, drop, free,
- *              erase, destroy. Beyond that the driver of a GPU does as it likes.
+ *   Memory     When the host is out of memory, a call returns RKV_STATUS_OUT_OF_MEMORY. Calls that
+ *              give something back need no memory: release, unlock, evict, truncate, confirm,
+ *              drop, free, destroy. What a GPU driver does without memory is not in our hands.
  *   Structs    struct_size first: set it to sizeof of the struct. Fields that a caller does not
  *              know stay zero and mean the earlier behaviour. Unknown non-zero bytes and flags are
  *              refused. Structs that are array elements have no struct_size and never change.
- *   Buffers    Owned by the caller, read or written during the call only. (NULL, 0) asks for the
- *              count.
- *   Handles    One owner each. Children keep alive what they stand on: destroy in any order.
+ *   Buffers    Owned by the caller, read or written only during the call. Readers of lists follow
+ *              one rule: (NULL, 0) asks for the count; a buffer that is too small is refused with
+ *              RKV_STATUS_BUFFER_TOO_SMALL and the needed count; nothing is cut off.
+ *   Handles    One owner each. A child keeps its parents alive: destroy in any order.
  *   Threads    Every call may be made from any thread; a page table and its cache share one lock.
- *              Destroying a handle needs the caller to be its last user.
+ *              To destroy a handle, the caller must be its last user.
  *   Panics     None crosses this boundary: the call returns RKV_STATUS_INTERNAL, and the handle
- *              refuses further work with RKV_STATUS_POISONED. Destroying it stays allowed.
- *   Callbacks  None may throw, longjmp or end its thread. The process ends with one that throws or
- *              ends its thread: a message names it, on standard error and in the log, then abort().
- *   fork()     A handle is good in the process that made it. In a child process each call on a
+ *              refuses further work with RKV_STATUS_POISONED. It may still be destroyed.
+ *   Callbacks  They must not throw, longjmp or end their thread. If one throws or ends its thread,
+ *              the process ends: a message names the callback, on standard error and in the log,
+ *              then abort().
+ *   fork()     A handle is valid in the process that made it. In a child process each call on a
  *              handle of the parent returns RKV_STATUS_INVALID_STATE at once, and destroying one
  *              does nothing: its memory and its snapshots stay as they are. Handles that the child
- *              makes, calls without a handle, and exit() work as ever.
+ *              makes, calls without a handle, and exit() work as usual.
  */
 
 #ifndef RADIXKV_H
@@ -256,10 +260,61 @@
 #define RKV_PREPARE_KEEP_COPIES_OPEN 1
 
 /**
- * Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed so far.
- * Without it such a parent is RKV_STATUS_PENDING.
+ * Flag of rkv_plan_capacity: rows that begin with the same pages do not attend to those together.
+ * On CUDA a captured call launches fewer kernels then.
+ */
+#define RKV_PLAN_SEPARATE 2
+
+/**
+ * Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed
+ * so far. Without it such a parent is RKV_STATUS_PENDING.
  */
 #define RKV_CONTINUE_RUNNING 1
+
+/**
+ * Kind of an rkv_journal_record: pages came in, one after another in a prefix.
+ */
+#define RKV_JOURNAL_STORED 1
+
+/**
+ * Kind of an rkv_journal_record: pages left, the first of them first.
+ */
+#define RKV_JOURNAL_REMOVED 2
+
+/**
+ * Kind of an rkv_journal_record: pages went to another tier. No library writes it yet.
+ */
+#define RKV_JOURNAL_MOVED 3
+
+/**
+ * Kind of an rkv_journal_record: all pages left at once. No library writes it yet.
+ */
+#define RKV_JOURNAL_CLEARED 4
+
+/**
+ * Reason of an rkv_journal_record: evicted to make room, inside a call that allocates.
+ */
+#define RKV_REASON_CAPACITY 1
+
+/**
+ * Reason of an rkv_journal_record: evicted by rkv_cache_evict().
+ */
+#define RKV_REASON_CALLER 2
+
+/**
+ * Reason of an rkv_journal_record: not valid any more. No library writes it yet.
+ */
+#define RKV_REASON_INVALIDATED 3
+
+/**
+ * Reason of an rkv_journal_record: another page took its place. No library writes it yet.
+ */
+#define RKV_REASON_REPLACED 4
+
+/**
+ * Reason of an rkv_journal_record: the cache was destroyed.
+ */
+#define RKV_REASON_DESTROYED 5
 
 /**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
@@ -413,13 +468,13 @@ typedef struct rkv_shortage {
     uint64_t private_page_count;
     /**
      * Of the locked and the private pages, those that retained sequences keep: what
-     * rkv_cache_drop_retained() can help with, as far as nobody else uses them.
+     * rkv_cache_drop_retained() can help with, unless they are still in use.
      */
     uint64_t retained_page_count;
 } rkv_shortage;
 
 /**
- * Receives a log message. `message` is NUL-terminated and good during the call only. Called from
+ * Receives a log message. `message` is NUL-terminated and valid only during the call. Called from
  * any thread. It must not call back into the library, nor throw, longjmp or end its thread: the
  * process would end, see Callbacks at the top.
  */
@@ -727,6 +782,12 @@ typedef struct rkv_cache_config {
      * table's.
      */
     uint32_t retained_page_limit;
+    /**
+     * Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
+     * least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
+     * page of the page table. Default and 0: no journal.
+     */
+    uint64_t journal_bytes;
 } rkv_cache_config;
 
 /**
@@ -736,8 +797,9 @@ typedef struct rkv_cache_config {
  * is on the node or below it. Without one it may become stale, which is detected: a stale id gives
  * RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
  * not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
- * rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255 caches of a
- * process apart, and one slot of the index can be reused 2^24 times before it is retired.
+ * rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255
+ * caches of a process apart, and one slot of the index can be reused 2^24 times before it is
+ * retired.
  */
 typedef uint64_t rkv_node_id;
 
@@ -819,8 +881,8 @@ typedef struct rkv_cache_insert_args {
      */
     rkv_node_id from_node;
     /**
-     * Tokens up to from_node's end, as rkv_cache_match_result.token_count says: those of a page that matched
-     * in part may be counted too. 0 without from_node.
+     * Tokens up to from_node's end, as rkv_cache_match_result.token_count says: those of a page
+     * that matched in part may be counted too. 0 without from_node.
      */
     uint64_t from_token_index;
     /**
@@ -1410,6 +1472,108 @@ typedef struct rkv_runner_stats {
 } rkv_runner_stats;
 
 /**
+ * New positions of one row. An array element: its layout never changes.
+ */
+typedef struct rkv_plan_row {
+    /**
+     * The sequence; 0 for a row of the page table that is no sequence's: `slot`.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * The row's slot; not read with a sequence.
+     */
+    uint32_t slot;
+    /**
+     * Number of regions.
+     */
+    uint32_t region_count;
+    /**
+     * Positions of the row that attend to each other in both directions, see
+     * rkv_tokens_regions(): ascending, disjoint, none cut by the first or the last new position.
+     * Regions behind the new positions are fine. NULL when there are none.
+     */
+    const struct rkv_region *regions;
+    /**
+     * The first new position: K and V of all positions before are in the row's pages.
+     */
+    uint64_t start;
+    /**
+     * New positions, at least 1. The row has pages for them, none of which the cache owns.
+     */
+    uint64_t count;
+} rkv_plan_row;
+
+/**
+ * The largest step that a plan is to take.
+ */
+typedef struct rkv_plan_capacity {
+    /**
+     * sizeof(rkv_plan_capacity).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE.
+     */
+    uint32_t flags;
+    /**
+     * Rows.
+     */
+    uint64_t row_count;
+    /**
+     * New positions of all rows.
+     */
+    uint64_t position_count;
+    /**
+     * New positions of one row. 0: position_count.
+     */
+    uint64_t row_position_count;
+    /**
+     * Pages of all rows up to their last new position; one that two rows share counts twice.
+     */
+    uint64_t page_count;
+} rkv_plan_capacity;
+
+/**
+ * The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
+ * it is set again or destroyed.
+ */
+typedef struct rkv_plan_arrays {
+    /**
+     * sizeof(rkv_plan_arrays).
+     */
+    uint32_t struct_size;
+    /**
+     * Rows.
+     */
+    uint32_t row_count;
+    /**
+     * New positions of all rows.
+     */
+    uint64_t position_count;
+    /**
+     * row_count + 1 offsets: the new positions of row i are query_indptr[i] to
+     * query_indptr[i + 1].
+     */
+    const int32_t *query_indptr;
+    /**
+     * row_count + 1 offsets into `indices`, the first 0.
+     */
+    const int32_t *indptr;
+    /**
+     * The pages of all rows up to their last new position, one row after another.
+     */
+    const int32_t *indices;
+    /**
+     * For each row, the positions in its last page: 1 to page_size.
+     */
+    const int32_t *last_page_len;
+    /**
+     * For each new position, where it lies: page * page_size + offset in the page.
+     */
+    const int64_t *slot_mapping;
+} rkv_plan_arrays;
+
+/**
  * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
  * elements, and 0 means dense. On CUDA all pointers lead to memory of the device, and q, k, v and
  * out begin at multiples of 16 bytes, as does every head of them.
@@ -1637,6 +1801,328 @@ typedef struct rkv_sequence_fork_child {
      */
     uint32_t copy_target_page;
 } rkv_sequence_fork_child;
+
+/**
+ * What happened to some pages. An array element: it may grow, see record_size.
+ */
+typedef struct rkv_journal_record {
+    /**
+     * One higher than that of the record before.
+     */
+    uint64_t number;
+    /**
+     * RKV_JOURNAL_STORED or RKV_JOURNAL_REMOVED. Expect others.
+     */
+    uint32_t kind;
+    /**
+     * Of removed pages, why: an RKV_REASON_. Expect others. Else 0.
+     */
+    uint32_t reason;
+    /**
+     * Group of the pages: 0.
+     */
+    uint32_t group;
+    /**
+     * Of stored pages, the page before the first one; 0 at the beginning of a prefix, and for
+     * removed ones.
+     */
+    uint32_t parent_page;
+    /**
+     * Of stored pages, the position in the prefix at which the first one begins.
+     */
+    uint64_t first_position;
+    /**
+     * Where in the buffer of pages its pages begin.
+     */
+    uint64_t page_index;
+    /**
+     * Pages.
+     */
+    uint64_t page_count;
+    /**
+     * Where in the buffer of tokens its tokens begin.
+     */
+    uint64_t token_index;
+    /**
+     * Tokens: page_count * page_size of stored pages, else 0.
+     */
+    uint64_t token_count;
+    /**
+     * Where in the buffer of items its items begin.
+     */
+    uint64_t item_index;
+    /**
+     * Items.
+     */
+    uint64_t item_count;
+    /**
+     * Of stored pages: the flags of their rkv_namespace, and the fields below likewise.
+     */
+    uint32_t namespace_flags;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * LoRA adapter.
+     */
+    uint64_t lora_id;
+    /**
+     * Version of the weights or of the adapter.
+     */
+    uint64_t epoch;
+    /**
+     * Digest of an image on which all KV depends.
+     */
+    uint8_t image_digest[16];
+    /**
+     * What separates tenants.
+     */
+    uint8_t salt[32];
+} rkv_journal_record;
+
+/**
+ * Positions of a record that are not text: a coordinate, a size, or an image, of which pages may
+ * hold a part. An array element: it may grow, see item_size.
+ */
+typedef struct rkv_journal_item {
+    /**
+     * RKV_TOKEN_COORD, RKV_TOKEN_SIZE or RKV_TOKEN_IMAGE.
+     */
+    uint32_t kind;
+    /**
+     * The first of the positions, counted from the beginning of the record's first page.
+     */
+    uint32_t position;
+    /**
+     * How many positions.
+     */
+    uint32_t position_count;
+    /**
+     * Of an image, how many positions of it stand before those.
+     */
+    uint32_t image_offset;
+    /**
+     * Positions of the whole image; 0 for the other kinds.
+     */
+    uint32_t image_position_count;
+    /**
+     * Bin of a coordinate or of a width; else 0.
+     */
+    uint32_t bin;
+    /**
+     * Bin of a height; else 0.
+     */
+    uint32_t height_bin;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Content digest of an image; else zero.
+     */
+    uint8_t digest[16];
+} rkv_journal_item;
+
+/**
+ * What rkv_cache_read_journal() is to read, and where to.
+ */
+typedef struct rkv_cache_read_journal_args {
+    /**
+     * sizeof(rkv_cache_read_journal_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The number of the last record that is known; 0 to begin with the first.
+     */
+    uint64_t after_number;
+    /**
+     * Receives records; NULL, with no room anywhere, asks how much room all need.
+     */
+    struct rkv_journal_record *records;
+    /**
+     * sizeof(rkv_journal_record).
+     */
+    size_t record_size;
+    /**
+     * Room in records.
+     */
+    size_t record_capacity;
+    /**
+     * Receives the pages of the records.
+     */
+    uint32_t *pages;
+    /**
+     * Room in pages.
+     */
+    size_t page_capacity;
+    /**
+     * Receives an id for each position of stored pages; RKV_TEXT_ID_LIMIT where an item says what
+     * is there.
+     */
+    uint32_t *tokens;
+    /**
+     * Room in tokens.
+     */
+    size_t token_capacity;
+    /**
+     * Receives the items of the records, in the order of their positions.
+     */
+    struct rkv_journal_item *items;
+    /**
+     * sizeof(rkv_journal_item).
+     */
+    size_t item_size;
+    /**
+     * Room in items.
+     */
+    size_t item_capacity;
+} rkv_cache_read_journal_args;
+
+/**
+ * What was read of a journal.
+ */
+typedef struct rkv_cache_read_journal_result {
+    /**
+     * sizeof(rkv_cache_read_journal_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Records read; with RKV_STATUS_BUFFER_TOO_SMALL, 1.
+     */
+    uint64_t record_count;
+    /**
+     * Their pages; with RKV_STATUS_BUFFER_TOO_SMALL, those of the first record that is there.
+     */
+    uint64_t page_count;
+    /**
+     * Their tokens; likewise.
+     */
+    uint64_t token_count;
+    /**
+     * Their items; likewise.
+     */
+    uint64_t item_count;
+    /**
+     * The after_number of the next call: all records up to it were read, or are lost.
+     */
+    uint64_t last_number;
+    /**
+     * The number of the newest record.
+     */
+    uint64_t newest_number;
+    /**
+     * The number of the oldest record that is still there; newest_number + 1 for none.
+     */
+    uint64_t oldest_number;
+    /**
+     * Records after after_number that were overwritten before they were read. More than 0: start
+     * again with rkv_cache_read_contents().
+     */
+    uint64_t lost_count;
+} rkv_cache_read_journal_result;
+
+/**
+ * Which pages rkv_cache_read_contents() is to tell, and where to.
+ */
+typedef struct rkv_cache_read_contents_args {
+    /**
+     * sizeof(rkv_cache_read_contents_args).
+     */
+    uint32_t struct_size;
+    /**
+     * The page to begin with: 0, then rkv_cache_read_contents_result.next_page.
+     */
+    uint32_t first_page;
+    /**
+     * Receives records; NULL, with no room anywhere, asks how much room all need.
+     */
+    struct rkv_journal_record *records;
+    /**
+     * sizeof(rkv_journal_record).
+     */
+    size_t record_size;
+    /**
+     * Room in records.
+     */
+    size_t record_capacity;
+    /**
+     * Receives the pages of the records.
+     */
+    uint32_t *pages;
+    /**
+     * Room in pages.
+     */
+    size_t page_capacity;
+    /**
+     * Receives tokens, as in rkv_cache_read_journal_args.
+     */
+    uint32_t *tokens;
+    /**
+     * Room in tokens.
+     */
+    size_t token_capacity;
+    /**
+     * Receives items, as in rkv_cache_read_journal_args.
+     */
+    struct rkv_journal_item *items;
+    /**
+     * sizeof(rkv_journal_item).
+     */
+    size_t item_size;
+    /**
+     * Room in items.
+     */
+    size_t item_capacity;
+} rkv_cache_read_contents_args;
+
+/**
+ * What was told of a cache's contents.
+ */
+typedef struct rkv_cache_read_contents_result {
+    /**
+     * sizeof(rkv_cache_read_contents_result).
+     */
+    uint32_t struct_size;
+    /**
+     * The first_page of the next call; 0 when all pages were told.
+     */
+    uint32_t next_page;
+    /**
+     * Records; with RKV_STATUS_BUFFER_TOO_SMALL, 1.
+     */
+    uint64_t record_count;
+    /**
+     * Their pages; with RKV_STATUS_BUFFER_TOO_SMALL, those of the first record.
+     */
+    uint64_t page_count;
+    /**
+     * Their tokens; likewise.
+     */
+    uint64_t token_count;
+    /**
+     * Their items; likewise.
+     */
+    uint64_t item_count;
+    /**
+     * The number of the newest record when the call began. Of the first call: the after_number of
+     * the first rkv_cache_read_journal().
+     */
+    uint64_t number;
+    /**
+     * The number of the newest record when the call ended. Of the last call: with all records up
+     * to it applied, what was told is right.
+     */
+    uint64_t newest_number;
+} rkv_cache_read_contents_result;
 
 /**
  * How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
@@ -2158,7 +2644,7 @@ RKV_API void rkv_page_table_destroy(struct rkv_page_table *table);
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_stats(const struct rkv_page_table *table,
-                                     struct rkv_page_table_stats *out_stats);
+                                          struct rkv_page_table_stats *out_stats);
 
 /**
  * Takes a slot with an empty row.
@@ -2188,7 +2674,7 @@ enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_free_slot(struct rkv_page_table *table,
-                                     uint32_t slot);
+                                         uint32_t slot);
 
 /**
  * Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
@@ -2299,30 +2785,33 @@ enum rkv_status rkv_page_table_can_reserve(const struct rkv_page_table *table,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_row_capacity(const struct rkv_page_table *table,
-                                        uint32_t slot,
-                                        size_t *out_position_count);
+                                            uint32_t slot,
+                                            size_t *out_position_count);
 
 /**
- * Copies a range of a row.
+ * Copies a row from a page on.
  *
  * @param table the page table
  * @param slot a slot in use, also one that a sequence owns
- * @param first_index first page of the range, at most the row's length
- * @param pages receives the pages from first_index to the end of the row, or `capacity` of them
- * @param capacity room in pages; (NULL, 0) asks for the count
- * @param out_count receives the number of pages from first_index to the end of the row
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @param first_index the first page to copy, at most the row's length
+ * @param pages receives the pages from first_index to the end of the row; (NULL, 0) asks for the
+ * count
+ * @param capacity room in pages
+ * @param out_count receives the number of pages from first_index to the end of the row, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
  * @par Thread safety
  * any thread
  */
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_row(const struct rkv_page_table *table,
-                                   uint32_t slot,
-                                   size_t first_index,
-                                   uint32_t *pages,
-                                   size_t capacity,
-                                   size_t *out_count);
+                                        uint32_t slot,
+                                        size_t first_index,
+                                        uint32_t *pages,
+                                        size_t capacity,
+                                        size_t *out_count);
 
 /**
  * Proves page by page that each is in exactly one state, that the counts agree, and that no row
@@ -2352,10 +2841,10 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_pag
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *table,
-                                            uint32_t slot,
-                                            const uint64_t *positions,
-                                            size_t count,
-                                            int64_t *out_mapping);
+                                                 uint32_t slot,
+                                                 const uint64_t *positions,
+                                                 size_t count,
+                                                 int64_t *out_mapping);
 
 /**
  * The arrays that paged attention kernels take, for a batch of rows.
@@ -2374,10 +2863,10 @@ enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *ta
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_batch(const struct rkv_page_table *table,
-                                     const struct rkv_page_table_batch_row *rows,
-                                     size_t row_count,
-                                     const struct rkv_page_table_batch_arrays *arrays,
-                                     size_t *out_index_count);
+                                          const struct rkv_page_table_batch_row *rows,
+                                          size_t row_count,
+                                          const struct rkv_page_table_batch_arrays *arrays,
+                                          size_t *out_index_count);
 
 /**
  * Writes the defaults into a config.
@@ -2580,8 +3069,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_node_read_info(const struct rkv_cache *cache,
-                                    rkv_node_id node,
-                                    struct rkv_node_info *out_info);
+                                   rkv_node_id node,
+                                   struct rkv_node_info *out_info);
 
 /**
  * Pages of a node's own segment, in order.
@@ -2599,10 +3088,10 @@ enum rkv_status rkv_node_read_info(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_node_read_pages(const struct rkv_cache *cache,
-                                     rkv_node_id node,
-                                     uint32_t *pages,
-                                     size_t capacity,
-                                     size_t *out_count);
+                                    rkv_node_id node,
+                                    uint32_t *pages,
+                                    size_t capacity,
+                                    size_t *out_count);
 
 /**
  * Children of a node, in the order of their first pages' keys.
@@ -2620,10 +3109,10 @@ enum rkv_status rkv_node_read_pages(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_node_read_children(const struct rkv_cache *cache,
-                                        rkv_node_id node,
-                                        rkv_node_id *children,
-                                        size_t capacity,
-                                        size_t *out_count);
+                                       rkv_node_id node,
+                                       rkv_node_id *children,
+                                       size_t capacity,
+                                       size_t *out_count);
 
 /**
  * Counters of a cache, at one moment.
@@ -2637,7 +3126,7 @@ enum rkv_status rkv_node_read_children(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_stats(const struct rkv_cache *cache,
-                                struct rkv_cache_stats *out_stats);
+                                     struct rkv_cache_stats *out_stats);
 
 /**
  * Checks every invariant of the index: structure, order, locks, counts. Cost: one pass over it.
@@ -2722,8 +3211,8 @@ enum rkv_status rkv_sequence_begin(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
-                                   rkv_sequence_id sequence,
-                                   struct rkv_sequence_info *out_state);
+                                       rkv_sequence_id sequence,
+                                       struct rkv_sequence_info *out_state);
 
 /**
  * Says that the copy named at begin is done: the source page is no longer protected by it. (After
@@ -2933,8 +3422,8 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
-                                     uint32_t layer,
-                                     struct rkv_runner_kv_memory *out_memory);
+                                          uint32_t layer,
+                                          struct rkv_runner_kv_memory *out_memory);
 
 /**
  * Copies the first positions of pages to other pages, K and V of every layer.
@@ -3031,7 +3520,7 @@ RKV_API void rkv_runner_destroy(struct rkv_runner *runner);
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_read_stats(const struct rkv_runner *runner,
-                                 struct rkv_runner_stats *out_stats);
+                                      struct rkv_runner_stats *out_stats);
 
 /**
  * Makes room on the device for every step that was given to rkv_plan_reserve(), so that calls may
@@ -3065,8 +3554,53 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
  * engine confirms by rkv_sequence_confirm_copy().
  *
- * CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
- * before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
+ * Copies that begun sequences wait for (see rkv_sequence_info.copy_position_count) are carried
+ * out in every layer, and confirmed. Several plans may be set before the first is computed. A plan
+ * is good until a row of it is released, truncated, or publishes what the plan computes.
+ *
+ * @param plan the plan
+ * @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
+ * row twice
+ * @param row_count how many; 0 empties the plan
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
+ * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
+ * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Thread safety
+ * any thread, while nobody else computes or releases these rows
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_set(struct rkv_plan *plan,
+                             const struct rkv_plan_row *rows,
+                             size_t row_count);
+
+/**
+ * Makes room for every step up to a size, and refuses larger ones from then on.
+ *
+ * CUDA: the plan's memory on the device is allocated here, none of it moves afterwards, and calls
+ * may be captured into a graph, which then serves every step of such a size; see
+ * rkv_plan_upload(). Once a call was captured nothing can be reserved any more.
+ *
+ * @param plan the plan; if it was set, that step fits
+ * @param capacity the largest step
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
+ * captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE;
+ * RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Thread safety
+ * any thread; nobody computes the plan meanwhile
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
+                                 const struct rkv_plan_capacity *capacity);
+
+/**
+ * Sends what the first call after rkv_plan_set() would send, once: the step's arrays, and the
+ * copies that its sequences wait for, which are confirmed. On the CPU there is nothing to send.
+ *
+ * CUDA: a captured call sends nothing, so a step is sent by this before its calls are captured,
+ * and before a graph is launched that computes it: rkv_plan_set(), rkv_plan_upload(),
  * cuGraphLaunch(), on one stream.
  *
  * @param runner the runner
@@ -3236,7 +3770,7 @@ enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
                                     bool *out_retained);
 
 /**
- * Forgets a retained sequence. What it published stays in the cache and may be evicted, its
+ * Drops a retained sequence. What it published stays in the cache and may be evicted, its
  * private page returns to the pool once no copy reads it.
  *
  * @param cache the cache
@@ -3252,13 +3786,14 @@ enum rkv_status rkv_sequence_drop(struct rkv_cache *cache,
                                   rkv_sequence_id sequence);
 
 /**
- * Forgets retained sequences, those that finished first at first, until so many more pages can be
- * had: free ones, or ones that eviction could free. No allocation does this by itself, since a
- * retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+ * Drops retained sequences, the first to finish first, until page_count more pages are available:
+ * free ones, or ones that eviction could free. No allocation does this by itself, since a retained
+ * sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
  *
  * @param cache the cache
- * @param page_count pages wanted; SIZE_MAX forgets all
- * @param out_page_count receives how many more can be had: fewer when none is retained any more
+ * @param page_count pages wanted; SIZE_MAX drops all
+ * @param out_page_count receives how many more are available: fewer when none is retained any
+ * more
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Thread safety
  * any thread; lets waiting threads in between sequences
@@ -3284,9 +3819,79 @@ enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
-                                   rkv_sequence_id *sequences,
-                                   size_t capacity,
-                                   size_t *out_count);
+                                        rkv_sequence_id *sequences,
+                                        size_t capacity,
+                                        size_t *out_count);
+
+/**
+ * Reads records of the journal: which pages came into the cache and left it, in order, whichever
+ * call caused it. Needs rkv_cache_config.journal_bytes.
+ *
+ * A record is complete in itself: its pages may be gone. As many whole records are read as fit,
+ * up to the newest one that there was when the call began. The ring has room for so many; a
+ * reader that is too slow sees lost_count.
+ *
+ * @param cache the cache
+ * @param args what to read, and the buffers
+ * @param out_result receives how much was read; set its struct_size first. With
+ * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
+ * @return RKV_STATUS_OK, also when there is nothing new; RKV_STATUS_BUFFER_TOO_SMALL when not even
+ * one record fits; RKV_STATUS_INVALID_STATE when the cache has no journal;
+ * RKV_STATUS_INVALID_ARGUMENT, also for an after_number that is beyond the newest record;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, any number at once, beside calls that change the cache: lets waiting threads in
+ * after every few microseconds
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
+                                       const struct rkv_cache_read_journal_args *args,
+                                       struct rkv_cache_read_journal_result *out_result);
+
+/**
+ * The same for the cache that a page table has, or for the last one that it had: the removal of
+ * all pages by rkv_cache_destroy() can be read here alone. Records of a cache that is gone stay
+ * until the page table has another cache; the numbers of that one go on from them.
+ *
+ * @param table the page table
+ * @param args what to read, and the buffers
+ * @param out_result as in rkv_cache_read_journal()
+ * @return as rkv_cache_read_journal()
+ * @par Thread safety
+ * any thread, as rkv_cache_read_journal()
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
+                                            const struct rkv_cache_read_journal_args *args,
+                                            struct rkv_cache_read_journal_result *out_result);
+
+/**
+ * Tells what the cache holds, by page number, as records of stored pages: what a reader of the
+ * journal begins with, and begins again with when records were lost.
+ *
+ * Call it until next_page is 0, then go on with rkv_cache_read_journal() after the number of the
+ * first call. The cache may change all the while, and pages are told as they are when their turn
+ * comes. A stored page replaces whatever was known of that page number, and a removed page that is
+ * not known is passed over: with all records up to the newest_number of the last call applied, the
+ * result is exactly what the cache held at that record, and so after each record that follows.
+ *
+ * @param cache the cache
+ * @param args where to begin, and the buffers
+ * @param out_result receives how much was told; set its struct_size first. With
+ * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
+ * RKV_STATUS_INVALID_STATE when the cache has no journal; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread, as rkv_cache_read_journal()
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_read_contents(const struct rkv_cache *cache,
+                                        const struct rkv_cache_read_contents_args *args,
+                                        struct rkv_cache_read_contents_result *out_result);
 
 /**
  * Writes the defaults into a config.
@@ -3354,7 +3959,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snaps
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_snapshot_cache_read_stats(const struct rkv_snapshot_cache *cache,
-                                         struct rkv_snapshot_cache_stats *out_stats);
+                                              struct rkv_snapshot_cache_stats *out_stats);
 
 /**
  * Checks every invariant of a snapshot cache: structure, order, pins, counts, limits. Cost: one

@@ -46,6 +46,7 @@
 #include "radixkv/token.hpp"
 #include "radixkv/namespace.hpp"
 #include "radixkv/page_digest.hpp"
+#include "radixkv/journal.hpp"
 #include "radixkv/page_table.hpp"
 #include "radixkv/cache.hpp"
 #include "radixkv/sequence.hpp"

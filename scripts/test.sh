@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# What every change must pass: `make test`. Runs every stage even when one fails, then says how each
-# went, what was skipped, and what the runners counted. With arguments: only those stages.
+# What every change must pass: `make test`; with `long`, what `make test-long` does. Runs every
+# stage even when one fails, then says how each went, what was skipped, and what the runners
+# counted. With the names of stages: only those.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
 all=(lint tests faults models memcheck abi docs fuzz kernels)
+long=(sanitizers matrix ptx_matrix llama_cpp long_model long_simulation soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
-# What hangs has failed: each program of tests by itself, however long the compiler takes, ...
-export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='timeout --verbose --kill-after=10 900'
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
-limit='timeout --verbose --kill-after=10 2400' # ... and each stage
+limit='timeout --verbose --kill-after=10 2400' # for a stage, the compiler included
 
 have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
@@ -101,19 +100,60 @@ stage_kernels() { # what nvcc makes of the CUDA kernels: machine code, and their
     RADIXKV_CUDA=1 RKV_CUDA_KERNELS=ptx $limit cargo test --locked --test cuda
 }
 
+stage_sanitizers() { # Miri, sanitizers, helgrind, loom with a preemption more
+    bash scripts/sanitizers.sh
+}
+
+stage_matrix() { # every combination of the kernels' parameters, under emulation
+    RKV_CUDA_MATRIX=1 cargo test --locked --test cuda matrix
+}
+
+stage_ptx_matrix() { # the same with the machine code that nvcc makes
+    RKV_CUDA_KERNELS=ptx RKV_CUDA_MATRIX=1 cargo test --locked --test cuda
+}
+
+stage_llama_cpp() { # llama.cpp with the snapshot cache
+    cargo test --locked --features llama-cpp --test llama_cpp
+}
+
+stage_long_model() { # operations from a new seed
+    RKV_MODEL_SEED=$(date +%s) RKV_MODEL_STEPS=2000000 cargo test --locked --test model
+}
+
+stage_long_simulation() {
+    RKV_SIM_SEED=$(date +%s) RKV_SIM_OPS=100000000 \
+        cargo test --locked --test simulation -- --nocapture simulated
+}
+
+stage_soak() { # the reference engine for five minutes
+    RKV_SOAK_SECONDS=300 cargo test --locked --test engine -- --exact b11_soak
+}
+
+stage_long_fuzz() { # ten minutes for each fuzz target
+    bash scripts/fuzz.sh 600
+}
+
 mkdir -p "$logs"
 rm -f "$logs"/*
-[ $# -gt 0 ] || bash scripts/tools.sh || exit 1
+[[ $* && $* != long ]] || bash scripts/tools.sh || exit 1
 
 report=() failed=()
-[ $# -gt 0 ] && stages=("$@") || stages=("${all[@]}")
+case "$*" in
+'') stages=("${all[@]}") ;;
+long) stages=("${long[@]}") program_limit=7200 ;;
+*) stages=("$@") ;;
+esac
+# What hangs has failed: each program of tests by itself, however long the compiler takes.
+program_limit="timeout --verbose --kill-after=10 ${program_limit:-900}"
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 for stage in "${stages[@]}"; do
     printf '\n=== %s\n' "$stage"
     start=$SECONDS
     (set -e; "stage_$stage") </dev/null 2>&1 | tee "$logs/$stage.log"
     code=${PIPESTATUS[0]} said=ok
     [ "$code" = 0 ] || { said="FAILED ($code)"; failed+=("$stage"); }
-    report+=("$(printf '%-9s %5d s  %s' "$stage" $((SECONDS - start)) "$said")")
+    report+=("$(printf '%-15s %5d s  %s' "$stage" $((SECONDS - start)) "$said")")
 done
 
 printf '\n=== %d s in all\n' $SECONDS

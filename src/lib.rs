@@ -20,6 +20,9 @@
 //!               ┌───────▼───────┐
 //!               │ cache         │  who owns which page; what a lookup means
 //!               └──┬─────────┬──┘
+//!         ┌────────▼──┐      │
+//!         │ journal   │      │       which pages came and left, in order
+//!         └────────┬──┘      │
 //!         ┌────────▼──┐  ┌───▼──────┐
 //!         │ index     │  │ paging   │   which page holds which keys, and    │ pages, rows,
 //!         │  radix/   │  │          │   in which order they go              │ batch arrays
@@ -48,6 +51,7 @@ pub mod error;
 pub mod gpu;
 pub mod ids;
 pub mod index;
+pub mod journal;
 mod grace;
 mod lock;
 pub mod memory;

@@ -63,9 +63,9 @@ layouts! {
     rkv_page_table_batch_arrays 40 {
         struct_size 0, reserved 4, indptr 8, indices 16, indices_capacity 24, last_page_len 32
     }
-    rkv_cache_config 24 {
+    rkv_cache_config 32 {
         struct_size 0, flags 4, index 8, reserved 12, retained_sequence_limit 16,
-        retained_page_limit 20
+        retained_page_limit 20, journal_bytes 24
     }
     rkv_namespace 72 { struct_size 0, flags 4, lora_id 8, epoch 16, image_digest 24, salt 40 }
     rkv_page_digest 32 { bytes 0 }
@@ -145,6 +145,32 @@ layouts! {
     }
     rkv_sequence_fork_child 24 {
         sequence 0, slot 8, copy_position_count 12, copy_source_page 16, copy_target_page 20
+    }
+    rkv_journal_record 152 {
+        number 0, kind 8, reason 12, group 16, parent_page 20, first_position 24, page_index 32,
+        page_count 40, token_index 48, token_count 56, item_index 64, item_count 72,
+        namespace_flags 80, reserved 84, lora_id 88, epoch 96, image_digest 104, salt 120
+    }
+    rkv_journal_item 48 {
+        kind 0, position 4, position_count 8, image_offset 12, image_position_count 16, bin 20,
+        height_bin 24, reserved 28, digest 32
+    }
+    rkv_cache_read_journal_args 96 {
+        struct_size 0, flags 4, after_number 8, records 16, record_size 24, record_capacity 32,
+        pages 40, page_capacity 48, tokens 56, token_capacity 64, items 72, item_size 80,
+        item_capacity 88
+    }
+    rkv_cache_read_journal_result 72 {
+        struct_size 0, reserved 4, record_count 8, page_count 16, token_count 24, item_count 32,
+        last_number 40, newest_number 48, oldest_number 56, lost_count 64
+    }
+    rkv_cache_read_contents_args 88 {
+        struct_size 0, first_page 4, records 8, record_size 16, record_capacity 24, pages 32,
+        page_capacity 40, tokens 48, token_capacity 56, items 64, item_size 72, item_capacity 80
+    }
+    rkv_cache_read_contents_result 56 {
+        struct_size 0, next_page 4, record_count 8, page_count 16, token_count 24, item_count 32,
+        number 40, newest_number 48
     }
     rkv_snapshot_cache_config 24 { struct_size 0, flags 4, entry_limit 8, byte_limit 16 }
     rkv_snapshot_cache_stats 160 {

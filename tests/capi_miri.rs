@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
 mod capi_miri {
+    pub mod journal;
     pub mod runner;
     pub mod snapshots;
 }

@@ -48,6 +48,11 @@ fn continuation() {
 }
 
 #[test]
+fn journal() {
+    run_noun("journal");
+}
+
+#[test]
 fn snapshot() {
     run_noun("snapshot");
 }
@@ -85,6 +90,7 @@ fn every_file_has_a_test() {
         "callbacks",
         "continuation",
         "errors",
+        "journal",
         "page_digest",
         "page_table",
         "runner",

@@ -64,14 +64,15 @@ impl Drop for World {
 // Every block below has this reason: the handles live as long as the object, each pointer comes
 // from a reference or from a slice with its length, and the library keeps none of them.
 impl World {
-    fn new(page_size: usize, positions: usize, index: u32) -> World {
+    fn new(page_size: usize, positions: usize, index: u32, journal_bytes: u64) -> World {
         let config = rkv_page_table_config {
             page_size: page_size as u32,
             page_count: (positions / page_size + 600) as u32,
             slot_count: 256,
             ..sized()
         };
-        let cache_config = rkv_cache_config { index, retained_sequence_limit: 100, ..sized() };
+        let cache_config =
+            rkv_cache_config { index, retained_sequence_limit: 100, journal_bytes, ..sized() };
         let (mut table, mut cache) = (null_mut(), null_mut());
         // SAFETY: see above.
         unsafe {
@@ -151,12 +152,18 @@ impl World {
 /// Runs a workload at every page size and with both indexes, and compares after it.
 #[track_caller]
 fn counters_are_the_heap(positions: usize, fill: impl Fn(&World)) {
+    counters_are_the_heap_with(0, positions, fill);
+}
+
+/// The same with a journal.
+#[track_caller]
+fn counters_are_the_heap_with(journal_bytes: u64, positions: usize, fill: impl Fn(&World)) {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut wrong = String::new();
     for (index, name) in [(RKV_INDEX_RADIX, "radix"), (RKV_INDEX_BLOCK_HASH, "block hash")] {
         for page_size in [1, 16, 64, 256] {
             let before = bytes_in_use();
-            let world = World::new(page_size, positions, index);
+            let world = World::new(page_size, positions, index, journal_bytes);
             fill(&world);
             let (heap, counted) = (bytes_in_use() - before, world.counted());
             if heap.abs_diff(counted) > heap / PART + FIXED {
@@ -343,6 +350,41 @@ fn m10_namespaces() {
         }
         world.evict(150 * 256);
     });
+}
+
+/// The ring, the mirror, and the namespaces that the mirror names.
+#[test]
+fn j01_journal() {
+    counters_are_the_heap_with(300_000, 100_000, |world| {
+        let ids = own(0, 256);
+        for lora_id in 0..300 {
+            let space = rkv_namespace { flags: RKV_NAMESPACE_LORA, lora_id, ..sized() };
+            world.request_of(Some(&space), &tokens(&ids));
+        }
+        world.evict(100 * 256);
+    });
+}
+
+/// What is left of a cache that is gone: its records, which count for the page table.
+#[test]
+fn j01_journal_of_a_cache_that_is_gone() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let before = bytes_in_use();
+    let mut world = World::new(16, 20_000, RKV_INDEX_RADIX, 1 << 20);
+    (0..10).for_each(|i| world.request(&own(i, 1000)));
+    let with_cache = world.counted();
+    let mut pages: rkv_page_table_stats = sized();
+    // SAFETY: as in World; the handle is given back before the object ends.
+    let heap = unsafe {
+        rkv_cache_destroy(world.cache);
+        must(rkv_page_table_read_stats(world.table, &mut pages));
+        let heap = bytes_in_use() - before;
+        must(rkv_cache_create(world.table, null(), &mut world.cache));
+        heap
+    };
+    let counted = pages.memory_bytes as usize;
+    assert!(heap.abs_diff(counted) <= heap / PART + FIXED, "heap {heap}, counted {counted}");
+    assert!(counted > 1 << 20 && counted < with_cache, "{counted} of {with_cache}");
 }
 
 /// Sequences that have begun and published nothing.

@@ -8,10 +8,12 @@ use radixkv::cache::{CacheConfig, InsertRequest, Namespace};
 use radixkv::error::Error;
 use radixkv::ids::{NodeId, SequenceId};
 use radixkv::index::IndexKind;
+use radixkv::journal::{Record, What};
 use radixkv::paging::PageTableConfig;
 use radixkv::sequence::{Continuation, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const PAGES: u32 = 64;
@@ -75,7 +77,9 @@ impl World {
         SHARED.set(None);
         NEXT.set(None);
         let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
-        shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+        let journal_bytes = 1 << 16;
+        let config = CacheConfig { index, journal_bytes, ..CacheConfig::default() };
+        shared.attach_cache(config).unwrap();
         SHARED.set(Some(shared.clone()));
         let begin = |family, count| {
             let ids = tokens(family, count);
@@ -126,7 +130,7 @@ struct Long {
     slot: fn(&World) -> Option<u32>,
 }
 
-const LONG: [Long; 9] = [
+const LONG: [Long; 10] = [
     Long {
         name: "append",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 20))),
@@ -179,7 +183,45 @@ const LONG: [Long; 9] = [
         call: |world| world.shared.evict(10, |_, _| {}).map(drop),
         slot: |_| None,
     },
+    Long { name: "follow the journal", call: |world| follow(&world.shared), slot: |_| None },
 ];
+
+/// Takes over all that is held, and then the records since, each in slices: the pages must be those
+/// that the cache has.
+fn follow(shared: &Shared) -> Result<(), Error> {
+    let held = RefCell::new(BTreeMap::new());
+    let mut apply = |record: &Record<'_>| {
+        let mut held = held.borrow_mut();
+        match record.what {
+            What::Stored { mut parent, tokens, .. } => {
+                for (&page, tokens) in record.pages.iter().zip(tokens.chunks(PAGE_SIZE as usize)) {
+                    held.insert(page, (parent, tokens.to_vec()));
+                    parent = page;
+                }
+            }
+            What::Removed(_) => record.pages.iter().for_each(|page| drop(held.remove(page))),
+        }
+        true
+    };
+    let told = shared.read_contents(0, &mut apply)?;
+    let mut number = told.number;
+    loop {
+        let read = shared.read_journal(number, &mut apply)?;
+        assert_eq!(read.lost, 0);
+        number = read.last;
+        if number == read.newest {
+            break;
+        }
+    }
+    let (state, held) = (shared.read(), held.borrow());
+    for page in 1..PAGES {
+        assert_eq!(held.contains_key(&page), state.contains_page(page), "page {page}");
+    }
+    for (page, (parent, _)) in held.iter() {
+        assert!(*parent == 0 || held.contains_key(parent), "page {page} goes on from {parent}");
+    }
+    Ok(())
+}
 
 fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
     let ids = tokens(family, count);

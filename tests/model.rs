@@ -16,6 +16,7 @@ mod model {
     pub mod generate;
     pub mod harness;
     pub mod inherit;
+    pub mod journal;
     pub mod lookups;
     pub mod naive;
     pub mod namespaces;
@@ -239,6 +240,7 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
             block_hash,
             retained_sequences: 0,
             retained_pages: 0,
+            journal_bytes: 0,
         };
         let mut rng = fastrand::Rng::with_seed(7);
         let (ops, failure) = (0..20)
@@ -273,6 +275,7 @@ const SMALL: Config = Config {
     block_hash: false,
     retained_sequences: 0,
     retained_pages: 0,
+    journal_bytes: 0,
 };
 
 #[test]

@@ -11,6 +11,7 @@ mod model {
     pub mod generate;
     pub mod harness;
     pub mod inherit;
+    pub mod journal;
     pub mod lookups;
     pub mod naive;
     pub mod namespaces;

@@ -16,6 +16,7 @@ mod model {
     pub mod generate;
     pub mod harness;
     pub mod inherit;
+    pub mod journal;
     pub mod lookups;
     pub mod naive;
     pub mod namespaces;
@@ -32,7 +33,7 @@ mod model {
 use failing::{Failure, bytes_in_use, failing};
 use model::abi::{Library, Status};
 use model::generate::Theme;
-use model::harness::{soak, soak_block_hash};
+use model::harness::{Kind, soak, soak_block_hash, soak_kind};
 use model::ops::Config;
 use model::prompt::{Piece, Prompt};
 use model::tokens::TokenList;
@@ -66,7 +67,7 @@ fn look(library: Option<&Library>) -> Option<String> {
     pages.memory_bytes = 0;
     let mut cache = library.stats().unwrap();
     cache.index_bytes = 0;
-    let seen = format!("{} {pages:?} {cache:?}", library.dump());
+    let seen = format!("{} {pages:?} {cache:?} {:?}", library.dump(), library.newest_record());
     LOOKING.set(false);
     Some(seen)
 }
@@ -160,6 +161,15 @@ fn m05_refused_calls() {
     soak(Theme::Misuse, STEPS, &["not locked"]);
 }
 
+/// With a journal, which needs memory for namespaces: a call that has none writes nothing down.
+#[test]
+fn j01_a_call_without_memory_writes_no_record() {
+    for block_hash in [false, true] {
+        let kind = Kind { block_hash, journal: true };
+        soak_kind(kind, Theme::All, STEPS, &[]);
+    }
+}
+
 /// What takes things away never needs memory: whatever else there is none for can be undone.
 #[test]
 fn m05_calls_that_take_away_need_no_memory() {
@@ -175,6 +185,7 @@ fn m05_calls_that_take_away_need_no_memory() {
             block_hash: random.u8(..3) == 0,
             retained_sequences: 4,
             retained_pages: 0,
+            journal_bytes: if random.bool() { 0 } else { 8192 },
         };
         let library = Library::new(&config).unwrap();
         let (mut live, mut locks) = (Vec::new(), Vec::new());
@@ -270,9 +281,9 @@ fn m05_creating() {
         }
         unreachable!("there is memory in the end")
     };
-    for block_hash in [false, true] {
-        let requests = create(&|| Library::create_and_destroy(block_hash));
-        assert!(requests > 5, "{requests} requests only");
+    for (block_hash, journal) in [(false, false), (true, false), (false, true), (true, true)] {
+        let requests = create(&|| Library::create_and_destroy(block_hash, journal));
+        assert!(requests > if journal { 9 } else { 5 }, "{requests} requests only");
     }
 }
 

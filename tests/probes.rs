@@ -2,6 +2,7 @@
 //! which they know the answer, whatever happens to the rest. Miri and ThreadSanitizer run it too.
 use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::ids::NodeId;
+use radixkv::journal::Reason;
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
 use radixkv::sequence::Shared;
@@ -154,7 +155,7 @@ fn b09_probes_are_right_while_the_cache_changes() {
     for id in locked {
         state.unlock_node(id).unwrap();
     }
-    state.evict(usize::MAX, &mut |_| {});
+    state.evict(usize::MAX, Reason::Caller, &mut |_| {});
     assert_eq!(state.cache_stats().unwrap().nodes, 0);
     state.check().unwrap();
     state.audit().unwrap();

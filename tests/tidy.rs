@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["token"],
     &["index"],
     &["paging"],
+    &["journal"],
     &["cache"],
     &["sequence"],
     &["snapshot"],
@@ -23,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
 
 /// Folders that compute and touch no raw memory.
 const PURE: &[&str] =
-    &["token", "index", "paging", "cache", "sequence", "snapshot", "attention", "plan"];
+    &["token", "index", "paging", "journal", "cache", "sequence", "snapshot", "attention", "plan"];
 
 const LINE_LIMIT: usize = 100;
 const FILE_LIMIT: usize = 500;

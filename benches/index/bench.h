@@ -33,6 +33,7 @@ struct options {
     const char *commit;     /* of the library, for the head of the report */
     uint32_t page_size;     /* 0 for 16, 1 and 64 */
     uint32_t index;         /* RKV_INDEX_RADIX, for which the targets are, or another */
+    uint64_t journal_bytes; /* of the caches; 0 for no journal */
     unsigned run_count;     /* 0 for the workload's own number */
     uint32_t leaf_limit;    /* largest W6 tree */
     bool json;

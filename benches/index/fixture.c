@@ -109,6 +109,7 @@ void fixture_open(struct fixture *fixture, uint32_t page_size, size_t token_capa
     rkv_cache_config cache_config;
     CHECK(rkv_cache_config_init(&cache_config, sizeof cache_config));
     cache_config.index = options.index;
+    cache_config.journal_bytes = options.journal_bytes;
     CHECK(rkv_cache_create(fixture->table, &cache_config, &fixture->cache));
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint64_t house_journal_bytes;
+
 struct house house_open(uint32_t page_size, uint32_t page_count, uint32_t slot_count,
                         uint32_t index, uint32_t retained)
 {
@@ -19,6 +21,7 @@ struct house house_open(uint32_t page_size, uint32_t page_count, uint32_t slot_c
     CHECK(rkv_cache_config_init(&cache_config, sizeof cache_config));
     cache_config.index = index;
     cache_config.retained_sequence_limit = retained;
+    cache_config.journal_bytes = house_journal_bytes;
     TIME(rkv_cache_create, house.table, &cache_config, &house.cache);
     reader_of_pages(house.table);
     return house;

@@ -105,6 +105,7 @@ void world_long(uint32_t page_size, uint32_t index);
 void world_slots(uint32_t page_size, uint32_t index);
 void world_retained(uint32_t page_size, uint32_t index);
 void world_pages(uint32_t page_size, uint32_t index);
+void world_journal(uint32_t page_size, uint32_t index);
 void world_runner(uint32_t page_size, uint32_t index);
 void world_snapshots(uint32_t page_size, uint32_t index);
 void world_snapshot_chain(uint32_t page_size, uint32_t index);
@@ -116,6 +117,8 @@ struct house {
     rkv_cache *cache;
     uint32_t page_size;
 };
+/* The journal that the next caches get. */
+extern uint64_t house_journal_bytes;
 /* Creates both, timed; the reader starts. `retained` of 0 takes the default. */
 struct house house_open(uint32_t page_size, uint32_t page_count, uint32_t slot_count,
                         uint32_t index, uint32_t retained);

@@ -38,6 +38,8 @@ static const struct {
     {"retained", world_retained, 16, RKV_INDEX_RADIX},
     {"pages", world_pages, 16, RKV_INDEX_RADIX},
     {"pages", world_pages, 1, RKV_INDEX_RADIX},
+    {"journal", world_journal, 16, RKV_INDEX_RADIX},
+    {"journal", world_journal, 16, RKV_INDEX_BLOCK_HASH},
     {"runner", world_runner, 16, RKV_INDEX_RADIX},
     {"runner", world_runner, 1, RKV_INDEX_RADIX},
     {"snapshots", world_snapshots, 0, 0},

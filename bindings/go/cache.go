@@ -21,7 +21,7 @@ typedef struct rkvgo_cache_stats_made {
 // Zero takes the defaults.
 static inline rkvgo_cache_made rkvgo_cache_create(
 	rkv_page_table *table, uint32_t flags, uint32_t index,
-	uint32_t retained_sequence_limit, uint32_t retained_page_limit
+	uint32_t retained_sequence_limit, uint32_t retained_page_limit, uint64_t journal_bytes
 ) {
 	rkvgo_cache_made made = {0};
 	rkv_cache_config config;
@@ -31,6 +31,7 @@ static inline rkvgo_cache_made rkvgo_cache_create(
 		config.index = index ? index : config.index;
 		config.retained_sequence_limit = retained_sequence_limit;
 		config.retained_page_limit = retained_page_limit;
+		config.journal_bytes = journal_bytes;
 		status = rkv_cache_create(table, &config, &made.cache);
 	}
 	made.failure = rkvgo_end(status);
@@ -138,6 +139,9 @@ type CacheConfig struct {
 	RetainedSequenceLimit uint32
 	// RetainedPageLimit bounds the pages that those keep together: half of the page table's.
 	RetainedPageLimit uint32
+	// JournalBytes is the room of the ring that keeps the records of the journal: none. At least
+	// 1024 + 256 * page size.
+	JournalBytes uint64
 }
 
 // Cache is the prefix index over one page table: which published pages hold which tokens.
@@ -155,7 +159,8 @@ func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
 	}
 	defer table.mu.RUnlock()
 	made := C.rkvgo_cache_create(raw, C.uint32_t(config.Flags), C.uint32_t(config.Index),
-		C.uint32_t(config.RetainedSequenceLimit), C.uint32_t(config.RetainedPageLimit))
+		C.uint32_t(config.RetainedSequenceLimit), C.uint32_t(config.RetainedPageLimit),
+		C.uint64_t(config.JournalBytes))
 	if err := asError(made.failure); err != nil {
 		return nil, err
 	}

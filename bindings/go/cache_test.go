@@ -296,7 +296,7 @@ func TestNamespacesShareNothing(t *testing.T) {
 	} {
 		_, _, err := b.cache.Probe(bad, radixkv.Text(run(0, 8)))
 		e := wants(t, err, radixkv.InvalidArgument)
-		if !strings.Contains(e.Message, "namespace") {
+		if !strings.Contains(e.Message, "space.") {
 			t.Errorf("%s: %q does not name the argument", name, e.Message)
 		}
 	}

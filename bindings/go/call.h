@@ -3,7 +3,8 @@
  *
  * A helper takes flat arguments and builds the library's structs on the C stack: cgo forbids to
  * pass Go memory that holds Go pointers, which rkv_tokens or rkv_cache_insert_args in Go memory
- * would be. It returns its outputs by value: a pointer to an output would move that variable to the Go heap.
+ * would be. It returns its outputs by value: a pointer to an output would move that variable to
+ * the Go heap.
  *
  * The library keeps the message of a failure per thread, and a goroutine may change its thread
  * between two calls. So a helper fetches it before it returns, as part of the same crossing.

@@ -173,7 +173,7 @@ func (s Sequence) Retain() (bool, error) {
 	return bool(made.value), asError(made.failure)
 }
 
-// Drop forgets a retained sequence.
+// Drop drops a retained sequence.
 func (s Sequence) Drop() error {
 	raw, err := s.cache.enter()
 	if err != nil {
@@ -183,8 +183,8 @@ func (s Sequence) Drop() error {
 	return asError(C.rkvgo_sequence_drop(raw, C.rkv_sequence_id(s.id)))
 }
 
-// DropRetained forgets retained sequences, those that finished first at first, until pageCount more
-// pages can be had, and says how many more that are. No allocation does this by itself.
+// DropRetained drops retained sequences, the first to finish first, until pageCount more pages are
+// available, and says how many more that are. No allocation does this by itself.
 func (c *Cache) DropRetained(pageCount int) (int, error) {
 	if pageCount < 0 {
 		return 0, invalid("pageCount is negative") // in C it would be "everything"

@@ -72,6 +72,16 @@ var goValues = map[string]int64{
 	"RKV_INDEX_RADIX":       int64(radixkv.IndexRadix),
 	"RKV_INDEX_BLOCK_HASH":  int64(radixkv.IndexBlockHash),
 
+	"RKV_JOURNAL_STORED":     int64(radixkv.JournalStored),
+	"RKV_JOURNAL_REMOVED":    int64(radixkv.JournalRemoved),
+	"RKV_JOURNAL_MOVED":      int64(radixkv.JournalMoved),
+	"RKV_JOURNAL_CLEARED":    int64(radixkv.JournalCleared),
+	"RKV_REASON_CAPACITY":    int64(radixkv.ReasonCapacity),
+	"RKV_REASON_CALLER":      int64(radixkv.ReasonCaller),
+	"RKV_REASON_INVALIDATED": int64(radixkv.ReasonInvalidated),
+	"RKV_REASON_REPLACED":    int64(radixkv.ReasonReplaced),
+	"RKV_REASON_DESTROYED":   int64(radixkv.ReasonDestroyed),
+
 	"RKV_DTYPE_F32":                int64(radixkv.DTypeF32),
 	"RKV_DTYPE_F16":                int64(radixkv.DTypeF16),
 	"RKV_DTYPE_BF16":               int64(radixkv.DTypeBF16),

@@ -247,8 +247,8 @@ func (t *PageTable) AllocateSlot() (uint32, error) {
 	return uint32(made.slot), asError(made.failure)
 }
 
-// FreeSlot empties a row and gives the slot back. Private pages of the row return to the pool; cached
-// pages stay with the cache.
+// FreeSlot empties a row and gives the slot back. Private pages of the row return to the pool;
+// cached pages stay with the cache.
 func (t *PageTable) FreeSlot(slot uint32) error {
 	raw, err := t.enter()
 	if err != nil {
@@ -325,8 +325,8 @@ func (t *PageTable) Capacity(slot uint32) (int, error) {
 	return int(made.count), asError(made.failure)
 }
 
-// Row copies the pages of a row from firstIndex on, as many as pages has room for, and says how
-// many there are from firstIndex to the end of the row.
+// Row copies the pages of a row from firstIndex to its end, and says how many those are. With nil
+// it only says that; a buffer with too little room is refused with BufferTooSmall.
 func (t *PageTable) Row(slot uint32, firstIndex int, pages []uint32) (int, error) {
 	raw, err := t.enter()
 	if err != nil {

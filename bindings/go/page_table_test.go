@@ -101,11 +101,14 @@ func TestRows(t *testing.T) {
 	equalSlices(t, "row", b.row(slot), pages)
 	wants(t, b.table.FreePages(pages[:1]), radixkv.InvalidArgument)
 
-	part := make([]uint32, 1)
+	part := make([]uint32, 2)
 	rest, err := b.table.Row(slot, 1, part)
 	must(t, err)
 	equal(t, "pages from index 1 on", rest, 2)
 	equal(t, "the first of them", part[0], pages[1])
+	rest, err = b.table.Row(slot, 0, part) // J06
+	wants(t, err, radixkv.BufferTooSmall)
+	equal(t, "pages in all", rest, 3)
 	_, err = b.table.Row(slot, 4, nil)
 	wants(t, err, radixkv.InvalidArgument)
 

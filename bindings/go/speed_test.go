@@ -12,7 +12,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	prompt := radixkv.Text(run(0, 1024))
 	b.store(base, prompt)
 	tenant := radixkv.Namespace{Salt: [32]byte{1}}.WithLoRA(3)
-	pages := make([]uint32, 64)
+	pages := make([]uint32, 80)
 	decoded := []uint32{5}
 	rows := make([]radixkv.BatchRow, 1)
 	arrays := radixkv.BatchArrays{

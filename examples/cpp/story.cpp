@@ -139,7 +139,7 @@ void tell() {
     const std::vector<std::uint32_t> evicted = cache.evict_reported(page_count);
     std::cout << "9. Evicted by hand: " << evicted.size() << " pages\n";
     print_pages(table);
-    table.check();
+    table.check_invariants();
     cache.check_invariants();
     std::cout << "   audit: every page is in exactly one state\n";
 }

@@ -28,6 +28,10 @@ sized!(
     rkv_runner_append_prefill_args,
     rkv_page_table_batch_arrays,
     rkv_cache_config,
+    rkv_cache_read_contents_args,
+    rkv_cache_read_contents_result,
+    rkv_cache_read_journal_args,
+    rkv_cache_read_journal_result,
     rkv_cache_stats,
     rkv_sequence_continue_args,
     rkv_sequence_fork_args,
@@ -79,7 +83,9 @@ pub struct Pair {
 impl Pair {
     pub fn new(config: &rkv_page_table_config, flags: u32, index: u32) -> Self {
         let mut pair = Self { table: ptr::null_mut(), cache: ptr::null_mut() };
-        let cache_config = rkv_cache_config { flags, index, ..Sized32::sized() };
+        // With a journal the cache proves that it holds what the records said.
+        let journal_bytes = 96 << 10;
+        let cache_config = rkv_cache_config { flags, index, journal_bytes, ..Sized32::sized() };
         // SAFETY: all pointers lead to live values.
         unsafe {
             ok(rkv_page_table_create(config, &mut pair.table));

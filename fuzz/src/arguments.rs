@@ -7,6 +7,7 @@
 mod arena;
 mod compute;
 mod functions;
+mod journal;
 mod runner;
 mod shelf;
 mod snapshots;

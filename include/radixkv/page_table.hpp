@@ -6,6 +6,7 @@
 #ifndef RADIXKV_PAGE_TABLE_HPP
 #define RADIXKV_PAGE_TABLE_HPP
 
+#include "journal.hpp"
 #include "span.hpp"
 
 #include <cstddef>
@@ -108,8 +109,8 @@ public:
                 return rkv_page_table_read_row(get(), slot, first_index, pages, capacity, count);
             });
     }
-    /// rkv_page_table_read_row() into a buffer; returns the pages from first_index to the row's
-    /// end, of which as many as fit were written.
+    /// rkv_page_table_read_row() into a buffer with room for the pages from first_index to the
+    /// row's end; returns how many those are.
     std::size_t row(std::uint32_t slot, std::size_t first_index, span<std::uint32_t> pages) const {
         std::size_t count = 0;
         check(rkv_page_table_read_row(get(), slot, first_index, pages.data(), pages.size(),
@@ -130,6 +131,17 @@ public:
             throw Error(RKV_STATUS_BUFFER_TOO_SMALL, "mapping is shorter than positions");
         check(rkv_page_table_read_slot_mapping(get(), slot, positions.data(), positions.size(),
                                           mapping.data()));
+    }
+    /// rkv_page_table_read_journal(), into buffers that grow when one record doesn't fit.
+    rkv_cache_read_journal_result read_journal(std::uint64_t after_number,
+                                               JournalBuffers& into) const {
+        auto args = sized<rkv_cache_read_journal_args>();
+        args.after_number = after_number;
+        auto result = sized<rkv_cache_read_journal_result>();
+        into.read(args, result, [&](const auto& given, auto& out) {
+            return rkv_page_table_read_journal(get(), &given, &out);
+        });
+        return result;
     }
     /// rkv_page_table_read_batch().
     [[nodiscard]] Batch batch(span<const rkv_page_table_batch_row> rows) const {
@@ -167,7 +179,7 @@ public:
         return count;
     }
     /// rkv_page_table_check(): throws RKV_STATUS_CORRUPT.
-    void check() const { check(rkv_page_table_check(get())); }
+    void check_invariants() const { check(rkv_page_table_check(get())); }
 
 private:
     struct Destroy {

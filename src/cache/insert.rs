@@ -79,6 +79,7 @@ impl PrefixCache {
         let existing = known.map_or(0, |node| self.index.walk(node, self.keys(keys)).pages);
         let existing = existing.max(request.from_page);
         let new = &request.pages[existing..pages];
+        self.reserve_journal()?;
         let claimed = table.pool.claim_all(new, existing)?;
 
         let given = &request.pages[request.from_page..pages];
@@ -95,6 +96,7 @@ impl PrefixCache {
         if !self.images.is_empty() {
             self.images.add_uses(claimed_keys);
         }
+        self.note_stored(inserted.node, existing, new, claimed_keys);
         let mut duplicates = 0;
         self.index.visit_path(inserted.node, &mut |start, published| {
             let from = start.max(request.from_page);

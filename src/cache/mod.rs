@@ -12,6 +12,7 @@ pub use lookup::{Found, Matched, Prober};
 use crate::error::{Error, Shortage};
 use crate::ids::NodeId;
 use crate::index::{Holder, IndexKind, Limits, Node, NodeIds, PrefixIndex};
+use crate::journal::{Entered, Journal, Reason};
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
 use std::mem::MaybeUninit;
@@ -27,6 +28,8 @@ pub struct CacheConfig {
     pub retained_sequences: u32,
     /// Pages that those may keep together; 0 for the default, half of all.
     pub retained_pages: u32,
+    /// Bytes of the ring of the journal; 0 for no journal.
+    pub journal_bytes: u64,
     /// Where counters end; for tests.
     #[doc(hidden)]
     pub limits: Limits,
@@ -66,6 +69,8 @@ pub struct PrefixCache {
     pub images: Images,
     /// What was counted.
     pub counters: Counters,
+    /// Which pages came and left, if somebody wants to know.
+    pub journal: Option<Box<Journal>>,
     sharing: Sharing,
 }
 
@@ -81,6 +86,7 @@ impl PrefixCache {
             index: config.index.open(page_size, ids)?,
             images: Images::default(),
             counters: Counters::default(),
+            journal: None,
             sharing: Sharing { page_size, whole_pages: config.whole_pages },
         })
     }
@@ -111,18 +117,64 @@ impl PrefixCache {
         &mut self,
         table: &mut PageTable,
         count: usize,
+        reason: Reason,
         report: &mut dyn FnMut(&[u32]),
     ) -> usize {
-        let images = &mut self.images;
+        let (images, journal) = (&mut self.images, &mut self.journal);
         let evicted = self.index.evict(count, &mut |pages, keys| {
             if !images.is_empty() {
                 images.release(keys);
             }
             table.pool.put_back_all(pages);
+            if let Some(journal) = journal {
+                journal.remove(pages, reason);
+            }
             report(pages);
         });
+        if let Some(journal) = journal {
+            journal.end_removal(reason);
+        }
         self.counters.evicted_pages += evicted as u64;
         evicted
+    }
+
+    /// Heap memory of the journal.
+    pub fn journal_bytes(&self) -> usize {
+        let bytes = |journal: &Journal| journal.bytes() + size_of::<Journal>();
+        self.journal.as_deref().map_or(0, bytes)
+    }
+
+    /// Makes room for what the journal writes down when pages come in.
+    #[inline]
+    pub fn reserve_journal(&mut self) -> Result<(), Error> {
+        match &mut self.journal {
+            Some(journal) => {
+                journal.try_reserve().map_err(|_| Error::memory("a namespace of the journal"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes down that pages came in, of which the first is the one at `first` of the prefix that
+    /// ends at a node, or before its end. Room was made.
+    #[inline]
+    pub fn note_stored(&mut self, end: Node, first: usize, pages: &[u32], keys: &[u32]) {
+        if self.journal.is_some() && !pages.is_empty() {
+            self.write_stored(end, first, pages, keys);
+        }
+    }
+
+    #[cold]
+    fn write_stored(&mut self, end: Node, first: usize, pages: &[u32], keys: &[u32]) {
+        let (index, images) = (self.index.as_ref(), &self.images);
+        let (namespace, parent) = match first.checked_sub(1) {
+            None => (index.namespace(end), 0),
+            Some(before) => (Namespace::default(), page_at(index, end, before)),
+        };
+        let keys = Keys { keys, images };
+        if let Some(journal) = &mut self.journal {
+            journal.store(Entered { namespace: &namespace, parent, pages, keys });
+        }
     }
 
     /// Writes the pages of a prefix to the places that they have in it.
@@ -150,4 +202,11 @@ impl PrefixCache {
             retained,
         }
     }
+}
+
+/// The page at a place of the prefix that ends at a node, or after it.
+pub(crate) fn page_at(index: &dyn PrefixIndex, node: Node, page: usize) -> u32 {
+    let node = index.node_at_page(node, page);
+    let first = index.end_page(node) - index.pages(node).len();
+    index.pages(node)[page - first]
 }

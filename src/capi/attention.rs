@@ -105,7 +105,8 @@ unsafe impl AbiStruct for rkv_runner_merge_states_args {
 }
 
 fn stride(value: u64, name: &str) -> Result<usize, Error> {
-    usize::try_from(value).map_err(|_| Error::argument(text!("args.{name} {value} is absurd")))
+    let refused = |_| Error::argument(text!("args.{name} {value} is out of range"));
+    usize::try_from(value).map_err(refused)
 }
 
 fn strides(position: u64, head: u64, names: [&str; 2]) -> Result<Strides, Error> {

@@ -48,11 +48,15 @@ pub struct rkv_cache_config {
     /// Pages that those keep together at most, each counted once. Default and 0: half of the page
     /// table's.
     pub retained_page_limit: u32,
+    /// Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
+    /// least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
+    /// page of the page table. Default and 0: no journal.
+    pub journal_bytes: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_config {
     const NAME: &'static str = "config";
-    const V1: usize = 24;
+    const V1: usize = 32;
 }
 
 /// Writes the defaults into a config.
@@ -75,6 +79,7 @@ pub unsafe extern "C" fn rkv_cache_config_init(
         reserved: 0,
         retained_sequence_limit: 1024,
         retained_page_limit: 0,
+        journal_bytes: 0,
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
@@ -118,6 +123,7 @@ pub unsafe extern "C" fn rkv_cache_create(
                 made.whole_pages = raw.flags & RKV_CACHE_WHOLE_PAGES != 0;
                 made.retained_sequences = raw.retained_sequence_limit;
                 made.retained_pages = raw.retained_page_limit;
+                made.journal_bytes = raw.journal_bytes;
             }
             let handle = Handle::new(shared.clone())?;
             shared.attach_cache(made)?;

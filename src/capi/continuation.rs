@@ -241,7 +241,7 @@ pub unsafe extern "C" fn rkv_sequence_retain(
     }
 }
 
-/// Forgets a retained sequence. What it published stays in the cache and may be evicted, its
+/// Drops a retained sequence. What it published stays in the cache and may be evicted, its
 /// private page returns to the pool once no copy reads it.
 ///
 /// @param cache the cache
@@ -260,13 +260,14 @@ pub unsafe extern "C" fn rkv_sequence_drop(
     unsafe { with(cache, |shared| Ok(shared.write().drop_retained(SequenceId(sequence))?)) }
 }
 
-/// Forgets retained sequences, those that finished first at first, until so many more pages can be
-/// had: free ones, or ones that eviction could free. No allocation does this by itself, since a
-/// retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+/// Drops retained sequences, the first to finish first, until page_count more pages are available:
+/// free ones, or ones that eviction could free. No allocation does this by itself, since a retained
+/// sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
 ///
 /// @param cache the cache
-/// @param page_count pages wanted; SIZE_MAX forgets all
-/// @param out_page_count receives how many more can be had: fewer when none is retained any more
+/// @param page_count pages wanted; SIZE_MAX drops all
+/// @param out_page_count receives how many more are available: fewer when none is retained any
+/// more
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread; lets waiting threads in between sequences

@@ -11,7 +11,7 @@ pub const RKV_LOG_OFF: u32 = 0;
 /// Level of a message: something is broken, e.g. a caught panic with its place in the source.
 pub const RKV_LOG_ERROR: u32 = 1;
 
-/// Receives a log message. `message` is NUL-terminated and good during the call only. Called from
+/// Receives a log message. `message` is NUL-terminated and valid only during the call. Called from
 /// any thread. It must not call back into the library, nor throw, longjmp or end its thread: the
 /// process would end, see Callbacks at the top.
 pub type rkv_log_callback =

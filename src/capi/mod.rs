@@ -27,6 +27,8 @@ mod threads;
 mod runner;
 mod attention;
 mod continuation;
+mod journal;
+mod journal_buffers;
 mod snapshot;
 mod snapshot_entry;
 
@@ -43,6 +45,7 @@ pub use cache::*;
 pub use continuation::*;
 pub use insert::*;
 pub use introspection::*;
+pub use journal::*;
 pub use kv::*;
 pub use log::*;
 pub use lookup::*;

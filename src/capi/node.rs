@@ -12,7 +12,8 @@ use crate::ids::NodeId;
 /// RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
 /// not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
 /// rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255
-/// caches of a process apart, and one slot of the index can be reused 2^24 times before it is retired.
+/// caches of a process apart, and one slot of the index can be reused 2^24 times before it is
+/// retired.
 pub type rkv_node_id = u64;
 
 /// What can be seen of a node.

@@ -2,7 +2,9 @@
 use super::fork;
 use super::guard::guard;
 use super::handle::{Handle, Opaque, destroy, with};
-use super::pointer::{AbiStruct, check_out, out, out_slice, put, read_struct, slice, write_struct};
+use super::pointer::{
+    AbiStruct, check_out, fill, out, out_slice, put, read_struct, slice, write_struct,
+};
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::paging::PageTableConfig;
@@ -388,15 +390,18 @@ pub unsafe extern "C" fn rkv_page_table_row_capacity(
     }
 }
 
-/// Copies a range of a row.
+/// Copies a row from a page on.
 ///
 /// @param table the page table
 /// @param slot a slot in use, also one that a sequence owns
-/// @param first_index first page of the range, at most the row's length
-/// @param pages receives the pages from first_index to the end of the row, or `capacity` of them
-/// @param capacity room in pages; (NULL, 0) asks for the count
-/// @param out_count receives the number of pages from first_index to the end of the row
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @param first_index the first page to copy, at most the row's length
+/// @param pages receives the pages from first_index to the end of the row; (NULL, 0) asks for the
+/// count
+/// @param capacity room in pages
+/// @param out_count receives the number of pages from first_index to the end of the row, also on
+/// RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_POISONED
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -414,11 +419,7 @@ pub unsafe extern "C" fn rkv_page_table_read_row(
         with(table, |shared| {
             let state = shared.read();
             let rest = state.row_from(slot, first_index)?;
-            let asked = rest.len().min(capacity);
-            let into = out_slice(pages, capacity, asked, "pages")?;
-            put(rest.len(), out_count, "out_count")?;
-            into.write_copy_of_slice(&rest[..asked]);
-            Ok(())
+            fill(rest, pages, capacity, out_count, ["pages", "out_count"])
         })
     }
 }

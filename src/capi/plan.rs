@@ -236,7 +236,8 @@ pub unsafe extern "C" fn rkv_plan_set(
 }
 
 fn position(value: u64, name: &str) -> Result<usize, Error> {
-    usize::try_from(value).map_err(|_| Error::argument(text!("rows: {name} {value} is absurd")))
+    let refused = |_| Error::argument(text!("rows: {name} {value} is out of range"));
+    usize::try_from(value).map_err(refused)
 }
 
 fn region_of(raw: &rkv_region) -> Result<Region, Error> {

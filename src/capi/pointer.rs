@@ -41,7 +41,7 @@ fn check<T>(pointer: *const T, name: &str) -> Result<(), Fail> {
 #[inline]
 fn check_count<T>(count: usize, name: &str) -> Result<(), Fail> {
     if count > isize::MAX as usize / size_of::<T>() {
-        return Err(Error::argument(text!("{name}: {count} elements are absurd")).into());
+        return Err(Error::argument(text!("{name}: {count} elements are out of range")).into());
     }
     Ok(())
 }
@@ -322,4 +322,57 @@ fn bad_size<T: AbiStruct>(size: usize, field: &str) -> Fail {
     let (name, least) = (T::NAME, T::V1);
     let message = text!("{name}: {field} {size} is not the size of this struct ({least})");
     Error::argument(message).into()
+}
+
+/// Room for elements of an array of structs that can grow: each has the size that the caller knows.
+pub(super) struct Elements<T> {
+    first: *mut T,
+    size: usize,
+    capacity: usize,
+}
+
+impl<T: Copy> Elements<T> {
+    /// `name` is that of an element: `args.record` has `args.records` and `args.record_size`.
+    ///
+    /// # Safety
+    /// `first` is NULL, or `capacity` elements of `size` bytes are writable there as long as this
+    /// lives.
+    pub(super) unsafe fn new(
+        first: *mut T,
+        size: usize,
+        capacity: usize,
+        name: &str,
+    ) -> Result<Self, Fail> {
+        if capacity > 0 {
+            check(first, &text!("{name}s"))?;
+            if size < size_of::<T>() || size > SIZE_LIMIT || !size.is_multiple_of(align_of::<T>()) {
+                let least = size_of::<T>();
+                return Err(Error::argument(text!(
+                    "{name}_size {size} is not the size of this struct ({least})"
+                ))
+                .into());
+            }
+            if capacity > isize::MAX as usize / size {
+                let message = text!("{name}s: {capacity} elements are absurd");
+                return Err(Error::argument(message).into());
+            }
+        }
+        Ok(Self { first, size, capacity })
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Writes one element, and zeros where the caller knows more.
+    pub(super) fn put(&mut self, at: usize, value: &T) {
+        assert!(at < self.capacity, "there is room for the element");
+        // SAFETY: the element lies within what `new` was promised, and is as large as a T or
+        // larger.
+        unsafe {
+            let to = self.first.cast::<u8>().add(at * self.size);
+            to.copy_from_nonoverlapping((&raw const *value).cast(), size_of::<T>());
+            to.add(size_of::<T>()).write_bytes(0, self.size - size_of::<T>());
+        }
+    }
 }

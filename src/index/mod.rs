@@ -12,6 +12,7 @@ mod tree;
 
 pub use block_hash::BlockHashIndex;
 pub use namespace::Namespace;
+pub(crate) use namespace::WORDS as NAMESPACE_WORDS;
 pub use radix::RadixIndex;
 pub(crate) use radix::common_start;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -238,6 +239,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Follows any number of keys down from a node's end. Keys may be other than of tokens: nothing
     /// is found for those.
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk;
+
+    /// The namespace that a node is in.
+    fn namespace(&self, node: Node) -> Namespace;
 
     /// The ancestor of a node, or the node itself, that has the given page of the prefix.
     fn node_at_page(&self, node: Node, page: usize) -> Node;

@@ -19,7 +19,7 @@ pub struct Namespace {
 const MAGIC: [u8; 8] = *b"rkvname1";
 
 /// Words that a namespace takes.
-pub(super) const WORDS: usize = 18;
+pub(crate) const WORDS: usize = 18;
 
 impl Namespace {
     /// The digest that stands before the first page: SHA-256 over the fields that are set, each
@@ -46,7 +46,7 @@ impl Namespace {
     }
 
     /// The namespace as words; two are the same when their words are.
-    pub(super) fn words(&self) -> [u32; WORDS] {
+    pub(crate) fn words(&self) -> [u32; WORDS] {
         let mut words = [0; WORDS];
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
@@ -63,4 +63,23 @@ impl Namespace {
         put(&self.epoch.to_le_bytes());
         words
     }
+    /// The namespace that has these words.
+    pub(crate) fn from_words(words: &[u32; WORDS]) -> Self {
+        let mut bytes = [0; 4 * WORDS];
+        for (four, word) in bytes.chunks_exact_mut(4).zip(words) {
+            four.copy_from_slice(&word.to_le_bytes());
+        }
+        let flag = |at: usize| bytes[at] != 0;
+        let number = |at: usize| u64::from_le_bytes(part(&bytes, at));
+        Self {
+            lora: flag(0).then(|| number(4)),
+            image: flag(12).then(|| part(&bytes, 16)),
+            salt: part(&bytes, 32),
+            epoch: number(64),
+        }
+    }
+}
+
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("the length is N")
 }

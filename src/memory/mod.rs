@@ -8,12 +8,14 @@
 mod arc;
 mod boxed;
 mod ordered_map;
+mod seed;
 mod slab;
 pub mod treap;
 
 pub use arc::Arc;
 pub use boxed::{try_box, try_box_with};
 pub use ordered_map::OrderedMap;
+pub use seed::{choose_seed, seed};
 pub use slab::Slab;
 
 use std::collections::TryReserveError;

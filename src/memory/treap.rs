@@ -120,8 +120,7 @@ pub struct Ranks(u64);
 
 impl Default for Ranks {
     fn default() -> Self {
-        use std::hash::{BuildHasher, RandomState};
-        Self(RandomState::new().hash_one(0))
+        Self(super::seed())
     }
 }
 

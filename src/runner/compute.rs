@@ -262,7 +262,7 @@ impl Runner {
         let position_stride = or(strides.position, dim * heads);
         let dims = [(position_stride, positions), (head_stride, heads), (0, 1)];
         if span(dim, dims).is_none() {
-            return wrong(": with these strides two elements share a place, or lie absurdly far");
+            return wrong(": with these strides two elements share a place, or lie too far apart");
         }
         Ok(Tensor { address, dtype: self.config.dtype, position_stride, head_stride })
     }

@@ -115,7 +115,7 @@ impl KvMemory {
             let elements = span(&layer.strides, geometry, pages);
             let bytes = elements.and_then(|elements| elements.checked_mul(size));
             if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-                return wrong(": two elements share a place, or the strides are absurd");
+                return wrong(": two elements share a place, or the strides are out of range");
             }
             let (k, v) = (layer.k, layer.v);
             let layer = KvLayer { k, v, strides: layer.strides, dtype: config.kv_dtype };

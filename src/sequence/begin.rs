@@ -1,7 +1,7 @@
 //! The beginning of a sequence: match, lock, take a slot, map what is shared. One transaction.
 use super::early::Claim;
 use super::{PageCopy, Sequence, State};
-use crate::cache::{Found, Namespace};
+use crate::cache::{Found, Namespace, page_at};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::{Holder, Node};
@@ -132,7 +132,9 @@ impl State {
         let source = match (copied, matched.partial, matched.node) {
             (0, ..) => None,
             (_, Some(partial), _) => Some(partial.page),
-            (_, None, node) => Some(page_at(cache.index.as_ref(), node, shared)),
+            (_, None, node) => {
+                Some(page_at(cache.index.as_ref(), node.expect("the page was found"), shared))
+            }
         };
         assert_eq!(matched.pages, reuse.found.pages());
         let place = &mut self.sequences[slot as usize];
@@ -220,15 +222,4 @@ impl State {
             Reused::Inherited(positions) => cache.count_inherit(positions),
         }
     }
-}
-
-/// The page at a place of the prefix that ends at a node, or after it.
-pub(super) fn page_at(
-    index: &dyn crate::index::PrefixIndex,
-    node: Option<Node>,
-    page: usize,
-) -> u32 {
-    let node = index.node_at_page(node.expect("the page was found"), page);
-    let first = index.end_page(node) - index.pages(node).len();
-    index.pages(node)[page - first]
 }

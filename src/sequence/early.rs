@@ -6,6 +6,7 @@
 //! anew by what names it for ever: an id, or a row's own name.
 use super::{Shared, State};
 use crate::error::Error;
+use crate::journal::Reason;
 use crate::lock::RwLockWriteGuard;
 
 /// What a call still needs, looked at again each time that others were let in.
@@ -34,7 +35,7 @@ impl State {
     pub(super) fn free_up(&mut self, count: usize) {
         let missing = count.saturating_sub(self.table.pool.free());
         if missing > 0 {
-            let evicted = self.evict(missing, &mut |_| {});
+            let evicted = self.evict(missing, Reason::Capacity, &mut |_| {});
             assert_eq!(evicted, missing, "what is reclaimable can be evicted");
         }
     }

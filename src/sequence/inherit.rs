@@ -5,10 +5,10 @@
 //! knows the same keys after it. The page that the parent computed in part stays the parent's: the
 //! child is told to copy out of it, and the pool keeps it until that is done.
 use super::append::check_ids;
-use super::begin::{Begun, Reused, page_at};
+use super::begin::{Begun, Reused};
 use super::retained::Retained;
 use super::{PageCopy, Sequence, SequenceInfo, Shared, State};
-use crate::cache::Namespace;
+use crate::cache::{Namespace, page_at};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
@@ -61,7 +61,7 @@ impl State {
             }
             Some(Retained { sequence, .. }) => {
                 let cache = self.cache.as_ref().expect("a sequence has a cache");
-                page_at(cache.index.as_ref(), sequence.base, index)
+                page_at(cache.index.as_ref(), sequence.base.expect("it shares pages"), index)
             }
         }
     }
@@ -277,8 +277,8 @@ impl Shared {
         done
     }
 
-    /// Forgets retained sequences, the first to finish first, until that many more pages can be had
-    /// or none is left. Returns how many more can be had.
+    /// Drops retained sequences, the first to finish first, until that many more pages are
+    /// available or none is left. Returns how many more are available.
     pub fn drop_retained(&self, pages: usize) -> Result<usize, Error> {
         let mut state = self.write();
         state.cache()?;

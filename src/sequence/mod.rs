@@ -15,6 +15,7 @@ mod begin;
 mod callers;
 mod compute;
 mod inherit;
+mod journal;
 mod publish;
 mod release;
 mod retained;
@@ -24,6 +25,7 @@ mod state;
 
 pub use compute::{ComputedRow, RowPages};
 pub use inherit::Continuation;
+pub use journal::{ContentsRead, JournalRead};
 pub use publish::Published;
 pub use shared::Shared;
 pub use state::{CacheStats, PageTableStats, State};

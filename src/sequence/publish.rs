@@ -71,6 +71,7 @@ impl State {
     fn publish_tail(&mut self, slot: u32, pages: usize) -> Result<usize, Error> {
         let page_size = self.table.page_size();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
+        cache.reserve_journal()?;
         let sequence = &mut self.sequences[slot as usize];
         assert_eq!(sequence.lock, sequence.base, "no copy is open");
         let base_pages = sequence.base_pages;
@@ -94,10 +95,12 @@ impl State {
                 inserted
             }
         };
+        let claimed_keys = &keys[inserted.existing * page_size..row.len() * page_size];
         if !cache.images.is_empty() {
-            let end = row.len() * page_size;
-            cache.images.add_uses(&keys[inserted.existing * page_size..end]);
+            cache.images.add_uses(claimed_keys);
         }
+        let claimed = &row[inserted.existing..];
+        cache.note_stored(inserted.node, base_pages + inserted.existing, claimed, claimed_keys);
         let end = cache.index.end_page(inserted.node);
         sequence.drop_tail((end - base_pages) * page_size);
         (sequence.lock, sequence.base) = (Some(inserted.node), Some(inserted.node));

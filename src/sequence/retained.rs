@@ -179,7 +179,7 @@ impl State {
         Ok(true)
     }
 
-    /// Forgets a retained sequence.
+    /// Drops a retained sequence.
     pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::state::no_cache)?;
@@ -195,7 +195,7 @@ impl State {
         Ok(())
     }
 
-    /// Forgets the one that finished first, if there is one.
+    /// Drops the one that finished first, if there is one.
     pub(super) fn drop_oldest(&mut self) -> bool {
         let oldest = self.retained.ids().next();
         oldest.map(|id| self.drop_retained(id).expect("it is retained")).is_some()

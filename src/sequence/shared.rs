@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::grace::{Garbage, Link, One, Reader};
 use crate::ids::SequenceId;
 use crate::index::Tags;
+use crate::journal::Reason;
 use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::memory::Arc;
 use crate::paging::PageTableConfig;
@@ -44,13 +45,13 @@ pub struct Shared {
     /// Pages that a call evicts or takes before it lets others in.
     pub(super) slice: usize,
     /// Called where others are let in.
-    at_yield: AtYield,
+    pub(super) at_yield: AtYield,
 }
 
 /// What tests do where others are let in.
 pub type Yield = dyn Fn() + Send + Sync;
 
-struct AtYield(Option<Box<Yield>>);
+pub(super) struct AtYield(pub(super) Option<Box<Yield>>);
 
 impl std::fmt::Debug for AtYield {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -189,7 +190,8 @@ impl Shared {
         let mut done = 0;
         while done < count {
             let mut at = done;
-            let evicted = state.evict((count - done).min(self.slice), &mut |pages| {
+            let slice = (count - done).min(self.slice);
+            let evicted = state.evict(slice, Reason::Caller, &mut |pages| {
                 for &page in pages.iter().rev() {
                     report(at, page);
                     at += 1;

@@ -9,6 +9,7 @@ use crate::error::{Error, text};
 use crate::grace::One;
 use crate::ids::NodeId;
 use crate::index::{DumpFormat, Holder, IdRange, Node, NodeInfo, Tags};
+use crate::journal::{Reason, Ring};
 use crate::memory::{OutOfMemory, Slab, TryGrow, try_collect};
 use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
 use crate::token::TokenList;
@@ -95,6 +96,10 @@ pub struct State {
     pub(super) early: Slab<Vec<u32>>,
     /// Heap memory of those lists.
     pub(super) early_bytes: usize,
+    /// The records of the last cache, which is gone.
+    pub(super) last_ring: Option<Ring>,
+    /// No record of a cache that is gone had a higher number.
+    pub(super) last_number: u64,
 }
 
 impl State {
@@ -109,6 +114,8 @@ impl State {
             sequence_bytes: 0,
             early: Slab::default(),
             early_bytes: 0,
+            last_ring: None,
+            last_number: 0,
         })
     }
 
@@ -126,7 +133,8 @@ impl State {
         let slots = self.table.slots();
         let mut sequences = Vec::new();
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
-        let cache = PrefixCache::new(self.table.page_size(), ids, config)?;
+        let mut cache = PrefixCache::new(self.table.page_size(), ids, config)?;
+        cache.journal = self.new_journal(config.journal_bytes)?;
         let prober = cache.prober()?.map(One::new).transpose()?;
         let number = ids.first_sequence.max(config.limits.first_sequence) - 1;
         sequences.resize_with(slots, || Sequence { number, ..Sequence::default() });
@@ -134,6 +142,7 @@ impl State {
         self.retained = Registry::new(&config, self.table.pool.total());
         self.tag = ids.tag;
         self.cache = Some(cache);
+        self.last_ring = None;
         Ok(prober)
     }
 
@@ -147,7 +156,8 @@ impl State {
         }
         while self.drop_oldest() {}
         self.table.drop_cached_from_rows();
-        if let Some(cache) = self.cache.take() {
+        if let Some(mut cache) = self.cache.take() {
+            self.end_journal(&mut cache);
             let pool = &mut self.table.pool;
             cache
                 .index
@@ -200,9 +210,9 @@ impl State {
     }
 
     /// Evicts up to `count` pages into the pool.
-    pub fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32])) -> usize {
+    pub fn evict(&mut self, count: usize, reason: Reason, report: &mut dyn FnMut(&[u32])) -> usize {
         match &mut self.cache {
-            Some(cache) => cache.evict(&mut self.table, count, report),
+            Some(cache) => cache.evict(&mut self.table, count, reason, report),
             None => 0,
         }
     }
@@ -211,7 +221,8 @@ impl State {
     fn bytes(&self) -> usize {
         let places = self.sequences.capacity() * size_of::<Sequence>();
         let early = self.early.bytes() + self.early_bytes;
-        places + self.sequence_bytes + self.retained.bytes() + early
+        let ring = self.last_ring.as_ref().map_or(0, Ring::bytes);
+        places + self.sequence_bytes + self.retained.bytes() + early + ring
     }
 
     // The page table
@@ -411,7 +422,7 @@ impl State {
             retained_sequences: self.retained.len(),
             retained_pages: self.retained.pages(),
             images: cache.images.len(),
-            index_bytes: stats.bytes + cache.images.bytes(),
+            index_bytes: stats.bytes + cache.images.bytes() + cache.journal_bytes(),
             counters: cache.counters,
         })
     }
@@ -427,6 +438,9 @@ impl State {
             }
         });
         listed?;
+        if let Some(journal) = &cache.journal {
+            journal.check(cache.index.as_ref(), &cache.images, self.table.pool.cached())?;
+        }
         for sequence in self.sequences.iter().chain(self.retained.sequences()) {
             keys.try_extend_from_slice(&sequence.images)?;
         }

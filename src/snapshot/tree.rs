@@ -18,8 +18,9 @@ use super::{NONE, SPARSE};
 use crate::error::Error;
 use crate::error::text;
 use crate::index::Namespace;
+use crate::memory::seed;
 use foldhash::fast::FixedState;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Children beyond which a node keeps its number: giving it another one changes every child.
@@ -75,8 +76,7 @@ impl<V> Tree<V> {
             nodes: Nodes::new(node_limit),
             buckets: Buckets::new(),
             roots: Roots::new(),
-            // Seeded, so that nobody can choose tokens that collide.
-            hasher: FixedState::with_seed(RandomState::new().hash_one(0)),
+            hasher: FixedState::with_seed(seed()),
             label_bytes: 0,
             unjoined: Order::new(),
             sweep: 0,

@@ -8,6 +8,7 @@ mod images;
 mod keys;
 mod list;
 mod page_digest;
+mod parts;
 mod query;
 
 pub use digest_chain::{DigestChain, KeyPieces, Keys, OpenImage, page_digest_count, page_digests};
@@ -18,4 +19,5 @@ pub(crate) use list::bad_id;
 pub use list::{Item, TokenKind, TokenList, build, position_count, regions};
 pub(crate) use page_digest::PAGE_SIZE_MAX;
 pub use page_digest::{PageDigest, PageHasher};
+pub use parts::{Part, visit_parts};
 pub use query::{ImageSpan, Query, with_imageless_query, with_known_query, with_query};

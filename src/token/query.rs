@@ -3,8 +3,8 @@ use super::images::Images;
 use super::keys::{self, all_text, is_text};
 use super::list::{Item, TokenKind, TokenList, bad_id, positions};
 use crate::error::Error;
+use crate::lock::RwLock;
 use crate::memory::TryGrow;
-use std::sync::Mutex;
 
 /// The positions of one image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,17 +97,17 @@ const KEYS_KEPT: usize = 1 << 18;
 /// Keys of lists with items are made here, so that a lookup allocates nothing. They belong to no
 /// thread: what is thread-local and has to be freed needs memory when a thread uses it first, and
 /// there the standard library takes no for no answer.
-static SCRATCHES: [Mutex<Option<Scratch>>; KEPT] = [const { Mutex::new(None) }; KEPT];
+static SCRATCHES: [RwLock<Option<Scratch>>; KEPT] = [const { RwLock::new(None) }; KEPT];
 
 /// A scratch that nobody uses.
 fn take_scratch() -> Scratch {
-    let mut free = SCRATCHES.iter().filter_map(|scratch| scratch.try_lock().ok()?.take());
+    let mut free = SCRATCHES.iter().filter_map(|scratch| scratch.try_write()?.take());
     free.next().unwrap_or_default()
 }
 
 fn keep_scratch(scratch: Scratch) {
     if scratch.keys.capacity() <= KEYS_KEPT {
-        let mut locked = SCRATCHES.iter().filter_map(|scratch| scratch.try_lock().ok());
+        let mut locked = SCRATCHES.iter().filter_map(RwLock::try_write);
         if let Some(mut place) = locked.find(|place| place.is_none()) {
             *place = Some(scratch);
         }

@@ -427,8 +427,8 @@ static void m01_batches(void) {
     UNTOUCHED(count);
     rows[1].slot = t.owned;
     rows[1].position_count = 3;
-    GOOD_BIGGER_INPUT(rkv_page_table_batch_arrays, good, p, rkv_page_table_read_batch(table, rows,
-                                                                                      2, p, &count));
+    GOOD_BIGGER_INPUT(rkv_page_table_batch_arrays, good, p,
+                      rkv_page_table_read_batch(table, rows, 2, p, &count));
     CHECK_OK(rkv_page_table_read_batch(table, NULL, 0, &good, &count));
     CHECK(count == 0 && indptr[0] == 0);
     end_fixture(&t.f);

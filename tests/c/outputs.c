@@ -276,6 +276,62 @@ static void m09_cache(void) {
     close_world(&w);
 }
 
+static void m09_journal(void) {
+    world w;
+    open_world(&w);
+    rkv_cache *cache = w.f->cache;
+    static rkv_journal_record record;
+    static rkv_journal_item item;
+    rkv_cache_read_journal_args args, *a = &args;
+    rkv_cache_read_contents_args from, *c = &from;
+    memset(&args, 0, sizeof args);
+    memset(&from, 0, sizeof from);
+    args.struct_size = sizeof args;
+    from.struct_size = sizeof from;
+    BAD_STRUCT(&w, rkv_cache_read_journal_result, p, rkv_cache_read_journal(cache, a, p),
+               "out_result");
+    BAD_STRUCT(&w, rkv_cache_read_journal_result, p,
+               rkv_page_table_read_journal(w.f->table, a, p), "out_result");
+    BAD_STRUCT(&w, rkv_cache_read_contents_result, p, rkv_cache_read_contents(cache, c, p),
+               "out_result");
+    args.record_size = from.record_size = sizeof record;
+    args.item_size = from.item_size = sizeof item;
+    args.record_capacity = from.record_capacity = 1;
+    args.page_capacity = from.page_capacity = 4;
+    args.token_capacity = from.token_capacity = 4;
+    args.item_capacity = from.item_capacity = 1;
+#define GIVEN(x) ((x).records = &record, (x).pages = OTHER, (x).tokens = OTHER, (x).items = &item)
+    spare_size = sizeof(rkv_cache_read_journal_result);
+    GIVEN(args);
+    MISPLACED(&w, rkv_journal_record, p,
+              (a->records = p, rkv_cache_read_journal(cache, a, OTHER)), "args.records");
+    GIVEN(args);
+    MISPLACED(&w, uint32_t, p, (a->pages = p, rkv_cache_read_journal(cache, a, OTHER)),
+              "args.pages");
+    GIVEN(args);
+    MISPLACED(&w, uint32_t, p, (a->tokens = p, rkv_cache_read_journal(cache, a, OTHER)),
+              "args.tokens");
+    GIVEN(args);
+    MISPLACED(&w, rkv_journal_item, p, (a->items = p, rkv_cache_read_journal(cache, a, OTHER)),
+              "args.items");
+    spare_size = sizeof(rkv_cache_read_contents_result);
+    GIVEN(from);
+    MISPLACED(&w, rkv_journal_record, p,
+              (c->records = p, rkv_cache_read_contents(cache, c, OTHER)), "args.records");
+    GIVEN(from);
+    MISPLACED(&w, uint32_t, p, (c->pages = p, rkv_cache_read_contents(cache, c, OTHER)),
+              "args.pages");
+    GIVEN(from);
+    MISPLACED(&w, uint32_t, p, (c->tokens = p, rkv_cache_read_contents(cache, c, OTHER)),
+              "args.tokens");
+    GIVEN(from);
+    MISPLACED(&w, rkv_journal_item, p, (c->items = p, rkv_cache_read_contents(cache, c, OTHER)),
+              "args.items");
+#undef GIVEN
+    spare_size = 0;
+    close_world(&w);
+}
+
 static void m09_sequences(void) {
     world w;
     open_world(&w);
@@ -362,6 +418,7 @@ int main(void) {
     RUN_BOTH(m09_tokens);
     RUN_BOTH(m09_page_table);
     RUN_BOTH(m09_cache);
+    RUN_BOTH(m09_journal);
     RUN_BOTH(m09_sequences);
     RUN_BOTH(m09_runner);
     RUN_BOTH(m09_snapshots);

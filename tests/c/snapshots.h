@@ -79,11 +79,8 @@ static inline rkv_snapshot_cache_insert_args shelf_args(shelf *s, const rkv_toke
     return args;
 }
 
-static inline rkv_snapshot_cache_insert_result put_args(shelf *s,
-
-
-
-                                                                    const rkv_snapshot_cache_insert_args *args) {
+static inline rkv_snapshot_cache_insert_result put_args(
+    shelf *s, const rkv_snapshot_cache_insert_args *args) {
     rkv_snapshot_cache_insert_result result;
     memset(&result, 0, sizeof result);
     result.struct_size = sizeof result;

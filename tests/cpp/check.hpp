@@ -56,7 +56,7 @@ inline rkv::PageTable table(std::uint32_t page_count, std::uint32_t page_size,
 
 /// K19: every page is in one state, and the index is sound.
 inline void audit(const rkv::PageTable& pages, const rkv::Cache& cache) {
-    pages.check();
+    pages.check_invariants();
     cache.check_invariants();
     const auto stats = pages.stats();
     if (stats.free_page_count + stats.cached_page_count + stats.private_page_count !=

@@ -39,8 +39,8 @@ void allocates_and_maps() {
     CHECK_EQ(table.row(slot, 1, part), 2u);
     CHECK_EQ(part[0], pages[1]);
     CHECK_EQ(part[1], pages[2]);
-    CHECK_EQ(table.row(slot, 0, part), 3u);
-    CHECK_EQ(part[0], pages[0]);
+    CHECK_THROWS(RKV_STATUS_BUFFER_TOO_SMALL, table.row(slot, 0, part)); /* J06 */
+    CHECK_EQ(part[0], pages[1]);
     CHECK(table.row(slot, 3).empty());
 
     // Strictly in order: the next index is 3.
@@ -50,7 +50,7 @@ void allocates_and_maps() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, table.map(slot, 4, one));
     table.free_pages(one);
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, table.free_pages(one));
-    table.check();
+    table.check_invariants();
 
     table.reserve(slot, 20);
     CHECK_EQ(table.capacity(slot), 20u);
@@ -65,7 +65,7 @@ void allocates_and_maps() {
     CHECK_EQ(table.stats().free_page_count, 8u);
     CHECK_EQ(table.stats().free_slot_count, 2u);
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, table.free_slot(slot));
-    table.check();
+    table.check_invariants();
 }
 
 // K12: where positions lie, for any of them in any order.

@@ -187,7 +187,7 @@ void destroys_in_any_order() {
     survivor = rkv::Sequence();
     CHECK_EQ(outer.stats().free_page_count, 32u);
     CHECK_EQ(outer.stats().free_slot_count, 4u);
-    outer.check();
+    outer.check_invariants();
 
     // One whose cache went to C code ends nothing.
     rkv::Cache cache(outer);

@@ -232,7 +232,7 @@ void soak(std::chrono::seconds time, std::uint64_t seed) {
     }
     // Another thread looks at the books all the time.
     while (engine::Clock::now() < end) {
-        engine.core().kv().table().check();
+        engine.core().kv().table().check_invariants();
         engine.core().kv().cache().check_invariants();
         std::this_thread::sleep_for(20ms);
     }

@@ -3,12 +3,13 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stddef.h>
 
-static __thread int reading;
+/* What this thread reads now: readers never nest, but they take other locks meanwhile. */
+static __thread const pthread_rwlock_t *reading;
 
 int pthread_rwlock_rdlock(pthread_rwlock_t *lock) {
-    (void)lock;
-    reading++;
+    reading = lock;
     return 0;
 }
 
@@ -17,8 +18,8 @@ int pthread_rwlock_tryrdlock(pthread_rwlock_t *lock) {
 }
 
 int pthread_rwlock_unlock(pthread_rwlock_t *lock) {
-    if (reading > 0) {
-        reading--;
+    if (reading == lock) {
+        reading = NULL;
         return 0;
     }
     int (*unlock)(pthread_rwlock_t *);

@@ -1,13 +1,14 @@
 //! Carries out operations on the library and on the model, and compares the answers.
 use super::abi::{Library, Status};
 use super::compare::{Names, compare, compare_sequence, equal};
+use super::journal::Replica;
 use super::naive::{Fault, Naive, Page, Refusal, Shortage, Wrong, require};
 use super::namespaces::namespace_of;
 use super::ops::{Config, Op, Pick};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
 use super::tokens::TokenList;
-use radixkv::capi::rkv_sequence_info;
+use radixkv::capi::{RKV_REASON_CALLER, RKV_REASON_CAPACITY, rkv_sequence_info};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -32,6 +33,8 @@ pub struct Driver {
     pub row_locks: BTreeMap<u32, Vec<Label>>,
     pub earlier: Vec<Earlier>,
     pub foreign: Foreign,
+    /// Follows the cache by its journal, if it has one.
+    replica: Option<Replica>,
 }
 
 /// Another cache, whose ids mean nothing here.
@@ -52,6 +55,7 @@ impl Foreign {
             block_hash: false,
             retained_sequences: 0,
             retained_pages: 0,
+            journal_bytes: 0,
         };
         let library = Library::new(&config)?;
         let tokens = TokenList::of(&Prompt(vec![Piece::Text(1, 2)]));
@@ -129,12 +133,18 @@ impl Driver {
             row_locks: BTreeMap::new(),
             earlier: Vec::new(),
             foreign,
+            replica: (config.journal_bytes > 0).then(Replica::default),
         })
     }
 
     /// One operation, and whether everything is as it should be after it.
     pub fn step(&mut self, op: &Op) -> Result<(), Wrong> {
         self.apply(op)?;
+        if let Some(replica) = &mut self.replica {
+            let by_caller = matches!(op, Op::Evict { .. } | Op::EvictSmallBuffer { .. });
+            let reason = if by_caller { RKV_REASON_CALLER } else { RKV_REASON_CAPACITY };
+            replica.follow(&self.library, &self.model, reason)?;
+        }
         self.compare_all()
     }
 

@@ -62,7 +62,10 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// A pool in which pages are scarce and prefixes meet.
-fn config(rng: &mut Rng, theme: Theme, page_size: usize, block_hash: bool) -> Config {
+fn config(rng: &mut Rng, theme: Theme, page_size: usize, kind: Kind) -> Config {
+    // The smallest ring, in which records are lost, or one that is never full.
+    let ring = |rng: &mut Rng| if rng.bool() { 1024 + 256 * page_size } else { 1 << 20 };
+    let journal_bytes = if kind.journal { ring(rng) } else { 0 };
     let most = if page_size <= 16 { 36 } else { 16 };
     let page_count = match theme {
         Theme::Pressure => rng.usize(5..=12),
@@ -75,7 +78,8 @@ fn config(rng: &mut Rng, theme: Theme, page_size: usize, block_hash: bool) -> Co
         slot_count: rng.usize(1..=6),
         row_page_limit,
         whole_pages: rng.u8(0..4) == 0,
-        block_hash,
+        block_hash: kind.block_hash,
+        journal_bytes,
         retained_sequences: if rng.bool() { 0 } else { rng.usize(1..=4) },
         retained_pages: if rng.bool() { 0 } else { rng.usize(1..page_count) },
     }
@@ -83,16 +87,29 @@ fn config(rng: &mut Rng, theme: Theme, page_size: usize, block_hash: bool) -> Co
 
 /// Many runs of one theme. RKV_MODEL_STEPS operations in all, from the seed RKV_MODEL_SEED on.
 /// Each of the marks, the rare cases of the theme, must be come across.
+#[allow(dead_code)] // not every test that includes this does
 pub fn soak(theme: Theme, default_steps: u64, expected: &[&str]) {
-    soak_index(false, theme, default_steps, expected);
+    soak_kind(Kind::default(), theme, default_steps, expected);
 }
 
 /// The same with the block-hash index.
+#[allow(dead_code)] // as above
 pub fn soak_block_hash(theme: Theme, default_steps: u64, expected: &[&str]) {
-    soak_index(true, theme, default_steps, expected);
+    let kind = Kind { block_hash: true, ..Kind::default() };
+    soak_kind(kind, theme, default_steps, expected);
 }
 
-fn soak_index(block_hash: bool, theme: Theme, default_steps: u64, expected: &[&str]) {
+/// What kind of caches there are.
+#[derive(Clone, Copy, Default)]
+pub struct Kind {
+    /// Pages by their digests.
+    pub block_hash: bool,
+    /// A consumer follows the journal.
+    pub journal: bool,
+}
+
+/// The same with caches of a kind.
+pub fn soak_kind(kind: Kind, theme: Theme, default_steps: u64, expected: &[&str]) {
     let seed = number("RKV_MODEL_SEED", 1).wrapping_mul(1_000_003);
     let steps = number("RKV_MODEL_STEPS", default_steps);
     let mut done = 0;
@@ -104,7 +121,7 @@ fn soak_index(block_hash: bool, theme: Theme, default_steps: u64, expected: &[&s
         let mut rng = Rng::with_seed(seed.wrapping_add(episode));
         // Large pages cost the naive model the most, so they get shorter runs.
         let page_size = PAGE_SIZES[episode as usize % PAGE_SIZES.len()];
-        let config = config(&mut rng, theme, page_size, block_hash);
+        let config = config(&mut rng, theme, page_size, kind);
         let count = rng.usize(200..=800) / (1 + page_size / 32);
         let ops = Generator::new(rng, theme, config).ops(count);
         match run(&config, &ops, Fault::None) {

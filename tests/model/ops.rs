@@ -18,6 +18,8 @@ pub struct Config {
     /// Limits of what is retained; 0 for the defaults.
     pub retained_sequences: usize,
     pub retained_pages: usize,
+    /// Bytes of the journal's ring; 0 for none.
+    pub journal_bytes: usize,
 }
 
 /// Index of an object, modulo the number of objects.

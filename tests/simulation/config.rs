@@ -65,6 +65,8 @@ impl RunConfig {
             block_hash: rng.u8(0..3) == 0,
             retained_sequences: if rng.bool() { 0 } else { rng.usize(1..=6) },
             retained_pages: if rng.bool() { 0 } else { rng.usize(1..page_count) },
+            // Whatever was drawn stays as it was before there were journals.
+            journal_bytes: if page_count % 3 == 0 { 1024 + 256 * page_size } else { 0 },
         };
         let chance = |rng: &mut Rng, most: u8| if rng.u8(0..4) == 0 { 0 } else { rng.u8(0..=most) };
         let longest = match row_page_limit {

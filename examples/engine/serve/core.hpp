@@ -61,7 +61,7 @@ public:
     /// Ends a request with Finish::cancelled. Nothing happens when it is over already.
     void cancel(std::uint64_t number);
     void cancel_all();
-    /// Forgets what was retained under an id. False when there is nothing.
+    /// Drops what was retained under an id. False when there is nothing.
     bool drop(const std::string& id) { return retained_.drop(id); }
 
     /// Computes one step. False when there is no request.

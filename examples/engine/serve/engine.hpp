@@ -30,7 +30,7 @@ public:
     void cancel(std::uint64_t number);
     /// Cancels every request that is here now. Any thread.
     void cancel_all();
-    /// Forgets what was retained under an id. False when there is nothing. Any thread.
+    /// Drops what was retained under an id. False when there is nothing. Any thread.
     bool drop(const std::string& id) { return core_.drop(id); }
     /// Waits until there is no request left, or until the time is over. Any thread.
     bool wait_idle(std::chrono::milliseconds time);

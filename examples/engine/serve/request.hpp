@@ -86,7 +86,7 @@ struct TokenLogprobs {
     std::vector<std::pair<std::uint32_t, double>> top;
 };
 
-/// One generated token. Everything in it is good during the call only.
+/// One generated token. Everything in it is valid only during the call.
 struct TokenOutput {
     /// Which of the request's sequences it belongs to. The tokens of beams are told when the search
     /// is over, and only of those that are returned.

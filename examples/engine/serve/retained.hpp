@@ -47,9 +47,9 @@ public:
     /// Ends a sequence and keeps it; whoever had the id before is forgotten. False if it is too
     /// large: it was released then.
     [[nodiscard]] bool put(const std::string& id, rkv::Sequence& sequence, Parent parent);
-    /// Forgets one. False if there is none.
+    /// Drops one. False if there is none.
     bool drop(const std::string& id);
-    /// Forgets the first to finish, at least one, until so many more pages can be had. False if
+    /// Drops the first to finish, at least one, until that many more pages are available. False if
     /// there was none.
     bool make_room(std::size_t page_count);
 

@@ -93,6 +93,13 @@ impl Arena {
         }
     }
 
+    /// Room for so many bytes, aligned for an element.
+    pub fn room_bytes<T>(&mut self, input: &mut Input<'_>, bytes: usize) -> (*mut T, usize) {
+        let shape = shape(input);
+        let filled = vec![FILL; bytes];
+        (self.piece(&filled, shape, align_of::<T>(), Role::Output).cast(), bytes)
+    }
+
     /// Room for exactly so many elements.
     pub fn room_for<T>(&mut self, input: &mut Input<'_>, count: usize) -> *mut T {
         let shape = shape(input);

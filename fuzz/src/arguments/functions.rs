@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome, runner, snapshots};
+use super::{Call, Outcome, journal, runner, snapshots};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -195,6 +195,11 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
             reserved: zero(i),
             retained_sequence_limit: number(i),
             retained_page_limit: number(i),
+            journal_bytes: match i.below(4) {
+                0 => i.below(1 << 14) as u64,
+                1 => u64::MAX - u64::from(number(i)),
+                _ => 0,
+            },
             ..Sized32::sized()
         };
         let config = if i.rarely(8) { ptr::null() } else { a.read(i, &config) };
@@ -442,6 +447,10 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let (sequences, capacity) = a.room(i, 4);
         unsafe { rkv_cache_read_retained(w.cache(i), sequences, capacity, a.count(i)) }.into()
     }),
+    // The journal
+    ("rkv_cache_read_journal", journal::read_journal),
+    ("rkv_page_table_read_journal", journal::read_journal_of_table),
+    ("rkv_cache_read_contents", journal::read_contents),
 ];
 
 /// A text that must end.

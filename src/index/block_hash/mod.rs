@@ -19,12 +19,12 @@ use super::{
 };
 use crate::error::Error;
 use crate::ids::NodeId;
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, seed};
 use crate::token::{DigestChain, KeyPieces, Keys, PageDigest, PageHasher};
 use entry::Entry;
 use foldhash::fast::FixedState;
 use std::fmt::Write;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 
 /// A prefix index that knows pages by their digests.
 ///
@@ -37,7 +37,6 @@ pub struct BlockHashIndex {
     tree: Tree<Entry>,
     /// Nodes by their digest.
     table: ChildTable,
-    /// Seeded, so that nobody can choose tokens whose digests meet in the table.
     table_hash: FixedState,
     hasher: PageHasher,
     /// Heap memory of what entries keep of pages with other than text.
@@ -52,7 +51,7 @@ impl BlockHashIndex {
             page_size,
             tree: Tree::new(page_size, ids),
             table: ChildTable::new()?,
-            table_hash: FixedState::with_seed(RandomState::new().hash_one(ids.tag)),
+            table_hash: FixedState::with_seed(seed()),
             hasher: PageHasher::new(page_size),
             media_bytes: 0,
         })
@@ -99,6 +98,10 @@ impl PrefixIndex for BlockHashIndex {
 
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
         self.walk_down(from.0, keys)
+    }
+
+    fn namespace(&self, node: Node) -> Namespace {
+        self.tree.namespace(node.0)
     }
 
     fn node_at_page(&self, node: Node, page: usize) -> Node {

@@ -34,13 +34,12 @@ use super::{
 use crate::error::Error;
 use crate::grace::Garbage;
 use crate::ids::NodeId;
-use crate::memory::{Arc, OutOfMemory, try_box};
+use crate::memory::{Arc, OutOfMemory, seed, try_box};
 use crate::token::Keys;
 use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;
 use row::OwnRows;
-use std::hash::{BuildHasher, RandomState};
 pub(crate) use walk::common_start;
 
 /// A prefix index that compares tokens exactly.
@@ -69,9 +68,7 @@ impl RadixIndex {
     pub fn new(page_size: usize, ids: impl Into<NodeIds>) -> Result<Self, Error> {
         let ids = ids.into();
         let table = ChildTable::new()?;
-        // Seeded, so that nobody can choose tokens that collide. A model runs the same way again.
-        let seed = if cfg!(loom) { 0 } else { RandomState::new().hash_one(ids.tag) };
-        let hasher = FixedState::with_seed(seed);
+        let hasher = FixedState::with_seed(seed());
         let view = View::new(page_size, hasher.clone(), Arc::clone(table.view()))?;
         let view = Arc::new(view)?;
         Ok(Self {
@@ -105,6 +102,10 @@ impl PrefixIndex for RadixIndex {
 
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
         self.walk_down(from.0, keys.keys)
+    }
+
+    fn namespace(&self, node: Node) -> Namespace {
+        self.tree.namespace(node.0)
     }
 
     fn node_at_page(&self, node: Node, page: usize) -> Node {

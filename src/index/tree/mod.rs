@@ -77,6 +77,11 @@ impl<H: Held> Tree<H> {
         self.roots.find(namespace)
     }
 
+    /// The namespace that a node is in.
+    pub fn namespace(&self, node: u32) -> Namespace {
+        self.roots.name(self.path(node).last().expect("a path ends at its root"))
+    }
+
     /// Makes room for a root more.
     pub fn try_reserve_root(&mut self) -> Result<(), OutOfMemory> {
         self.nodes.try_reserve(1)?;

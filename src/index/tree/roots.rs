@@ -40,6 +40,10 @@ impl Roots {
         self.by_name.get(name).copied()
     }
 
+    pub(super) fn name(&self, root: u32) -> Namespace {
+        *self.names.get(&root).expect("a root has a name")
+    }
+
     /// Adds a root, for which room was made.
     pub(super) fn insert(&mut self, name: Namespace, root: u32) {
         if name == Namespace::default() {

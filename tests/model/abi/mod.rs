@@ -1,10 +1,13 @@
 //! The C ABI with Rust's manners: slices in, results out, nothing interpreted.
 mod cache;
+mod journal;
 mod page_table;
 mod sequence;
 
 use super::ops::Config;
 use super::tokens::TokenList;
+#[allow(unused_imports)] // not every test that includes this reads records
+pub use journal::Read;
 use radixkv::capi::*;
 use std::ptr::null_mut;
 
@@ -72,6 +75,7 @@ impl Library {
             index: if config.block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX },
             retained_sequence_limit: config.retained_sequences as u32,
             retained_page_limit: config.retained_pages as u32,
+            journal_bytes: config.journal_bytes as u64,
             ..sized()
         };
         let mut library = Library { table, cache: null_mut(), cache_config };
@@ -95,7 +99,7 @@ impl Library {
 
     /// Creates a page table and a cache, and destroys them.
     #[allow(dead_code)] // not every test that includes this does
-    pub fn create_and_destroy(block_hash: bool) -> Status {
+    pub fn create_and_destroy(block_hash: bool, journal: bool) -> Status {
         let mut config: rkv_page_table_config = sized();
         (config.page_size, config.page_count, config.slot_count) = (4, 20, 3);
         let (mut table, mut cache) = (null_mut(), null_mut());
@@ -106,7 +110,8 @@ impl Library {
                 return status;
             }
             let index = if block_hash { RKV_INDEX_BLOCK_HASH } else { RKV_INDEX_RADIX };
-            let config = rkv_cache_config { index, ..sized() };
+            let journal_bytes = if journal { 4096 } else { 0 };
+            let config = rkv_cache_config { index, journal_bytes, ..sized() };
             let status = rkv_cache_create(table, &config, &mut cache);
             rkv_cache_destroy(cache);
             rkv_page_table_destroy(table);

@@ -93,10 +93,9 @@ impl Library {
             let status = crate::call("rkv_page_table_read_row", Some(self), &mut || unsafe {
                 rkv_page_table_read_row(self.table, slot, first, data, room, &mut count)
             });
-            done(status, ())?;
-            if count <= room {
+            if status != Status::BufferTooSmall {
                 pages.truncate(count);
-                return Ok(pages);
+                return done(status, pages);
             }
             pages.resize(count, 0);
         }

@@ -1,0 +1,72 @@
+/* A world in which somebody follows the journal, and calls that write into it. */
+#include "longest.h"
+
+#include <stdlib.h>
+
+enum { SEED = 1501, TOKENS = 64, RECORDS = 256, PAGES = 1024, ITEMS = 16 };
+
+static rkv_journal_record records[RECORDS];
+static uint32_t pages[PAGES], tokens_read[PAGES * 16];
+static rkv_journal_item items[ITEMS];
+
+static rkv_cache_read_journal_args journal_args(uint64_t after_number)
+{
+    return (rkv_cache_read_journal_args){
+        .struct_size = sizeof(rkv_cache_read_journal_args), .after_number = after_number,
+        .records = records, .record_size = sizeof *records, .record_capacity = RECORDS,
+        .pages = pages, .page_capacity = PAGES,
+        .tokens = tokens_read, .token_capacity = PAGES * 16,
+        .items = items, .item_size = sizeof *items, .item_capacity = ITEMS,
+    };
+}
+
+static uint64_t follow(const struct house *house, uint64_t number)
+{
+    rkv_cache_read_journal_result result = {.struct_size = sizeof result};
+    do {
+        rkv_cache_read_journal_args args = journal_args(number);
+        TIME(rkv_cache_read_journal, house->cache, &args, &result);
+        number = result.last_number;
+    } while (number < result.newest_number);
+    rkv_cache_read_journal_args args = journal_args(number);
+    TIME(rkv_page_table_read_journal, house->table, &args, &result);
+    return number;
+}
+
+static void contents(const struct house *house)
+{
+    rkv_cache_read_contents_result result = {.struct_size = sizeof result};
+    rkv_cache_read_contents_args args = {
+        .struct_size = sizeof args,
+        .records = records, .record_size = sizeof *records, .record_capacity = RECORDS,
+        .pages = pages, .page_capacity = PAGES,
+        .tokens = tokens_read, .token_capacity = PAGES * 16,
+        .items = items, .item_size = sizeof *items, .item_capacity = ITEMS,
+    };
+    do {
+        args.first_page = result.next_page;
+        TIME(rkv_cache_read_contents, house->cache, &args, &result);
+    } while (result.next_page != 0);
+}
+
+void world_journal(uint32_t page_size, uint32_t index)
+{
+    uint32_t prompt_count = sizes.nodes / 10, ids[TOKENS];
+    situation("10^5 prompts with a journal");
+    house_journal_bytes = 16 << 20;
+    struct house house = house_open(page_size, prompt_count * (TOKENS / page_size), 64, index, 0);
+    house_journal_bytes = 0;
+    struct rng rng = {SEED};
+    uint64_t number = 0;
+    for (uint32_t i = 0; i < prompt_count + 20000; i++) {
+        tokens_fill(SEED, i, ids, TOKENS);
+        rkv_tokens tokens = text(ids, TOKENS);
+        request(&house, NULL, &tokens);
+        if (rng_below(&rng, 64) == 0) {
+            evict(&house, 1 + rng_below(&rng, 32));
+            number = follow(&house, number);
+        }
+    }
+    contents(&house);
+    house_close(&house);
+}

@@ -1,0 +1,185 @@
+//! What each page holds now: its keys, and its place in the prefix that it belongs to.
+//!
+//! One entry and `page_size` keys for each page of the table, allocated once. Images are known by
+//! their keys: as long as the page is held, its keys hold them.
+use super::Entered;
+use super::names::Names;
+use super::record::{RECORD_PAGES, Stored};
+use crate::index::Namespace;
+use crate::memory::{OutOfMemory, try_zeros};
+use crate::token::{Images, Keys, all_text, visit_parts};
+
+/// A page's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    /// The page before it; 0 for none.
+    parent: u32,
+    /// Pages before it in the prefix.
+    index: u32,
+    /// The number of the namespace, plus one; 0 while the page is not held.
+    name: u32,
+    /// Positions of an image that begins before the page and goes on in it.
+    open: u32,
+}
+
+impl Entry {
+    /// As it is kept: all zero while the page is not held.
+    fn words(self) -> [u32; 4] {
+        [self.parent, self.index, self.name, self.open]
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Mirror {
+    page_size: usize,
+    entries: Vec<[u32; 4]>,
+    keys: Vec<u32>,
+    held: usize,
+    pub names: Names,
+}
+
+impl Mirror {
+    pub fn new(page_size: usize, page_count: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            page_size,
+            entries: try_zeros(page_count)?,
+            keys: try_zeros(page_count.checked_mul(page_size).ok_or(OutOfMemory)?)?,
+            held: 0,
+            names: Names::default(),
+        })
+    }
+
+    pub fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// Pages that could be held, page 0 included.
+    pub fn page_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Pages that are held.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Heap memory.
+    pub fn bytes(&self) -> usize {
+        let entries = self.entries.capacity() * size_of::<[u32; 4]>();
+        entries + self.keys.capacity() * size_of::<u32>() + self.names.bytes()
+    }
+
+    fn entry(&self, page: usize) -> Entry {
+        let [parent, index, name, open] = self.entries[page];
+        Entry { parent, index, name, open }
+    }
+
+    pub fn has(&self, page: u32) -> bool {
+        self.entry(page as usize).name != 0
+    }
+
+    /// The page before a page that is held; 0 for none.
+    pub fn parent(&self, page: u32) -> u32 {
+        self.entry(page as usize).parent
+    }
+
+    /// Pages before a page that is held.
+    pub fn index(&self, page: u32) -> usize {
+        self.entry(page as usize).index as usize
+    }
+
+    /// The keys of pages whose numbers follow each other.
+    pub fn keys_of(&self, first: usize, count: usize) -> &[u32] {
+        &self.keys[first * self.page_size..(first + count) * self.page_size]
+    }
+
+    /// Positions of an image that begins before a page that is held and goes on in it.
+    pub fn open_before(&self, page: u32) -> u32 {
+        self.entry(page as usize).open
+    }
+
+    /// How many positions of an image are read that goes on after a page.
+    pub fn open_after(&self, page: u32, images: &Images) -> u32 {
+        let keys = Keys { keys: self.keys_of(page as usize, 1), images };
+        visit_parts(keys, self.open_before(page), &mut |_| {})
+    }
+
+    /// The namespace of a page that is held.
+    pub fn name(&self, page: u32) -> &Namespace {
+        self.names.name(self.entry(page as usize).name - 1)
+    }
+
+    /// Pages that came in; room was made for their namespace.
+    pub fn store(&mut self, entered: &Entered<'_>) {
+        let Keys { keys, images } = entered.keys;
+        assert_eq!(keys.len(), entered.pages.len() * self.page_size, "the keys are the pages'");
+        let (mut parent, name) = (entered.parent, self.name_after(entered));
+        let (mut index, mut open) = match parent {
+            0 => (0, 0),
+            parent => (self.index(parent) + 1, self.open_after(parent, images)),
+        };
+        let text = all_text(keys);
+        for (&page, keys) in entered.pages.iter().zip(keys.chunks_exact(self.page_size)) {
+            let at = page as usize;
+            assert!(self.entry(at).name == 0, "page {page} is held already");
+            self.entries[at] = Entry { parent, index: index as u32, name, open }.words();
+            self.keys[at * self.page_size..][..self.page_size].copy_from_slice(keys);
+            if !text {
+                open = visit_parts(Keys { keys, images }, open, &mut |_| {});
+            }
+            (parent, index) = (page, index + 1);
+        }
+        self.names.add(name - 1, entered.pages.len());
+        self.held += entered.pages.len();
+    }
+
+    fn name_after(&mut self, entered: &Entered<'_>) -> u32 {
+        match entered.parent {
+            0 => self.names.number(entered.namespace) + 1,
+            parent => {
+                let name = self.entry(parent as usize).name;
+                assert!(name != 0, "page {parent} is held: others go on from it");
+                name
+            }
+        }
+    }
+
+    /// A page that left.
+    pub fn remove(&mut self, page: u32) {
+        let entry = self.entry(page as usize);
+        self.entries[page as usize] = [0; 4];
+        assert!(entry.name != 0, "page {page} is held");
+        self.names.take(entry.name - 1);
+        self.held -= 1;
+    }
+
+    /// What a record says of pages of which the first is held.
+    pub fn stored<'a>(&'a self, parent: u32, pages: &'a [u32]) -> Stored<'a> {
+        Stored {
+            namespace: self.name(pages[0]),
+            parent,
+            first_position: self.index(pages[0]) as u64 * self.page_size as u64,
+            pages,
+        }
+    }
+
+    /// The same, with the parent that it has.
+    pub fn stored_now<'a>(&'a self, pages: &'a [u32]) -> Stored<'a> {
+        self.stored(self.parent(pages[0]), pages)
+    }
+
+    /// How many pages from one on go into one record: each is the parent of the next. None when the
+    /// page is not held.
+    pub fn run(&self, first: usize, words: usize) -> Option<usize> {
+        if !self.has(first as u32) {
+            return None;
+        }
+        let most = RECORD_PAGES.min(words / (self.page_size + 1)).max(1);
+        let end = (first + most).min(self.page_count());
+        let follows = |page: &usize| {
+            let entry = self.entry(*page);
+            entry.name != 0 && entry.parent as usize == *page - 1
+        };
+        Some(1 + (first + 1..end).take_while(follows).count())
+    }
+}

@@ -1,0 +1,65 @@
+//! The namespaces of the pages that are held, each with a number and a count of its pages.
+use crate::index::Namespace;
+use crate::memory::{OrderedMap, OutOfMemory, Slab};
+
+#[derive(Debug)]
+struct Entry {
+    name: Namespace,
+    pages: usize,
+}
+
+/// Namespaces by number and numbers by namespace.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    entries: Slab<Entry>,
+    numbers: OrderedMap<Namespace, u32>,
+}
+
+impl Names {
+    /// Makes room for one more.
+    pub fn try_reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.entries.try_reserve(1)?;
+        self.numbers.try_reserve(1)
+    }
+
+    /// The number of a namespace, for which room was made.
+    pub fn number(&mut self, name: &Namespace) -> u32 {
+        if let Some(&number) = self.numbers.get(name) {
+            return number;
+        }
+        let number = self.entries.insert(Entry { name: *name, pages: 0 });
+        self.numbers.insert(*name, number);
+        number
+    }
+
+    pub fn name(&self, number: u32) -> &Namespace {
+        &self.entries[number].name
+    }
+
+    /// Counts pages that came.
+    pub fn add(&mut self, number: u32, pages: usize) {
+        self.entries[number].pages += pages;
+    }
+
+    /// Counts a page that went. With the last one the namespace goes.
+    pub fn take(&mut self, number: u32) {
+        let entry = &mut self.entries[number];
+        entry.pages -= 1;
+        if entry.pages == 0 {
+            let name = self.entries.remove(number).name;
+            self.numbers.remove(&name);
+        }
+    }
+
+    /// Pages of all namespaces, none of which has none.
+    pub fn count(&self) -> Option<usize> {
+        let all_used = self.entries.iter().all(|entry| entry.pages > 0);
+        let whole = all_used && self.entries.len() == self.numbers.len();
+        whole.then(|| self.entries.iter().map(|entry| entry.pages).sum())
+    }
+
+    /// Heap memory.
+    pub fn bytes(&self) -> usize {
+        self.entries.bytes() + self.numbers.bytes()
+    }
+}

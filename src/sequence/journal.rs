@@ -1,0 +1,164 @@
+//! Reading the journal beside calls that change the cache: in slices of a few microseconds, between
+//! which whoever waits gets in.
+use super::{Shared, State};
+use crate::cache::PrefixCache;
+use crate::error::{Error, text};
+use crate::journal::{Journal, Reason, Record, Ring};
+use crate::memory::try_box;
+
+/// Words that a reader looks at before it lets others in, for each page of a slice of other calls:
+/// 2048 in all.
+const WORDS_PER_PAGE: usize = 4;
+
+/// How far records were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalRead {
+    /// The number up to which everything was read, or is lost.
+    pub last: u64,
+    /// The newest record that there is.
+    pub newest: u64,
+    /// The first one that is still there; one more than the newest for none.
+    pub oldest: u64,
+    /// Records after the one that was asked for that are gone: none of them was read.
+    pub lost: u64,
+}
+
+/// How far the contents were told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentsRead {
+    /// The first page that is still to be told; 0 for none.
+    pub next_page: u32,
+    /// The newest record when the call began: records after it are to be applied to what was told.
+    pub number: u64,
+    /// The newest record when the call ended: when all up to it are applied, what was told is
+    /// right.
+    pub newest: u64,
+}
+
+impl State {
+    /// The journal of a new cache, if it is to have one.
+    pub(super) fn new_journal(&self, bytes: u64) -> Result<Option<Box<Journal>>, Error> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let (page_size, pages) = (self.table.page_size(), self.table.pool.total() + 1);
+        let journal = Journal::new(bytes, page_size, pages, self.last_number + 1)?;
+        Ok(Some(try_box(journal)?))
+    }
+
+    /// Writes down that all pages leave with the cache, and keeps the records.
+    pub(super) fn end_journal(&mut self, cache: &mut PrefixCache) {
+        if let Some(mut journal) = cache.journal.take() {
+            journal.remove_all(Reason::Destroyed);
+            let ring = journal.into_ring();
+            self.last_number = ring.newest();
+            self.last_ring = Some(ring);
+        }
+    }
+
+    /// The records of the cache, or of the last one.
+    fn ring(&self) -> Result<&Ring, Error> {
+        match &self.cache {
+            Some(cache) => Ok(journal_of(cache)?.ring()),
+            None => self.last_ring.as_ref().ok_or_else(|| {
+                Error::state("the page table has no cache, and its last one had no journal")
+            }),
+        }
+    }
+}
+
+fn journal_of(cache: &PrefixCache) -> Result<&Journal, Error> {
+    let journal = cache.journal.as_deref();
+    journal.ok_or_else(|| Error::state("the cache has no journal: config.journal_bytes was 0"))
+}
+
+impl Shared {
+    fn words(&self) -> usize {
+        self.slice * WORDS_PER_PAGE
+    }
+
+    /// What others do while nobody has the lock.
+    fn without_lock(&self) {
+        if let Some(at_yield) = &self.at_yield.0 {
+            at_yield();
+        }
+    }
+
+    /// Gives `take` the records after a number, in order, until it returns false or all are read
+    /// that were there when the call began.
+    pub fn read_journal(
+        &self,
+        after: u64,
+        take: &mut dyn FnMut(&Record<'_>) -> bool,
+    ) -> Result<JournalRead, Error> {
+        let mut begun: Option<JournalRead> = None;
+        loop {
+            let state = self.read();
+            let ring = match (state.ring(), begun) {
+                // The cache went in between, and another one without a journal came.
+                (Err(_), Some(read)) => return Ok(read),
+                (ring, _) => ring?,
+            };
+            let (newest, oldest) = (ring.newest(), ring.oldest());
+            if after > newest {
+                return Err(Error::argument(text!(
+                    "args.after_number {after} is beyond the newest record, {newest}"
+                )));
+            }
+            let read = *begun.get_or_insert_with(|| {
+                let first = oldest.max(after + 1);
+                JournalRead { last: first - 1, newest, oldest, lost: first - 1 - after }
+            });
+            let (mut last, end) = (read.last, read.newest);
+            let (mut left, mut more) = (self.words(), true);
+            while more && last < end && left > 0 {
+                // What others have overwritten meanwhile is seen as lost by the next call.
+                let Some(record) = ring.record(last + 1) else {
+                    more = false;
+                    break;
+                };
+                left = left.saturating_sub(ring.words(last + 1));
+                more = take(&record);
+                last += more as u64;
+            }
+            if !more || last == end {
+                return Ok(JournalRead { last, newest, oldest, ..read });
+            }
+            begun = Some(JournalRead { last, ..read });
+            drop(state);
+            self.without_lock();
+        }
+    }
+
+    /// Gives `take` all pages that are held, by their numbers from one on, as records that were
+    /// stored, until it returns false. Pages that change meanwhile may be told or not: the records
+    /// say what became of them.
+    pub fn read_contents(
+        &self,
+        first_page: u32,
+        take: &mut dyn FnMut(&Record<'_>) -> bool,
+    ) -> Result<ContentsRead, Error> {
+        let mut begun: Option<(u64, usize)> = None;
+        loop {
+            let state = self.read();
+            let cache = state.cache()?;
+            let journal = journal_of(cache)?;
+            let (count, newest) = (journal.page_count(), journal.ring().newest());
+            let (number, at) = *begun.get_or_insert((newest, first_page as usize));
+            if at >= count {
+                return Err(Error::argument(text!(
+                    "args.first_page {first_page} is not below the page table's {count} pages"
+                )));
+            }
+            let from = (at.max(1), number);
+            let (next, more) = journal.tell_contents(&cache.images, from, self.words(), take);
+            if !more || next == count {
+                let next_page = if next == count { 0 } else { next as u32 };
+                return Ok(ContentsRead { next_page, number, newest });
+            }
+            begun = Some((number, next));
+            drop(state);
+            self.without_lock();
+        }
+    }
+}
