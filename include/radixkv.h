@@ -260,12 +260,6 @@
 #define RKV_PREPARE_KEEP_COPIES_OPEN 1
 
 /**
- * Flag of rkv_plan_capacity: rows that begin with the same pages do not attend to those together.
- * On CUDA a captured call launches fewer kernels then.
- */
-#define RKV_PLAN_SEPARATE 2
-
-/**
  * Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed
  * so far. Without it such a parent is RKV_STATUS_PENDING.
  */
@@ -1470,108 +1464,6 @@ typedef struct rkv_runner_stats {
      */
     uint64_t page_bytes;
 } rkv_runner_stats;
-
-/**
- * New positions of one row. An array element: its layout never changes.
- */
-typedef struct rkv_plan_row {
-    /**
-     * The sequence; 0 for a row of the page table that is no sequence's: `slot`.
-     */
-    rkv_sequence_id sequence;
-    /**
-     * The row's slot; not read with a sequence.
-     */
-    uint32_t slot;
-    /**
-     * Number of regions.
-     */
-    uint32_t region_count;
-    /**
-     * Positions of the row that attend to each other in both directions, see
-     * rkv_tokens_regions(): ascending, disjoint, none cut by the first or the last new position.
-     * Regions behind the new positions are fine. NULL when there are none.
-     */
-    const struct rkv_region *regions;
-    /**
-     * The first new position: K and V of all positions before are in the row's pages.
-     */
-    uint64_t start;
-    /**
-     * New positions, at least 1. The row has pages for them, none of which the cache owns.
-     */
-    uint64_t count;
-} rkv_plan_row;
-
-/**
- * The largest step that a plan is to take.
- */
-typedef struct rkv_plan_capacity {
-    /**
-     * sizeof(rkv_plan_capacity).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE.
-     */
-    uint32_t flags;
-    /**
-     * Rows.
-     */
-    uint64_t row_count;
-    /**
-     * New positions of all rows.
-     */
-    uint64_t position_count;
-    /**
-     * New positions of one row. 0: position_count.
-     */
-    uint64_t row_position_count;
-    /**
-     * Pages of all rows up to their last new position; one that two rows share counts twice.
-     */
-    uint64_t page_count;
-} rkv_plan_capacity;
-
-/**
- * The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
- * it is set again or destroyed.
- */
-typedef struct rkv_plan_arrays {
-    /**
-     * sizeof(rkv_plan_arrays).
-     */
-    uint32_t struct_size;
-    /**
-     * Rows.
-     */
-    uint32_t row_count;
-    /**
-     * New positions of all rows.
-     */
-    uint64_t position_count;
-    /**
-     * row_count + 1 offsets: the new positions of row i are query_indptr[i] to
-     * query_indptr[i + 1].
-     */
-    const int32_t *query_indptr;
-    /**
-     * row_count + 1 offsets into `indices`, the first 0.
-     */
-    const int32_t *indptr;
-    /**
-     * The pages of all rows up to their last new position, one row after another.
-     */
-    const int32_t *indices;
-    /**
-     * For each row, the positions in its last page: 1 to page_size.
-     */
-    const int32_t *last_page_len;
-    /**
-     * For each new position, where it lies: page * page_size + offset in the page.
-     */
-    const int64_t *slot_mapping;
-} rkv_plan_arrays;
 
 /**
  * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
@@ -3554,53 +3446,8 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
  * engine confirms by rkv_sequence_confirm_copy().
  *
- * Copies that begun sequences wait for (see rkv_sequence_info.copy_position_count) are carried
- * out in every layer, and confirmed. Several plans may be set before the first is computed. A plan
- * is good until a row of it is released, truncated, or publishes what the plan computes.
- *
- * @param plan the plan
- * @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
- * row twice
- * @param row_count how many; 0 empties the plan
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
- * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
- * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
- * @par Thread safety
- * any thread, while nobody else computes or releases these rows
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_plan_set(struct rkv_plan *plan,
-                             const struct rkv_plan_row *rows,
-                             size_t row_count);
-
-/**
- * Makes room for every step up to a size, and refuses larger ones from then on.
- *
- * CUDA: the plan's memory on the device is allocated here, none of it moves afterwards, and calls
- * may be captured into a graph, which then serves every step of such a size; see
- * rkv_plan_upload(). Once a call was captured nothing can be reserved any more.
- *
- * @param plan the plan; if it was set, that step fits
- * @param capacity the largest step
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
- * captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE;
- * RKV_STATUS_POISONED. On failure the plan is as before.
- * @par Thread safety
- * any thread; nobody computes the plan meanwhile
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
-                                 const struct rkv_plan_capacity *capacity);
-
-/**
- * Sends what the first call after rkv_plan_set() would send, once: the step's arrays, and the
- * copies that its sequences wait for, which are confirmed. On the CPU there is nothing to send.
- *
- * CUDA: a captured call sends nothing, so a step is sent by this before its calls are captured,
- * and before a graph is launched that computes it: rkv_plan_set(), rkv_plan_upload(),
+ * CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
+ * before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
  * cuGraphLaunch(), on one stream.
  *
  * @param runner the runner

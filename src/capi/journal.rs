@@ -1,5 +1,6 @@
 //! The journal: which pages came into the cache and left it, in order, and what is held now.
 use super::cache::rkv_cache;
+use super::elements::AbiElement;
 use super::guard::Fail;
 use super::handle::with;
 use super::journal_buffers::{Buffers, Counts};
@@ -71,6 +72,10 @@ pub struct rkv_journal_record {
     /// What separates tenants.
     pub salt: [u8; 32],
 }
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_journal_record {
+    const V1: usize = 152;
+}
 
 /// Positions of a record that are not text: a coordinate, a size, or an image, of which pages may
 /// hold a part. An array element: it may grow, see item_size.
@@ -95,6 +100,10 @@ pub struct rkv_journal_item {
     pub reserved: u32,
     /// Content digest of an image; else zero.
     pub digest: [u8; 16],
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_journal_item {
+    const V1: usize = 48;
 }
 
 /// What rkv_cache_read_journal() is to read, and where to.

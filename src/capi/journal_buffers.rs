@@ -1,8 +1,9 @@
 //! The buffers of a caller that records of the journal are read into.
+use super::elements::WantedElements;
 use super::guard::Fail;
 use super::journal::*;
 use super::namespace::{RKV_NAMESPACE_IMAGE, RKV_NAMESPACE_LORA};
-use super::pointer::{Elements, check_out, out_slice};
+use super::pointer::{check_out, out_slice};
 use super::token::{RKV_TOKEN_COORD, RKV_TOKEN_IMAGE, RKV_TOKEN_SIZE};
 use crate::journal::{Reason, Record, What};
 use crate::token::{Part, TokenKind};
@@ -19,10 +20,10 @@ pub(super) struct Counts {
 
 /// Room for records and for what belongs to them.
 pub(super) struct Buffers<'a> {
-    records: Elements<rkv_journal_record>,
+    records: WantedElements<rkv_journal_record>,
     pages: &'a mut [MaybeUninit<u32>],
     tokens: &'a mut [MaybeUninit<u32>],
-    items: Elements<rkv_journal_item>,
+    items: WantedElements<rkv_journal_item>,
     /// What was written, or would be.
     counts: Counts,
     /// What the first record needs, when it doesn't fit.
@@ -38,10 +39,15 @@ impl Buffers<'_> {
         // SAFETY: the caller's contract.
         unsafe {
             Self::new(
-                Elements::new(args.records, args.record_size, args.record_capacity, "args.record")?,
+                WantedElements::new(
+                    args.records,
+                    args.record_size,
+                    args.record_capacity,
+                    "args.record",
+                )?,
                 (args.pages, args.page_capacity),
                 (args.tokens, args.token_capacity),
-                Elements::new(args.items, args.item_size, args.item_capacity, "args.item")?,
+                WantedElements::new(args.items, args.item_size, args.item_capacity, "args.item")?,
             )
         }
     }
@@ -52,10 +58,15 @@ impl Buffers<'_> {
         // SAFETY: the caller's contract.
         unsafe {
             Self::new(
-                Elements::new(args.records, args.record_size, args.record_capacity, "args.record")?,
+                WantedElements::new(
+                    args.records,
+                    args.record_size,
+                    args.record_capacity,
+                    "args.record",
+                )?,
                 (args.pages, args.page_capacity),
                 (args.tokens, args.token_capacity),
-                Elements::new(args.items, args.item_size, args.item_capacity, "args.item")?,
+                WantedElements::new(args.items, args.item_size, args.item_capacity, "args.item")?,
             )
         }
     }
@@ -63,10 +74,10 @@ impl Buffers<'_> {
     /// # Safety
     /// The buffers are writable for as many elements as is said.
     unsafe fn new(
-        records: Elements<rkv_journal_record>,
+        records: WantedElements<rkv_journal_record>,
         (pages, page_capacity): (*mut u32, usize),
         (tokens, token_capacity): (*mut u32, usize),
-        items: Elements<rkv_journal_item>,
+        items: WantedElements<rkv_journal_item>,
     ) -> Result<Self, Fail> {
         check_out(pages, page_capacity, "args.pages")?;
         check_out(tokens, token_capacity, "args.tokens")?;

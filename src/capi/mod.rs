@@ -33,6 +33,7 @@ mod snapshot;
 mod snapshot_entry;
 
 mod callback;
+mod elements;
 mod fork;
 mod guard;
 mod handle;

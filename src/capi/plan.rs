@@ -1,9 +1,8 @@
 //! Plans: the rows of one step as arrays.
+use super::elements::{AbiElement, GivenElements};
 use super::handle::{Handle, Object, Opaque, destroy, with};
 use super::page_table::rkv_page_table;
-use super::pointer::{
-    AbiElement, AbiStruct, Elements, check_fit, out, read_struct, slice, write_struct,
-};
+use super::pointer::{AbiStruct, check_fit, out, read_struct, slice, write_struct};
 use super::sequence::rkv_sequence_id;
 use super::status::rkv_status;
 use super::token::rkv_region;
@@ -210,7 +209,7 @@ pub unsafe extern "C" fn rkv_plan_set(
     // SAFETY: the caller's contract on plan and rows.
     unsafe {
         with(plan, |plan| {
-            let rows = Elements::read(rows, row_count, element_size, "rows")?;
+            let rows = GivenElements::new(rows, row_count, element_size, "rows")?;
             // The regions of all rows, one row after another. A step without any needs no memory.
             let mut regions = Vec::new();
             for row in rows.iter().filter(|row| row.region_count > 0) {

@@ -27,7 +27,7 @@ fn misaligned(name: &str) -> Fail {
 }
 
 #[inline]
-fn check<T>(pointer: *const T, name: &str) -> Result<(), Fail> {
+pub(super) fn check<T>(pointer: *const T, name: &str) -> Result<(), Fail> {
     if pointer.is_null() {
         return Err(null(name));
     }
@@ -144,70 +144,6 @@ pub(super) unsafe fn fill<T: Copy>(
     Ok(())
 }
 
-/// An element of an array that C gives. It only grows at its end; calls say how large the caller's
-/// is.
-///
-/// # Safety
-/// `repr(C)`, made of integers and raw pointers, without padding.
-pub(super) unsafe trait AbiElement: Copy {
-    /// sizeof in the first release.
-    const V1: usize;
-}
-
-/// An array of structs that C gave to read, whose elements may be smaller or larger than here.
-pub(super) struct Elements<'a, T> {
-    bytes: &'a [u8],
-    size: usize,
-    read: std::marker::PhantomData<T>,
-}
-
-impl<'a, T: AbiElement> Elements<'a, T> {
-    /// # Safety
-    /// `pointer` is NULL, or `count` elements of `size` bytes are readable there during the call.
-    pub(super) unsafe fn read(
-        pointer: *const T,
-        count: usize,
-        size: usize,
-        name: &str,
-    ) -> Result<Self, Fail> {
-        if !(T::V1..=SIZE_LIMIT).contains(&size) || !size.is_multiple_of(align_of::<T>()) {
-            let least = T::V1;
-            let message = text!("{name}: element_size {size} is not its elements' ({least})");
-            return Err(Error::argument(message).into());
-        }
-        let made = |bytes| Self { bytes, size, read: std::marker::PhantomData };
-        if count == 0 {
-            return Ok(made(&[]));
-        }
-        check(pointer, name)?;
-        let bytes = count.checked_mul(size).filter(|&bytes| bytes <= isize::MAX as usize);
-        let bytes =
-            bytes.ok_or_else(|| Error::argument(text!("{name}: {count} elements are absurd")))?;
-        // SAFETY: not NULL, and the caller promises as many bytes.
-        let made = made(unsafe { slice::from_raw_parts(pointer.cast(), bytes) });
-        let known = size.min(size_of::<T>());
-        let mut unknown = made.bytes.chunks_exact(size).map(|element| &element[known..]);
-        if let Some(at) = unknown.position(|bytes| bytes.iter().any(|&byte| byte != 0)) {
-            let what = "sets a field that this library doesn't know";
-            return Err(Error::argument(text!("{name}[{at}] {what}")).into());
-        }
-        Ok(made)
-    }
-
-    /// The elements; what is missing in them is zero.
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = T> + Clone + use<'a, T> {
-        let known = self.size.min(size_of::<T>());
-        self.bytes.chunks_exact(self.size).map(move |element| {
-            let mut read = MaybeUninit::<T>::zeroed();
-            // SAFETY: `known` bytes are there and fit; all bytes are valid for an AbiElement.
-            unsafe {
-                element.as_ptr().copy_to_nonoverlapping(read.as_mut_ptr().cast(), known);
-                read.assume_init()
-            }
-        })
-    }
-}
-
 /// Reads a struct of any size that this library, an older or a newer one could have. What is
 /// missing is zero; what this library doesn't know must be zero.
 ///
@@ -310,7 +246,7 @@ unsafe fn struct_size<T: AbiStruct>(pointer: *const T) -> Result<usize, Fail> {
 }
 
 /// Sizes of structs stay far below this.
-const SIZE_LIMIT: usize = 4096;
+pub(super) const SIZE_LIMIT: usize = 4096;
 
 #[inline]
 fn check_size<T: AbiStruct>(size: usize, field: &str) -> Result<(), Fail> {
@@ -322,57 +258,4 @@ fn bad_size<T: AbiStruct>(size: usize, field: &str) -> Fail {
     let (name, least) = (T::NAME, T::V1);
     let message = text!("{name}: {field} {size} is not the size of this struct ({least})");
     Error::argument(message).into()
-}
-
-/// Room for elements of an array of structs that can grow: each has the size that the caller knows.
-pub(super) struct Elements<T> {
-    first: *mut T,
-    size: usize,
-    capacity: usize,
-}
-
-impl<T: Copy> Elements<T> {
-    /// `name` is that of an element: `args.record` has `args.records` and `args.record_size`.
-    ///
-    /// # Safety
-    /// `first` is NULL, or `capacity` elements of `size` bytes are writable there as long as this
-    /// lives.
-    pub(super) unsafe fn new(
-        first: *mut T,
-        size: usize,
-        capacity: usize,
-        name: &str,
-    ) -> Result<Self, Fail> {
-        if capacity > 0 {
-            check(first, &text!("{name}s"))?;
-            if size < size_of::<T>() || size > SIZE_LIMIT || !size.is_multiple_of(align_of::<T>()) {
-                let least = size_of::<T>();
-                return Err(Error::argument(text!(
-                    "{name}_size {size} is not the size of this struct ({least})"
-                ))
-                .into());
-            }
-            if capacity > isize::MAX as usize / size {
-                let message = text!("{name}s: {capacity} elements are absurd");
-                return Err(Error::argument(message).into());
-            }
-        }
-        Ok(Self { first, size, capacity })
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Writes one element, and zeros where the caller knows more.
-    pub(super) fn put(&mut self, at: usize, value: &T) {
-        assert!(at < self.capacity, "there is room for the element");
-        // SAFETY: the element lies within what `new` was promised, and is as large as a T or
-        // larger.
-        unsafe {
-            let to = self.first.cast::<u8>().add(at * self.size);
-            to.copy_from_nonoverlapping((&raw const *value).cast(), size_of::<T>());
-            to.add(size_of::<T>()).write_bytes(0, self.size - size_of::<T>());
-        }
-    }
 }
