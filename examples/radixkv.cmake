@@ -10,7 +10,7 @@ if(RADIXKV_LIBRARY)
   target_link_libraries(radixkv INTERFACE "-L${radixkv_folder}" -lradixkv
     "-Wl,-rpath,${radixkv_folder}")
 else()
-  find_package(radixkv 0.1 CONFIG REQUIRED)
+  find_package(radixkv 0.2 CONFIG REQUIRED)
   add_library(radixkv INTERFACE)
   target_link_libraries(radixkv INTERFACE radixkv::cpp)
 endif()

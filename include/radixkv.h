@@ -78,7 +78,7 @@
 /**
  * Minor version of the release that this header came with.
  */
-#define RKV_VERSION_MINOR 1
+#define RKV_VERSION_MINOR 2
 
 /**
  * Patch version of the release that this header came with.
@@ -88,7 +88,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 2
+#define RKV_ABI_VERSION 3
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -2278,7 +2278,7 @@ extern "C" {
 RKV_API uint32_t rkv_abi_version(void);
 
 /**
- * Release of the loaded library, e.g. "0.1.0".
+ * Release of the loaded library, e.g. "0.2.0".
  *
  * @return a static NUL-terminated string, never NULL
  * @par Thread safety

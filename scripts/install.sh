@@ -51,7 +51,7 @@ else
 fi
 
 # In target/release the library has no SONAME, because programs that are linked there would look for
-# a libradixkv.so.0.1 that cargo does not create. So it is linked once more, from the static library
+# a libradixkv.so.0.2 that cargo does not create. So it is linked once more, from the static library
 # of the same build: to the same exports, with the flags of build.rs, and with the libraries of the
 # system that were found to be needed there. A missing one would stop it: -z defs.
 work=$(mktemp -d)

@@ -27,7 +27,7 @@ const (
 // lacks functions: [NewPageTable] refuses to work with it.
 func LibraryABIVersion() uint32 { return uint32(C.rkv_abi_version()) }
 
-// LibraryVersion is the release of the loaded library, e.g. "0.1.0".
+// LibraryVersion is the release of the loaded library, e.g. "0.2.0".
 func LibraryVersion() string { return C.GoString(C.rkv_version_string()) }
 
 // LibraryFeatures is what the loaded library was built with.

@@ -4,11 +4,11 @@ use std::ffi::c_char;
 /// Major version of the release that this header came with.
 pub const RKV_VERSION_MAJOR: u32 = 0;
 /// Minor version of the release that this header came with.
-pub const RKV_VERSION_MINOR: u32 = 1;
+pub const RKV_VERSION_MINOR: u32 = 2;
 /// Patch version of the release that this header came with.
 pub const RKV_VERSION_PATCH: u32 = 0;
 /// Version of the ABI that this header describes; grows by one with every addition.
-pub const RKV_ABI_VERSION: u32 = 2;
+pub const RKV_ABI_VERSION: u32 = 3;
 
 /// Bit of rkv_features(): the radix tree index.
 pub const RKV_FEATURE_RADIX_INDEX: u64 = 1;
@@ -43,7 +43,7 @@ pub extern "C" fn rkv_abi_version() -> u32 {
     RKV_ABI_VERSION
 }
 
-/// Release of the loaded library, e.g. "0.1.0".
+/// Release of the loaded library, e.g. "0.2.0".
 ///
 /// @return a static NUL-terminated string, never NULL
 /// @par Thread safety
