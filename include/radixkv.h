@@ -3033,6 +3033,31 @@ enum rkv_status rkv_cache_read_stats(const struct rkv_cache *cache,
 RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *cache);
 
 /**
+ * The namespaces that the cache has pages of, or locks in, with their roots. Those that come or go
+ * during the call may be among them or not.
+ *
+ * @param cache the cache
+ * @param spaces receives them, each with struct_size set to element_size: good as arguments of
+ * other calls; (NULL, 0) asks for the count
+ * @param element_size sizeof(rkv_namespace); not read with capacity 0
+ * @param roots receives the root of each, for rkv_node_read_children(); may be NULL
+ * @param capacity room in namespaces, and in roots
+ * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Thread safety
+ * any thread; lets waiting threads in
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_read_namespaces(const struct rkv_cache *cache,
+                                          struct rkv_namespace *spaces,
+                                          size_t element_size,
+                                          rkv_node_id *roots,
+                                          size_t capacity,
+                                          size_t *out_count);
+
+/**
  * Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
  *
  * @param cache the cache

@@ -288,6 +288,9 @@ func TestNamespacesShareNothing(t *testing.T) {
 	equal(t, "the last page takes the namespace along", namespaces(), 0)
 	b.store(base.WithLoRA(0), radixkv.Text(run(0, 8)))
 	equal(t, "inserting recreates it", namespaces(), 1)
+	listed, err := b.cache.Namespaces()
+	must(t, err)
+	equalSlices(t, "the namespaces", listed, []radixkv.Namespace{base.WithLoRA(0)})
 
 	for name, bad := range map[string]radixkv.Namespace{
 		"LoRAID without its flag":      {LoRAID: 1},

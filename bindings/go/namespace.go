@@ -1,9 +1,23 @@
 package radixkv
 
-// #include "call.h"
+/*
+#include "call.h"
+
+static inline rkvgo_count rkvgo_cache_namespaces(
+	const rkv_cache *cache, rkv_namespace *spaces, size_t capacity
+) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_cache_read_namespaces(
+		cache, spaces, sizeof(rkv_namespace), NULL, capacity, &made.count));
+	return made;
+}
+*/
 import "C"
 
-import "unsafe"
+import (
+	"errors"
+	"unsafe"
+)
 
 // NamespaceFlags says which fields of a [Namespace] are set.
 type NamespaceFlags uint32
@@ -62,3 +76,30 @@ var (
 		unsafe.Offsetof(C.rkv_namespace{}.image_digest)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Namespace{}.Salt)-unsafe.Offsetof(C.rkv_namespace{}.salt)]
 )
+
+// Namespaces are those that the cache has pages of, or locks in.
+func (c *Cache) Namespaces() ([]Namespace, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer c.mu.RUnlock()
+	// There may be more between the question for the count and the answer, hence a loop.
+	var spaces []Namespace
+	for {
+		made := C.rkvgo_cache_namespaces(raw,
+			(*C.rkv_namespace)(unsafe.Pointer(unsafe.SliceData(spaces))), C.size_t(len(spaces)))
+		err := asError(made.failure)
+		if err == nil && int(made.count) <= len(spaces) {
+			spaces = spaces[:made.count]
+			for i := range spaces {
+				spaces[i].structSize = 0 // Namespaces compare
+			}
+			return spaces, nil
+		}
+		if err != nil && !errors.Is(err, BufferTooSmall) {
+			return nil, err
+		}
+		spaces = make([]Namespace, made.count)
+	}
+}

@@ -301,6 +301,14 @@ public:
         return Sequence::fork_of(handle_, parent, child_count, reserve_position_count,
                                  out_children);
     }
+    /// rkv_cache_read_namespaces().
+    [[nodiscard]] std::vector<rkv_namespace> namespaces() const {
+        return detail::read<rkv_namespace>(
+            [&](rkv_namespace* spaces, std::size_t capacity, std::size_t* count) {
+                return rkv_cache_read_namespaces(get(), spaces, sizeof(rkv_namespace), nullptr,
+                                                 capacity, count);
+            });
+    }
     /// rkv_sequence_drop().
     void drop(rkv_sequence_id retained) { check(rkv_sequence_drop(get(), retained)); }
     /// rkv_cache_drop_retained(); returns how many more pages can be had.

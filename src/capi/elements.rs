@@ -85,8 +85,6 @@ pub(super) struct WantedElements<T> {
 }
 
 impl<T: AbiElement> WantedElements<T> {
-    /// `name` is that of an element: `args.record` has `args.records` and `args.record_size`.
-    ///
     /// # Safety
     /// `first` is NULL, or `capacity` elements of `size` bytes are writable there as long as this
     /// lives.
@@ -94,12 +92,11 @@ impl<T: AbiElement> WantedElements<T> {
         first: *mut T,
         size: usize,
         capacity: usize,
-        name: &str,
+        [name, size_name]: [&str; 2],
     ) -> Result<Self, Fail> {
         if capacity > 0 {
-            let names = text!("{name}s");
-            check(first, &names)?;
-            check_sizes::<T>((capacity, &names), (size, &text!("{name}_size")))?;
+            check(first, name)?;
+            check_sizes::<T>((capacity, name), (size, size_name))?;
         }
         Ok(Self { first, size, capacity })
     }

@@ -1,7 +1,11 @@
 //! What can be seen of a cache: counters, invariants, the tree as text.
 use super::cache::rkv_cache;
+use super::elements::WantedElements;
+use super::guard::Fail;
 use super::handle::with;
-use super::pointer::{AbiStruct, fill, write_struct};
+use super::namespace::{namespace_of, rkv_namespace};
+use super::node::rkv_node_id;
+use super::pointer::{AbiStruct, check_out, fill, out, write_struct};
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::index::DumpFormat;
@@ -126,6 +130,58 @@ pub unsafe extern "C" fn rkv_cache_read_stats(
 pub unsafe extern "C" fn rkv_cache_check(cache: *const rkv_cache) -> rkv_status {
     // SAFETY: the caller's contract on cache.
     unsafe { with(cache, |shared| Ok(shared.read().check()?)) }
+}
+
+/// The namespaces that the cache has pages of, or locks in, with their roots. Those that come or go
+/// during the call may be among them or not.
+///
+/// @param cache the cache
+/// @param spaces receives them, each with struct_size set to element_size: good as arguments of
+/// other calls; (NULL, 0) asks for the count
+/// @param element_size sizeof(rkv_namespace); not read with capacity 0
+/// @param roots receives the root of each, for rkv_node_read_children(); may be NULL
+/// @param capacity room in namespaces, and in roots
+/// @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Thread safety
+/// any thread; lets waiting threads in
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_read_namespaces(
+    cache: *const rkv_cache,
+    spaces: *mut rkv_namespace,
+    element_size: usize,
+    roots: *mut rkv_node_id,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let names = ["spaces", "element_size"];
+            let mut into = WantedElements::new(spaces, element_size, capacity, names)?;
+            if !roots.is_null() {
+                check_out(roots, capacity, "roots")?;
+            }
+            let count = out(out_count, "out_count")?;
+            let found = shared.namespaces()?;
+            count.write(found.len());
+            if spaces.is_null() {
+                return Ok(());
+            }
+            if found.len() > capacity {
+                return Err(Fail::too_small(found.len(), capacity, "spaces"));
+            }
+            for (at, (namespace, root)) in found.iter().enumerate() {
+                into.put(at, &namespace_of(namespace, element_size));
+                if !roots.is_null() {
+                    roots.add(at).write(root.0);
+                }
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.

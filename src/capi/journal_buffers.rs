@@ -2,7 +2,7 @@
 use super::elements::WantedElements;
 use super::guard::Fail;
 use super::journal::*;
-use super::namespace::{RKV_NAMESPACE_IMAGE, RKV_NAMESPACE_LORA};
+use super::namespace::namespace_flags;
 use super::pointer::{check_out, out_slice};
 use super::token::{RKV_TOKEN_COORD, RKV_TOKEN_IMAGE, RKV_TOKEN_SIZE};
 use crate::journal::{Reason, Record, What};
@@ -43,11 +43,16 @@ impl Buffers<'_> {
                     args.records,
                     args.record_size,
                     args.record_capacity,
-                    "args.record",
+                    ["args.records", "args.record_size"],
                 )?,
                 (args.pages, args.page_capacity),
                 (args.tokens, args.token_capacity),
-                WantedElements::new(args.items, args.item_size, args.item_capacity, "args.item")?,
+                WantedElements::new(
+                    args.items,
+                    args.item_size,
+                    args.item_capacity,
+                    ["args.items", "args.item_size"],
+                )?,
             )
         }
     }
@@ -62,11 +67,16 @@ impl Buffers<'_> {
                     args.records,
                     args.record_size,
                     args.record_capacity,
-                    "args.record",
+                    ["args.records", "args.record_size"],
                 )?,
                 (args.pages, args.page_capacity),
                 (args.tokens, args.token_capacity),
-                WantedElements::new(args.items, args.item_size, args.item_capacity, "args.item")?,
+                WantedElements::new(
+                    args.items,
+                    args.item_size,
+                    args.item_capacity,
+                    ["args.items", "args.item_size"],
+                )?,
             )
         }
     }
@@ -188,11 +198,9 @@ fn described(record: &Record<'_>) -> rkv_journal_record {
             };
         }
         What::Stored { namespace, parent, first_position, .. } => {
-            let flag = |set: bool, flag| if set { flag } else { 0 };
             made.kind = RKV_JOURNAL_STORED;
             (made.parent_page, made.first_position) = (parent, first_position);
-            made.namespace_flags = flag(namespace.lora.is_some(), RKV_NAMESPACE_LORA)
-                | flag(namespace.image.is_some(), RKV_NAMESPACE_IMAGE);
+            made.namespace_flags = namespace_flags(&namespace);
             made.lora_id = namespace.lora.unwrap_or(0);
             made.epoch = namespace.epoch;
             made.image_digest = namespace.image.unwrap_or([0; 16]);

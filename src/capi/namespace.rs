@@ -1,4 +1,5 @@
 //! What keeps prefixes of different adapters, images, tenants and weights apart.
+use super::elements::AbiElement;
 use super::guard::Fail;
 use super::pointer::{AbiStruct, read_struct};
 use crate::cache::Namespace;
@@ -32,6 +33,30 @@ pub struct rkv_namespace {
 unsafe impl AbiStruct for rkv_namespace {
     const NAME: &'static str = "space";
     const V1: usize = 72;
+}
+// SAFETY: as above.
+unsafe impl AbiElement for rkv_namespace {
+    const V1: usize = 72;
+}
+
+/// A namespace for C, in a struct of a size.
+pub(super) fn namespace_of(namespace: &Namespace, struct_size: usize) -> rkv_namespace {
+    let Namespace { lora, image, salt, epoch } = *namespace;
+    rkv_namespace {
+        struct_size: struct_size as u32,
+        flags: namespace_flags(namespace),
+        lora_id: lora.unwrap_or(0),
+        epoch,
+        image_digest: image.unwrap_or([0; 16]),
+        salt,
+    }
+}
+
+/// Which fields of a namespace are set.
+pub(super) fn namespace_flags(namespace: &Namespace) -> u32 {
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+    flag(namespace.lora.is_some(), RKV_NAMESPACE_LORA)
+        | flag(namespace.image.is_some(), RKV_NAMESPACE_IMAGE)
 }
 
 /// The namespace behind a pointer; NULL is the default one.

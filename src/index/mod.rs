@@ -240,6 +240,14 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// is found for those.
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk;
 
+    /// Gives `visit` the namespaces after one, in an order of their own, with their roots, until it
+    /// returns false. None begins with the first.
+    fn visit_roots(
+        &self,
+        after: Option<&Namespace>,
+        visit: &mut dyn FnMut(&Namespace, Node) -> bool,
+    );
+
     /// The namespace that a node is in.
     fn namespace(&self, node: Node) -> Namespace;
 

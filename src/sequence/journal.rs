@@ -78,7 +78,7 @@ impl Shared {
     }
 
     /// What others do while nobody has the lock.
-    fn without_lock(&self) {
+    pub(super) fn without_lock(&self) {
         if let Some(at_yield) = &self.at_yield.0 {
             at_yield();
         }

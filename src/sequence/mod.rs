@@ -16,6 +16,7 @@ mod callers;
 mod compute;
 mod inherit;
 mod journal;
+mod namespaces;
 mod publish;
 mod release;
 mod retained;

@@ -172,6 +172,13 @@ static void m01_retained(void) {
     size_t count;
     mark(ids, sizeof ids);
     mark(&count, sizeof count);
+    rkv_namespace spaces[2];
+    BAD(f, rkv_cache_read_namespaces(NULL, spaces, sizeof *spaces, NULL, 2, &count), "cache");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, sizeof *spaces, NULL, 2, NULL), "out_count");
+    BAD(f, rkv_cache_read_namespaces(f->cache, NULL, sizeof *spaces, NULL, 2, &count), "spaces");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, 0, NULL, 2, &count), "element_size");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, sizeof *spaces, NULL, SIZE_MAX, &count),
+        "spaces");
     BAD(f, rkv_cache_read_retained(NULL, ids, 2, &count), "cache");
     BAD(f, rkv_cache_read_retained(f->cache, ids, 2, NULL), "out_count");
     BAD(f, rkv_cache_read_retained(f->cache, NULL, 2, &count), "sequences");

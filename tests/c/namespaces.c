@@ -141,6 +141,64 @@ static void k11_images_come_and_go_with_their_tokens(void) {
     end_fixture(&f);
 }
 
+/* The listing holds each namespace once, in structs that other calls take, with its root. */
+static void k11_namespaces_are_listed(void) {
+    fixture f = new_fixture(2, 64);
+    uint32_t ids[4] = {1, 2, 3, 4};
+    rkv_namespace spaces[SPACE_COUNT], found[SPACE_COUNT + 1];
+    rkv_node_id roots[SPACE_COUNT + 1];
+    size_t count = 77;
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, NULL, 0, NULL, 0, &count));
+    CHECK_EQ(count, 0);
+    all_namespaces(spaces);
+    for (size_t i = 0; i < SPACE_COUNT; i++) {
+        insert_in(&f, &spaces[i], text(ids, 4));
+    }
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, NULL, 0, NULL, 0, &count));
+    CHECK_EQ(count, SPACE_COUNT);
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, found, sizeof *found, roots, SPACE_COUNT + 1,
+                                       &count));
+    CHECK_EQ(count, SPACE_COUNT);
+    for (size_t i = 0; i < SPACE_COUNT; i++) {
+        size_t same = 0;
+        for (size_t j = 0; j < SPACE_COUNT; j++) {
+            same += memcmp(&found[i], &spaces[j], sizeof *found) == 0;
+        }
+        CHECK_EQ(same, 1);
+        CHECK_EQ(probe_in(&f, &found[i], text(ids, 4)), 4);
+        rkv_node_info info = {.struct_size = sizeof info};
+        CHECK_OK(rkv_node_read_info(f.cache, roots[i], &info));
+        CHECK(info.parent == 0 && info.child_count >= 1);
+    }
+    /* J06: too little room is refused, and nothing is written */
+    memset(found, 0xAB, sizeof found);
+    CHECK_STATUS(rkv_cache_read_namespaces(f.cache, found, sizeof *found, NULL, SPACE_COUNT - 1,
+                                           &count),
+                 RKV_STATUS_BUFFER_TOO_SMALL);
+    CHECK_EQ(count, SPACE_COUNT);
+    CHECK_EQ(found[0].flags, 0xABABABAB);
+    /* elements of another size: a namespace that is not known to be so large, and one larger */
+    struct {
+        rkv_namespace known;
+        uint64_t later;
+    } larger[SPACE_COUNT];
+    memset(larger, 0xAB, sizeof larger);
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, &larger[0].known, sizeof *larger, NULL,
+                                       SPACE_COUNT, &count));
+    for (size_t i = 0; i < SPACE_COUNT; i++) {
+        CHECK(larger[i].known.struct_size == sizeof *larger && larger[i].later == 0);
+        CHECK_EQ(probe_in(&f, &larger[i].known, text(ids, 4)), 4);
+    }
+    CHECK_STATUS(rkv_cache_read_namespaces(f.cache, found, sizeof *found - 8, NULL, SPACE_COUNT,
+                                           &count),
+                 RKV_STATUS_INVALID_ARGUMENT);
+    CHECK(message_names("element_size"));
+    evict(&f, 2 * SPACE_COUNT);
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, found, sizeof *found, roots, 1, &count));
+    CHECK_EQ(count, 0);
+    end_fixture(&f);
+}
+
 static void k11_contradictory_namespaces(void) {
     fixture f = new_fixture(2, 16);
     uint32_t ids[4] = {1, 2, 3, 4};
@@ -171,6 +229,7 @@ int main(void) {
     RUN_BOTH(k11_the_last_page_removes_it);
     RUN_BOTH(k11_a_locked_root_stays);
     RUN_BOTH(k11_images_come_and_go_with_their_tokens);
+    RUN_BOTH(k11_namespaces_are_listed);
     RUN_BOTH(k11_contradictory_namespaces);
     return check_result();
 }

@@ -352,6 +352,14 @@ static void m09_sequences(void) {
               "out_children");
     MISPLACED(&w, bool, p, rkv_sequence_retain(cache, running, p), "out_retained");
     MISPLACED(&w, size_t, p, rkv_cache_drop_retained(cache, SIZE_MAX, p), "out_page_count");
+    MISPLACED(&w, rkv_namespace, p,
+              rkv_cache_read_namespaces(cache, p, sizeof(rkv_namespace), NULL, 4, OTHER), "spaces");
+    MISALIGNED(&w, rkv_node_id, p,
+               rkv_cache_read_namespaces(cache, OTHER, sizeof(rkv_namespace), p, 4, OTHER),
+               "roots")
+    MISPLACED(&w, size_t, p,
+              rkv_cache_read_namespaces(cache, OTHER, sizeof(rkv_namespace), NULL, 4, p),
+              "out_count");
     MISPLACED(&w, rkv_sequence_id, p, rkv_cache_read_retained(cache, p, 4, OTHER), "sequences");
     MISPLACED(&w, size_t, p, rkv_cache_read_retained(cache, OTHER, 4, p), "out_count");
     close_world(&w);

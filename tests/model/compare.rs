@@ -1,8 +1,9 @@
 //! Compares everything that can be seen of the library with the model.
-use super::abi::{Library, Status};
+use super::abi::{Library, Status, sized};
 use super::naive::{Naive, Page, Sequence, Wrong, require};
+use super::namespaces::namespace;
 use super::published::Label;
-use radixkv::capi::{rkv_node_info, rkv_sequence_info};
+use radixkv::capi::{rkv_namespace, rkv_node_info, rkv_sequence_info};
 use std::collections::BTreeMap;
 
 /// Which node id stands for which label. Both are used once only: a pair once seen holds for ever.
@@ -169,12 +170,20 @@ fn compare_counters(library: &Library, model: &Naive) -> Result<(), Wrong> {
 
 fn compare_tree(library: &Library, model: &Naive, names: &mut Names) -> Result<(), Wrong> {
     let info = |id| library.node_info(id).map_err(fail("rkv_node_read_info"));
+    let listed = library.namespaces().map_err(fail("rkv_cache_read_namespaces"))?;
+    equal!("the list", namespaces: model.cache.roots.len(), listed.len(););
     let mut times = Vec::new();
     for (&ns, root) in &model.cache.roots {
         if !names.knows(root.label) {
             names.bind(root.label, find_root(library, model, names, ns)?)?;
         }
         let id = names.id(root.label);
+        let fields = |space: &rkv_namespace| {
+            (space.flags, space.lora_id, space.epoch, space.image_digest, space.salt)
+        };
+        let wanted = fields(&namespace(ns).unwrap_or_else(sized));
+        let is_it = |(space, root): &&(_, u64)| fields(space) == wanted && *root == id;
+        require!(listed.iter().filter(is_it).count() == 1, "namespace {ns} is not in the list");
         let seen = info(id)?;
         let firsts: Vec<usize> = model.cache.after(ns, &[]).collect();
         equal!(format!("root of namespace {ns}"),

@@ -312,6 +312,15 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     }),
     ("rkv_cache_read_stats", |w, i, a| unsafe { rkv_cache_read_stats(w.cache(i),
         a.write(i)) }.into()),
+    ("rkv_cache_read_namespaces", |w, i, a| {
+        let size = [size_of::<rkv_namespace>(), 0, 80, size(i)][i.below(4)];
+        let capacity = i.below(5);
+        let spaces = a.room_bytes(i, capacity * size.min(4096)).0;
+        let roots = a.room_for(i, capacity);
+        let cache = w.cache(i);
+        unsafe { rkv_cache_read_namespaces(cache, spaces, size, roots, capacity, a.count(i)) }
+            .into()
+    }),
     ("rkv_cache_check", |w, i, _| unsafe { rkv_cache_check(w.cache(i)) }.into()),
     ("rkv_cache_dump", |w, i, a| {
         let format = flags(i, RKV_DUMP_DOT);

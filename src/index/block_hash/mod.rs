@@ -100,6 +100,14 @@ impl PrefixIndex for BlockHashIndex {
         self.walk_down(from.0, keys)
     }
 
+    fn visit_roots(
+        &self,
+        after: Option<&Namespace>,
+        visit: &mut dyn FnMut(&Namespace, Node) -> bool,
+    ) {
+        self.tree.roots.after(after).all(|(name, root)| visit(name, Node(root)));
+    }
+
     fn namespace(&self, node: Node) -> Namespace {
         self.tree.namespace(node.0)
     }

@@ -62,6 +62,14 @@ impl Roots {
         name
     }
 
+    /// Those whose names come after one, in the order of the names; all for None.
+    pub fn after(&self, last: Option<&Namespace>) -> impl Iterator<Item = (&Namespace, u32)> {
+        let from = last.copied().unwrap_or_default();
+        let entries = self.by_name.from(&from).map(|(name, &root)| (name, root));
+        // The default namespace is the first.
+        entries.filter(move |(name, _)| last.is_none() || **name != from)
+    }
+
     /// In the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&Namespace, u32)> {
         self.by_name.iter().map(|(name, &root)| (name, root))

@@ -125,6 +125,18 @@ impl Library {
         done(status, ids)
     }
 
+    /// The namespaces, with their roots.
+    pub fn namespaces(&self) -> Result<Vec<(rkv_namespace, u64)>, Status> {
+        let (mut spaces, mut roots) = ([sized::<rkv_namespace>(); 16], [0; 16]);
+        let (size, room, mut count) = (size_of::<rkv_namespace>(), roots.len(), 0);
+        let (into, nodes) = (spaces.as_mut_ptr(), roots.as_mut_ptr());
+        // SAFETY: see above.
+        let status = crate::call("rkv_cache_read_namespaces", Some(self), &mut || unsafe {
+            rkv_cache_read_namespaces(self.cache, into, size, nodes, room, &mut count)
+        });
+        done(status, spaces.into_iter().zip(roots).take(count).collect())
+    }
+
     pub fn query(&self, sequence: u64) -> Result<rkv_sequence_info, Status> {
         let mut state = sized();
         // SAFETY: see above.
