@@ -11,7 +11,7 @@
  *   rkv_snapshot_cache   opaque states by token list; stands alone
  *
  * Conventions
- *   Names      rkv_<object>_<verb>. What copies out to the caller is rkv_<object>_read_<what>; the
+ *   Names      rkv_<object>_<verb>; what copies out to the caller is rkv_<object>_read_...; the
  *              structs of a call are named after it, _args and _result. A page holds page_size
  *              positions; a position is one KV entry; a token takes one position, an image
  *              several. Counts end in _count, sizes in bytes in _bytes.
@@ -31,6 +31,11 @@
  *              one rule: (NULL, 0) asks for the count; a buffer that is too small is refused with
  *              RKV_STATUS_BUFFER_TOO_SMALL and the needed count; nothing is cut off.
  *   Handles    One owner each. A child keeps its parents alive: destroy in any order.
+ *   Cost       Each function says what its time grows with, and what it waits for: no lock; the
+ *              shared lock, beside other readers; or the lock, alone. "In slices" means that it
+ *              lets waiting threads in every 512 pages, or few microseconds. A function that does
+ *              not name RKV_STATUS_OUT_OF_MEMORY asks the host for no memory, except that a thread
+ *              which has to sleep for a lock may. One that names RKV_STATUS_OUT_OF_PAGES may evict.
  *   Threads    Every call may be made from any thread; a page table and its cache share one lock.
  *              To destroy a handle, the caller must be its last user.
  *   Panics     None crosses this boundary: the call returns RKV_STATUS_INTERNAL, and the handle
@@ -2272,6 +2277,8 @@ extern "C" {
  * smaller number lacks functions that this header declares.
  *
  * @return the loaded library's RKV_ABI_VERSION
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2281,6 +2288,8 @@ RKV_API uint32_t rkv_abi_version(void);
  * Release of the loaded library, e.g. "0.2.0".
  *
  * @return a static NUL-terminated string, never NULL
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2290,6 +2299,8 @@ RKV_API const char *rkv_version_string(void);
  * What the loaded library has.
  *
  * @return a set of RKV_FEATURE_ bits
+ * @par Cost
+ * O(1), but the first call may look for a folder of kernels; no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2300,6 +2311,8 @@ RKV_API uint64_t rkv_features(void);
  *
  * @param status any value, also one that this library does not know
  * @return a static NUL-terminated string, never NULL; "RKV_STATUS_UNKNOWN" for the unknown
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2313,6 +2326,8 @@ RKV_API const char *rkv_status_name(int32_t status);
  * @param buffer receives the text; may be NULL when capacity is 0
  * @param capacity size of buffer in bytes
  * @return bytes that the whole message takes, the NUL included; 1 when there is none
+ * @par Cost
+ * O(bytes of the message); no lock
  * @par Thread safety
  * any thread; reads only the calling thread's message
  */
@@ -2324,6 +2339,8 @@ RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
  * @param out_shortage receives them; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of
  * this thread was refused for pages yet
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread; reads only the calling thread's numbers
  */
@@ -2337,6 +2354,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *ou
  * @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
  * @param callback receives the messages; NULL for none, which is the default
  * @param user_data passed to the callback
+ * @par Cost
+ * O(1); a lock of its own, which log messages share
  * @par Thread safety
  * any thread, but not from inside the callback
  */
@@ -2348,6 +2367,8 @@ RKV_API void rkv_set_log_callback(uint32_t max_level, rkv_log_callback callback,
  * @param value in [0, 1]
  * @param out_bin receives the nearest bin
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2359,6 +2380,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_bin(double value, uint32_t *out
  * @param bin below RKV_BIN_COUNT
  * @param out_value receives bin / 1023
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2370,6 +2393,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_value(uint32_t bin, double *out
  * @param value in [2^-10, 1]
  * @param out_bin receives the bin that is nearest on the logarithmic scale
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2381,6 +2406,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_bin(double value, uint32_t *out_
  * @param bin below RKV_BIN_COUNT
  * @param out_value receives 2^(10 * bin / 1023 - 10)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2393,6 +2420,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_value(uint32_t bin, double *out_
  * @param byte_count how many
  * @param out_digest receives 16 bytes
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(bytes); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2416,6 +2445,8 @@ enum rkv_status rkv_image_digest(const void *bytes,
  * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_OUT_OF_MEMORY
+ * @par Cost
+ * O(tokens); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2436,6 +2467,8 @@ enum rkv_status rkv_tokens_build(const struct rkv_tokens *tokens,
  * @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_OUT_OF_MEMORY
+ * @par Cost
+ * O(items); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2452,6 +2485,8 @@ enum rkv_status rkv_tokens_regions(const struct rkv_tokens *tokens,
  * @param tokens the token list
  * @param out_position_count receives the sum over the tokens
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY
+ * @par Cost
+ * O(items); no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2475,6 +2510,8 @@ enum rkv_status rkv_tokens_position_count(const struct rkv_tokens *tokens,
  * RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is no text id;
  * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY
+ * @par Cost
+ * O(positions), a SHA-256 of each page; no lock
  * @par Thread safety
  * any thread, any time
  */
@@ -2491,6 +2528,8 @@ enum rkv_status rkv_tokens_page_digests(const struct rkv_tokens_page_digests_arg
  * @param config receives the defaults
  * @param struct_size pass sizeof(rkv_page_table_config)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread
  */
@@ -2505,6 +2544,8 @@ enum rkv_status rkv_page_table_config_init(struct rkv_page_table_config *config,
  * @param config how to build it; not NULL, since page_count has no default
  * @param out_table receives the page table, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY
+ * @par Cost
+ * O(page_count + slot_count); no lock
  * @par Thread safety
  * any thread
  */
@@ -2519,6 +2560,8 @@ enum rkv_status rkv_page_table_create(const struct rkv_page_table_config *config
  * A cache on it keeps the pages alive until it is destroyed too.
  *
  * @param table the page table
+ * @par Cost
+ * O(page_count + slot_count) when nothing else stands on it; no lock
  * @par Thread safety
  * the caller must be the last user of this handle
  */
@@ -2530,6 +2573,8 @@ RKV_API void rkv_page_table_destroy(struct rkv_page_table *table);
  * @param table the page table
  * @param out_stats receives the numbers; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
  * @par Thread safety
  * any thread; waits for no eviction
  */
@@ -2544,6 +2589,8 @@ enum rkv_status rkv_page_table_read_stats(const struct rkv_page_table *table,
  * @param table the page table
  * @param out_slot receives the slot, below slot_count
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); lock
  * @par Thread safety
  * any thread
  */
@@ -2560,6 +2607,8 @@ enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
  * @param slot a slot from rkv_page_table_allocate_slot()
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
  * RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages of the row); lock
  * @par Thread safety
  * any thread
  */
@@ -2577,6 +2626,8 @@ enum rkv_status rkv_page_table_free_slot(struct rkv_page_table *table,
  * @param pages receives page_count pages, private to the caller
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages + evictions); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -2594,6 +2645,8 @@ enum rkv_status rkv_page_table_allocate_pages(struct rkv_page_table *table,
  * @param page_count how many
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the page that is free, cached, mapped,
  * out of range or given twice: then none was freed; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages); lock
  * @par Thread safety
  * any thread
  */
@@ -2616,6 +2669,8 @@ enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
  * @param page_count how many
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
  * owns the slot; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages); lock
  * @par Thread safety
  * any thread
  */
@@ -2637,6 +2692,8 @@ enum rkv_status rkv_page_table_map(struct rkv_page_table *table,
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
  * thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(new pages + evictions); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -2654,6 +2711,8 @@ enum rkv_status rkv_page_table_reserve(struct rkv_page_table *table,
  * @param position_count positions that the row must hold
  * @param out_can receives the answer
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
  * @par Thread safety
  * any thread; the answer holds until somebody else allocates
  */
@@ -2671,6 +2730,8 @@ enum rkv_status rkv_page_table_can_reserve(const struct rkv_page_table *table,
  * @param slot a slot in use
  * @param out_position_count receives pages of the row * page_size
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
  * @par Thread safety
  * any thread
  */
@@ -2693,6 +2754,8 @@ enum rkv_status rkv_page_table_row_capacity(const struct rkv_page_table *table,
  * RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages copied); shared lock
  * @par Thread safety
  * any thread
  */
@@ -2712,6 +2775,8 @@ enum rkv_status rkv_page_table_read_row(const struct rkv_page_table *table,
  * @param table the page table
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages + rows + index); shared lock
  * @par Thread safety
  * any thread
  */
@@ -2727,6 +2792,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_pag
  * @param out_mapping receives count entries
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
  * for; RKV_STATUS_POISONED
+ * @par Cost
+ * O(positions); shared lock
  * @par Thread safety
  * any thread
  */
@@ -2749,6 +2816,8 @@ enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *ta
  * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages of the rows); shared lock
  * @par Thread safety
  * any thread
  */
@@ -2766,6 +2835,8 @@ enum rkv_status rkv_page_table_read_batch(const struct rkv_page_table *table,
  * @param config receives the defaults
  * @param struct_size pass sizeof(rkv_cache_config)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread
  */
@@ -2783,6 +2854,8 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
  * page table has a cache; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the
  * process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(slot_count), with a journal O(page_count) too; lock
  * @par Thread safety
  * any thread
  */
@@ -2800,6 +2873,8 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
  * place: they are erased from that page on.
  *
  * @param cache the cache
+ * @par Cost
+ * O(cached pages + sequences); lock
  * @par Thread safety
  * the caller must be the last user of this handle
  */
@@ -2818,6 +2893,8 @@ RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
  * @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted
  * @param out_count receives how many pages were evicted
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages + log(leaves) for each node that goes); lock, in slices
  * @par Thread safety
  * any thread; lets waiting threads in between pages
  */
@@ -2836,6 +2913,8 @@ enum rkv_status rkv_cache_evict(struct rkv_cache *cache,
  * @param page any page number
  * @param out_contains receives the answer; false for pages out of range
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
  * @par Thread safety
  * any thread
  */
@@ -2862,6 +2941,8 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * only its page_count is written, and the cache is unchanged
  * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens + nodes on the path); lock
  * @par Thread safety
  * any thread
  */
@@ -2885,6 +2966,8 @@ enum rkv_status rkv_cache_match(struct rkv_cache *cache,
  * @param out_position_count receives their positions: admission may charge the prompt less these
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens + nodes on the path); no lock, with the exceptions below
  * @par Thread safety
  * any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
  * cache nor holds one up. While another thread changes it, the answer is that of some moment
@@ -2914,6 +2997,8 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
  * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
  * changes nothing.
+ * @par Cost
+ * O(tokens + nodes on the path); lock
  * @par Thread safety
  * any thread
  */
@@ -2931,6 +3016,8 @@ enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
  * @param node a node id
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when callers hold 2^31
  * locks; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(nodes on the path); lock
  * @par Thread safety
  * any thread
  */
@@ -2943,6 +3030,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_lock(struct rkv_cache *cache, r
  * @param node the node that was locked
  * @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
  * RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(nodes on the path, and pages of those that merge); lock
  * @par Thread safety
  * any thread
  */
@@ -2955,6 +3044,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache,
  * @param node a node id
  * @param out_info receives it; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
  * @par Thread safety
  * any thread
  */
@@ -2974,6 +3065,8 @@ enum rkv_status rkv_node_read_info(const struct rkv_cache *cache,
  * @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages copied); shared lock
  * @par Thread safety
  * any thread
  */
@@ -2995,6 +3088,8 @@ enum rkv_status rkv_node_read_pages(const struct rkv_cache *cache,
  * @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(children), for the block-hash index times their logarithm; shared lock
  * @par Thread safety
  * any thread
  */
@@ -3012,6 +3107,8 @@ enum rkv_status rkv_node_read_children(const struct rkv_cache *cache,
  * @param cache the cache
  * @param out_stats receives the numbers; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
  * @par Thread safety
  * any thread; waits for no eviction
  */
@@ -3027,6 +3124,8 @@ enum rkv_status rkv_cache_read_stats(const struct rkv_cache *cache,
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(index); shared lock
  * @par Thread safety
  * any thread
  */
@@ -3045,6 +3144,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *c
  * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(namespaces * log(namespaces)); shared lock, in slices
  * @par Thread safety
  * any thread; lets waiting threads in
  */
@@ -3068,6 +3169,8 @@ enum rkv_status rkv_cache_read_namespaces(const struct rkv_cache *cache,
  * RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(index); shared lock
  * @par Thread safety
  * any thread
  */
@@ -3086,6 +3189,8 @@ enum rkv_status rkv_cache_dump(const struct rkv_cache *cache,
  *
  * @param cache the cache
  * @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
+ * @par Cost
+ * O(1); lock
  * @par Thread safety
  * any thread
  */
@@ -3106,6 +3211,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
  * evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a
  * row may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens + nodes on the path + pages of the row + evictions); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -3122,7 +3229,10 @@ enum rkv_status rkv_sequence_begin(struct rkv_cache *cache,
  * @param sequence the sequence
  * @param out_state receives it; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_POISONED @par Thread safety
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
+ * @par Thread safety
  * any thread
  */
 RKV_API
@@ -3139,6 +3249,8 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
  * @param sequence the sequence
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(nodes on the path); lock
  * @par Thread safety
  * any thread
  */
@@ -3157,6 +3269,8 @@ enum rkv_status rkv_sequence_confirm_copy(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
  * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens + evictions); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -3176,6 +3290,8 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * published, and not inside an image. The prompt of a child is all that it began with
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
  * yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+ * @par Cost
+ * O(dropped pages); lock
  * @par Thread safety
  * any thread
  */
@@ -3200,6 +3316,8 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
  * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(new whole pages * page_size + nodes on the path); lock
  * @par Thread safety
  * any thread
  */
@@ -3218,6 +3336,8 @@ enum rkv_status rkv_sequence_publish(struct rkv_cache *cache,
  * @param sequence the sequence
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages of the row + nodes on the path); lock
  * @par Thread safety
  * any thread
  */
@@ -3233,6 +3353,8 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
  * @param out_plan receives the plan, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
+ * @par Cost
+ * O(slot_count); shared lock
  * @par Thread safety
  * any thread
  */
@@ -3246,6 +3368,8 @@ enum rkv_status rkv_plan_create(struct rkv_page_table *table,
  * does nothing. Runners and plans can be destroyed in any order.
  *
  * @param plan the plan
+ * @par Cost
+ * O(1), and what runners keep with it; no lock
  * @par Thread safety
  * the caller must be the last user of this handle
  */
@@ -3270,6 +3394,8 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
  * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Cost
+ * O(positions + pages of the rows); shared lock
  * @par Thread safety
  * any thread; waits for calls that compute the plan
  */
@@ -3291,6 +3417,8 @@ enum rkv_status rkv_plan_set(struct rkv_plan *plan,
  * @param capacity the largest step
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
  * captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Cost
+ * O(capacity); no lock
  * @par Thread safety
  * any thread; waits for calls that compute the plan
  */
@@ -3307,6 +3435,8 @@ enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, or naming the row that changed since: other pages, or the cache owns them by now;
  * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+ * @par Cost
+ * O(rows + pages of their new positions); shared lock
  * @par Thread safety
  * any thread; the answer is good until a row is released, truncated or published
  */
@@ -3318,6 +3448,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_plan_check(const struct rkv_plan *pla
  * @param plan the plan
  * @param out_arrays receives pointers to them; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread; nobody may set or destroy the plan while the arrays are read
  */
@@ -3333,6 +3465,8 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
  * @param layer below layer_count
  * @param out_memory receives pointers, good until the runner is destroyed, and strides
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread; what is behind the pointers changes with rkv_runner_append_prefill()
  */
@@ -3353,6 +3487,8 @@ enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
  * @param copy_count how many
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * @par Cost
+ * O(copies) for the checks, under the shared lock; O(bytes) for the copies, without
  * @par Thread safety
  * any thread, while nobody writes the sources or uses the targets
  */
@@ -3368,6 +3504,8 @@ enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
  * @param config receives the defaults
  * @param struct_size pass sizeof(rkv_runner_config)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread
  */
@@ -3385,6 +3523,8 @@ enum rkv_status rkv_runner_config_init(struct rkv_runner_config *config,
  * @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
  * lie densely; NULL when not wanted
  * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1), but the first call for CUDA opens the driver; no lock
  * @par Thread safety
  * any thread
  */
@@ -3406,6 +3546,8 @@ enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
  * @param out_runner receives the runner, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * @par Cost
+ * O(bytes of KV memory of its own); shared lock
  * @par Thread safety
  * any thread
  */
@@ -3420,6 +3562,8 @@ enum rkv_status rkv_runner_create(struct rkv_page_table *table,
  * nothing. Runners and plans can be destroyed in any order.
  *
  * @param runner the runner
+ * @par Cost
+ * O(1), and memory of its own; no lock
  * @par Thread safety
  * the caller must be the last user of this handle
  */
@@ -3431,6 +3575,8 @@ RKV_API void rkv_runner_destroy(struct rkv_runner *runner);
  * @param runner the runner
  * @param out_stats receives the numbers; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread
  */
@@ -3452,6 +3598,8 @@ enum rkv_status rkv_runner_read_stats(const struct rkv_runner *runner,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE without
  * rkv_plan_reserve(), or when a call was captured; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure nothing was reserved.
+ * @par Cost
+ * O(capacity); no lock
  * @par Thread safety
  * any thread, while nobody computes the plan with this runner
  */
@@ -3483,6 +3631,8 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * no rows, they changed since, or another runner confirmed the copies before this one carried them
  * out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
  * RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+ * @par Cost
+ * O(rows), shared lock; copies O(bytes), without; a lock to confirm them
  * @par Thread safety
  * any thread, as rkv_runner_append_prefill()
  */
@@ -3516,6 +3666,8 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  * no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
  * device's, nothing was computed or written: no result, no K and no V.
+ * @par Cost
+ * O(rows) for the checks, under the shared lock; attention without a lock
  * @par Thread safety
  * any thread, several at once for different plans; nobody else computes the same rows in the same
  * layer, or releases them, meanwhile
@@ -3534,6 +3686,8 @@ enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
  * @param args the states and where to write
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * @par Cost
+ * O(states * elements of one); no lock
  * @par Thread safety
  * any thread
  */
@@ -3551,6 +3705,8 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
  * @param out_bin receives the bin
  * @param out_value receives rkv_coord_value() or rkv_size_value() of it; NULL when not wanted
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for a logit that is NaN
+ * @par Cost
+ * O(logit_count); no lock
  * @par Thread safety
  * any thread
  */
@@ -3581,6 +3737,8 @@ enum rkv_status rkv_spatial_decode(uint32_t kind,
  * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
  * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the
  * parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens + pages of the row + nodes on the path + evictions); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -3606,6 +3764,8 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
  * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(children * (pages of the row + nodes on the path) + evictions); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -3632,6 +3792,8 @@ enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
  * may have; it was released then
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages of the row + nodes on the path), for those that give way too; lock
  * @par Thread safety
  * any thread
  */
@@ -3649,6 +3811,8 @@ enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
  * @param sequence a retained sequence
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages of its prefix + nodes on the path); lock
  * @par Thread safety
  * any thread
  */
@@ -3667,6 +3831,8 @@ enum rkv_status rkv_sequence_drop(struct rkv_cache *cache,
  * @param out_page_count receives how many more are available: fewer when none is retained any
  * more
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * that of rkv_sequence_drop() for each; lock, given up between sequences
  * @par Thread safety
  * any thread; lets waiting threads in between sequences
  */
@@ -3685,6 +3851,8 @@ enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
  * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(retained sequences); shared lock
  * @par Thread safety
  * any thread
  */
@@ -3711,6 +3879,8 @@ enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
  * one record fits; RKV_STATUS_INVALID_STATE when the cache has no journal;
  * RKV_STATUS_INVALID_ARGUMENT, also for an after_number that is beyond the newest record;
  * RKV_STATUS_POISONED
+ * @par Cost
+ * O(words of the records); shared lock, in slices
  * @par Thread safety
  * any thread, any number at once, beside calls that change the cache: lets waiting threads in
  * after every few microseconds
@@ -3730,6 +3900,8 @@ enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
  * @param args what to read, and the buffers
  * @param out_result as in rkv_cache_read_journal()
  * @return as rkv_cache_read_journal()
+ * @par Cost
+ * O(words of the records); shared lock, in slices
  * @par Thread safety
  * any thread, as rkv_cache_read_journal()
  */
@@ -3756,6 +3928,8 @@ enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
  * RKV_STATUS_INVALID_STATE when the cache has no journal; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_POISONED
+ * @par Cost
+ * O(words of the records + pages looked at); shared lock, in slices
  * @par Thread safety
  * any thread, as rkv_cache_read_journal()
  */
@@ -3771,6 +3945,8 @@ enum rkv_status rkv_cache_read_contents(const struct rkv_cache *cache,
  * @param config receives the defaults
  * @param struct_size pass sizeof(rkv_snapshot_cache_config)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread
  */
@@ -3786,6 +3962,8 @@ enum rkv_status rkv_snapshot_cache_config_init(struct rkv_snapshot_cache_config 
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
+ * @par Cost
+ * O(1); no lock
  * @par Thread safety
  * any thread
  */
@@ -3803,6 +3981,8 @@ enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config
  * last release ends both.
  *
  * @param cache the cache
+ * @par Cost
+ * O(entries); its own lock
  * @par Thread safety
  * the caller must be the last user of this handle, but for threads that release pins
  */
@@ -3814,6 +3994,8 @@ RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(entries); its own lock
  * @par Thread safety
  * any thread
  */
@@ -3825,6 +4007,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snaps
  * @param cache the cache
  * @param out_stats receives the numbers; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); its own shared lock
  * @par Thread safety
  * any thread
  */
@@ -3840,6 +4024,8 @@ enum rkv_status rkv_snapshot_cache_read_stats(const struct rkv_snapshot_cache *c
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(everything in it); its own lock
  * @par Thread safety
  * any thread
  */
@@ -3854,6 +4040,8 @@ enum rkv_status rkv_snapshot_cache_check(const struct rkv_snapshot_cache *cache)
  *
  * @param cache the cache
  * @return RKV_STATUS_INTERNAL, and the cache is poisoned
+ * @par Cost
+ * O(1); its own lock
  * @par Thread safety
  * any thread
  */
@@ -3877,6 +4065,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snaps
  * RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
  * but RKV_STATUS_OK the snapshot stays the caller's, its destructor is not called, and nothing
  * changed.
+ * @par Cost
+ * O(tokens), and for each snapshot that goes its destructor, without a lock; its own lock
  * @par Thread safety
  * any thread
  */
@@ -3897,6 +4087,8 @@ enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
  * @param out_match receives the match; set its struct_size first
  * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens); its own shared lock, to pin a few steps under its own lock
  * @par Thread safety
  * any thread; any number compare tokens at once
  */
@@ -3916,6 +4108,8 @@ enum rkv_status rkv_snapshot_cache_match(struct rkv_snapshot_cache *cache,
  * @param tokens what to look for: text only
  * @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens); its own shared lock
  * @par Thread safety
  * any thread, any number at once
  */
@@ -3935,6 +4129,8 @@ enum rkv_status rkv_snapshot_cache_probe(const struct rkv_snapshot_cache *cache,
  * @param pin a pin from rkv_snapshot_cache_match()
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_PIN when it was released already, or is of another
  * cache; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1), and for each snapshot that goes its destructor, without a lock; its own lock
  * @par Thread safety
  * any thread
  */
@@ -3952,6 +4148,8 @@ enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
  * @param tokens the tokens of the entry: text only
  * @param out_removed receives whether there was one; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens); its own lock
  * @par Thread safety
  * any thread
  */

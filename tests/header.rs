@@ -32,3 +32,22 @@ fn the_committed_header_is_the_generated_one() {
         1 + differing.unwrap_or(committed.lines().count().min(made.lines().count())),
     );
 }
+
+/// Every function says what it costs and who may call it, in paragraphs of their own.
+#[test]
+fn every_function_says_its_cost_and_its_threads() {
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/radixkv.h");
+    let header = fs::read_to_string(header).unwrap();
+    let mut count = 0;
+    for part in header.split("/**").skip(1) {
+        let (comment, code) = part.split_once("*/").unwrap();
+        let Some(function) = code.strip_prefix("\nRKV_API") else { continue };
+        let name = function.split('(').next().unwrap().split_whitespace().last().unwrap();
+        count += 1;
+        for paragraph in ["\n * @par Cost\n", "\n * @par Thread safety\n"] {
+            assert_eq!(comment.matches(paragraph).count(), 1, "{name} lacks {paragraph:?}");
+        }
+    }
+    assert_eq!(count, header.matches("\nRKV_API").count(), "a function has no comment");
+    assert!(count > 90, "only {count} functions are found");
+}

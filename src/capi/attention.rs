@@ -179,6 +179,8 @@ pub const RKV_PREPARE_KEEP_COPIES_OPEN: u32 = 1;
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE without
 /// rkv_plan_reserve(), or when a call was captured; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure nothing was reserved.
+/// @par Cost
+/// O(capacity); no lock
 /// @par Thread safety
 /// any thread, while nobody computes the plan with this runner
 #[must_use]
@@ -213,6 +215,8 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// no rows, they changed since, or another runner confirmed the copies before this one carried them
 /// out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
 /// RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+/// @par Cost
+/// O(rows), shared lock; copies O(bytes), without; a lock to confirm them
 /// @par Thread safety
 /// any thread, as rkv_runner_append_prefill()
 #[must_use]
@@ -257,6 +261,8 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
 /// device's, nothing was computed or written: no result, no K and no V.
+/// @par Cost
+/// O(rows) for the checks, under the shared lock; attention without a lock
 /// @par Thread safety
 /// any thread, several at once for different plans; nobody else computes the same rows in the same
 /// layer, or releases them, meanwhile
@@ -283,6 +289,8 @@ pub unsafe extern "C" fn rkv_runner_append_prefill(
 /// @param args the states and where to write
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+/// @par Cost
+/// O(states * elements of one); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -316,6 +324,8 @@ pub unsafe extern "C" fn rkv_runner_merge_states(
 /// @param out_bin receives the bin
 /// @param out_value receives rkv_coord_value() or rkv_size_value() of it; NULL when not wanted
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for a logit that is NaN
+/// @par Cost
+/// O(logit_count); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -49,6 +49,8 @@ unsafe impl AbiStruct for rkv_page_table_batch_arrays {
 /// @param out_mapping receives count entries
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
 /// for; RKV_STATUS_POISONED
+/// @par Cost
+/// O(positions); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -83,6 +85,8 @@ pub unsafe extern "C" fn rkv_page_table_read_slot_mapping(
 /// @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages of the rows); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]

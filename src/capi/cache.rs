@@ -64,6 +64,8 @@ unsafe impl AbiStruct for rkv_cache_config {
 /// @param config receives the defaults
 /// @param struct_size pass sizeof(rkv_cache_config)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -93,6 +95,8 @@ pub unsafe extern "C" fn rkv_cache_config_init(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
 /// page table has a cache; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the
 /// process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(slot_count), with a journal O(page_count) too; lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -140,6 +144,8 @@ pub unsafe extern "C" fn rkv_cache_create(
 /// place: they are erased from that page on.
 ///
 /// @param cache the cache
+/// @par Cost
+/// O(cached pages + sequences); lock
 /// @par Thread safety
 /// the caller must be the last user of this handle
 #[unsafe(no_mangle)]
@@ -160,6 +166,8 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
 /// @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted
 /// @param out_count receives how many pages were evicted
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages + log(leaves) for each node that goes); lock, in slices
 /// @par Thread safety
 /// any thread; lets waiting threads in between pages
 #[must_use]
@@ -195,6 +203,8 @@ pub unsafe extern "C" fn rkv_cache_evict(
 /// @param page any page number
 /// @param out_contains receives the answer; false for pages out of range
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]

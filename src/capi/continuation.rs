@@ -98,6 +98,8 @@ pub struct rkv_sequence_fork_child {
 /// RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
 /// RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the
 /// parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + pages of the row + nodes on the path + evictions); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -168,6 +170,8 @@ fn reserve(position_count: u64) -> Result<usize, Error> {
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
 /// rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(children * (pages of the row + nodes on the path) + evictions); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -222,6 +226,8 @@ pub unsafe extern "C" fn rkv_sequence_fork(
 /// may have; it was released then
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages of the row + nodes on the path), for those that give way too; lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -248,6 +254,8 @@ pub unsafe extern "C" fn rkv_sequence_retain(
 /// @param sequence a retained sequence
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages of its prefix + nodes on the path); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -269,6 +277,8 @@ pub unsafe extern "C" fn rkv_sequence_drop(
 /// @param out_page_count receives how many more are available: fewer when none is retained any
 /// more
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// that of rkv_sequence_drop() for each; lock, given up between sequences
 /// @par Thread safety
 /// any thread; lets waiting threads in between sequences
 #[must_use]
@@ -296,6 +306,8 @@ pub unsafe extern "C" fn rkv_cache_drop_retained(
 /// @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(retained sequences); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -79,6 +79,8 @@ unsafe impl AbiStruct for rkv_cache_insert_result {
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
 /// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
 /// changes nothing.
+/// @par Cost
+/// O(tokens + nodes on the path); lock
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -76,6 +76,8 @@ unsafe impl AbiStruct for rkv_cache_stats {
 /// @param cache the cache
 /// @param out_stats receives the numbers; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
 /// @par Thread safety
 /// any thread; waits for no eviction
 #[must_use]
@@ -123,6 +125,8 @@ pub unsafe extern "C" fn rkv_cache_read_stats(
 /// @param cache the cache
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(index); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -144,6 +148,8 @@ pub unsafe extern "C" fn rkv_cache_check(cache: *const rkv_cache) -> rkv_status 
 /// @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(namespaces * log(namespaces)); shared lock, in slices
 /// @par Thread safety
 /// any thread; lets waiting threads in
 #[must_use]
@@ -194,6 +200,8 @@ pub unsafe extern "C" fn rkv_cache_read_namespaces(
 /// RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(index); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -225,6 +233,8 @@ pub unsafe extern "C" fn rkv_cache_dump(
 ///
 /// @param cache the cache
 /// @return RKV_STATUS_INTERNAL, and the cache and its page table are poisoned
+/// @par Cost
+/// O(1); lock
 /// @par Thread safety
 /// any thread
 #[cfg(feature = "fault-injection")]

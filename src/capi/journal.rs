@@ -255,6 +255,8 @@ unsafe impl AbiStruct for rkv_cache_read_contents_result {
 /// one record fits; RKV_STATUS_INVALID_STATE when the cache has no journal;
 /// RKV_STATUS_INVALID_ARGUMENT, also for an after_number that is beyond the newest record;
 /// RKV_STATUS_POISONED
+/// @par Cost
+/// O(words of the records); shared lock, in slices
 /// @par Thread safety
 /// any thread, any number at once, beside calls that change the cache: lets waiting threads in
 /// after every few microseconds
@@ -277,6 +279,8 @@ pub unsafe extern "C" fn rkv_cache_read_journal(
 /// @param args what to read, and the buffers
 /// @param out_result as in rkv_cache_read_journal()
 /// @return as rkv_cache_read_journal()
+/// @par Cost
+/// O(words of the records); shared lock, in slices
 /// @par Thread safety
 /// any thread, as rkv_cache_read_journal()
 #[must_use]
@@ -342,6 +346,8 @@ unsafe fn read_journal(
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
 /// RKV_STATUS_INVALID_STATE when the cache has no journal; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_POISONED
+/// @par Cost
+/// O(words of the records + pages looked at); shared lock, in slices
 /// @par Thread safety
 /// any thread, as rkv_cache_read_journal()
 #[must_use]

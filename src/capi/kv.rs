@@ -94,6 +94,8 @@ pub(super) fn strides(memory: &rkv_runner_kv_memory) -> Result<KvStrides, Fail> 
 /// @param layer below layer_count
 /// @param out_memory receives pointers, good until the runner is destroyed, and strides
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread; what is behind the pointers changes with rkv_runner_append_prefill()
 #[must_use]
@@ -129,6 +131,8 @@ pub unsafe extern "C" fn rkv_runner_read_kv_memory(
 /// @param copy_count how many
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+/// @par Cost
+/// O(copies) for the checks, under the shared lock; O(bytes) for the copies, without
 /// @par Thread safety
 /// any thread, while nobody writes the sources or uses the targets
 #[must_use]

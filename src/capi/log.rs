@@ -91,6 +91,8 @@ type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 /// @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
 /// @param callback receives the messages; NULL for none, which is the default
 /// @param user_data passed to the callback
+/// @par Cost
+/// O(1); a lock of its own, which log messages share
 /// @par Thread safety
 /// any thread, but not from inside the callback
 #[unsafe(no_mangle)]

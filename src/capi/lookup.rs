@@ -59,6 +59,8 @@ unsafe impl AbiStruct for rkv_cache_match_result {
 /// only its page_count is written, and the cache is unchanged
 /// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + nodes on the path); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -124,6 +126,8 @@ pub unsafe extern "C" fn rkv_cache_match(
 /// @param out_position_count receives their positions: admission may charge the prompt less these
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + nodes on the path); no lock, with the exceptions below
 /// @par Thread safety
 /// any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
 /// cache nor holds one up. While another thread changes it, the answer is that of some moment

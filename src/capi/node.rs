@@ -51,6 +51,8 @@ unsafe impl AbiStruct for rkv_node_info {
 /// @param node a node id
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when callers hold 2^31
 /// locks; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(nodes on the path); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -66,6 +68,8 @@ pub unsafe extern "C" fn rkv_cache_lock(cache: *mut rkv_cache, node: rkv_node_id
 /// @param node the node that was locked
 /// @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
 /// RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(nodes on the path, and pages of those that merge); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -81,6 +85,8 @@ pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, node: rkv_node_
 /// @param node a node id
 /// @param out_info receives it; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -119,6 +125,8 @@ pub unsafe extern "C" fn rkv_node_read_info(
 /// @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages copied); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -154,6 +162,8 @@ pub unsafe extern "C" fn rkv_node_read_pages(
 /// @param out_count receives the number of children, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(children), for the block-hash index times their logarithm; shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -72,6 +72,8 @@ unsafe fn parent(args: &rkv_tokens_page_digests_args) -> Result<PageDigest, Fail
 /// RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is no text id;
 /// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY
+/// @par Cost
+/// O(positions), a SHA-256 of each page; no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]

@@ -93,6 +93,8 @@ unsafe impl AbiStruct for rkv_page_table_stats {
 /// @param config receives the defaults
 /// @param struct_size pass sizeof(rkv_page_table_config)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -119,6 +121,8 @@ pub unsafe extern "C" fn rkv_page_table_config_init(
 /// @param config how to build it; not NULL, since page_count has no default
 /// @param out_table receives the page table, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY
+/// @par Cost
+/// O(page_count + slot_count); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -150,6 +154,8 @@ pub unsafe extern "C" fn rkv_page_table_create(
 /// A cache on it keeps the pages alive until it is destroyed too.
 ///
 /// @param table the page table
+/// @par Cost
+/// O(page_count + slot_count) when nothing else stands on it; no lock
 /// @par Thread safety
 /// the caller must be the last user of this handle
 #[unsafe(no_mangle)]
@@ -163,6 +169,8 @@ pub unsafe extern "C" fn rkv_page_table_destroy(table: *mut rkv_page_table) {
 /// @param table the page table
 /// @param out_stats receives the numbers; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
 /// @par Thread safety
 /// any thread; waits for no eviction
 #[must_use]
@@ -197,6 +205,8 @@ pub unsafe extern "C" fn rkv_page_table_read_stats(
 /// @param table the page table
 /// @param out_slot receives the slot, below slot_count
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -222,6 +232,8 @@ pub unsafe extern "C" fn rkv_page_table_allocate_slot(
 /// @param slot a slot from rkv_page_table_allocate_slot()
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
 /// RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages of the row); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -242,6 +254,8 @@ pub unsafe extern "C" fn rkv_page_table_free_slot(
 /// @param pages receives page_count pages, private to the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages + evictions); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -269,6 +283,8 @@ pub unsafe extern "C" fn rkv_page_table_allocate_pages(
 /// @param page_count how many
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the page that is free, cached, mapped,
 /// out of range or given twice: then none was freed; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -299,6 +315,8 @@ pub unsafe extern "C" fn rkv_page_table_free_pages(
 /// @param page_count how many
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
 /// owns the slot; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -328,6 +346,8 @@ pub unsafe extern "C" fn rkv_page_table_map(
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
 /// thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(new pages + evictions); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -348,6 +368,8 @@ pub unsafe extern "C" fn rkv_page_table_reserve(
 /// @param position_count positions that the row must hold
 /// @param out_can receives the answer
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
 /// @par Thread safety
 /// any thread; the answer holds until somebody else allocates
 #[must_use]
@@ -373,6 +395,8 @@ pub unsafe extern "C" fn rkv_page_table_can_reserve(
 /// @param slot a slot in use
 /// @param out_position_count receives pages of the row * page_size
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -402,6 +426,8 @@ pub unsafe extern "C" fn rkv_page_table_row_capacity(
 /// RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages copied); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -430,6 +456,8 @@ pub unsafe extern "C" fn rkv_page_table_read_row(
 /// @param table the page table
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages + rows + index); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]

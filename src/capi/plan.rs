@@ -147,6 +147,8 @@ fn row_of(raw: &rkv_plan_row) -> ComputedRow {
 /// @param out_plan receives the plan, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
+/// @par Cost
+/// O(slot_count); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -170,6 +172,8 @@ pub unsafe extern "C" fn rkv_plan_create(
 /// does nothing. Runners and plans can be destroyed in any order.
 ///
 /// @param plan the plan
+/// @par Cost
+/// O(1), and what runners keep with it; no lock
 /// @par Thread safety
 /// the caller must be the last user of this handle
 #[unsafe(no_mangle)]
@@ -196,6 +200,8 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
 /// to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+/// @par Cost
+/// O(positions + pages of the rows); shared lock
 /// @par Thread safety
 /// any thread; waits for calls that compute the plan
 #[must_use]
@@ -253,6 +259,8 @@ fn region_of(raw: &rkv_region) -> Result<Region, Error> {
 /// @param capacity the largest step
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
 /// captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+/// @par Cost
+/// O(capacity); no lock
 /// @par Thread safety
 /// any thread; waits for calls that compute the plan
 #[must_use]
@@ -291,6 +299,8 @@ fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, or naming the row that changed since: other pages, or the cache owns them by now;
 /// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+/// @par Cost
+/// O(rows + pages of their new positions); shared lock
 /// @par Thread safety
 /// any thread; the answer is good until a row is released, truncated or published
 #[must_use]
@@ -310,6 +320,8 @@ pub unsafe extern "C" fn rkv_plan_check(plan: *const rkv_plan) -> rkv_status {
 /// @param plan the plan
 /// @param out_arrays receives pointers to them; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread; nobody may set or destroy the plan while the arrays are read
 #[must_use]

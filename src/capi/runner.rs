@@ -157,6 +157,8 @@ fn backend_of(raw: &rkv_runner_config) -> Result<BackendConfig, Error> {
 /// @param config receives the defaults
 /// @param struct_size pass sizeof(rkv_runner_config)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -194,6 +196,8 @@ pub unsafe extern "C" fn rkv_runner_config_init(
 /// @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
 /// lie densely; NULL when not wanted
 /// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(1), but the first call for CUDA opens the driver; no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -233,6 +237,8 @@ pub unsafe extern "C" fn rkv_runner_supports(
 /// @param out_runner receives the runner, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+/// @par Cost
+/// O(bytes of KV memory of its own); shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -270,6 +276,8 @@ pub unsafe extern "C" fn rkv_runner_create(
 /// nothing. Runners and plans can be destroyed in any order.
 ///
 /// @param runner the runner
+/// @par Cost
+/// O(1), and memory of its own; no lock
 /// @par Thread safety
 /// the caller must be the last user of this handle
 #[unsafe(no_mangle)]
@@ -283,6 +291,8 @@ pub unsafe extern "C" fn rkv_runner_destroy(runner: *mut rkv_runner) {
 /// @param runner the runner
 /// @param out_stats receives the numbers; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]

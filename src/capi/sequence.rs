@@ -136,6 +136,8 @@ pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
 /// evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a
 /// row may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + nodes on the path + pages of the row + evictions); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -170,7 +172,10 @@ pub unsafe extern "C" fn rkv_sequence_begin(
 /// @param sequence the sequence
 /// @param out_state receives it; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_POISONED @par Thread safety
+/// RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
+/// @par Thread safety
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
@@ -195,6 +200,8 @@ pub unsafe extern "C" fn rkv_sequence_read_info(
 /// @param sequence the sequence
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(nodes on the path); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -216,6 +223,8 @@ pub unsafe extern "C" fn rkv_sequence_confirm_copy(
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
 /// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + evictions); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -242,6 +251,8 @@ pub unsafe extern "C" fn rkv_sequence_append(
 /// published, and not inside an image. The prompt of a child is all that it began with
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
 /// yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+/// @par Cost
+/// O(dropped pages); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -274,6 +285,8 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
 /// RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(new whole pages * page_size + nodes on the path); lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -313,6 +326,8 @@ pub unsafe extern "C" fn rkv_sequence_publish(
 /// @param sequence the sequence
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages of the row + nodes on the path); lock
 /// @par Thread safety
 /// any thread
 #[must_use]

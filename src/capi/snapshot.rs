@@ -97,6 +97,8 @@ unsafe impl AbiStruct for rkv_snapshot_cache_stats {
 /// @param config receives the defaults
 /// @param struct_size pass sizeof(rkv_snapshot_cache_config)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -122,6 +124,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_config_init(
 /// @param out_cache receives the cache, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -157,6 +161,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_create(
 /// last release ends both.
 ///
 /// @param cache the cache
+/// @par Cost
+/// O(entries); its own lock
 /// @par Thread safety
 /// the caller must be the last user of this handle, but for threads that release pins
 #[unsafe(no_mangle)]
@@ -170,6 +176,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_destroy(cache: *mut rkv_snapshot_cac
 ///
 /// @param cache the cache
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(entries); its own lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -189,6 +197,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_clear(cache: *mut rkv_snapshot_cache
 /// @param cache the cache
 /// @param out_stats receives the numbers; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); its own shared lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -236,6 +246,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_read_stats(
 /// @param cache the cache
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first invariant that is broken, by name;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(everything in it); its own lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -250,6 +262,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_check(cache: *const rkv_snapshot_cac
 ///
 /// @param cache the cache
 /// @return RKV_STATUS_INTERNAL, and the cache is poisoned
+/// @par Cost
+/// O(1); its own lock
 /// @par Thread safety
 /// any thread
 #[cfg(feature = "fault-injection")]

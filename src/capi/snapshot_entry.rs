@@ -130,6 +130,8 @@ fn text(tokens: TokenList<'_>) -> Result<&[u32], Error> {
 /// RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
 /// but RKV_STATUS_OK the snapshot stays the caller's, its destructor is not called, and nothing
 /// changed.
+/// @par Cost
+/// O(tokens), and for each snapshot that goes its destructor, without a lock; its own lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -198,6 +200,8 @@ fn next_token(args: &rkv_snapshot_cache_insert_args) -> Result<Option<u32>, Fail
 /// @param out_match receives the match; set its struct_size first
 /// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens); its own shared lock, to pin a few steps under its own lock
 /// @par Thread safety
 /// any thread; any number compare tokens at once
 #[must_use]
@@ -252,6 +256,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
 /// @param tokens what to look for: text only
 /// @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens); its own shared lock
 /// @par Thread safety
 /// any thread, any number at once
 #[must_use]
@@ -283,6 +289,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_probe(
 /// @param pin a pin from rkv_snapshot_cache_match()
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_PIN when it was released already, or is of another
 /// cache; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1), and for each snapshot that goes its destructor, without a lock; its own lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -303,6 +311,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_release(
 /// @param tokens the tokens of the entry: text only
 /// @param out_removed receives whether there was one; may be NULL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens); its own lock
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -123,6 +123,8 @@ pub(super) fn set_last_shortage(shortage: Shortage) {
 ///
 /// @param status any value, also one that this library does not know
 /// @return a static NUL-terminated string, never NULL; "RKV_STATUS_UNKNOWN" for the unknown
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread, any time
 #[unsafe(no_mangle)]
@@ -158,6 +160,8 @@ pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
 /// @param buffer receives the text; may be NULL when capacity is 0
 /// @param capacity size of buffer in bytes
 /// @return bytes that the whole message takes, the NUL included; 1 when there is none
+/// @par Cost
+/// O(bytes of the message); no lock
 /// @par Thread safety
 /// any thread; reads only the calling thread's message
 #[unsafe(no_mangle)]
@@ -181,6 +185,8 @@ pub unsafe extern "C" fn rkv_last_error_message(buffer: *mut c_char, capacity: u
 /// @param out_shortage receives them; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of
 /// this thread was refused for pages yet
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread; reads only the calling thread's numbers
 #[must_use]

@@ -158,6 +158,8 @@ pub(super) unsafe fn with_tokens<R>(
 /// @param value in [0, 1]
 /// @param out_bin receives the nearest bin
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -172,6 +174,8 @@ pub unsafe extern "C" fn rkv_coord_bin(value: f64, out_bin: *mut u32) -> rkv_sta
 /// @param bin below RKV_BIN_COUNT
 /// @param out_value receives bin / 1023
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -186,6 +190,8 @@ pub unsafe extern "C" fn rkv_coord_value(bin: u32, out_value: *mut f64) -> rkv_s
 /// @param value in [2^-10, 1]
 /// @param out_bin receives the bin that is nearest on the logarithmic scale
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -200,6 +206,8 @@ pub unsafe extern "C" fn rkv_size_bin(value: f64, out_bin: *mut u32) -> rkv_stat
 /// @param bin below RKV_BIN_COUNT
 /// @param out_value receives 2^(10 * bin / 1023 - 10)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -215,6 +223,8 @@ pub unsafe extern "C" fn rkv_size_value(bin: u32, out_value: *mut f64) -> rkv_st
 /// @param byte_count how many
 /// @param out_digest receives 16 bytes
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(bytes); no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -250,6 +260,8 @@ pub unsafe extern "C" fn rkv_image_digest(
 /// @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_OUT_OF_MEMORY
+/// @par Cost
+/// O(tokens); no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -289,6 +301,8 @@ pub unsafe extern "C" fn rkv_tokens_build(
 /// @param out_count receives the number of images, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_OUT_OF_MEMORY
+/// @par Cost
+/// O(items); no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]
@@ -320,6 +334,8 @@ pub unsafe extern "C" fn rkv_tokens_regions(
 /// @param tokens the token list
 /// @param out_position_count receives the sum over the tokens
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY
+/// @par Cost
+/// O(items); no lock
 /// @par Thread safety
 /// any thread, any time
 #[must_use]

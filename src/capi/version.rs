@@ -36,6 +36,8 @@ const _: () = assert!(RKV_VERSION_PATCH == parse(env!("CARGO_PKG_VERSION_PATCH")
 /// smaller number lacks functions that this header declares.
 ///
 /// @return the loaded library's RKV_ABI_VERSION
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread, any time
 #[unsafe(no_mangle)]
@@ -46,6 +48,8 @@ pub extern "C" fn rkv_abi_version() -> u32 {
 /// Release of the loaded library, e.g. "0.2.0".
 ///
 /// @return a static NUL-terminated string, never NULL
+/// @par Cost
+/// O(1); no lock
 /// @par Thread safety
 /// any thread, any time
 #[unsafe(no_mangle)]
@@ -56,6 +60,8 @@ pub extern "C" fn rkv_version_string() -> *const c_char {
 /// What the loaded library has.
 ///
 /// @return a set of RKV_FEATURE_ bits
+/// @par Cost
+/// O(1), but the first call may look for a folder of kernels; no lock
 /// @par Thread safety
 /// any thread, any time
 #[unsafe(no_mangle)]
