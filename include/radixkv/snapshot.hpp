@@ -70,7 +70,8 @@ private:
     SnapshotPin(rkv_snapshot_cache* cache, const rkv_snapshot_cache_match_result& found) noexcept
         : cache_(cache), found_(found) {}
     [[nodiscard]] static rkv_snapshot_cache_match_result none() noexcept {
-        return sized<rkv_snapshot_cache_match_result>(); }
+        return sized<rkv_snapshot_cache_match_result>();
+    }
 
     // Not a share of the SnapshotCache: the C cache lives behind its handle as long as pins do.
     rkv_snapshot_cache* cache_ = nullptr;

@@ -81,8 +81,8 @@ static void m01_match_and_probe(void) {
                     rkv_cache_match(f->cache, p, &c.tokens, 0, pages, 4, &match), "space");
     BAD_INPUT_SIZES(f, rkv_tokens, c.tokens, p,
                     rkv_cache_match(f->cache, NULL, p, 0, pages, 4, &match), "tokens");
-    OUTPUT_SIZES(f, rkv_cache_match_result, p, rkv_cache_match(f->cache, NULL, &c.tokens, 0,
-                                                               pages, 4, p),
+    OUTPUT_SIZES(f, rkv_cache_match_result, p,
+                 rkv_cache_match(f->cache, NULL, &c.tokens, 0, pages, 4, p),
                  "out_match");
     UNTOUCHED_STRUCT(match);
     UNTOUCHED(pages);

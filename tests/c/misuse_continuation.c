@@ -14,8 +14,8 @@ static void m01_continue(void) {
     good.space = &space;
     BAD(f, rkv_sequence_continue(NULL, &good, &state), "cache");
     BAD(f, rkv_sequence_continue(f->cache, NULL, &state), "args");
-    BAD_INPUT_SIZES(f, rkv_sequence_continue_args, good, p, rkv_sequence_continue(f->cache, p,
-                                                                                  &state),
+    BAD_INPUT_SIZES(f, rkv_sequence_continue_args, good, p,
+                    rkv_sequence_continue(f->cache, p, &state),
                     "args");
     OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_continue(f->cache, &good, p), "out_state");
     args = good;
@@ -64,8 +64,8 @@ static void m01_continue(void) {
         BAD(f, rkv_sequence_continue(f->cache, &args, &state), "tokens");
     }
     UNTOUCHED_STRUCT(state);
-    GOOD_BIGGER_INPUT(rkv_sequence_continue_args, good, p, rkv_sequence_continue(f->cache, p,
-                                                                                 &state));
+    GOOD_BIGGER_INPUT(rkv_sequence_continue_args, good, p,
+                      rkv_sequence_continue(f->cache, p, &state));
     GOOD_BIGGER_OUTPUT(rkv_sequence_info, p, rkv_sequence_continue(f->cache, &good, p));
     /* no tokens of its own, in three ways */
     rkv_tokens none = text(NULL, 0);

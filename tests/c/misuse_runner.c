@@ -437,8 +437,8 @@ static void m01_merge_states(void) {
     mark(into, sizeof into);
     BAD(&r.f, rkv_runner_merge_states(NULL, &good), "runner");
     BAD(&r.f, rkv_runner_merge_states(r.runner, NULL), "args");
-    BAD_INPUT_SIZES(&r.f, rkv_runner_merge_states_args, good, p, rkv_runner_merge_states(r.runner,
-                                                                                         p),
+    BAD_INPUT_SIZES(&r.f, rkv_runner_merge_states_args, good, p,
+                    rkv_runner_merge_states(r.runner, p),
                     "args");
     const char *words[] = {"state_count", "outs", "lses", "out", "lse", "stream", "args.out",
                            "outs[1]", "lses[1]"};

@@ -239,8 +239,8 @@ static void m09_cache(void) {
     MISPLACED(&w, bool, p, rkv_cache_contains_page(cache, 1, p), "out_contains");
     spare_size = sizeof(rkv_cache_match_result);
     for (uint32_t flags = 0; flags <= RKV_MATCH_LOCK; flags++) {
-        BAD_STRUCT(&w, rkv_cache_match_result, p, rkv_cache_match(cache, NULL, &w.tokens, flags,
-                                                                  NULL, 0, p),
+        BAD_STRUCT(&w, rkv_cache_match_result, p,
+                   rkv_cache_match(cache, NULL, &w.tokens, flags, NULL, 0, p),
                    "out_match");
         MISPLACED(&w, uint32_t, p,
                   rkv_cache_match(cache, NULL, &w.tokens, flags, p, 8, OTHER), "pages");
@@ -408,8 +408,8 @@ static void m09_snapshots(void) {
                "out_result");
     MISSIZED(&w, rkv_snapshot_cache_insert_result, sizeof(rkv_snapshot_cache_insert_result), p,
              rkv_snapshot_cache_insert(cache, &args, p), "out_result");
-    BAD_STRUCT(&w, rkv_snapshot_cache_match_result, p, rkv_snapshot_cache_match(cache, NULL,
-                                                                                &longer, 0, p),
+    BAD_STRUCT(&w, rkv_snapshot_cache_match_result, p,
+               rkv_snapshot_cache_match(cache, NULL, &longer, 0, p),
                "out_match");
     MISPLACED(&w, size_t, p, rkv_snapshot_cache_probe(cache, NULL, &longer, p),
               "out_token_count");

@@ -8,8 +8,8 @@ static void s05_a_pin_is_released_once(void) {
     uint32_t ids[2] = {1, 2};
     put(&s, text(ids, 2));
     put(&other, text(ids, 2));
-    rkv_snapshot_cache_match_result first = get(&s, text(ids, 2)), foreign = get(&other, text(ids,
-                                                                                              2));
+    rkv_snapshot_cache_match_result first = get(&s, text(ids, 2));
+    rkv_snapshot_cache_match_result foreign = get(&other, text(ids, 2));
     CHECK(first.pin != foreign.pin);
     let_go(&s, first);
     /* the place of the pin is taken again, under another id */

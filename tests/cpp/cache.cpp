@@ -110,6 +110,7 @@ void keeps_namespaces_apart() {
         CHECK_EQ(cache.probe(tokens, ns).token_count, 8u);
     }
     CHECK_EQ(cache.stats().namespace_count, all.size());
+    CHECK_EQ(cache.namespaces().size(), all.size());
     CHECK_EQ(cache.evict(1000), 2 * all.size());
     CHECK_EQ(cache.stats().namespace_count, 0u);
     test::audit(table, cache);
