@@ -111,9 +111,9 @@ fn tree(pair: &Pair) -> String {
 fn row(pair: &Pair, slot: u32) -> Option<Vec<u32>> {
     let mut count = 0;
     // SAFETY: the handle is alive; no room is stated.
-    let status =
-        unsafe { rkv_page_table_read_row(pair.table, slot, 0, std::ptr::null_mut(), 0,
-            &mut count) };
+    let status = unsafe {
+        rkv_page_table_read_row(pair.table, slot, 0, std::ptr::null_mut(), 0, &mut count)
+    };
     match status {
         rkv_status::Ok => Some(pair.row(slot)),
         rkv_status::InvalidArgument => None,

@@ -164,8 +164,10 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         unsafe { rkv_page_table_read_slot_mapping(table, slot, positions, count, mapping) }.into()
     }),
     ("rkv_page_table_read_batch", |w, i, a| {
-        let row = |i: &mut Input<'_>| rkv_page_table_batch_row { slot: w.slot(i),
-            position_count: number(i) };
+        let row = |i: &mut Input<'_>| rkv_page_table_batch_row {
+            slot: w.slot(i),
+            position_count: number(i),
+        };
         let rows: Vec<_> = (0..i.below(4)).map(|_| row(i)).collect();
         let (indices, indices_capacity) = a.room(i, 20);
         let arrays = rkv_page_table_batch_arrays {
@@ -307,11 +309,11 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     }),
     ("rkv_node_read_children", |w, i, a| {
         let (nodes, capacity) = a.room(i, 8);
-        unsafe { rkv_node_read_children(w.cache(i), w.node(i), nodes, capacity, a.count(i)) }
-            .into()
+        unsafe { rkv_node_read_children(w.cache(i), w.node(i), nodes, capacity, a.count(i)) }.into()
     }),
-    ("rkv_cache_read_stats", |w, i, a| unsafe { rkv_cache_read_stats(w.cache(i),
-        a.write(i)) }.into()),
+    ("rkv_cache_read_stats", |w, i, a| {
+        unsafe { rkv_cache_read_stats(w.cache(i), a.write(i)) }.into()
+    }),
     ("rkv_cache_read_namespaces", |w, i, a| {
         let size = [size_of::<rkv_namespace>(), 0, 80, size(i)][i.below(4)];
         let capacity = i.below(5);
