@@ -1166,7 +1166,8 @@ typedef struct rkv_sequence_publish_result {
      */
     uint64_t claimed_page_count;
     /**
-     * Pages that somebody else had published first: the row maps those now, ours are free again.
+     * Pages that somebody else had published first: the row maps those now. Ours are free again,
+     * those from which a child is still to copy once it has.
      */
     uint64_t remapped_page_count;
     /**

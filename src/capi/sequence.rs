@@ -87,7 +87,8 @@ pub struct rkv_sequence_publish_result {
     pub reserved: u32,
     /// Pages that went from the sequence to the cache.
     pub claimed_page_count: u64,
-    /// Pages that somebody else had published first: the row maps those now, ours are free again.
+    /// Pages that somebody else had published first: the row maps those now. Ours are free again,
+    /// those from which a child is still to copy once it has.
     pub remapped_page_count: u64,
     /// Index in the row of the first remapped page; the row's length when none was. Mirrors of the
     /// row need an update from here to shared_page_count.

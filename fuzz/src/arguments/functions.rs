@@ -154,7 +154,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_page_table_read_row", |w, i, a| {
         let (pages, capacity) = a.room(i, 12);
         let (table, slot) = (w.table(i), w.slot(i));
-        unsafe { rkv_page_table_read_row(table, slot, size(i), pages, capacity, a.out(i)) }.into()
+        unsafe { rkv_page_table_read_row(table, slot, size(i), pages, capacity, a.count(i)) }.into()
     }),
     ("rkv_page_table_read_slot_mapping", |w, i, a| {
         let positions: Vec<_> = (0..i.below(8)).map(|_| size(i) as u64 % 80).collect();
