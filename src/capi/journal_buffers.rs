@@ -39,20 +39,10 @@ impl Buffers<'_> {
         // SAFETY: the caller's contract.
         unsafe {
             Self::new(
-                WantedElements::new(
-                    args.records,
-                    args.record_size,
-                    args.record_capacity,
-                    ["args.records", "args.record_size"],
-                )?,
+                (args.records, args.record_size, args.record_capacity),
                 (args.pages, args.page_capacity),
                 (args.tokens, args.token_capacity),
-                WantedElements::new(
-                    args.items,
-                    args.item_size,
-                    args.item_capacity,
-                    ["args.items", "args.item_size"],
-                )?,
+                (args.items, args.item_size, args.item_capacity),
             )
         }
     }
@@ -63,20 +53,10 @@ impl Buffers<'_> {
         // SAFETY: the caller's contract.
         unsafe {
             Self::new(
-                WantedElements::new(
-                    args.records,
-                    args.record_size,
-                    args.record_capacity,
-                    ["args.records", "args.record_size"],
-                )?,
+                (args.records, args.record_size, args.record_capacity),
                 (args.pages, args.page_capacity),
                 (args.tokens, args.token_capacity),
-                WantedElements::new(
-                    args.items,
-                    args.item_size,
-                    args.item_capacity,
-                    ["args.items", "args.item_size"],
-                )?,
+                (args.items, args.item_size, args.item_capacity),
             )
         }
     }
@@ -84,11 +64,20 @@ impl Buffers<'_> {
     /// # Safety
     /// The buffers are writable for as many elements as is said.
     unsafe fn new(
-        records: WantedElements<rkv_journal_record>,
+        (records, record_size, record_capacity): (*mut rkv_journal_record, usize, usize),
         (pages, page_capacity): (*mut u32, usize),
         (tokens, token_capacity): (*mut u32, usize),
-        items: WantedElements<rkv_journal_item>,
+        (items, item_size, item_capacity): (*mut rkv_journal_item, usize, usize),
     ) -> Result<Self, Fail> {
+        let record_names = ["args.records", "args.record_size"];
+        let item_names = ["args.items", "args.item_size"];
+        // SAFETY: the caller's contract.
+        let (records, items) = unsafe {
+            (
+                WantedElements::new(records, record_size, record_capacity, record_names)?,
+                WantedElements::new(items, item_size, item_capacity, item_names)?,
+            )
+        };
         check_out(pages, page_capacity, "args.pages")?;
         check_out(tokens, token_capacity, "args.tokens")?;
         let asks = records.capacity() + page_capacity + token_capacity + items.capacity() == 0;
