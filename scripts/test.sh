@@ -53,7 +53,10 @@ stage_models() { # what threads do without a lock, in every order of their steps
 stage_memcheck() { # the C and C++ tests under valgrind
     have valgrind memcheck || return 0
     local kinds=definite,possible
-    export RKV_RUNNER="valgrind -q --leak-check=full --show-leak-kinds=$kinds \
+    # Valgrind runs one thread at a time; without fairness one that polls can keep the others out.
+    # A limit for each program: what hangs is named.
+    export RKV_RUNNER="timeout --verbose --kill-after=10 400 \
+        valgrind -q --fair-sched=try --leak-check=full --show-leak-kinds=$kinds \
         --errors-for-leak-kinds=$kinds --error-exitcode=99 \
         --suppressions=$PWD/scripts/valgrind.supp"
     export RUST_BACKTRACE=0 # printing one leaves megabytes reachable
