@@ -186,7 +186,7 @@
 
 /**
  * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
- * rkv_cache_match_result.locked_node.
+ * rkv_cache_match_result.lock.
  */
 #define RKV_MATCH_LOCK 1
 
@@ -339,9 +339,9 @@ typedef enum rkv_status {
      */
     RKV_STATUS_STALE_SEQUENCE = 3,
     /**
-     * The node is not locked, so it cannot be unlocked.
+     * The lock id names no lock of this cache: undone, foreign, or never issued.
      */
-    RKV_STATUS_NOT_LOCKED = 4,
+    RKV_STATUS_STALE_LOCK = 4,
     /**
      * The buffer is too small; the needed count was written, and nothing else happened.
      */
@@ -803,6 +803,16 @@ typedef struct rkv_cache_config {
 typedef uint64_t rkv_node_id;
 
 /**
+ * Names one lock that a caller took on a cache, from rkv_cache_lock() or RKV_MATCH_LOCK to
+ * rkv_cache_unlock(). Zero names none.
+ *
+ * The lock protects the prefix that it was taken on, whatever becomes of the nodes on the way. No
+ * id is issued twice in a process: an old one gives RKV_STATUS_STALE_LOCK and never undoes another
+ * lock. A cache can have 2^24 locks of callers at a time.
+ */
+typedef uint64_t rkv_lock_id;
+
+/**
  * The longest cached prefix of a token list.
  */
 typedef struct rkv_cache_match_result {
@@ -824,10 +834,10 @@ typedef struct rkv_cache_match_result {
      */
     rkv_node_id partial_node;
     /**
-     * With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all
-     * pages of the match, partial_page included.
+     * With RKV_MATCH_LOCK: the lock, which protects all pages of the match, partial_page included;
+     * 0 when nothing matched.
      */
-    rkv_node_id locked_node;
+    rkv_lock_id lock;
     /**
      * Tokens matched; the rest begins at this index. Never ends inside an image.
      */
@@ -1052,6 +1062,10 @@ typedef struct rkv_cache_stats {
      * Positions that they inherited; not among the hits of lookups.
      */
     uint64_t inherited_position_count;
+    /**
+     * Locks of callers now.
+     */
+    uint64_t lock_count;
 } rkv_cache_stats;
 
 /**
@@ -2941,7 +2955,8 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
  * only its page_count is written, and the cache is unchanged
  * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(tokens + nodes on the path); lock
  * @par Thread safety
@@ -3011,32 +3026,37 @@ enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
                                  struct rkv_cache_insert_result *out_result);
 
 /**
- * Protects a node and all its ancestors from eviction. Locks nest.
+ * Protects a node and all its ancestors from eviction. A node can have any number of locks, each
+ * with an id of its own.
  *
  * @param cache the cache
  * @param node a node id
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when callers hold 2^31
- * locks; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @param out_lock receives the lock's id
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be
+ * numbered; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(nodes on the path); lock
  * @par Thread safety
  * any thread
  */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_lock(struct rkv_cache *cache, rkv_node_id node);
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_lock(struct rkv_cache *cache,
+                               rkv_node_id node,
+                               rkv_lock_id *out_lock);
 
 /**
- * Undoes exactly one lock. Recency stays as it is.
+ * Undoes one lock. Recency stays as it is.
  *
  * @param cache the cache
- * @param node the node that was locked
- * @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
- * RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @param lock the lock
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(nodes on the path, and pages of those that merge); lock
+ * O(nodes on the path, and pages of those that merge); lock; allocates nothing
  * @par Thread safety
- * any thread
+ * any thread, not only the one that took the lock
  */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache, rkv_node_id node);
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache, rkv_lock_id lock);
 
 /**
  * What can be seen of a node.

@@ -55,23 +55,29 @@ impl SequenceId {
     }
 }
 
-/// A pin on a snapshot: block of numbers (16 bits), number of the pin in its slot (24), slot (24).
+/// Something that a caller holds: block of numbers (16 bits), number in its slot (24), slot (24).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
-pub struct PinId(pub u64);
+pub struct HandleId(pub u64);
 
-/// Pins that can be out at once.
-pub(crate) const PIN_LIMIT: u32 = 1 << 24;
+/// A pin on a snapshot.
+pub type PinId = HandleId;
+
+/// A caller's lock on a node.
+pub type LockId = HandleId;
+
+/// Handles of one kind that a cache can have out at once.
+pub(crate) const HANDLE_LIMIT: u32 = 1 << 24;
 /// Numbers of a slot.
-pub(crate) const PIN_NUMBER_LIMIT: u32 = 1 << 24;
+pub(crate) const HANDLE_NUMBER_LIMIT: u32 = 1 << 24;
 
-impl PinId {
+impl HandleId {
     pub(crate) fn new(block: u16, number: u32, slot: u32) -> Self {
-        debug_assert!(number < PIN_NUMBER_LIMIT && slot < PIN_LIMIT);
+        debug_assert!(number < HANDLE_NUMBER_LIMIT && slot < HANDLE_LIMIT);
         Self((block as u64) << 48 | (number as u64) << 24 | slot as u64)
     }
 
     pub(crate) fn slot(self) -> u32 {
-        self.0 as u32 & (PIN_LIMIT - 1)
+        self.0 as u32 & (HANDLE_LIMIT - 1)
     }
 }

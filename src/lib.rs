@@ -53,6 +53,7 @@ pub mod ids;
 pub mod index;
 pub mod journal;
 mod grace;
+pub mod handles;
 mod lock;
 pub mod memory;
 pub mod paging;

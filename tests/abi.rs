@@ -73,7 +73,7 @@ layouts! {
         struct_size 0, page_size 4, space 8, tokens 16, parent 24, first_page 32
     }
     rkv_cache_match_result 64 {
-        struct_size 0, partial_page 4, node 8, partial_node 16, locked_node 24, token_count 32,
+        struct_size 0, partial_page 4, node 8, partial_node 16, lock 24, token_count 32,
         position_count 40, page_count 48, partial_position_count 56
     }
     rkv_cache_insert_args 64 {
@@ -87,13 +87,13 @@ layouts! {
         struct_size 0, lock_count 4, parent 8, position_count 16, page_count 24, end_position 32,
         child_count 40, last_access 48, hit_count 56
     }
-    rkv_cache_stats 168 {
+    rkv_cache_stats 176 {
         struct_size 0, reserved 4, cached_page_count 8, reclaimable_page_count 16, node_count 24,
         namespace_count 32, sequence_count 40, image_count 48, index_bytes 56, lookup_count 64,
         lookup_position_count 72, hit_position_count 80, partial_hit_position_count 88,
         inserted_page_count 96, duplicate_page_count 104, evicted_page_count 112, prefix_count 120,
         retained_sequence_count 128, retained_page_count 136, displaced_sequence_count 144,
-        inherit_count 152, inherited_position_count 160
+        inherit_count 152, inherited_position_count 160, lock_count 168
     }
     rkv_sequence_begin_args 32 {
         struct_size 0, flags 4, space 8, tokens 16, reserve_position_count 24

@@ -218,8 +218,9 @@ fn pages_rows_and_the_tree() {
         assert_eq!(matched[..count], pages[1..2]);
         ok(rkv_cache_contains_page(cache, pages[1], &mut contains));
         assert!(contains);
-        ok(rkv_cache_lock(cache, found.node));
-        ok(rkv_cache_unlock(cache, found.node));
+        let mut lock = 0;
+        ok(rkv_cache_lock(cache, found.node, &mut lock));
+        ok(rkv_cache_unlock(cache, lock));
 
         let (mut slot, mut can, mut mapping) = (0, false, [0; 2]);
         ok(rkv_page_table_allocate_slot(table, &mut slot));
@@ -246,7 +247,7 @@ fn pages_rows_and_the_tree() {
         ok(rkv_page_table_read_batch(table, rows.as_ptr(), 1, &arrays, &mut count));
         assert_eq!((indptr, last), ([0, 2], [2]));
         ok(rkv_page_table_free_slot(table, slot));
-        ok(rkv_cache_unlock(cache, found.locked_node));
+        ok(rkv_cache_unlock(cache, found.lock));
 
         for format in [RKV_DUMP_JSON, RKV_DUMP_DOT] {
             ok(rkv_cache_dump(cache, format, ptr::null_mut(), 0, &mut count));

@@ -1,9 +1,8 @@
 //! Counters of the indexes near their limits. M07
+use radixkv::cache::{CacheConfig, PrefixCache};
 use radixkv::error::Error;
-use radixkv::ids::NodeId;
-use radixkv::index::{
-    Holder, IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex, RadixIndex,
-};
+use radixkv::ids::{LockId, NodeId};
+use radixkv::index::{IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex, RadixIndex};
 use radixkv::token::{Images, Keys};
 use std::collections::BTreeSet;
 
@@ -25,7 +24,7 @@ fn hot_leaf(kind: IndexKind, generations: u32, rounds: u32) {
     let root = index.make_root(&Namespace::default()).unwrap();
     let prompt: Vec<u32> = (1..=10).collect();
     let mut node = index.insert(root, keys(&prompt, &images), &prompt).unwrap().node;
-    index.lock(node, Holder::Sequence);
+    index.lock(node);
     let (mut seen, mut page) = (BTreeSet::new(), 11);
     let mut last: Option<NodeId> = None;
     for round in 0..rounds {
@@ -39,7 +38,7 @@ fn hot_leaf(kind: IndexKind, generations: u32, rounds: u32) {
             assert_eq!(index.resolve(last), Err(Error::StaleNode(last.0)));
         }
         last = Some(id);
-        index.unlock(node, Holder::Sequence);
+        index.unlock(node);
         for gone in [page + 1, page] {
             let count = index.evict(1, &mut |pages, _| assert_eq!(pages, [gone]));
             assert_eq!(count, 1);
@@ -49,13 +48,13 @@ fn hot_leaf(kind: IndexKind, generations: u32, rounds: u32) {
         assert_eq!(walk.pages, 10);
         node = walk.node;
         index.touch(node);
-        index.lock(node, Holder::Sequence);
+        index.lock(node);
         if round % 64 == 0 {
             index.check().unwrap();
         }
     }
     assert!(index.last_generation() <= 1 + generations);
-    index.unlock(node, Holder::Sequence);
+    index.unlock(node);
     let mut order: Vec<u32> = Vec::new();
     index.evict(100, &mut |pages, _| order.extend(pages.iter().rev()));
     assert_eq!(order, prompt.iter().rev().copied().collect::<Vec<_>>());
@@ -91,22 +90,32 @@ fn m07_ids_begin_after_those_of_an_index_that_is_gone() {
 
 #[test]
 fn m07_locks_of_callers_are_counted_up_to_a_limit() {
-    let images = Images::default();
-    for kind in KINDS {
-        let limits = Limits { caller_locks: 3, ..Limits::default() };
-        let mut index = kind.open(1, NodeIds { limits, ..NodeIds::from(7) }).unwrap();
-        let root = index.make_root(&Namespace::default()).unwrap();
-        let node = index.insert(root, keys(&[1, 2], &images), &[1, 2]).unwrap().node;
-        for _ in 0..3 {
-            index.check_caller_locks().unwrap();
-            index.lock(node, Holder::Caller);
-        }
-        assert!(matches!(index.check_caller_locks(), Err(Error::State(_))));
+    for index in KINDS {
+        let limits = Limits { locks: 3, ..Limits::default() };
+        let mut cache =
+            PrefixCache::new(1, 7, CacheConfig { index, limits, ..CacheConfig::default() });
+        let cache = cache.as_mut().unwrap();
+        let root = cache.index.make_root(&Namespace::default()).unwrap();
+        let images = Images::default();
+        let node = cache.index.insert(root, keys(&[1, 2], &images), &[1, 2]).unwrap().node;
+        let id = cache.index.id(node);
+        let locks: Vec<LockId> = (0..3).map(|_| cache.lock(id).unwrap()).collect();
+        assert!(matches!(cache.lock(id), Err(Error::State(_))));
+        assert_eq!((cache.lock_count(), cache.index.own_locks(node)), (3, 3));
         // Those of sequences are not refused.
-        index.lock(node, Holder::Sequence);
-        assert!(index.unlock(node, Holder::Caller));
-        index.check_caller_locks().unwrap();
-        index.check().unwrap();
+        cache.index.lock(node);
+        cache.check_locks([node].into_iter()).unwrap();
+        assert!(cache.check_locks([].into_iter()).is_err(), "a lock that nobody has is seen");
+        cache.index.unlock(node);
+        cache.unlock(locks[1]).unwrap();
+        assert_eq!(cache.unlock(locks[1]), Err(Error::StaleLock(locks[1].0)));
+        let again = cache.lock(id).unwrap();
+        assert!(!locks.contains(&again), "no id comes twice");
+        for lock in [locks[0], locks[2], again] {
+            cache.unlock(lock).unwrap();
+        }
+        cache.check_locks([].into_iter()).unwrap();
+        cache.index.check().unwrap();
     }
 }
 
@@ -120,10 +129,10 @@ fn m07_a_node_has_no_more_pages_than_it_could_lose() {
     let refused = index.insert(root, keys(&pages, &images), &pages);
     assert!(matches!(refused, Err(Error::OutOfMemory(_))));
     let node = index.insert(root, keys(&pages[..10], &images), &pages[..10]).unwrap().node;
-    index.lock(node, Holder::Sequence);
+    index.lock(node);
     let longer: Node = index.insert_moving_lock(node, keys(&[99], &images), &[99]).unwrap().node;
     assert_ne!(longer, node, "what is too long for one node is in two");
-    index.unlock(longer, Holder::Sequence);
+    index.unlock(longer);
     index.check().unwrap();
     let mut evicted: Vec<u32> = Vec::new();
     while index.evict(1, &mut |pages, _| evicted.extend(pages)) > 0 {

@@ -12,7 +12,7 @@ mod index_memory {
 use failing::{Failure, bytes_in_use, failing};
 use fastrand::Rng;
 use index_memory::world::{Op, World};
-use radixkv::index::{Holder, IndexKind, Namespace, PrefixIndex};
+use radixkv::index::{IndexKind, Namespace, PrefixIndex};
 use radixkv::token::{Images, Keys};
 use std::sync::{Mutex, MutexGuard};
 
@@ -153,7 +153,7 @@ fn m10_a_conversation_token_by_token_is_counted() {
         let mut index = kind.open(page_size, 1).unwrap();
         agree("empty", kind, index.as_ref(), bytes_in_use() - before);
         let root = index.make_root(&Namespace::default()).unwrap();
-        index.lock(root, Holder::Sequence);
+        index.lock(root);
         let mut node = root;
         for page in 1..20_000 {
             let keys = Keys { keys: &[page; 4][..page_size], images: &images };
@@ -163,7 +163,7 @@ fn m10_a_conversation_token_by_token_is_counted() {
             }
         }
         agree("token by token", kind, index.as_ref(), bytes_in_use() - before);
-        assert!(index.unlock(node, Holder::Sequence));
+        index.unlock(node);
         while index.evict(997, &mut |_, _| {}) > 0 {
             agree("evicted", kind, index.as_ref(), bytes_in_use() - before);
         }

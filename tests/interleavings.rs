@@ -6,7 +6,7 @@
 //! the books must balance.
 use radixkv::cache::{CacheConfig, InsertRequest, Namespace};
 use radixkv::error::Error;
-use radixkv::ids::{NodeId, SequenceId};
+use radixkv::ids::{LockId, SequenceId};
 use radixkv::index::IndexKind;
 use radixkv::journal::{Record, What};
 use radixkv::paging::PageTableConfig;
@@ -59,7 +59,7 @@ struct World {
     /// Rows of the caller's.
     row: u32,
     loose: Vec<u32>,
-    locked: NodeId,
+    locked: LockId,
 }
 
 fn tokens(family: u32, count: u32) -> Vec<u32> {
@@ -108,8 +108,7 @@ impl World {
         };
         let locked = {
             let mut state = shared.write();
-            let matched = state.take_match(found, true).unwrap();
-            NodeId(state.node_id(matched.node).unwrap())
+            state.take_match(found, true).unwrap().1.unwrap()
         };
         YIELDS.set(0);
         Self { shared, fresh, published, child, retained, row, loose, locked }
@@ -292,7 +291,7 @@ const SECOND: [Second; 24] = [
             from_page: 0,
         };
         drop(state.insert(request));
-        drop(state.unlock_node(world.locked));
+        drop(state.unlock(world.locked));
     }),
 ];
 

@@ -79,7 +79,7 @@ fn j01_records_of_images_say_what_is_held() {
 #[test]
 fn j01_records_of_rows_and_of_refused_calls_say_what_is_held() {
     soak(false, Theme::PageTable, &["an allocation evicts"]);
-    soak(false, Theme::Misuse, &["not locked"]);
+    soak(false, Theme::Misuse, &["a stale lock"]);
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn k15_prompts_full_of_images_do_what_the_specification_does() {
 // M01 K08 K18
 #[test]
 fn m01_refused_calls_change_nothing() {
-    soak(Theme::Misuse, 150_000, &["not locked", "refused for want of pages"]);
+    soak(Theme::Misuse, 150_000, &["a stale lock", "refused for want of pages"]);
 }
 
 // K11 K19
@@ -159,7 +159,7 @@ fn h03_block_hash_lookups_do_what_the_specification_does() {
     soak_block_hash(
         Theme::Cache,
         200_000,
-        &["an insert finds a part there", "an image is cached in part", "not locked"],
+        &["an insert finds a part there", "an image is cached in part", "a stale lock"],
     );
 }
 
@@ -301,7 +301,9 @@ fn k08_a_caller_cannot_undo_the_lock_of_a_sequence() {
         &[
             Begin { ns: 0, prompt: prompt([Text(0, 2)]), reserve: 0 },
             Publish { sequence: 0, back: 0 },
-            UnlockNode { node: 1 },
+            Lock { node: 1 },
+            Unlock { lock: 0 },
+            UnlockStale { lock: 3 },
             Evict { count: 1, reported: true },
         ],
     );

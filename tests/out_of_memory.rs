@@ -158,7 +158,7 @@ fn m05_everything_at_once_with_block_hashes() {
 
 #[test]
 fn m05_refused_calls() {
-    soak(Theme::Misuse, STEPS, &["not locked"]);
+    soak(Theme::Misuse, STEPS, &["a stale lock"]);
 }
 
 /// With a journal, which needs memory for namespaces: a call that has none writes nothing down.
@@ -250,10 +250,10 @@ fn take_away(
         }
         8 => {
             let (status, found, _) = library.lookup(0, &tokens(random), true, 0);
-            if status == Status::Ok && found.locked_node != 0 {
-                locks.push(found.locked_node);
-            } else if let Some(node) = locks.pop() {
-                library.unlock(node).unwrap();
+            if status == Status::Ok && found.lock != 0 {
+                locks.push(found.lock);
+            } else if let Some(lock) = locks.pop() {
+                library.unlock(lock).unwrap();
             }
         }
         _ => drop(library.evict(random.usize(1..8), None).unwrap()),

@@ -1,7 +1,7 @@
 //! B09: probes take no lock. One thread changes a cache as fast as it can, others probe prompts of
 //! which they know the answer, whatever happens to the rest. Miri and ThreadSanitizer run it too.
 use radixkv::cache::{CacheConfig, Namespace};
-use radixkv::ids::NodeId;
+use radixkv::ids::LockId;
 use radixkv::journal::Reason;
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
@@ -127,15 +127,15 @@ fn ask(shared: &Shared, seed: u64, churning: &AtomicBool) -> usize {
 fn b09_probes_are_right_while_the_cache_changes() {
     let shared = new_cache(false);
     let mut random = fastrand::Rng::with_seed(0);
-    let locked: Vec<NodeId> = (0..3)
+    let locked: Vec<LockId> = (0..3)
         .map(|which| {
             let ids = kept(which);
             request(&shared, 0, &ids, &mut random);
             let mut state = shared.write();
             let found = state.find(&namespace(0), TokenList::text(&ids)).unwrap();
-            let taken = state.take_match(found, true).unwrap();
+            let (taken, lock) = state.take_match(found, true).unwrap();
             assert_eq!(taken.positions, LOCKED);
-            NodeId(state.node_id(taken.node).unwrap())
+            lock.unwrap()
         })
         .collect();
     let churning = AtomicBool::new(true);
@@ -152,8 +152,8 @@ fn b09_probes_are_right_while_the_cache_changes() {
         }
     });
     let mut state = shared.write();
-    for id in locked {
-        state.unlock_node(id).unwrap();
+    for lock in locked {
+        state.unlock(lock).unwrap();
     }
     state.evict(usize::MAX, Reason::Caller, &mut |_| {});
     assert_eq!(state.cache_stats().unwrap().nodes, 0);

@@ -184,8 +184,8 @@ impl Shared {
                 assert_eq!(status, rkv_status::Ok);
                 let locked = &pages[..found.page_count as usize];
                 assert!(evicted[..count].iter().all(|page| !locked.contains(page)));
-                if found.locked_node != 0 {
-                    let status = rkv_cache_unlock(self.cache, found.locked_node);
+                if found.lock != 0 {
+                    let status = rkv_cache_unlock(self.cache, found.lock);
                     assert_eq!(status, rkv_status::Ok);
                 }
             }

@@ -16,6 +16,7 @@ struct w1 {
     uint32_t order[REQUESTS];
     uint64_t expected[BATCH];   /* positions that each prompt of the batch must find */
     rkv_node_id nodes[BATCH];
+    rkv_lock_id locks[BATCH];
 };
 
 static size_t prompt_length(uint32_t request)
@@ -69,13 +70,13 @@ static void probe(void *context, size_t i)
 static void lock(void *context, size_t i)
 {
     struct w1 *w1 = context;
-    CHECK(rkv_cache_lock(w1->fixture.cache, w1->nodes[i]));
+    CHECK(rkv_cache_lock(w1->fixture.cache, w1->nodes[i], &w1->locks[i]));
 }
 
 static void unlock(void *context, size_t i)
 {
     struct w1 *w1 = context;
-    CHECK(rkv_cache_unlock(w1->fixture.cache, w1->nodes[i]));
+    CHECK(rkv_cache_unlock(w1->fixture.cache, w1->locks[i]));
 }
 
 enum operation { COLD, COLD_FEW, FULL, SHARED, MISS, PROBE, LOCK, UNLOCK, WARM, OPERATIONS };

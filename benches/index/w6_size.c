@@ -105,13 +105,13 @@ static void insert(void *context, size_t i)
 static void lock(void *context, size_t i)
 {
     struct w6 *w6 = context;
-    CHECK(rkv_cache_lock(w6->fixture.cache, w6->matches[i].node));
+    CHECK(rkv_cache_lock(w6->fixture.cache, w6->matches[i].node, &w6->matches[i].lock));
 }
 
 static void unlock(void *context, size_t i)
 {
     struct w6 *w6 = context;
-    CHECK(rkv_cache_unlock(w6->fixture.cache, w6->matches[i].node));
+    CHECK(rkv_cache_unlock(w6->fixture.cache, w6->matches[i].lock));
 }
 
 static void evict(void *context, size_t i)

@@ -14,13 +14,14 @@ static void on_node(const struct house *house, rkv_node_id node)
 {
     rkv_node_info info = {.struct_size = sizeof info};
     uint32_t pages[256];
+    rkv_lock_id lock;
     size_t count;
-    TIME(rkv_cache_lock, house->cache, node);
+    TIME(rkv_cache_lock, house->cache, node, &lock);
     TIME(rkv_node_read_info, house->cache, node, &info);
     if (info.page_count <= 256) {
         TIME(rkv_node_read_pages, house->cache, node, pages, 256, &count);
     }
-    TIME(rkv_cache_unlock, house->cache, node);
+    TIME(rkv_cache_unlock, house->cache, lock);
 }
 
 /* As much as nobody asks for, to see who waits for it. */

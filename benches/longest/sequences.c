@@ -117,9 +117,10 @@ void world_long(uint32_t page_size, uint32_t index)
         request(&house, NULL, &prompt);
     }
     rkv_node_id node = match(&house, &half, pages, page_count).node;    /* splits the node */
-    TIME(rkv_cache_lock, house.cache, node);
+    rkv_lock_id lock;
+    TIME(rkv_cache_lock, house.cache, node, &lock);
     TIME(rkv_node_read_pages, house.cache, node, pages, page_count, &count);
-    TIME(rkv_cache_unlock, house.cache, node);
+    TIME(rkv_cache_unlock, house.cache, lock);
     request(&house, NULL, &odd);
     TIME(rkv_sequence_drop, house.cache, parent);
     /* An append as long as the prompt, to a sequence that has only begun. */

@@ -321,6 +321,8 @@ type CacheStats struct {
 	InheritCount uint64
 	// InheritedPositionCount counts the positions that those inherited.
 	InheritedPositionCount uint64
+	// LockCount counts the locks of callers now.
+	LockCount uint64
 	// PrefixCount counts the cached prefixes now that no longer one goes on.
 	PrefixCount uint64
 }
@@ -353,6 +355,7 @@ func (c *Cache) Stats() (CacheStats, error) {
 		DisplacedSequenceCount:  uint64(made.stats.displaced_sequence_count),
 		InheritCount:            uint64(made.stats.inherit_count),
 		InheritedPositionCount:  uint64(made.stats.inherited_position_count),
+		LockCount:               uint64(made.stats.lock_count),
 		PrefixCount:             uint64(made.stats.prefix_count),
 	}, asError(made.failure)
 }

@@ -75,7 +75,7 @@ func TestMatchIntoAShortSlice(t *testing.T) {
 	found, err = b.cache.Match(base, radixkv.Text(run(0, 12)), radixkv.MatchLock, nil)
 	must(t, err)
 	equal(t, "pages without a slice", found.PageCount, len(pages))
-	must(t, b.cache.Unlock(found.LockedNode))
+	must(t, b.cache.Unlock(found.Lock))
 }
 
 // K06
@@ -83,7 +83,7 @@ func TestMatchSplitsANode(t *testing.T) {
 	b := newBench(t, 4, 16, 0)
 	deep, pages := b.store(base, radixkv.Text(run(0, 12)))
 	b.match(run(0, 12))
-	must(t, b.cache.Lock(deep))
+	lock := b.lock(deep)
 	before := b.info(deep)
 
 	found, _ := b.match(join(run(0, 4), run(100, 4)))
@@ -116,7 +116,7 @@ func TestMatchSplitsANode(t *testing.T) {
 	count, err = b.cache.NodePages(deep, nil)
 	must(t, err)
 	equal(t, "asked with nil", count, 2)
-	must(t, b.cache.Unlock(deep))
+	must(t, b.cache.Unlock(lock))
 }
 
 // K07: an image of 729 positions stands before the place to go on from, so that token index and
@@ -202,8 +202,7 @@ func TestLocks(t *testing.T) {
 	}, nil)
 	must(t, err)
 
-	must(t, b.cache.Lock(made.Node))
-	must(t, b.cache.Lock(made.Node))
+	first, second := b.lock(made.Node), b.lock(made.Node)
 	equal(t, "locks of the node", b.info(made.Node).LockCount, 2)
 	equal(t, "locks of its parent", b.info(parent).LockCount, 2)
 	stats := b.sound()
@@ -216,20 +215,20 @@ func TestLocks(t *testing.T) {
 	_, err = b.cache.NodeInfo(child)
 	wants(t, err, radixkv.StaleNode)
 
+	lock := func(b *bench, node radixkv.NodeID) func() error {
+		return func() error { _, err := b.cache.Lock(node); return err }
+	}
 	cases := []struct {
 		name string
 		do   func() error
 		want radixkv.Status
 	}{
-		{"unlock a parent that only its child locks",
-			func() error { return b.cache.Unlock(parent) }, radixkv.NotLocked},
-		{"lock a stale node", func() error { return b.cache.Lock(child) }, radixkv.StaleNode},
-		{"unlock a stale node", func() error { return b.cache.Unlock(child) }, radixkv.StaleNode},
-		{"lock no node", func() error { return b.cache.Lock(0) }, radixkv.StaleNode},
-		{"lock another cache's node",
-			func() error { return other.cache.Lock(made.Node) }, radixkv.StaleNode},
-		{"unlock another cache's node",
-			func() error { return other.cache.Unlock(made.Node) }, radixkv.StaleNode},
+		{"lock a stale node", lock(b, child), radixkv.StaleNode},
+		{"lock no node", lock(b, 0), radixkv.StaleNode},
+		{"lock another cache's node", lock(other, made.Node), radixkv.StaleNode},
+		{"undo no lock", func() error { return b.cache.Unlock(0) }, radixkv.StaleLock},
+		{"undo another cache's lock",
+			func() error { return other.cache.Unlock(first) }, radixkv.StaleLock},
 	}
 	for _, c := range cases {
 		before, err := b.cache.Dump(radixkv.DumpJSON)
@@ -240,10 +239,10 @@ func TestLocks(t *testing.T) {
 		equal(t, c.name, after, before)
 	}
 
-	must(t, b.cache.Unlock(made.Node))
+	must(t, b.cache.Unlock(first))
 	equal(t, "one lock is left", b.info(parent).LockCount, 1)
-	must(t, b.cache.Unlock(made.Node))
-	wants(t, b.cache.Unlock(made.Node), radixkv.NotLocked)
+	wants(t, b.cache.Unlock(first), radixkv.StaleLock)
+	must(t, b.cache.Unlock(second))
 	equal(t, "reclaimable", b.sound().ReclaimablePageCount, 3)
 }
 

@@ -70,8 +70,8 @@ func TestConcurrentUse(t *testing.T) {
 	})
 	start(200, func(random *rand.Rand) error {
 		found, err := b.cache.Match(base, radixkv.Text(run(1000, 24)), radixkv.MatchLock, nil)
-		if err == nil && found.LockedNode != 0 {
-			err = b.cache.Unlock(found.LockedNode)
+		if err == nil && found.Lock != 0 {
+			err = b.cache.Unlock(found.Lock)
 		}
 		return err
 	})

@@ -171,6 +171,13 @@ func (b *bench) info(node radixkv.NodeID) radixkv.NodeInfo {
 	return info
 }
 
+func (b *bench) lock(node radixkv.NodeID) radixkv.LockID {
+	b.Helper()
+	lock, err := b.cache.Lock(node)
+	must(b, err)
+	return lock
+}
+
 func (b *bench) begin(ids []uint32) (radixkv.Sequence, radixkv.SequenceInfo) {
 	b.Helper()
 	sequence, state, err := b.cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(ids)})

@@ -81,7 +81,7 @@ func TestUseAfterClose(t *testing.T) {
 				_, err := cache.Insert(radixkv.InsertArgs{}, nil)
 				return err
 			},
-			"Lock":         func() error { return cache.Lock(1) },
+			"Lock":         func() error { _, err := cache.Lock(1); return err },
 			"Unlock":       func() error { return cache.Unlock(1) },
 			"Evict":        func() error { _, err := cache.Evict(1, one); return err },
 			"ContainsPage": func() error { _, err := cache.ContainsPage(1); return err },

@@ -99,7 +99,7 @@ var goValues = map[string]int64{
 	"RKV_STATUS_INVALID_ARGUMENT": int64(radixkv.InvalidArgument),
 	"RKV_STATUS_STALE_NODE":       int64(radixkv.StaleNode),
 	"RKV_STATUS_STALE_SEQUENCE":   int64(radixkv.StaleSequence),
-	"RKV_STATUS_NOT_LOCKED":       int64(radixkv.NotLocked),
+	"RKV_STATUS_STALE_LOCK":       int64(radixkv.StaleLock),
 	"RKV_STATUS_BUFFER_TOO_SMALL": int64(radixkv.BufferTooSmall),
 	"RKV_STATUS_INVALID_STATE":    int64(radixkv.InvalidState),
 	"RKV_STATUS_UNSUPPORTED":      int64(radixkv.Unsupported),

@@ -43,7 +43,7 @@ import "C"
 // MatchFlags are options of a match.
 type MatchFlags uint32
 
-// MatchLock: lock the match in the same step. Undo with Unlock of Match.LockedNode.
+// MatchLock: lock the match in the same step. Undo with Unlock of Match.Lock.
 const MatchLock MatchFlags = C.RKV_MATCH_LOCK
 
 // Match is the longest cached prefix of a token list.
@@ -64,8 +64,8 @@ type Match struct {
 	PartialPage uint32
 	// PartialNode owns PartialPage; 0 when there is none.
 	PartialNode NodeID
-	// LockedNode is, with MatchLock, the node to unlock, 0 when nothing matched.
-	LockedNode NodeID
+	// Lock is, with MatchLock, what protects all pages of the match; 0 when nothing matched.
+	Lock LockID
 }
 
 // Match finds the longest cached prefix, at token granularity, and refreshes the recency of its
@@ -93,7 +93,7 @@ func (c *Cache) Match(
 		PartialPositionCount: int(made.match.partial_position_count),
 		PartialPage:          uint32(made.match.partial_page),
 		PartialNode:          NodeID(made.match.partial_node),
-		LockedNode:           NodeID(made.match.locked_node),
+		Lock:                 LockID(made.match.lock),
 	}, asError(made.failure)
 }
 

@@ -8,14 +8,6 @@ typedef struct rkvgo_node_info_made {
 	rkv_node_info info;
 } rkvgo_node_info_made;
 
-static inline rkvgo_failure *rkvgo_cache_lock(rkv_cache *cache, rkv_node_id node) {
-	return rkvgo_end(rkv_cache_lock(cache, node));
-}
-
-static inline rkvgo_failure *rkvgo_cache_unlock(rkv_cache *cache, rkv_node_id node) {
-	return rkvgo_end(rkv_cache_unlock(cache, node));
-}
-
 static inline rkvgo_node_info_made rkvgo_cache_node_info(
 	const rkv_cache *cache, rkv_node_id node
 ) {
@@ -53,26 +45,6 @@ import "unsafe"
 // only sequences keep locked is not evicted, but Publish may make it longer, and then it has
 // another id: PublishResult.Node.
 type NodeID uint64
-
-// Lock protects a node and all its ancestors from eviction. Locks nest.
-func (c *Cache) Lock(node NodeID) error {
-	raw, err := c.enter()
-	if err != nil {
-		return err
-	}
-	defer c.mu.RUnlock()
-	return asError(C.rkvgo_cache_lock(raw, C.rkv_node_id(node)))
-}
-
-// Unlock undoes exactly one lock of this very node. Recency stays as it is.
-func (c *Cache) Unlock(node NodeID) error {
-	raw, err := c.enter()
-	if err != nil {
-		return err
-	}
-	defer c.mu.RUnlock()
-	return asError(C.rkvgo_cache_unlock(raw, C.rkv_node_id(node)))
-}
 
 // NodeInfo is what can be seen of a node.
 type NodeInfo struct {

@@ -48,7 +48,7 @@ func TestAllocatePages(t *testing.T) {
 	b := newBench(t, 4, 9, 0)
 	node, _ := b.store(base, radixkv.Text(run(0, 8)))
 	b.store(base, radixkv.Text(run(100, 4)))
-	must(t, b.cache.Lock(node))
+	lock := b.lock(node)
 
 	all := make([]uint32, 7)
 	e := wants(t, b.table.AllocatePages(all), radixkv.OutOfPages)
@@ -83,7 +83,7 @@ func TestAllocatePages(t *testing.T) {
 	must(t, b.table.FreePages(all[:6]))
 	wants(t, b.table.FreePages(all[:1]), radixkv.InvalidArgument)
 	must(t, b.table.FreePages(nil))
-	must(t, b.cache.Unlock(node))
+	must(t, b.cache.Unlock(lock))
 }
 
 // K12

@@ -19,8 +19,8 @@ const (
 	StaleNode Status = C.RKV_STATUS_STALE_NODE
 	// StaleSequence: the id names no live sequence of this cache.
 	StaleSequence Status = C.RKV_STATUS_STALE_SEQUENCE
-	// NotLocked: the node is not locked, so it cannot be unlocked.
-	NotLocked Status = C.RKV_STATUS_NOT_LOCKED
+	// StaleLock: the lock id names no lock of this cache: undone, foreign, or never issued.
+	StaleLock Status = C.RKV_STATUS_STALE_LOCK
 	// BufferTooSmall: the slice is too short; the needed count was returned.
 	BufferTooSmall Status = C.RKV_STATUS_BUFFER_TOO_SMALL
 	// InvalidState: the object is in a state that does not allow the call.

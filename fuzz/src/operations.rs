@@ -49,7 +49,7 @@ struct Kept {
 /// A row that the caller maps, and the lock that keeps its cached pages.
 struct CallerRow {
     slot: u32,
-    lock: Option<rkv_node_id>,
+    lock: Option<rkv_lock_id>,
 }
 
 struct World {
@@ -64,7 +64,7 @@ struct World {
     /// By the order of finishing.
     kept: Vec<Kept>,
     released: Vec<rkv_sequence_id>,
-    locks: Vec<rkv_node_id>,
+    locks: Vec<rkv_lock_id>,
     /// Node ids seen, some of them stale by now.
     nodes: Vec<rkv_node_id>,
     loose: Vec<u32>,
@@ -263,8 +263,8 @@ impl World {
         while let Some(row) = self.rows.pop() {
             self.erase_one(row);
         }
-        while let Some(node) = self.locks.pop() {
-            self.unlock_one(node);
+        while let Some(lock) = self.locks.pop() {
+            self.unlock_one(lock);
         }
         let (loose, cached) = (std::mem::take(&mut self.loose), self.last.cached());
         self.free_all(&loose);

@@ -27,19 +27,19 @@ public:
     /// Owns nothing.
     Lock() noexcept = default;
 
-    [[nodiscard]] rkv_node_id node() const noexcept { return owned_.id(); }
-    [[nodiscard]] explicit operator bool() const noexcept { return node() != 0; }
+    [[nodiscard]] rkv_lock_id id() const noexcept { return owned_.id(); }
+    [[nodiscard]] explicit operator bool() const noexcept { return id() != 0; }
     /// Gives the lock up, without rkv_cache_unlock().
-    [[nodiscard]] rkv_node_id release() noexcept { return owned_.release(); }
+    [[nodiscard]] rkv_lock_id release() noexcept { return owned_.release(); }
     /// rkv_cache_unlock() now. An empty lock does nothing; one that cannot be unlocked is kept.
     void reset() { owned_.reset(); }
 
 private:
     friend class Cache;
-    Lock(std::shared_ptr<detail::CacheHandle> handle, rkv_node_id node) noexcept
-        : owned_(std::move(handle), node) {}
+    Lock(std::shared_ptr<detail::CacheHandle> handle, rkv_lock_id lock) noexcept
+        : owned_(std::move(handle), lock) {}
 
-    detail::Owned<rkv_node_id, rkv_cache_unlock> owned_;
+    detail::Owned<rkv_lock_id, rkv_cache_unlock> owned_;
 };
 
 /// What Cache::match() found.
@@ -102,7 +102,7 @@ public:
         Match out;
         if (page_size() != 0) out.pages.resize(tokens.position_count() / page_size());
         match_raw(tokens, out.pages, ns, flags, out.found);
-        out.lock = Lock(handle_, out.found.locked_node);
+        out.lock = Lock(handle_, out.found.lock);
         out.pages.resize(static_cast<std::size_t>(out.found.page_count));
         return out;
     }
@@ -119,7 +119,7 @@ public:
                     const Namespace& ns = Namespace()) {
         auto found = sized<rkv_cache_match_result>();
         match_raw(tokens, pages, ns, RKV_MATCH_LOCK, found);
-        lock = Lock(handle_, found.locked_node);
+        lock = Lock(handle_, found.lock);
         return found;
     }
     /// rkv_cache_probe().
@@ -153,11 +153,12 @@ public:
     }
     /// rkv_cache_lock().
     [[nodiscard]] Lock lock(rkv_node_id node) {
-        check(rkv_cache_lock(get(), node));
-        return Lock(handle_, node);
+        rkv_lock_id lock = 0;
+        check(rkv_cache_lock(get(), node, &lock));
+        return Lock(handle_, lock);
     }
-    /// Owns from now on a lock that C code took on a node.
-    [[nodiscard]] Lock adopt_lock(rkv_node_id node) noexcept { return Lock(handle_, node); }
+    /// Owns from now on a lock that C code took.
+    [[nodiscard]] Lock adopt_lock(rkv_lock_id lock) noexcept { return Lock(handle_, lock); }
 
     /// rkv_cache_evict() without a report; returns how many pages were evicted.
     std::size_t evict(std::size_t page_count) {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod insert;
+mod locks;
 mod lookup;
 
 pub use crate::index::Namespace;
@@ -10,8 +11,8 @@ use lookup::Sharing;
 pub use lookup::{Found, Matched, Prober};
 
 use crate::error::{Error, Shortage};
-use crate::ids::NodeId;
-use crate::index::{Holder, IndexKind, Limits, Node, NodeIds, PrefixIndex};
+use crate::handles::{Handles, Numbers};
+use crate::index::{IndexKind, Limits, Node, NodeIds, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
@@ -71,6 +72,8 @@ pub struct PrefixCache {
     pub counters: Counters,
     /// Which pages came and left, if somebody wants to know.
     pub journal: Option<Box<Journal>>,
+    /// Locks of callers, each on a node.
+    locks: Handles,
     sharing: Sharing,
 }
 
@@ -87,6 +90,7 @@ impl PrefixCache {
             images: Images::default(),
             counters: Counters::default(),
             journal: None,
+            locks: Handles::new("locks", Numbers::shared(), config.limits.locks)?,
             sharing: Sharing { page_size, whole_pages: config.whole_pages },
         })
     }
@@ -94,21 +98,6 @@ impl PrefixCache {
     /// Keys as the index reads them.
     fn keys<'a>(&'a self, keys: &'a [u32]) -> Keys<'a> {
         Keys { keys, images: &self.images }
-    }
-
-    /// The node of an id, for its holder.
-    pub fn lock_id(&mut self, id: NodeId) -> Result<(), Error> {
-        let node = self.index.resolve(id)?;
-        self.index.check_caller_locks()?;
-        self.index.lock(node, Holder::Caller);
-        Ok(())
-    }
-
-    /// Undoes one lock of exactly this node.
-    pub fn unlock_id(&mut self, id: NodeId) -> Result<(), Error> {
-        let node = self.index.resolve(id)?;
-        let unlocked = self.index.unlock(node, Holder::Caller);
-        if unlocked { Ok(()) } else { Err(Error::NotLocked(id.0)) }
     }
 
     /// Evicts up to `count` pages into the pool; `report` gets runs, of which the last page goes
@@ -136,6 +125,16 @@ impl PrefixCache {
         }
         self.counters.evicted_pages += evicted as u64;
         evicted
+    }
+
+    /// Locks of callers.
+    pub fn lock_count(&self) -> usize {
+        self.locks.out()
+    }
+
+    /// Heap memory beside the index.
+    pub fn bytes(&self) -> usize {
+        self.images.bytes() + self.journal_bytes() + self.locks.bytes()
     }
 
     /// Heap memory of the journal.

@@ -45,7 +45,7 @@ impl From<Error> for Fail {
             Error::StaleNode(_) => rkv_status::StaleNode,
             Error::StaleSequence(_) => rkv_status::StaleSequence,
             Error::StalePin(_) => rkv_status::StalePin,
-            Error::NotLocked(_) => rkv_status::NotLocked,
+            Error::StaleLock(_) => rkv_status::StaleLock,
             Error::State(_) | Error::NoShortage => rkv_status::InvalidState,
             Error::Unsupported(_) => rkv_status::Unsupported,
             Error::OutOfPages(shortage) => {

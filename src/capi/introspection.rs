@@ -64,6 +64,8 @@ pub struct rkv_cache_stats {
     pub inherit_count: u64,
     /// Positions that they inherited; not among the hits of lookups.
     pub inherited_position_count: u64,
+    /// Locks of callers now.
+    pub lock_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_stats {
@@ -113,6 +115,7 @@ pub unsafe extern "C" fn rkv_cache_read_stats(
                 displaced_sequence_count: stats.counters.displaced,
                 inherit_count: stats.counters.inherits,
                 inherited_position_count: stats.counters.inherited_positions,
+                lock_count: stats.locks as u64,
             };
             write_struct(out_stats, &made)
         })

@@ -2,6 +2,7 @@
 use super::cache::rkv_cache;
 use super::guard::Fail;
 use super::handle::with;
+use super::lock::rkv_lock_id;
 use super::namespace::{read_namespace, rkv_namespace};
 use super::node::rkv_node_id;
 use super::pointer::{AbiStruct, check_fit, check_out, out, out_slice, put, write_struct};
@@ -10,7 +11,7 @@ use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
 
 /// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
-/// rkv_cache_match_result.locked_node.
+/// rkv_cache_match_result.lock.
 pub const RKV_MATCH_LOCK: u32 = 1;
 /// The longest cached prefix of a token list.
 #[repr(C)]
@@ -25,9 +26,9 @@ pub struct rkv_cache_match_result {
     pub node: rkv_node_id,
     /// Node that owns partial_page; 0 when there is none.
     pub partial_node: rkv_node_id,
-    /// With RKV_MATCH_LOCK: the node to unlock, 0 when nothing matched. Its lock protects all
-    /// pages of the match, partial_page included.
-    pub locked_node: rkv_node_id,
+    /// With RKV_MATCH_LOCK: the lock, which protects all pages of the match, partial_page included;
+    /// 0 when nothing matched.
+    pub lock: rkv_lock_id,
     /// Tokens matched; the rest begins at this index. Never ends inside an image.
     pub token_count: u64,
     /// Positions of those tokens: page_count * page_size + partial_position_count.
@@ -58,7 +59,8 @@ unsafe impl AbiStruct for rkv_cache_match_result {
 /// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
 /// only its page_count is written, and the cache is unchanged
 /// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens + nodes on the path); lock
 /// @par Thread safety
@@ -92,20 +94,19 @@ pub unsafe extern "C" fn rkv_cache_match(
                     return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
                 }
                 let lock = flags & RKV_MATCH_LOCK != 0;
-                let matched = state.take_match(found, lock)?;
+                let (matched, locked) = state.take_match(found, lock)?;
                 if wanted {
                     let into = out_slice(pages, page_capacity, matched.pages, "pages")?;
                     state.copy_path_pages(matched.node, into)?;
                 }
                 let (source, partial) =
                     matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
-                let locked = if lock { state.node_id(matched.deepest())? } else { 0 };
                 let made = rkv_cache_match_result {
                     struct_size: 0,
                     partial_page: source,
                     node: state.node_id(matched.node)?,
                     partial_node: state.node_id(matched.partial.map(|partial| partial.node))?,
-                    locked_node: locked,
+                    lock: locked.map_or(0, |lock| lock.0),
                     token_count: matched.tokens as u64,
                     position_count: matched.positions as u64,
                     page_count: matched.pages as u64,

@@ -1,4 +1,4 @@
-//! Nodes of the cache: their ids, their locks, and what can be seen of them.
+//! Nodes of the cache: their ids, and what can be seen of them.
 use super::cache::rkv_cache;
 use super::handle::with;
 use super::pointer::{AbiStruct, fill, write_struct};
@@ -43,40 +43,6 @@ pub struct rkv_node_info {
 unsafe impl AbiStruct for rkv_node_info {
     const NAME: &'static str = "out_info";
     const V1: usize = 64;
-}
-
-/// Protects a node and all its ancestors from eviction. Locks nest.
-///
-/// @param cache the cache
-/// @param node a node id
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when callers hold 2^31
-/// locks; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Cost
-/// O(nodes on the path); lock
-/// @par Thread safety
-/// any thread
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_lock(cache: *mut rkv_cache, node: rkv_node_id) -> rkv_status {
-    // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.write().lock_node(NodeId(node))?)) }
-}
-
-/// Undoes exactly one lock. Recency stays as it is.
-///
-/// @param cache the cache
-/// @param node the node that was locked
-/// @return RKV_STATUS_OK; RKV_STATUS_NOT_LOCKED when no lock was taken on this very node;
-/// RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
-/// @par Cost
-/// O(nodes on the path, and pages of those that merge); lock
-/// @par Thread safety
-/// any thread
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, node: rkv_node_id) -> rkv_status {
-    // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.write().unlock_node(NodeId(node))?)) }
 }
 
 /// What can be seen of a node.

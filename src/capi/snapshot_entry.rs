@@ -7,7 +7,7 @@ use super::snapshot_handle::{Needs, Payload, keep_for_pin, with, with_pin};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
-use crate::ids::PinId;
+use crate::ids::HandleId;
 use crate::snapshot::NewSnapshot;
 use crate::token::TokenList;
 use std::ffi::c_void;
@@ -300,7 +300,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_release(
     pin: rkv_pin_id,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with_pin(cache, |call| Ok(call.cache.release(PinId(pin), call.freed)?)) }
+    unsafe { with_pin(cache, |call| Ok(call.cache.release(HandleId(pin), call.freed)?)) }
 }
 
 /// Removes the entry of exactly these tokens. Its snapshot is destroyed before the call returns,

@@ -20,8 +20,8 @@ pub enum rkv_status {
     /// The sequence id names no live sequence of this cache: ended, foreign, or never issued; nor,
     /// where that would do, a retained one.
     StaleSequence = 3,
-    /// The node is not locked, so it cannot be unlocked.
-    NotLocked = 4,
+    /// The lock id names no lock of this cache: undone, foreign, or never issued.
+    StaleLock = 4,
     /// The buffer is too small; the needed count was written, and nothing else happened.
     BufferTooSmall = 5,
     /// The object is in a state that does not allow the call; the message says which.
@@ -134,7 +134,7 @@ pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
         1 => c"RKV_STATUS_INVALID_ARGUMENT",
         2 => c"RKV_STATUS_STALE_NODE",
         3 => c"RKV_STATUS_STALE_SEQUENCE",
-        4 => c"RKV_STATUS_NOT_LOCKED",
+        4 => c"RKV_STATUS_STALE_LOCK",
         5 => c"RKV_STATUS_BUFFER_TOO_SMALL",
         6 => c"RKV_STATUS_INVALID_STATE",
         7 => c"RKV_STATUS_UNSUPPORTED",

@@ -22,9 +22,9 @@ pub enum Error {
     /// The id names no pin of this cache.
     #[error("pin {0:#x} is stale: released, of another cache, or never issued")]
     StalePin(u64),
-    /// No lock was taken on this very node.
-    #[error("node {0:#x} is not locked")]
-    NotLocked(u64),
+    /// The id names no lock of this cache.
+    #[error("lock {0:#x} is stale: undone, of another cache, or never issued")]
+    StaleLock(u64),
     /// The object is in a state that does not allow the call.
     #[error("{0}")]
     State(Message),

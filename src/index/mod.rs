@@ -22,7 +22,7 @@ pub(crate) use tree::{ChildTable, Version};
 
 use crate::error::Error;
 use crate::grace::Reader;
-use crate::ids::{GENERATION_LIMIT, NodeId};
+use crate::ids::{GENERATION_LIMIT, HANDLE_LIMIT, NodeId};
 use crate::memory::try_box;
 use crate::token::Keys;
 
@@ -53,15 +53,6 @@ pub struct Partial {
     pub page: u32,
     /// How many positions.
     pub positions: usize,
-}
-
-/// Who took a lock. A caller can't undo a sequence's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holder {
-    /// Somebody who has the node's id.
-    Caller,
-    /// A sequence.
-    Sequence,
 }
 
 /// What an insert did.
@@ -137,7 +128,7 @@ pub struct Limits {
     /// Generations that the ids of an index may have.
     pub generations: u32,
     /// Locks of callers at one time.
-    pub caller_locks: u32,
+    pub locks: u32,
     /// The least number of a slot's first sequence.
     pub first_sequence: u64,
 }
@@ -157,8 +148,7 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         let generations = GENERATIONS.load(Ordering::Relaxed);
-        // The root counts the locks of sequences too, of which there are fewer than 2^31.
-        Self { generations, caller_locks: 1 << 31, first_sequence: 1 }
+        Self { generations, locks: HANDLE_LIMIT, first_sequence: 1 }
     }
 }
 
@@ -278,14 +268,14 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
         pages: &[u32],
     ) -> Result<Inserted, Error>;
 
-    /// Whether one lock more of a caller can be counted; to be asked before it is taken.
-    fn check_caller_locks(&self) -> Result<(), Error>;
-
     /// Protects a node and all above it.
-    fn lock(&mut self, node: Node, holder: Holder);
+    fn lock(&mut self, node: Node);
 
-    /// Undoes one lock of such a holder on exactly this node; false when there is none.
-    fn unlock(&mut self, node: Node, holder: Holder) -> bool;
+    /// Undoes one lock that was taken on exactly this node.
+    fn unlock(&mut self, node: Node);
+
+    /// Locks that were taken on exactly this node.
+    fn own_locks(&self, node: Node) -> u32;
 
     /// Pages of unlocked nodes that a lock of this node would protect, if the node ended after
     /// `pages` pages of the prefix.

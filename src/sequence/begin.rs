@@ -4,7 +4,7 @@ use super::{PageCopy, Sequence, State};
 use crate::cache::{Found, Namespace, page_at};
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::index::{Holder, Node};
+use crate::index::Node;
 use crate::memory::try_to_vec;
 use crate::token::{Query, TokenList, position_count, with_query};
 
@@ -125,7 +125,7 @@ impl State {
         // Nothing can fail from here on.
         let lock = if reuse.locks_partial { matched.deepest() } else { matched.node };
         if let Some(node) = lock {
-            cache.index.lock(node, Holder::Sequence);
+            cache.index.lock(node);
         }
         let shared = reuse.positions / page_size;
         let copied = reuse.positions % page_size;

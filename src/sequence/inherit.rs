@@ -12,7 +12,6 @@ use crate::cache::{Namespace, page_at};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
-use crate::index::Holder;
 use crate::lock::RwLockWriteGuard;
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::token::{ImageSpan, Query, TokenList, position_count, with_query};
@@ -147,7 +146,7 @@ impl State {
         };
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         if let Some(base) = child.base {
-            cache.index.lock(base, Holder::Sequence);
+            cache.index.lock(base);
         }
         let held = child.images.len() - suffix_images.len();
         cache.images.add_uses(&child.images[..held]);

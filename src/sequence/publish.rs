@@ -3,7 +3,7 @@ use super::State;
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
-use crate::index::{Holder, Node};
+use crate::index::Node;
 use crate::token::Keys;
 use std::ops::Range;
 
@@ -91,7 +91,7 @@ impl State {
                     cache.index.prune_root(root);
                 }
                 let inserted = inserted?;
-                cache.index.lock(inserted.node, Holder::Sequence);
+                cache.index.lock(inserted.node);
                 inserted
             }
         };
@@ -123,10 +123,9 @@ impl State {
                 self.table.pool.end_loan(page, child);
                 let cache = self.cache.as_mut().expect("a sequence has a cache");
                 let owner = cache.index.node_at_page(end, index);
-                cache.index.lock(owner, Holder::Sequence);
+                cache.index.lock(owner);
                 if let Some(base) = self.sequences[child as usize].lock.replace(owner) {
-                    let unlocked = cache.index.unlock(base, Holder::Sequence);
-                    assert!(unlocked, "a sequence has its lock");
+                    cache.index.unlock(base);
                 }
             }
         }
@@ -167,12 +166,10 @@ impl State {
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         if sequence.lock != sequence.base {
             if let Some(base) = sequence.base {
-                cache.index.lock(base, Holder::Sequence);
+                cache.index.lock(base);
             }
             let source = std::mem::replace(&mut sequence.lock, sequence.base);
-            let unlocked =
-                cache.index.unlock(source.expect("the source was locked"), Holder::Sequence);
-            assert!(unlocked, "a sequence has its lock");
+            cache.index.unlock(source.expect("the source was locked"));
         }
     }
 }

@@ -3,7 +3,6 @@ use super::{Sequence, State, TAIL_KEPT};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
-use crate::index::Holder;
 
 impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
@@ -21,8 +20,7 @@ impl State {
         }
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         if let Some(node) = ended.lock {
-            let unlocked = cache.index.unlock(node, Holder::Sequence);
-            assert!(unlocked, "a sequence has its lock");
+            cache.index.unlock(node);
         }
         cache.images.release(&ended.images);
         self.table.release_slot(slot, ended.shared);

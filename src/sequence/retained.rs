@@ -9,7 +9,6 @@ use crate::cache::{CacheConfig, PrefixCache};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
-use crate::index::Holder;
 use crate::memory::{OrderedMap, OutOfMemory, try_collect, try_to_vec, try_zeros};
 
 /// Sequences that are retained at most, unless the configuration says otherwise.
@@ -185,8 +184,7 @@ impl State {
         let cache = cache.as_mut().ok_or_else(super::state::no_cache)?;
         let entry = retained.remove(id, cache).ok_or(Error::StaleSequence(id.0))?;
         if let Some(node) = entry.sequence.lock {
-            let unlocked = cache.index.unlock(node, Holder::Sequence);
-            debug_assert!(unlocked);
+            cache.index.unlock(node);
         }
         cache.images.release(&entry.sequence.images);
         if let Some(page) = entry.partial {

@@ -7,8 +7,8 @@ use crate::cache::{
 };
 use crate::error::{Error, text};
 use crate::grace::One;
-use crate::ids::NodeId;
-use crate::index::{DumpFormat, Holder, IdRange, Node, NodeInfo, Tags};
+use crate::ids::{LockId, NodeId};
+use crate::index::{DumpFormat, IdRange, Node, NodeInfo, Tags};
 use crate::journal::{Reason, Ring};
 use crate::memory::{OutOfMemory, Slab, TryGrow, try_collect};
 use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
@@ -61,6 +61,8 @@ pub struct CacheStats {
     pub images: usize,
     /// Host memory of the index.
     pub index_bytes: usize,
+    /// Locks of callers.
+    pub locks: usize,
     /// What was counted.
     pub counters: Counters,
 }
@@ -336,18 +338,20 @@ impl State {
 
     /// Takes a match, and perhaps locks it.
     #[inline]
-    pub fn take_match(&mut self, found: Found, lock: bool) -> Result<Matched, Error> {
+    pub fn take_match(
+        &mut self,
+        found: Found,
+        lock: bool,
+    ) -> Result<(Matched, Option<LockId>), Error> {
         let (cache, _) = self.parts()?;
         if lock {
-            cache.index.check_caller_locks()?;
+            cache.reserve_lock()?;
         }
         let matched = cache.take(&found, true)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(&found, found.positions(), partial);
-        if let Some(node) = matched.deepest().filter(|_| lock) {
-            cache.index.lock(node, Holder::Caller);
-        }
-        Ok(matched)
+        let locked = matched.deepest().filter(|_| lock).map(|node| cache.lock_node(node));
+        Ok((matched, locked))
     }
 
     /// Writes the pages of a prefix to the places that they have in it.
@@ -375,13 +379,13 @@ impl State {
     }
 
     /// Protects a node.
-    pub fn lock_node(&mut self, id: NodeId) -> Result<(), Error> {
-        self.parts()?.0.lock_id(id)
+    pub fn lock(&mut self, node: NodeId) -> Result<LockId, Error> {
+        self.parts()?.0.lock(node)
     }
 
-    /// Undoes one lock.
-    pub fn unlock_node(&mut self, id: NodeId) -> Result<(), Error> {
-        self.parts()?.0.unlock_id(id)
+    /// Undoes a lock.
+    pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
+        self.parts()?.0.unlock(lock)
     }
 
     /// Whether the cache has a page.
@@ -422,7 +426,8 @@ impl State {
             retained_sequences: self.retained.len(),
             retained_pages: self.retained.pages(),
             images: cache.images.len(),
-            index_bytes: stats.bytes + cache.images.bytes() + cache.journal_bytes(),
+            index_bytes: stats.bytes + cache.bytes(),
+            locks: cache.lock_count(),
             counters: cache.counters,
         })
     }
@@ -441,7 +446,9 @@ impl State {
         if let Some(journal) = &cache.journal {
             journal.check(cache.index.as_ref(), &cache.images, self.table.pool.cached())?;
         }
-        for sequence in self.sequences.iter().chain(self.retained.sequences()) {
+        let sequences = || self.sequences.iter().chain(self.retained.sequences());
+        cache.check_locks(sequences().filter_map(|sequence| sequence.lock))?;
+        for sequence in sequences() {
             keys.try_extend_from_slice(&sequence.images)?;
         }
         cache.images.check(keys.into_iter())

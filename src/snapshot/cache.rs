@@ -2,15 +2,14 @@
 use super::freed::{Freed, Snapshot};
 use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
-use super::numbers::Numbers;
-use super::pins::Pins;
 use super::tree::Tree;
 use super::{
     Counters, ENTRY_LIMIT, Hit, NONE, Namespace, NewSnapshot, SnapshotInserted, SnapshotLimits,
     SnapshotStats, check,
 };
 use crate::error::Error;
-use crate::ids::{PIN_LIMIT, PinId};
+use crate::handles::{Handles, Numbers};
+use crate::ids::{HANDLE_LIMIT, PinId};
 use crate::lock::RwLock;
 use crate::memory::try_box_with;
 use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
@@ -33,7 +32,7 @@ impl Default for SnapshotBounds {
     fn default() -> Self {
         Self {
             nodes: NODE_LIMIT,
-            pins: PIN_LIMIT,
+            pins: HANDLE_LIMIT,
             numbers: Numbers::shared(),
             counters: Counters::default(),
         }
@@ -59,7 +58,7 @@ impl<V> SnapshotCache<V> {
     #[doc(hidden)]
     pub fn with_bounds(limits: SnapshotLimits, bounds: SnapshotBounds) -> Result<Self, Error> {
         let limits = SnapshotLimits { entries: limits.entries.min(ENTRY_LIMIT), ..limits };
-        let pins = Pins::new(bounds.numbers, bounds.pins)?;
+        let pins = Handles::new("pins", bounds.numbers, bounds.pins)?;
         Ok(Self {
             limits,
             store: RwLock::new(Tree::new(bounds.nodes)),

@@ -5,10 +5,10 @@
 //! whatever takes an entry away needs no memory.
 use super::freed::{Freed, Snapshot};
 use super::nodes::Nodes;
-use super::pins::Pins;
 use super::recency::Order;
 use super::{Counters, NONE, SnapshotLimits};
 use crate::error::Error;
+use crate::handles::Handles;
 use crate::ids::PinId;
 use crate::memory::Slab;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,7 +29,7 @@ pub(super) struct Ledger<V> {
     pub(super) readers: Slab<Reader<V>>,
     /// The entries without a pin, by last use.
     pub(super) order: Order,
-    pub(super) pins: Pins,
+    pub(super) pins: Handles,
     pub(super) limits: SnapshotLimits,
     pub(super) counters: Counters,
     pub(super) entries: usize,
@@ -43,7 +43,7 @@ pub(super) struct Ledger<V> {
 }
 
 impl<V> Ledger<V> {
-    pub(super) fn new(limits: SnapshotLimits, pins: Pins, counters: Counters) -> Self {
+    pub(super) fn new(limits: SnapshotLimits, pins: Handles, counters: Counters) -> Self {
         Self {
             readers: Slab::default(),
             order: Order::new(),
@@ -144,7 +144,7 @@ impl<V> Ledger<V> {
         pin: PinId,
         freed: &mut Freed<V>,
     ) -> Result<bool, Error> {
-        let number = self.pins.release(pin)?;
+        let number = self.pins.release(pin).ok_or(Error::StalePin(pin.0))?;
         let reader = &mut self.readers[number];
         reader.pins -= 1;
         if reader.pins > 0 {

@@ -49,20 +49,18 @@ mod freed;
 mod label;
 mod ledger;
 mod nodes;
-mod numbers;
 mod pinned;
-mod pins;
 mod recency;
 mod roots;
 mod tree;
 
+#[doc(hidden)]
+pub use crate::handles::Numbers;
 pub use crate::index::Namespace;
 #[doc(hidden)]
 pub use cache::SnapshotBounds;
 pub use cache::SnapshotCache;
 pub use freed::Freed;
-#[doc(hidden)]
-pub use numbers::Numbers;
 pub use pinned::Pinned;
 
 use crate::ids::PinId;

@@ -190,7 +190,7 @@ static void h03_lookup_references_the_leading_run(void) {
     rkv_cache_match_result match = new_match();
     rkv_tokens fork = text(fork_ids, 10);
     CHECK_OK(rkv_cache_match(f.cache, NULL, &fork, RKV_MATCH_LOCK, got, 5, &match));
-    CHECK(match.page_count == 2 && match.token_count == 4 && match.locked_node == match.node);
+    CHECK(match.page_count == 2 && match.token_count == 4 && match.lock != 0);
     CHECK(memcmp(got, pages, 2 * sizeof *got) == 0);
     /* known pages after an unknown one are no run */
     CHECK_EQ(probe(&f, text(ids + 2, 8)), 0);
@@ -201,12 +201,13 @@ static void h03_lookup_references_the_leading_run(void) {
     CHECK(is_stale(&f, end));
     CHECK_EQ(probe(&f, text(ids, 10)), 4);
     /* several lookups accumulate; each release takes one back */
+    rkv_lock_id first = match.lock;
     CHECK_OK(rkv_cache_match(f.cache, NULL, &fork, RKV_MATCH_LOCK, NULL, 0, &match));
     CHECK_EQ(info_of(&f, match.node).lock_count, 2);
-    CHECK_OK(rkv_cache_unlock(f.cache, match.locked_node));
+    CHECK_OK(rkv_cache_unlock(f.cache, first));
     CHECK_EQ(evict(&f, 100), 0);
-    CHECK_OK(rkv_cache_unlock(f.cache, match.locked_node));
-    CHECK_STATUS(rkv_cache_unlock(f.cache, match.locked_node), RKV_STATUS_NOT_LOCKED);
+    CHECK_OK(rkv_cache_unlock(f.cache, match.lock));
+    CHECK_STATUS(rkv_cache_unlock(f.cache, match.lock), RKV_STATUS_STALE_LOCK);
     CHECK_EQ(reclaimable_pages(&f), 2);
     CHECK_EQ(evict(&f, 100), 2);
     CHECK_EQ(free_pages(&f), 32);
@@ -291,7 +292,7 @@ static void h05_evict_takes_unreferenced_pages_only(void) {
     CHECK_EQ(probe(&f, text(used, 6)), 6);
     CHECK_EQ(probe(&f, text(unused, 6)), 2);
     CHECK_EQ(evict(&f, SIZE_MAX), 0);
-    CHECK_OK(rkv_cache_unlock(f.cache, match.locked_node));
+    CHECK_OK(rkv_cache_unlock(f.cache, match.lock));
     CHECK_EQ(evict(&f, SIZE_MAX), 3);
     CHECK_EQ(free_pages(&f), 16);
     CHECK_EQ(cache_stats(&f).namespace_count, 0);
@@ -306,7 +307,8 @@ static void h06_two_caches_share_nothing(void) {
     rkv_node_id node = insert(&one, text(ids, 6)).node;
     CHECK(probe(&one, text(ids, 6)) == 6 && probe(&two, text(ids, 6)) == 0);
     CHECK(cached_pages(&two) == 0 && cache_stats(&two).node_count == 0);
-    CHECK_STATUS(rkv_cache_lock(two.cache, node), RKV_STATUS_STALE_NODE);
+    rkv_lock_id lock = 0;
+    CHECK_STATUS(rkv_cache_lock(two.cache, node, &lock), RKV_STATUS_STALE_NODE);
     CHECK(insert(&two, text(ids, 6)).node != node);
     CHECK_EQ(evict(&one, SIZE_MAX), 3);
     CHECK(probe(&one, text(ids, 6)) == 0 && probe(&two, text(ids, 6)) == 6);

@@ -36,7 +36,7 @@ static void k05_longest_prefix(void) {
     /* total miss */
     count_up(other, 8, 100);
     match = match_pages(&f, text(other, 8), NULL, 0);
-    CHECK(match.token_count == 0 && match.node == 0 && match.locked_node == 0);
+    CHECK(match.token_count == 0 && match.node == 0 && match.lock == 0);
     /* across several nodes: pages in order */
     insert_pages(&f, NULL, text(ids, 10), pages, 10);
     match = match_pages(&f, text(ids, 10), pages, 10);
@@ -81,7 +81,7 @@ static void k06_split_keeps_metadata(void) {
     allocate(&f, 4, pages);
     rkv_node_id deep = insert_pages(&f, NULL, text(ids, 8), pages, 4).node;
     match_of(&f, text(ids, 8));
-    CHECK_OK(rkv_cache_lock(f.cache, deep));
+    rkv_lock_id deep_lock = lock_node(&f, deep);
     rkv_node_info whole = info_of(&f, deep);
     CHECK_EQ(whole.hit_count, 1);
     rkv_node_id high = match_of(&f, text(ids, 4)).node;
@@ -105,8 +105,7 @@ static void k06_split_keeps_metadata(void) {
     CHECK(count == 2 && memcmp(got, pages + 2, 2 * sizeof *got) == 0);
     /* the lock belongs to the deep half alone and protects both */
     CHECK_EQ(reclaimable_pages(&f), 0);
-    CHECK_STATUS(rkv_cache_unlock(f.cache, high), RKV_STATUS_NOT_LOCKED);
-    CHECK_OK(rkv_cache_unlock(f.cache, deep));
+    CHECK_OK(rkv_cache_unlock(f.cache, deep_lock));
     CHECK_EQ(info_of(&f, high).lock_count, 0);
     CHECK_EQ(reclaimable_pages(&f), 4);
     end_fixture(&f);
@@ -344,9 +343,9 @@ static void b04_contains_page(void) {
         CHECK(!contains);
     }
     CHECK(cached_pages(&f) == 2 && reclaimable_pages(&f) == 2);
-    CHECK_OK(rkv_cache_lock(f.cache, node));
+    rkv_lock_id node_lock = lock_node(&f, node);
     CHECK(cached_pages(&f) == 2 && reclaimable_pages(&f) == 0);
-    CHECK_OK(rkv_cache_unlock(f.cache, node));
+    CHECK_OK(rkv_cache_unlock(f.cache, node_lock));
     CHECK_EQ(evict(&f, 1), 1);
     CHECK_OK(rkv_cache_contains_page(f.cache, pages[1], &contains));
     CHECK(!contains);

@@ -2,6 +2,7 @@
  * of the parent are inside the library at the time of the fork. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +29,11 @@ int __lsan_is_turned_off(void) { return is_child; }
 #endif
 static uint32_t ids[16];
 
-static bool stopped(void) { return __atomic_load_n(&stop, __ATOMIC_RELAXED); }
+/* Lets others run: where one thread runs at a time, threads that never stop keep the rest out. */
+static bool stopped(void) {
+    sched_yield();
+    return __atomic_load_n(&stop, __ATOMIC_RELAXED);
+}
 
 /* Holds the lock nearly all the time, and computes with threads of the library. */
 static void *change(void *nothing) {
@@ -139,8 +144,9 @@ static void m03_handles_of_the_parent(void) {
     rkv_cache_insert_args insert_with = insert_args(&tokens, pages, 4);
     rkv_cache_insert_result inserted = {.struct_size = sizeof inserted};
     INHERITED(rkv_cache_insert(cache, &insert_with, NULL, &inserted));
-    INHERITED(rkv_cache_lock(cache, node));
-    INHERITED(rkv_cache_unlock(cache, node));
+    rkv_lock_id lock = 0;
+    INHERITED(rkv_cache_lock(cache, node, &lock));
+    INHERITED(rkv_cache_unlock(cache, lock));
     rkv_node_info info = {.struct_size = sizeof info};
     INHERITED(rkv_node_read_info(cache, node, &info));
     INHERITED(rkv_node_read_pages(cache, node, NULL, 0, &count));

@@ -43,8 +43,8 @@ static void k09_least_recently_used_first(void) {
     id = 300;
     rkv_node_id node = match_of(&f, text(&id, 1)).node;
     touch(&f, 400, 1);
-    CHECK_OK(rkv_cache_lock(f.cache, node));
-    CHECK_OK(rkv_cache_unlock(f.cache, node));
+    rkv_lock_id node_lock = lock_node(&f, node);
+    CHECK_OK(rkv_cache_unlock(f.cache, node_lock));
     CHECK_EQ(evict_one(&f), b);
     CHECK_EQ(evict_one(&f), a);
     CHECK_EQ(evict_one(&f), c);
@@ -142,13 +142,13 @@ static void b03_all_locked(void) {
     fixture f = new_fixture(1, 32);
     uint32_t pages[8];
     rkv_node_id a = chain(&f, 100, 4, pages), b = chain(&f, 200, 4, pages + 4);
-    CHECK_OK(rkv_cache_lock(f.cache, a));
-    CHECK_OK(rkv_cache_lock(f.cache, b));
+    rkv_lock_id a_lock = lock_node(&f, a);
+    rkv_lock_id b_lock = lock_node(&f, b);
     CHECK_EQ(evict(&f, 8), 0);
     CHECK_EQ(cached_pages(&f), 8);
-    CHECK_OK(rkv_cache_unlock(f.cache, a));
+    CHECK_OK(rkv_cache_unlock(f.cache, a_lock));
     CHECK_EQ(evict(&f, 8), 4);
-    CHECK_OK(rkv_cache_unlock(f.cache, b));
+    CHECK_OK(rkv_cache_unlock(f.cache, b_lock));
     CHECK_EQ(evict(&f, 8), 4);
     end_fixture(&f);
 }
@@ -162,15 +162,15 @@ static void k13_reclaimable_is_exact(void) {
     rkv_node_id b = insert(&f, text(ids, 6)).node;
     rkv_node_id c = insert(&f, text(ids, 10)).node;
     CHECK_EQ(reclaimable_pages(&f), 10);
-    CHECK_OK(rkv_cache_lock(f.cache, b));
+    rkv_lock_id b_lock = lock_node(&f, b);
     CHECK_EQ(reclaimable_pages(&f), 4);
-    CHECK_OK(rkv_cache_lock(f.cache, a));
-    CHECK_OK(rkv_cache_unlock(f.cache, b));
+    rkv_lock_id a_lock = lock_node(&f, a);
+    CHECK_OK(rkv_cache_unlock(f.cache, b_lock));
     CHECK_EQ(reclaimable_pages(&f), 7);
-    CHECK_OK(rkv_cache_lock(f.cache, c));
+    rkv_lock_id c_lock = lock_node(&f, c);
     CHECK_EQ(reclaimable_pages(&f), 0);
-    CHECK_OK(rkv_cache_unlock(f.cache, c));
-    CHECK_OK(rkv_cache_unlock(f.cache, a));
+    CHECK_OK(rkv_cache_unlock(f.cache, c_lock));
+    CHECK_OK(rkv_cache_unlock(f.cache, a_lock));
     /* so work that fits is not refused: one leaf of three nodes, all pages wanted */
     allocate(&f, 20, pages);
     CHECK_EQ(cached_pages(&f), 0);
@@ -245,11 +245,11 @@ static void k24_locked_nodes_merge_when_the_lock_goes(void) {
         rkv_node_id head = match_of(&f, text(ids, 2)).node;
         rkv_node_id branch = insert(&f, text(fork_ids, 4)).node;
         rkv_node_id locked = lock_head ? head : branch;
-        CHECK_OK(rkv_cache_lock(f.cache, locked));
+        rkv_lock_id lock = lock_node(&f, locked);
         CHECK_EQ(evict(&f, 2), 2);
         CHECK_EQ(cache_stats(&f).node_count, 2);
         CHECK(!is_stale(&f, head) && !is_stale(&f, branch));
-        CHECK_OK(rkv_cache_unlock(f.cache, locked));
+        CHECK_OK(rkv_cache_unlock(f.cache, lock));
         CHECK_EQ(cache_stats(&f).node_count, 1);
         CHECK(is_stale(&f, head) && !is_stale(&f, branch));
         end_fixture(&f);

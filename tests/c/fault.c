@@ -59,8 +59,9 @@ static void m02_poisoned_handles_refuse(void) {
         CHECK(message_names("internal error"));
         POISONED(rkv_cache_probe(f.cache, NULL, &tokens, NULL, &count));
         POISONED(rkv_cache_insert(f.cache, &insert_into, NULL, &inserted));
-        POISONED(rkv_cache_lock(f.cache, node));
-        POISONED(rkv_cache_unlock(f.cache, node));
+        rkv_lock_id lock = 0;
+        POISONED(rkv_cache_lock(f.cache, node, &lock));
+        POISONED(rkv_cache_unlock(f.cache, lock));
         POISONED(rkv_cache_evict(f.cache, 1, NULL, 0, &count));
         POISONED(rkv_cache_contains_page(f.cache, 1, &answer));
         POISONED(rkv_node_read_info(f.cache, node, &info));

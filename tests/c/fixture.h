@@ -265,6 +265,13 @@ static inline bool is_stale(const fixture *f, rkv_node_id node) {
     return rkv_node_read_info(f->cache, node, &info) == RKV_STATUS_STALE_NODE;
 }
 
+static inline rkv_lock_id lock_node(const fixture *f, rkv_node_id node) {
+    rkv_lock_id lock = 0;
+    CHECK_OK(rkv_cache_lock(f->cache, node, &lock));
+    CHECK(lock != 0);
+    return lock;
+}
+
 static inline size_t evict(const fixture *f, size_t count) {
     size_t evicted = 0;
     CHECK_OK(rkv_cache_evict(f->cache, count, NULL, 0, &evicted));

@@ -34,8 +34,8 @@ static void k09_recency_is_a_logical_clock(void) {
     CHECK(info_of(&f, top).hit_count == 1 && info_of(&f, leaf).hit_count == 1);
     probe(&f, text(ids, 8));
     insert(&f, text(ids, 8));
-    CHECK_OK(rkv_cache_lock(f.cache, leaf));
-    CHECK_OK(rkv_cache_unlock(f.cache, leaf));
+    rkv_lock_id leaf_lock = lock_node(&f, leaf);
+    CHECK_OK(rkv_cache_unlock(f.cache, leaf_lock));
     CHECK_EQ(info_of(&f, leaf).last_access, time);
     match_of(&f, text(ids, 4));
     CHECK(info_of(&f, top).last_access > time && info_of(&f, top).hit_count == 2);

@@ -117,6 +117,7 @@ typedef struct caches {
     rkv_sequence_id sequence, released, foreign_sequence;
     uint32_t ids[8];
     rkv_tokens tokens;
+    rkv_lock_id lock; /* on node */
 } caches;
 
 static inline void open_caches(caches *c) {
@@ -130,7 +131,7 @@ static inline void open_caches(caches *c) {
     c->tokens = text(c->ids, 8);
     c->node = insert(&c->f, text(c->ids, 4)).node;
     c->foreign = insert(&c->other, text(c->ids, 4)).node;
-    CHECK_OK(rkv_cache_lock(c->f.cache, c->node));
+    c->lock = lock_node(&c->f, c->node);
     rkv_sequence_info state = begin(&c->f, text(c->ids, 6));
     c->released = state.sequence;
     release(&c->f, state.sequence);

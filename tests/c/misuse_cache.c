@@ -225,6 +225,7 @@ static void m01_nodes(void) {
     open_caches(&c);
     fixture *f = &c.f;
     rkv_node_info info;
+    rkv_lock_id lock;
     rkv_node_id children[2];
     uint32_t pages[4];
     size_t count;
@@ -232,21 +233,22 @@ static void m01_nodes(void) {
     mark(children, sizeof children);
     mark(pages, sizeof pages);
     mark(&count, sizeof count);
+    mark(&lock, sizeof lock);
     info.struct_size = sizeof info;
     const rkv_node_id strange[] = {0, c.stale, c.foreign, 1, c.node + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
         rkv_node_id node = strange[i];
-        REFUSED(f, rkv_cache_lock(f->cache, node), RKV_STATUS_STALE_NODE, "node");
-        REFUSED(f, rkv_cache_unlock(f->cache, node), RKV_STATUS_STALE_NODE, "node");
+        REFUSED(f, rkv_cache_lock(f->cache, node, &lock), RKV_STATUS_STALE_NODE, "node");
+        REFUSED(f, rkv_cache_unlock(f->cache, node), RKV_STATUS_STALE_LOCK, "lock");
         REFUSED(f, rkv_node_read_info(f->cache, node, &info), RKV_STATUS_STALE_NODE, "node");
         REFUSED(f, rkv_node_read_pages(f->cache, node, pages, 4, &count), RKV_STATUS_STALE_NODE,
                 "node");
         REFUSED(f, rkv_node_read_children(f->cache, node, children, 2, &count),
                 RKV_STATUS_STALE_NODE, "node");
     }
-    BAD(f, rkv_cache_lock(NULL, c.node), "cache");
-    BAD(f, rkv_cache_unlock(NULL, c.node), "cache");
-    REFUSED(f, rkv_cache_unlock(f->cache, root_of(f, c.node)), RKV_STATUS_NOT_LOCKED, "lock");
+    BAD(f, rkv_cache_lock(NULL, c.node, &lock), "cache");
+    BAD(f, rkv_cache_lock(f->cache, c.node, NULL), "out_lock");
+    BAD(f, rkv_cache_unlock(NULL, c.lock), "cache");
     BAD(f, rkv_node_read_info(NULL, c.node, &info), "cache");
     OUTPUT_SIZES(f, rkv_node_info, p, rkv_node_read_info(f->cache, c.node, p), "out_info");
     BAD(f, rkv_node_read_pages(NULL, c.node, pages, 4, &count), "cache");
@@ -256,6 +258,7 @@ static void m01_nodes(void) {
     BAD(f, rkv_node_read_children(f->cache, root_of(f, c.node), NULL, 2, &count), "children");
     BAD(f, rkv_node_read_children(f->cache, c.node, children, 2, NULL), "out_count");
     UNTOUCHED_STRUCT(info);
+    UNTOUCHED(lock);
     UNTOUCHED(children);
     UNTOUCHED(pages);
     UNTOUCHED(count);

@@ -110,10 +110,10 @@ static void m01_stray_unlocks(void) {
     fixture *f = &c.f;
     publish(f, c.sequence, 8);
     rkv_node_id node = query(f, c.sequence).node;
-    REFUSED(f, rkv_cache_unlock(f->cache, node), RKV_STATUS_NOT_LOCKED, "lock");
-    CHECK_OK(rkv_cache_lock(f->cache, node));
-    CHECK_OK(rkv_cache_unlock(f->cache, node));
-    REFUSED(f, rkv_cache_unlock(f->cache, node), RKV_STATUS_NOT_LOCKED, "lock");
+    REFUSED(f, rkv_cache_unlock(f->cache, node), RKV_STATUS_STALE_LOCK, "lock");
+    rkv_lock_id lock = lock_node(f, node);
+    CHECK_OK(rkv_cache_unlock(f->cache, lock));
+    REFUSED(f, rkv_cache_unlock(f->cache, lock), RKV_STATUS_STALE_LOCK, "lock");
     CHECK_EQ(evict(f, 100), 0);
     check_sane(f);
     release(f, c.sequence);

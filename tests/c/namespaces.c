@@ -64,7 +64,7 @@ static void k11_matching_creates_none(void) {
     for (uint32_t i = 0; i < 100; i++) {
         space.epoch = i;
         rkv_cache_match_result match = match_in(&f, &space, text(ids, 4), RKV_MATCH_LOCK);
-        CHECK(match.token_count == 0 && match.node == 0 && match.locked_node == 0);
+        CHECK(match.token_count == 0 && match.node == 0 && match.lock == 0);
         CHECK_EQ(probe_in(&f, &space, text(ids, 4)), 0);
     }
     CHECK_EQ(cache_stats(&f).namespace_count, 0);
@@ -107,7 +107,7 @@ static void k11_a_locked_root_stays(void) {
     rkv_namespace space = new_namespace();
     space.epoch = 1;
     rkv_node_id root = root_of(&f, insert_in(&f, &space, text(ids, 4)).node);
-    CHECK_OK(rkv_cache_lock(f.cache, root));
+    rkv_lock_id root_lock = lock_node(&f, root);
     CHECK_EQ(reclaimable_pages(&f), 2); /* its lock protects no page below it */
     CHECK_EQ(evict(&f, 2), 2);
     CHECK_EQ(cache_stats(&f).namespace_count, 1);
@@ -117,7 +117,7 @@ static void k11_a_locked_root_stays(void) {
     insert_in(&f, &space, text(ids, 4));
     CHECK_EQ(cache_stats(&f).namespace_count, 1);
     CHECK_EQ(evict(&f, 2), 2);
-    CHECK_OK(rkv_cache_unlock(f.cache, root));
+    CHECK_OK(rkv_cache_unlock(f.cache, root_lock));
     CHECK_EQ(cache_stats(&f).namespace_count, 0);
     CHECK(is_stale(&f, root));
     end_fixture(&f);

@@ -27,7 +27,7 @@ static void open_world(world *w) {
     count_up(w->ids, 24, 1);
     w->tokens = text(w->ids, 16);
     w->node = insert(w->f, text(w->ids, 8)).node;
-    CHECK_OK(rkv_cache_lock(w->f->cache, w->node));
+    lock_node(w->f, w->node);
     w->running = begin(w->f, text(w->ids, 14));
     chunk rest = chunk_of(w->running.sequence, w->ids, 8, 6);
     set_plan(&w->r, &rest, 1);
@@ -256,6 +256,7 @@ static void m09_cache(void) {
     MISALIGNED(&w, uint32_t, p, rkv_cache_insert(cache, &args, p, OTHER), "published_pages");
     spare_size = 0;
     BAD_STRUCT(&w, rkv_node_info, p, rkv_node_read_info(cache, w.node, p), "out_info");
+    MISPLACED(&w, rkv_lock_id, p, rkv_cache_lock(cache, w.node, p), "out_lock");
     MISPLACED(&w, uint32_t, p, rkv_node_read_pages(cache, w.node, p, 4, OTHER), "pages");
     MISPLACED(&w, size_t, p, rkv_node_read_pages(cache, w.node, OTHER, 4, p), "out_count");
     rkv_node_id root = root_of(w.f, w.node);

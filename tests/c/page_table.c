@@ -55,7 +55,7 @@ static void k12_allocation_is_all_or_nothing(void) {
     count_up(other, 6, 50);
     rkv_node_id locked = insert(&f, text(ids, 8)).node;
     insert(&f, text(other, 6));
-    CHECK_OK(rkv_cache_lock(f.cache, locked));
+    rkv_lock_id lock = lock_node(&f, locked);
     allocate(&f, 1, pages);
     rkv_page_table_stats before = table_stats(&f);
     CHECK_EQ(before.free_page_count, 2);
@@ -77,7 +77,7 @@ static void k12_allocation_is_all_or_nothing(void) {
     allocate(&f, 4, pages);
     CHECK_EQ(probe(&f, text(other, 6)), 2);
     CHECK_EQ(probe(&f, text(ids, 8)), 8);
-    CHECK_OK(rkv_cache_unlock(f.cache, locked));
+    CHECK_OK(rkv_cache_unlock(f.cache, lock));
     end_fixture(&f);
 }
 
@@ -218,12 +218,12 @@ static void b05_reserve_counts_reclaimable_pages(void) {
     rkv_node_id node = insert(&f, text(ids, 16)).node;
     CHECK_OK(rkv_page_table_can_reserve(f.table, RKV_NO_SLOT, 32, &can));
     CHECK(can);
-    CHECK_OK(rkv_cache_lock(f.cache, node));
+    rkv_lock_id node_lock = lock_node(&f, node);
     CHECK_OK(rkv_page_table_can_reserve(f.table, RKV_NO_SLOT, 17, &can));
     CHECK(!can);
     CHECK_OK(rkv_page_table_can_reserve(f.table, RKV_NO_SLOT, 16, &can));
     CHECK(can);
-    CHECK_OK(rkv_cache_unlock(f.cache, node));
+    CHECK_OK(rkv_cache_unlock(f.cache, node_lock));
     CHECK_EQ(cached_pages(&f), 4);
     uint32_t slot = new_slot(f.table);
     CHECK_OK(rkv_page_table_reserve(f.table, slot, 13));
@@ -238,11 +238,11 @@ static void b05_reserve_counts_reclaimable_pages(void) {
     CHECK(can);
     CHECK_OK(rkv_page_table_can_reserve(f.table, slot, 33, &can));
     CHECK(!can);
-    CHECK_OK(rkv_cache_lock(f.cache, node));
+    node_lock = lock_node(&f, node);
     CHECK_OK(rkv_page_table_can_reserve(f.table, slot, 32, &can));
     CHECK(!can);
     CHECK_STATUS(rkv_page_table_reserve(f.table, slot, 32), RKV_STATUS_OUT_OF_PAGES);
-    CHECK_OK(rkv_cache_unlock(f.cache, node));
+    CHECK_OK(rkv_cache_unlock(f.cache, node_lock));
     CHECK_EQ(cached_pages(&f), 4);
     CHECK_OK(rkv_page_table_reserve(f.table, slot, 32));
     CHECK_EQ(cached_pages(&f), 0);

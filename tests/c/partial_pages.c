@@ -202,13 +202,13 @@ static void b08_locked_match_covers_the_partial_page(void) {
     insert(&f, text(ids, 12));
     rkv_cache_match_result match = match_in(&f, NULL, text(fork_ids, 12), RKV_MATCH_LOCK);
     CHECK(match.page_count == 1 && match.partial_position_count == 2);
-    CHECK(match.locked_node != 0 && match.partial_page != 0);
+    CHECK(match.lock != 0 && match.partial_page != 0);
     bool cached = false;
     evict(&f, 100);
     CHECK_OK(rkv_cache_contains_page(f.cache, match.partial_page, &cached));
     CHECK(cached);
     CHECK_EQ(match_of(&f, text(fork_ids, 12)).token_count, 6);
-    CHECK_OK(rkv_cache_unlock(f.cache, match.locked_node));
+    CHECK_OK(rkv_cache_unlock(f.cache, match.lock));
     CHECK_EQ(reclaimable_pages(&f), cached_pages(&f));
     end_fixture(&f);
 }

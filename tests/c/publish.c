@@ -99,18 +99,18 @@ static void k16_publishing_tells_the_node(void) {
     CHECK_EQ(info_of(&f, second).lock_count, 1);
     /* nobody else had it locked: the radix tree's node grew, and the id would mean a shorter one */
     CHECK(is_stale(&f, first) == (fixture_index == RKV_INDEX_RADIX));
-    CHECK_OK(rkv_cache_lock(f.cache, second));
+    rkv_lock_id second_lock = lock_node(&f, second);
     rkv_node_id third = publish(&f, state.sequence, 12).node;
     CHECK(third != second);
     CHECK_EQ(info_of(&f, second).end_position, 8);
     CHECK_EQ(info_of(&f, third).end_position, 12);
     /* also below it */
-    CHECK_OK(rkv_cache_lock(f.cache, third));
-    CHECK_OK(rkv_cache_unlock(f.cache, second));
+    rkv_lock_id third_lock = lock_node(&f, third);
+    CHECK_OK(rkv_cache_unlock(f.cache, second_lock));
     release(&f, state.sequence);
     CHECK_EQ(evict(&f, 16), 0);
     CHECK_EQ(info_of(&f, second).end_position, 8);
-    CHECK_OK(rkv_cache_unlock(f.cache, third));
+    CHECK_OK(rkv_cache_unlock(f.cache, third_lock));
     end_fixture(&f);
 }
 

@@ -75,11 +75,11 @@ static void k26_a3_lock_invariants(void) {
     fixture f = new_fixture(1, 16);
     const uint32_t ids[3] = {1, 2, 3};
     rkv_node_id node = insert(&f, text(ids, 3)).node, parent = info_of(&f, node).parent;
-    CHECK_OK(rkv_cache_lock(f.cache, node));
+    rkv_lock_id node_lock = lock_node(&f, node);
     CHECK(info_of(&f, node).lock_count == 1 && info_of(&f, parent).lock_count == 1);
-    CHECK_OK(rkv_cache_unlock(f.cache, node));
+    CHECK_OK(rkv_cache_unlock(f.cache, node_lock));
     CHECK(info_of(&f, node).lock_count == 0 && info_of(&f, parent).lock_count == 0);
-    CHECK_STATUS(rkv_cache_unlock(f.cache, node), RKV_STATUS_NOT_LOCKED);
+    CHECK_STATUS(rkv_cache_unlock(f.cache, node_lock), RKV_STATUS_STALE_LOCK);
     CHECK(info_of(&f, node).lock_count == 0 && info_of(&f, parent).lock_count == 0);
     end_fixture(&f);
 }
@@ -94,8 +94,7 @@ static void k26_b4_cache_miss_page_ownership(void) {
     map(&f, slot, 0, pages, 10);
     rkv_cache_insert_result result = insert_pages(&f, NULL, text(ids, 10), pages, 10);
     CHECK_EQ(result.claimed_page_count, 10);
-    CHECK_OK(rkv_cache_lock(f.cache, result.node));
-    CHECK_OK(rkv_cache_unlock(f.cache, result.node));
+    CHECK_OK(rkv_cache_unlock(f.cache, lock_node(&f, result.node)));
     CHECK_OK(rkv_page_table_free_slot(f.table, slot));
     CHECK_EQ(free_pages(&f), initial_free - 10);
     CHECK_EQ(evict(&f, 10), 10);
@@ -236,16 +235,16 @@ static void k26_c11_tiny_hit_text_only(void) {
     slot = new_slot(&f);
     rkv_cache_match_result match = match_into(&f, text(second, 3), all, 3);
     CHECK_EQ(match.position_count, 1);
-    CHECK_OK(rkv_cache_lock(f.cache, match.node));
+    rkv_lock_id lock = lock_node(&f, match.node);
     allocate(&f, 2, all + 1);
     map(&f, slot, 0, all, 1);
     map(&f, slot, 1, all + 1, 2);
     rkv_cache_insert_result result = insert_from(&f, text(second, 3), all, 3, &match);
     CHECK_EQ(result.claimed_page_count, 2);
     CHECK(result.node != match.node);
-    CHECK_OK(rkv_cache_lock(f.cache, result.node));
-    CHECK_OK(rkv_cache_unlock(f.cache, match.node));
-    CHECK_OK(rkv_cache_unlock(f.cache, result.node));
+    rkv_lock_id longer = lock_node(&f, result.node);
+    CHECK_OK(rkv_cache_unlock(f.cache, lock));
+    CHECK_OK(rkv_cache_unlock(f.cache, longer));
     CHECK_OK(rkv_page_table_free_slot(f.table, slot));
     CHECK_EQ(cached_pages(&f), 12);
     check_conserved(&f);
@@ -256,16 +255,15 @@ static void k26_c11_tiny_hit_text_only(void) {
 
 static void k26_e13_memory_pressure(void) {
     fixture f = new_fixture(1, 100);
-    rkv_node_id nodes[100];
+    rkv_lock_id locks[100];
     uint32_t pages[10];
     for (uint32_t i = 0; i < 100; i++) {
-        nodes[i] = insert(&f, text(&i, 1)).node;
-        CHECK_OK(rkv_cache_lock(f.cache, nodes[i]));
+        locks[i] = lock_node(&f, insert(&f, text(&i, 1)).node);
     }
     CHECK_STATUS(rkv_page_table_allocate_pages(f.table, 10, pages), RKV_STATUS_OUT_OF_PAGES);
     CHECK(message_names("locked"));
     for (size_t i = 0; i < 50; i++) {
-        CHECK_OK(rkv_cache_unlock(f.cache, nodes[i]));
+        CHECK_OK(rkv_cache_unlock(f.cache, locks[i]));
     }
     allocate(&f, 10, pages);
     CHECK_EQ(cached_pages(&f), 90);

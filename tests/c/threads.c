@@ -2,6 +2,7 @@
  * probes, evictions, statistics. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
+#include <sched.h>
 
 #include "fixture.h"
 
@@ -181,8 +182,8 @@ static void *work(void *seed) {
                 EXPECT(page != 0);
                 EXPECT(rkv_page_table_free_pages(shared.table, &page, 1) == RKV_STATUS_OK);
             }
-            if (match.locked_node != 0) {
-                EXPECT(rkv_cache_unlock(shared.cache, match.locked_node) == RKV_STATUS_OK);
+            if (match.lock != 0) {
+                EXPECT(rkv_cache_unlock(shared.cache, match.lock) == RKV_STATUS_OK);
             }
         }
     }
@@ -196,6 +197,7 @@ static void *work(void *seed) {
 static void *watch(void *seed) {
     uint64_t random = *(const uint64_t *)seed;
     while (anyone_working()) {
+        sched_yield(); /* where one thread runs at a time, the workers must get their turn */
         rkv_namespace space;
         rkv_token_item item;
         uint32_t ids[32];
@@ -216,7 +218,8 @@ static void *watch(void *seed) {
             EXPECT(rkv_page_table_check(shared.table) == RKV_STATUS_OK);
         }
         /* each thread has a last message of its own */
-        EXPECT(rkv_cache_lock(shared.cache, 0) == RKV_STATUS_STALE_NODE);
+        rkv_lock_id lock = 0;
+        EXPECT(rkv_cache_lock(shared.cache, 0, &lock) == RKV_STATUS_STALE_NODE);
         char message[128] = "";
         EXPECT(rkv_last_error_message(message, sizeof message) > 1);
         EXPECT(strstr(message, "node") != NULL);

@@ -33,7 +33,7 @@ static void m01_every_status_has_a_name(void) {
         {RKV_STATUS_INVALID_ARGUMENT, 1, "RKV_STATUS_INVALID_ARGUMENT"},
         {RKV_STATUS_STALE_NODE, 2, "RKV_STATUS_STALE_NODE"},
         {RKV_STATUS_STALE_SEQUENCE, 3, "RKV_STATUS_STALE_SEQUENCE"},
-        {RKV_STATUS_NOT_LOCKED, 4, "RKV_STATUS_NOT_LOCKED"},
+        {RKV_STATUS_STALE_LOCK, 4, "RKV_STATUS_STALE_LOCK"},
         {RKV_STATUS_BUFFER_TOO_SMALL, 5, "RKV_STATUS_BUFFER_TOO_SMALL"},
         {RKV_STATUS_INVALID_STATE, 6, "RKV_STATUS_INVALID_STATE"},
         {RKV_STATUS_UNSUPPORTED, 7, "RKV_STATUS_UNSUPPORTED"},
@@ -99,6 +99,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_status), 4);
     CHECK_EQ(sizeof(rkv_node_id), 8);
     CHECK_EQ(sizeof(rkv_sequence_id), 8);
+    CHECK_EQ(sizeof(rkv_lock_id), 8);
     CHECK_EQ(sizeof(rkv_shortage), 56);
     CHECK_EQ(sizeof(rkv_token_item), 40);
     CHECK_EQ(offsetof(rkv_token_item, digest), 24);
@@ -117,7 +118,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_node_info), 64);
     CHECK_EQ(offsetof(rkv_cache_stats, prefix_count), 120);
     CHECK_EQ(sizeof(rkv_page_digest), 32);
-    CHECK_EQ(sizeof(rkv_cache_stats), 168);
+    CHECK_EQ(sizeof(rkv_cache_stats), 176);
     CHECK_EQ(sizeof(rkv_sequence_info), 88);
     CHECK_EQ(offsetof(rkv_sequence_info, copy_source_page), 72);
     CHECK_EQ(sizeof(rkv_sequence_publish_result), 48);

@@ -129,9 +129,11 @@ void locks() {
         CHECK_EQ(cache.stats().reclaimable_page_count, 0u);
         CHECK_EQ(cache.evict(4), 0u);
 
+        CHECK(one.id() != two.id());
+        const rkv_lock_id first = one.id();
         rkv::Lock moved = std::move(one);
         CHECK(!one);  // NOLINT: what a moved-from one does is what is tested
-        CHECK_EQ(moved.node(), node);
+        CHECK_EQ(moved.id(), first);
         CHECK_EQ(lock_count(), 2u);
         moved = std::move(two);
         CHECK_EQ(lock_count(), 1u);
@@ -140,25 +142,25 @@ void locks() {
         moved.reset();
 
         rkv::Match match = cache.match(ids(1, 16), {}, RKV_MATCH_LOCK);
-        CHECK_EQ(match.lock.node(), node);
+        CHECK_EQ(match.lock.id(), match.found.lock);
+        CHECK_EQ(match.found.node, node);
         CHECK_EQ(lock_count(), 1u);
         std::array<std::uint32_t, 4> pages{};
         const rkv_cache_match_result again = cache.match(ids(1, 16), pages, match.lock);
-        CHECK_EQ(again.locked_node, node);
+        CHECK_EQ(again.lock, match.lock.id());
         CHECK_EQ(lock_count(), 1u);
         // A miss holds nothing, and lets go of what was held.
-        CHECK_EQ(cache.match(ids(900, 8), pages, match.lock).locked_node, 0u);
+        CHECK_EQ(cache.match(ids(900, 8), pages, match.lock).lock, 0u);
         CHECK(!match.lock);
         CHECK_EQ(lock_count(), 0u);
 
-        const rkv_node_id raw = cache.lock(node).release();
-        CHECK_EQ(raw, node);
+        const rkv_lock_id raw = cache.lock(node).release();
         CHECK_EQ(lock_count(), 1u);
         const rkv::Lock adopted = cache.adopt_lock(raw);
         CHECK_EQ(lock_count(), 1u);
     }
     CHECK_EQ(lock_count(), 0u);
-    CHECK_THROWS(RKV_STATUS_NOT_LOCKED, cache.adopt_lock(node).reset());
+    CHECK_THROWS(RKV_STATUS_STALE_LOCK, cache.adopt_lock(12345).reset());
     CHECK_EQ(lock_count(), 0u);
     test::audit(table, cache);
 }
@@ -283,6 +285,7 @@ void adopts_and_releases() {
     rkv::Cache cache(table);
     const rkv_node_id node = publish(table, cache, ids(1, 16)).node;
     rkv::Lock lock = cache.lock(node);
+    const rkv_lock_id id = lock.id();
     rkv_cache* raw = cache.release();
     CHECK(cache.get() == nullptr);
     CHECK_EQ(cache.page_size(), 0u);
@@ -292,7 +295,7 @@ void adopts_and_releases() {
 
     rkv::Cache adopted(raw, 4);
     CHECK_EQ(adopted.node_info(node).lock_count, 1u);
-    adopted.adopt_lock(node).reset();
+    adopted.adopt_lock(id).reset();
     CHECK_EQ(adopted.match(ids(1, 16)).pages.size(), 4u);
     rkv::Cache moved = std::move(adopted);
     CHECK(adopted.get() == nullptr);  // NOLINT: what a moved-from one does is what is tested

@@ -87,7 +87,7 @@ void refuses_bad_arguments() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, cache.insert(ids(50, 8), pages));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.match({1}, {}, 99));
     CHECK_THROWS(RKV_STATUS_STALE_NODE, (void)cache.lock(inserted.node + 1));
-    CHECK_THROWS(RKV_STATUS_NOT_LOCKED, cache.adopt_lock(inserted.node).reset());
+    CHECK_THROWS(RKV_STATUS_STALE_LOCK, cache.adopt_lock(12345).reset());
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.begin({}));
     CHECK_THROWS(RKV_STATUS_STALE_SEQUENCE, (void)cache.adopt_sequence(12345).info());
     rkv_namespace raw = *rkv::Namespace().get();

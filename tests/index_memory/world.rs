@@ -1,9 +1,7 @@
 //! An index, what was done with it, and what can be done next.
 use fastrand::Rng;
 use radixkv::error::Error;
-use radixkv::index::{
-    DumpFormat, Holder, IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex,
-};
+use radixkv::index::{DumpFormat, IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex};
 use radixkv::token::{Images, Keys};
 
 /// Keys of a prompt. Few different ones, so that prompts share beginnings.
@@ -149,7 +147,7 @@ impl World {
                 let node = self.index.end_node_at(walk.node, pages)?;
                 self.index.touch(node);
                 if *lock && self.locks.len() < 40 {
-                    self.index.lock(node, Holder::Sequence);
+                    self.index.lock(node);
                     self.locks.push(node);
                 }
             }
@@ -163,7 +161,7 @@ impl World {
             }
             Op::Unlock { lock } => {
                 let node = self.locks.swap_remove(*lock);
-                assert!(self.index.unlock(node, Holder::Sequence));
+                self.index.unlock(node);
             }
             Op::Evict { count } => self.evict(*count),
             Op::Children { namespace } => {
@@ -195,7 +193,7 @@ impl World {
 
     pub fn unlock_all(&mut self) {
         for node in self.locks.drain(..) {
-            assert!(self.index.unlock(node, Holder::Sequence));
+            self.index.unlock(node);
         }
     }
 

@@ -2,7 +2,7 @@
 //! of the call.
 use super::{Extent, model};
 use crate::grace::Reader;
-use crate::index::{Holder, Namespace, PrefixIndex, RadixIndex, Reach};
+use crate::index::{Namespace, PrefixIndex, RadixIndex, Reach};
 use crate::memory::Arc;
 use crate::token::{Images, Keys};
 use loom::thread;
@@ -29,7 +29,7 @@ impl Index {
     fn extend(&mut self, keys: &[u32], more: u32) {
         let root = self.index.make_root(&Namespace::default()).unwrap();
         let node = self.index.walk(root, Keys { keys, images: &self.images }).node;
-        self.index.lock(node, Holder::Sequence);
+        self.index.lock(node);
         let (keys, images) = (&[more], &self.images);
         self.index.insert_moving_lock(node, Keys { keys, images }, &[self.pages]).unwrap();
     }

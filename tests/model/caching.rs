@@ -2,7 +2,7 @@
 use super::naive::{Counters, Cut, Fault, Naive, Page, Refusal, Wrong, require};
 use super::ops::Config;
 use super::prompt::Tokens;
-use super::published::{Holder, Label, PublishedPages};
+use super::published::{Label, PublishedPages};
 use radixkv::capi::rkv_status as Status;
 use std::collections::BTreeSet;
 
@@ -187,31 +187,16 @@ impl Naive {
     }
 
     pub fn lock(&mut self, node: Label) -> Result<(), Refusal> {
-        self.lock_for(node, Holder::Caller)
-    }
-
-    pub fn unlock(&mut self, node: Label) -> Result<(), Refusal> {
-        self.unlock_for(node, Holder::Caller)
-    }
-
-    pub fn lock_for(&mut self, node: Label, holder: Holder) -> Result<(), Refusal> {
-        *self.cache.mark_mut(node).ok_or(Status::StaleNode)?.locks_of(holder) += 1;
+        self.cache.mark_mut(node).ok_or(Status::StaleNode)?.locks += 1;
         Ok(())
     }
 
-    pub fn unlock_for(&mut self, node: Label, holder: Holder) -> Result<(), Refusal> {
-        if !self.cache.is_live(node) {
-            return Err(Status::StaleNode.into());
-        }
+    pub fn unlock(&mut self, node: Label) {
         let nodes = self.cache.node_count();
-        if !self.cache.unlock(node, holder) {
-            self.mark("not locked");
-            return Err(Status::NotLocked.into());
-        }
+        self.cache.unlock(node);
         if self.cache.node_count() < nodes {
             self.mark("an unlock merges nodes");
         }
-        Ok(())
     }
 
     /// The cache goes, and another one comes.

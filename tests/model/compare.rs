@@ -191,7 +191,7 @@ fn compare_tree(library: &Library, model: &Naive, names: &mut Names) -> Result<(
             positions: 0, seen.position_count;
             pages: 0, seen.page_count;
             end: 0, seen.end_position;
-            locks: root.locks + root.sequences + model.cache.locks_below(ns, &[]), seen.lock_count;
+            locks: root.locks + model.cache.locks_below(ns, &[]), seen.lock_count;
             children: firsts.len(), seen.child_count;
         );
         let children = library.node_children(id, firsts.len());

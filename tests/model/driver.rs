@@ -28,13 +28,22 @@ pub struct Driver {
     /// Ids by the model's index.
     pub sequences: Vec<u64>,
     /// Locks that operations took and may undo.
-    pub locks: Vec<Label>,
+    pub locks: Vec<Lock>,
     /// Locks that protect the cached pages of rows which the caller mapped.
-    pub row_locks: BTreeMap<u32, Vec<Label>>,
+    pub row_locks: BTreeMap<u32, Vec<Lock>>,
+    /// Ids of locks that were undone lately, or went with their cache.
+    undone: Vec<u64>,
     pub earlier: Vec<Earlier>,
     pub foreign: Foreign,
     /// Follows the cache by its journal, if it has one.
     replica: Option<Replica>,
+}
+
+/// A lock, and the node that it is on.
+#[derive(Clone, Copy, Debug)]
+pub struct Lock {
+    pub id: u64,
+    pub node: Label,
 }
 
 /// Another cache, whose ids mean nothing here.
@@ -42,6 +51,7 @@ pub struct Foreign {
     _library: Library,
     pub node: u64,
     pub sequence: u64,
+    lock: u64,
 }
 
 impl Foreign {
@@ -62,7 +72,8 @@ impl Foreign {
         let sequence = library.begin(0, &tokens, 0)?.sequence;
         library.publish(sequence, 2)?;
         let node = library.query(sequence)?.node;
-        Ok(Foreign { _library: library, node, sequence })
+        let lock = library.lock(node)?;
+        Ok(Foreign { _library: library, node, sequence, lock })
     }
 }
 
@@ -131,6 +142,7 @@ impl Driver {
             sequences: Vec::new(),
             locks: Vec::new(),
             row_locks: BTreeMap::new(),
+            undone: Vec::new(),
             earlier: Vec::new(),
             foreign,
             replica: (config.journal_bytes > 0).then(Replica::default),
@@ -170,7 +182,7 @@ impl Driver {
             }
             Op::Lock { node } => self.lock(*node),
             Op::Unlock { lock } => self.unlock_one(*lock),
-            Op::UnlockNode { node } => self.unlock_any(*node),
+            Op::UnlockStale { lock } => self.unlock_stale(*lock),
             Op::Evict { count, reported } => self.evict(*count as usize, *reported),
             Op::EvictSmallBuffer { count, capacity } => {
                 self.evict_into(*count as usize, *capacity as usize)
@@ -340,39 +352,50 @@ impl Driver {
             require!(answer == Err(Status::StaleNode), "a foreign node is locked: {answer:?}");
         }
         let Some(node) = self.any_node(at) else { return Ok(()) };
-        let locked = self.library.lock(self.names.id(node));
-        if agree("rkv_cache_lock", locked, self.model.lock(node))?.is_some() {
-            self.locks.push(node);
-        }
+        let locked = self.lock_node(node)?;
+        self.locks.extend(locked);
         Ok(())
+    }
+
+    /// The lock on a node, unless the node is gone.
+    pub fn lock_node(&mut self, node: Label) -> Result<Option<Lock>, Wrong> {
+        let locked = self.library.lock(self.names.id(node));
+        let locked = agree("rkv_cache_lock", locked, self.model.lock(node))?;
+        Ok(locked.map(|(id, ())| Lock { id, node }))
     }
 
     fn unlock_one(&mut self, at: Pick) -> Result<(), Wrong> {
         if self.locks.is_empty() {
             return Ok(());
         }
-        let node = self.locks.swap_remove(at as usize % self.locks.len());
-        self.unlock(node)
+        let lock = self.locks.swap_remove(at as usize % self.locks.len());
+        self.unlock(lock)
     }
 
-    pub fn unlock(&mut self, node: Label) -> Result<(), Wrong> {
-        let unlocked = self.library.unlock(self.names.id(node));
-        agree("rkv_cache_unlock", unlocked, self.model.unlock(node))?;
+    pub fn unlock(&mut self, lock: Lock) -> Result<(), Wrong> {
+        let unlocked = self.library.unlock(lock.id);
+        unlocked.map_err(|status| format!("rkv_cache_unlock: {status:?}"))?;
+        self.model.unlock(lock.node);
+        self.forget_lock(lock);
         Ok(())
     }
 
-    fn unlock_any(&mut self, at: Pick) -> Result<(), Wrong> {
-        if at.is_multiple_of(32) {
-            let answer = self.library.unlock(self.foreign.node);
-            require!(answer == Err(Status::StaleNode), "a foreign node is unlocked: {answer:?}");
+    /// Keeps the ids of the last few locks that are gone.
+    fn forget_lock(&mut self, lock: Lock) {
+        if self.undone.len() == 64 {
+            self.undone.remove(0);
         }
-        let Some(node) = self.any_node(at) else { return Ok(()) };
-        if let Some(mine) = self.locks.iter().position(|&lock| lock == node) {
-            self.locks.swap_remove(mine);
-        } else if self.model.cache.mark_mut(node).is_some_and(|mark| mark.locks > 0) {
-            return Ok(()); // It protects the pages of a row, and is not to be taken away from it.
-        }
-        self.unlock(node)
+        self.undone.push(lock.id);
+    }
+
+    fn unlock_stale(&mut self, at: Pick) -> Result<(), Wrong> {
+        let ids = [self.foreign.lock, 0, u64::MAX].into_iter();
+        let ids: Vec<u64> = ids.chain(self.undone.iter().copied()).collect();
+        let id = pick(&ids, at).expect("there is one at least");
+        let answer = self.library.unlock(id);
+        require!(answer == Err(Status::StaleLock), "{id:#x} is unlocked: {answer:?}");
+        self.model.mark("a stale lock");
+        Ok(())
     }
 
     fn evict(&mut self, count: usize, reported: bool) -> Result<(), Wrong> {
@@ -403,8 +426,9 @@ impl Driver {
             require!(stale, "a node of the destroyed cache is locked: {answer:?}");
         }
         self.names = Names::default();
-        self.locks.clear();
-        self.row_locks.clear();
+        let rows = std::mem::take(&mut self.row_locks).into_values().flatten();
+        let locks: Vec<Lock> = self.locks.drain(..).chain(rows).collect();
+        locks.into_iter().for_each(|lock| self.forget_lock(lock));
         self.earlier.clear();
         Ok(())
     }

@@ -305,7 +305,7 @@ impl Generator {
                 ns: self.ns(),
                 prompt: self.prompt(),
             },
-            40..=49 => Op::UnlockNode { node: self.pick() },
+            40..=49 => Op::UnlockStale { lock: self.pick() },
             50..=59 => Op::DeadSequence { sequence: self.pick() },
             60..=64 => Op::TruncateBeyond { sequence: self.pick(), more: self.few(100) },
             65..=69 => Op::PublishBeyond { sequence: self.pick(), more: self.few(100) },

@@ -2,7 +2,6 @@
 //! of a page that copies are still to be made of.
 use super::naive::{Copy, Cut, Fault, Naive, Page, Refusal, Sequence, Wrong, require};
 use super::prompt::Tokens;
-use super::published::Holder;
 use radixkv::capi::rkv_status as Status;
 use std::collections::BTreeSet;
 
@@ -163,7 +162,7 @@ impl Naive {
         let at = self.retained.iter().position(|kept| kept.index == index);
         let Kept { sequence, row, .. } = self.retained.remove(at.ok_or(Status::StaleSequence)?);
         if let Some(node) = sequence.node {
-            self.unlock_for(node, Holder::Sequence)?;
+            self.unlock(node);
         }
         row[sequence.shared..].iter().for_each(|&page| self.give_up(page));
         Ok(())
@@ -268,7 +267,7 @@ impl Naive {
         }
         let node = self.node_after(ns, &from.tokens.clone(), base);
         if let Some(node) = node {
-            self.lock_for(node, Holder::Sequence).expect("it is live");
+            self.lock(node).expect("it is live");
         }
         self.allocate_slot(slot, true)?;
         self.rows[slot as usize].as_mut().expect("just taken").pages = shared;

@@ -1,7 +1,7 @@
 //! The driver's matches and inserts.
 use super::abi::{InsertCall, Library, Status};
 use super::compare::equal;
-use super::driver::{Driver, Earlier, agree, pick};
+use super::driver::{Driver, Earlier, Lock, agree, pick};
 use super::naive::{Page, Refusal, Wrong, require};
 use super::namespaces::namespace_of;
 use super::ops::{Pick, Wrong as Fault};
@@ -16,7 +16,7 @@ impl Driver {
         ns: u8,
         prompt: &Prompt,
         lock: bool,
-    ) -> Result<(Vec<u32>, Option<Label>), Wrong> {
+    ) -> Result<(Vec<u32>, Option<Lock>), Wrong> {
         let (pages, locked) = self.lookup_unowned(ns, prompt, lock)?;
         self.locks.extend(locked);
         Ok((pages, locked))
@@ -28,7 +28,7 @@ impl Driver {
         ns: u8,
         prompt: &Prompt,
         lock: bool,
-    ) -> Result<(Vec<u32>, Option<Label>), Wrong> {
+    ) -> Result<(Vec<u32>, Option<Lock>), Wrong> {
         let tokens = Tokens::of(prompt);
         let page_size = self.model.config.page_size;
         let room = tokens.positions() / page_size;
@@ -50,7 +50,8 @@ impl Driver {
         self.names.bind_option(node, seen.node)?;
         self.names.bind_option(partial, seen.partial_node)?;
         let locked = partial.or(node).filter(|_| lock);
-        self.names.bind_option(locked, seen.locked_node)?;
+        require!(locked.is_some() == (seen.lock != 0), "the lock is {:#x}", seen.lock);
+        let locked = locked.map(|node| Lock { id: seen.lock, node });
         if let Some(node) = node {
             let prompt = prompt.clone();
             self.remember(Earlier { ns, prompt, node, whole_pages: cut.whole_pages });
@@ -68,7 +69,7 @@ impl Driver {
         equal!("rkv_cache_match with too little room",
             whole_pages: whole, seen.page_count;
             node: 0, seen.node;
-            locked_node: 0, seen.locked_node;
+            lock: 0, seen.lock;
             tokens: 0, seen.token_count;
         );
         Ok(())
@@ -226,9 +227,8 @@ impl Driver {
             && claimed > 0
         {
             // The row maps pages of the cache now, which must stay for as long.
-            let locked = self.library.lock(self.names.id(node));
-            agree("rkv_cache_lock", locked, self.model.lock(node))?;
-            self.row_locks.entry(slot).or_default().push(node);
+            let lock = self.lock_node(node)?.expect("it was just found");
+            self.row_locks.entry(slot).or_default().push(lock);
         }
         Ok(())
     }

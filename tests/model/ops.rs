@@ -96,9 +96,9 @@ pub enum Op {
     Unlock {
         lock: Pick,
     },
-    /// Any node, locked or not, live or not.
-    UnlockNode {
-        node: Pick,
+    /// With an id that is no lock's any more, or never was.
+    UnlockStale {
+        lock: Pick,
     },
     Evict {
         count: u16,

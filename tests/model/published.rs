@@ -13,29 +13,11 @@ pub type Label = u64;
 #[derive(Clone, Debug, Default)]
 pub struct Mark {
     pub label: Label,
-    /// Locks that callers took on this very node.
+    /// Locks that callers and sequences took on this very node.
     pub locks: u32,
-    /// Sequences that keep this very node locked.
-    pub sequences: u32,
     /// The node was left with a single child, and a lock alone stood against a merge: it happens
     /// when the lock goes, unless another child came.
     pub merge_pending: bool,
-}
-
-/// Who took a lock. A caller cannot undo a sequence's.
-#[derive(Clone, Copy, Debug)]
-pub enum Holder {
-    Caller,
-    Sequence,
-}
-
-impl Mark {
-    pub fn locks_of(&mut self, holder: Holder) -> &mut u32 {
-        match holder {
-            Holder::Caller => &mut self.locks,
-            Holder::Sequence => &mut self.sequences,
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -218,7 +200,7 @@ impl PublishedPages {
     pub fn locks_below(&self, ns: u8, prefix: &[Key]) -> u32 {
         let of_namespace = self.pages.iter().filter(|page| page.ns == ns);
         let below = of_namespace.filter(|page| page.prefix.starts_with(prefix));
-        below.filter_map(|page| page.mark.as_ref()).map(|mark| mark.locks + mark.sequences).sum()
+        below.filter_map(|page| page.mark.as_ref()).map(|mark| mark.locks).sum()
     }
 
     pub fn is_reclaimable(&self, page: usize) -> bool {
@@ -290,7 +272,7 @@ impl PublishedPages {
     /// A namespace vanishes with its last page, unless its root is locked.
     pub fn prune_root(&mut self, ns: u8) {
         let empty = self.pages.iter().all(|page| page.ns != ns);
-        if empty && self.roots.get(&ns).is_some_and(|root| root.locks + root.sequences == 0) {
+        if empty && self.roots.get(&ns).is_some_and(|root| root.locks == 0) {
             self.roots.remove(&ns);
         }
     }
@@ -306,7 +288,7 @@ impl PublishedPages {
             let prefix = keys[..(first + index + 1) * self.page_size].to_vec();
             self.pages.push(Published { ns, prefix, page, used, hits, mark: None });
         }
-        let mark = Mark { sequences: old.sequences, ..self.new_mark() };
+        let mark = Mark { locks: old.locks, ..self.new_mark() };
         let label = mark.label;
         self.pages.last_mut().expect("the node had a page").mark = Some(mark);
         label
@@ -338,17 +320,12 @@ impl PublishedPages {
         }
     }
 
-    /// Takes one lock off a node, and does what waited for it. False when no such holder has one.
-    pub fn unlock(&mut self, label: Label, holder: Holder) -> bool {
-        let Some(mark) = self.mark_mut(label) else { return false };
-        let locks = mark.locks_of(holder);
-        if *locks == 0 {
-            return false;
-        }
-        *locks -= 1;
+    /// Takes one lock off a node, and does what waited for it.
+    pub fn unlock(&mut self, label: Label) {
+        let locks = &mut self.mark_mut(label).expect("a locked node stays").locks;
+        *locks = locks.checked_sub(1).expect("it was locked");
         if let Some(ns) = self.root_by_label(label) {
-            self.prune_root(ns);
-            return true;
+            return self.prune_root(ns);
         }
         // From the node upwards, each node that waited and is unlocked now.
         let mut at = self.by_label(label);
@@ -367,6 +344,5 @@ impl PublishedPages {
                 at = at.and_then(|first| self.parent(first));
             }
         }
-        true
     }
 }

@@ -59,8 +59,8 @@ impl Driver {
         let slot = self.any_slot(at);
         let erased = self.library.erase(slot);
         if agree("rkv_page_table_free_slot", erased, self.model.erase(slot))?.is_some() {
-            for node in self.row_locks.remove(&slot).unwrap_or_default() {
-                self.unlock(node)?;
+            for lock in self.row_locks.remove(&slot).unwrap_or_default() {
+                self.unlock(lock)?;
             }
         }
         Ok(())
@@ -104,13 +104,13 @@ impl Driver {
     fn map_match(&mut self, row: Pick, ns: u8, prompt: &Prompt) -> Result<(), Wrong> {
         let Some(slot) = pick(&self.own_slots(), row) else { return Ok(()) };
         let (pages, locked) = self.lookup_unowned(ns, prompt, true)?;
-        let Some(node) = locked else { return Ok(()) };
+        let Some(lock) = locked else { return Ok(()) };
         let length = self.model.row(slot).expect("it is in use").pages.len();
         if self.map(slot, length, &pages)? {
-            self.row_locks.entry(slot).or_default().push(node);
+            self.row_locks.entry(slot).or_default().push(lock);
             return Ok(());
         }
-        self.unlock(node)
+        self.unlock(lock)
     }
 
     fn reserve(&mut self, at: Pick, positions: usize) -> Result<(), Wrong> {

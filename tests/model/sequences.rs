@@ -1,7 +1,7 @@
 //! The executable specification of sequences: begin, publish, release and what is between.
 use super::naive::{Copy, Cut, Fault, Naive, Page, Refusal, Sequence, Wrong, require};
 use super::prompt::Tokens;
-use super::published::{Holder, Label};
+use super::published::Label;
 use radixkv::capi::rkv_status as Status;
 
 /// What a begin comes to.
@@ -121,7 +121,7 @@ impl Naive {
             _ => matched,
         };
         if let Some(node) = node {
-            self.lock_for(node, Holder::Sequence).expect("it is live");
+            self.lock(node).expect("it is live");
         }
         self.allocate_slot(slot, true)?;
         let shared = self.whole_pages(ns, &tokens, cut.whole_pages);
@@ -172,10 +172,10 @@ impl Naive {
             return;
         }
         if let Some(to) = to {
-            self.lock_for(to, Holder::Sequence).expect("it is live");
+            self.lock(to).expect("it is live");
         }
         if let Some(from) = from {
-            self.unlock_for(from, Holder::Sequence).expect("the sequence locked it");
+            self.unlock(from);
         }
     }
 
@@ -316,7 +316,7 @@ impl Naive {
         }
         self.drop_row(slot);
         if let Some(node) = node.filter(|_| self.fault != Fault::LeaksLock) {
-            self.unlock_for(node, Holder::Sequence)?;
+            self.unlock(node);
         }
         Ok(())
     }

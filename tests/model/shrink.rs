@@ -111,7 +111,7 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
         Op::Append { sequence, prompt } => (Some(prompt), None, vec![sequence]),
         Op::Lock { node: number }
         | Op::Unlock { lock: number }
-        | Op::UnlockNode { node: number }
+        | Op::UnlockStale { lock: number }
         | Op::Evict { count: number, .. }
         | Op::ConfirmCopy { sequence: number }
         | Op::Release { sequence: number }

@@ -84,8 +84,8 @@ impl Library {
             } else {
                 assert_eq!(status, rkv_status::OutOfPages);
             }
-            if matched.locked_node != 0 {
-                ok(rkv_cache_unlock(cache, matched.locked_node));
+            if matched.lock != 0 {
+                ok(rkv_cache_unlock(cache, matched.lock));
             }
             (status == rkv_status::Ok).then_some(hit)
         }

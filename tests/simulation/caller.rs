@@ -7,7 +7,7 @@ use crate::model::abi::{InsertCall, Library, Status, done};
 
 /// A lock that is held.
 pub struct Lock {
-    pub node: u64,
+    id: u64,
     pages: Vec<u32>,
     is_wide: bool,
 }
@@ -69,9 +69,9 @@ impl World {
         let locked = (lock && found > 0).then(|| {
             self.books.protect(&pages);
             self.books.wide_locks += usize::from(copied > 0);
-            Lock { node: seen.locked_node, pages, is_wide: copied > 0 }
+            Lock { id: seen.lock, pages, is_wide: copied > 0 }
         });
-        require!(lock && found > 0 || seen.locked_node == 0, "a lock that nobody asked for");
+        require!(lock && found > 0 || seen.lock == 0, "a lock that nobody asked for");
         self.settle()?;
         let tokens = || tokens.clone();
         let seen = (seen.node != 0).then(|| Seen {
@@ -97,12 +97,12 @@ impl World {
         let answer = self.library.lock(seen.node);
         self.log.answer(answer.err());
         let mut lock = None;
-        if answer.is_ok() {
+        if let Ok(id) = answer {
             let mut pages = self.books.path(&seen.tokens);
             require!(pages.len() >= seen.page_count, "a node was locked that is not cached");
             pages.truncate(seen.page_count);
             self.books.protect(&pages);
-            lock = Some(Lock { node: seen.node, pages, is_wide: false });
+            lock = Some(Lock { id, pages, is_wide: false });
         } else {
             require!(answer == Err(Status::StaleNode), "rkv_cache_lock: {answer:?}");
             self.mark("a node is gone");
@@ -114,7 +114,7 @@ impl World {
     pub fn unlock(&mut self, lock: Lock) -> Result<(), Wrong> {
         self.log.say("unlock", lock.pages.len() as u64, 0);
         if !self.slips(Fault::SkippedUnlock) {
-            let unlocked = self.call(|library| library.unlock(lock.node));
+            let unlocked = self.call(|library| library.unlock(lock.id));
             unlocked.map_err(|_| format!("unlock: {}", Library::last_message()))?;
         }
         self.books.unprotect(&lock.pages);

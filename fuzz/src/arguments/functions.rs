@@ -238,8 +238,8 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         if status == rkv_status::Ok {
             let found = unsafe { found.read() };
             w.note_node(found.node);
-            if found.locked_node != 0 {
-                w.locks.push(found.locked_node);
+            if found.lock != 0 {
+                w.locks.push(found.lock);
             }
         }
         status.into()
@@ -275,20 +275,20 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         }
         status.into()
     }),
-    ("rkv_cache_lock", |w, i, _| {
-        let node = w.node(i);
-        let status = unsafe { rkv_cache_lock(w.cache(i), node) };
+    ("rkv_cache_lock", |w, i, a| {
+        let (node, lock) = (w.node(i), a.out(i));
+        let status = unsafe { rkv_cache_lock(w.cache(i), node, lock) };
         if status == rkv_status::Ok {
-            w.locks.push(node);
+            w.locks.push(unsafe { lock.read() });
         }
         status.into()
     }),
     ("rkv_cache_unlock", |w, i, _| {
-        let node = w.node(i);
-        let status = unsafe { rkv_cache_unlock(w.cache(i), node) };
+        let lock = w.lock(i);
+        let status = unsafe { rkv_cache_unlock(w.cache(i), lock) };
         if status == rkv_status::Ok {
-            let ours = w.locks.iter().position(|&lock| lock == node);
-            w.locks.swap_remove(ours.expect("the lock of a sequence was taken away"));
+            let ours = w.locks.iter().position(|&ours| ours == lock);
+            w.locks.swap_remove(ours.expect("it was ours"));
         }
         status.into()
     }),

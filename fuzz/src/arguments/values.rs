@@ -157,6 +157,11 @@ impl World {
         self.id(input, &self.nodes)
     }
 
+    /// A lock of ours, or none.
+    pub fn lock(&self, input: &mut Input<'_>) -> rkv_lock_id {
+        self.id(input, &self.locks)
+    }
+
     pub fn sequence(&self, input: &mut Input<'_>) -> rkv_sequence_id {
         self.id(input, &self.sequences)
     }

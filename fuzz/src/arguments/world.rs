@@ -18,9 +18,9 @@ pub struct World {
     pub nodes: Vec<rkv_node_id>,
     /// Sequences of the first pair, the last one released.
     pub sequences: Vec<rkv_sequence_id>,
-    /// Nodes of the first pair that we locked, once for each lock.
-    pub locks: Vec<rkv_node_id>,
-    /// Nodes and sequences of the second pair.
+    /// Our locks on nodes of the first pair.
+    pub locks: Vec<rkv_lock_id>,
+    /// Nodes, locks and sequences of the second pair.
     pub foreign: Vec<u64>,
     /// A snapshot cache.
     pub shelf: Shelf,
@@ -109,7 +109,10 @@ impl World {
             ok(rkv_page_table_allocate_pages(ours.table, loose.len(), loose.as_mut_ptr()));
         }
         let theirs = begin(other, &[0, 1, 1, 0, 1]);
-        let foreign = vec![publish(other, &theirs), theirs.sequence];
+        let (node, mut lock) = (publish(other, &theirs), 0);
+        // SAFETY: the handle is alive, and so is the output.
+        ok(unsafe { rkv_cache_lock(other.cache, node, &mut lock) });
+        let foreign = vec![node, lock, theirs.sequence];
         Self {
             pairs,
             computes: Default::default(),

@@ -138,7 +138,7 @@ impl World {
             return;
         };
         let row = self.rows.last_mut().expect("it was just made");
-        row.lock = (found.locked_node != 0).then_some(found.locked_node);
+        row.lock = (found.lock != 0).then_some(found.lock);
         self.map(self.rows.len() - 1, &pages);
     }
 
@@ -208,8 +208,8 @@ impl World {
         // SAFETY: the handle is alive.
         let status = unsafe { rkv_page_table_free_slot(self.pair.table, row.slot) };
         assert!(self.after(status), "erase: {status:?}: {}", last_message());
-        if let Some(node) = row.lock {
-            self.unlock_one(node);
+        if let Some(lock) = row.lock {
+            self.unlock_one(lock);
         }
     }
 }

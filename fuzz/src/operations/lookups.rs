@@ -35,8 +35,8 @@ impl World {
         if let Some(found) = self.match_prompt(number, &prompt, lock, input.rarely(8)) {
             self.note_node(found.0.node);
             self.note_node(found.0.partial_node);
-            if found.0.locked_node != 0 {
-                self.locks.push(found.0.locked_node);
+            if found.0.lock != 0 {
+                self.locks.push(found.0.lock);
             }
         }
     }
@@ -72,7 +72,7 @@ impl World {
         assert_eq!(found.partial_position_count as usize, position_count % self.page_size);
         assert_eq!(found.partial_position_count > 0, found.partial_page != 0);
         assert_eq!(found.node != 0, whole > 0);
-        assert_eq!(found.locked_node != 0, lock && position_count > 0);
+        assert_eq!(found.lock != 0, lock && position_count > 0);
         let mut row = self.path_pages(found.node);
         assert_eq!(row.len(), whole, "the node ends where the whole pages end");
         if room >= whole {
@@ -125,12 +125,14 @@ impl World {
             return;
         };
         let info = self.info(node);
-        // SAFETY: the handle is alive.
-        let status = unsafe { rkv_cache_lock(self.pair.cache, node) };
+        let mut lock = 0;
+        // SAFETY: the handle is alive, and so is the output.
+        let status = unsafe { rkv_cache_lock(self.pair.cache, node, &mut lock) };
         if self.after(status) {
             let after = self.info(node).expect("a locked node stays");
             assert_eq!(after.lock_count, info.expect("it was no stale node").lock_count + 1);
-            self.locks.push(node);
+            assert!(!self.locks.contains(&lock));
+            self.locks.push(lock);
         } else {
             assert_eq!(status, rkv_status::StaleNode);
             assert!(info.is_none());
@@ -138,35 +140,20 @@ impl World {
     }
 
     pub(super) fn unlock(&mut self, input: &mut Input<'_>) {
-        if input.rarely(4) {
-            let Some(&node) = input.pick(&self.nodes) else {
-                return;
-            };
-            if self.locks.contains(&node) || self.holds(node) {
-                return;
-            }
-            // SAFETY: the handle is alive.
-            let status = unsafe { rkv_cache_unlock(self.pair.cache, node) };
-            assert!(matches!(status, rkv_status::StaleNode | rkv_status::NotLocked));
-            self.after(status);
-            return;
-        }
         let places: Vec<_> = (0..self.locks.len()).collect();
         if let Some(&at) = input.pick(&places) {
-            let node = self.locks.swap_remove(at);
-            self.unlock_one(node);
+            let lock = self.locks.swap_remove(at);
+            self.unlock_one(lock);
+            // SAFETY: the handle is alive.
+            let again = unsafe { rkv_cache_unlock(self.pair.cache, lock) };
+            assert_eq!(again, rkv_status::StaleLock);
+            self.after(again);
         }
     }
 
-    /// Whether a sequence or a row of the caller holds a lock on a node.
-    fn holds(&self, node: rkv_node_id) -> bool {
-        self.rows.iter().any(|row| row.lock == Some(node))
-            || (0..self.live.len()).any(|at| self.query(at).node == node)
-    }
-
-    pub(super) fn unlock_one(&mut self, node: rkv_node_id) {
+    pub(super) fn unlock_one(&mut self, lock: rkv_lock_id) {
         // SAFETY: the handle is alive.
-        let status = unsafe { rkv_cache_unlock(self.pair.cache, node) };
+        let status = unsafe { rkv_cache_unlock(self.pair.cache, lock) };
         assert!(self.after(status), "unlock: {status:?}: {}", last_message());
     }
 

@@ -1,6 +1,6 @@
 //! Adding and dropping pages, and locks.
 use super::super::tree::{Held, NONE, State};
-use super::super::{Holder, Inserted, Node};
+use super::super::{Inserted, Node};
 use super::BlockHashIndex;
 use super::entry::Kept;
 use crate::memory::{OutOfMemory, try_box, try_to_vec};
@@ -149,11 +149,9 @@ impl BlockHashIndex {
         }
     }
 
-    /// False when no such holder took a lock on this very node.
-    pub(super) fn unlock_path(&mut self, node: u32, holder: Holder) -> bool {
-        if !self.tree.take_lock_back(node, holder) {
-            return false;
-        }
+    /// Undoes a lock that was taken on this very node.
+    pub(super) fn unlock_path(&mut self, node: u32) {
+        self.tree.take_lock_back(node);
         let mut next = Some(node);
         while let Some(at) = next {
             next = self.tree.above(at);
@@ -161,7 +159,6 @@ impl BlockHashIndex {
                 self.tree.prune_root(at);
             }
         }
-        true
     }
 
     /// The nodes right below one, the one that came last first.

@@ -256,13 +256,13 @@ impl RadixIndex {
         leaf
     }
 
-    /// Whether a node is a leaf on which a sequence took its only lock, and may have more pages.
+    /// Whether a node is a leaf on which its only lock was taken, and may have more pages.
     pub(super) fn can_extend(&self, at: u32, more: usize) -> bool {
         let node = &self.tree.nodes[at];
         node.state == State::Node
             && node.children.is_empty()
             && node.locks == 1
-            && node.sequence_locks == 1
+            && node.own_locks == 1
             && node.label.len() + more <= self.tree.nodes.page_limit()
     }
 

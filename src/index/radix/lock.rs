@@ -1,13 +1,10 @@
 //! Locks, and what waits for the last of them.
-use super::super::Holder;
 use super::RadixIndex;
 
 impl RadixIndex {
-    /// False when no such holder took a lock on this very node.
-    pub(super) fn unlock_path(&mut self, node: u32, holder: Holder) -> bool {
-        if !self.tree.take_lock_back(node, holder) {
-            return false;
-        }
+    /// Undoes a lock that was taken on this very node.
+    pub(super) fn unlock_path(&mut self, node: u32) {
+        self.tree.take_lock_back(node);
         let mut next = Some(node);
         while let Some(at) = next {
             next = self.tree.above(at);
@@ -15,7 +12,6 @@ impl RadixIndex {
                 self.unprotect(at);
             }
         }
-        true
     }
 
     /// What becomes of a node above others, or of a root, when its last lock goes.

@@ -28,8 +28,7 @@ mod walk;
 
 use super::tree::{ChildTable, Tree};
 use super::{
-    DumpFormat, Holder, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex,
-    Probe, Walk,
+    DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Probe, Walk,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
@@ -157,16 +156,16 @@ impl PrefixIndex for RadixIndex {
         Ok(inserted)
     }
 
-    fn check_caller_locks(&self) -> Result<(), Error> {
-        self.tree.check_caller_locks()
+    fn lock(&mut self, node: Node) {
+        self.tree.lock_path(node.0);
     }
 
-    fn lock(&mut self, node: Node, holder: Holder) {
-        self.tree.lock_path(node.0, holder);
+    fn unlock(&mut self, node: Node) {
+        self.unlock_path(node.0);
     }
 
-    fn unlock(&mut self, node: Node, holder: Holder) -> bool {
-        self.unlock_path(node.0, holder)
+    fn own_locks(&self, node: Node) -> u32 {
+        self.tree.nodes[node.0].own_locks
     }
 
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize {

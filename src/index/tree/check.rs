@@ -68,7 +68,7 @@ impl<H: Held> Tree<H> {
             below += child.locks as u64;
         }
         let node = &self.nodes[at];
-        if node.locks as u64 != below + node.own_locks() as u64 {
+        if node.locks as u64 != below + node.own_locks as u64 {
             return Err("lock_sum: locks are not those below and the node's own".into());
         }
         Ok(())

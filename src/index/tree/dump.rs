@@ -106,7 +106,7 @@ impl<H: Held> Tree<H> {
                     self.id(node.parent).0,
                     node.start,
                     node.locks,
-                    node.own_locks(),
+                    node.own_locks,
                     node.last_access,
                     node.hits,
                     node.pages()

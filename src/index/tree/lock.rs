@@ -1,25 +1,11 @@
 //! Locks: a count on every node of a path. So an unlocked node has only unlocked nodes below it,
 //! and the pages of unlocked nodes are exactly those that eviction can free.
-use super::super::Holder;
 use super::node::Held;
 use super::{NONE, Tree};
-use crate::error::{Error, text};
 
 impl<H: Held> Tree<H> {
-    /// Refuses locks of callers that could not be counted. Those of sequences are bounded by their
-    /// slots, of which there are far fewer.
-    pub fn check_caller_locks(&self) -> Result<(), Error> {
-        if self.caller_locks < self.caller_lock_limit {
-            return Ok(());
-        }
-        let count = self.caller_locks;
-        Err(Error::state(text!("callers have {count} locks on this cache, as many as it counts")))
-    }
-
-    pub fn lock_path(&mut self, node: u32, holder: Holder) {
-        debug_assert!(holder == Holder::Sequence || self.check_caller_locks().is_ok());
-        self.caller_locks += (holder == Holder::Caller) as u32;
-        *self.nodes[node].locks_of(holder) += 1;
+    pub fn lock_path(&mut self, node: u32) {
+        self.nodes[node].own_locks += 1;
         self.add_locks(node, None);
     }
 
@@ -38,14 +24,11 @@ impl<H: Held> Tree<H> {
         }
     }
 
-    /// Takes back a lock of such a holder on this very node; false when there is none. The caller
-    /// goes up the path with `count_unlock`.
-    pub fn take_lock_back(&mut self, node: u32, holder: Holder) -> bool {
-        let locks = self.nodes[node].locks_of(holder);
-        let locked = *locks > 0;
-        *locks -= locked as u32;
-        self.caller_locks -= (locked && holder == Holder::Caller) as u32;
-        locked
+    /// Takes back a lock that was taken on this very node. The caller goes up the path with
+    /// `count_unlock`.
+    pub fn take_lock_back(&mut self, node: u32) {
+        let locks = &mut self.nodes[node].own_locks;
+        *locks = locks.checked_sub(1).expect("the node was locked");
     }
 
     /// Counts one lock less on a node of the path, and gives it its place in the eviction order.
@@ -69,8 +52,8 @@ impl<H: Held> Tree<H> {
         if from == to {
             return;
         }
-        self.nodes[from].sequence_locks -= 1;
-        self.nodes[to].sequence_locks += 1;
+        self.nodes[from].own_locks -= 1;
+        self.nodes[to].own_locks += 1;
         self.add_locks(to, Some(from));
     }
 

@@ -40,9 +40,6 @@ pub struct Tree<H> {
     pub cached_pages: usize,
     pub reclaimable_pages: usize,
     leaves: usize,
-    /// Locks of callers, of all nodes together, and how many there may be.
-    caller_locks: u32,
-    caller_lock_limit: u32,
 }
 
 impl<H: Held> Tree<H> {
@@ -58,8 +55,6 @@ impl<H: Held> Tree<H> {
             cached_pages: 0,
             reclaimable_pages: 0,
             leaves: 0,
-            caller_locks: 0,
-            caller_lock_limit: ids.limits.caller_locks,
         }
     }
 

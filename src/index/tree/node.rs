@@ -1,5 +1,4 @@
 //! A node of a tree: where it stands, its locks and its recency. What it holds is the index's own.
-use super::super::Holder;
 use std::ops::{Deref, DerefMut};
 
 /// No node.
@@ -36,9 +35,8 @@ pub struct TreeNode<H> {
     pub start: u32,
     /// Locks on this node and below it.
     pub locks: u32,
-    /// Of those, the ones on this very node, by who took them.
-    pub caller_locks: u32,
-    pub sequence_locks: u32,
+    /// Of those, the ones on this very node.
+    pub own_locks: u32,
     /// Neighbours in the eviction order: in the list, or in the tree of those that came late.
     pub older: u32,
     pub newer: u32,
@@ -79,8 +77,7 @@ impl<H: Held> TreeNode<H> {
             generation: 1,
             start: 0,
             locks: 0,
-            caller_locks: 0,
-            sequence_locks: 0,
+            own_locks: 0,
             older: NONE,
             newer: NONE,
             queue: Queue::Out,
@@ -88,19 +85,6 @@ impl<H: Held> TreeNode<H> {
             media: false,
             waiting: false,
         }
-    }
-
-    /// Locks of such a holder on this very node.
-    pub(super) fn locks_of(&mut self, holder: Holder) -> &mut u32 {
-        match holder {
-            Holder::Caller => &mut self.caller_locks,
-            Holder::Sequence => &mut self.sequence_locks,
-        }
-    }
-
-    /// Locks on this very node.
-    pub fn own_locks(&self) -> u32 {
-        self.caller_locks + self.sequence_locks
     }
 
     /// Pages of the prefix up to the end of this segment.

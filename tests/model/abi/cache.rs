@@ -62,18 +62,20 @@ impl Library {
         done(status, (result, published))
     }
 
-    pub fn lock(&self, node: u64) -> Result<(), Status> {
+    /// A lock's id.
+    pub fn lock(&self, node: u64) -> Result<u64, Status> {
+        let mut lock = 0;
         // SAFETY: see above.
         let status = crate::call("rkv_cache_lock", Some(self), &mut || unsafe {
-            rkv_cache_lock(self.cache, node)
+            rkv_cache_lock(self.cache, node, &mut lock)
         });
-        done(status, ())
+        done(status, lock)
     }
 
-    pub fn unlock(&self, node: u64) -> Result<(), Status> {
+    pub fn unlock(&self, lock: u64) -> Result<(), Status> {
         // SAFETY: see above.
         let status = crate::call_sure("rkv_cache_unlock", Some(self), &mut || unsafe {
-            rkv_cache_unlock(self.cache, node)
+            rkv_cache_unlock(self.cache, lock)
         });
         done(status, ())
     }

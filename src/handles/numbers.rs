@@ -1,9 +1,9 @@
-//! The numbers in the ids of pins, of all caches of a process: none is ever handed out twice.
+//! The numbers in the ids of handles, of all caches of a process: none is ever handed out twice.
 //!
 //! Every cache has a block of them for itself, and gives the part that it didn't use back when it
 //! goes. Without a lock and without memory, since a cache must be able to go at any time.
 use crate::error::{Error, text};
-use crate::ids::PIN_NUMBER_LIMIT;
+use crate::ids::HANDLE_NUMBER_LIMIT;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Set in a block that a cache has.
@@ -33,14 +33,14 @@ pub(super) struct Block {
 impl Numbers {
     /// Numbers of a few blocks.
     pub const fn new(blocks: &'static [AtomicU32], limit: u32) -> Self {
-        assert!(blocks.len() <= 1 << 16 && limit <= PIN_NUMBER_LIMIT);
+        assert!(blocks.len() <= 1 << 16 && limit <= HANDLE_NUMBER_LIMIT);
         Self { blocks, next: AtomicUsize::new(0), limit }
     }
 
     /// Those that all caches share.
     pub fn shared() -> &'static Self {
         static BLOCKS: [AtomicU32; 1 << 16] = [const { AtomicU32::new(0) }; 1 << 16];
-        static SHARED: Numbers = Numbers::new(&BLOCKS, PIN_NUMBER_LIMIT);
+        static SHARED: Numbers = Numbers::new(&BLOCKS, HANDLE_NUMBER_LIMIT);
         &SHARED
     }
 
@@ -50,7 +50,7 @@ impl Numbers {
     }
 
     /// A block that nobody has and of which numbers are left.
-    pub(super) fn take(&'static self) -> Result<Block, Error> {
+    pub(super) fn take(&'static self, kind: &str) -> Result<Block, Error> {
         let usable = self.blocks.len().saturating_sub(1);
         for _ in 0..usable {
             let at = 1 + self.next.fetch_add(1, Relaxed) % usable;
@@ -61,7 +61,7 @@ impl Numbers {
             }
         }
         Err(Error::state(text!(
-            "no numbers are left for the pins of another cache: {usable} blocks are in use, or \
+            "no numbers are left for the {kind} of another cache: {usable} blocks are in use, or \
              used up"
         )))
     }
@@ -86,13 +86,14 @@ mod tests {
     fn blocks_are_used_up() {
         static BLOCKS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
         static NUMBERS: Numbers = Numbers::new(&BLOCKS, 5);
-        let (mut first, mut second) = (NUMBERS.take().unwrap(), NUMBERS.take().unwrap());
+        let (mut first, mut second) =
+            (NUMBERS.take("pins").unwrap(), NUMBERS.take("pins").unwrap());
         assert_ne!(first.block, second.block);
-        assert!(matches!(NUMBERS.take(), Err(Error::State(_))));
+        assert!(matches!(NUMBERS.take("pins"), Err(Error::State(_))));
         first.give_back(3);
         second.give_back(5);
-        let again = NUMBERS.take().unwrap();
+        let again = NUMBERS.take("pins").unwrap();
         assert_eq!((again.block, again.first), (first.block, 3));
-        assert!(matches!(NUMBERS.take(), Err(Error::State(_))));
+        assert!(matches!(NUMBERS.take("pins"), Err(Error::State(_))));
     }
 }
