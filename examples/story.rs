@@ -128,7 +128,7 @@ pub fn tell(out: &mut dyn Write) -> Told {
         sequence_b.copy.map_or(0, |copy| copy.positions),
         sequence_b.cached_tokens
     )?;
-    cache.write().confirm_copy(sequence_b.id)?;
+    cache.write().confirm_copies(sequence_b.id)?;
     story.publish(&sequence_b, count)?;
 
     // Decode: a token at a time; a page is allocated when one is full. Generated tokens can be

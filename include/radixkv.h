@@ -480,7 +480,7 @@ typedef struct rkv_shortage {
 typedef void (*rkv_log_callback)(uint32_t level, const char *message, void *user_data);
 
 /**
- * One token that is not text. An array element: its layout never changes.
+ * One token that is not text.
  */
 typedef struct rkv_token_item {
     /**
@@ -519,9 +519,9 @@ typedef struct rkv_tokens {
      */
     uint32_t struct_size;
     /**
-     * Zero.
+     * sizeof(rkv_token_item); not read without items.
      */
-    uint32_t reserved;
+    uint32_t item_size;
     /**
      * `count` text ids below RKV_TEXT_ID_LIMIT. The id at the index of an item is not read.
      */
@@ -709,7 +709,7 @@ typedef struct rkv_page_table_stats {
 } rkv_page_table_stats;
 
 /**
- * One sequence of a batch. An array element: its layout never changes.
+ * One sequence of a batch.
  */
 typedef struct rkv_page_table_batch_row {
     /**
@@ -1139,29 +1139,42 @@ typedef struct rkv_sequence_info {
     uint64_t shared_page_count;
     /**
      * The node that the sequence keeps locked, 0 for none. rkv_sequence_publish() and
-     * rkv_sequence_confirm_copy() may change it, of a child also the publishing of its parent.
+     * rkv_sequence_confirm_copies() may change it, of a child also the publishing of its parent.
      */
     rkv_node_id node;
     /**
-     * Copy to carry out before computing: the first copy_position_count positions of
-     * copy_source_page to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0
-     * when there is none, or none left.
+     * Page copies to carry out before computing, see rkv_sequence_read_copies(); 0 when there are
+     * none, or none left.
      */
-    uint64_t copy_position_count;
-    /**
-     * The page to copy from; the cache's or a parent's, protected until the copy is confirmed.
-     */
-    uint32_t copy_source_page;
-    /**
-     * The page to copy to; private.
-     */
-    uint32_t copy_target_page;
+    uint64_t copy_count;
     /**
      * Of the reused positions, those inherited from a parent; 0 unless
      * rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
      */
     uint64_t inherited_position_count;
 } rkv_sequence_info;
+
+/**
+ * A copy of the first positions of a page to another page.
+ */
+typedef struct rkv_page_copy {
+    /**
+     * The page to copy from: cached or private.
+     */
+    uint32_t source_page;
+    /**
+     * The page to copy to: private.
+     */
+    uint32_t target_page;
+    /**
+     * How many positions, at most page_size.
+     */
+    uint32_t position_count;
+    /**
+     * The group of layers whose pages these are. Always 0: there is one.
+     */
+    uint32_t group;
+} rkv_page_copy;
 
 /**
  * What rkv_sequence_publish() did.
@@ -1303,7 +1316,7 @@ typedef struct rkv_plan_arrays {
     /**
      * Copies that were open when the plan was set: before the step is computed, the first
      * positions of one page are copied to another one in every layer. Then
-     * rkv_sequence_confirm_copy(), for each. A runner does both, see rkv_runner_prepare_plan().
+     * rkv_sequence_confirm_copies(), for each. A runner does both, see rkv_runner_prepare_plan().
      */
     uint64_t copy_count;
     /**
@@ -1330,8 +1343,7 @@ typedef struct rkv_plan_arrays {
 
 /**
  * Where K and V of one layer lie; element (page, position in the page, head, d) at
- * page * page_stride + position * position_stride + head * head_stride + d. An array element: its
- * layout never changes.
+ * page * page_stride + position * position_stride + head * head_stride + d.
  */
 typedef struct rkv_runner_kv_memory {
     /**
@@ -1355,29 +1367,6 @@ typedef struct rkv_runner_kv_memory {
      */
     uint64_t head_stride;
 } rkv_runner_kv_memory;
-
-/**
- * A copy of the first positions of a page to another page. An array element: its layout never
- * changes.
- */
-typedef struct rkv_page_copy {
-    /**
-     * The page to copy from: cached or private.
-     */
-    uint32_t source_page;
-    /**
-     * The page to copy to: private.
-     */
-    uint32_t target_page;
-    /**
-     * How many positions, at most page_size.
-     */
-    uint32_t position_count;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-} rkv_page_copy;
 
 /**
  * Runs one task of many. `index` is below the count.
@@ -1453,6 +1442,10 @@ typedef struct rkv_runner_config {
      * 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
      */
     const struct rkv_runner_kv_memory *kv_layers;
+    /**
+     * sizeof(rkv_runner_kv_memory); not read without kv_layers.
+     */
+    size_t kv_layer_size;
     /**
      * The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
      */
@@ -1689,7 +1682,7 @@ typedef struct rkv_sequence_fork_args {
 } rkv_sequence_fork_args;
 
 /**
- * A child of a fork. An array element: its layout never changes.
+ * A child of a fork.
  */
 typedef struct rkv_sequence_fork_child {
     /**
@@ -1701,17 +1694,9 @@ typedef struct rkv_sequence_fork_child {
      */
     uint32_t slot;
     /**
-     * Copy to carry out before the child computes, as in rkv_sequence_info; 0 for none.
+     * Page copies to carry out before the child computes: rkv_sequence_read_copies().
      */
-    uint32_t copy_position_count;
-    /**
-     * The page to copy from, the same for all children; protected until the copy is confirmed.
-     */
-    uint32_t copy_source_page;
-    /**
-     * The page to copy to; private to the child.
-     */
-    uint32_t copy_target_page;
+    uint32_t copy_count;
 } rkv_sequence_fork_child;
 
 /**
@@ -2455,7 +2440,8 @@ enum rkv_status rkv_image_digest(const void *bytes,
  *
  * @param tokens the ids of the prompt, and the items with their places
  * @param ids receives tokens->count + tokens->item_count ids; zero at the items
- * @param items receives tokens->item_count items, token_index in the new list
+ * @param items receives tokens->item_count items of tokens->item_size bytes, token_index in the
+ * new list
  * @param id_capacity room in ids; the items need no capacity, their number is known
  * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
@@ -2826,6 +2812,7 @@ enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *ta
  * @param table the page table
  * @param rows row_count rows, in the order of the batch
  * @param row_count how many
+ * @param element_size sizeof(rkv_page_table_batch_row)
  * @param arrays where to write; with (indices NULL, indices_capacity 0) only the count
  * is written, unless it is 0
  * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
@@ -2841,6 +2828,7 @@ RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_batch(const struct rkv_page_table *table,
                                           const struct rkv_page_table_batch_row *rows,
                                           size_t row_count,
+                                          size_t element_size,
                                           const struct rkv_page_table_batch_arrays *arrays,
                                           size_t *out_index_count);
 
@@ -3159,9 +3147,9 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *c
  * @param cache the cache
  * @param spaces receives them, each with struct_size set to element_size: good as arguments of
  * other calls; (NULL, 0) asks for the count
- * @param element_size sizeof(rkv_namespace); not read with capacity 0
  * @param roots receives the root of each, for rkv_node_read_children(); may be NULL
  * @param capacity room in namespaces, and in roots
+ * @param element_size sizeof(rkv_namespace); not read with capacity 0
  * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
@@ -3174,9 +3162,9 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_namespaces(const struct rkv_cache *cache,
                                           struct rkv_namespace *spaces,
-                                          size_t element_size,
                                           rkv_node_id *roots,
                                           size_t capacity,
+                                          size_t element_size,
                                           size_t *out_count);
 
 /**
@@ -3224,7 +3212,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
  * whole or not at all.
  *
  * At least one token is left to compute, and the cut is never inside an image. Where the prefix
- * ends inside a page, the info names the copy to carry out.
+ * ends inside a page, there is a copy to carry out: rkv_sequence_read_copies().
  *
  * @param cache the cache
  * @param args the prompt and its namespace
@@ -3263,6 +3251,33 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
                                        struct rkv_sequence_info *out_state);
 
 /**
+ * The page copies that a sequence waits for: the first positions of pages of the cache or of a
+ * parent, to private pages of the sequence. Carry them out in every layer before the sequence
+ * computes, then call rkv_sequence_confirm_copies(); until then the sources stay protected.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param copies receives them, as rkv_runner_copy_pages() takes them; (NULL, 0) asks for the count
+ * @param capacity room in copies; one is enough for each group
+ * @param element_size sizeof(rkv_page_copy); not read with capacity 0
+ * @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_read_copies(const struct rkv_cache *cache,
+                                         rkv_sequence_id sequence,
+                                         struct rkv_page_copy *copies,
+                                         size_t capacity,
+                                         size_t element_size,
+                                         size_t *out_count);
+
+/**
  * Says that the copy named at begin is done: the source page is no longer protected by it. (After
  * a full hit it still is, as part of the prefix that the sequence keeps locked.)
  *
@@ -3277,8 +3292,8 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
  */
 RKV_API
 RKV_MUST_CHECK
-enum rkv_status rkv_sequence_confirm_copy(struct rkv_cache *cache,
-                                          rkv_sequence_id sequence);
+enum rkv_status rkv_sequence_confirm_copies(struct rkv_cache *cache,
+                                            rkv_sequence_id sequence);
 
 /**
  * Adds tokens to a sequence, e.g. the one just decoded, and the pages they need, evicting when the
@@ -3402,7 +3417,7 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  *
  * Several plans may be set before the first is computed. A plan is good until a row of it is
  * released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
- * (see rkv_sequence_info.copy_position_count) stay open until they are carried out: by the first
+ * (see rkv_sequence_read_copies()) stay open until they are carried out: by the first
  * rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
  * finds them among the arrays.
  *
@@ -3485,6 +3500,7 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
  * @param runner the runner
  * @param layer below layer_count
  * @param out_memory receives pointers, good until the runner is destroyed, and strides
+ * @param memory_size sizeof(rkv_runner_kv_memory)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1); no lock
@@ -3495,7 +3511,8 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
                                           uint32_t layer,
-                                          struct rkv_runner_kv_memory *out_memory);
+                                          struct rkv_runner_kv_memory *out_memory,
+                                          size_t memory_size);
 
 /**
  * Copies the first positions of pages to other pages, K and V of every layer.
@@ -3506,6 +3523,7 @@ enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
  * @param runner the runner
  * @param copies copy_count copies; no target is another's source or target
  * @param copy_count how many
+ * @param element_size sizeof(rkv_page_copy)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Cost
@@ -3517,7 +3535,8 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
                                       const struct rkv_page_copy *copies,
-                                      size_t copy_count);
+                                      size_t copy_count,
+                                      size_t element_size);
 
 /**
  * Writes the defaults into a config.
@@ -3638,7 +3657,7 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * carry out in its own, and they may be confirmed only after that. So all runners but one are
  * prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
  * With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
- * engine confirms by rkv_sequence_confirm_copy().
+ * engine confirms by rkv_sequence_confirm_copies().
  *
  * CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
  * before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
@@ -3782,6 +3801,7 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
  * @param cache the cache
  * @param args parent and number of children
  * @param out_children receives child_count children
+ * @param element_size sizeof(rkv_sequence_fork_child)
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
  * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
@@ -3794,7 +3814,8 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
                                   const struct rkv_sequence_fork_args *args,
-                                  struct rkv_sequence_fork_child *out_children);
+                                  struct rkv_sequence_fork_child *out_children,
+                                  size_t element_size);
 
 /**
  * Ends a sequence like rkv_sequence_release(), but keeps it for rkv_sequence_continue() and

@@ -49,7 +49,7 @@ layouts! {
         retained_page_count 48
     }
     rkv_token_item 40 { token_index 0, kind 8, position_count 12, bin 16, height_bin 20, digest 24 }
-    rkv_tokens 40 { struct_size 0, reserved 4, ids 8, count 16, items 24, item_count 32 }
+    rkv_tokens 40 { struct_size 0, item_size 4, ids 8, count 16, items 24, item_count 32 }
     rkv_region 16 { start 0, end 8 }
     rkv_page_table_config 24 {
         struct_size 0, page_size 4, page_count 8, slot_count 12, row_page_limit 16, reserved 20
@@ -98,22 +98,21 @@ layouts! {
     rkv_sequence_begin_args 32 {
         struct_size 0, flags 4, space 8, tokens 16, reserve_position_count 24
     }
-    rkv_sequence_info 88 {
+    rkv_sequence_info 80 {
         struct_size 0, slot 4, sequence 8, position_count 16, cached_position_count 24,
         cached_token_count 32, page_count 40, shared_page_count 48, node 56,
-        copy_position_count 64, copy_source_page 72, copy_target_page 76,
-        inherited_position_count 80
+        copy_count 64, inherited_position_count 72
     }
     rkv_sequence_publish_result 48 {
         struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,
         first_remapped_index 24, shared_page_count 32, node 40
     }
     rkv_runner_kv_memory 40 { k 0, v 8, page_stride 16, position_stride 24, head_stride 32 }
-    rkv_page_copy 16 { source_page 0, target_page 4, position_count 8, reserved 12 }
-    rkv_runner_config 72 {
+    rkv_page_copy 16 { source_page 0, target_page 4, position_count 8, group 12 }
+    rkv_runner_config 80 {
         struct_size 0, backend 4, layer_count 8, query_head_count 12, kv_head_count 16,
         head_dim 20, dtype 24, kv_dtype 28, kv_layout 32, thread_count 36, flags 40, device 44,
-        kv_layers 48, parallel_for 56, parallel_user_data 64
+        kv_layers 48, kv_layer_size 56, parallel_for 64, parallel_user_data 72
     }
     rkv_runner_stats 24 { struct_size 0, thread_count 4, kv_bytes 8, page_bytes 16 }
     rkv_plan_row 40 { sequence 0, slot 8, region_count 12, regions 16, start 24, count 32 }
@@ -143,9 +142,7 @@ layouts! {
     rkv_sequence_fork_args 32 {
         struct_size 0, flags 4, parent 8, child_count 16, reserve_position_count 24
     }
-    rkv_sequence_fork_child 24 {
-        sequence 0, slot 8, copy_position_count 12, copy_source_page 16, copy_target_page 20
-    }
+    rkv_sequence_fork_child 16 { sequence 0, slot 8, copy_count 12 }
     rkv_journal_record 152 {
         number 0, kind 8, reason 12, group 16, parent_page 20, first_position 24, page_index 32,
         page_count 40, token_index 48, token_count 56, item_index 64, item_count 72,

@@ -41,6 +41,17 @@ fn list(ids: &[u32]) -> rkv_tokens {
 struct Pair(*mut rkv_page_table, *mut rkv_cache);
 
 impl Pair {
+    /// The page copy that a sequence waits for.
+    fn copy_of(&self, sequence: rkv_sequence_id) -> rkv_page_copy {
+        let mut copy =
+            rkv_page_copy { source_page: 0, target_page: 0, position_count: 0, group: 9 };
+        let (size, mut count) = (size_of::<rkv_page_copy>(), 0);
+        // SAFETY: all pointers lead to live values.
+        ok(unsafe { rkv_sequence_read_copies(self.1, sequence, &mut copy, 1, size, &mut count) });
+        assert_eq!((count, copy.group), (1, 0));
+        copy
+    }
+
     fn new() -> Self {
         let mut pair = Self(ptr::null_mut(), ptr::null_mut());
         // SAFETY: all pointers lead to live values.
@@ -148,14 +159,24 @@ fn tokens_bins_and_digests() {
             ..none
         };
         let given = [none, image];
-        let prompt = rkv_tokens { items: given.as_ptr(), item_count: 2, ..list(&[1, 2, 3]) };
+        let prompt = rkv_tokens {
+            item_size: size_of::<rkv_token_item>() as u32,
+            items: given.as_ptr(),
+            item_count: 2,
+            ..list(&[1, 2, 3])
+        };
         let (mut ids, mut items, mut count) = ([9; 5], [none; 2], 0);
         let status = rkv_tokens_build(&prompt, ids.as_mut_ptr(), 4, items.as_mut_ptr(), &mut count);
         assert_eq!((status, count), (rkv_status::BufferTooSmall, 5));
         let (into, into_items) = (ids.as_mut_ptr(), items.as_mut_ptr());
         ok(rkv_tokens_build(&prompt, into, 5, into_items, &mut count));
         assert_eq!(ids, [1, 0, 2, 0, 3]);
-        let made = rkv_tokens { items: items.as_ptr(), item_count: 2, ..list(&ids) };
+        let made = rkv_tokens {
+            item_size: size_of::<rkv_token_item>() as u32,
+            items: items.as_ptr(),
+            item_count: 2,
+            ..list(&ids)
+        };
         ok(rkv_tokens_position_count(&made, &mut count));
         assert_eq!(count, 9);
         let mut regions = [rkv_region { start: 0, end: 0 }; 1];
@@ -244,7 +265,14 @@ fn pages_rows_and_the_tree() {
             last_page_len: last.as_mut_ptr(),
             ..sized()
         };
-        ok(rkv_page_table_read_batch(table, rows.as_ptr(), 1, &arrays, &mut count));
+        ok(rkv_page_table_read_batch(
+            table,
+            rows.as_ptr(),
+            1,
+            size_of::<rkv_page_table_batch_row>(),
+            &arrays,
+            &mut count,
+        ));
         assert_eq!((indptr, last), ([0, 2], [2]));
         ok(rkv_page_table_free_slot(table, slot));
         ok(rkv_cache_unlock(cache, found.lock));
@@ -282,11 +310,14 @@ fn the_life_of_sequences() {
         ok(rkv_sequence_append(cache, twin.sequence, &list(&[9, 9])));
         ok(rkv_sequence_truncate(cache, twin.sequence, 9));
         let third = pair.begin(&list(&ids[..7]));
-        assert_eq!((third.cached_position_count, third.copy_position_count), (6, 2));
-        ok(rkv_sequence_confirm_copy(cache, third.sequence));
+        assert_eq!(
+            (third.cached_position_count, pair.copy_of(third.sequence).position_count),
+            (6, 2)
+        );
+        ok(rkv_sequence_confirm_copies(cache, third.sequence));
         let mut state = sized::<rkv_sequence_info>();
         ok(rkv_sequence_read_info(cache, third.sequence, &mut state));
-        assert_eq!(state.copy_position_count, 0);
+        assert_eq!(state.copy_count, 0);
 
         let mut shortage = sized::<rkv_shortage>();
         let status = rkv_sequence_append(cache, first.sequence, &list(&longer[..32]));
@@ -309,16 +340,8 @@ fn the_life_of_sequences() {
 fn parents_and_children() {
     let pair = Pair::new();
     let Pair(table, cache) = pair;
-    let (ids, none) = (
-        [1, 2, 3, 4, 5, 6],
-        rkv_sequence_fork_child {
-            sequence: 0,
-            slot: 0,
-            copy_position_count: 0,
-            copy_source_page: 0,
-            copy_target_page: 0,
-        },
-    );
+    let (ids, none) =
+        ([1, 2, 3, 4, 5, 6], rkv_sequence_fork_child { sequence: 0, slot: 0, copy_count: 0 });
     // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
     unsafe {
         let parent = pair.begin(&list(&ids));
@@ -341,18 +364,24 @@ fn parents_and_children() {
         };
         let mut child = sized::<rkv_sequence_info>();
         ok(rkv_sequence_continue(cache, &args, &mut child));
-        assert_eq!((child.inherited_position_count, child.copy_position_count), (6, 2));
+        let copy = pair.copy_of(child.sequence);
+        assert_eq!((child.inherited_position_count, copy.position_count), (6, 2));
         args.parent = child.sequence;
         assert_eq!(rkv_sequence_continue(cache, &args, &mut child), rkv_status::Pending);
 
         let mut children = [none; 2];
         let fork = rkv_sequence_fork_args { parent: parent.sequence, child_count: 2, ..sized() };
-        ok(rkv_sequence_fork(cache, &fork, children.as_mut_ptr()));
-        assert_eq!(children[1].copy_source_page, child.copy_source_page);
+        ok(rkv_sequence_fork(
+            cache,
+            &fork,
+            children.as_mut_ptr(),
+            size_of::<rkv_sequence_fork_child>(),
+        ));
+        assert_eq!(pair.copy_of(children[1].sequence).source_page, copy.source_page);
         ok(rkv_sequence_drop(cache, parent.sequence));
         pair.check();
         for child in [child.sequence, children[0].sequence, children[1].sequence] {
-            ok(rkv_sequence_confirm_copy(cache, child));
+            ok(rkv_sequence_confirm_copies(cache, child));
             ok(rkv_sequence_retain(cache, child, &mut retained));
         }
         ok(rkv_cache_drop_retained(cache, usize::MAX, &mut count));

@@ -100,8 +100,8 @@ impl World {
         // SAFETY: see above.
         unsafe {
             must(rkv_sequence_begin(self.cache, &args, &mut state));
-            if state.copy_position_count > 0 {
-                must(rkv_sequence_confirm_copy(self.cache, state.sequence));
+            if state.copy_count > 0 {
+                must(rkv_sequence_confirm_copies(self.cache, state.sequence));
             }
         }
         state
@@ -284,20 +284,21 @@ fn m10_forks() {
             world.publish(state.sequence, 1005);
             world.retain(state.sequence);
             let args = rkv_sequence_fork_args { parent: state.sequence, child_count: 8, ..sized() };
-            let none = rkv_sequence_fork_child {
-                sequence: 0,
-                slot: 0,
-                copy_position_count: 0,
-                copy_source_page: 0,
-                copy_target_page: 0,
-            };
+            let none = rkv_sequence_fork_child { sequence: 0, slot: 0, copy_count: 0 };
             let mut children = [none; 8];
             // SAFETY: as in World.
-            must(unsafe { rkv_sequence_fork(world.cache, &args, children.as_mut_ptr()) });
+            must(unsafe {
+                rkv_sequence_fork(
+                    world.cache,
+                    &args,
+                    children.as_mut_ptr(),
+                    size_of::<rkv_sequence_fork_child>(),
+                )
+            });
             for (number, child) in children.iter().enumerate() {
-                if child.copy_position_count > 0 {
+                if child.copy_count > 0 {
                     // SAFETY: as in World.
-                    must(unsafe { rkv_sequence_confirm_copy(world.cache, child.sequence) });
+                    must(unsafe { rkv_sequence_confirm_copies(world.cache, child.sequence) });
                 }
                 world.append(child.sequence, &own(100 + i * 8 + number as u32, 100));
                 world.publish(child.sequence, 1105);
@@ -333,7 +334,15 @@ fn m10_images() {
                 digest: [0; 16],
             };
             item.digest[..4].copy_from_slice(&i.to_le_bytes());
-            world.request_of(None, &rkv_tokens { items: &item, item_count: 1, ..tokens(&ids) });
+            world.request_of(
+                None,
+                &rkv_tokens {
+                    item_size: size_of::<rkv_token_item>() as u32,
+                    items: &item,
+                    item_count: 1,
+                    ..tokens(&ids)
+                },
+            );
         }
         world.evict(300 * 200);
     });

@@ -252,7 +252,7 @@ const SECOND: [Second; 24] = [
     ("truncate", |world| drop(world.shared.write().truncate(world.published, 7))),
     ("release the parent", |world| drop(world.shared.write().release(world.published))),
     ("retain the parent", |world| drop(world.shared.write().retain(world.published))),
-    ("confirm a copy", |world| drop(world.shared.write().confirm_copy(world.child))),
+    ("confirm a copy", |world| drop(world.shared.write().confirm_copies(world.child))),
     ("release the child", |world| drop(world.shared.write().release(world.child))),
     ("drop the retained", |world| drop(world.shared.write().drop_retained(world.retained))),
     ("drop any retained", |world| drop(world.shared.drop_retained(PAGES as usize))),

@@ -92,7 +92,7 @@ fn request(shared: &Shared, random: &mut fastrand::Rng) {
     let begun = shared.begin(&namespace, TokenList { ids: &ids, items }, 0).unwrap();
     let mut state = shared.write();
     if begun.copy.is_some() {
-        state.confirm_copy(begun.id).unwrap();
+        state.confirm_copies(begun.id).unwrap();
     }
     for positions in [random.usize(..=begun.positions), begun.positions] {
         state.publish(begun.id, positions).unwrap();

@@ -226,8 +226,8 @@ fn take_away(
     match random.u8(..10) {
         0..3 => {
             if let Ok(begun) = library.begin(0, &tokens(random), 0) {
-                if begun.copy_position_count > 0 && random.bool() {
-                    library.confirm_copy(begun.sequence).unwrap();
+                if begun.copy_count > 0 && random.bool() {
+                    library.confirm_copies(begun.sequence).unwrap();
                 }
                 live.push(begun.sequence);
             }

@@ -86,6 +86,7 @@ impl Case {
             ids: self.ids.as_ptr(),
             count: self.ids.len(),
             items: self.items.as_ptr(),
+            item_size: size_of::<rkv_token_item>() as u32,
             item_count: self.items.len(),
             ..sized()
         };

@@ -65,7 +65,7 @@ fn request(shared: &Shared, space: u64, ids: &[u32], random: &mut fastrand::Rng)
     let info = shared.begin(&namespace(space), TokenList::text(ids), 0).unwrap();
     let mut state = shared.write();
     if info.copy.is_some() {
-        state.confirm_copy(info.id).unwrap();
+        state.confirm_copies(info.id).unwrap();
     }
     for positions in [random.usize(info.cached_positions..=ids.len()), ids.len()] {
         state.publish(info.id, positions).unwrap();

@@ -303,10 +303,17 @@ fn m05_pages_are_copied_or_they_are_not() {
                 source_page: world.pages[at],
                 target_page: world.pages[at + 5],
                 position_count: 7,
-                reserved: 0,
+                group: 0,
             });
             // SAFETY: the copies are alive.
-            unsafe { rkv_runner_copy_pages(world.runner, copies.as_ptr(), copies.len()) }
+            unsafe {
+                rkv_runner_copy_pages(
+                    world.runner,
+                    copies.as_ptr(),
+                    copies.len(),
+                    size_of::<rkv_page_copy>(),
+                )
+            }
         },
     );
     assert!(refused > 0);
@@ -342,7 +349,14 @@ fn m05_questions_are_answered_or_they_are_not() {
             ..sized()
         };
         let count = to.add(160).cast();
-        rkv_page_table_read_batch(world.table, rows.as_ptr(), rows.len(), &arrays, count)
+        rkv_page_table_read_batch(
+            world.table,
+            rows.as_ptr(),
+            rows.len(),
+            size_of::<rkv_page_table_batch_row>(),
+            &arrays,
+            count,
+        )
     });
     assert!(needs_some > 0);
     type Question = unsafe fn(&mut World) -> rkv_status;
@@ -355,7 +369,14 @@ fn m05_questions_are_answered_or_they_are_not() {
         // SAFETY: as above.
         |world| unsafe { rkv_runner_read_stats(world.runner, answer_struct(world)) },
         // SAFETY: as above.
-        |world| unsafe { rkv_runner_read_kv_memory(world.runner, 1, answer(world)) },
+        |world| unsafe {
+            rkv_runner_read_kv_memory(
+                world.runner,
+                1,
+                answer(world),
+                size_of::<rkv_runner_kv_memory>(),
+            )
+        },
         // SAFETY: as above.
         |world| unsafe { rkv_runner_supports(&world.config, 16, answer(world)) },
         // SAFETY: as above.

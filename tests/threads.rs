@@ -100,12 +100,18 @@ impl Shared {
         let mut count = 0;
         // SAFETY: all pointers lead to live values, the buffers have the room that is stated.
         unsafe {
-            if state.copy_position_count > 0 {
+            if state.copy_count > 0 {
                 let mut contains = false;
-                let source = state.copy_source_page;
+                let mut copy =
+                    rkv_page_copy { source_page: 0, target_page: 0, position_count: 0, group: 0 };
+                let size = size_of::<rkv_page_copy>();
+                let status =
+                    rkv_sequence_read_copies(self.cache, id, &mut copy, 1, size, &mut count);
+                assert_eq!((status, count), (rkv_status::Ok, 1));
+                let source = copy.source_page;
                 let status = rkv_cache_contains_page(self.cache, source, &mut contains);
                 assert_eq!((status, contains), (rkv_status::Ok, true), "the source is protected");
-                assert_eq!(rkv_sequence_confirm_copy(self.cache, id), rkv_status::Ok);
+                assert_eq!(rkv_sequence_confirm_copies(self.cache, id), rkv_status::Ok);
             }
             for step in 0..=steps {
                 let status = rkv_sequence_publish(self.cache, id, positions, &mut result);
@@ -269,8 +275,8 @@ impl Family {
         // SAFETY: all pointers lead to live values, the sequence is ours alone.
         unsafe {
             assert_eq!(rkv_sequence_read_info(cache, id, &mut state), rkv_status::Ok);
-            if state.copy_position_count > 0 {
-                assert_eq!(rkv_sequence_confirm_copy(cache, id), rkv_status::Ok);
+            if state.copy_count > 0 {
+                assert_eq!(rkv_sequence_confirm_copies(cache, id), rkv_status::Ok);
             }
             let count = state.position_count;
             let status = rkv_sequence_publish(cache, id, count, &mut result);
@@ -321,7 +327,12 @@ impl Family {
                         }
                     }
                     4 => {
-                        if self.note(rkv_sequence_fork(cache, &fork, children.as_mut_ptr())) {
+                        if self.note(rkv_sequence_fork(
+                            cache,
+                            &fork,
+                            children.as_mut_ptr(),
+                            size_of::<rkv_sequence_fork_child>(),
+                        )) {
                             for (at, child) in children.iter().enumerate() {
                                 self.finish(child.sequence, at == 0);
                             }
@@ -337,13 +348,8 @@ impl Family {
     }
 }
 
-const NOBODY: rkv_sequence_fork_child = rkv_sequence_fork_child {
-    sequence: 0,
-    slot: 0,
-    copy_position_count: 0,
-    copy_source_page: 0,
-    copy_target_page: 0,
-};
+const NOBODY: rkv_sequence_fork_child =
+    rkv_sequence_fork_child { sequence: 0, slot: 0, copy_count: 0 };
 
 /// C01, C02, C04, C08, K19: parents are retained, dropped and displaced while children of them are
 /// made in other threads.

@@ -16,8 +16,8 @@ static rkv_sequence_info begin(struct world *world, const rkv_namespace *space,
     rkv_sequence_begin_args args = {.struct_size = sizeof args, .space = space, .tokens = tokens};
     rkv_sequence_info state = {.struct_size = sizeof state};
     CHECK(rkv_sequence_begin(world->cache, &args, &state));
-    if (state.copy_position_count > 0) {
-        CHECK(rkv_sequence_confirm_copy(world->cache, state.sequence));
+    if (state.copy_count > 0) {
+        CHECK(rkv_sequence_confirm_copies(world->cache, state.sequence));
     }
     return state;
 }
@@ -148,10 +148,10 @@ static void forks(struct world *world)
         CHECK(rkv_sequence_retain(world->cache, state.sequence, &retained));
         rkv_sequence_fork_args args = {
             .struct_size = sizeof args, .parent = state.sequence, .child_count = 16};
-        CHECK(rkv_sequence_fork(world->cache, &args, children));
+        CHECK(rkv_sequence_fork(world->cache, &args, children, sizeof *children));
         for (uint32_t j = 0; j < 16; j++) {
-            if (children[j].copy_position_count > 0) {
-                CHECK(rkv_sequence_confirm_copy(world->cache, children[j].sequence));
+            if (children[j].copy_count > 0) {
+                CHECK(rkv_sequence_confirm_copies(world->cache, children[j].sequence));
             }
             own(world, 0, 1000 + i * 16 + j, 100);
             tokens = text(world->ids, 100);
@@ -182,6 +182,7 @@ static void images(struct world *world)
         own(world, 20, i, 20);
         rkv_tokens tokens = text(world->ids, 40);
         tokens.items = &item;
+        tokens.item_size = sizeof item;
         tokens.item_count = 1;
         memcpy(item.digest, &i, sizeof i);
         request(world, NULL, &tokens);

@@ -151,8 +151,8 @@ uint64_t fixture_request(struct fixture *fixture, const uint32_t *ids, size_t co
     rkv_sequence_info state = {.struct_size = sizeof state};
     rkv_sequence_publish_result published = {.struct_size = sizeof published};
     CHECK(rkv_sequence_begin(fixture->cache, &args, &state));
-    if (state.copy_position_count > 0) {
-        CHECK(rkv_sequence_confirm_copy(fixture->cache, state.sequence));
+    if (state.copy_count > 0) {
+        CHECK(rkv_sequence_confirm_copies(fixture->cache, state.sequence));
     }
     CHECK(rkv_sequence_publish(fixture->cache, state.sequence, count, &published));
     CHECK(rkv_sequence_release(fixture->cache, state.sequence));

@@ -69,7 +69,8 @@ static void fork_32(void *context, size_t i)
     rkv_sequence_fork_args args = {
         .struct_size = sizeof args, .parent = forks->parent, .child_count = BEAMS};
     (void)i;
-    CHECK(rkv_sequence_fork(forks->fixture.cache, &args, forks->forked));
+    CHECK(rkv_sequence_fork(forks->fixture.cache, &args, forks->forked,
+                            sizeof(rkv_sequence_fork_child)));
 }
 
 static void release(void *context, size_t i)

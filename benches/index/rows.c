@@ -43,8 +43,8 @@ static void batch(void *context, size_t i)
     };
     size_t index_count;
     (void)i;
-    CHECK(rkv_page_table_read_batch(rows->fixture.table, rows->batch, SEQUENCES, &arrays,
-                               &index_count));
+    CHECK(rkv_page_table_read_batch(rows->fixture.table, rows->batch, SEQUENCES,
+                                    sizeof *rows->batch, &arrays, &index_count));
 }
 
 static void slot_mapping(void *context, size_t i)

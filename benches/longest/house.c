@@ -67,8 +67,8 @@ rkv_sequence_info begin(const struct house *house, const rkv_namespace *space,
     rkv_sequence_begin_args args = {.struct_size = sizeof args, .space = space, .tokens = tokens};
     rkv_sequence_info state = {.struct_size = sizeof state};
     TIME(rkv_sequence_begin, house->cache, &args, &state);
-    if (state.copy_position_count > 0) {
-        TIME(rkv_sequence_confirm_copy, house->cache, state.sequence);
+    if (state.copy_count > 0) {
+        TIME(rkv_sequence_confirm_copies, house->cache, state.sequence);
     }
     return state;
 }

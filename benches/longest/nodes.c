@@ -214,6 +214,7 @@ void world_images(uint32_t page_size, uint32_t index)
         .token_index = 1, .kind = RKV_TOKEN_IMAGE, .position_count = 2 * page_size};
     rkv_tokens tokens = text(ids, 4);
     tokens.items = &item;
+    tokens.item_size = sizeof item;
     tokens.item_count = 1;
     situation(index == RKV_INDEX_BLOCK_HASH ? "10^5 images, block hash, page 16"
                                             : "10^5 images, page 16");

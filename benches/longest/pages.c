@@ -48,7 +48,7 @@ static void rows(rkv_page_table *table, uint32_t page_size, uint32_t *pages, uin
                                .indices_capacity = page_count, .last_page_len = last};
     for (unsigned i = 0; i < 20; i++) {
         TIME(rkv_page_table_read_slot_mapping, table, slot, positions, page_count, mapping);
-        TIME(rkv_page_table_read_batch, table, &row, 1, &arrays, &count);
+        TIME(rkv_page_table_read_batch, table, &row, 1, sizeof row, &arrays, &count);
     }
     free(positions);
     free(mapping);

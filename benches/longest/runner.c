@@ -69,9 +69,9 @@ void world_runner(uint32_t page_size, uint32_t index)
     for (unsigned i = 0; i < REPEATS; i++) {
         rkv_runner_kv_memory memory;
         rkv_runner_stats stats = {.struct_size = sizeof stats};
-        TIME(rkv_runner_read_kv_memory, runner, 0, &memory);
+        TIME(rkv_runner_read_kv_memory, runner, 0, &memory, sizeof memory);
         TIME(rkv_runner_read_stats, runner, &stats);
-        TIME(rkv_runner_copy_pages, runner, copies, COPIES);
+        TIME(rkv_runner_copy_pages, runner, copies, COPIES, sizeof *copies);
     }
     TIME(rkv_plan_create, table, &plan);
     rkv_plan_capacity capacity = {.struct_size = sizeof capacity, .row_count = 1,

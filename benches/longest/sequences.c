@@ -36,8 +36,8 @@ static void children(const struct house *house, rkv_sequence_id parent, const ui
     rkv_sequence_info state = {.struct_size = sizeof state};
     for (unsigned i = 0; i < 100; i++) {
         TIME(rkv_sequence_continue, house->cache, &args, &state);
-        if (state.copy_position_count > 0) {
-            TIME(rkv_sequence_confirm_copy, house->cache, state.sequence);
+        if (state.copy_count > 0) {
+            TIME(rkv_sequence_confirm_copies, house->cache, state.sequence);
         }
         retain(house, state.sequence);
         TIME(rkv_sequence_drop, house->cache, state.sequence);
@@ -46,7 +46,7 @@ static void children(const struct house *house, rkv_sequence_id parent, const ui
     rkv_sequence_fork_args fork = {.struct_size = sizeof fork, .parent = parent,
         .child_count = CHILDREN};
     for (unsigned i = 0; i < 10; i++) {
-        TIME(rkv_sequence_fork, house->cache, &fork, forked);
+        TIME(rkv_sequence_fork, house->cache, &fork, forked, sizeof(rkv_sequence_fork_child));
         for (unsigned j = 0; j < CHILDREN; j++) {
             TIME(rkv_sequence_release, house->cache, forked[j].sequence);
         }
@@ -67,7 +67,7 @@ static void look_at_row(const struct house *house, const rkv_sequence_info *stat
                                .indices_capacity = page_count, .last_page_len = last};
     for (unsigned i = 0; i < 100; i++) {
         TIME(rkv_page_table_read_row, house->table, state->slot, 0, pages, page_count, &count);
-        TIME(rkv_page_table_read_batch, house->table, &row, 1, &arrays, &count);
+        TIME(rkv_page_table_read_batch, house->table, &row, 1, sizeof row, &arrays, &count);
         TIME(rkv_page_table_read_slot_mapping, house->table, state->slot, &position, 1, &slot);
         TIME(rkv_page_table_row_capacity, house->table, state->slot, &count);
     }

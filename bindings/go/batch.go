@@ -23,7 +23,7 @@ static inline rkvgo_count rkvgo_page_table_batch(
 	};
 	rkvgo_count made = {0};
 	made.failure = rkvgo_end(
-		rkv_page_table_read_batch(table, rows, row_count, &arrays, &made.count));
+		rkv_page_table_read_batch(table, rows, row_count, sizeof *rows, &arrays, &made.count));
 	return made;
 }
 */

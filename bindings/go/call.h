@@ -49,6 +49,7 @@ static inline rkv_tokens rkvgo_tokens(const uint32_t *ids, size_t count,
         .ids = ids,
         .count = count,
         .items = items,
+        .item_size = sizeof(rkv_token_item),
         .item_count = item_count,
     };
 }

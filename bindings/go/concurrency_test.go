@@ -22,8 +22,8 @@ func live(cache *radixkv.Cache, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	if state.CopyPositionCount > 0 {
-		if err := sequence.ConfirmCopy(); err != nil {
+	if state.CopyCount > 0 {
+		if err := sequence.ConfirmCopies(); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,7 @@ static inline rkvgo_failure *rkvgo_sequence_fork(
 		.child_count = child_count,
 		.reserve_position_count = reserve_position_count,
 	};
-	return rkvgo_end(rkv_sequence_fork(cache, &args, children));
+	return rkvgo_end(rkv_sequence_fork(cache, &args, children, sizeof *children));
 }
 
 static inline rkvgo_bool rkvgo_sequence_retain(rkv_cache *cache, rkv_sequence_id sequence) {
@@ -127,20 +127,14 @@ type ForkChild struct {
 	Sequence SequenceID
 	// Slot is its row in the page table.
 	Slot uint32
-	// CopyPositionCount is the copy to carry out before the child computes, as in SequenceInfo; 0
-	// for none.
-	CopyPositionCount uint32
-	// CopySourcePage is the page to copy from, the same for all children; protected until the copy
-	// is confirmed.
-	CopySourcePage uint32
-	// CopyTargetPage is the page to copy to; private to the child.
-	CopyTargetPage uint32
+	// CopyCount is how many page copies to carry out before the child computes: Sequence.Copies.
+	CopyCount uint32
 }
 
-// The layout of a ForkChild is that of the C struct, which never changes.
+// The layout of a ForkChild is that of the C struct.
 const _ = uint(unsafe.Sizeof(ForkChild{})-C.sizeof_rkv_sequence_fork_child) +
 	uint(C.sizeof_rkv_sequence_fork_child-unsafe.Sizeof(ForkChild{})) +
-	uint(unsafe.Offsetof(ForkChild{}.CopyTargetPage)-20)
+	uint(unsafe.Offsetof(ForkChild{}.CopyCount)-12)
 
 // Fork begins len(children) sequences with the tokens of this one, which is live or retained, and
 // describes them there. All of them or none.

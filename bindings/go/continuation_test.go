@@ -10,8 +10,8 @@ import (
 func (b *bench) retain(ids []uint32) radixkv.Sequence {
 	b.Helper()
 	sequence, state := b.begin(ids)
-	if state.CopyPositionCount > 0 {
-		must(b, sequence.ConfirmCopy())
+	if state.CopyCount > 0 {
+		must(b, sequence.ConfirmCopies())
 	}
 	_, err := sequence.Publish(len(ids))
 	must(b, err)
@@ -44,9 +44,9 @@ func TestContinue(t *testing.T) {
 	must(t, err)
 	equal(t, "positions", state.PositionCount, 12)
 	equal(t, "inherited", state.InheritedPositionCount, 10)
-	equal(t, "to copy", state.CopyPositionCount, 2)
+	equal(t, "to copy", state.CopyCount, 1)
 	equal(t, "pages", state.PageCount, 5)
-	must(t, child.ConfirmCopy())
+	must(t, child.ConfirmCopies())
 	_, err = child.Publish(12)
 	must(t, err)
 	equal(t, "found", b.probe(base, join(run(0, 10), run(70, 2))), 12)
@@ -161,9 +161,10 @@ func TestFork(t *testing.T) {
 		equalSlices(t, "shared pages", own[:2], row[:2])
 		equal(t, "slot", state.Slot, child.Slot)
 		equal(t, "inherited", state.InheritedPositionCount, 10)
-		equal(t, "copied", child.CopyPositionCount, 2)
-		equal(t, "copy from", child.CopySourcePage, row[2])
-		equal(t, "copy to", child.CopyTargetPage, own[2])
+		equal(t, "copies", child.CopyCount, 1)
+		equal(t, "copy", b.copyOf(b.cache.Sequence(child.Sequence)), radixkv.PageCopy{
+			SourcePage: row[2], TargetPage: own[2], PositionCount: 2,
+		})
 		equal(t, "private pages", b.sound().PrivatePageCount, uint64(4-i))
 		must(t, b.cache.Sequence(child.Sequence).Release())
 	}
@@ -181,7 +182,7 @@ func TestFork(t *testing.T) {
 	must(t, parent.Fork(children[:1], 4))
 	must(t, parent.Drop())
 	child := b.cache.Sequence(children[0].Sequence)
-	must(t, child.ConfirmCopy())
+	must(t, child.ConfirmCopies())
 	must(t, child.Append(radixkv.Text(run(50, 1))))
 	must(t, child.Release())
 	equal(t, "private pages", b.sound().PrivatePageCount, 0)

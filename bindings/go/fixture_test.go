@@ -171,6 +171,17 @@ func (b *bench) info(node radixkv.NodeID) radixkv.NodeInfo {
 	return info
 }
 
+// copyOf is the page copy that a sequence waits for; none is the zero value.
+func (b *bench) copyOf(sequence radixkv.Sequence) radixkv.PageCopy {
+	b.Helper()
+	copies, err := sequence.Copies()
+	must(b, err)
+	if len(copies) == 0 {
+		return radixkv.PageCopy{}
+	}
+	return copies[0]
+}
+
 func (b *bench) lock(node radixkv.NodeID) radixkv.LockID {
 	b.Helper()
 	lock, err := b.cache.Lock(node)

@@ -95,12 +95,12 @@ func TestUseAfterClose(t *testing.T) {
 				_, _, err := cache.Begin(radixkv.BeginArgs{Tokens: text})
 				return err
 			},
-			"Sequence.State":       func() error { _, err := live.Info(); return err },
-			"Sequence.ConfirmCopy": func() error { return live.ConfirmCopy() },
-			"Sequence.Append":      func() error { return live.Append(text) },
-			"Sequence.Truncate":    func() error { return live.Truncate(1) },
-			"Sequence.Publish":     func() error { _, err := live.Publish(1); return err },
-			"Sequence.Release":     func() error { return live.Release() },
+			"Sequence.State":         func() error { _, err := live.Info(); return err },
+			"Sequence.ConfirmCopies": func() error { return live.ConfirmCopies() },
+			"Sequence.Append":        func() error { return live.Append(text) },
+			"Sequence.Truncate":      func() error { return live.Truncate(1) },
+			"Sequence.Publish":       func() error { _, err := live.Publish(1); return err },
+			"Sequence.Release":       func() error { return live.Release() },
 		} {
 			if err := call(); !errors.Is(err, radixkv.ErrClosed) {
 				t.Errorf("Cache.%s: %v", name, err)

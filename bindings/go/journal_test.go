@@ -11,8 +11,8 @@ func (b *bench) request(namespace radixkv.Namespace, tokens radixkv.Tokens) {
 	b.Helper()
 	sequence, state, err := b.cache.Begin(radixkv.BeginArgs{Namespace: namespace, Tokens: tokens})
 	must(b, err)
-	if state.CopyPositionCount > 0 {
-		must(b, sequence.ConfirmCopy())
+	if state.CopyCount > 0 {
+		must(b, sequence.ConfirmCopies())
 	}
 	_, err = sequence.Publish(state.PositionCount)
 	must(b, err)

@@ -12,14 +12,15 @@ static inline rkvgo_kv_memory_made rkvgo_runner_kv_memory(
 	const rkv_runner *runner, uint32_t layer
 ) {
 	rkvgo_kv_memory_made made = {0};
-	made.failure = rkvgo_end(rkv_runner_read_kv_memory(runner, layer, &made.memory));
+	made.failure = rkvgo_end(rkv_runner_read_kv_memory(
+		runner, layer, &made.memory, sizeof made.memory));
 	return made;
 }
 
 static inline rkvgo_failure *rkvgo_runner_copy_pages(
 	rkv_runner *runner, const rkv_page_copy *copies, size_t copy_count
 ) {
-	return rkvgo_end(rkv_runner_copy_pages(runner, copies, copy_count));
+	return rkvgo_end(rkv_runner_copy_pages(runner, copies, copy_count, sizeof *copies));
 }
 */
 import "C"
@@ -92,7 +93,8 @@ type PageCopy struct {
 	TargetPage uint32
 	// PositionCount is how many positions, at most the page size.
 	PositionCount uint32
-	_             uint32
+	// Group is the group of layers whose pages these are. Always 0: there is one.
+	Group uint32
 }
 
 // CopyPages copies the first positions of pages to other pages, K and V of every layer. No target

@@ -113,7 +113,7 @@ type PlanArrays struct {
 	// SlotMapping is, for each new position, where it lies: page * page_size + offset in the page.
 	SlotMapping []int64
 	// Copies were open when the plan was set: before the step is computed they are carried out in
-	// every layer, and then confirmed by Sequence.ConfirmCopy. A Runner does both.
+	// every layer, and then confirmed by Sequence.ConfirmCopies. A Runner does both.
 	Copies PlanCopies
 }
 
@@ -212,7 +212,7 @@ func (p *Plan) enter() (*C.rkv_plan, error) {
 //
 // Several plans may be set before the first is computed. A plan is good until a row of it is
 // released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
-// (SequenceInfo.CopyPositionCount) stay open until they are carried out: by the first
+// (Sequence.Copies) stay open until they are carried out: by the first
 // [Runner.AppendPrefill] of the step, by [Runner.PreparePlan], or by the engine.
 func (p *Plan) Set(rows []PlanRow) error {
 	if p == nil {

@@ -145,6 +145,7 @@ func (c *RunnerConfig) c() C.rkv_runner_config {
 		flags:            C.uint32_t(c.Flags),
 		device:           C.uint32_t(c.Device),
 		kv_layers:        (*C.rkv_runner_kv_memory)(unsafe.Pointer(unsafe.SliceData(c.KVLayers))),
+		kv_layer_size:    C.sizeof_rkv_runner_kv_memory,
 	}
 }
 

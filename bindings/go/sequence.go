@@ -40,10 +40,19 @@ static inline rkvgo_sequence_made rkvgo_sequence_query(
 	return made;
 }
 
-static inline rkvgo_failure *rkvgo_sequence_confirm_copy(
+static inline rkvgo_count rkvgo_sequence_copies(
+	const rkv_cache *cache, rkv_sequence_id sequence, rkv_page_copy *copies, size_t capacity
+) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_sequence_read_copies(
+		cache, sequence, copies, capacity, sizeof *copies, &made.count));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_sequence_confirm_copies(
 	rkv_cache *cache, rkv_sequence_id sequence
 ) {
-	return rkvgo_end(rkv_sequence_confirm_copy(cache, sequence));
+	return rkvgo_end(rkv_sequence_confirm_copies(cache, sequence));
 }
 
 static inline rkvgo_failure *rkvgo_sequence_append(
@@ -75,6 +84,8 @@ static inline rkvgo_failure *rkvgo_sequence_release(rkv_cache *cache, rkv_sequen
 }
 */
 import "C"
+
+import "unsafe"
 
 // SequenceID names a live sequence of one cache. Zero names none. An id is never used again for
 // another one.
@@ -111,14 +122,9 @@ type SequenceInfo struct {
 	SharedPageCount int
 	// Node is what the sequence keeps locked, 0 for none.
 	Node NodeID
-	// CopyPositionCount is the copy to carry out before computing: so many positions at the start
-	// of CopySourcePage to CopyTargetPage, in every layer; then ConfirmCopy. 0 when there is none,
-	// or none left.
-	CopyPositionCount int
-	// CopySourcePage is the cache's or a parent's, and protected until the copy is confirmed.
-	CopySourcePage uint32
-	// CopyTargetPage is private.
-	CopyTargetPage uint32
+	// CopyCount is how many page copies to carry out before computing, see Copies; 0 when there are
+	// none, or none left.
+	CopyCount int
 	// InheritedPositionCount counts the reused positions that came from a parent; 0 unless Continue
 	// or Fork made the sequence.
 	InheritedPositionCount int
@@ -188,15 +194,32 @@ func (s Sequence) Info() (SequenceInfo, error) {
 	return sequenceState(&made.state), nil
 }
 
-// ConfirmCopy says that the copy named at Begin is done: the source page is no longer protected by
-// it.
-func (s Sequence) ConfirmCopy() error {
+// Copies are the page copies that the sequence waits for: the first positions of pages of the cache
+// or of a parent, to private pages of the sequence. Carry them out in every layer before it
+// computes, then call ConfirmCopies; until then the sources stay protected.
+func (s Sequence) Copies() ([]PageCopy, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer s.cache.mu.RUnlock()
+	copies := make([]PageCopy, 1) // one for each group
+	made := C.rkvgo_sequence_copies(raw, C.rkv_sequence_id(s.id),
+		(*C.rkv_page_copy)(unsafe.Pointer(unsafe.SliceData(copies))), C.size_t(len(copies)))
+	if err := asError(made.failure); err != nil {
+		return nil, err
+	}
+	return copies[:made.count], nil
+}
+
+// ConfirmCopies says that the copies are done: the source pages are no longer protected by them.
+func (s Sequence) ConfirmCopies() error {
 	raw, err := s.cache.enter()
 	if err != nil {
 		return err
 	}
 	defer s.cache.mu.RUnlock()
-	return asError(C.rkvgo_sequence_confirm_copy(raw, C.rkv_sequence_id(s.id)))
+	return asError(C.rkvgo_sequence_confirm_copies(raw, C.rkv_sequence_id(s.id)))
 }
 
 // Append adds tokens, e.g. the one just decoded, and the pages they need, evicting when the pool is
@@ -265,9 +288,7 @@ func sequenceState(state *C.rkv_sequence_info) SequenceInfo {
 		PageCount:              int(state.page_count),
 		SharedPageCount:        int(state.shared_page_count),
 		Node:                   NodeID(state.node),
-		CopyPositionCount:      int(state.copy_position_count),
-		CopySourcePage:         uint32(state.copy_source_page),
-		CopyTargetPage:         uint32(state.copy_target_page),
+		CopyCount:              int(state.copy_count),
 		InheritedPositionCount: int(state.inherited_position_count),
 	}
 }

@@ -48,7 +48,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		"the life of a sequence": func() {
 			sequence, state, e := b.cache.Begin(radixkv.BeginArgs{Tokens: prompt})
 			check(e)
-			check(sequence.ConfirmCopy())
+			check(sequence.ConfirmCopies())
 			check(sequence.Append(radixkv.Text(decoded)))
 			_, e = sequence.Publish(state.PositionCount)
 			check(e)
@@ -130,8 +130,8 @@ func BenchmarkBeginPublishRelease(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if state.CopyPositionCount > 0 {
-			if err := sequence.ConfirmCopy(); err != nil {
+		if state.CopyCount > 0 {
+			if err := sequence.ConfirmCopies(); err != nil {
 				b.Fatal(err)
 			}
 		}

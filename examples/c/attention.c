@@ -223,7 +223,7 @@ int main(void) {
     b = begin(&e, 36, 70, 48);
     printf("3. Request B: %u tokens, %u of them cached, %u of these by a copy\n",
            (unsigned)b.count, (unsigned)b.state.cached_token_count,
-           (unsigned)b.state.copy_position_count);
+           (unsigned)(b.state.cached_position_count % PAGE_SIZE));
     one[0] = &b;
     step(&e, one, 1, CHUNK);
 

@@ -69,10 +69,13 @@ static void compute(const beam *b, uint64_t from) {
 }
 
 /* Carries out what a new sequence was told to copy. */
-static void copy(rkv_sequence_id sequence, uint32_t source, uint32_t target, uint64_t count) {
+static void copy(rkv_sequence_id sequence) {
+    rkv_page_copy copy;
+    size_t count;
+    must(rkv_sequence_read_copies(cache, sequence, &copy, 1, sizeof copy, &count));
     if (count == 0) return;
-    memcpy(kv[target], kv[source], count * sizeof kv[0][0]);
-    must(rkv_sequence_confirm_copy(cache, sequence));
+    memcpy(kv[copy.target_page], kv[copy.source_page], copy.position_count * sizeof kv[0][0]);
+    must(rkv_sequence_confirm_copies(cache, sequence));
 }
 
 static void decode(beam *b, uint32_t token) {
@@ -137,7 +140,7 @@ static void advance(beam *beams, const candidate *best) {
             args.struct_size = sizeof args;
             args.parent = beams[at].sequence;
             args.child_count = wanted - 1;
-            must(rkv_sequence_fork(cache, &args, children));
+            must(rkv_sequence_fork(cache, &args, children, sizeof *children));
         }
         for (which = 0; which < wanted; which++) {
             beam *b = &next[made++];
@@ -146,8 +149,7 @@ static void advance(beam *beams, const candidate *best) {
                 const rkv_sequence_fork_child *child = &children[which - 1];
                 b->sequence = child->sequence;
                 b->slot = child->slot;
-                copy(b->sequence, child->copy_source_page, child->copy_target_page,
-                     child->copy_position_count);
+                copy(b->sequence);
             }
             b->score = mine[which]->score;
         }
@@ -199,8 +201,7 @@ static void search(rkv_sequence_id parent) {
            (unsigned)state.position_count);
     first.sequence = state.sequence;
     first.slot = state.slot;
-    copy(first.sequence, state.copy_source_page, state.copy_target_page,
-         state.copy_position_count);
+    copy(first.sequence);
     for (at = 0; at < state.cached_position_count; at++) {
         first.tokens[at] = *position_of(first.slot, at);
     }
@@ -211,15 +212,14 @@ static void search(rkv_sequence_id parent) {
     fork.struct_size = sizeof fork;
     fork.parent = first.sequence;
     fork.child_count = WIDTH - 1;
-    must(rkv_sequence_fork(cache, &fork, children));
+    must(rkv_sequence_fork(cache, &fork, children, sizeof *children));
     for (at = 0; at < WIDTH; at++) {
         beams[at] = first;
         if (at > 0) {
             const rkv_sequence_fork_child *child = &children[at - 1];
             beams[at].sequence = child->sequence;
             beams[at].slot = child->slot;
-            copy(child->sequence, child->copy_source_page, child->copy_target_page,
-                 child->copy_position_count);
+            copy(child->sequence);
         }
         /* Beams that are equal would go on alike. */
         decode(&beams[at], 100 + (uint32_t)at);

@@ -162,7 +162,7 @@ static request begin(const char *name, size_t shared, uint32_t first_id, size_t 
     r.sequence = state.sequence;
     r.computed = (size_t)state.cached_position_count;
     printf("%s: %u tokens, %u of them cached, %u of these by a copy\n", name, (unsigned)count,
-           (unsigned)state.cached_token_count, (unsigned)state.copy_position_count);
+           (unsigned)state.cached_token_count, (unsigned)(state.cached_position_count % PAGE_SIZE));
     return r;
 }
 
@@ -193,7 +193,7 @@ static void step(request **batch, size_t rows, size_t limit) {
 
     copy_pages(&arrays);
     for (i = 0; i < arrays.copy_count; i++) {
-        must(rkv_sequence_confirm_copy(cache, arrays.copy_sequence[i]));
+        must(rkv_sequence_confirm_copies(cache, arrays.copy_sequence[i]));
     }
     must(rkv_plan_check(plan)); /* are the pages still those of the rows? */
     for (layer = 0; layer < LAYERS; layer++) {

@@ -53,7 +53,7 @@ static unsigned serve(worker *w, const rkv_tokens *tokens) {
     state.struct_size = sizeof state;
     result.struct_size = sizeof result;
     must(rkv_sequence_begin(w->cache, &args, &state));
-    if (state.copy_position_count > 0) must(rkv_sequence_confirm_copy(w->cache, state.sequence));
+    if (state.copy_count > 0) must(rkv_sequence_confirm_copies(w->cache, state.sequence));
     /* Here kernels compute positions cached_position_count .. position_count. */
     must(rkv_sequence_publish(w->cache, state.sequence, state.position_count, &result));
     must(rkv_sequence_release(w->cache, state.sequence));

@@ -44,6 +44,7 @@ static void make_prompt(prompt *p, uint32_t first, uint32_t question) {
     p->tokens.ids = p->ids;
     p->tokens.count = SYSTEM + 1 + question;
     p->tokens.items = &p->image;
+    p->tokens.item_size = sizeof p->image;
     p->tokens.item_count = 1;
 }
 
@@ -89,6 +90,8 @@ int main(void) {
     rkv_tokens text = {0};
     uint32_t decoded, long_ids[150], evicted[PAGES];
     int32_t indptr[3], indices[2 * PAGES], last_page_len[2];
+    rkv_page_copy copy = {0};
+    size_t copies = 0;
     rkv_sequence_info state_a = {0}, state_b = {0}, state_c = {0};
     rkv_page_table_batch_row rows[2];
     rkv_page_table_batch_arrays arrays = {0};
@@ -126,9 +129,10 @@ int main(void) {
            (unsigned)b.tokens.count, (unsigned)count);
     printf("   probe: %u positions cached\n", (unsigned)probe(cache, &b.tokens));
     begin(cache, &b.tokens, &state_b);
+    must(rkv_sequence_read_copies(cache, state_b.sequence, &copy, 1, sizeof copy, &copies));
     printf("   copy: %u positions into a private page; compute from token %u on\n",
-           (unsigned)state_b.copy_position_count, (unsigned)state_b.cached_token_count);
-    must(rkv_sequence_confirm_copy(cache, state_b.sequence));
+           (unsigned)copy.position_count, (unsigned)state_b.cached_token_count);
+    must(rkv_sequence_confirm_copies(cache, state_b.sequence));
     publish(cache, state_b.sequence, count);
 
     /* Decode: a token at a time; a page is allocated when one is full. Generated tokens can be
@@ -153,7 +157,7 @@ int main(void) {
     arrays.indices = indices;
     arrays.indices_capacity = sizeof indices / sizeof *indices;
     arrays.last_page_len = last_page_len;
-    must(rkv_page_table_read_batch(table, rows, 2, &arrays, &count));
+    must(rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &arrays, &count));
     printf("5. A batch of both: indptr %d %d %d, last page lengths %d %d\n", indptr[0], indptr[1],
            indptr[2], last_page_len[0], last_page_len[1]);
     print_pages(table);

@@ -167,7 +167,8 @@ void tell() {
     // The shared start ends inside a page: two pages are shared, four positions copied.
     Request b = engine.begin(70, 48);
     std::cout << "3. Request B: " << b.ids.size() << " tokens, " << b.begun.cached_token_count
-              << " of them cached, " << b.begun.copy_position_count << " of these by a copy\n";
+              << " of them cached, " << b.begun.cached_position_count % page_size
+              << " of these by a copy\n";
     engine.step({&b}, 32);
 
     for (std::uint32_t i = 0; i < decoded; ++i) engine.decode({&a, &b});

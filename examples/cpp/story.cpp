@@ -79,10 +79,11 @@ void tell() {
               << "   probe: " << cache.probe(b).position_count << " positions cached\n";
     rkv::Sequence sequence_b = begin(cache, b);
     rkv_sequence_info state = sequence_b.info();
-    std::cout << "   copy: " << state.copy_position_count
+    const rkv_page_copy copy = sequence_b.copies().at(0);
+    std::cout << "   copy: " << copy.position_count
               << " positions into a private page; compute from token " << state.cached_token_count
               << " on\n";
-    sequence_b.confirm_copy();
+    sequence_b.confirm_copies();
     publish(sequence_b, b.view().position_count());
 
     // Decode: a token at a time; a page is allocated when one is full. Generated tokens can be

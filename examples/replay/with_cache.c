@@ -100,10 +100,10 @@ static void handle(run *r, const trace_request *request, const uint32_t *tokens)
         return;
     }
     r->result->hit_token_count += state.cached_token_count;
-    /* An engine copies the KV of copy_position_count positions here; this program has no KV. */
-    if (state.copy_position_count > 0) {
+    /* An engine copies the KV of what it is told here; this program has no KV. */
+    if (state.copy_count > 0) {
         uint64_t start = clock_nanoseconds();
-        must(rkv_sequence_confirm_copy(r->cache, state.sequence), "rkv_sequence_confirm_copy");
+        must(rkv_sequence_confirm_copies(r->cache, state.sequence), "rkv_sequence_confirm_copies");
         r->result->begin.nanoseconds += clock_nanoseconds() - start;
     }
     for (uint64_t done = state.cached_position_count; done < request->token_count;) {

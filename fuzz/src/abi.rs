@@ -129,6 +129,19 @@ impl Pair {
         }
     }
 
+    /// The page copy that a sequence waits for; zeros when there is none.
+    pub fn copy_of(&self, sequence: rkv_sequence_id) -> rkv_page_copy {
+        let mut copy =
+            rkv_page_copy { source_page: 0, target_page: 0, position_count: 0, group: 0 };
+        let (size, mut count) = (size_of::<rkv_page_copy>(), 0);
+        // SAFETY: the handle is alive, all pointers lead to live values.
+        ok(unsafe {
+            rkv_sequence_read_copies(self.cache, sequence, &mut copy, 1, size, &mut count)
+        });
+        assert_eq!(count, (copy.position_count > 0) as usize);
+        copy
+    }
+
     pub fn row(&self, slot: u32) -> Vec<u32> {
         let mut count = 0;
         // SAFETY: the handle is alive, the buffer has the room that is stated.

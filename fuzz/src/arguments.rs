@@ -6,6 +6,7 @@
 //! call must not crash; one that fails must leave the state and its outputs as they were.
 mod arena;
 mod compute;
+mod continuations;
 mod functions;
 mod journal;
 mod runner;

@@ -140,7 +140,7 @@ impl World {
             6..9 => self.append(input),
             9 => self.truncate(input),
             10..14 => self.publish(input),
-            14 => self.confirm_copy(input),
+            14 => self.confirm_copies(input),
             15 => self.go_on(input),
             16 => self.release(input),
             17 => self.retain_or_drop(input),

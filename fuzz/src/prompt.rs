@@ -160,6 +160,7 @@ impl Prompt {
             ids: self.ids.as_ptr(),
             count: self.ids.len(),
             items: self.items.as_ptr(),
+            item_size: size_of::<rkv_token_item>() as u32,
             item_count: self.items.len(),
             ..Sized32::sized()
         }

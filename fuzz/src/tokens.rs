@@ -52,6 +52,7 @@ impl List {
             ids: self.ids.as_ptr(),
             count: self.ids.len(),
             items: if self.items.is_empty() { ptr::null() } else { self.items.as_ptr() },
+            item_size: size_of::<rkv_token_item>() as u32,
             item_count: self.items.len(),
             ..Sized32::sized()
         }

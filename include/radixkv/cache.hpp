@@ -297,17 +297,15 @@ public:
     /// rkv_sequence_fork() of a retained parent; Sequence::fork() is that of a live one.
     [[nodiscard]] std::vector<Sequence>
     fork_retained(rkv_sequence_id parent, std::size_t child_count,
-                  std::uint64_t reserve_position_count = 0,
-                  std::vector<rkv_sequence_fork_child>* out_children = nullptr) {
-        return Sequence::fork_of(handle_, parent, child_count, reserve_position_count,
-                                 out_children);
+                  std::uint64_t reserve_position_count = 0) {
+        return Sequence::fork_of(handle_, parent, child_count, reserve_position_count);
     }
     /// rkv_cache_read_namespaces().
     [[nodiscard]] std::vector<rkv_namespace> namespaces() const {
         return detail::read<rkv_namespace>(
             [&](rkv_namespace* spaces, std::size_t capacity, std::size_t* count) {
-                return rkv_cache_read_namespaces(get(), spaces, sizeof(rkv_namespace), nullptr,
-                                                 capacity, count);
+                return rkv_cache_read_namespaces(get(), spaces, nullptr, capacity,
+                                                 sizeof(rkv_namespace), count);
             });
     }
     /// rkv_sequence_drop().

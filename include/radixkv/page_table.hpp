@@ -163,7 +163,8 @@ public:
             arrays.last_page_len = out.last_page_len.data();
             std::size_t count = 0;
             const rkv_status status =
-                rkv_page_table_read_batch(get(), rows.data(), rows.size(), &arrays, &count);
+                rkv_page_table_read_batch(get(), rows.data(), rows.size(),
+                                          sizeof(rkv_page_table_batch_row), &arrays, &count);
             if (status != RKV_STATUS_BUFFER_TOO_SMALL) check(status);
             const bool complete = status == RKV_STATUS_OK && count <= out.indices.size();
             out.indices.resize(count);
@@ -175,7 +176,8 @@ public:
     std::size_t batch(span<const rkv_page_table_batch_row> rows,
                       const rkv_page_table_batch_arrays& arrays) const {
         std::size_t count = 0;
-        check(rkv_page_table_read_batch(get(), rows.data(), rows.size(), &arrays, &count));
+        check(rkv_page_table_read_batch(get(), rows.data(), rows.size(),
+                                        sizeof(rkv_page_table_batch_row), &arrays, &count));
         return count;
     }
     /// rkv_page_table_check(): throws RKV_STATUS_CORRUPT.

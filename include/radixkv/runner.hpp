@@ -120,12 +120,12 @@ public:
     /// rkv_runner_read_kv_memory().
     [[nodiscard]] rkv_runner_kv_memory kv_memory(std::uint32_t layer) const {
         rkv_runner_kv_memory memory{};
-        check(rkv_runner_read_kv_memory(get(), layer, &memory));
+        check(rkv_runner_read_kv_memory(get(), layer, &memory, sizeof(rkv_runner_kv_memory)));
         return memory;
     }
     /// rkv_runner_copy_pages().
     void copy_pages(span<const rkv_page_copy> copies) {
-        check(rkv_runner_copy_pages(get(), copies.data(), copies.size()));
+        check(rkv_runner_copy_pages(get(), copies.data(), copies.size(), sizeof(rkv_page_copy)));
     }
     /// rkv_runner_reserve_plan(), after Plan::reserve().
     void reserve_plan(const Plan& plan) { check(rkv_runner_reserve_plan(get(), plan.get())); }

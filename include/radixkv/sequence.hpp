@@ -37,8 +37,16 @@ public:
         check(rkv_sequence_read_info(owned_.cache(), get(), &state));
         return state;
     }
-    /// rkv_sequence_confirm_copy().
-    void confirm_copy() { check(rkv_sequence_confirm_copy(owned_.cache(), get())); }
+    /// rkv_sequence_read_copies().
+    [[nodiscard]] std::vector<rkv_page_copy> copies() const {
+        return detail::read<rkv_page_copy>(
+            [&](rkv_page_copy* copies, std::size_t capacity, std::size_t* count) {
+                return rkv_sequence_read_copies(owned_.cache(), get(), copies, capacity,
+                                                sizeof(rkv_page_copy), count);
+            });
+    }
+    /// rkv_sequence_confirm_copies().
+    void confirm_copies() { check(rkv_sequence_confirm_copies(owned_.cache(), get())); }
     /// rkv_sequence_append().
     void append(TokenView tokens) {
         check(rkv_sequence_append(owned_.cache(), get(), tokens.get()));
@@ -55,13 +63,10 @@ public:
         check(rkv_sequence_publish(owned_.cache(), get(), computed_position_count, &result));
         return result;
     }
-    /// rkv_sequence_fork(). `out_children`, if not NULL, receives what the call reported: the
-    /// copies to carry out.
+    /// rkv_sequence_fork(). copies() of each child tells what to copy.
     [[nodiscard]] std::vector<Sequence> fork(std::size_t child_count,
-                                             std::uint64_t reserve_position_count = 0,
-                                             std::vector<rkv_sequence_fork_child>* out_children =
-                                                 nullptr) {
-        return fork_of(owned_.handle(), get(), child_count, reserve_position_count, out_children);
+                                             std::uint64_t reserve_position_count = 0) {
+        return fork_of(owned_.handle(), get(), child_count, reserve_position_count);
     }
     /// rkv_sequence_retain(): the sequence ends, and the object is empty. False when it was
     /// released instead, being too large. Its id, from get() before, is what children go on from.
@@ -78,8 +83,7 @@ private:
         : owned_(std::move(handle), sequence) {}
     static std::vector<Sequence> fork_of(const std::shared_ptr<detail::CacheHandle>& handle,
                                          rkv_sequence_id parent, std::size_t child_count,
-                                         std::uint64_t reserve_position_count,
-                                         std::vector<rkv_sequence_fork_child>* out_children) {
+                                         std::uint64_t reserve_position_count) {
         auto args = sized<rkv_sequence_fork_args>();
         args.parent = parent;
         args.child_count = child_count;
@@ -87,10 +91,10 @@ private:
         std::vector<rkv_sequence_fork_child> children(child_count);
         std::vector<Sequence> sequences;
         sequences.reserve(child_count);
-        check(rkv_sequence_fork(handle ? handle->cache : nullptr, &args, children.data()));
+        check(rkv_sequence_fork(handle ? handle->cache : nullptr, &args, children.data(),
+                                sizeof(rkv_sequence_fork_child)));
         for (const rkv_sequence_fork_child& child : children)
             sequences.push_back(Sequence(handle, child.sequence));
-        if (out_children != nullptr) *out_children = std::move(children);
         return sequences;
     }
 

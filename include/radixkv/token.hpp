@@ -64,6 +64,7 @@ public:
         raw_.ids = ids.data();
         raw_.count = ids.size();
         raw_.items = items.size() != 0 ? items.data() : nullptr;
+        raw_.item_size = sizeof(rkv_token_item);
         raw_.item_count = items.size();
     }
     template <class C,

@@ -201,7 +201,7 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// carry out in its own, and they may be confirmed only after that. So all runners but one are
 /// prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
 /// With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
-/// engine confirms by rkv_sequence_confirm_copy().
+/// engine confirms by rkv_sequence_confirm_copies().
 ///
 /// CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
 /// before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),

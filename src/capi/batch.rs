@@ -1,4 +1,5 @@
 //! What kernels want to know of rows: slot mapping, and the arrays of a batch.
+use super::elements::{AbiElement, GivenElements};
 use super::handle::with;
 use super::page_table::rkv_page_table;
 use super::pointer::{AbiStruct, fill, out_slice, read_struct, slice};
@@ -7,7 +8,7 @@ use crate::error::Error;
 use crate::memory::try_collect;
 use crate::paging::BatchRow;
 
-/// One sequence of a batch. An array element: its layout never changes.
+/// One sequence of a batch.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_page_table_batch_row {
@@ -15,6 +16,10 @@ pub struct rkv_page_table_batch_row {
     pub slot: u32,
     /// Positions of the row that the batch attends to, the new ones included.
     pub position_count: u32,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_page_table_batch_row {
+    const V1: usize = 8;
 }
 
 /// Where rkv_page_table_read_batch() writes the arrays that paged attention kernels take.
@@ -80,6 +85,7 @@ pub unsafe extern "C" fn rkv_page_table_read_slot_mapping(
 /// @param table the page table
 /// @param rows row_count rows, in the order of the batch
 /// @param row_count how many
+/// @param element_size sizeof(rkv_page_table_batch_row)
 /// @param arrays where to write; with (indices NULL, indices_capacity 0) only the count
 /// is written, unless it is 0
 /// @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
@@ -95,6 +101,7 @@ pub unsafe extern "C" fn rkv_page_table_read_batch(
     table: *const rkv_page_table,
     rows: *const rkv_page_table_batch_row,
     row_count: usize,
+    element_size: usize,
     arrays: *const rkv_page_table_batch_arrays,
     out_index_count: *mut usize,
 ) -> rkv_status {
@@ -105,9 +112,10 @@ pub unsafe extern "C" fn rkv_page_table_read_batch(
             if arrays.reserved != 0 {
                 return Err(Error::argument("arrays.reserved must be zero").into());
             }
-            let rows = slice(rows, row_count, "rows")?.iter();
+            let size = (element_size, "element_size");
+            let rows = GivenElements::new(rows, row_count, size, "rows")?;
             let rows =
-                try_collect(rows.map(|row| BatchRow {
+                try_collect(rows.iter().map(|row| BatchRow {
                     slot: row.slot,
                     positions: row.position_count as usize,
                 }))?;

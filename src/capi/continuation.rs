@@ -1,9 +1,10 @@
 //! Sequences that go on from another one: continue, fork, retain, and what is retained.
 use super::cache::rkv_cache;
+use super::elements::{AbiElement, WantedElements};
 use super::guard::Fail;
 use super::handle::with;
 use super::namespace::{read_namespace, rkv_namespace};
-use super::pointer::{AbiStruct, check_fit, fill, out, out_slice, read_struct, write_struct};
+use super::pointer::{AbiStruct, check_fit, fill, out, read_struct, write_struct};
 use super::sequence::{rkv_sequence_id, rkv_sequence_info, state_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
@@ -64,7 +65,7 @@ unsafe impl AbiStruct for rkv_sequence_fork_args {
     const V1: usize = 32;
 }
 
-/// A child of a fork. An array element: its layout never changes.
+/// A child of a fork.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_sequence_fork_child {
@@ -72,12 +73,12 @@ pub struct rkv_sequence_fork_child {
     pub sequence: rkv_sequence_id,
     /// Its row in the page table.
     pub slot: u32,
-    /// Copy to carry out before the child computes, as in rkv_sequence_info; 0 for none.
-    pub copy_position_count: u32,
-    /// The page to copy from, the same for all children; protected until the copy is confirmed.
-    pub copy_source_page: u32,
-    /// The page to copy to; private to the child.
-    pub copy_target_page: u32,
+    /// Page copies to carry out before the child computes: rkv_sequence_read_copies().
+    pub copy_count: u32,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_sequence_fork_child {
+    const V1: usize = 16;
 }
 
 /// Begins a sequence that goes on from another one: its tokens are all that the parent has now, and
@@ -167,6 +168,7 @@ fn reserve(position_count: u64) -> Result<usize, Error> {
 /// @param cache the cache
 /// @param args parent and number of children
 /// @param out_children receives child_count children
+/// @param element_size sizeof(rkv_sequence_fork_child)
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
 /// rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
@@ -180,6 +182,7 @@ pub unsafe extern "C" fn rkv_sequence_fork(
     cache: *mut rkv_cache,
     args: *const rkv_sequence_fork_args,
     out_children: *mut rkv_sequence_fork_child,
+    element_size: usize,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
     unsafe {
@@ -192,18 +195,17 @@ pub unsafe extern "C" fn rkv_sequence_fork(
             if count == 0 {
                 return Err(Error::argument("args.child_count is zero").into());
             }
-            let into = out_slice(out_children, count, count, "out_children")?;
+            let names = ["out_children", "element_size"];
+            let mut into = WantedElements::new(out_children, element_size, count, names)?;
             let reserve = reserve(args.reserve_position_count)?;
             let children = shared.fork(SequenceId(args.parent), count, reserve)?;
-            for (place, child) in into.iter_mut().zip(&children) {
-                let copy = child.copy.unwrap_or_default();
-                place.write(rkv_sequence_fork_child {
+            for (at, child) in children.iter().enumerate() {
+                let made = rkv_sequence_fork_child {
                     sequence: child.id.0,
                     slot: child.slot,
-                    copy_position_count: copy.positions as u32,
-                    copy_source_page: copy.source,
-                    copy_target_page: copy.target,
-                });
+                    copy_count: child.copy.is_some() as u32,
+                };
+                into.put(at, &made);
             }
             Ok(())
         })

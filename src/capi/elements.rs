@@ -43,10 +43,10 @@ impl<'a, T: AbiElement> GivenElements<'a, T> {
     pub(super) unsafe fn new(
         pointer: *const T,
         count: usize,
-        size: usize,
+        (size, size_name): (usize, &str),
         name: &str,
     ) -> Result<Self, Fail> {
-        let bytes = check_sizes::<T>((count, name), (size, "element_size"))?;
+        let bytes = check_sizes::<T>((count, name), (size, size_name))?;
         let made = |bytes| Self { bytes, size, read: PhantomData };
         if count == 0 {
             return Ok(made(&[]));

@@ -1,7 +1,7 @@
 //! KV memory: number formats, layouts, where it lies, copies of its pages.
+use super::elements::{AbiElement, GivenElements, WantedElements};
 use super::guard::Fail;
 use super::handle::with;
-use super::pointer::{put, slice};
 use super::runner::rkv_runner;
 use super::status::rkv_status;
 use crate::attention::{Dtype, KvLayout, KvStrides};
@@ -26,8 +26,7 @@ pub const RKV_KV_LAYOUT_NHD: u32 = 0;
 pub const RKV_KV_LAYOUT_HND: u32 = 1;
 
 /// Where K and V of one layer lie; element (page, position in the page, head, d) at
-/// page * page_stride + position * position_stride + head * head_stride + d. An array element: its
-/// layout never changes.
+/// page * page_stride + position * position_stride + head * head_stride + d.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_runner_kv_memory {
@@ -42,9 +41,12 @@ pub struct rkv_runner_kv_memory {
     /// Elements from one head to the next.
     pub head_stride: u64,
 }
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiElement for rkv_runner_kv_memory {
+    const V1: usize = 40;
+}
 
-/// A copy of the first positions of a page to another page. An array element: its layout never
-/// changes.
+/// A copy of the first positions of a page to another page.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_page_copy {
@@ -54,8 +56,23 @@ pub struct rkv_page_copy {
     pub target_page: u32,
     /// How many positions, at most page_size.
     pub position_count: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// The group of layers whose pages these are. Always 0: there is one.
+    pub group: u32,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_page_copy {
+    const V1: usize = 16;
+}
+
+impl From<&PageCopy> for rkv_page_copy {
+    fn from(copy: &PageCopy) -> Self {
+        Self {
+            source_page: copy.source,
+            target_page: copy.target,
+            position_count: copy.positions as u32,
+            group: 0,
+        }
+    }
 }
 
 pub(super) fn dtype(value: u32, name: &str) -> Result<Dtype, Error> {
@@ -93,6 +110,7 @@ pub(super) fn strides(memory: &rkv_runner_kv_memory) -> Result<KvStrides, Fail> 
 /// @param runner the runner
 /// @param layer below layer_count
 /// @param out_memory receives pointers, good until the runner is destroyed, and strides
+/// @param memory_size sizeof(rkv_runner_kv_memory)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(1); no lock
@@ -104,10 +122,13 @@ pub unsafe extern "C" fn rkv_runner_read_kv_memory(
     runner: *const rkv_runner,
     layer: u32,
     out_memory: *mut rkv_runner_kv_memory,
+    memory_size: usize,
 ) -> rkv_status {
     // SAFETY: the caller's contract on runner and out_memory.
     unsafe {
         with(runner, |runner| {
+            let names = ["out_memory", "memory_size"];
+            let mut into = WantedElements::new(out_memory, memory_size, 1, names)?;
             let kv = runner.kv(layer as usize)?;
             let made = rkv_runner_kv_memory {
                 k: kv.k.cast(),
@@ -116,7 +137,8 @@ pub unsafe extern "C" fn rkv_runner_read_kv_memory(
                 position_stride: kv.strides.position as u64,
                 head_stride: kv.strides.head as u64,
             };
-            put(made, out_memory, "out_memory")
+            into.put(0, &made);
+            Ok(())
         })
     }
 }
@@ -129,6 +151,7 @@ pub unsafe extern "C" fn rkv_runner_read_kv_memory(
 /// @param runner the runner
 /// @param copies copy_count copies; no target is another's source or target
 /// @param copy_count how many
+/// @param element_size sizeof(rkv_page_copy)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_DEVICE; RKV_STATUS_POISONED
 /// @par Cost
@@ -141,15 +164,17 @@ pub unsafe extern "C" fn rkv_runner_copy_pages(
     runner: *mut rkv_runner,
     copies: *const rkv_page_copy,
     copy_count: usize,
+    element_size: usize,
 ) -> rkv_status {
     // SAFETY: the caller's contract on runner and copies.
     unsafe {
         with(runner, |runner| {
-            let given = slice(copies, copy_count, "copies")?;
-            if given.iter().any(|copy| copy.reserved != 0) {
-                return Err(Error::argument("copies: reserved must be zero").into());
+            let size = (element_size, "element_size");
+            let given = GivenElements::new(copies, copy_count, size, "copies")?.iter();
+            if let Some(at) = given.clone().position(|copy| copy.group != 0) {
+                return Err(Error::argument(text!("copies[{at}]: there is no such group")).into());
             }
-            let copies = try_collect(given.iter().map(|copy| PageCopy {
+            let copies = try_collect(given.map(|copy| PageCopy {
                 source: copy.source_page,
                 target: copy.target_page,
                 positions: copy.position_count as usize,

@@ -115,7 +115,7 @@ pub struct rkv_plan_arrays {
     pub slot_mapping: *const i64,
     /// Copies that were open when the plan was set: before the step is computed, the first
     /// positions of one page are copied to another one in every layer. Then
-    /// rkv_sequence_confirm_copy(), for each. A runner does both, see rkv_runner_prepare_plan().
+    /// rkv_sequence_confirm_copies(), for each. A runner does both, see rkv_runner_prepare_plan().
     pub copy_count: u64,
     /// For each copy, the sequence that waits for it.
     pub copy_sequence: *const rkv_sequence_id,
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 ///
 /// Several plans may be set before the first is computed. A plan is good until a row of it is
 /// released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
-/// (see rkv_sequence_info.copy_position_count) stay open until they are carried out: by the first
+/// (see rkv_sequence_read_copies()) stay open until they are carried out: by the first
 /// rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
 /// finds them among the arrays.
 ///
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn rkv_plan_set(
     // SAFETY: the caller's contract on plan and rows.
     unsafe {
         with(plan, |plan| {
-            let rows = GivenElements::new(rows, row_count, element_size, "rows")?;
+            let rows = GivenElements::new(rows, row_count, (element_size, "element_size"), "rows")?;
             // The regions of all rows, one row after another. A step without any needs no memory.
             let mut regions = Vec::new();
             for row in rows.iter().filter(|row| row.region_count > 0) {

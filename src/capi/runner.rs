@@ -1,11 +1,10 @@
 //! The runner: KV memory and the backend that computes over the rows of a page table.
+use super::elements::GivenElements;
 use super::guard::guard;
 use super::handle::{Handle, Object, Opaque, destroy, with};
 use super::kv::{dtype, kv_layout, rkv_runner_kv_memory, strides};
 use super::page_table::rkv_page_table;
-use super::pointer::{
-    AbiStruct, check_fit, init_struct, out, put, read_struct, slice, write_struct,
-};
+use super::pointer::{AbiStruct, check_fit, init_struct, out, put, read_struct, write_struct};
 use super::status::rkv_status;
 use super::threads::{engine_threads, rkv_parallel_for};
 use crate::cpu::Threads;
@@ -82,6 +81,8 @@ pub struct rkv_runner_config {
     /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
     /// 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
     pub kv_layers: *const rkv_runner_kv_memory,
+    /// sizeof(rkv_runner_kv_memory); not read without kv_layers.
+    pub kv_layer_size: usize,
     /// The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
     pub parallel_for: rkv_parallel_for,
     /// Passed to parallel_for.
@@ -90,7 +91,7 @@ pub struct rkv_runner_config {
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_runner_config {
     const NAME: &'static str = "config";
-    const V1: usize = 72;
+    const V1: usize = 80;
 }
 
 /// What a runner has.
@@ -181,6 +182,7 @@ pub unsafe extern "C" fn rkv_runner_config_init(
         flags: 0,
         device: 0,
         kv_layers: std::ptr::null(),
+        kv_layer_size: 0,
         parallel_for: None,
         parallel_user_data: std::ptr::null_mut(),
     };
@@ -258,11 +260,13 @@ pub unsafe extern "C" fn rkv_runner_create(
             let runner = if raw.kv_layers.is_null() {
                 Runner::new(shared.clone(), config, backend)?
             } else {
-                let given = slice(raw.kv_layers, config.layers, "config.kv_layers")?;
+                let size = (raw.kv_layer_size, "config.kv_layer_size");
+                let (layers, name) = (config.layers, "config.kv_layers");
+                let given = GivenElements::new(raw.kv_layers, layers, size, name)?;
                 let mut layers = Vec::new();
-                for memory in given {
+                for memory in given.iter() {
                     let (k, v) = (memory.k.cast(), memory.v.cast());
-                    layers.try_push(KvPointers { k, v, strides: strides(memory)? })?;
+                    layers.try_push(KvPointers { k, v, strides: strides(&memory)? })?;
                 }
                 Runner::over(shared.clone(), config, backend, &layers)?
             };

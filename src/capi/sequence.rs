@@ -1,9 +1,12 @@
 //! Sequences: begin, confirm the copy, publish, append, release.
 use super::cache::rkv_cache;
+use super::elements::WantedElements;
+use super::guard::Fail;
 use super::handle::with;
+use super::kv::rkv_page_copy;
 use super::namespace::{read_namespace, rkv_namespace};
 use super::node::rkv_node_id;
-use super::pointer::{AbiStruct, check_fit, read_struct, write_struct};
+use super::pointer::{AbiStruct, check_fit, out, read_struct, write_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
@@ -57,16 +60,11 @@ pub struct rkv_sequence_info {
     /// Leading pages of its row that the cache owns. The others are private. Never write to these.
     pub shared_page_count: u64,
     /// The node that the sequence keeps locked, 0 for none. rkv_sequence_publish() and
-    /// rkv_sequence_confirm_copy() may change it, of a child also the publishing of its parent.
+    /// rkv_sequence_confirm_copies() may change it, of a child also the publishing of its parent.
     pub node: rkv_node_id,
-    /// Copy to carry out before computing: the first copy_position_count positions of
-    /// copy_source_page to copy_target_page, in every layer; then rkv_sequence_confirm_copy(). 0
-    /// when there is none, or none left.
-    pub copy_position_count: u64,
-    /// The page to copy from; the cache's or a parent's, protected until the copy is confirmed.
-    pub copy_source_page: u32,
-    /// The page to copy to; private.
-    pub copy_target_page: u32,
+    /// Page copies to carry out before computing, see rkv_sequence_read_copies(); 0 when there are
+    /// none, or none left.
+    pub copy_count: u64,
     /// Of the reused positions, those inherited from a parent; 0 unless
     /// rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
     pub inherited_position_count: u64,
@@ -74,7 +72,7 @@ pub struct rkv_sequence_info {
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_sequence_info {
     const NAME: &'static str = "out_state";
-    const V1: usize = 88;
+    const V1: usize = 80;
 }
 
 /// What rkv_sequence_publish() did.
@@ -106,7 +104,6 @@ unsafe impl AbiStruct for rkv_sequence_publish_result {
 }
 
 pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
-    let copy = info.copy.unwrap_or_default();
     rkv_sequence_info {
         struct_size: 0,
         slot: info.slot,
@@ -117,9 +114,7 @@ pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
         page_count: info.pages as u64,
         shared_page_count: info.shared_pages as u64,
         node: info.node.map_or(0, |node| node.0),
-        copy_position_count: copy.positions as u64,
-        copy_source_page: copy.source,
-        copy_target_page: copy.target,
+        copy_count: info.copy.is_some() as u64,
         inherited_position_count: info.inherited_positions as u64,
     }
 }
@@ -129,7 +124,7 @@ pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
 /// whole or not at all.
 ///
 /// At least one token is left to compute, and the cut is never inside an image. Where the prefix
-/// ends inside a page, the info names the copy to carry out.
+/// ends inside a page, there is a copy to carry out: rkv_sequence_read_copies().
 ///
 /// @param cache the cache
 /// @param args the prompt and its namespace
@@ -194,6 +189,55 @@ pub unsafe extern "C" fn rkv_sequence_read_info(
     }
 }
 
+/// The page copies that a sequence waits for: the first positions of pages of the cache or of a
+/// parent, to private pages of the sequence. Carry them out in every layer before the sequence
+/// computes, then call rkv_sequence_confirm_copies(); until then the sources stay protected.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param copies receives them, as rkv_runner_copy_pages() takes them; (NULL, 0) asks for the count
+/// @param capacity room in copies; one is enough for each group
+/// @param element_size sizeof(rkv_page_copy); not read with capacity 0
+/// @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK, also when there are none; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_read_copies(
+    cache: *const rkv_cache,
+    sequence: rkv_sequence_id,
+    copies: *mut rkv_page_copy,
+    capacity: usize,
+    element_size: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, copies and out_count.
+    unsafe {
+        with(cache, |shared| {
+            let names = ["copies", "element_size"];
+            let mut into = WantedElements::new(copies, element_size, capacity, names)?;
+            let count = out(out_count, "out_count")?;
+            let copy = shared.read().sequence_info(SequenceId(sequence))?.copy;
+            let found = copy.iter().len();
+            count.write(found);
+            if copies.is_null() {
+                return Ok(());
+            }
+            if found > capacity {
+                return Err(Fail::too_small(found, capacity, "copies"));
+            }
+            for (at, copy) in copy.iter().enumerate() {
+                into.put(at, &rkv_page_copy::from(copy));
+            }
+            Ok(())
+        })
+    }
+}
+
 /// Says that the copy named at begin is done: the source page is no longer protected by it. (After
 /// a full hit it still is, as part of the prefix that the sequence keeps locked.)
 ///
@@ -207,12 +251,12 @@ pub unsafe extern "C" fn rkv_sequence_read_info(
 /// any thread
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rkv_sequence_confirm_copy(
+pub unsafe extern "C" fn rkv_sequence_confirm_copies(
     cache: *mut rkv_cache,
     sequence: rkv_sequence_id,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.write().confirm_copy(SequenceId(sequence))?)) }
+    unsafe { with(cache, |shared| Ok(shared.write().confirm_copies(SequenceId(sequence))?)) }
 }
 
 /// Adds tokens to a sequence, e.g. the one just decoded, and the pages they need, evicting when the

@@ -1,4 +1,5 @@
 //! Tokens: what they are, how values become bins, how prompts and images become a token list.
+use super::elements::{AbiElement, GivenElements, WantedElements};
 use super::guard::{Fail, guard};
 use super::pointer::{AbiStruct, check_out, fill, out, out_slice, put, read_struct, slice};
 use super::status::rkv_status;
@@ -21,7 +22,7 @@ pub const RKV_BIN_COUNT: u32 = 1024;
 /// Text token ids are smaller than this.
 pub const RKV_TEXT_ID_LIMIT: u32 = 2147483648;
 
-/// One token that is not text. An array element: its layout never changes.
+/// One token that is not text.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_token_item {
@@ -39,6 +40,10 @@ pub struct rkv_token_item {
     /// Content digest of an image, see rkv_image_digest(); zero for the other kinds.
     pub digest: [u8; 16],
 }
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_token_item {
+    const V1: usize = 40;
+}
 
 /// A list of tokens: a text id per token, and the tokens that are not text.
 #[repr(C)]
@@ -46,8 +51,8 @@ pub struct rkv_token_item {
 pub struct rkv_tokens {
     /// sizeof(rkv_tokens).
     pub struct_size: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// sizeof(rkv_token_item); not read without items.
+    pub item_size: u32,
     /// `count` text ids below RKV_TEXT_ID_LIMIT. The id at the index of an item is not read.
     pub ids: *const u32,
     /// Number of tokens, the items included.
@@ -124,6 +129,16 @@ impl From<&Item> for rkv_token_item {
     }
 }
 
+/// The items of a list.
+///
+/// # Safety
+/// They are readable, per the header.
+unsafe fn given_items(raw: &rkv_tokens) -> Result<GivenElements<'_, rkv_token_item>, Fail> {
+    let size = (raw.item_size as usize, "tokens.item_size");
+    // SAFETY: the caller's contract.
+    unsafe { GivenElements::new(raw.items, raw.item_count, size, "tokens.items") }
+}
+
 /// Runs `body` on the token list behind `tokens`.
 ///
 /// # Safety
@@ -134,21 +149,18 @@ pub(super) unsafe fn with_tokens<R>(
 ) -> Result<R, Fail> {
     // SAFETY: the caller's contract.
     let raw = unsafe { read_struct(tokens)? };
-    if raw.reserved != 0 {
-        return Err(Error::argument("tokens.reserved must be zero").into());
-    }
     // SAFETY: the caller's contract.
     let ids = unsafe { slice(raw.ids, raw.count, "tokens.ids")? };
     if raw.item_count == 0 {
         return body(TokenList::text(ids));
     }
     // SAFETY: the caller's contract.
-    let items = unsafe { slice(raw.items, raw.item_count, "tokens.items")? };
+    let items = unsafe { given_items(&raw)? };
     // A few items are converted without an allocation: lookups stand on this.
     let mut converted = SmallVec::<[Item; 4]>::new();
-    converted.try_reserve_exact(items.len()).map_err(|_| Error::memory("tokens.items"))?;
-    for item in items {
-        converted.push(Item::try_from(item)?);
+    converted.try_reserve_exact(raw.item_count).map_err(|_| Error::memory("tokens.items"))?;
+    for item in items.iter() {
+        converted.push(Item::try_from(&item)?);
     }
     body(TokenList { ids, items: &converted })
 }
@@ -255,7 +267,8 @@ pub unsafe extern "C" fn rkv_image_digest(
 ///
 /// @param tokens the ids of the prompt, and the items with their places
 /// @param ids receives tokens->count + tokens->item_count ids; zero at the items
-/// @param items receives tokens->item_count items, token_index in the new list
+/// @param items receives tokens->item_count items of tokens->item_size bytes, token_index in the
+/// new list
 /// @param id_capacity room in ids; the items need no capacity, their number is known
 /// @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
@@ -274,19 +287,22 @@ pub unsafe extern "C" fn rkv_tokens_build(
     out_token_count: *mut usize,
 ) -> rkv_status {
     guard(|| {
+        let given = tokens;
         // SAFETY: the caller's contract on tokens, out_token_count, ids and items.
         unsafe {
             with_tokens(tokens, |tokens| {
                 let (made_ids, made_items) = crate::token::build(tokens)?;
-                let made_items = try_collect(made_items.iter().map(rkv_token_item::from))?;
                 let count = out(out_token_count, "out_token_count")?;
-                let item_room = made_items.len();
-                let items = out_slice(items, item_room, item_room, "items")?;
+                let (item_size, names) = (read_struct(given)?.item_size, ["items", "item_size"]);
+                let room = made_items.len();
+                let mut items = WantedElements::new(items, item_size as usize, room, names)?;
                 check_out(ids, id_capacity, "ids")?;
                 count.write(made_ids.len());
                 let ids = out_slice(ids, id_capacity, made_ids.len(), "ids")?;
                 ids.write_copy_of_slice(&made_ids);
-                items.write_copy_of_slice(&made_items);
+                for (at, item) in made_items.iter().enumerate() {
+                    items.put(at, &item.into());
+                }
                 Ok(())
             })
         }

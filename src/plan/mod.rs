@@ -198,7 +198,7 @@ impl Plan {
         let mut state = self.shared.write();
         for id in step.sequences_that_wait() {
             if state.open_copy(id).is_some() {
-                state.confirm_copy(id)?;
+                state.confirm_copies(id)?;
                 self.confirmed.store(step.number, Ordering::Relaxed);
             }
         }

@@ -147,7 +147,7 @@ impl State {
     }
 
     /// Says that the copy is done.
-    pub fn confirm_copy(&mut self, id: SequenceId) -> Result<(), Error> {
+    pub fn confirm_copies(&mut self, id: SequenceId) -> Result<(), Error> {
         if self.sequence(id)?.copy.is_none() {
             return Err(Error::state("no copy is open"));
         }

@@ -240,13 +240,13 @@ static void h03_no_part_of_another_page(void) {
     serve(&f, text(ids, 12));
     CHECK_EQ(probe(&f, text(fork_ids, 12)), 4);
     rkv_sequence_info state = begin(&f, text(fork_ids, 12));
-    CHECK(state.cached_position_count == 4 && state.copy_position_count == 0);
+    CHECK(state.cached_position_count == 4 && state.copy_count == 0);
     release(&f, state.sequence);
     /* a full hit recomputes one token: the last page is known, so its start is copied */
     state = begin(&f, text(ids, 12));
-    CHECK(state.cached_position_count == 11 && state.copy_position_count == 3);
-    CHECK(state.shared_page_count == 2 && state.copy_source_page != 0);
-    CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
+    CHECK(state.cached_position_count == 11 && copy_of(&f, state.sequence).position_count == 3);
+    CHECK(state.shared_page_count == 2 && copy_of(&f, state.sequence).source_page != 0);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, state.sequence));
     CHECK_EQ(publish(&f, state.sequence, 12).remapped_page_count, 1);
     release(&f, state.sequence);
     end_fixture(&f);

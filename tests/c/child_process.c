@@ -133,7 +133,7 @@ static void m03_handles_of_the_parent(void) {
     INHERITED(rkv_page_table_read_slot_mapping(table, 0, &position, 1, &place));
     rkv_page_table_batch_row batch_row = {0, 1};
     rkv_page_table_batch_arrays arrays = {.struct_size = sizeof arrays};
-    INHERITED(rkv_page_table_read_batch(table, &batch_row, 1, &arrays, &count));
+    INHERITED(rkv_page_table_read_batch(table, &batch_row, 1, sizeof batch_row, &arrays, &count));
     rkv_cache *second = NULL;
     INHERITED(rkv_cache_create(table, NULL, &second));
     INHERITED(rkv_cache_evict(cache, 1, NULL, 0, &count));
@@ -159,7 +159,8 @@ static void m03_handles_of_the_parent(void) {
     rkv_sequence_info state = new_state();
     INHERITED(rkv_sequence_begin(cache, &begin_with, &state));
     INHERITED(rkv_sequence_read_info(cache, sequence, &state));
-    INHERITED(rkv_sequence_confirm_copy(cache, sequence));
+    INHERITED(rkv_sequence_read_copies(cache, sequence, NULL, 0, 0, &count));
+    INHERITED(rkv_sequence_confirm_copies(cache, sequence));
     INHERITED(rkv_sequence_append(cache, sequence, &tokens));
     INHERITED(rkv_sequence_truncate(cache, sequence, 8));
     rkv_sequence_publish_result published = {.struct_size = sizeof published};
@@ -189,8 +190,8 @@ static void m03_runners_of_the_parent(void) {
     rkv_runner_merge_states_args merge = {.struct_size = sizeof merge};
     INHERITED(rkv_runner_create(parent.f.table, &config, &second));
     INHERITED(rkv_runner_read_stats(runner, &now));
-    INHERITED(rkv_runner_read_kv_memory(runner, 0, &memory));
-    INHERITED(rkv_runner_copy_pages(runner, &copy, 1));
+    INHERITED(rkv_runner_read_kv_memory(runner, 0, &memory, sizeof memory));
+    INHERITED(rkv_runner_copy_pages(runner, &copy, 1, sizeof copy));
     INHERITED(rkv_plan_create(parent.f.table, &another));
     INHERITED(rkv_plan_set(plan, NULL, 0, sizeof(rkv_plan_row)));
     INHERITED(rkv_plan_reserve(plan, &capacity));

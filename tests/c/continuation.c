@@ -89,7 +89,7 @@ static void c01_only_what_is_computed_is_kept(void) {
     release(&f, child.sequence);
     /* copies two positions, and ends before that is done */
     state = begin(&f, text(other, 8));
-    CHECK_EQ(state.copy_position_count, 2);
+    CHECK_EQ(copy_of(&f, state.sequence).position_count, 2);
     CHECK(retain(&f, state.sequence));
     child = continue_from(&f, state.sequence, text(ids, 0));
     CHECK(child.position_count == 8 && child.cached_position_count == 4);
@@ -111,7 +111,7 @@ static void c01_bounded_by_sequences(void) {
     CHECK_EQ(private_pages(&f), 3);
     uint32_t more[6] = {7, 8, 9, 10, 11, 12};
     rkv_sequence_info child = continue_from(&f, id[0], text(more, 1));
-    confirm_copy(&f, child.sequence);
+    confirm_copies(&f, child.sequence);
     release(&f, child.sequence);
     CHECK(retained_ids(&f, listed, 4) == 3 && listed[0] == id[0] && listed[2] == id[2]);
     id[3] = serve_and_retain(&f, text(more, 6));
@@ -202,7 +202,7 @@ static void c02_children_continue_by_reference(void) {
         CHECK(child.position_count == 15 && child.cached_position_count == 12);
         CHECK(child.inherited_position_count == 12 && child.cached_token_count == 12);
         CHECK(child.shared_page_count == 3 && child.page_count == 6);
-        CHECK_EQ(child.copy_position_count, 0);
+        CHECK_EQ(child.copy_count, 0);
         CHECK_EQ(row_of(&f, child.slot, row, 8), 6);
         CHECK(memcmp(row, parent_row, 3 * sizeof *row) == 0);
         check_shared(&f, child.slot, 3);
@@ -244,8 +244,8 @@ static void c02_children_of_children(void) {
         CHECK_EQ(child.cached_token_count, 5 + 3 * i);
         positions += 7;
         CHECK_EQ(child.position_count, positions);
-        if (child.copy_position_count > 0) {
-            confirm_copy(&f, child.sequence);
+        if (child.copy_count > 0) {
+            confirm_copies(&f, child.sequence);
         }
         CHECK_OK(rkv_sequence_drop(f.cache, last));
         publish(&f, child.sequence, positions);
@@ -294,7 +294,7 @@ static void c03_retention_is_a_guarantee(void) {
     rkv_sequence_info child = continue_from(&f, second, text(ids, 1));
     CHECK_EQ(drop_retained(&f, SIZE_MAX), 0);
     CHECK_EQ(cache_stats(&f).retained_sequence_count, 0);
-    confirm_copy(&f, child.sequence);
+    confirm_copies(&f, child.sequence);
     release(&f, child.sequence);
     CHECK_EQ(free_pages(&f) + reclaimable_pages(&f), 8);
     end_fixture(&f);
@@ -317,12 +317,13 @@ static void c04_the_last_page_is_copied(void) {
                 uint64_t reused = more > 0 ? length : length - 1;
                 CHECK_EQ(child.cached_position_count, reused);
                 CHECK_EQ(child.shared_page_count, reused / sizes[s]);
-                CHECK_EQ(child.copy_position_count, reused % sizes[s]);
+                rkv_page_copy copy = copy_of(&f, child.sequence);
+                CHECK_EQ(copy.position_count, reused % sizes[s]);
                 CHECK(child.position_count > child.cached_position_count);
-                if (child.copy_position_count > 0) {
-                    CHECK_EQ(child.copy_source_page, row[reused / sizes[s]]);
-                    CHECK(child.copy_target_page != child.copy_source_page);
-                    confirm_copy(&f, child.sequence);
+                if (child.copy_count > 0) {
+                    CHECK_EQ(copy.source_page, row[reused / sizes[s]]);
+                    CHECK(copy.target_page != copy.source_page);
+                    confirm_copies(&f, child.sequence);
                 }
                 check_shared(&f, child.slot, child.shared_page_count);
                 publish(&f, child.sequence, child.position_count);
@@ -351,7 +352,9 @@ static void c04_the_source_outlives_its_parent(void) {
         rkv_sequence_continue_args args = continue_args(parent.sequence, &suffix);
         args.flags = RKV_CONTINUE_RUNNING;
         rkv_sequence_info child = continue_as(&f, &args), twin = continue_as(&f, &args);
-        CHECK(child.copy_position_count == 2 && twin.copy_source_page == child.copy_source_page);
+        const rkv_page_copy copy = copy_of(&f, child.sequence);
+        CHECK(copy.position_count == 2);
+        CHECK_EQ(copy_of(&f, twin.sequence).source_page, copy.source_page);
         if (live) {
             release(&f, parent.sequence);
         } else {
@@ -360,18 +363,18 @@ static void c04_the_source_outlives_its_parent(void) {
         check_sane(&f);
         /* neither free nor anybody's to take */
         CHECK(free_pages(&f) == 4 && private_pages(&f) == 3);
-        CHECK_STATUS(rkv_page_table_free_pages(f.table, &child.copy_source_page, 1),
+        CHECK_STATUS(rkv_page_table_free_pages(f.table, &copy.source_page, 1),
                      RKV_STATUS_INVALID_ARGUMENT);
         allocate(&f, 4, pages);
         for (size_t i = 0; i < 4; i++) {
-            CHECK(pages[i] != child.copy_source_page);
+            CHECK(pages[i] != copy.source_page);
         }
         CHECK_OK(rkv_page_table_free_pages(f.table, pages, 4));
-        confirm_copy(&f, child.sequence);
+        confirm_copies(&f, child.sequence);
         CHECK_EQ(private_pages(&f), 3);
         /* the second copy is done, or given up */
         if (how < 2) {
-            confirm_copy(&f, twin.sequence);
+            confirm_copies(&f, twin.sequence);
             CHECK_EQ(private_pages(&f), 2);
         }
         release(&f, twin.sequence);
@@ -394,6 +397,7 @@ static void c04_the_source_is_published_meanwhile(void) {
         rkv_sequence_continue_args args = continue_args(parent.sequence, &suffix);
         args.flags = RKV_CONTINUE_RUNNING;
         rkv_sequence_info child = continue_as(&f, &args);
+        const rkv_page_copy copy = copy_of(&f, child.sequence);
         /* what the child is to copy can't be taken back, only what comes after it */
         append(&f, parent.sequence, 99);
         snapshot before = take(&f);
@@ -407,14 +411,14 @@ static void c04_the_source_is_published_meanwhile(void) {
         }
         rkv_sequence_publish_result result = publish(&f, parent.sequence, 8);
         CHECK_EQ(result.claimed_page_count, published_by_other ? 0 : 1);
-        CHECK_EQ(owns(&f, child.copy_source_page), !published_by_other);
+        CHECK_EQ(owns(&f, copy.source_page), !published_by_other);
         release(&f, parent.sequence);
         check_sane(&f);
         evict(&f, 100);
         CHECK_EQ(cached_pages(&f), published_by_other ? 1 : 2);
-        CHECK_EQ(query(&f, child.sequence).copy_source_page, child.copy_source_page);
+        CHECK_EQ(copy_of(&f, child.sequence).source_page, copy.source_page);
         CHECK_EQ(free_pages(&f), 13);
-        confirm_copy(&f, child.sequence);
+        confirm_copies(&f, child.sequence);
         CHECK_EQ(evict(&f, 100), published_by_other ? 0 : 1);
         CHECK_EQ(free_pages(&f), 14);
         release(&f, child.sequence);

@@ -132,6 +132,7 @@ static inline rkv_tokens with_items(const uint32_t *ids, size_t count,
     tokens.ids = ids;
     tokens.count = count;
     tokens.items = items;
+    tokens.item_size = sizeof *items;
     tokens.item_count = item_count;
     return tokens;
 }
@@ -320,6 +321,16 @@ static inline rkv_sequence_info query(const fixture *f, rkv_sequence_id sequence
     return state;
 }
 
+/* The page copy that a sequence waits for; zeros when there is none. */
+static inline rkv_page_copy copy_of(const fixture *f, rkv_sequence_id sequence) {
+    rkv_page_copy copy = {0, 0, 0, 0};
+    size_t count = 77;
+    CHECK_OK(rkv_sequence_read_copies(f->cache, sequence, &copy, 1, sizeof copy, &count));
+    CHECK_EQ(count, copy.position_count > 0);
+    CHECK_EQ(query(f, sequence).copy_count, count);
+    return copy;
+}
+
 static inline rkv_sequence_publish_result publish(const fixture *f, rkv_sequence_id sequence,
                                          uint64_t computed) {
     rkv_sequence_publish_result result;
@@ -376,7 +387,7 @@ static inline rkv_status try_fork(const fixture *f, rkv_sequence_id parent, size
     args.struct_size = sizeof args;
     args.parent = parent;
     args.child_count = child_count;
-    return rkv_sequence_fork(f->cache, &args, children);
+    return rkv_sequence_fork(f->cache, &args, children, sizeof *children);
 }
 
 static inline void fork_into(const fixture *f, rkv_sequence_id parent, size_t child_count,
@@ -390,15 +401,15 @@ static inline bool retain(const fixture *f, rkv_sequence_id sequence) {
     return retained;
 }
 
-static inline void confirm_copy(const fixture *f, rkv_sequence_id sequence) {
-    CHECK_OK(rkv_sequence_confirm_copy(f->cache, sequence));
+static inline void confirm_copies(const fixture *f, rkv_sequence_id sequence) {
+    CHECK_OK(rkv_sequence_confirm_copies(f->cache, sequence));
 }
 
 /* A finished request that is retained: begin, copy, publish everything, retain. */
 static inline rkv_sequence_id serve_and_retain(const fixture *f, rkv_tokens tokens) {
     rkv_sequence_info state = begin(f, tokens);
-    if (state.copy_position_count > 0) {
-        confirm_copy(f, state.sequence);
+    if (state.copy_count > 0) {
+        confirm_copies(f, state.sequence);
     }
     publish(f, state.sequence, state.position_count);
     CHECK(retain(f, state.sequence));
@@ -408,8 +419,8 @@ static inline rkv_sequence_id serve_and_retain(const fixture *f, rkv_tokens toke
 /* A whole request: begin, copy, publish everything, release. Returns the positions reused. */
 static inline uint64_t serve(const fixture *f, rkv_tokens tokens) {
     rkv_sequence_info state = begin(f, tokens);
-    if (state.copy_position_count > 0) {
-        CHECK_OK(rkv_sequence_confirm_copy(f->cache, state.sequence));
+    if (state.copy_count > 0) {
+        CHECK_OK(rkv_sequence_confirm_copies(f->cache, state.sequence));
     }
     publish(f, state.sequence, state.position_count);
     release(f, state.sequence);

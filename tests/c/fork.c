@@ -23,17 +23,17 @@ static void c08_whole_pages_are_shared(void) {
         CHECK_EQ(row_of(&f, child.slot, row, 8), 3);
         CHECK(memcmp(row, parent_row, 2 * sizeof *row) == 0);
         check_shared(&f, child.slot, 2);
-        CHECK(child.copy_position_count == 2 && children[i].copy_position_count == 2);
-        CHECK(child.copy_source_page == parent_row[2]);
-        CHECK_EQ(children[i].copy_source_page, parent_row[2]);
-        CHECK(child.copy_target_page == row[2] && children[i].copy_target_page == row[2]);
+        CHECK(child.copy_count == 1 && children[i].copy_count == 1);
+        const rkv_page_copy copy = copy_of(&f, child.sequence);
+        CHECK(copy.position_count == 2 && copy.group == 0);
+        CHECK(copy.source_page == parent_row[2] && copy.target_page == row[2]);
         for (size_t j = 0; j < i; j++) {
-            CHECK(children[j].copy_target_page != row[2]);
+            CHECK(copy_of(&f, children[j].sequence).target_page != row[2]);
         }
     }
     /* the parent is as it was, and keeps its page */
     rkv_sequence_info after = query(&f, parent.sequence);
-    CHECK(after.copy_position_count == 0 && after.page_count == 3);
+    CHECK(after.copy_count == 0 && after.page_count == 3);
     append(&f, parent.sequence, 11);
     /* losing beams free exactly their private pages */
     for (size_t i = 0; i < BEAMS; i++) {
@@ -55,7 +55,7 @@ static void c08_forks_of_forks(void) {
     rkv_sequence_id beams[BEAMS], next[BEAMS];
     rkv_sequence_id prompt = serve_and_retain(&f, text(ids, 5));
     rkv_sequence_info first = continue_from(&f, prompt, text(ids, 1));
-    confirm_copy(&f, first.sequence);
+    confirm_copies(&f, first.sequence);
     publish(&f, first.sequence, 6);
     rkv_sequence_fork_child children[BEAMS];
     fork_into(&f, first.sequence, BEAMS, children);
@@ -65,8 +65,8 @@ static void c08_forks_of_forks(void) {
     }
     for (uint32_t step = 0; step < 3; step++) {
         for (uint32_t i = 0; i < BEAMS; i++) {
-            if (query(&f, beams[i]).copy_position_count > 0) {
-                confirm_copy(&f, beams[i]);
+            if (query(&f, beams[i]).copy_count > 0) {
+                confirm_copies(&f, beams[i]);
             }
             append(&f, beams[i], 100 + 10 * step + i);
         }
@@ -86,8 +86,8 @@ static void c08_forks_of_forks(void) {
     /* one that survived says all that led to it, one that lost has left nothing */
     const uint32_t story[8] = {1, 2, 3, 4, 5, 1, 100, 110}, other[7] = {1, 2, 3, 4, 5, 1, 101};
     append(&f, beams[0], 7);
-    if (query(&f, beams[0]).copy_position_count > 0) {
-        confirm_copy(&f, beams[0]);
+    if (query(&f, beams[0]).copy_count > 0) {
+        confirm_copies(&f, beams[0]);
     }
     publish(&f, beams[0], 10);
     CHECK_EQ(probe(&f, text(story, 8)), 8);
@@ -122,7 +122,8 @@ static void c08_all_or_nothing(void) {
     args.child_count = BEAMS;
     args.reserve_position_count = 3;
     snapshot before = take(&f);
-    CHECK_STATUS(rkv_sequence_fork(f.cache, &args, children), RKV_STATUS_OUT_OF_PAGES);
+    CHECK_STATUS(rkv_sequence_fork(f.cache, &args, children, sizeof *children),
+                 RKV_STATUS_OUT_OF_PAGES);
     CHECK(same(&f, &before));
     rkv_shortage shortage;
     shortage.struct_size = sizeof shortage;
@@ -133,7 +134,7 @@ static void c08_all_or_nothing(void) {
         CHECK(((const uint8_t *)children)[i] == 0xA5);
     }
     args.child_count = 4;
-    CHECK_OK(rkv_sequence_fork(f.cache, &args, children));
+    CHECK_OK(rkv_sequence_fork(f.cache, &args, children, sizeof *children));
     CHECK_EQ(free_pages(&f) + reclaimable_pages(&f), 0);
     CHECK_EQ(cache_stats(&f).evicted_page_count, 3);
     for (size_t i = 0; i < 4; i++) {
@@ -143,7 +144,8 @@ static void c08_all_or_nothing(void) {
     args.child_count = 8;
     args.reserve_position_count = 0;
     before = take(&f);
-    CHECK_STATUS(rkv_sequence_fork(f.cache, &args, children), RKV_STATUS_OUT_OF_SLOTS);
+    CHECK_STATUS(rkv_sequence_fork(f.cache, &args, children, sizeof *children),
+                 RKV_STATUS_OUT_OF_SLOTS);
     CHECK(message_names("8") && message_names("7") && same(&f, &before));
     release(&f, parent.sequence);
     end_fixture(&f);
@@ -161,8 +163,7 @@ static void c08_at_a_page_boundary(void) {
     CHECK(private_pages(&f) == 0 && free_pages(&f) == 6);
     CHECK_EQ(info_of(&f, query(&f, parent.sequence).node).lock_count, 8);
     for (size_t i = 0; i < 7; i++) {
-        CHECK_EQ(children[i].copy_position_count, 0);
-        CHECK(children[i].copy_source_page == 0 && children[i].copy_target_page == 0);
+        CHECK_EQ(children[i].copy_count, 0);
     }
     append(&f, children[0].sequence, 9);
     CHECK_EQ(private_pages(&f), 1);
@@ -191,7 +192,7 @@ static void c08_children_publish(void) {
         append(&f, children[i].sequence, i == 2 ? 99 : 8);
         CHECK_STATUS(rkv_sequence_publish(f.cache, children[i].sequence, 8, &result),
                      RKV_STATUS_INVALID_STATE);
-        confirm_copy(&f, children[i].sequence);
+        confirm_copies(&f, children[i].sequence);
     }
     CHECK_EQ(publish(&f, children[0].sequence, 8).claimed_page_count, 1);
     rkv_sequence_publish_result result = publish(&f, children[1].sequence, 8);
@@ -222,7 +223,7 @@ static void c08_any_parent(void) {
     CHECK_OK(rkv_sequence_drop(f.cache, kept));
     CHECK_EQ(query(&f, children[1].sequence).cached_position_count, 10);
     release(&f, children[0].sequence);
-    confirm_copy(&f, children[1].sequence);
+    confirm_copies(&f, children[1].sequence);
     release(&f, children[1].sequence);
     CHECK_EQ(private_pages(&f), 0);
     /* 8 found, 2 more computed, one to come: the children compute that for themselves */
@@ -232,7 +233,7 @@ static void c08_any_parent(void) {
     rkv_sequence_info child = query(&f, children[0].sequence);
     CHECK(child.position_count == 11 && child.cached_position_count == 10);
     /* what a child began with is its prompt: it can't be taken back */
-    confirm_copy(&f, children[0].sequence);
+    confirm_copies(&f, children[0].sequence);
     append(&f, children[0].sequence, 60);
     CHECK_STATUS(rkv_sequence_truncate(f.cache, children[0].sequence, 10),
                  RKV_STATUS_INVALID_ARGUMENT);

@@ -113,7 +113,7 @@ static void cache_counters(void) {
     CHECK_EQ(stats.duplicate_page_count, 4);
     CHECK_EQ(stats.evicted_page_count, 0);
     CHECK(stats.index_bytes > 0);
-    CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, state.sequence));
     publish(&f, state.sequence, 16);
     release(&f, state.sequence);
     evict(&f, 3);

@@ -80,8 +80,8 @@ static size_t read_after(const fixture *f, uint64_t after_number) {
 /* Begins, publishes all and releases; the pages stay in the cache. */
 static void request(const fixture *f, const rkv_namespace *space, rkv_tokens tokens) {
     rkv_sequence_info state = begin_in(f, space, tokens);
-    if (state.copy_position_count > 0) {
-        CHECK_OK(rkv_sequence_confirm_copy(f->cache, state.sequence));
+    if (state.copy_count > 0) {
+        CHECK_OK(rkv_sequence_confirm_copies(f->cache, state.sequence));
     }
     publish(f, state.sequence, state.position_count);
     release(f, state.sequence);

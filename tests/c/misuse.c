@@ -94,8 +94,8 @@ static void m01_token_lists(void) {
     BAD_INPUT_SIZES(&f, rkv_tokens, good, p, rkv_tokens_position_count(p, &count), "tokens");
     BAD_INPUT_SIZES(&f, rkv_tokens, good, p, rkv_tokens_regions(p, &region, 1, &count), "tokens");
     tokens = good;
-    tokens.reserved = 1;
-    BAD(&f, rkv_tokens_position_count(&tokens, &count), "reserved");
+    tokens.item_size = sizeof(rkv_token_item) - 8;
+    BAD(&f, rkv_tokens_position_count(&tokens, &count), "item_size");
     tokens = text(NULL, 3);
     BAD(&f, rkv_tokens_position_count(&tokens, &count), "ids");
     tokens = text(ids, SIZE_MAX);
@@ -135,8 +135,8 @@ static void m01_tokens_build(void) {
     prompt.item_count = SIZE_MAX;
     BAD(&f, rkv_tokens_build(&prompt, ids, 4, &item, &count), "items");
     prompt = good;
-    prompt.reserved = 1;
-    BAD(&f, rkv_tokens_build(&prompt, ids, 4, &item, &count), "reserved");
+    prompt.item_size = 0;
+    BAD(&f, rkv_tokens_build(&prompt, ids, 4, &item, &count), "item_size");
     place.token_index = 4;
     BAD(&f, rkv_tokens_build(&good, ids, 4, &item, &count), "items");
     place.token_index = UINT64_MAX;
@@ -393,34 +393,39 @@ static void m01_batches(void) {
     rows[0].position_count = 4;
     rows[1].slot = t.owned;
     rows[1].position_count = 3;
-    BAD(&t.f, rkv_page_table_read_batch(NULL, rows, 2, &good, &count), "table");
-    BAD(&t.f, rkv_page_table_read_batch(table, NULL, 2, &good, &count), "rows");
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, SIZE_MAX, &good, &count), "rows");
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, NULL, &count), "arrays");
+    BAD(&t.f, rkv_page_table_read_batch(NULL, rows, 2, sizeof *rows, &good, &count), "table");
+    BAD(&t.f,
+        rkv_page_table_read_batch(table, NULL, 2, sizeof(rkv_page_table_batch_row), &good,
+                                  &count), "rows");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, SIZE_MAX, sizeof *rows, &good, &count),
+        "rows");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, NULL, &count), "arrays");
     BAD_INPUT_SIZES(&t.f, rkv_page_table_batch_arrays, good, p,
-                    rkv_page_table_read_batch(table, rows, 2, p, &count), "arrays");
+                    rkv_page_table_read_batch(table, rows, 2, sizeof *rows, p, &count), "arrays");
     rkv_page_table_batch_arrays arrays = good;
     arrays.reserved = 1;
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &arrays, &count), "reserved");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &arrays, &count), "reserved");
     arrays = good;
     arrays.indptr = NULL;
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &arrays, &count), "indptr");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &arrays, &count), "indptr");
     arrays = good;
     arrays.indices = NULL;
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &arrays, &count), "indices");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &arrays, &count), "indices");
     arrays = good;
     arrays.last_page_len = NULL;
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &arrays, &count), "last_page_len");
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, NULL), "out_index_count");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &arrays, &count),
+        "last_page_len");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &good, NULL),
+        "out_index_count");
     rows[1].position_count = 5;
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, &count), "position");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &good, &count), "position");
     rows[1].position_count = UINT32_MAX;
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, &count), "position");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &good, &count), "position");
     rows[1].position_count = 0;
     rows[1].slot = t.unused;
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, &count), "slot");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &good, &count), "slot");
     rows[1].slot = UINT32_MAX;
-    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, &good, &count), "slot");
+    BAD(&t.f, rkv_page_table_read_batch(table, rows, 2, sizeof *rows, &good, &count), "slot");
     UNTOUCHED(indptr);
     UNTOUCHED(indices);
     UNTOUCHED(last);
@@ -428,8 +433,9 @@ static void m01_batches(void) {
     rows[1].slot = t.owned;
     rows[1].position_count = 3;
     GOOD_BIGGER_INPUT(rkv_page_table_batch_arrays, good, p,
-                      rkv_page_table_read_batch(table, rows, 2, p, &count));
-    CHECK_OK(rkv_page_table_read_batch(table, NULL, 0, &good, &count));
+                      rkv_page_table_read_batch(table, rows, 2, sizeof *rows, p, &count));
+    CHECK_OK(rkv_page_table_read_batch(table, NULL, 0, sizeof(rkv_page_table_batch_row), &good,
+                                       &count));
     CHECK(count == 0 && indptr[0] == 0);
     end_fixture(&t.f);
 }

@@ -90,37 +90,43 @@ static void m01_fork(void) {
     good.struct_size = sizeof good;
     good.parent = c.sequence;
     good.child_count = 2;
-    BAD(f, rkv_sequence_fork(NULL, &good, children), "cache");
-    BAD(f, rkv_sequence_fork(f->cache, NULL, children), "args");
-    BAD(f, rkv_sequence_fork(f->cache, &good, NULL), "out_children");
-    BAD_INPUT_SIZES(f, rkv_sequence_fork_args, good, p, rkv_sequence_fork(f->cache, p, children),
+    BAD(f, rkv_sequence_fork(NULL, &good, children, sizeof *children), "cache");
+    BAD(f, rkv_sequence_fork(f->cache, NULL, children, sizeof *children), "args");
+    BAD(f, rkv_sequence_fork(f->cache, &good, NULL, sizeof(rkv_sequence_fork_child)),
+        "out_children");
+    BAD_INPUT_SIZES(f, rkv_sequence_fork_args, good, p,
+                    rkv_sequence_fork(f->cache, p, children, sizeof *children),
                     "args");
     args = good;
     args.flags = 1;
-    BAD(f, rkv_sequence_fork(f->cache, &args, children), "flags");
+    BAD(f, rkv_sequence_fork(f->cache, &args, children, sizeof *children), "flags");
     args = good;
     args.child_count = 0;
-    BAD(f, rkv_sequence_fork(f->cache, &args, children), "child_count");
+    BAD(f, rkv_sequence_fork(f->cache, &args, children, sizeof *children), "child_count");
     args.child_count = SIZE_MAX;
-    BAD(f, rkv_sequence_fork(f->cache, &args, children), "out_children");
+    BAD(f, rkv_sequence_fork(f->cache, &args, children, sizeof *children), "out_children");
     args.child_count = SIZE_MAX / sizeof children[0] / 2;
-    REFUSED(f, rkv_sequence_fork(f->cache, &args, children), RKV_STATUS_OUT_OF_SLOTS, "slots");
+    REFUSED(f, rkv_sequence_fork(f->cache, &args, children, sizeof *children),
+            RKV_STATUS_OUT_OF_SLOTS, "slots");
     const uint64_t absurd[] = {UINT64_MAX, UINT64_MAX - 8, UINT64_C(1) << 62, UINT32_MAX};
     for (size_t i = 0; i < 4; i++) {
         args = good;
         args.reserve_position_count = absurd[i];
-        BAD(f, rkv_sequence_fork(f->cache, &args, children), "reserve_position_count");
+        BAD(f, rkv_sequence_fork(f->cache, &args, children, sizeof *children),
+            "reserve_position_count");
     }
     const rkv_sequence_id strange[] = {0, c.released, c.foreign_sequence, c.sequence + 1000,
                                        UINT64_MAX};
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
         args = good;
         args.parent = strange[i];
-        REFUSED(f, rkv_sequence_fork(f->cache, &args, children), RKV_STATUS_STALE_SEQUENCE,
+        REFUSED(f, rkv_sequence_fork(f->cache, &args, children, sizeof *children),
+                RKV_STATUS_STALE_SEQUENCE,
                 "sequence");
     }
     UNTOUCHED(children);
-    GOOD_BIGGER_INPUT(rkv_sequence_fork_args, good, p, rkv_sequence_fork(f->cache, p, children));
+    GOOD_BIGGER_INPUT(rkv_sequence_fork_args, good, p,
+                      rkv_sequence_fork(f->cache, p, children, sizeof *children));
     CHECK(children[0].sequence != children[1].sequence && children[0].slot != children[1].slot);
     close_caches(&c);
 }
@@ -159,7 +165,7 @@ static void m01_retain(void) {
     REFUSED(f, rkv_sequence_append(f->cache, c.sequence, &c.tokens), stale, "sequence");
     REFUSED(f, rkv_sequence_truncate(f->cache, c.sequence, 8), stale, "sequence");
     REFUSED(f, rkv_sequence_publish(f->cache, c.sequence, 8, &result), stale, "sequence");
-    REFUSED(f, rkv_sequence_confirm_copy(f->cache, c.sequence), stale, "sequence");
+    REFUSED(f, rkv_sequence_confirm_copies(f->cache, c.sequence), stale, "sequence");
     UNTOUCHED(untouched);
     close_caches(&c);
 }
@@ -173,11 +179,11 @@ static void m01_retained(void) {
     mark(ids, sizeof ids);
     mark(&count, sizeof count);
     rkv_namespace spaces[2];
-    BAD(f, rkv_cache_read_namespaces(NULL, spaces, sizeof *spaces, NULL, 2, &count), "cache");
-    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, sizeof *spaces, NULL, 2, NULL), "out_count");
-    BAD(f, rkv_cache_read_namespaces(f->cache, NULL, sizeof *spaces, NULL, 2, &count), "spaces");
-    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, 0, NULL, 2, &count), "element_size");
-    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, sizeof *spaces, NULL, SIZE_MAX, &count),
+    BAD(f, rkv_cache_read_namespaces(NULL, spaces, NULL, 2, sizeof *spaces, &count), "cache");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, NULL, 2, sizeof *spaces, NULL), "out_count");
+    BAD(f, rkv_cache_read_namespaces(f->cache, NULL, NULL, 2, sizeof *spaces, &count), "spaces");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, NULL, 2, 0, &count), "element_size");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, NULL, SIZE_MAX, sizeof *spaces, &count),
         "spaces");
     BAD(f, rkv_cache_read_retained(NULL, ids, 2, &count), "cache");
     BAD(f, rkv_cache_read_retained(f->cache, ids, 2, NULL), "out_count");

@@ -68,9 +68,10 @@ static void m01_kv_memory(void) {
     rkv_runner *runner = NULL;
     rkv_runner_kv_memory good[LAYERS], layers[LAYERS], seen;
     for (uint32_t i = 0; i < LAYERS; i++) {
-        CHECK_OK(rkv_runner_read_kv_memory(r.runner, i, &good[i]));
+        CHECK_OK(rkv_runner_read_kv_memory(r.runner, i, &good[i], sizeof good[i]));
     }
     config.kv_layers = layers;
+    config.kv_layer_size = sizeof *layers;
     for (int wrong = 0; wrong < 9; wrong++) {
         memcpy(layers, good, sizeof layers);
         rkv_runner_kv_memory *bad = &layers[1];
@@ -83,20 +84,21 @@ static void m01_kv_memory(void) {
         case 4: bad->head_stride = HEAD_DIM - 1; break;
         case 5: bad->position_stride = HEAD_DIM; break;
         case 6: bad->page_stride -= 1; break;
-        case 7: bad->page_stride = UINT64_MAX; break;
-        default: bad->page_stride = 0; break;
+        default: bad->page_stride = wrong == 7 ? UINT64_MAX : 0;
         }
         BAD(&r.f, rkv_runner_create(r.f.table, &config, &runner), word);
     }
+    config.kv_layer_size = 0;
+    BAD(&r.f, rkv_runner_create(r.f.table, &config, &runner), "kv_layer_size");
     /* what is as long as layer_count says is not read when that is refused */
     config.layer_count = UINT32_MAX;
     BAD(&r.f, rkv_runner_create(r.f.table, &config, &runner), "layer_count");
     CHECK(runner == NULL);
     mark(&seen, sizeof seen);
-    BAD(&r.f, rkv_runner_read_kv_memory(NULL, 0, &seen), "runner");
-    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, LAYERS, &seen), "layer");
-    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, UINT32_MAX, &seen), "layer");
-    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, 0, NULL), "out_memory");
+    BAD(&r.f, rkv_runner_read_kv_memory(NULL, 0, &seen, sizeof seen), "runner");
+    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, LAYERS, &seen, sizeof seen), "layer");
+    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, UINT32_MAX, &seen, sizeof seen), "layer");
+    BAD(&r.f, rkv_runner_read_kv_memory(r.runner, 0, NULL, sizeof seen), "out_memory");
     UNTOUCHED(seen);
     rkv_runner_stats stats;
     BAD(&r.f, rkv_runner_read_stats(NULL, &stats), "runner");
@@ -131,12 +133,13 @@ static void m01_page_copies(void) {
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         rkv_page_copy both[2] = {good, wrong[i]};
-        BAD(&r.f, rkv_runner_copy_pages(r.runner, both, 2), "copies");
+        BAD(&r.f, rkv_runner_copy_pages(r.runner, both, 2, sizeof *both), "copies");
     }
-    BAD(&r.f, rkv_runner_copy_pages(NULL, &good, 1), "runner");
-    BAD(&r.f, rkv_runner_copy_pages(r.runner, NULL, 1), "copies");
-    CHECK_OK(rkv_runner_copy_pages(r.runner, NULL, 0));
-    CHECK_OK(rkv_runner_copy_pages(r.runner, &good, 1));
+    BAD(&r.f, rkv_runner_copy_pages(r.runner, &good, 1, sizeof good - 4), "element_size");
+    BAD(&r.f, rkv_runner_copy_pages(NULL, &good, 1, sizeof good), "runner");
+    BAD(&r.f, rkv_runner_copy_pages(r.runner, NULL, 1, sizeof(rkv_page_copy)), "copies");
+    CHECK_OK(rkv_runner_copy_pages(r.runner, NULL, 0, sizeof(rkv_page_copy)));
+    CHECK_OK(rkv_runner_copy_pages(r.runner, &good, 1, sizeof good));
     CHECK_OK(rkv_page_table_free_pages(r.f.table, pages, 2));
     end_runner(&r);
 }

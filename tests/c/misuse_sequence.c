@@ -65,7 +65,9 @@ static void m01_sequences(void) {
         rkv_sequence_id id = strange[i];
         const rkv_status stale = RKV_STATUS_STALE_SEQUENCE;
         REFUSED(f, rkv_sequence_read_info(f->cache, id, &state), stale, "sequence");
-        REFUSED(f, rkv_sequence_confirm_copy(f->cache, id), stale, "sequence");
+        REFUSED(f, rkv_sequence_read_copies(f->cache, id, NULL, 0, 0, &(size_t){0}), stale,
+                "sequence");
+        REFUSED(f, rkv_sequence_confirm_copies(f->cache, id), stale, "sequence");
         REFUSED(f, rkv_sequence_append(f->cache, id, &c.tokens), stale, "sequence");
         REFUSED(f, rkv_sequence_truncate(f->cache, id, 8), stale, "sequence");
         REFUSED(f, rkv_sequence_publish(f->cache, id, 8, &result), stale, "sequence");
@@ -73,9 +75,15 @@ static void m01_sequences(void) {
     }
     rkv_sequence_id id = c.sequence;
     BAD(f, rkv_sequence_read_info(NULL, id, &state), "cache");
+    rkv_page_copy copy;
+    size_t copies;
+    BAD(f, rkv_sequence_read_copies(NULL, id, &copy, 1, sizeof copy, &copies), "cache");
+    BAD(f, rkv_sequence_read_copies(f->cache, id, NULL, 1, sizeof copy, &copies), "copies");
+    BAD(f, rkv_sequence_read_copies(f->cache, id, &copy, 1, 1, &copies), "element_size");
+    BAD(f, rkv_sequence_read_copies(f->cache, id, &copy, 1, sizeof copy, NULL), "out_count");
     OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_read_info(f->cache, id, p), "out_state");
-    BAD(f, rkv_sequence_confirm_copy(NULL, id), "cache");
-    REFUSED(f, rkv_sequence_confirm_copy(f->cache, id), RKV_STATUS_INVALID_STATE, "copy");
+    BAD(f, rkv_sequence_confirm_copies(NULL, id), "cache");
+    REFUSED(f, rkv_sequence_confirm_copies(f->cache, id), RKV_STATUS_INVALID_STATE, "copy");
     BAD(f, rkv_sequence_append(NULL, id, &c.tokens), "cache");
     BAD(f, rkv_sequence_append(f->cache, id, NULL), "tokens");
     BAD_INPUT_SIZES(f, rkv_tokens, c.tokens, p, rkv_sequence_append(f->cache, id, p), "tokens");

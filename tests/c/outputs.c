@@ -213,15 +213,19 @@ static void m09_page_table(void) {
     arrays.last_page_len = OTHER;
     arrays.indices = OTHER;
     arrays.indices_capacity = 8;
-    MISPLACED(&w, size_t, p, rkv_page_table_read_batch(table, &row, 1, a, p), "out_index_count");
-    MISPLACED(&w, int32_t, p, (a->indptr = p, rkv_page_table_read_batch(table, &row, 1, a, OTHER)),
+    MISPLACED(&w, size_t, p, rkv_page_table_read_batch(table, &row, 1, sizeof row, a, p),
+              "out_index_count");
+    MISPLACED(&w, int32_t, p,
+              (a->indptr = p, rkv_page_table_read_batch(table, &row, 1, sizeof row, a, OTHER)),
               "arrays.indptr");
     arrays.indptr = OTHER;
-    MISPLACED(&w, int32_t, p, (a->indices = p, rkv_page_table_read_batch(table, &row, 1, a, OTHER)),
+    MISPLACED(&w, int32_t, p,
+              (a->indices = p, rkv_page_table_read_batch(table, &row, 1, sizeof row, a, OTHER)),
               "arrays.indices");
     arrays.indices = OTHER;
     MISPLACED(&w, int32_t, p,
-              (a->last_page_len = p, rkv_page_table_read_batch(table, &row, 1, a, OTHER)),
+              (a->last_page_len = p,
+               rkv_page_table_read_batch(table, &row, 1, sizeof row, a, OTHER)),
               "arrays.last_page_len");
     close_world(&w);
 }
@@ -349,17 +353,23 @@ static void m09_sequences(void) {
                     rkv_sequence_publish(cache, running, 14, p), "out_result");
     BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_continue(cache, &go_on, p), "out_state");
     BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_continue(cache, &again, p), "out_state");
-    MISPLACED(&w, rkv_sequence_fork_child, p, rkv_sequence_fork(cache, &fork_into_two, p),
+    MISPLACED(&w, rkv_page_copy, p,
+              rkv_sequence_read_copies(cache, running, p, 1, sizeof(rkv_page_copy), OTHER),
+              "copies");
+    MISPLACED(&w, size_t, p,
+              rkv_sequence_read_copies(cache, running, NULL, 0, 0, p), "out_count");
+    MISPLACED(&w, rkv_sequence_fork_child, p,
+              rkv_sequence_fork(cache, &fork_into_two, p, sizeof(rkv_sequence_fork_child)),
               "out_children");
     MISPLACED(&w, bool, p, rkv_sequence_retain(cache, running, p), "out_retained");
     MISPLACED(&w, size_t, p, rkv_cache_drop_retained(cache, SIZE_MAX, p), "out_page_count");
     MISPLACED(&w, rkv_namespace, p,
-              rkv_cache_read_namespaces(cache, p, sizeof(rkv_namespace), NULL, 4, OTHER), "spaces");
+              rkv_cache_read_namespaces(cache, p, NULL, 4, sizeof(rkv_namespace), OTHER), "spaces");
     MISALIGNED(&w, rkv_node_id, p,
-               rkv_cache_read_namespaces(cache, OTHER, sizeof(rkv_namespace), p, 4, OTHER),
+               rkv_cache_read_namespaces(cache, OTHER, p, 4, sizeof(rkv_namespace), OTHER),
                "roots")
     MISPLACED(&w, size_t, p,
-              rkv_cache_read_namespaces(cache, OTHER, sizeof(rkv_namespace), NULL, 4, p),
+              rkv_cache_read_namespaces(cache, OTHER, NULL, 4, sizeof(rkv_namespace), p),
               "out_count");
     MISPLACED(&w, rkv_sequence_id, p, rkv_cache_read_retained(cache, p, 4, OTHER), "sequences");
     MISPLACED(&w, size_t, p, rkv_cache_read_retained(cache, OTHER, 4, p), "out_count");
@@ -375,7 +385,8 @@ static void m09_runner(void) {
     MISALIGNED(&w, uint64_t, p, rkv_runner_supports(&config, 4, p), "out_page_bytes");
     MISPLACED(&w, rkv_runner *, p, rkv_runner_create(w.f->table, &config, p), "out_runner");
     BAD_STRUCT(&w, rkv_runner_stats, p, rkv_runner_read_stats(runner, p), "out_stats");
-    MISPLACED(&w, rkv_runner_kv_memory, p, rkv_runner_read_kv_memory(runner, 0, p), "out_memory");
+    MISPLACED(&w, rkv_runner_kv_memory, p,
+              rkv_runner_read_kv_memory(runner, 0, p, sizeof(rkv_runner_kv_memory)), "out_memory");
     MISPLACED(&w, rkv_plan *, p, rkv_plan_create(w.f->table, p), "out_plan");
     BAD_STRUCT(&w, rkv_plan_arrays, p, rkv_plan_view(w.r.plan, p), "out_arrays");
     rkv_runner_append_prefill_args args = layer_args(&w.t, 0), *a = &args;

@@ -184,15 +184,15 @@ static void k12_batch_arrays(void) {
     /* a row may have more pages than the batch attends to; c is empty */
     const rkv_page_table_batch_row rows[4] = {{b, 8}, {c, 0}, {a, 9}, {b, 1}};
     rkv_page_table_batch_arrays ask = arrays_of(NULL, NULL, 0, NULL);
-    CHECK_OK(rkv_page_table_read_batch(table, rows, 4, &ask, &count));
+    CHECK_OK(rkv_page_table_read_batch(table, rows, 4, sizeof *rows, &ask, &count));
     CHECK_EQ(count, 6);
     memset(indices, 0, sizeof indices);
     rkv_page_table_batch_arrays small = arrays_of(indptr, indices, 5, last);
-    CHECK_STATUS(rkv_page_table_read_batch(table, rows, 4, &small, &count),
+    CHECK_STATUS(rkv_page_table_read_batch(table, rows, 4, sizeof *rows, &small, &count),
                  RKV_STATUS_BUFFER_TOO_SMALL);
     CHECK(count == 6 && indptr[0] == 9 && indices[0] == 0 && last[0] == 9);
     rkv_page_table_batch_arrays arrays = arrays_of(indptr, indices, 8, last);
-    CHECK_OK(rkv_page_table_read_batch(table, rows, 4, &arrays, &count));
+    CHECK_OK(rkv_page_table_read_batch(table, rows, 4, sizeof *rows, &arrays, &count));
     CHECK_EQ(count, 6);
     const int32_t want_indptr[5] = {0, 2, 2, 5, 6}, want_last[4] = {4, 0, 1, 1};
     const uint32_t want[6] = {pages[3], pages[4], pages[0], pages[1], pages[2], pages[3]};
@@ -203,7 +203,7 @@ static void k12_batch_arrays(void) {
     }
     CHECK_EQ(indices[6], 0);
     const rkv_page_table_batch_row too_long = {a, 13};
-    CHECK_STATUS(rkv_page_table_read_batch(table, &too_long, 1, &arrays, &count),
+    CHECK_STATUS(rkv_page_table_read_batch(table, &too_long, 1, sizeof too_long, &arrays, &count),
                  RKV_STATUS_INVALID_ARGUMENT);
     rkv_page_table_destroy(table);
 }

@@ -24,8 +24,8 @@ static void c05_a_running_parent(void) {
     child = continue_as(&f, &args);
     CHECK(child.position_count == 16 && child.cached_position_count == 9);
     CHECK(child.inherited_position_count == 9 && child.shared_page_count == 2);
-    CHECK(child.copy_position_count == 1 && child.page_count == 4);
-    confirm_copy(&f, child.sequence);
+    CHECK(copy_of(&f, child.sequence).position_count == 1 && child.page_count == 4);
+    confirm_copies(&f, child.sequence);
     /* each computes the rest for itself; the second to publish is remapped, as ever (K16) */
     CHECK_EQ(publish(&f, parent.sequence, 14).claimed_page_count, 1);
     rkv_sequence_publish_result result = publish(&f, child.sequence, 16);
@@ -52,16 +52,16 @@ static void c05_a_parent_that_has_yet_to_copy(void) {
     release(&f, other.sequence);
     ids[13] = 14;
     rkv_sequence_info young = begin(&f, text(ids, 14));
-    CHECK(young.cached_position_count == 13 && young.copy_position_count == 1);
+    CHECK(young.cached_position_count == 13 && copy_of(&f, young.sequence).position_count == 1);
     rkv_tokens more = text(suffix, 2);
     rkv_sequence_continue_args args = continue_args(young.sequence, &more);
     args.flags = RKV_CONTINUE_RUNNING;
     rkv_sequence_info early = continue_as(&f, &args);
-    CHECK(early.cached_position_count == 12 && early.copy_position_count == 0);
+    CHECK(early.cached_position_count == 12 && early.copy_count == 0);
     release(&f, early.sequence);
-    confirm_copy(&f, young.sequence);
+    confirm_copies(&f, young.sequence);
     early = continue_as(&f, &args);
-    CHECK(early.cached_position_count == 13 && early.copy_position_count == 1);
+    CHECK(early.cached_position_count == 13 && copy_of(&f, early.sequence).position_count == 1);
     release(&f, early.sequence);
     release(&f, young.sequence);
     CHECK_EQ(private_pages(&f), 0);
@@ -158,7 +158,7 @@ static void c09_inherited_positions_are_counted(void) {
     rkv_sequence_info child = continue_from(&f, parent, text(ids, 3));
     release(&f, child.sequence);
     child = continue_from(&f, parent, text(ids, 0));
-    confirm_copy(&f, child.sequence);
+    confirm_copies(&f, child.sequence);
     rkv_sequence_fork_child children[3];
     fork_into(&f, child.sequence, 3, children);
     rkv_cache_stats after = cache_stats(&f);
@@ -210,8 +210,8 @@ static void c04_no_cut_inside_an_image(void) {
         rkv_token_item items[2] = {image(2, 1, 13), image(4, 2, 5)};
         for (uint64_t computed = 0; computed <= 21; computed++) {
             rkv_sequence_info parent = begin(&f, with_items(ids, 5, items, 2));
-            if (parent.copy_position_count > 0) {
-                confirm_copy(&f, parent.sequence);
+            if (parent.copy_count > 0) {
+                confirm_copies(&f, parent.sequence);
             }
             publish(&f, parent.sequence, computed);
             uint64_t known = parent.cached_position_count;
@@ -241,12 +241,12 @@ static void c04_whole_pages_only(void) {
     rkv_sequence_id parent = serve_and_retain(&f, text(ids, 10));
     CHECK(private_pages(&f) == 0 && cache_stats(&f).retained_page_count == 2);
     rkv_sequence_info child = continue_from(&f, parent, text(ids, 2));
-    CHECK(child.cached_position_count == 8 && child.copy_position_count == 0);
+    CHECK(child.cached_position_count == 8 && child.copy_count == 0);
     CHECK(child.shared_page_count == 2 && child.page_count == 3);
     publish(&f, child.sequence, 12);
     rkv_sequence_fork_child forked;
     fork_into(&f, child.sequence, 1, &forked);
-    CHECK_EQ(forked.copy_position_count, 0);
+    CHECK_EQ(forked.copy_count, 0);
     CHECK_EQ(query(&f, forked.sequence).cached_position_count, 12);
     release(&f, forked.sequence);
     release(&f, child.sequence);

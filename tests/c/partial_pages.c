@@ -71,16 +71,17 @@ static void b08_same_image_other_question(void) {
     row_of(&f, a.slot, row, 16);
     rkv_sequence_info b = begin(&f, with_items(second, 8, &picture, 1));
     CHECK(b.cached_position_count == 102 && b.cached_token_count == 3);
-    CHECK(b.shared_page_count == 6 && b.copy_position_count == 6);
-    CHECK_EQ(b.copy_source_page, row[6]);
+    const rkv_page_copy copy = copy_of(&f, b.sequence);
+    CHECK(b.shared_page_count == 6 && copy.position_count == 6);
+    CHECK_EQ(copy.source_page, row[6]);
     row_of(&f, b.slot, other_row, 16);
     CHECK(memcmp(row, other_row, 6 * sizeof *row) == 0);
-    CHECK_EQ(b.copy_target_page, other_row[6]);
+    CHECK_EQ(copy.target_page, other_row[6]);
     CHECK(other_row[6] != row[6]);
     check_shared(&f, b.slot, 6);
     CHECK_EQ(cache_stats(&f).partial_hit_position_count, 6);
-    CHECK_OK(rkv_sequence_confirm_copy(f.cache, b.sequence));
-    CHECK_EQ(query(&f, b.sequence).copy_position_count, 0);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, b.sequence));
+    CHECK_EQ(query(&f, b.sequence).copy_count, 0);
     release(&f, a.sequence);
     release(&f, b.sequence);
     /* another image after the same two tokens is no match */
@@ -95,7 +96,7 @@ static void b08_copy_must_be_confirmed(void) {
     count_up(ids, 8, 1);
     serve(&f, text(ids, 8));
     rkv_sequence_info state = begin(&f, text(fork_ids, 8));
-    CHECK(state.cached_position_count == 6 && state.copy_position_count == 2);
+    CHECK(state.cached_position_count == 6 && copy_of(&f, state.sequence).position_count == 2);
     rkv_sequence_publish_result result;
     memset(&result, 0xA5, sizeof result);
     result.struct_size = sizeof result;
@@ -104,11 +105,11 @@ static void b08_copy_must_be_confirmed(void) {
     CHECK_EQ(result.claimed_page_count, UINT64_C(0xA5A5A5A5A5A5A5A5));
     rkv_sequence_info seen = query(&f, state.sequence);
     CHECK(memcmp(&seen, &state, sizeof seen) == 0);
-    CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
-    CHECK_STATUS(rkv_sequence_confirm_copy(f.cache, state.sequence), RKV_STATUS_INVALID_STATE);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, state.sequence));
+    CHECK_STATUS(rkv_sequence_confirm_copies(f.cache, state.sequence), RKV_STATUS_INVALID_STATE);
     seen = query(&f, state.sequence);
-    CHECK(seen.copy_position_count == 0 && seen.copy_source_page == 0);
-    CHECK_EQ(seen.copy_target_page, 0);
+    CHECK_EQ(seen.copy_count, 0);
+    CHECK_EQ(copy_of(&f, seen.sequence).target_page, 0);
     CHECK_EQ(publish(&f, state.sequence, 8).claimed_page_count, 1);
     release(&f, state.sequence);
     CHECK_EQ(probe(&f, text(ids, 8)), 8);
@@ -127,10 +128,11 @@ static void b08_source_is_protected(void) {
         rkv_sequence_info state = begin(&f, text(fork_ids, 8));
         CHECK_EQ(reclaimable_pages(&f), 0);
         CHECK_EQ(evict(&f, 10), 0);
-        CHECK_OK(rkv_cache_contains_page(f.cache, state.copy_source_page, &cached));
+        const uint32_t source = copy_of(&f, state.sequence).source_page;
+        CHECK_OK(rkv_cache_contains_page(f.cache, source, &cached));
         CHECK(cached);
         if (confirm) {
-            CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
+            CHECK_OK(rkv_sequence_confirm_copies(f.cache, state.sequence));
             CHECK_EQ(evict(&f, 10), 1);
             /* the whole page that it shares is the sequence's lock from now on */
             rkv_node_id node = query(&f, state.sequence).node;
@@ -150,9 +152,10 @@ static void b08_first_page(void) {
     serve(&f, text(ids, 4));
     rkv_sequence_info state = begin(&f, text(fork_ids, 4));
     CHECK(state.cached_position_count == 2 && state.shared_page_count == 0);
-    CHECK(state.copy_position_count == 2 && state.copy_source_page != 0);
+    const rkv_page_copy copy = copy_of(&f, state.sequence);
+    CHECK(copy.position_count == 2 && copy.source_page != 0);
     CHECK_EQ(evict(&f, 1), 0);
-    CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, state.sequence));
     CHECK_EQ(evict(&f, 1), 1);
     release(&f, state.sequence);
     end_fixture(&f);
@@ -169,7 +172,7 @@ static void b08_source_gives_way_to_the_request(void) {
     CHECK_EQ(free_pages(&f), 0);
     rkv_sequence_info state = begin(&f, text(fork_ids, 16));
     CHECK(state.cached_position_count == 4 && state.shared_page_count == 1);
-    CHECK(state.copy_position_count == 0 && state.page_count == 4);
+    CHECK(state.copy_count == 0 && state.page_count == 4);
     release(&f, state.sequence);
     end_fixture(&f);
 }
@@ -182,7 +185,7 @@ static void b08_full_hit_in_a_full_pool(void) {
         count_up(ids, 16, 1);
         serve(&f, text(ids, 4 * size));
         rkv_sequence_info state = begin(&f, text(ids, 4 * size));
-        CHECK(state.cached_position_count == 3 * size && state.copy_position_count == 0);
+        CHECK(state.cached_position_count == 3 * size && state.copy_count == 0);
         CHECK(state.shared_page_count == 3 && state.page_count == 4);
         CHECK_STATUS(rkv_page_table_allocate_pages(f.table, 1, &page), RKV_STATUS_OUT_OF_PAGES);
         CHECK_EQ(publish(&f, state.sequence, 4 * size).claimed_page_count, 1);
@@ -226,7 +229,7 @@ static void b08_whole_pages_only(void) {
     CHECK(match.partial_page == 0 && match.partial_node == 0);
     CHECK_EQ(probe(&f, text(fork_ids, 12)), 4);
     rkv_sequence_info state = begin(&f, text(ids, 12));
-    CHECK(state.cached_position_count == 8 && state.copy_position_count == 0);
+    CHECK(state.cached_position_count == 8 && state.copy_count == 0);
     release(&f, state.sequence);
     /* 2 + 9 positions: the boundaries at 4 and 8 are inside the image, 12 is behind it */
     const uint32_t prompt[5] = {50, 51, 0, 52, 53};

@@ -39,12 +39,13 @@ static void check_arrays(const fixture *f, const rkv_plan *plan, const rkv_plan_
         if (rows[i].sequence != 0) {
             const rkv_sequence_info state = query(f, rows[i].sequence);
             batch[i].slot = state.slot;
-            if (state.copy_position_count > 0) {
+            if (state.copy_count > 0) {
                 CHECK_EQ(arrays.copy_sequence[copies], state.sequence);
                 CHECK_EQ(arrays.copy_group[copies], 0);
-                CHECK_EQ(arrays.copy_source_page[copies], state.copy_source_page);
-                CHECK_EQ(arrays.copy_target_page[copies], state.copy_target_page);
-                CHECK_EQ(arrays.copy_position_count[copies], state.copy_position_count);
+                const rkv_page_copy copy = copy_of(f, state.sequence);
+                CHECK_EQ(arrays.copy_source_page[copies], copy.source_page);
+                CHECK_EQ(arrays.copy_target_page[copies], copy.target_page);
+                CHECK_EQ(arrays.copy_position_count[copies], copy.position_count);
                 copies++;
             }
         }
@@ -66,7 +67,7 @@ static void check_arrays(const fixture *f, const rkv_plan *plan, const rkv_plan_
     into.indices = indices;
     into.indices_capacity = sizeof indices / sizeof indices[0];
     into.last_page_len = last;
-    CHECK_OK(rkv_page_table_read_batch(f->table, batch, count, &into, &index_count));
+    CHECK_OK(rkv_page_table_read_batch(f->table, batch, count, sizeof *batch, &into, &index_count));
     CHECK(memcmp(indptr, arrays.indptr, (count + 1) * sizeof *indptr) == 0);
     CHECK(memcmp(indices, arrays.indices, index_count * sizeof *indices) == 0);
     CHECK(count == 0 || memcmp(last, arrays.last_page_len, count * sizeof *last) == 0);
@@ -148,7 +149,7 @@ static void j04_copies_are_among_the_arrays(void) {
     CHECK(arrays.copy_sequence[0] == a.sequence && arrays.copy_position_count[0] == 2);
     CHECK(arrays.copy_sequence[1] == b.sequence && arrays.copy_position_count[1] == 3);
     for (size_t i = 0; i < 2; i++) {
-        confirm_copy(&f, arrays.copy_sequence[i]);
+        confirm_copies(&f, arrays.copy_sequence[i]);
         CHECK_OK(rkv_plan_check(plan));
     }
     /* set anew there are none left */

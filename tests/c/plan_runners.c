@@ -75,7 +75,7 @@ static float *serve_by(const part *parts, size_t count, const fixture *f, rkv_pl
             count_up(ids[r] + 21 * r, 64 - 21 * r, 1000 * (uint32_t)(r + 1));
         }
         rkv_sequence_info state = begin(f, text(ids[r], 40));
-        CHECK(r == 0 || state.copy_position_count > 0 || state.cached_position_count == 32);
+        CHECK(r == 0 || state.copy_count > 0 || state.cached_position_count == 32);
         for (size_t at = (size_t)state.cached_position_count, size = 13; at < 42; at += size) {
             size = at >= 40 ? 1 : 40 - at < 13 ? 40 - at : 13;
             if (at >= 40) {
@@ -95,7 +95,7 @@ static float *serve_by(const part *parts, size_t count, const fixture *f, rkv_pl
                     }
                 }
             }
-            CHECK_EQ(query(f, state.sequence).copy_position_count, 0);
+            CHECK_EQ(query(f, state.sequence).copy_count, 0);
             publish(f, state.sequence, at + size);
             step_sizes[step_count++] = size;
         }
@@ -161,14 +161,13 @@ static void j04_two_runners_compute_one_plan(void) {
 }
 
 /* Whether the first positions of a page are in another one, in every layer of a runner. */
-static bool is_copied(const part *p, const rkv_sequence_info *state) {
+static bool is_copied(const part *p, const rkv_page_copy *copy) {
     for (uint32_t layer = 0; layer < p->layer_count; layer++) {
         rkv_runner_kv_memory memory;
-        CHECK_OK(rkv_runner_read_kv_memory(p->runner, layer, &memory));
-        const size_t bytes = (size_t)(state->copy_position_count * memory.position_stride) *
-                             sizeof(float);
-        const float *from = (const float *)memory.v + state->copy_source_page * memory.page_stride;
-        const float *to = (const float *)memory.v + state->copy_target_page * memory.page_stride;
+        CHECK_OK(rkv_runner_read_kv_memory(p->runner, layer, &memory, sizeof memory));
+        const size_t bytes = copy->position_count * memory.position_stride * sizeof(float);
+        const float *from = (const float *)memory.v + copy->source_page * memory.page_stride;
+        const float *to = (const float *)memory.v + copy->target_page * memory.page_stride;
         if (memcmp(from, to, bytes) != 0) {
             return false;
         }
@@ -191,16 +190,17 @@ static void j04_copies_of_two_runners(void) {
         count_up(ids + 21, 6, 2000);
         count_up(ids + 27, 13, 5000 + 100 * (uint32_t)how);
         const rkv_sequence_info state = begin(&f, text(ids, 40));
-        CHECK(state.cached_position_count == 27 && state.copy_position_count == 11);
+        const rkv_page_copy copy = copy_of(&f, state.sequence);
+        CHECK(state.cached_position_count == 27 && copy.position_count == 11);
         const chunk rest = chunk_of(state.sequence, ids, 27, 13);
         CHECK_OK(rkv_plan_set(plan, &rest.row, 1, sizeof rest.row));
-        CHECK_EQ(query(&f, state.sequence).copy_position_count, 11);
+        CHECK_EQ(copy_of(&f, state.sequence).position_count, 11);
         into = out;
         if (how == 0) {
             /* the first call of a runner that nobody prepared confirms: too early for the other */
             CHECK_OK(attend(&a, plan, &rest, 0, &into));
-            CHECK(is_copied(&a, &state) && !is_copied(&b, &state));
-            CHECK_EQ(query(&f, state.sequence).copy_position_count, 0);
+            CHECK(is_copied(&a, &copy) && !is_copied(&b, &copy));
+            CHECK_EQ(query(&f, state.sequence).copy_count, 0);
             CHECK_STATUS(attend(&b, plan, &rest, 0, &into), RKV_STATUS_INVALID_STATE);
             CHECK(message_names("RKV_PREPARE_KEEP_COPIES_OPEN"));
             CHECK_STATUS(rkv_runner_prepare_plan(b.runner, plan, 0, NULL),
@@ -208,17 +208,17 @@ static void j04_copies_of_two_runners(void) {
             CHECK_OK(attend(&a, plan, &rest, 1, &into));
         } else if (how == 1) {
             CHECK_OK(rkv_runner_prepare_plan(a.runner, plan, RKV_PREPARE_KEEP_COPIES_OPEN, NULL));
-            CHECK(is_copied(&a, &state) && !is_copied(&b, &state));
+            CHECK(is_copied(&a, &copy) && !is_copied(&b, &copy));
             CHECK_OK(attend(&a, plan, &rest, 0, &into));
-            CHECK_EQ(query(&f, state.sequence).copy_position_count, 11);
+            CHECK_EQ(copy_of(&f, state.sequence).position_count, 11);
             CHECK_OK(attend(&b, plan, &rest, 0, &into));
-            CHECK(is_copied(&b, &state));
+            CHECK(is_copied(&b, &copy));
         } else if (how == 2) {
             /* prepared both, the engine confirms */
             CHECK_OK(rkv_runner_prepare_plan(a.runner, plan, RKV_PREPARE_KEEP_COPIES_OPEN, NULL));
             CHECK_OK(rkv_runner_prepare_plan(b.runner, plan, RKV_PREPARE_KEEP_COPIES_OPEN, NULL));
-            CHECK_EQ(query(&f, state.sequence).copy_position_count, 11);
-            confirm_copy(&f, state.sequence);
+            CHECK_EQ(copy_of(&f, state.sequence).position_count, 11);
+            confirm_copies(&f, state.sequence);
             CHECK_OK(attend(&a, plan, &rest, 0, &into));
             CHECK_OK(attend(&b, plan, &rest, 0, &into));
         } else {
@@ -226,9 +226,9 @@ static void j04_copies_of_two_runners(void) {
             CHECK_OK(rkv_runner_prepare_plan(b.runner, plan, RKV_PREPARE_KEEP_COPIES_OPEN, NULL));
             CHECK_OK(rkv_runner_prepare_plan(a.runner, plan, RKV_PREPARE_KEEP_COPIES_OPEN, NULL));
             CHECK_OK(rkv_runner_prepare_plan(b.runner, plan, 0, NULL));
-            CHECK(is_copied(&a, &state) && is_copied(&b, &state));
+            CHECK(is_copied(&a, &copy) && is_copied(&b, &copy));
         }
-        CHECK_EQ(query(&f, state.sequence).copy_position_count, 0);
+        CHECK_EQ(query(&f, state.sequence).copy_count, 0);
         release(&f, state.sequence);
     }
     free(out);

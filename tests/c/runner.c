@@ -118,17 +118,18 @@ static void b08_a_step_copies_part_of_a_page(void) {
     count_up(other + 27, 13, 300);
     release(&r.f, prefill(&r, prompt, 40, 40).sequence);
     rkv_sequence_info state = begin(&r.f, text(other, 40));
-    CHECK(state.cached_position_count == 27 && state.copy_position_count == 11);
+    const rkv_page_copy copy = copy_of(&r.f, state.sequence);
+    CHECK(state.cached_position_count == 27 && copy.position_count == 11);
     chunk rest = chunk_of(state.sequence, other, 27, 13);
     set_plan(&r, &rest, 1);
-    CHECK_EQ(query(&r.f, state.sequence).copy_position_count, 11);
+    CHECK_EQ(copy_of(&r.f, state.sequence).position_count, 11);
     CHECK_OK(rkv_runner_prepare_plan(r.runner, r.plan, 0, NULL));
-    CHECK_EQ(query(&r.f, state.sequence).copy_position_count, 0);
+    CHECK_EQ(query(&r.f, state.sequence).copy_count, 0);
     rkv_runner_kv_memory layer;
     for (uint32_t i = 0; i < LAYERS; i++) {
-        CHECK_OK(rkv_runner_read_kv_memory(r.runner, i, &layer));
-        const float *from = (const float *)layer.k + state.copy_source_page * layer.page_stride;
-        const float *to = (const float *)layer.k + state.copy_target_page * layer.page_stride;
+        CHECK_OK(rkv_runner_read_kv_memory(r.runner, i, &layer, sizeof layer));
+        const float *from = (const float *)layer.k + copy.source_page * layer.page_stride;
+        const float *to = (const float *)layer.k + copy.target_page * layer.page_stride;
         CHECK(memcmp(from, to, 11 * layer.position_stride * sizeof *to) == 0);
         CHECK(isnan(to[11 * layer.position_stride]));
     }
@@ -334,16 +335,16 @@ static void b08_pages_can_be_copied(void) {
     rkv_runner_kv_memory memory;
     size_t position = KV_HEADS * HEAD_DIM;
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
-        CHECK_OK(rkv_runner_read_kv_memory(runner, layer, &memory));
+        CHECK_OK(rkv_runner_read_kv_memory(runner, layer, &memory, sizeof memory));
         float *from = (float *)memory.v + pages[0] * memory.page_stride;
         for (size_t i = 0; i < 4 * position; i++) {
             from[i] = (float)(i + layer);
         }
     }
     rkv_page_copy copy = {pages[0], pages[1], 3, 0};
-    CHECK_OK(rkv_runner_copy_pages(runner, &copy, 1));
+    CHECK_OK(rkv_runner_copy_pages(runner, &copy, 1, sizeof copy));
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
-        CHECK_OK(rkv_runner_read_kv_memory(runner, layer, &memory));
+        CHECK_OK(rkv_runner_read_kv_memory(runner, layer, &memory, sizeof memory));
         const float *to = (const float *)memory.v + pages[1] * memory.page_stride;
         for (size_t i = 0; i < 4 * position; i++) {
             CHECK_EQ(to[i], i < 3 * position ? (float)(i + layer) : 0.0f);

@@ -40,7 +40,7 @@ static void c04_children_attend_to_what_they_inherit(void) {
             }
             chunk rest = chunk_of(child.sequence, ids, 21, 19);
             step(&r, &rest, 1);
-            CHECK_EQ(query(&r.f, child.sequence).copy_position_count, 0);
+            CHECK_EQ(query(&r.f, child.sequence).copy_count, 0);
             publish(&r.f, child.sequence, 40);
             release(&r.f, child.sequence);
             end_runner(&r);
@@ -101,15 +101,19 @@ static void c04_copies_from_a_parent_that_is_gone(void) {
     rkv_sequence_info parent = prefill(&r, 6);
     CHECK(retain(&r.f, parent.sequence));
     rkv_sequence_info child = continue_from(&r.f, parent.sequence, text(prompt + 6, 3));
-    rkv_page_copy copy = {child.copy_source_page, child.copy_target_page, 2, 0};
-    rkv_page_copy back = {child.copy_target_page, child.copy_source_page, 2, 0};
-    CHECK_STATUS(rkv_runner_copy_pages(r.runner, &back, 1), RKV_STATUS_INVALID_ARGUMENT);
+    const rkv_page_copy copy = copy_of(&r.f, child.sequence);
+    const rkv_page_copy back = {copy.target_page, copy.source_page, 2, 0};
+    CHECK_EQ(copy.position_count, 2);
+    CHECK_STATUS(rkv_runner_copy_pages(r.runner, &back, 1, sizeof back),
+                 RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("target_page"));
     CHECK_OK(rkv_sequence_drop(r.f.cache, parent.sequence));
-    CHECK_STATUS(rkv_runner_copy_pages(r.runner, &back, 1), RKV_STATUS_INVALID_ARGUMENT);
-    CHECK_OK(rkv_runner_copy_pages(r.runner, &copy, 1));
-    confirm_copy(&r.f, child.sequence);
-    CHECK_STATUS(rkv_runner_copy_pages(r.runner, &copy, 1), RKV_STATUS_INVALID_ARGUMENT);
+    CHECK_STATUS(rkv_runner_copy_pages(r.runner, &back, 1, sizeof back),
+                 RKV_STATUS_INVALID_ARGUMENT);
+    CHECK_OK(rkv_runner_copy_pages(r.runner, &copy, 1, sizeof copy));
+    confirm_copies(&r.f, child.sequence);
+    CHECK_STATUS(rkv_runner_copy_pages(r.runner, &copy, 1, sizeof copy),
+                 RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("source_page"));
     chunk rest = chunk_of(child.sequence, prompt, 6, 3);
     step(&r, &rest, 1);

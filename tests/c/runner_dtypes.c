@@ -117,7 +117,7 @@ static void check_narrow(const narrow_case *c) {
     }
     /* what is stored: the nearest value */
     rkv_runner_kv_memory memory;
-    CHECK_OK(rkv_runner_read_kv_memory(runner, 1, &memory));
+    CHECK_OK(rkv_runner_read_kv_memory(runner, 1, &memory, sizeof memory));
     uint32_t pages[8];
     row_of(&f, state.slot, pages, 8);
     static double keys[COUNT][KV_HEADS][HEAD_DIM], values[COUNT][KV_HEADS][HEAD_DIM];

@@ -58,6 +58,7 @@ static inline runner_fixture new_runner(uint32_t page_size, uint32_t page_count,
     lend_memory(&r, layers);
     rkv_runner_config config = small_runner();
     config.kv_layers = layers;
+    config.kv_layer_size = sizeof *layers;
     if (!CHECK_OK(rkv_runner_create(r.f.table, &config, &r.runner)) ||
         !CHECK_OK(rkv_plan_create(r.f.table, &r.plan))) {
         exit(1);

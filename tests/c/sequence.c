@@ -9,7 +9,7 @@ static void k14_begin_is_one_transaction(void) {
     CHECK(first.sequence != 0 && first.slot < 8 && first.node == 0);
     CHECK(first.position_count == 18 && first.cached_position_count == 0);
     CHECK(first.page_count == 5 && first.shared_page_count == 0);
-    CHECK_EQ(first.copy_position_count, 0);
+    CHECK_EQ(first.copy_count, 0);
     publish(&f, first.sequence, 18);
     release(&f, first.sequence);
     /* matched, locked, a slot, the shared pages mapped, the others allocated */
@@ -168,11 +168,12 @@ static void k17_full_hit(void) {
         /* the last position has a page of its own, copied from the cached one */
         CHECK(row[pages - 1] != first_row[pages - 1]);
         check_shared(&f, state.slot, pages - 1);
-        CHECK_EQ(state.copy_position_count, sizes[s] - 1);
+        const rkv_page_copy copy = copy_of(&f, state.sequence);
+        CHECK_EQ(copy.position_count, sizes[s] - 1);
         if (sizes[s] > 1) {
-            CHECK_EQ(state.copy_source_page, first_row[pages - 1]);
-            CHECK_EQ(state.copy_target_page, row[pages - 1]);
-            CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
+            CHECK_EQ(copy.source_page, first_row[pages - 1]);
+            CHECK_EQ(copy.target_page, row[pages - 1]);
+            CHECK_OK(rkv_sequence_confirm_copies(f.cache, state.sequence));
         }
         CHECK_EQ(cache_stats(&f).node_count, nodes(&f, 1));
         CHECK_EQ(private_pages(&f), 1);
@@ -307,8 +308,8 @@ static void b05_no_leak_after_any_life_cycle(void) {
         ids[length / 2] = (uint32_t)(random >> 50) % 4;
         rkv_sequence_info state = begin(&f, text(ids, length + 1));
         if (round % 5 != 0) {
-            if (state.copy_position_count > 0) {
-                CHECK_OK(rkv_sequence_confirm_copy(f.cache, state.sequence));
+            if (state.copy_count > 0) {
+                CHECK_OK(rkv_sequence_confirm_copies(f.cache, state.sequence));
             }
             publish(&f, state.sequence, state.position_count / 2);
             append(&f, state.sequence, 7);

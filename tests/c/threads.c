@@ -121,8 +121,8 @@ static void request(uint64_t *random) {
         return;
     }
     EXPECT(state.cached_position_count < state.position_count);
-    if (state.copy_position_count > 0) {
-        EXPECT(rkv_sequence_confirm_copy(shared.cache, state.sequence) == RKV_STATUS_OK);
+    if (state.copy_count > 0) {
+        EXPECT(rkv_sequence_confirm_copies(shared.cache, state.sequence) == RKV_STATUS_OK);
     }
     uint64_t computed = state.cached_position_count;
     while (computed < state.position_count) {

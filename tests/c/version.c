@@ -119,11 +119,11 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_cache_stats, prefix_count), 120);
     CHECK_EQ(sizeof(rkv_page_digest), 32);
     CHECK_EQ(sizeof(rkv_cache_stats), 176);
-    CHECK_EQ(sizeof(rkv_sequence_info), 88);
-    CHECK_EQ(offsetof(rkv_sequence_info, copy_source_page), 72);
+    CHECK_EQ(sizeof(rkv_sequence_info), 80);
+    CHECK_EQ(offsetof(rkv_sequence_info, copy_count), 64);
     CHECK_EQ(sizeof(rkv_sequence_publish_result), 48);
-    CHECK_EQ(sizeof(rkv_sequence_fork_child), 24);
-    CHECK_EQ(offsetof(rkv_sequence_fork_child, copy_source_page), 16);
+    CHECK_EQ(sizeof(rkv_sequence_fork_child), 16);
+    CHECK_EQ(offsetof(rkv_sequence_fork_child, copy_count), 12);
     if (sizeof(void *) == 8) {
         CHECK_EQ(sizeof(rkv_tokens), 40);
         CHECK_EQ(sizeof(rkv_page_table_batch_arrays), 40);

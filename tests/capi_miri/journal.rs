@@ -35,8 +35,12 @@ fn journal() {
             height_bin: 0,
             digest: [7; 16],
         };
-        let tokens =
-            rkv_tokens { items: &raw mut item, item_count: 1, ..list(&[1, 0, 2, 3, 4, 5, 6]) };
+        let tokens = rkv_tokens {
+            item_size: size_of::<rkv_token_item>() as u32,
+            items: &raw mut item,
+            item_count: 1,
+            ..list(&[1, 0, 2, 3, 4, 5, 6])
+        };
         let args = rkv_cache_insert_args {
             tokens: &tokens,
             pages: pages.as_ptr(),

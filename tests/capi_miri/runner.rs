@@ -127,6 +127,7 @@ fn prompts_and_decoding_in_lent_memory() {
     };
     let config = rkv_runner_config {
         kv_layers: &layer,
+        kv_layer_size: size_of_val(&layer),
         parallel_for: Some(backwards),
         parallel_user_data: (&raw mut calls).cast(),
         thread_count: 2,
@@ -173,15 +174,18 @@ fn prompts_and_decoding_in_lent_memory() {
 
     // Decoding over a page that was reused in part: preparing the plan copies it.
     let second = pair.begin(&list(&[1, 2, 3, 9]));
-    assert_eq!((second.cached_position_count, second.copy_position_count), (3, 3));
+    let copy = pair.copy_of(second.sequence);
+    assert_eq!((second.cached_position_count, copy.position_count), (3, 3));
     compute.plan(second.sequence, 3, 1);
     let memory = {
         let mut memory = layer;
         // SAFETY: all pointers lead to live values.
-        ok(unsafe { rkv_runner_read_kv_memory(compute.0, 0, &mut memory) });
+        ok(unsafe {
+            rkv_runner_read_kv_memory(compute.0, 0, &mut memory, size_of::<rkv_runner_kv_memory>())
+        });
         memory
     };
-    let target = second.copy_target_page as usize * PAGE;
+    let target = copy.target_page as usize * PAGE;
     // SAFETY: the runner's memory, which nobody computes in now.
     let copied = unsafe { std::slice::from_raw_parts(memory.v.cast::<f32>().add(target), PAGE) };
     assert_eq!((copied[0], copied[2 * KEY]), (0.0, 2.0));
@@ -261,9 +265,9 @@ fn halves_in_fp8_and_other_outputs() {
             source_page: pages[0],
             target_page: pages[1],
             position_count: 4,
-            reserved: 0,
+            group: 0,
         };
-        ok(rkv_runner_copy_pages(compute.0, &copy, 1));
+        ok(rkv_runner_copy_pages(compute.0, &copy, 1, size_of::<rkv_page_copy>()));
         ok(rkv_spatial_decode(RKV_TOKEN_COORD, logits.as_ptr(), 1024, &mut bin, &mut value));
         assert_eq!((bin, value), (1023, 1.0));
         // Handles of another kind.

@@ -9,7 +9,7 @@ rkv_sequence_id serve_and_retain(rkv::Cache& cache, rkv::TokenView tokens,
                                  const rkv::Namespace& ns = {}) {
     rkv::Sequence sequence = cache.begin(tokens, ns);
     const rkv_sequence_id id = sequence.get();
-    if (sequence.info().copy_position_count > 0) sequence.confirm_copy();
+    if (sequence.info().copy_count > 0) sequence.confirm_copies();
     sequence.publish(sequence.info().position_count);
     CHECK(sequence.retain());
     CHECK(!sequence);
@@ -34,9 +34,9 @@ void continues() {
     CHECK_EQ(state.sequence, child.get());
     CHECK_EQ(state.position_count, 12u);
     CHECK_EQ(state.inherited_position_count, 10u);
-    CHECK_EQ(state.copy_position_count, 2u);
+    CHECK_EQ(state.copy_count, 1u);
     CHECK_EQ(state.page_count, 5u);
-    child.confirm_copy();
+    child.confirm_copies();
     CHECK_EQ(child.publish(12).claimed_page_count, 1u);
     // Again, with nothing to add: the last position is computed once more.
     CHECK_EQ(cache.continue_from(parent, {}).info().cached_position_count, 9u);
@@ -105,18 +105,20 @@ void forks() {
     rkv::Cache cache(table);
     rkv::Sequence parent = cache.begin(ids(1, 10));
     parent.publish(10);
-    std::vector<rkv_sequence_fork_child> reported;
-    std::vector<rkv::Sequence> beams = parent.fork(3, 0, &reported);
+    const std::uint32_t source = table.row(parent.info().slot)[2];
+    std::vector<rkv::Sequence> beams = parent.fork(3);
     CHECK_EQ(beams.size(), 3u);
-    for (std::size_t i = 0; i < beams.size(); ++i) {
-        CHECK_EQ(beams[i].get(), reported[i].sequence);
-        CHECK_EQ(beams[i].info().copy_source_page, reported[i].copy_source_page);
-        CHECK_EQ(beams[i].info().copy_target_page, reported[i].copy_target_page);
-        CHECK_EQ(reported[i].copy_position_count, 2u);
+    for (const rkv::Sequence& beam : beams) {
+        CHECK_EQ(beam.info().copy_count, 1u);
+        const rkv_page_copy copy = beam.copies().at(0);
+        CHECK_EQ(copy.source_page, source);
+        CHECK_EQ(copy.target_page, table.row(beam.info().slot)[2]);
+        CHECK_EQ(copy.position_count, 2u);
     }
+    CHECK(parent.copies().empty());
     parent.reset();
     CHECK_EQ(table.stats().private_page_count, 4u);
-    beams[1].confirm_copy();
+    beams[1].confirm_copies();
     beams[1].append(50);
     beams.erase(beams.begin() + 2);
     beams.erase(beams.begin());
@@ -128,15 +130,13 @@ void forks() {
     const rkv_sequence_id kept = beams[0].get();
     beams[0].publish(11);
     CHECK(beams[0].retain());
-    const std::vector<rkv::Sequence> more = cache.fork_retained(kept, 4, 0, &reported);
+    const std::vector<rkv::Sequence> more = cache.fork_retained(kept, 4);
     CHECK_EQ(more.size(), 4u);
-    CHECK_EQ(reported.size(), 4u);
     CHECK_EQ(more[3].info().cached_position_count, 11u);
     test::audit(table, cache);
-    // All or none, and what was reported before is left alone.
-    CHECK_THROWS(RKV_STATUS_OUT_OF_SLOTS, (void)cache.fork_retained(kept, 5, 0, &reported));
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.fork_retained(kept, 0, 0, &reported));
-    CHECK_EQ(reported.size(), 4u);
+    // All or none.
+    CHECK_THROWS(RKV_STATUS_OUT_OF_SLOTS, (void)cache.fork_retained(kept, 5));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.fork_retained(kept, 0));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::Sequence().fork(1));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, rkv::Sequence().retain());
 }
@@ -150,7 +150,7 @@ void outlives_the_cache() {
         const rkv_sequence_id parent = serve_and_retain(cache, ids(1, 10));
         children = cache.fork_retained(parent, 2);
     }
-    children[0].confirm_copy();
+    children[0].confirm_copies();
     children[0].append(5);
     children.clear();
     CHECK_EQ(table.stats().free_page_count, 32u);

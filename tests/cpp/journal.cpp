@@ -18,7 +18,7 @@ rkv::Cache cache_with_journal(rkv::PageTable& table, std::uint64_t journal_bytes
 void serve(rkv::Cache& cache, rkv::TokenView tokens, const rkv::Namespace& ns = {}) {
     rkv_sequence_info state{};
     rkv::Sequence sequence = cache.begin(tokens, ns, 0, &state);
-    if (state.copy_position_count > 0) sequence.confirm_copy();
+    if (state.copy_count > 0) sequence.confirm_copies();
     (void)sequence.publish(state.position_count);
 }
 

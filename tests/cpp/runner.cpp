@@ -139,11 +139,11 @@ void computes() {
     rkv::Sequence second = cache.begin(other);
     const rkv_sequence_info found = second.info();
     CHECK_EQ(found.cached_position_count, 14u);
-    CHECK_EQ(found.copy_position_count, 2u);
+    CHECK_EQ(found.copy_count, 1u);
     first.append(77);
     prompt.push_back(77);
     step(runner, plan, {{&second, &other, 14, 8}, {&first, &prompt, 20, 1}});
-    CHECK_EQ(second.info().copy_position_count, 0u);
+    CHECK_EQ(second.info().copy_count, 0u);
     second.publish(22);
     CHECK(calls > 0);
 
@@ -249,16 +249,16 @@ void serves_two_runners() {
     Ids tokens = ids(1, 6);
     tokens.push_back(99);
     const rkv::Sequence b = cache.begin(tokens);
-    const rkv_sequence_info waits = b.info();
+    const rkv_page_copy waits = b.copies().at(0);
     compute(b, tokens, 6);
     const rkv::PlanArrays arrays = plan.arrays();
     CHECK_EQ(arrays.copy_sequence.size(), 1u);
     CHECK_EQ(arrays.copy_sequence[0], b.get());
     CHECK_EQ(arrays.copy_group[0], 0);
-    CHECK_EQ(arrays.copy_source_page[0], static_cast<std::int32_t>(waits.copy_source_page));
-    CHECK_EQ(arrays.copy_target_page[0], static_cast<std::int32_t>(waits.copy_target_page));
+    CHECK_EQ(arrays.copy_source_page[0], static_cast<std::int32_t>(waits.source_page));
+    CHECK_EQ(arrays.copy_target_page[0], static_cast<std::int32_t>(waits.target_page));
     CHECK_EQ(arrays.copy_position_count[0], 2);
-    CHECK_EQ(b.info().copy_position_count, 0u);
+    CHECK_EQ(b.info().copy_count, 0u);
 }
 
 // K21: an image attends to itself in both directions, and is computed whole or not at all.
@@ -344,6 +344,7 @@ void shows_memory() {
     }
     rkv_runner_config config = small();
     config.kv_layers = lent.data();
+    config.kv_layer_size = sizeof(rkv_runner_kv_memory);
     rkv::Runner over(table, config);
     CHECK_EQ(over.stats().kv_bytes, 0u);
     CHECK(over.kv_memory(1).v == lent[1].v);

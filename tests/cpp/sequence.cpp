@@ -37,13 +37,15 @@ void lives() {
     CHECK_EQ(state.cached_position_count, 10u);
     CHECK_EQ(state.cached_token_count, 10u);
     CHECK_EQ(state.shared_page_count, 2u);
-    CHECK_EQ(state.copy_position_count, 2u);
-    CHECK(state.copy_source_page != state.copy_target_page);
-    CHECK_EQ(table.row(state.slot)[2], state.copy_target_page);
+    CHECK_EQ(state.copy_count, 1u);
+    const rkv_page_copy copy = second.copies().at(0);
+    CHECK_EQ(copy.position_count, 2u);
+    CHECK(copy.source_page != copy.target_page);
+    CHECK_EQ(table.row(state.slot)[2], copy.target_page);
     CHECK_THROWS(RKV_STATUS_INVALID_STATE, second.publish(11));
-    second.confirm_copy();
-    CHECK_EQ(second.info().copy_position_count, 0u);
-    CHECK_THROWS(RKV_STATUS_INVALID_STATE, second.confirm_copy());
+    second.confirm_copies();
+    CHECK_EQ(second.info().copy_count, 0u);
+    CHECK_THROWS(RKV_STATUS_INVALID_STATE, second.confirm_copies());
 
     // Decode: one token, then three at once, then two of them are taken back.
     second.append(1000);

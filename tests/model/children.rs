@@ -103,7 +103,13 @@ impl Driver {
         self.model.use_parent(parent);
         self.add_child(parent, &plan, state.sequence)?;
         let sequence = self.model.sequences.last().and_then(Option::as_ref);
-        compare_sequence(&self.model, &mut self.names, sequence.expect("just begun"), &state)
+        compare_sequence(
+            &self.model,
+            &self.library,
+            &mut self.names,
+            sequence.expect("just begun"),
+            &state,
+        )
     }
 
     fn fork(&mut self, at: Pick, count: usize, reserve: usize) -> Result<(), Wrong> {
@@ -125,9 +131,7 @@ impl Driver {
             let state = self.add_child(parent, &plan, child.sequence)?;
             equal!("rkv_sequence_fork",
                 slot: state.slot, child.slot;
-                copy_positions: state.copy_position_count, child.copy_position_count;
-                copy_source: state.copy_source_page, child.copy_source_page;
-                copy_target: state.copy_target_page, child.copy_target_page;
+                copies: state.copy_count, child.copy_count;
             );
         }
         Ok(())
@@ -145,7 +149,7 @@ impl Driver {
         let row = self.library.row(state.slot, 0).map_err(|status| format!("row: {status:?}"))?;
         let shared = plan.cut.whole_pages;
         require!(row.len() >= shared, "the row {row:?} is shorter than the {shared} shared pages");
-        let (slot, source) = (state.slot, state.copy_source_page);
+        let (slot, source) = (state.slot, self.copy_of(id)?.source_page);
         self.model.add_child(parent, plan, slot, &row[shared..], source)?;
         self.sequences.push(id);
         Ok(state)

@@ -82,7 +82,7 @@ pub fn compare(
     compare_table(library, model)?;
     for (index, sequence) in model.live_sequences() {
         let state = library.query(sequences[index]).map_err(fail("rkv_sequence_read_info"))?;
-        compare_sequence(model, names, sequence, &state)?;
+        compare_sequence(model, library, names, sequence, &state)?;
         require!(state.sequence == sequences[index], "a sequence has another's id");
     }
     compare_tree(library, model, names)?;
@@ -117,6 +117,7 @@ fn compare_table(library: &Library, model: &Naive) -> Result<(), Wrong> {
 
 pub fn compare_sequence(
     model: &Naive,
+    library: &Library,
     names: &mut Names,
     sequence: &Sequence,
     state: &rkv_sequence_info,
@@ -125,6 +126,8 @@ pub fn compare_sequence(
     let (source, positions) = sequence.copy.map_or((0, 0), |copy| (copy.source, copy.positions));
     let inherited = if sequence.inherited { sequence.cached_positions } else { 0 };
     let target = if positions > 0 { row[sequence.shared] } else { 0 };
+    let copy = library.copy_of(state.sequence);
+    let copy = copy.map_err(|status| format!("rkv_sequence_read_copies: {status:?}"))?;
     equal!("sequence",
         slot: sequence.slot, state.slot;
         positions: sequence.tokens.positions(), state.position_count;
@@ -133,9 +136,10 @@ pub fn compare_sequence(
         inherited: inherited, state.inherited_position_count;
         pages: row.len(), state.page_count;
         shared_pages: sequence.shared, state.shared_page_count;
-        copy_positions: positions, state.copy_position_count;
-        copy_source: source, state.copy_source_page;
-        copy_target: target, state.copy_target_page;
+        copies: usize::from(positions > 0), state.copy_count;
+        copy_positions: positions, copy.position_count;
+        copy_source: source, copy.source_page;
+        copy_target: target, copy.target_page;
     );
     names.bind_option(sequence.node, state.node)
 }

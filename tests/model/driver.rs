@@ -8,6 +8,7 @@ use super::ops::{Config, Op, Pick};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
 use super::tokens::TokenList;
+use radixkv::capi::rkv_page_copy;
 use radixkv::capi::{RKV_REASON_CALLER, RKV_REASON_CAPACITY, rkv_sequence_info};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -189,7 +190,7 @@ impl Driver {
             }
             Op::RecreateCache => self.recreate_cache(),
             Op::Begin { ns, prompt, reserve } => self.begin(*ns, prompt, *reserve as usize),
-            Op::ConfirmCopy { sequence } => self.confirm_copy(*sequence),
+            Op::ConfirmCopies { sequence } => self.confirm_copies(*sequence),
             Op::Append { sequence, prompt } => self.append(*sequence, prompt),
             Op::Truncate { sequence, back } => self.truncate(*sequence, -i64::from(*back)),
             Op::TruncateBeyond { sequence, more } => self.truncate(*sequence, i64::from(*more) + 1),
@@ -229,7 +230,10 @@ impl Driver {
             require!(refused, "{what} takes a text id that is none");
             return Ok(());
         }
-        let source = begun.as_ref().map_or(0, |state| state.copy_source_page);
+        let source = match &begun {
+            Ok(state) => self.copy_of(state.sequence)?.source_page,
+            Err(_) => 0,
+        };
         let plan = self.model.begin_plan(namespace_of(ns), &tokens, reserve, source);
         let Some((state, plan)) = agree(what, begun, plan)? else { return Ok(()) };
         require!(!self.sequences.contains(&state.sequence), "a sequence id is used again");
@@ -240,13 +244,19 @@ impl Driver {
         self.model.begin(ns, tokens, &plan, state.slot, &row[shared..], source)?;
         self.sequences.push(state.sequence);
         let sequence = self.model.sequences.last().and_then(Option::as_ref);
-        compare_sequence(&self.model, &mut self.names, sequence.expect("just begun"), &state)
+        compare_sequence(
+            &self.model,
+            &self.library,
+            &mut self.names,
+            sequence.expect("just begun"),
+            &state,
+        )
     }
 
-    fn confirm_copy(&mut self, at: Pick) -> Result<(), Wrong> {
+    fn confirm_copies(&mut self, at: Pick) -> Result<(), Wrong> {
         let Some(index) = self.live_sequence(at) else { return Ok(()) };
-        let confirmed = self.library.confirm_copy(self.sequences[index]);
-        agree("rkv_sequence_confirm_copy", confirmed, self.model.confirm_copy(index))?;
+        let confirmed = self.library.confirm_copies(self.sequences[index]);
+        agree("rkv_sequence_confirm_copies", confirmed, self.model.confirm_copies(index))?;
         Ok(())
     }
 
@@ -322,7 +332,7 @@ impl Driver {
         let library = &self.library;
         let answers = [
             library.query(id).map(|_| ()),
-            library.confirm_copy(id),
+            library.confirm_copies(id),
             library.append(id, &tokens),
             library.truncate(id, 1),
             library.publish(id, 1).map(|_| ()),
@@ -344,6 +354,12 @@ impl Driver {
         }
         let live = known.iter().copied().filter(|&label| self.model.cache.is_live(label));
         pick(&live.collect::<Vec<_>>(), at / 4)
+    }
+
+    /// The page copy that a sequence waits for.
+    pub fn copy_of(&self, sequence: u64) -> Result<rkv_page_copy, Wrong> {
+        let copy = self.library.copy_of(sequence);
+        copy.map_err(|status| format!("rkv_sequence_read_copies: {status:?}"))
     }
 
     fn lock(&mut self, at: Pick) -> Result<(), Wrong> {

@@ -255,7 +255,7 @@ impl Generator {
                 let reserve = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
                 Op::Begin { ns: self.ns(), prompt: self.prompt(), reserve }
             }
-            22..=34 => Op::ConfirmCopy { sequence: self.pick() },
+            22..=34 => Op::ConfirmCopies { sequence: self.pick() },
             35..=54 => Op::Append { sequence: self.pick(), prompt: self.more() },
             55..=58 => Op::Truncate { sequence: self.pick(), back: self.few(page_size * 2) },
             59..=81 => {

@@ -117,7 +117,7 @@ pub enum Op {
         prompt: Prompt,
         reserve: u16,
     },
-    ConfirmCopy {
+    ConfirmCopies {
         sequence: Pick,
     },
     Append {

@@ -154,7 +154,7 @@ impl Naive {
         self.sequences[index].as_mut().expect("it was looked up")
     }
 
-    pub fn confirm_copy(&mut self, index: usize) -> Result<(), Refusal> {
+    pub fn confirm_copies(&mut self, index: usize) -> Result<(), Refusal> {
         let Some(copy) = self.sequence(index)?.copy else {
             return Err(Status::InvalidState.into());
         };

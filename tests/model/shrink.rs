@@ -113,7 +113,7 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
         | Op::Unlock { lock: number }
         | Op::UnlockStale { lock: number }
         | Op::Evict { count: number, .. }
-        | Op::ConfirmCopy { sequence: number }
+        | Op::ConfirmCopies { sequence: number }
         | Op::Release { sequence: number }
         | Op::DeadSequence { sequence: number }
         | Op::Retain { sequence: number }

@@ -49,6 +49,7 @@ impl TokenList {
             ids: self.ids.as_ptr(),
             count: self.ids.len(),
             items,
+            item_size: size_of::<rkv_token_item>() as u32,
             item_count: self.items.len(),
             ..sized()
         }

@@ -151,6 +151,7 @@ impl World {
         config.flags = setup.flags;
         config.parallel_for = setup.is_engines.then_some(parallel_for as _);
         config.kv_layers = if setup.is_lent { layers.as_ptr() } else { ptr::null() };
+        config.kv_layer_size = size_of::<rkv_runner_kv_memory>();
         let nan = f32::from_bits(0x7fc1_2345);
         let mut world = Self {
             table: ptr::null_mut(),
@@ -182,7 +183,12 @@ impl World {
             let (mut own, given) = (world.layers[layer], &world.layers[layer]);
             // SAFETY: both have as many numbers, and nobody computes.
             unsafe {
-                ok(rkv_runner_read_kv_memory(world.runner, layer as u32, &mut own));
+                ok(rkv_runner_read_kv_memory(
+                    world.runner,
+                    layer as u32,
+                    &mut own,
+                    size_of::<rkv_runner_kv_memory>(),
+                ));
                 for (to, from) in [(own.k, given.k), (own.v, given.v)] {
                     let count = PAGES as usize * PAGE;
                     to.cast::<f32>().copy_from(from.cast::<f32>(), count);
@@ -223,10 +229,7 @@ impl World {
             let mut tokens = tokens[..common].to_vec();
             tokens.extend(1000..1000 + 10);
             let state = self.begin(&tokens);
-            assert_eq!(
-                (state.cached_position_count, state.copy_position_count > 0),
-                (common as u64, true)
-            );
+            assert_eq!((state.cached_position_count, state.copy_count > 0), (common as u64, true));
             state
         });
         let long = self.begin(&(2000..2040).collect::<Vec<_>>());
@@ -282,7 +285,12 @@ impl World {
         unsafe {
             for layer in 0..LAYERS {
                 let mut memory = self.layers[layer];
-                ok(rkv_runner_read_kv_memory(self.runner, layer as u32, &mut memory));
+                ok(rkv_runner_read_kv_memory(
+                    self.runner,
+                    layer as u32,
+                    &mut memory,
+                    size_of::<rkv_runner_kv_memory>(),
+                ));
                 for part in [memory.k, memory.v] {
                     let count = PAGES as usize * PAGE;
                     image.kv.extend(std::slice::from_raw_parts(part.cast::<u32>(), count));
@@ -301,7 +309,7 @@ impl World {
                 let mut state = sized::<rkv_sequence_info>();
                 ok(rkv_sequence_read_info(self.cache, row.sequence, &mut state));
                 let is_locked = u64::from(state.node != 0);
-                image.sequences.extend([state.copy_position_count, is_locked, state.page_count]);
+                image.sequences.extend([state.copy_count, is_locked, state.page_count]);
             }
             ok(rkv_page_table_read_stats(self.table, &mut stats));
             image.pages = vec![

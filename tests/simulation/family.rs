@@ -162,10 +162,11 @@ impl World {
     fn add_child(&mut self, share: &Share, state: &rkv_sequence_info) -> Result<u32, Wrong> {
         let (whole, copied) = (share.reused / self.page_size(), share.reused % self.page_size());
         let source = (copied > 0).then(|| share.row[whole]);
+        let copy = self.copy_of(state.sequence)?;
         require!(
-            source.unwrap_or(0) == state.copy_source_page,
+            source.unwrap_or(0) == copy.source_page,
             "a child copies from page {}, not from {source:?}",
-            state.copy_source_page
+            copy.source_page
         );
         if source.is_some_and(|page| self.books.state(page) != Page::Cached) {
             self.mark("a child copies from a private page");

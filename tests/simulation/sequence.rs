@@ -122,7 +122,7 @@ impl World {
         }
         self.books.touch(&path);
         let copied = reused % page_size;
-        let source = (copied > 0).then_some(state.copy_source_page);
+        let source = (copied > 0).then_some(self.copy_of(state.sequence)?.source_page);
         if let Some(source) = source {
             let index = reused / page_size;
             let known = path.get(index).is_none_or(|&page| page == source);
@@ -253,6 +253,7 @@ impl World {
             copy[1],
             copy[2],
         ];
+        let seen_copy = self.copy_of(state.sequence)?;
         let seen = [
             state.sequence,
             u64::from(state.slot),
@@ -262,9 +263,9 @@ impl World {
             state.page_count,
             state.shared_page_count,
             state.inherited_position_count,
-            state.copy_position_count,
-            u64::from(state.copy_source_page),
-            u64::from(state.copy_target_page),
+            u64::from(seen_copy.position_count),
+            u64::from(seen_copy.source_page),
+            u64::from(seen_copy.target_page),
         ];
         require!(seen == expected, "slot {slot} is {seen:?}, in the books {expected:?}");
         Ok(())

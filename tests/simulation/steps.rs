@@ -28,8 +28,8 @@ impl World {
             self.books.content_mut(target)[..copy.positions].copy_from_slice(&source);
         }
         self.log.say("confirm_copy", slot.into(), copy.positions as u64);
-        let confirmed = self.call(|library| library.confirm_copy(id));
-        confirmed.map_err(|status| format!("rkv_sequence_confirm_copy: {status:?}"))?;
+        let confirmed = self.call(|library| library.confirm_copies(id));
+        confirmed.map_err(|status| format!("rkv_sequence_confirm_copies: {status:?}"))?;
         self.sequence(slot).copy = None;
         self.end_copy(copy);
         self.settle()

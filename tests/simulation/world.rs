@@ -5,6 +5,7 @@ use super::log::Log;
 use super::sequence::{Kept, Sequence};
 use crate::model::abi::{Library, Status};
 use fastrand::Rng;
+use radixkv::capi::rkv_page_copy;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Why a call was refused, rightly.
@@ -200,6 +201,12 @@ impl World {
         require!(needed > counts.free + given, "refused although {needed} pages can be had");
         self.mark("refused for want of pages");
         Ok(())
+    }
+
+    /// The page copy that a sequence waits for; zeros when there is none.
+    pub fn copy_of(&self, sequence: u64) -> Result<rkv_page_copy, Wrong> {
+        let copy = self.library.copy_of(sequence);
+        copy.map_err(|status| format!("rkv_sequence_read_copies: {status:?}"))
     }
 
     /// After each call: the counts are those of the books.

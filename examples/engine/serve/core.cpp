@@ -266,7 +266,7 @@ std::string Core::retain(const Request& request, Branch& branch, std::size_t cho
     if (!request.spec.retain || !branch.holds_pages()) return {};
     // Children take over what is computed as far as the library knows of it. What was forked in the
     // last step has computed nothing yet: it is kept without the page that it would have copied.
-    if (branch.sequence.info().copy_position_count == 0) scheduler_.publish(branch);
+    if (branch.sequence.info().copy_count == 0) scheduler_.publish(branch);
     Parent parent;
     parent.sequence_tokens = branch.sequence_tokens;
     parent.tokens = std::make_shared<const std::vector<std::uint32_t>>(branch.tokens);

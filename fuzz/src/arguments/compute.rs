@@ -48,6 +48,7 @@ impl Compute {
             head_dim: HEAD_DIM as u32,
             thread_count: 1,
             kv_layers: layers.as_ptr(),
+            kv_layer_size: size_of::<rkv_runner_kv_memory>(),
             ..Sized32::sized()
         };
         // SAFETY: the memory is as large as the strides say and outlives the runner.

@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome, journal, runner, snapshots};
+use super::{Call, Outcome, continuations, journal, runner, snapshots};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -180,7 +180,8 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         };
         let (rows, count) = a.list(i, &rows);
         let arrays = a.read(i, &arrays);
-        unsafe { rkv_page_table_read_batch(w.table(i), rows, count, arrays, a.count(i)) }.into()
+        let (table, size) = (w.table(i), element_size::<rkv_page_table_batch_row>(i));
+        unsafe { rkv_page_table_read_batch(table, rows, count, size, arrays, a.count(i)) }.into()
     }),
     ("rkv_page_table_check", |w, i, _| unsafe { rkv_page_table_check(w.table(i)) }.into()),
     // The cache
@@ -320,7 +321,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let spaces = a.room_bytes(i, capacity * size.min(4096)).0;
         let roots = a.room_for(i, capacity);
         let cache = w.cache(i);
-        unsafe { rkv_cache_read_namespaces(cache, spaces, size, roots, capacity, a.count(i)) }
+        unsafe { rkv_cache_read_namespaces(cache, spaces, roots, capacity, size, a.count(i)) }
             .into()
     }),
     ("rkv_cache_check", |w, i, _| unsafe { rkv_cache_check(w.cache(i)) }.into()),
@@ -354,8 +355,14 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_sequence_read_info", |w, i, a| {
         unsafe { rkv_sequence_read_info(w.cache(i), w.sequence(i), a.write(i)) }.into()
     }),
-    ("rkv_sequence_confirm_copy", |w, i, _| {
-        unsafe { rkv_sequence_confirm_copy(w.cache(i), w.sequence(i)) }.into()
+    ("rkv_sequence_read_copies", |w, i, a| {
+        let (copies, capacity) = a.room::<rkv_page_copy>(i, 3);
+        let (cache, sequence, size) = (w.cache(i), w.sequence(i), element_size::<rkv_page_copy>(i));
+        let count = a.count(i);
+        unsafe { rkv_sequence_read_copies(cache, sequence, copies, capacity, size, count) }.into()
+    }),
+    ("rkv_sequence_confirm_copies", |w, i, _| {
+        unsafe { rkv_sequence_confirm_copies(w.cache(i), w.sequence(i)) }.into()
     }),
     ("rkv_sequence_append", |w, i, a| {
         unsafe { rkv_sequence_append(w.cache(i), w.sequence(i), tokens(i, a)) }.into()
@@ -417,39 +424,9 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_snapshot_cache_release", snapshots::release),
     ("rkv_snapshot_cache_remove", snapshots::remove),
     // Parents and children
-    ("rkv_sequence_continue", |w, i, a| {
-        let args = rkv_sequence_continue_args {
-            flags: flags(i, RKV_CONTINUE_RUNNING),
-            parent: w.sequence(i),
-            space: namespace(i, a),
-            tokens: if i.flag() { ptr::null() } else { tokens(i, a) },
-            all_tokens: if i.flag() { ptr::null() } else { tokens(i, a) },
-            reserve_position_count: size(i) as u64,
-            ..Sized32::sized()
-        };
-        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_info>(i));
-        let status = unsafe { rkv_sequence_continue(w.cache(i), args, state) };
-        if status == rkv_status::Ok && w.sequences.len() < 16 {
-            w.sequences.push(unsafe { (*state).sequence });
-        }
-        status.into()
-    }),
-    ("rkv_sequence_fork", |w, i, a| {
-        // More children than there are slots, and absurdly many.
-        let count = i.below(12);
-        let args = rkv_sequence_fork_args {
-            flags: zero(i),
-            parent: w.sequence(i),
-            child_count: if i.rarely(8) { usize::MAX - count } else { count },
-            reserve_position_count: size(i) as u64,
-            ..Sized32::sized()
-        };
-        let children = a.room_for::<rkv_sequence_fork_child>(i, count);
-        unsafe { rkv_sequence_fork(w.cache(i), a.read(i, &args), children) }.into()
-    }),
-    ("rkv_sequence_retain", |w, i, a| {
-        unsafe { rkv_sequence_retain(w.cache(i), w.sequence(i), a.out(i)) }.into()
-    }),
+    ("rkv_sequence_continue", continuations::CONTINUE),
+    ("rkv_sequence_fork", continuations::FORK),
+    ("rkv_sequence_retain", continuations::RETAIN),
     ("rkv_sequence_drop", |w, i, _| unsafe { rkv_sequence_drop(w.cache(i), w.sequence(i)) }.into()),
     ("rkv_cache_drop_retained", |w, i, a| {
         unsafe { rkv_cache_drop_retained(w.cache(i), size(i), a.out(i)) }.into()

@@ -2,7 +2,7 @@
 use super::arena::Arena;
 use super::compute::{HEAD_DIM, KV_HEADS, LAYERS, QUERY_HEADS};
 use super::functions::vacant_table;
-use super::values::{flags, float, init_room, number, size, zero};
+use super::values::{element_size, flags, float, init_room, number, size, zero};
 use super::world::World;
 use super::{Call, Outcome};
 use crate::abi::Sized32;
@@ -14,7 +14,8 @@ use std::ptr;
 // SAFETY, in all of them: each pointer is NULL, misaligned, or leads to what is stated.
 pub const KV_MEMORY: Call = |w, i, a| {
     let layer = if i.flag() { i.below(LAYERS) as u32 } else { number(i) };
-    unsafe { rkv_runner_read_kv_memory(w.runner(i), layer, a.out(i)) }.into()
+    let size = element_size::<rkv_runner_kv_memory>(i);
+    unsafe { rkv_runner_read_kv_memory(w.runner(i), layer, a.out(i), size) }.into()
 };
 
 pub const COPY_PAGES: Call = |w, i, a| {
@@ -27,12 +28,12 @@ pub const COPY_PAGES: Call = |w, i, a| {
             continue;
         }
         let position_count = if i.rarely(8) { number(i) } else { i.below(5) as u32 };
-        let reserved = zero(i);
-        copies.push(rkv_page_copy { source_page, target_page, position_count, reserved });
+        let group = zero(i);
+        copies.push(rkv_page_copy { source_page, target_page, position_count, group });
     }
     let (copies, count) = a.list(i, &copies);
-    let runner = w.runner(i);
-    unchanged_on_failure(w, || unsafe { rkv_runner_copy_pages(runner, copies, count) })
+    let (runner, size) = (w.runner(i), element_size::<rkv_page_copy>(i));
+    unchanged_on_failure(w, || unsafe { rkv_runner_copy_pages(runner, copies, count, size) })
 };
 
 pub const CONFIG_INIT: Call = |_, i, a| {
@@ -106,13 +107,8 @@ pub const PLAN_SET: Call = |w, i, a| {
     let rows: Vec<_> = (0..i.below(4)).map(|_| plan_row(w, i, a)).collect();
     let plan = w.plan(i);
     let (rows, count) = a.list(i, &rows);
-    let element_size = if i.rarely(24) { size(i) } else { size_of::<rkv_plan_row>() };
-    // What is larger than a row is not there to be read.
-    let element_size = match element_size > size_of::<rkv_plan_row>() && element_size <= 4096 {
-        true => size_of::<rkv_plan_row>(),
-        false => element_size,
-    };
-    unchanged_on_failure(w, || unsafe { rkv_plan_set(plan, rows, count, element_size) })
+    let size = element_size::<rkv_plan_row>(i);
+    unchanged_on_failure(w, || unsafe { rkv_plan_set(plan, rows, count, size) })
 };
 
 /// What is absurd is refused; what is merely large would take as much memory.
@@ -290,6 +286,7 @@ fn config(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_config {
         flags: flags(input, RKV_RUNNER_BATCH_INVARIANT),
         device: zero(input),
         kv_layers: lent.unwrap_or(ptr::null()),
+        kv_layer_size: element_size::<rkv_runner_kv_memory>(input),
         parallel_for: input.flag().then_some(one_by_one),
         ..Sized32::sized()
     }

@@ -105,6 +105,13 @@ pub fn item(input: &mut Input<'_>, token_index: u64) -> rkv_token_item {
     }
 }
 
+/// sizeof an element of an array, or another number.
+pub fn element_size<T>(input: &mut Input<'_>) -> usize {
+    let chosen = if input.rarely(24) { size(input) } else { size_of::<T>() };
+    // What is larger than an element is not there to be read.
+    if chosen > size_of::<T>() && chosen <= 4096 { size_of::<T>() } else { chosen }
+}
+
 /// A token list; `ascending` items may stand at the same index and at the end.
 pub fn tokens(input: &mut Input<'_>, arena: &mut Arena) -> *const rkv_tokens {
     let ids: Vec<_> = (0..input.below(24)).map(|_| text_id(input)).collect();
@@ -121,8 +128,8 @@ pub fn tokens(input: &mut Input<'_>, arena: &mut Arena) -> *const rkv_tokens {
     let (ids, count) = arena.list(input, &ids);
     let (items, item_count) =
         if items.is_empty() { (ptr::null(), 0) } else { arena.list(input, &items) };
-    let reserved = zero(input);
-    let made = rkv_tokens { reserved, ids, count, items, item_count, ..Sized32::sized() };
+    let item_size = element_size::<rkv_token_item>(input) as u32;
+    let made = rkv_tokens { item_size, ids, count, items, item_count, ..Sized32::sized() };
     arena.read(input, &made)
 }
 

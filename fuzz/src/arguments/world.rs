@@ -41,8 +41,8 @@ fn publish(pair: &Pair, state: &rkv_sequence_info) -> rkv_node_id {
     let mut now = rkv_sequence_info::sized();
     // SAFETY: all pointers lead to live values.
     unsafe {
-        if state.copy_position_count > 0 {
-            ok(rkv_sequence_confirm_copy(pair.cache, state.sequence));
+        if state.copy_count > 0 {
+            ok(rkv_sequence_confirm_copies(pair.cache, state.sequence));
         }
         ok(rkv_sequence_publish(pair.cache, state.sequence, state.position_count, &mut result));
         ok(rkv_sequence_read_info(pair.cache, state.sequence, &mut now));
@@ -85,7 +85,7 @@ impl World {
             ok(rkv_sequence_retain(ours.cache, kept.sequence, &mut retained));
             ok(rkv_sequence_continue(ours.cache, &args, &mut child));
         }
-        assert!(retained && child.copy_position_count > 0);
+        assert!(retained && child.copy_count > 0);
         sequences.extend([longer.sequence, copying.sequence, child.sequence]);
         sequences.extend([kept.sequence, released.sequence]);
 

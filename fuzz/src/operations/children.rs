@@ -181,11 +181,12 @@ impl World {
         assert_eq!(state.cached_token_count as usize, prompt.tokens_before(cached));
         assert_eq!(state.position_count as usize, prompt.positions());
         assert_eq!(state.shared_page_count as usize, cached / page_size);
-        assert_eq!(state.copy_position_count as usize, cached % page_size);
         let row = self.pair.row(state.slot);
         assert_eq!(state.page_count as usize, row.len());
         self.check_content(&prompt, number, &row, cached / page_size * page_size);
-        let (source, target) = (state.copy_source_page, state.copy_target_page);
+        let copy = self.pair.copy_of(state.sequence);
+        assert_eq!(copy.position_count as usize, cached % page_size);
+        let (source, target) = (copy.source_page, copy.target_page);
         let copy = (cached % page_size > 0).then_some((source, target, cached % page_size));
         if copy.is_some() {
             assert_eq!(target, row[cached / page_size], "the copy goes to the row");
@@ -215,17 +216,18 @@ impl World {
             reserve_position_count: reserve as u64,
             ..Sized32::sized()
         };
-        let nobody = rkv_sequence_fork_child {
-            sequence: 0,
-            slot: 0,
-            copy_position_count: 0,
-            copy_source_page: 0,
-            copy_target_page: 0,
-        };
+        let nobody = rkv_sequence_fork_child { sequence: 0, slot: 0, copy_count: 0 };
         let mut children = vec![nobody; child_count];
         let (slots, free) = (self.last.free_slots() as usize, self.last.free() as usize);
         // SAFETY: all pointers lead to live values, there is room for all children.
-        let status = unsafe { rkv_sequence_fork(self.pair.cache, &args, children.as_mut_ptr()) };
+        let status = unsafe {
+            rkv_sequence_fork(
+                self.pair.cache,
+                &args,
+                children.as_mut_ptr(),
+                size_of::<rkv_sequence_fork_child>(),
+            )
+        };
         let row_pages = (parent.prompt.positions() + reserve).div_ceil(self.page_size);
         if !self.after(status) {
             match status {
@@ -244,9 +246,7 @@ impl World {
             // SAFETY: all pointers lead to live values.
             ok(unsafe { rkv_sequence_read_info(self.pair.cache, child.sequence, &mut state) });
             assert_eq!(state.slot, child.slot);
-            assert_eq!(state.copy_position_count, child.copy_position_count as u64);
-            assert_eq!(state.copy_source_page, child.copy_source_page);
-            assert_eq!(state.copy_target_page, child.copy_target_page);
+            assert_eq!(state.copy_count, child.copy_count as u64);
             self.check_share(&parent, &parent.prompt, parent.prompt.positions(), &state);
             self.add_child(parent.namespace, parent.prompt.clone(), &state);
         }

@@ -38,6 +38,7 @@ impl Kv {
             head_dim: HEAD_DIM as u32,
             thread_count: 1,
             kv_layers: &layer,
+            kv_layer_size: size_of_val(&layer),
             ..Sized32::sized()
         };
         let (mut runner, mut plan) = (ptr::null_mut(), ptr::null_mut());

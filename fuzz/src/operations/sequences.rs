@@ -50,14 +50,15 @@ impl World {
         assert_eq!(state.cached_token_count as usize, prompt.tokens_before(cached));
         assert_eq!(state.position_count as usize, prompt.positions());
         assert_eq!(state.shared_page_count as usize, cached / page_size);
-        assert_eq!(state.copy_position_count as usize, cached % page_size);
         let row = self.pair.row(state.slot);
         assert_eq!(row.len(), row_pages);
         assert_eq!(state.page_count as usize, row_pages);
         self.check_content(&prompt, number, &row, cached / page_size * page_size);
-        let copy = (state.copy_position_count > 0).then_some((
-            state.copy_source_page,
-            state.copy_target_page,
+        let copy = self.pair.copy_of(state.sequence);
+        assert_eq!(copy.position_count as usize, cached % page_size);
+        let copy = (state.copy_count > 0).then_some((
+            copy.source_page,
+            copy.target_page,
             cached % page_size,
         ));
         if let Some((_, target, _)) = copy {
@@ -103,7 +104,7 @@ impl World {
         ok(unsafe { rkv_sequence_read_info(self.pair.cache, live.id, &mut state) });
         assert_eq!((state.sequence, state.slot), (live.id, live.slot));
         assert_eq!(state.position_count as usize, live.prompt.positions());
-        assert_eq!(state.copy_position_count > 0, live.copy.is_some());
+        assert_eq!(state.copy_count > 0, live.copy.is_some());
         assert!(state.shared_page_count <= state.page_count);
         assert!(state.page_count as usize * self.page_size >= live.prompt.positions());
         state
@@ -230,7 +231,7 @@ impl World {
         self.note_node(after.node);
     }
 
-    pub(super) fn confirm_copy(&mut self, input: &mut Input<'_>) {
+    pub(super) fn confirm_copies(&mut self, input: &mut Input<'_>) {
         let Some(at) = self.pick_live(input) else {
             return;
         };
@@ -257,7 +258,7 @@ impl World {
             return;
         }
         // SAFETY: the handle is alive.
-        let status = unsafe { rkv_sequence_confirm_copy(self.pair.cache, self.live[at].id) };
+        let status = unsafe { rkv_sequence_confirm_copies(self.pair.cache, self.live[at].id) };
         if self.after(status) {
             assert!(self.live[at].copy.take().is_some());
             self.compute(at);

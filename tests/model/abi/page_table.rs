@@ -133,7 +133,14 @@ impl Library {
         let mut count = 0;
         // SAFETY: see above.
         let status = crate::call("rkv_page_table_read_batch", Some(self), &mut || unsafe {
-            rkv_page_table_read_batch(self.table, rows.as_ptr(), rows.len(), &arrays, &mut count)
+            rkv_page_table_read_batch(
+                self.table,
+                rows.as_ptr(),
+                rows.len(),
+                size_of::<rkv_page_table_batch_row>(),
+                &arrays,
+                &mut count,
+            )
         });
         indices.truncate(count);
         done(status, [indptr, indices, last_page_len])

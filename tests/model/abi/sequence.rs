@@ -6,6 +6,9 @@ use radixkv::capi::*;
 use std::ptr::null;
 
 // Every unsafe block has the reason that `mod.rs` gives.
+const NO_COPY: rkv_page_copy =
+    rkv_page_copy { source_page: 0, target_page: 0, position_count: 0, group: 0 };
+
 impl Library {
     pub fn begin(
         &self,
@@ -71,20 +74,32 @@ impl Library {
             reserve_position_count: reserve as u64,
             ..sized()
         };
-        let nobody = rkv_sequence_fork_child {
-            sequence: u64::MAX,
-            slot: u32::MAX,
-            copy_position_count: u32::MAX,
-            copy_source_page: u32::MAX,
-            copy_target_page: u32::MAX,
-        };
+        let nobody =
+            rkv_sequence_fork_child { sequence: u64::MAX, slot: u32::MAX, copy_count: u32::MAX };
         let mut children = vec![nobody; child_count];
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_fork", Some(self), &mut || unsafe {
-            rkv_sequence_fork(self.cache, &args, children.as_mut_ptr())
+            rkv_sequence_fork(
+                self.cache,
+                &args,
+                children.as_mut_ptr(),
+                size_of::<rkv_sequence_fork_child>(),
+            )
         });
         done(status, ())?;
         Ok(children)
+    }
+
+    /// The page copy that a sequence waits for; zeros when there is none.
+    pub fn copy_of(&self, sequence: u64) -> Result<rkv_page_copy, Status> {
+        let mut copy = NO_COPY;
+        let mut count = usize::MAX;
+        // SAFETY: see above.
+        let status = crate::call("rkv_sequence_read_copies", Some(self), &mut || unsafe {
+            let size = size_of::<rkv_page_copy>();
+            rkv_sequence_read_copies(self.cache, sequence, &mut copy, 1, size, &mut count)
+        });
+        done(status, copy)
     }
 
     pub fn retain(&self, sequence: u64) -> Result<bool, Status> {
@@ -132,7 +147,7 @@ impl Library {
         let (into, nodes) = (spaces.as_mut_ptr(), roots.as_mut_ptr());
         // SAFETY: see above.
         let status = crate::call("rkv_cache_read_namespaces", Some(self), &mut || unsafe {
-            rkv_cache_read_namespaces(self.cache, into, size, nodes, room, &mut count)
+            rkv_cache_read_namespaces(self.cache, into, nodes, room, size, &mut count)
         });
         done(status, spaces.into_iter().zip(roots).take(count).collect())
     }
@@ -147,10 +162,10 @@ impl Library {
         Ok(state)
     }
 
-    pub fn confirm_copy(&self, sequence: u64) -> Result<(), Status> {
+    pub fn confirm_copies(&self, sequence: u64) -> Result<(), Status> {
         // SAFETY: see above.
-        let status = crate::call_sure("rkv_sequence_confirm_copy", Some(self), &mut || unsafe {
-            rkv_sequence_confirm_copy(self.cache, sequence)
+        let status = crate::call_sure("rkv_sequence_confirm_copies", Some(self), &mut || unsafe {
+            rkv_sequence_confirm_copies(self.cache, sequence)
         });
         done(status, ())
     }

@@ -214,7 +214,7 @@ func tell(out io.Writer) {
 	// The shared start ends inside a page: two pages are shared, four positions copied.
 	b := e.begin(70, 48)
 	say("3. Request B: %d tokens, %d of them cached, %d of these by a copy", len(b.ids),
-		b.begun.CachedTokenCount, b.begun.CopyPositionCount)
+		b.begun.CachedTokenCount, b.begun.CachedPositionCount%pageSize)
 	e.step(32, b)
 
 	for i := 0; i < decoded; i++ {

@@ -70,9 +70,11 @@ func tell(out io.Writer) {
 		len(promptB.IDs), positions)
 	t.say("   probe: %d positions cached", t.probe(promptB))
 	b, stateB := t.begin(promptB)
+	copies, err := b.Copies()
+	must(err)
 	t.say("   copy: %d positions into a private page; compute from token %d on",
-		stateB.CopyPositionCount, stateB.CachedTokenCount)
-	must(b.ConfirmCopy())
+		copies[0].PositionCount, stateB.CachedTokenCount)
+	must(b.ConfirmCopies())
 	t.publish(b, positions)
 
 	// Decode: a token at a time; a page is allocated when one is full. Generated tokens can be
