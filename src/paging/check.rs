@@ -45,10 +45,17 @@ impl PageTable {
             rows[page as usize] += 1;
         }
         self.audit_loans()?;
-        let mut counts = (0, 0, 0);
+        let mut counts = (0, 0, 0, 0);
         for page in 1..=self.pool.total() as u32 {
             let at = page as usize;
             match self.pool.state(page) {
+                Some(PageState::Outside) if self.pool.is_external() => counts.3 += 1,
+                Some(state)
+                    if self.pool.is_external() != (state == PageState::Outside)
+                        && state != PageState::Cached =>
+                {
+                    return corrupt(page, "is in a state that pages of this pool have not");
+                }
                 Some(PageState::Free) if !free[at] => return corrupt(page, "leaked: free nowhere"),
                 Some(PageState::Cached) if !indexed[at] => {
                     return corrupt(page, "leaked: cached, but not in the index");
@@ -73,9 +80,10 @@ impl PageTable {
                 _ => counts.2 += 1,
             }
         }
-        if counts != (self.pool.free(), self.pool.cached(), self.pool.private()) {
+        let pool = &self.pool;
+        if counts != (pool.free(), pool.cached(), pool.private(), pool.outside()) {
             return Err(Error::Corrupt(text!(
-                "page_counts: counted {counts:?} free, cached and private pages"
+                "page_counts: counted {counts:?} free, cached, private and outside pages"
             )));
         }
         Ok(())
