@@ -170,7 +170,8 @@ func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
 }
 
 // Close gives the cache up. Sequences that still live in it end, and all pages of the cache return
-// to the page table's pool, or are outside when that is external. More than one Close is fine. It waits for calls that are running.
+// to the page table's pool, or are outside when that is external. More than one Close is fine. It
+// waits for calls that are running.
 func (c *Cache) Close() error {
 	if c == nil {
 		return nil

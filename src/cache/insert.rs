@@ -122,8 +122,8 @@ impl PrefixCache {
         });
     }
 
-    /// With an external pool the duplicates are told to be outside. So they must be that, and each
-    /// given once: whoever frees them there would else free a page of the cache, or one twice.
+    /// The duplicates of an external pool stay outside, and are told to. So each must be outside,
+    /// and given once: who frees them would else free a page of the cache, or one twice.
     fn check_duplicates(
         &self,
         table: &mut PageTable,

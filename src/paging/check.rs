@@ -49,13 +49,6 @@ impl PageTable {
         for page in 1..=self.pool.total() as u32 {
             let at = page as usize;
             match self.pool.state(page) {
-                Some(PageState::Outside) if self.pool.is_external() => counts.3 += 1,
-                Some(state)
-                    if self.pool.is_external() != (state == PageState::Outside)
-                        && state != PageState::Cached =>
-                {
-                    return corrupt(page, "is in a state that pages of this pool have not");
-                }
                 Some(PageState::Free) if !free[at] => return corrupt(page, "leaked: free nowhere"),
                 Some(PageState::Cached) if !indexed[at] => {
                     return corrupt(page, "leaked: cached, but not in the index");
@@ -77,6 +70,8 @@ impl PageTable {
                 }
                 Some(PageState::Free) => counts.0 += 1,
                 Some(PageState::Cached) => counts.1 += 1,
+                // The counts tell when this is not the pool for it.
+                Some(PageState::Outside) => counts.3 += 1,
                 _ => counts.2 += 1,
             }
         }

@@ -16,7 +16,7 @@ void pages_are_adopted_and_given_back() {
     rkv::Cache cache(table);
     CHECK_EQ(table.stats().outside_page_count, 10u);
     CHECK_EQ(table.stats().slot_count, 0u);
-    const rkv::Tokens tokens(test::ids(1, 12));
+    const std::vector<std::uint32_t> tokens = test::ids(1, 12);
     const std::vector<std::uint32_t> first = {3, 1, 2}, second = {3, 8, 2}, bad = {4, 5, 1};
     std::vector<std::uint32_t> published(3);
     CHECK_EQ(cache.insert(tokens, first, published).claimed_page_count, 3u);
@@ -48,8 +48,8 @@ void what_needs_pages_or_rows_is_unsupported() {
     CHECK_THROWS(RKV_STATUS_UNSUPPORTED, (void)table.allocate_slot());
     CHECK_THROWS(RKV_STATUS_UNSUPPORTED, (void)table.can_reserve_new(4));
     CHECK_THROWS(RKV_STATUS_UNSUPPORTED, (void)rkv::Plan(table));
-    const std::string message = CHECK_THROWS(
-        RKV_STATUS_UNSUPPORTED, (void)cache.begin(rkv::Tokens(test::ids(1, 5))));
+    const std::string message =
+        CHECK_THROWS(RKV_STATUS_UNSUPPORTED, (void)cache.begin({1, 2, 3, 4, 5}));
     CHECK(message.find("external") != std::string::npos);
     test::audit(table, cache);
 }

@@ -44,7 +44,7 @@ fn simulate(steps: u64, sizes: &[(u32, u32)], failures: bool) -> engine::Seen {
 #[test]
 fn j07_an_engine_with_an_allocator_of_its_own() {
     let sizes = [(4, 40), (16, 60), (1, 100), (2, 25), (16, 12), (256, 8)];
-    let seen = simulate(120_000, &sizes, false);
+    let seen = simulate(400_000, &sizes, false);
     println!("{seen:?}");
     seen.must_have_happened();
 }
@@ -52,7 +52,7 @@ fn j07_an_engine_with_an_allocator_of_its_own() {
 #[test]
 fn j07_the_smallest_pools() {
     let sizes = [(1, 1), (1, 2), (4, 1), (1, 3), (2, 2), (4, 3), (1, 5), (2, 4)];
-    let seen = simulate(60_000, &sizes, false);
+    let seen = simulate(200_000, &sizes, false);
     println!("{seen:?}");
     assert!(seen.evicted > 0 && seen.refused_for_pages > 0 && seen.restarts > 0);
 }
@@ -62,7 +62,7 @@ fn j07_the_smallest_pools() {
 #[test]
 fn j07_a_call_without_memory_adopts_no_page() {
     let sizes = [(4, 40), (1, 20), (2, 4), (16, 12)];
-    let seen = simulate(8_000, &sizes, true);
+    let seen = simulate(20_000, &sizes, true);
     println!("{seen:?}");
     assert!(seen.out_of_memory > 1000, "hardly a call was refused: {seen:?}");
 }
