@@ -168,11 +168,11 @@
 #define RKV_PAGE_SIZE_MAX 256
 
 /**
- * Flag of rkv_page_table_config: the engine has an allocator of its own. All pages are outside, the
- * engine's, until rkv_cache_insert() claims them, and again when they are evicted or the cache is
- * destroyed. There are no slots and no sequences. The cache's match, probe, insert, lock, unlock,
- * evict and what reads it work as ever; what allocates pages or slots, asks whether that could be
- * done, or takes a slot or a sequence returns RKV_STATUS_UNSUPPORTED.
+ * Flag of rkv_page_table_config: the engine has an allocator of its own. All pages are outside,
+ * the engine's, until rkv_cache_insert() claims them, and again when they are evicted or the cache
+ * is destroyed. There are no slots and no sequences. The cache's match, probe, insert, lock,
+ * unlock, evict and what reads it work as ever; what allocates pages or slots, asks whether that
+ * could be done, or takes a slot or a sequence returns RKV_STATUS_UNSUPPORTED.
  */
 #define RKV_PAGE_TABLE_EXTERNAL_POOL 1
 
@@ -2896,8 +2896,8 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
  *
  * Sequences that still live in it or are retained end; all their pages and all cached pages return
  * to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
- * place: they are erased from that page on. With an external pool all pages are outside afterwards;
- * nothing but the journal lists them.
+ * place: they are erased from that page on. With an external pool all pages are outside
+ * afterwards; nothing but the journal lists them.
  *
  * @param cache the cache
  * @par Cost

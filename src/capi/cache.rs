@@ -141,8 +141,8 @@ pub unsafe extern "C" fn rkv_cache_create(
 ///
 /// Sequences that still live in it or are retained end; all their pages and all cached pages return
 /// to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
-/// place: they are erased from that page on. With an external pool all pages are outside afterwards;
-/// nothing but the journal lists them.
+/// place: they are erased from that page on. With an external pool all pages are outside
+/// afterwards; nothing but the journal lists them.
 ///
 /// @param cache the cache
 /// @par Cost

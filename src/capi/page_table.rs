@@ -31,11 +31,11 @@ impl Opaque for rkv_page_table {
 pub const RKV_NO_SLOT: u32 = 4294967295;
 /// Largest page_size.
 pub const RKV_PAGE_SIZE_MAX: u32 = 256;
-/// Flag of rkv_page_table_config: the engine has an allocator of its own. All pages are outside, the
-/// engine's, until rkv_cache_insert() claims them, and again when they are evicted or the cache is
-/// destroyed. There are no slots and no sequences. The cache's match, probe, insert, lock, unlock,
-/// evict and what reads it work as ever; what allocates pages or slots, asks whether that could be
-/// done, or takes a slot or a sequence returns RKV_STATUS_UNSUPPORTED.
+/// Flag of rkv_page_table_config: the engine has an allocator of its own. All pages are outside,
+/// the engine's, until rkv_cache_insert() claims them, and again when they are evicted or the cache
+/// is destroyed. There are no slots and no sequences. The cache's match, probe, insert, lock,
+/// unlock, evict and what reads it work as ever; what allocates pages or slots, asks whether that
+/// could be done, or takes a slot or a sequence returns RKV_STATUS_UNSUPPORTED.
 pub const RKV_PAGE_TABLE_EXTERNAL_POOL: u32 = 1;
 
 /// How to build a page table. Fill with rkv_page_table_config_init(), then change fields.

@@ -7,8 +7,9 @@
 //!                       └── put back ──────┴── row erased ─────────────────────► free
 //! ```
 //!
-//! The pool may be *external*: somebody else has an allocator for its pages. Then nothing is free and
-//! nothing private. A page is outside, until the index claims it, and again when the index drops it.
+//! The pool may be *external*: somebody else has an allocator for its pages. Then nothing is free
+//! and nothing private: a page is outside until the index claims it, and again when the index drops
+//! it.
 //!
 //! Three more private states are in no row: *retained*, of a finished sequence that others may go
 //! on from, *lent*, which its owner gave up while copies out of it were not done yet, and *taken*,
