@@ -67,8 +67,8 @@ pub struct PagePool {
     states: Vec<PageState>,
     /// What a page is that nobody has: free, or outside.
     unused: PageState,
-    /// Free pages; the one put back last is taken first, while it is still warm. None are, and there
-    /// is no room for any, when the pool is external.
+    /// Free pages; the one put back last is taken first, while it is still warm. There is no room
+    /// for any when the pool is external.
     free: Vec<u32>,
     cached: usize,
     /// Copies that are not done: the private page that each reads, and the slot that it is for.
@@ -99,7 +99,7 @@ impl PagePool {
 
     /// Refuses what an external pool has no pages for.
     pub fn check_own(&self) -> Result<(), Error> {
-        if self.is_external() { Err(is_external()) } else { Ok(()) }
+        if self.is_external() { Err(refused()) } else { Ok(()) }
     }
 
     /// Pages that can be handed out, or that can be outside.
@@ -228,8 +228,8 @@ impl PagePool {
     }
 
     /// Gives pages that must be private, and no sequence's, or outside, to the index, all or none;
-    /// returns what `take_back` undoes it with. `first` is the place of the first in the caller's list, for the
-    /// message.
+    /// returns what `take_back` undoes it with. `first` is the place of the first in the caller's
+    /// list, for the message.
     pub fn claim_all(&mut self, pages: &[u32], first: usize) -> Result<Claimed, Error> {
         let mut before = Claimed(Vec::new());
         before.0.try_reserve_exact(pages.len()).map_err(OutOfMemory::from)?;
@@ -385,9 +385,9 @@ impl PagePool {
     }
 }
 
-/// Why slots, rows, sequences and pages of its own are not there.
+/// Why an external pool has no slots, rows, sequences and pages to allocate.
 #[cold]
-pub(super) fn is_external() -> Error {
+pub(super) fn refused() -> Error {
     Error::unsupported(
         "the page table's pool is external: whoever has its pages hands them out and keeps the \
          rows; there are no slots and no sequences",

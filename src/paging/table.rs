@@ -1,5 +1,5 @@
 //! Rows: the pages of each slot, in order.
-use super::pool::{PagePool, PageState, RowOwner, is_external};
+use super::pool::{PagePool, PageState, RowOwner, refused};
 use crate::error::Error;
 use crate::error::{Message, text};
 use crate::ids::SLOT_LIMIT;
@@ -176,7 +176,7 @@ impl PageTable {
     #[cold]
     fn out_of_slots(&self, needed: usize) -> Error {
         if self.pool.is_external() {
-            return is_external();
+            return refused();
         }
         Error::OutOfSlots(needed, self.free_slots(), self.slots())
     }
@@ -299,7 +299,9 @@ impl PageTable {
                 None => "no page of this table",
                 Some(PageState::Free) => "free",
                 Some(PageState::Mapped | PageState::Sequence) => "private and mapped already",
-                Some(_) => "private, but not the caller's",
+                Some(
+                    PageState::Retained | PageState::Lent | PageState::Taken | PageState::Outside,
+                ) => "private, but not the caller's",
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
             return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
@@ -407,7 +409,7 @@ impl PageTable {
     #[cold]
     fn not_in_use(&self, slot: u32) -> Error {
         if self.pool.is_external() {
-            return is_external();
+            return refused();
         }
         Error::argument(text!("slot {slot} is not in use"))
     }
