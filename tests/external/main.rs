@@ -8,6 +8,7 @@ mod engine;
 mod failing;
 mod library;
 mod mirror;
+mod slices;
 
 use engine::{Engine, World};
 
