@@ -432,6 +432,45 @@ static void j07_part_of_a_page_is_found(void) {
     end_fixture(&f);
 }
 
+/* Images come and go with their pages, and a refused insert leaves none behind. */
+static void j07_images_and_namespaces(void) {
+    fixture f = external(12);
+    uint32_t ids[8], published[4], evicted[ROOM];
+    const uint32_t pages[4] = {1, 2, 3, 4}, more[4] = {5, 6, 7, 8};
+    const uint32_t twice[4] = {9, 6, 10, 9}, held[4] = {9, 10, 11, 2};
+    rkv_token_item shown = image(2, 1, 9); /* 2 + 9 + 5 positions: four pages */
+    rkv_namespace space = new_namespace();
+    rkv_cache_insert_result result;
+    size_t count = 0;
+    count_up(ids, 8, 1);
+    space.flags = RKV_NAMESPACE_LORA;
+    space.lora_id = 3;
+    result.struct_size = sizeof result;
+    rkv_tokens tokens = with_items(ids, 8, &shown, 1);
+    CHECK_EQ(adopt(&f, tokens, pages, 4, published).claimed_page_count, 4);
+    rkv_cache_insert_args args = insert_args(&tokens, more, 4);
+    args.space = &space;
+    CHECK_OK(rkv_cache_insert(f.cache, &args, published, &result));
+    CHECK_EQ(result.claimed_page_count, 4);
+    CHECK_EQ(cache_stats(&f).image_count, 1);
+    check_outside(&f, 4);
+    rkv_token_item other = image(2, 2, 9);
+    tokens = with_items(ids, 8, &other, 1);
+    args = insert_args(&tokens, twice, 4);
+    BAD(&f, rkv_cache_insert(f.cache, &args, published, &result), "args.pages[");
+    args = insert_args(&tokens, held, 4);
+    BAD(&f, rkv_cache_insert(f.cache, &args, published, &result), "args.pages[");
+    space.lora_id = 4;
+    args.space = &space;
+    BAD(&f, rkv_cache_insert(f.cache, &args, published, &result), "args.pages[");
+    CHECK_OK(rkv_cache_evict(f.cache, ROOM, evicted, ROOM, &count));
+    CHECK_EQ(count, 8);
+    CHECK_EQ(cache_stats(&f).image_count, 0);
+    CHECK_EQ(cache_stats(&f).namespace_count, 0);
+    check_outside(&f, 12);
+    end_fixture(&f);
+}
+
 int main(void) {
     RUN_BOTH(j07_a_page_is_outside_or_cached);
     RUN_BOTH(j07_duplicates_are_told_one_by_one);
@@ -442,5 +481,6 @@ int main(void) {
     RUN_BOTH(j07_any_number_of_slots_is_fine);
     RUN_BOTH(j07_the_journal_tells_what_is_given_back);
     RUN_BOTH(j07_part_of_a_page_is_found);
+    RUN_BOTH(j07_images_and_namespaces);
     return check_result();
 }
