@@ -168,6 +168,15 @@
 #define RKV_PAGE_SIZE_MAX 256
 
 /**
+ * Flag of rkv_page_table_config: the engine has an allocator of its own. All pages are outside,
+ * the engine's, until rkv_cache_insert() claims them, and again when they are evicted or the cache
+ * is destroyed. There are no slots and no sequences. The cache's match, probe, insert, lock,
+ * unlock, evict and what reads it work as ever; what allocates pages or slots, asks whether that
+ * could be done, or takes a slot or a sequence returns RKV_STATUS_UNSUPPORTED.
+ */
+#define RKV_PAGE_TABLE_EXTERNAL_POOL 1
+
+/**
  * Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
  */
 #define RKV_CACHE_WHOLE_PAGES 1
@@ -351,7 +360,7 @@ typedef enum rkv_status {
      */
     RKV_STATUS_INVALID_STATE = 6,
     /**
-     * This build cannot do what was asked.
+     * This build, or an object of this kind, cannot do what was asked; the message says why.
      */
     RKV_STATUS_UNSUPPORTED = 7,
     /**
@@ -409,7 +418,8 @@ typedef struct rkv_cache rkv_cache;
  *
  * Each page is in exactly one of three states: free, private (it belongs to a row, or to the
  * caller that allocated it), or cached (a cache owns it, any number of rows may map it). Page 0 is
- * reserved as the target of padding: it is never handed out.
+ * reserved as the target of padding: it is never handed out. With an external pool there are two
+ * states: cached, and outside (the engine has it).
  */
 typedef struct rkv_page_table rkv_page_table;
 
@@ -647,22 +657,25 @@ typedef struct rkv_page_table_config {
      */
     uint32_t page_count;
     /**
-     * Slots, that is sequences alive at once: 1 to 2^20. Default 256.
+     * Slots, that is sequences alive at once: 1 to 2^20. Default 256. Not read with
+     * RKV_PAGE_TABLE_EXTERNAL_POOL: there are none.
      */
     uint32_t slot_count;
     /**
      * Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer
-     * row is refused as an invalid argument, not for want of pages.
+     * row is refused as an invalid argument, not for want of pages. Not read with
+     * RKV_PAGE_TABLE_EXTERNAL_POOL.
      */
     uint32_t row_page_limit;
     /**
-     * Zero.
+     * 0 or RKV_PAGE_TABLE_EXTERNAL_POOL. Default 0.
      */
-    uint32_t reserved;
+    uint32_t flags;
 } rkv_page_table_config;
 
 /**
- * Pages by state, and slots. free + cached + private == total at all times.
+ * Pages by state, and slots. free + cached + private + outside == total at all times: outside is 0
+ * unless the pool is external, and then free and private are.
  */
 typedef struct rkv_page_table_stats {
     /**
@@ -674,7 +687,7 @@ typedef struct rkv_page_table_stats {
      */
     uint32_t page_size;
     /**
-     * Pages that can be handed out: all but page 0.
+     * Pages that can be handed out, by whomever: all but page 0.
      */
     uint64_t total_page_count;
     /**
@@ -706,6 +719,11 @@ typedef struct rkv_page_table_stats {
      * Bytes of host memory that rows and page states take.
      */
     uint64_t memory_bytes;
+    /**
+     * Pages of an external pool that the cache does not own. Which of them are free is the
+     * engine's to know.
+     */
+    uint64_t outside_page_count;
 } rkv_page_table_stats;
 
 /**
@@ -922,7 +940,7 @@ typedef struct rkv_cache_insert_result {
     uint64_t claimed_page_count;
     /**
      * Pages that were not claimed because another page is published for the same tokens. They
-     * stay private to their holder.
+     * stay private to their holder, or outside.
      */
     uint64_t duplicate_page_count;
 } rkv_cache_insert_result;
@@ -2540,7 +2558,7 @@ enum rkv_status rkv_page_table_config_init(struct rkv_page_table_config *config,
                                            size_t struct_size);
 
 /**
- * Creates a page table with all pages free.
+ * Creates a page table with all pages free, or outside.
  *
  * @param config how to build it; not NULL, since page_count has no default
  * @param out_table receives the page table, owned by the caller
@@ -2589,7 +2607,8 @@ enum rkv_status rkv_page_table_read_stats(const struct rkv_page_table *table,
  *
  * @param table the page table
  * @param out_slot receives the slot, below slot_count
- * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1); lock
  * @par Thread safety
@@ -2625,8 +2644,9 @@ enum rkv_status rkv_page_table_free_slot(struct rkv_page_table *table,
  * @param table the page table
  * @param page_count how many
  * @param pages receives page_count pages, private to the caller
- * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_UNSUPPORTED
+ * with an external pool; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(pages + evictions); lock, in slices
  * @par Thread safety
@@ -2644,8 +2664,9 @@ enum rkv_status rkv_page_table_allocate_pages(struct rkv_page_table *table,
  * @param table the page table
  * @param pages page_count different pages from rkv_page_table_allocate_pages()
  * @param page_count how many
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the page that is free, cached, mapped,
- * out of range or given twice: then none was freed; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT
+ * naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(pages); lock
  * @par Thread safety
@@ -2668,8 +2689,9 @@ enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
  * @param first_index index in the row of the first page: the row's present length
  * @param pages page_count pages
  * @param page_count how many
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
- * owns the slot; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(pages); lock
  * @par Thread safety
@@ -2690,9 +2712,10 @@ enum rkv_status rkv_page_table_map(struct rkv_page_table *table,
  * @param table the page table
  * @param slot a slot from rkv_page_table_allocate_slot()
  * @param position_count positions that the row must hold
- * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
- * thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_UNSUPPORTED
+ * with an external pool; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
+ * owns the slot, or another thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(new pages + evictions); lock, in slices
  * @par Thread safety
@@ -2711,7 +2734,8 @@ enum rkv_status rkv_page_table_reserve(struct rkv_page_table *table,
  * @param slot a slot in use, or RKV_NO_SLOT for a new one (a free slot is then needed as well)
  * @param position_count positions that the row must hold
  * @param out_can receives the answer
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1); shared lock
  * @par Thread safety
@@ -2771,7 +2795,8 @@ enum rkv_status rkv_page_table_read_row(const struct rkv_page_table *table,
 
 /**
  * Proves page by page that each is in exactly one state, that the counts agree, and that no row
- * maps a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+ * maps a page that is free or somebody else's. With an external pool: that each cached page is in
+ * the index once, and each other one outside. Cost: one pass over pages, rows and index.
  *
  * @param table the page table
  * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
@@ -2873,7 +2898,8 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
  *
  * Sequences that still live in it or are retained end; all their pages and all cached pages return
  * to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
- * place: they are erased from that page on.
+ * place: they are erased from that page on. With an external pool all pages are outside
+ * afterwards; nothing but the journal lists them.
  *
  * @param cache the cache
  * @par Cost
@@ -2884,7 +2910,8 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
 RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
 
 /**
- * Evicts pages, least recently used first, and returns them to the free pool.
+ * Evicts pages, least recently used first, and returns them to the free pool, or with an external
+ * pool (RKV_PAGE_TABLE_EXTERNAL_POOL) to the caller.
  *
  * The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent
  * that became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is
@@ -2892,7 +2919,8 @@ RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
  *
  * @param cache the cache
  * @param page_count pages wanted
- * @param pages receives the evicted pages in order; not reported when NULL
+ * @param pages receives the evicted pages in order; not reported when NULL, which is refused with
+ * an external pool: no page leaves it unseen
  * @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted
  * @param out_count receives how many pages were evicted
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -2993,10 +3021,16 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
  * from then on, also where they are mapped. Where the cache has another page for the same tokens,
  * that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
  *
+ * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where
+ * published_pages has the caller's own page, that is the cache's from then on; where it has
+ * another one, the caller's is outside as before. A page that the cache has at another place, or
+ * that is given twice, is refused.
+ *
  * @param cache the cache
  * @param args what to insert
  * @param published_pages receives page_count entries: the cache's page at each whole page of the
- * tokens, and the caller's own after the last whole page; may be NULL
+ * tokens, and the caller's own after the last whole page; may be NULL, but not with an external
+ * pool
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
  * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
@@ -3218,8 +3252,9 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
  * @param args the prompt and its namespace
  * @param out_state receives the sequence; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
- * evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a
- * row may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row may be;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(tokens + nodes on the path + pages of the row + evictions); lock, in slices
  * @par Thread safety
@@ -3303,8 +3338,8 @@ enum rkv_status rkv_sequence_confirm_copies(struct rkv_cache *cache,
  * @param sequence the sequence
  * @param tokens what to add
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(tokens + evictions); lock, in slices
  * @par Thread safety
@@ -3387,8 +3422,8 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
  *
  * @param table the page table whose rows it is over; lives until the plan is destroyed too
  * @param out_plan receives the plan, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(slot_count); shared lock
  * @par Thread safety
@@ -3584,8 +3619,9 @@ enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
  * @param table the page table, with or without a cache
  * @param config how to build it; not NULL
  * @param out_runner receives the runner, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED,
+ * also for a page table with an external pool; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(bytes of KV memory of its own); shared lock
  * @par Thread safety
@@ -3775,8 +3811,9 @@ enum rkv_status rkv_spatial_decode(uint32_t kind,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
  * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set;
  * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
- * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the
- * parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(tokens + pages of the row + nodes on the path + evictions); lock, in slices
  * @par Thread safety
@@ -3804,7 +3841,8 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
  * @param element_size sizeof(rkv_sequence_fork_child)
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
  * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(children * (pages of the row + nodes on the path) + evictions); lock, in slices
  * @par Thread safety

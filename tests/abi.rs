@@ -52,12 +52,12 @@ layouts! {
     rkv_tokens 40 { struct_size 0, item_size 4, ids 8, count 16, items 24, item_count 32 }
     rkv_region 16 { start 0, end 8 }
     rkv_page_table_config 24 {
-        struct_size 0, page_size 4, page_count 8, slot_count 12, row_page_limit 16, reserved 20
+        struct_size 0, page_size 4, page_count 8, slot_count 12, row_page_limit 16, flags 20
     }
-    rkv_page_table_stats 72 {
+    rkv_page_table_stats 80 {
         struct_size 0, page_size 4, total_page_count 8, free_page_count 16, cached_page_count 24,
         private_page_count 32, reclaimable_page_count 40, slot_count 48, free_slot_count 56,
-        memory_bytes 64
+        memory_bytes 64, outside_page_count 72
     }
     rkv_page_table_batch_row 8 { slot 0, position_count 4 }
     rkv_page_table_batch_arrays 40 {

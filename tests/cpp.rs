@@ -73,6 +73,12 @@ fn m08_callbacks() {
     run_noun("callbacks");
 }
 
+/// J07
+#[test]
+fn external() {
+    run_noun("external");
+}
+
 #[test]
 fn errors() {
     run_noun("errors");
@@ -90,6 +96,7 @@ fn every_file_has_a_test() {
         "callbacks",
         "continuation",
         "errors",
+        "external",
         "journal",
         "page_digest",
         "page_table",

@@ -58,6 +58,12 @@ fn j04_kernels_of_an_engines_own() {
     check_native("own_kernels", "c", ["c99", "c17"]);
 }
 
+/// The engine hands out the pages, and finds each of them again in the end.
+#[test]
+fn j07_an_allocator_of_an_engines_own() {
+    check_native("own_allocator", "c", ["c99", "c17"]);
+}
+
 /// S01, S04: with snapshots the same is said after fewer steps.
 #[test]
 fn recurrent() {

@@ -72,7 +72,7 @@ impl World {
             page_size: PAGE_SIZE,
             page_count: PAGES,
             slot_count: SLOTS,
-            row_page_limit: 0,
+            ..PageTableConfig::default()
         };
         SHARED.set(None);
         NEXT.set(None);

@@ -170,7 +170,8 @@ func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
 }
 
 // Close gives the cache up. Sequences that still live in it end, and all pages of the cache return
-// to the page table's pool. More than one Close is fine. It waits for calls that are running.
+// to the page table's pool, or are outside when that is external. More than one Close is fine. It
+// waits for calls that are running.
 func (c *Cache) Close() error {
 	if c == nil {
 		return nil
@@ -230,7 +231,8 @@ type InsertResult struct {
 // private; they are claimed. Where it has another one, that one stays.
 //
 // published may be nil, or as long as args.Pages: it receives the cache's page at each whole page
-// of the tokens, and the caller's own elsewhere.
+// of the tokens, and the caller's own elsewhere. With an external pool it may not be nil: it says
+// which pages are the cache's now, and which stay outside.
 func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error) {
 	if published != nil && len(published) < len(args.Pages) {
 		return InsertResult{}, invalid("published is shorter than args.Pages")
@@ -256,7 +258,7 @@ func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error
 // many. Fewer than asked is no error: the rest is locked.
 //
 // The evicted pages are written to pages, and no more than len(pages) are evicted; nil asks for no
-// report and sets no limit.
+// report and sets no limit, which is refused with an external pool.
 func (c *Cache) Evict(pageCount int, pages []uint32) (int, error) {
 	if pageCount < 0 {
 		return 0, invalid("pageCount is negative") // in C it would be "everything"

@@ -100,8 +100,8 @@ func (b *bench) sound() radixkv.PageTableStats {
 	b.Helper()
 	stats, err := b.table.Stats()
 	must(b, err)
-	equal(b, "free + cached + private",
-		stats.FreePageCount+stats.CachedPageCount+stats.PrivatePageCount, stats.TotalPageCount)
+	equal(b, "free + cached + private + outside", stats.FreePageCount+stats.CachedPageCount+
+		stats.PrivatePageCount+stats.OutsidePageCount, stats.TotalPageCount)
 	must(b, b.table.Check())
 	must(b, b.cache.Check())
 	return stats

@@ -64,6 +64,8 @@ var goValues = map[string]int64{
 	"RKV_NO_SLOT":       int64(radixkv.NoSlot),
 	"RKV_PAGE_SIZE_MAX": radixkv.PageSizeMax,
 
+	"RKV_PAGE_TABLE_EXTERNAL_POOL": int64(radixkv.PageTableExternalPool),
+
 	"RKV_CACHE_WHOLE_PAGES": int64(radixkv.CacheWholePages),
 	"RKV_MATCH_LOCK":        int64(radixkv.MatchLock),
 	"RKV_CONTINUE_RUNNING":  int64(radixkv.ContinueRunning),

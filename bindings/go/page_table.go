@@ -20,7 +20,8 @@ typedef struct rkvgo_slot {
 
 // Zero takes the default, except for page_count, which has none.
 static inline rkvgo_page_table_made rkvgo_page_table_create(
-	uint32_t page_size, uint32_t page_count, uint32_t slot_count, uint32_t row_page_limit
+	uint32_t page_size, uint32_t page_count, uint32_t slot_count, uint32_t row_page_limit,
+	uint32_t flags
 ) {
 	rkvgo_page_table_made made = {0};
 	rkv_page_table_config config;
@@ -30,6 +31,7 @@ static inline rkvgo_page_table_made rkvgo_page_table_create(
 		config.page_count = page_count;
 		config.slot_count = slot_count ? slot_count : config.slot_count;
 		config.row_page_limit = row_page_limit;
+		config.flags = flags;
 		status = rkv_page_table_create(&config, &made.table);
 	}
 	made.failure = rkvgo_end(status);
@@ -122,6 +124,14 @@ const (
 	PageSizeMax = C.RKV_PAGE_SIZE_MAX
 )
 
+// PageTableFlags are options of a page table.
+type PageTableFlags uint32
+
+// PageTableExternalPool: the pages are handed out by an allocator of the program's own. All are
+// outside until Insert claims them, and again when Evict or Close gives them up. There are no slots
+// and no sequences: what needs pages or rows of the table is refused with Unsupported.
+const PageTableExternalPool PageTableFlags = C.RKV_PAGE_TABLE_EXTERNAL_POOL
+
 // PageTableConfig says how to build a page table. Zero takes the default.
 type PageTableConfig struct {
 	// PageSize is the number of positions per page, 1 to PageSizeMax. Default 16.
@@ -133,6 +143,8 @@ type PageTableConfig struct {
 	SlotCount uint32
 	// RowPageLimit is the longest row in pages. Default: as many as there are pages.
 	RowPageLimit uint32
+	// Flags are PageTable flags.
+	Flags PageTableFlags
 }
 
 // PageTable is a pool of physical pages and one row of pages per slot. Page 0 is reserved as the
@@ -144,14 +156,14 @@ type PageTable struct {
 	raw *C.rkv_page_table // nil after Close
 }
 
-// NewPageTable creates a page table with all pages free.
+// NewPageTable creates a page table with all pages free, or outside.
 func NewPageTable(config PageTableConfig) (*PageTable, error) {
 	if have := LibraryABIVersion(); have < ABIVersion {
 		return nil, &Error{Status: Unsupported, Message: fmt.Sprintf(
 			"the loaded library has ABI %d, this package needs %d", have, ABIVersion)}
 	}
 	made := C.rkvgo_page_table_create(C.uint32_t(config.PageSize), C.uint32_t(config.PageCount),
-		C.uint32_t(config.SlotCount), C.uint32_t(config.RowPageLimit))
+		C.uint32_t(config.SlotCount), C.uint32_t(config.RowPageLimit), C.uint32_t(config.Flags))
 	if err := asError(made.failure); err != nil {
 		return nil, err
 	}
@@ -190,7 +202,8 @@ func (t *PageTable) enter() (*C.rkv_page_table, error) {
 	return t.raw, nil
 }
 
-// PageTableStats are pages by state, and slots. free + cached + private == total at all times.
+// PageTableStats are pages by state, and slots. free + cached + private + outside == total at all
+// times.
 type PageTableStats struct {
 	// PageSize is the number of positions per page.
 	PageSize uint32
@@ -210,6 +223,8 @@ type PageTableStats struct {
 	FreeSlotCount uint64
 	// MemoryBytes is the host memory that rows and page states take.
 	MemoryBytes uint64
+	// OutsidePageCount counts the pages of an external pool that the cache does not own.
+	OutsidePageCount uint64
 }
 
 // Stats are the pages by state and the slots in use, at one moment. It waits for no eviction.
@@ -233,6 +248,7 @@ func (t *PageTable) Stats() (PageTableStats, error) {
 		SlotCount:            uint64(made.stats.slot_count),
 		FreeSlotCount:        uint64(made.stats.free_slot_count),
 		MemoryBytes:          uint64(made.stats.memory_bytes),
+		OutsidePageCount:     uint64(made.stats.outside_page_count),
 	}, nil
 }
 

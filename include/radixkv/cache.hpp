@@ -129,7 +129,8 @@ public:
                               &out.position_count));
         return out;
     }
-    /// rkv_cache_insert() from the root. `published`, if not empty, receives an entry per page.
+    /// rkv_cache_insert() from the root. `published`, if not empty, receives an entry per page. It
+    /// must not be empty with an external pool.
     rkv_cache_insert_result insert(TokenView tokens, span<const std::uint32_t> pages,
                              span<std::uint32_t> published = {},
                              const Namespace& ns = Namespace()) {
@@ -160,7 +161,8 @@ public:
     /// Owns from now on a lock that C code took.
     [[nodiscard]] Lock adopt_lock(rkv_lock_id lock) noexcept { return Lock(handle_, lock); }
 
-    /// rkv_cache_evict() without a report; returns how many pages were evicted.
+    /// rkv_cache_evict() without a report; returns how many pages were evicted. Refused with an
+    /// external pool: evict_reported().
     std::size_t evict(std::size_t page_count) {
         std::size_t count = 0;
         check(rkv_cache_evict(get(), page_count, nullptr, 0, &count));

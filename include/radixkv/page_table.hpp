@@ -26,7 +26,8 @@ struct Batch {
 /// Owns an rkv_page_table.
 class PageTable {
 public:
-    /// rkv_page_table_config_init(). Set page_count, it has no default.
+    /// rkv_page_table_config_init(). Set page_count, it has no default; flags may be
+    /// RKV_PAGE_TABLE_EXTERNAL_POOL.
     [[nodiscard]] static rkv_page_table_config config() {
         rkv_page_table_config config{};
         check(rkv_page_table_config_init(&config, sizeof config));

@@ -76,20 +76,23 @@ impl PrefixCache {
         let start = request.from_page * self.sharing.page_size;
         let keys = &query.keys[start..pages * self.sharing.page_size];
         let known = from.or_else(|| self.index.find_root(request.namespace));
-        let existing = known.map_or(0, |node| self.index.walk(node, self.keys(keys)).pages);
-        let existing = existing.max(request.from_page);
+        let walk = known.map(|node| self.index.walk(node, self.keys(keys)));
+        let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
         let new = &request.pages[existing..pages];
         self.reserve_journal()?;
         let claimed = table.pool.claim_all(new, existing)?;
 
         let given = &request.pages[request.from_page..pages];
-        let inserted = match self.insert_from(from, request.namespace, keys, given) {
-            Ok(inserted) => inserted,
-            Err(error) => {
-                table.pool.take_back(new, claimed);
-                return Err(error);
-            }
-        };
+        let checked =
+            walk.map_or(Ok(()), |walk| self.check_duplicates(table, request, walk.node, existing));
+        let inserted =
+            match checked.and_then(|()| self.insert_from(from, request.namespace, keys, given)) {
+                Ok(inserted) => inserted,
+                Err(error) => {
+                    table.pool.take_back(new, claimed);
+                    return Err(error);
+                }
+            };
         assert_eq!(inserted.existing + request.from_page, existing, "the walk found as much");
         let claimed_keys =
             &query.keys[existing * self.sharing.page_size..pages * self.sharing.page_size];
@@ -98,17 +101,48 @@ impl PrefixCache {
         }
         self.note_stored(inserted.node, existing, new, claimed_keys);
         let mut duplicates = 0;
-        self.index.visit_path(inserted.node, &mut |start, published| {
-            let from = start.max(request.from_page);
-            let to = (start + published.len()).min(existing);
-            for at in from..to.max(from) {
-                duplicates += (published[at - start] != request.pages[at]) as usize;
-            }
-        });
+        self.visit_duplicates(request, inserted.node, existing, |_| duplicates += 1);
         let claimed = pages - existing;
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
         Ok(InsertResult { node: Some(inserted.node), pages, claimed, duplicates })
+    }
+
+    /// Gives `visit` the places of the pages before `existing` for which another one is published.
+    fn visit_duplicates(
+        &self,
+        request: &InsertRequest<'_>,
+        end: Node,
+        existing: usize,
+        mut visit: impl FnMut(usize),
+    ) {
+        self.index.visit_path(end, &mut |start, published| {
+            let places = start.max(request.from_page)..(start + published.len()).min(existing);
+            places.filter(|&at| published[at - start] != request.pages[at]).for_each(&mut visit);
+        });
+    }
+
+    /// The duplicates of an external pool stay outside, and are told to. So each must be outside,
+    /// and given once: who frees them would else free a page of the cache, or one twice.
+    fn check_duplicates(
+        &self,
+        table: &mut PageTable,
+        request: &InsertRequest<'_>,
+        end: Node,
+        existing: usize,
+    ) -> Result<(), Error> {
+        let pool = &mut table.pool;
+        if !pool.is_external() {
+            return Ok(());
+        }
+        let mut wrong = None;
+        self.visit_duplicates(request, end, existing, |at| {
+            if !pool.mark_outside(request.pages[at]) {
+                wrong = Some(at);
+            }
+        });
+        self.visit_duplicates(request, end, existing, |at| pool.unmark(request.pages[at]));
+        wrong.map_or(Ok(()), |at| Err(pool.not_to_claim(at, request.pages[at])))
     }
 
     /// Inserts after a node, or from the root of a namespace, which is made if need be.

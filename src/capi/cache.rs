@@ -141,7 +141,8 @@ pub unsafe extern "C" fn rkv_cache_create(
 ///
 /// Sequences that still live in it or are retained end; all their pages and all cached pages return
 /// to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
-/// place: they are erased from that page on.
+/// place: they are erased from that page on. With an external pool all pages are outside
+/// afterwards; nothing but the journal lists them.
 ///
 /// @param cache the cache
 /// @par Cost
@@ -154,7 +155,8 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
     unsafe { destroy(cache, Shared::detach_cache) }
 }
 
-/// Evicts pages, least recently used first, and returns them to the free pool.
+/// Evicts pages, least recently used first, and returns them to the free pool, or with an external
+/// pool (RKV_PAGE_TABLE_EXTERNAL_POOL) to the caller.
 ///
 /// The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent
 /// that became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is
@@ -162,7 +164,8 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
 ///
 /// @param cache the cache
 /// @param page_count pages wanted
-/// @param pages receives the evicted pages in order; not reported when NULL
+/// @param pages receives the evicted pages in order; not reported when NULL, which is refused with
+/// an external pool: no page leaves it unseen
 /// @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted
 /// @param out_count receives how many pages were evicted
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -184,6 +187,12 @@ pub unsafe extern "C" fn rkv_cache_evict(
         with(cache, |shared| {
             let into = out(out_count, "out_count")?;
             check_out(pages, capacity, "pages")?;
+            if pages.is_null() && page_count > 0 && shared.has_external_pool() {
+                return Err(Error::argument(
+                    "pages is NULL: an external pool's pages are lost if they are not reported",
+                )
+                .into());
+            }
             let reported = if pages.is_null() { 0 } else { capacity };
             let limit = if pages.is_null() { page_count } else { page_count.min(capacity) };
             let room = out_slice(pages, reported, reported, "pages")?;

@@ -97,8 +97,9 @@ unsafe impl AbiElement for rkv_sequence_fork_child {
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
 /// and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set;
 /// RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
-/// RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the
-/// parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens + pages of the row + nodes on the path + evictions); lock, in slices
 /// @par Thread safety
@@ -171,7 +172,8 @@ fn reserve(position_count: u64) -> Result<usize, Error> {
 /// @param element_size sizeof(rkv_sequence_fork_child)
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
 /// rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(children * (pages of the row + nodes on the path) + evictions); lock, in slices
 /// @par Thread safety

@@ -56,7 +56,7 @@ pub struct rkv_cache_insert_result {
     /// Pages that the cache owns from now on.
     pub claimed_page_count: u64,
     /// Pages that were not claimed because another page is published for the same tokens. They
-    /// stay private to their holder.
+    /// stay private to their holder, or outside.
     pub duplicate_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
@@ -71,10 +71,16 @@ unsafe impl AbiStruct for rkv_cache_insert_result {
 /// from then on, also where they are mapped. Where the cache has another page for the same tokens,
 /// that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
 ///
+/// With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where
+/// published_pages has the caller's own page, that is the cache's from then on; where it has
+/// another one, the caller's is outside as before. A page that the cache has at another place, or
+/// that is given twice, is refused.
+///
 /// @param cache the cache
 /// @param args what to insert
 /// @param published_pages receives page_count entries: the cache's page at each whole page of the
-/// tokens, and the caller's own after the last whole page; may be NULL
+/// tokens, and the caller's own after the last whole page; may be NULL, but not with an external
+/// pool
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
 /// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
@@ -102,6 +108,12 @@ pub unsafe extern "C" fn rkv_cache_insert(
             let pages = slice(args.pages, args.page_count, "args.pages")?;
             if !published_pages.is_null() {
                 check_out(published_pages, pages.len(), "published_pages")?;
+            } else if !pages.is_empty() && shared.has_external_pool() {
+                return Err(Error::argument(
+                    "published_pages is NULL: of an external pool's pages it alone says which the \
+                     cache has now",
+                )
+                .into());
             }
             let namespace = match args.from_node {
                 0 => read_namespace(args.space)?,

@@ -14,7 +14,8 @@ use crate::sequence::Shared;
 ///
 /// Each page is in exactly one of three states: free, private (it belongs to a row, or to the
 /// caller that allocated it), or cached (a cache owns it, any number of rows may map it). Page 0 is
-/// reserved as the target of padding: it is never handed out.
+/// reserved as the target of padding: it is never handed out. With an external pool there are two
+/// states: cached, and outside (the engine has it).
 pub struct rkv_page_table {
     // Opaque to C and to debug information: behind the pointer lies a Handle.
     _private: [u8; 0],
@@ -30,6 +31,12 @@ impl Opaque for rkv_page_table {
 pub const RKV_NO_SLOT: u32 = 4294967295;
 /// Largest page_size.
 pub const RKV_PAGE_SIZE_MAX: u32 = 256;
+/// Flag of rkv_page_table_config: the engine has an allocator of its own. All pages are outside,
+/// the engine's, until rkv_cache_insert() claims them, and again when they are evicted or the cache
+/// is destroyed. There are no slots and no sequences. The cache's match, probe, insert, lock,
+/// unlock, evict and what reads it work as ever; what allocates pages or slots, asks whether that
+/// could be done, or takes a slot or a sequence returns RKV_STATUS_UNSUPPORTED.
+pub const RKV_PAGE_TABLE_EXTERNAL_POOL: u32 = 1;
 
 /// How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
 #[repr(C)]
@@ -42,13 +49,15 @@ pub struct rkv_page_table_config {
     /// Physical pages, the reserved page 0 included: 2 to 2^31 - 1. Default 0, which is refused:
     /// set it.
     pub page_count: u32,
-    /// Slots, that is sequences alive at once: 1 to 2^20. Default 256.
+    /// Slots, that is sequences alive at once: 1 to 2^20. Default 256. Not read with
+    /// RKV_PAGE_TABLE_EXTERNAL_POOL: there are none.
     pub slot_count: u32,
     /// Longest row in pages. Default 0: as many as there are pages. A prompt that needs a longer
-    /// row is refused as an invalid argument, not for want of pages.
+    /// row is refused as an invalid argument, not for want of pages. Not read with
+    /// RKV_PAGE_TABLE_EXTERNAL_POOL.
     pub row_page_limit: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// 0 or RKV_PAGE_TABLE_EXTERNAL_POOL. Default 0.
+    pub flags: u32,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_page_table_config {
@@ -56,7 +65,8 @@ unsafe impl AbiStruct for rkv_page_table_config {
     const V1: usize = 24;
 }
 
-/// Pages by state, and slots. free + cached + private == total at all times.
+/// Pages by state, and slots. free + cached + private + outside == total at all times: outside is 0
+/// unless the pool is external, and then free and private are.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rkv_page_table_stats {
@@ -64,7 +74,7 @@ pub struct rkv_page_table_stats {
     pub struct_size: u32,
     /// Positions per page.
     pub page_size: u32,
-    /// Pages that can be handed out: all but page 0.
+    /// Pages that can be handed out, by whomever: all but page 0.
     pub total_page_count: u64,
     /// Pages in the free pool.
     pub free_page_count: u64,
@@ -81,11 +91,14 @@ pub struct rkv_page_table_stats {
     pub free_slot_count: u64,
     /// Bytes of host memory that rows and page states take.
     pub memory_bytes: u64,
+    /// Pages of an external pool that the cache does not own. Which of them are free is the
+    /// engine's to know.
+    pub outside_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_page_table_stats {
     const NAME: &'static str = "out_stats";
-    const V1: usize = 72;
+    const V1: usize = 80;
 }
 
 /// Writes the defaults into a config.
@@ -110,13 +123,13 @@ pub unsafe extern "C" fn rkv_page_table_config_init(
         page_count: defaults.page_count,
         slot_count: defaults.slot_count,
         row_page_limit: defaults.row_page_limit,
-        reserved: 0,
+        flags: 0,
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { super::pointer::init_struct(config, struct_size, &made) })
 }
 
-/// Creates a page table with all pages free.
+/// Creates a page table with all pages free, or outside.
 ///
 /// @param config how to build it; not NULL, since page_count has no default
 /// @param out_table receives the page table, owned by the caller
@@ -134,8 +147,8 @@ pub unsafe extern "C" fn rkv_page_table_create(
     guard(|| {
         // SAFETY: the caller's contract on config and out_table.
         let (raw, into) = unsafe { (read_struct(config)?, out(out_table, "out_table")?) };
-        if raw.reserved != 0 {
-            return Err(Error::argument("config.reserved must be zero").into());
+        if raw.flags & !RKV_PAGE_TABLE_EXTERNAL_POOL != 0 {
+            return Err(Error::argument("config.flags has an unknown bit").into());
         }
         fork::watch()?;
         let shared = Shared::new(PageTableConfig {
@@ -143,6 +156,7 @@ pub unsafe extern "C" fn rkv_page_table_create(
             page_count: raw.page_count,
             slot_count: raw.slot_count,
             row_page_limit: raw.row_page_limit,
+            external_pool: raw.flags & RKV_PAGE_TABLE_EXTERNAL_POOL != 0,
         })?;
         into.write(Handle::new(shared)?.into_raw());
         Ok(())
@@ -194,6 +208,7 @@ pub unsafe extern "C" fn rkv_page_table_read_stats(
                 slot_count: stats.slots as u64,
                 free_slot_count: stats.free_slots as u64,
                 memory_bytes: stats.memory_bytes as u64,
+                outside_page_count: stats.outside as u64,
             };
             write_struct(out_stats, &made)
         })
@@ -204,7 +219,8 @@ pub unsafe extern "C" fn rkv_page_table_read_stats(
 ///
 /// @param table the page table
 /// @param out_slot receives the slot, below slot_count
-/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(1); lock
 /// @par Thread safety
@@ -252,8 +268,9 @@ pub unsafe extern "C" fn rkv_page_table_free_slot(
 /// @param table the page table
 /// @param page_count how many
 /// @param pages receives page_count pages, private to the caller
-/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_UNSUPPORTED
+/// with an external pool; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages + evictions); lock, in slices
 /// @par Thread safety
@@ -281,8 +298,9 @@ pub unsafe extern "C" fn rkv_page_table_allocate_pages(
 /// @param table the page table
 /// @param pages page_count different pages from rkv_page_table_allocate_pages()
 /// @param page_count how many
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the page that is free, cached, mapped,
-/// out of range or given twice: then none was freed; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT
+/// naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages); lock
 /// @par Thread safety
@@ -313,8 +331,9 @@ pub unsafe extern "C" fn rkv_page_table_free_pages(
 /// @param first_index index in the row of the first page: the row's present length
 /// @param pages page_count pages
 /// @param page_count how many
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
-/// owns the slot; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages); lock
 /// @par Thread safety
@@ -343,9 +362,10 @@ pub unsafe extern "C" fn rkv_page_table_map(
 /// @param table the page table
 /// @param slot a slot from rkv_page_table_allocate_slot()
 /// @param position_count positions that the row must hold
-/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
-/// thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_UNSUPPORTED
+/// with an external pool; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
+/// owns the slot, or another thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// O(new pages + evictions); lock, in slices
 /// @par Thread safety
@@ -367,7 +387,8 @@ pub unsafe extern "C" fn rkv_page_table_reserve(
 /// @param slot a slot in use, or RKV_NO_SLOT for a new one (a free slot is then needed as well)
 /// @param position_count positions that the row must hold
 /// @param out_can receives the answer
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(1); shared lock
 /// @par Thread safety
@@ -451,7 +472,8 @@ pub unsafe extern "C" fn rkv_page_table_read_row(
 }
 
 /// Proves page by page that each is in exactly one state, that the counts agree, and that no row
-/// maps a page that is free or somebody else's. Cost: one pass over pages, rows and index.
+/// maps a page that is free or somebody else's. With an external pool: that each cached page is in
+/// the index once, and each other one outside. Cost: one pass over pages, rows and index.
 ///
 /// @param table the page table
 /// @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;

@@ -145,8 +145,8 @@ fn row_of(raw: &rkv_plan_row) -> ComputedRow {
 ///
 /// @param table the page table whose rows it is over; lives until the plan is destroyed too
 /// @param out_plan receives the plan, owned by the caller
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(slot_count); shared lock
 /// @par Thread safety

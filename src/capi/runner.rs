@@ -237,8 +237,9 @@ pub unsafe extern "C" fn rkv_runner_supports(
 /// @param table the page table, with or without a cache
 /// @param config how to build it; not NULL
 /// @param out_runner receives the runner, owned by the caller
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED,
+/// also for a page table with an external pool; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// O(bytes of KV memory of its own); shared lock
 /// @par Thread safety

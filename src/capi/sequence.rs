@@ -130,8 +130,9 @@ pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
 /// @param args the prompt and its namespace
 /// @param out_state receives the sequence; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
-/// evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a
-/// row may be; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row may be;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens + nodes on the path + pages of the row + evictions); lock, in slices
 /// @par Thread safety
@@ -266,8 +267,8 @@ pub unsafe extern "C" fn rkv_sequence_confirm_copies(
 /// @param sequence the sequence
 /// @param tokens what to add
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
-/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens + evictions); lock, in slices
 /// @par Thread safety

@@ -26,7 +26,7 @@ pub enum rkv_status {
     BufferTooSmall = 5,
     /// The object is in a state that does not allow the call; the message says which.
     InvalidState = 6,
-    /// This build cannot do what was asked.
+    /// This build, or an object of this kind, cannot do what was asked; the message says why.
     Unsupported = 7,
     /// The pin id names no pin of this cache: released, foreign, or never issued.
     StalePin = 8,

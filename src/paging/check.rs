@@ -45,7 +45,7 @@ impl PageTable {
             rows[page as usize] += 1;
         }
         self.audit_loans()?;
-        let mut counts = (0, 0, 0);
+        let mut counts = (0, 0, 0, 0);
         for page in 1..=self.pool.total() as u32 {
             let at = page as usize;
             match self.pool.state(page) {
@@ -70,12 +70,15 @@ impl PageTable {
                 }
                 Some(PageState::Free) => counts.0 += 1,
                 Some(PageState::Cached) => counts.1 += 1,
+                // The counts tell when this is not the pool for it.
+                Some(PageState::Outside) => counts.3 += 1,
                 _ => counts.2 += 1,
             }
         }
-        if counts != (self.pool.free(), self.pool.cached(), self.pool.private()) {
+        let pool = &self.pool;
+        if counts != (pool.free(), pool.cached(), pool.private(), pool.outside()) {
             return Err(Error::Corrupt(text!(
-                "page_counts: counted {counts:?} free, cached and private pages"
+                "page_counts: counted {counts:?} free, cached, private and outside pages"
             )));
         }
         Ok(())

@@ -7,6 +7,10 @@
 //!                       └── put back ──────┴── row erased ─────────────────────► free
 //! ```
 //!
+//! The pool may be *external*: somebody else has an allocator for its pages. Then nothing is free
+//! and nothing private: a page is outside until the index claims it, and again when the index drops
+//! it.
+//!
 //! Three more private states are in no row: *retained*, of a finished sequence that others may go
 //! on from, *lent*, which its owner gave up while copies out of it were not done yet, and *taken*,
 //! of a call that lets others in before it has all the pages that it needs.
@@ -49,6 +53,8 @@ pub(super) enum PageState {
     /// Private, in no row, of a call that is still taking pages: nobody knows it yet.
     Taken,
     Cached,
+    /// Of an external pool, and not cached.
+    Outside,
 }
 
 /// What pages were before the index got them.
@@ -59,7 +65,10 @@ pub struct Claimed(Vec<PageState>);
 #[derive(Debug)]
 pub struct PagePool {
     states: Vec<PageState>,
-    /// Free pages; the one put back last is taken first, while it is still warm.
+    /// What a page is that nobody has: free, or outside.
+    unused: PageState,
+    /// Free pages; the one put back last is taken first, while it is still warm. There is no room
+    /// for any when the pool is external.
     free: Vec<u32>,
     cached: usize,
     /// Copies that are not done: the private page that each reads, and the slot that it is for.
@@ -67,20 +76,33 @@ pub struct PagePool {
 }
 
 impl PagePool {
-    pub(super) fn new(page_count: u32) -> Result<Self, Error> {
+    pub(super) fn new(page_count: u32, external: bool) -> Result<Self, Error> {
         let count = page_count as usize;
         let no_room = |_| Error::memory("the page pool: config.page_count");
         let (mut states, mut free) = (Vec::new(), Vec::new());
+        let unused = if external { PageState::Outside } else { PageState::Free };
         states.try_reserve_exact(count).map_err(no_room)?;
-        free.try_reserve_exact(count).map_err(no_room)?;
-        states.resize(count, PageState::Free);
+        states.resize(count, unused);
         // Page 0 is never free, and never anything else that somebody could own.
         states[0] = PageState::Cached;
-        free.extend((1..page_count).rev());
-        Ok(Self { states, free, cached: 0, loans: OrderedMap::default() })
+        if !external {
+            free.try_reserve_exact(count).map_err(no_room)?;
+            free.extend((1..page_count).rev());
+        }
+        Ok(Self { states, unused, free, cached: 0, loans: OrderedMap::default() })
     }
 
-    /// Pages that can be handed out.
+    /// Whether somebody else hands the pages out.
+    pub fn is_external(&self) -> bool {
+        self.unused == PageState::Outside
+    }
+
+    /// Refuses what an external pool has no pages for.
+    pub fn check_own(&self) -> Result<(), Error> {
+        if self.is_external() { Err(refused()) } else { Ok(()) }
+    }
+
+    /// Pages that can be handed out, or that can be outside.
     pub fn total(&self) -> usize {
         self.states.len() - 1
     }
@@ -97,7 +119,12 @@ impl PagePool {
 
     /// Pages of rows, retained sequences, open copies and callers.
     pub fn private(&self) -> usize {
-        self.total() - self.free() - self.cached
+        self.total() - self.free() - self.cached - self.outside()
+    }
+
+    /// Pages of an external pool that are not the index's.
+    pub fn outside(&self) -> usize {
+        if self.is_external() { self.total() - self.cached } else { 0 }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -163,30 +190,32 @@ impl PagePool {
         self.state(page) == Some(PageState::Taken)
     }
 
-    /// Puts a page back that was private, or that the index dropped. One that copies still read
-    /// follows when the last of them is done.
+    /// Puts a page back that was private. One that copies still read follows when the last of them
+    /// is done.
     pub fn put_back(&mut self, page: u32) {
         let lent = self.is_lent(page);
         let state = &mut self.states[page as usize];
         assert!(page != 0 && *state != PageState::Free, "page {page} is in use");
+        debug_assert!(!matches!(state, PageState::Cached | PageState::Outside));
         if lent {
-            debug_assert_ne!(*state, PageState::Cached);
             *state = PageState::Lent;
             return;
         }
-        self.cached -= (*state == PageState::Cached) as usize;
         *state = PageState::Free;
         self.free.push(page);
     }
 
-    /// Puts pages back that the index dropped, the last one first.
+    /// Puts pages back that the index dropped, the last one first; those of an external pool are
+    /// outside.
     pub fn put_back_all(&mut self, pages: &[u32]) {
         for &page in pages {
             debug_assert_eq!(self.state(page), Some(PageState::Cached));
-            self.states[page as usize] = PageState::Free;
+            self.states[page as usize] = self.unused;
         }
         self.cached -= pages.len();
-        self.free.extend(pages.iter().rev());
+        if !self.is_external() {
+            self.free.extend(pages.iter().rev());
+        }
     }
 
     /// Gives pages of a sequence to the index.
@@ -198,26 +227,51 @@ impl PagePool {
         self.cached += pages.len();
     }
 
-    /// Gives pages that must be private, and no sequence's, to the index, all or none; returns what
-    /// `take_back` undoes it with. `first` is the place of the first in the caller's list, for the
-    /// message.
+    /// Gives pages that must be private, and no sequence's, or outside, to the index, all or none;
+    /// returns what `take_back` undoes it with. `first` is the place of the first in the caller's
+    /// list, for the message.
     pub fn claim_all(&mut self, pages: &[u32], first: usize) -> Result<Claimed, Error> {
         let mut before = Claimed(Vec::new());
         before.0.try_reserve_exact(pages.len()).map_err(OutOfMemory::from)?;
         for (at, &page) in pages.iter().enumerate() {
-            if let Some(state @ (PageState::Loose | PageState::Mapped)) = self.state(page) {
+            use PageState::{Loose, Mapped, Outside};
+            if let Some(state @ (Loose | Mapped | Outside)) = self.state(page) {
                 before.0.push(state);
                 self.states[page as usize] = PageState::Cached;
                 self.cached += 1;
                 continue;
             }
             self.take_back(&pages[..at], before);
-            return Err(Error::argument(text!(
-                "args.pages[{}] {page} is not private to the caller, or given twice",
-                first + at
-            )));
+            return Err(self.not_to_claim(first + at, page));
         }
         Ok(before)
+    }
+
+    /// Why a page of the caller's list can't be claimed.
+    #[cold]
+    pub fn not_to_claim(&self, at: usize, page: u32) -> Error {
+        let what = match (self.state(page), self.is_external()) {
+            (None, _) => "no page of this table",
+            (_, true) => "the cache's at another place, or given twice",
+            (_, false) => "not private to the caller, or given twice",
+        };
+        Error::argument(text!("args.pages[{at}] {page} is {what}"))
+    }
+
+    /// Marks a page that stays outside, until `unmark`: false when it is not outside, or marked.
+    pub fn mark_outside(&mut self, page: u32) -> bool {
+        let is_outside = self.state(page) == Some(PageState::Outside);
+        if is_outside {
+            self.states[page as usize] = PageState::Taken;
+        }
+        is_outside
+    }
+
+    /// Undoes `mark_outside`. Of an external pool no other page looks marked.
+    pub fn unmark(&mut self, page: u32) {
+        if self.is_taken(page) {
+            self.states[page as usize] = PageState::Outside;
+        }
     }
 
     /// Undoes `claim_all` of these pages.
@@ -290,7 +344,7 @@ impl PagePool {
 
     /// Whether a page holds something, whoever has it.
     pub fn is_in_use(&self, page: u32) -> bool {
-        self.state(page).is_some_and(|state| state != PageState::Free)
+        self.state(page).is_some_and(|state| state != self.unused)
     }
 
     /// Whether a page belongs to a row or a caller, who may write to it.
@@ -301,6 +355,7 @@ impl PagePool {
 
     /// Puts back pages that must be private and in no row, all or none.
     pub fn free_loose(&mut self, pages: &[u32]) -> Result<(), Error> {
+        self.check_own()?;
         for (at, &page) in pages.iter().enumerate() {
             let what = match self.state(page) {
                 // Marked at once, so that a page given twice is seen.
@@ -316,6 +371,7 @@ impl PagePool {
                 Some(PageState::Retained) => "kept for a retained sequence",
                 Some(PageState::Lent) => "kept for a copy that is not confirmed",
                 Some(PageState::Taken) => "not handed out yet",
+                Some(PageState::Outside) => "outside",
             };
             for &page in &pages[..at] {
                 self.states[page as usize] = PageState::Loose;
@@ -327,4 +383,13 @@ impl PagePool {
         }
         Ok(())
     }
+}
+
+/// Why an external pool has no slots, rows, sequences and pages to allocate.
+#[cold]
+pub(super) fn refused() -> Error {
+    Error::unsupported(
+        "the page table's pool is external: whoever has its pages hands them out and keeps the \
+         rows; there are no slots and no sequences",
+    )
 }

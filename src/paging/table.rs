@@ -1,5 +1,5 @@
 //! Rows: the pages of each slot, in order.
-use super::pool::{PagePool, PageState, RowOwner};
+use super::pool::{PagePool, PageState, RowOwner, refused};
 use crate::error::Error;
 use crate::error::{Message, text};
 use crate::ids::SLOT_LIMIT;
@@ -18,11 +18,20 @@ pub struct PageTableConfig {
     pub slot_count: u32,
     /// Pages of the longest row; 0 for all.
     pub row_page_limit: u32,
+    /// Somebody else hands the pages out. Then there are no rows, and neither of the two fields
+    /// before counts.
+    pub external_pool: bool,
 }
 
 impl Default for PageTableConfig {
     fn default() -> Self {
-        Self { page_size: 16, page_count: 0, slot_count: 256, row_page_limit: 0 }
+        Self {
+            page_size: 16,
+            page_count: 0,
+            slot_count: 256,
+            row_page_limit: 0,
+            external_pool: false,
+        }
     }
 }
 
@@ -40,6 +49,9 @@ impl PageTableConfig {
         }
         if self.page_count > i32::MAX as u32 {
             return fail(text!("config.page_count {} is not below 2^31", self.page_count));
+        }
+        if self.external_pool {
+            return Ok(());
         }
         if self.slot_count == 0 || self.slot_count > SLOT_LIMIT {
             return fail(text!("config.slot_count {} is not in 1..=2^20", self.slot_count));
@@ -98,21 +110,23 @@ impl PageTable {
     /// A page table with all pages free and all slots unused.
     pub fn new(config: PageTableConfig) -> Result<Self, Error> {
         config.check()?;
-        let slots = config.slot_count as usize;
+        let slot_count = if config.external_pool { 0 } else { config.slot_count };
+        let slots = slot_count as usize;
         let (mut rows, mut free_slots) = (Vec::new(), Vec::new());
         let no_room = |_| Error::memory("the rows: config.slot_count");
         rows.try_reserve_exact(slots).map_err(no_room)?;
         free_slots.try_reserve_exact(slots).map_err(no_room)?;
         rows.resize_with(slots, Row::default);
-        free_slots.extend((0..config.slot_count).rev());
+        free_slots.extend((0..slot_count).rev());
         let row_page_limit = match config.row_page_limit {
+            _ if config.external_pool => u32::MAX, // that there are no rows is said elsewhere
             0 => config.page_count - 1,
             limit => limit,
         };
         Ok(Self {
             page_size: config.page_size as usize,
             row_page_limit: row_page_limit as usize,
-            pool: PagePool::new(config.page_count)?,
+            pool: PagePool::new(config.page_count, config.external_pool)?,
             rows,
             free_slots,
             row_bytes: 0,
@@ -156,7 +170,15 @@ impl PageTable {
     /// Refuses more slots than are free.
     pub fn check_slots(&self, needed: usize) -> Result<(), Error> {
         let free = self.free_slots();
-        if needed <= free { Ok(()) } else { Err(Error::OutOfSlots(needed, free, self.slots())) }
+        if needed <= free { Ok(()) } else { Err(self.out_of_slots(needed)) }
+    }
+
+    #[cold]
+    fn out_of_slots(&self, needed: usize) -> Error {
+        if self.pool.is_external() {
+            return refused();
+        }
+        Error::OutOfSlots(needed, self.free_slots(), self.slots())
     }
 
     /// The slot that is taken next.
@@ -219,7 +241,7 @@ impl PageTable {
     /// The pages of a slot in use.
     pub fn row(&self, slot: u32) -> Result<&[u32], Error> {
         let row = self.rows.get(slot as usize).filter(|row| row.owner.is_some());
-        row.map(|row| &*row.pages).ok_or_else(|| not_in_use(slot))
+        row.map(|row| &*row.pages).ok_or_else(|| self.not_in_use(slot))
     }
 
     /// The pages of a slot in use, and their version: as long as it stays, so do they.
@@ -239,7 +261,7 @@ impl PageTable {
             Some(RowOwner::Sequence) => {
                 Err(Error::state(text!("slot {slot} belongs to a sequence")))
             }
-            None => Err(not_in_use(slot)),
+            None => Err(self.not_in_use(slot)),
         }
     }
 
@@ -277,9 +299,9 @@ impl PageTable {
                 None => "no page of this table",
                 Some(PageState::Free) => "free",
                 Some(PageState::Mapped | PageState::Sequence) => "private and mapped already",
-                Some(PageState::Retained | PageState::Lent | PageState::Taken) => {
-                    "private, but not the caller's"
-                }
+                Some(
+                    PageState::Retained | PageState::Lent | PageState::Taken | PageState::Outside,
+                ) => "private, but not the caller's",
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
             return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
@@ -383,8 +405,12 @@ impl PageTable {
         }
         Ok(())
     }
-}
 
-fn not_in_use(slot: u32) -> Error {
-    Error::argument(text!("slot {slot} is not in use"))
+    #[cold]
+    fn not_in_use(&self, slot: u32) -> Error {
+        if self.pool.is_external() {
+            return refused();
+        }
+        Error::argument(text!("slot {slot} is not in use"))
+    }
 }

@@ -87,6 +87,7 @@ impl Current<'_> {
 impl Plan {
     /// An empty plan over the rows of a page table.
     pub fn new(shared: Arc<Shared>) -> Result<Self, Error> {
+        shared.check_own_pool()?;
         let table = shared.read().page_table_stats();
         let steps = Steps {
             current: Step::new(table.page_size)?,

@@ -134,6 +134,7 @@ impl Runner {
         backend: BackendConfig,
         memory: impl FnOnce(&RunnerConfig, &Geometry, usize, &Backend) -> Result<KvMemory, Error>,
     ) -> Result<Arc<Self>, Error> {
+        shared.check_own_pool()?;
         let table = shared.read().page_table_stats();
         config.check(table.page_size, &backend)?;
         let geometry = config.geometry(table.page_size);

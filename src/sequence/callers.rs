@@ -62,7 +62,9 @@ impl Claim<()> for Reserve {
 impl Shared {
     /// Allocates pages for the caller.
     pub fn allocate_pages(&self, count: usize) -> Result<Vec<u32>, Error> {
-        self.carry_out(&mut self.write(), Allocate { count })
+        let mut state = self.write();
+        state.check_own_pool()?;
+        self.carry_out(&mut state, Allocate { count })
     }
 
     /// Makes a caller's row long enough.

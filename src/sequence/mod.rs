@@ -36,7 +36,7 @@ use crate::error::Error;
 use crate::ids::{NUMBER_LIMIT, NodeId, SequenceId};
 use crate::index::Node;
 use crate::memory::OutOfMemory;
-use crate::paging::RowOwner;
+use crate::paging::{PageTable, RowOwner};
 use crate::token::ImageSpan;
 
 /// Positions to copy from a page of the cache or of a parent to a private one.
@@ -142,11 +142,17 @@ impl Sequence {
 /// Room that a slot keeps for the tail of its next sequence.
 const TAIL_KEPT: usize = 4096;
 
+/// Why there is no such sequence.
+#[cold]
+fn no_sequence(table: &PageTable, id: SequenceId) -> Error {
+    table.pool.check_own().err().unwrap_or(Error::StaleSequence(id.0))
+}
+
 impl State {
     fn sequence(&self, id: SequenceId) -> Result<&Sequence, Error> {
         let sequence = self.sequences.get(id.slot() as usize);
         let found = sequence.filter(|sequence| sequence.id == Some(id) && !sequence.incomplete);
-        found.ok_or(Error::StaleSequence(id.0))
+        found.ok_or_else(|| no_sequence(&self.table, id))
     }
 
     /// Makes room for the keys of a new sequence in a free slot, which keeps it if there will be

@@ -182,7 +182,7 @@ impl State {
     pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::state::no_cache)?;
-        let entry = retained.remove(id, cache).ok_or(Error::StaleSequence(id.0))?;
+        let entry = retained.remove(id, cache).ok_or_else(|| super::no_sequence(table, id))?;
         if let Some(node) = entry.sequence.lock {
             cache.index.unlock(node);
         }

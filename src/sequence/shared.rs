@@ -40,6 +40,8 @@ pub struct Shared {
     /// Threads that wait to read: long changes let them in.
     waiting_readers: AtomicU32,
     poisoned: AtomicBool,
+    /// The pool is external: what the cache takes and gives up is reported, or lost.
+    external_pool: bool,
     /// For probes, which take no lock. Empty without a cache.
     prober: Link<Prober>,
     /// Pages that a call evicts or takes before it lets others in.
@@ -111,6 +113,7 @@ impl Shared {
             waiting_writers: AtomicU32::new(0),
             waiting_readers: AtomicU32::new(0),
             poisoned: AtomicBool::new(false),
+            external_pool: config.external_pool,
             prober: Link::default(),
             slice,
             at_yield: AtYield(at_yield),
@@ -149,6 +152,16 @@ impl Shared {
         let pause = || (0..READER_PAUSES).for_each(|_| std::hint::spin_loop());
         // Who has gone to sleep is handed the lock: it would never be quick enough to take it.
         RwLockWriteGuard::unlocked_fair(state, pause);
+    }
+
+    /// Whether somebody else hands the pages out, who must be told which the cache has.
+    pub fn has_external_pool(&self) -> bool {
+        self.external_pool
+    }
+
+    /// Refuses what needs rows when there are none.
+    pub fn check_own_pool(&self) -> Result<(), Error> {
+        if self.external_pool { self.read().check_own_pool() } else { Ok(()) }
     }
 
     /// Whether a call panicked and may have left things half done.

@@ -28,6 +28,8 @@ pub struct PageTableStats {
     pub cached: usize,
     /// Pages of rows, retained sequences, open copies and callers.
     pub private: usize,
+    /// Pages of an external pool that are not cached.
+    pub outside: usize,
     /// Cached pages that eviction could free.
     pub reclaimable: usize,
     /// Rows.
@@ -161,9 +163,7 @@ impl State {
         if let Some(mut cache) = self.cache.take() {
             self.end_journal(&mut cache);
             let pool = &mut self.table.pool;
-            cache
-                .index
-                .visit_all(&mut |pages, _| pages.iter().for_each(|&page| pool.put_back(page)));
+            cache.index.visit_all(&mut |pages, _| pool.put_back_all(pages));
         }
         self.sequences = Vec::new();
         self.sequence_bytes = 0;
@@ -238,11 +238,17 @@ impl State {
             free: pool.free(),
             cached: pool.cached(),
             private: pool.private(),
+            outside: pool.outside(),
             reclaimable: self.reclaimable(),
             slots: table.slots(),
             free_slots: table.free_slots(),
             memory_bytes: table.bytes() + self.bytes(),
         }
+    }
+
+    /// Refuses what an external pool has no pages and no rows for.
+    pub fn check_own_pool(&self) -> Result<(), Error> {
+        self.table.pool.check_own()
     }
 
     /// Takes a slot for the caller.
@@ -269,7 +275,7 @@ impl State {
     pub fn can_reserve(&self, slot: Option<u32>, positions: usize) -> Result<bool, Error> {
         let mapped = match slot {
             Some(slot) => self.table.row(slot)?.len(),
-            None => 0,
+            None => self.check_own_pool().map(|()| 0)?,
         };
         let Ok(pages) = self.table.pages_for(positions, "position_count") else {
             return Ok(false);

@@ -89,11 +89,12 @@ static inline uint64_t reclaimable_pages(const fixture *f) {
     return table_stats(f).reclaimable_page_count;
 }
 
-/* K19: the three states add up, both objects agree, and every invariant holds. */
+/* K19: the states add up, both objects agree, and every invariant holds. */
 static inline void check_sane(const fixture *f) {
     rkv_page_table_stats pages = table_stats(f);
     rkv_cache_stats cache = cache_stats(f);
-    CHECK_EQ(pages.free_page_count + pages.cached_page_count + pages.private_page_count,
+    CHECK_EQ(pages.free_page_count + pages.cached_page_count + pages.private_page_count +
+                 pages.outside_page_count,
              pages.total_page_count);
     CHECK_EQ(pages.cached_page_count, cache.cached_page_count);
     CHECK_EQ(pages.reclaimable_page_count, cache.reclaimable_page_count);

@@ -165,10 +165,12 @@ static void m01_page_table_create(void) {
     BAD(&f, rkv_page_table_create(&config, NULL), "out_table");
     BAD_INPUT_SIZES(&f, rkv_page_table_config, config, p, rkv_page_table_create(p, &table),
                     "config");
-    config.reserved = 1;
-    BAD(&f, rkv_page_table_create(&config, &table), "reserved");
+    config.flags = RKV_PAGE_TABLE_EXTERNAL_POOL << 1;
+    BAD(&f, rkv_page_table_create(&config, &table), "flags");
+    config.flags = UINT32_MAX;
+    BAD(&f, rkv_page_table_create(&config, &table), "flags");
     CHECK(table == NULL);
-    config.reserved = 0;
+    config.flags = 0;
     GOOD_BIGGER_INPUT(rkv_page_table_config, config, p, rkv_page_table_create(p, &table));
     rkv_page_table_destroy(table);
     /* a newer caller's init */

@@ -105,7 +105,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_token_item, digest), 24);
     CHECK_EQ(sizeof(rkv_region), 16);
     CHECK_EQ(sizeof(rkv_page_table_config), 24);
-    CHECK_EQ(sizeof(rkv_page_table_stats), 72);
+    CHECK_EQ(sizeof(rkv_page_table_stats), 80);
     CHECK_EQ(sizeof(rkv_page_table_batch_row), 8);
     CHECK_EQ(sizeof(rkv_cache_config), 32);
     CHECK_EQ(sizeof(rkv_journal_record), 152);

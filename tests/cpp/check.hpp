@@ -59,9 +59,10 @@ inline void audit(const rkv::PageTable& pages, const rkv::Cache& cache) {
     pages.check_invariants();
     cache.check_invariants();
     const auto stats = pages.stats();
-    if (stats.free_page_count + stats.cached_page_count + stats.private_page_count !=
+    if (stats.free_page_count + stats.cached_page_count + stats.private_page_count +
+            stats.outside_page_count !=
         stats.total_page_count)
-        fail("audit", 0, "free + cached + private != total");
+        fail("audit", 0, "free + cached + private + outside != total");
 }
 
 }  // namespace test

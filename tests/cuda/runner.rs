@@ -38,8 +38,13 @@ fn config() -> RunnerConfig {
 }
 
 fn table() -> Arc<Shared> {
-    let config =
-        PageTableConfig { page_size: 16, page_count: 64, slot_count: 8, row_page_limit: 0 };
+    let config = PageTableConfig {
+        page_size: 16,
+        page_count: 64,
+        slot_count: 8,
+        row_page_limit: 0,
+        external_pool: false,
+    };
     let shared = Shared::new(config).unwrap();
     shared.attach_cache(CacheConfig::default()).unwrap();
     shared

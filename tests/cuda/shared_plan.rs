@@ -70,7 +70,13 @@ struct Model {
 impl Model {
     fn new(backend: impl Fn() -> BackendConfig) -> Self {
         let (page_size, page_count) = (16, 64);
-        let config = PageTableConfig { page_size, page_count, slot_count: 8, row_page_limit: 0 };
+        let config = PageTableConfig {
+            page_size,
+            page_count,
+            slot_count: 8,
+            row_page_limit: 0,
+            external_pool: false,
+        };
         let shared = Shared::new(config).unwrap();
         shared.attach_cache(CacheConfig::default()).unwrap();
         let made = |&(layers, query_heads, kv_heads, head_dim): &Shape| {

@@ -84,7 +84,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
             page_count: modest(i, 31),
             slot_count: modest(i, 20),
             row_page_limit: if i.flag() { number(i) } else { 0 },
-            reserved: zero(i),
+            flags: zero(i),
             ..Sized32::sized()
         };
         let (config, into) = (a.read(i, &config), a.out::<*mut rkv_page_table>(i));
