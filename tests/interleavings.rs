@@ -10,7 +10,7 @@ use radixkv::ids::{NodeId, SequenceId};
 use radixkv::index::IndexKind;
 use radixkv::journal::{Record, What};
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::{Continuation, Shared};
+use radixkv::sequence::{Continuation, Room, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -162,7 +162,7 @@ const LONG: [Long; 10] = [
                 namespace: &Namespace::default(),
                 suffix: TokenList::text(&suffix),
                 all: None,
-                reserve: 0,
+                room: Room::default(),
                 running: true,
             };
             world.shared.continue_from(&how).map(drop)

@@ -72,7 +72,7 @@ fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
     );
 }
 
-// K14 K15 K16 K17 K18 K25 B02 B05 B07
+// J08 K14 K15 K16 K17 K18 K25 B02 B05 B07
 #[test]
 fn k14_sequences_do_what_the_specification_does() {
     soak(
@@ -86,6 +86,9 @@ fn k14_sequences_do_what_the_specification_does() {
             "a publish remaps and claims",
             "a publish locks what others published further on",
             "an allocation evicts",
+            "a prompt gets pages for its beginning alone",
+            "a prompt gets pages for a further part",
+            "a publish of positions without pages",
         ],
     );
 }
@@ -283,7 +286,7 @@ fn k16_an_insert_cannot_claim_a_page_of_a_sequence() {
     replay(
         SMALL,
         &[
-            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0, first: 0 },
             InsertWrong {
                 wrong: Wrong::PageOfSequence,
                 earlier: 0,
@@ -299,7 +302,7 @@ fn k08_a_caller_cannot_undo_the_lock_of_a_sequence() {
     replay(
         SMALL,
         &[
-            Begin { ns: 0, prompt: prompt([Text(0, 2)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(0, 2)]), reserve: 0, first: 0 },
             Publish { sequence: 0, back: 0 },
             UnlockNode { node: 1 },
             Evict { count: 1, reported: true },
@@ -324,7 +327,7 @@ fn k04_a_truncated_sequence_forgets_the_images_it_lost() {
     replay(
         SMALL,
         &[
-            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0, first: 0 },
             Append { sequence: 0, prompt: prompt([Image(0, 2)]) },
             Truncate { sequence: 0, back: 2 },
         ],
@@ -336,11 +339,11 @@ fn k24_a_merge_does_not_wait_for_a_child_that_went() {
     replay(
         Config { page_size: 1, page_count: 21, whole_pages: true, ..SMALL },
         &[
-            Begin { ns: 0, prompt: prompt([Image(1, 1)]), reserve: 0 },
-            Begin { ns: 0, prompt: prompt([Text(1000, 2)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Image(1, 1)]), reserve: 0, first: 0 },
+            Begin { ns: 0, prompt: prompt([Text(1000, 2)]), reserve: 0, first: 0 },
             Release { sequence: 0 },
             Publish { sequence: 0, back: 0 },
-            Begin { ns: 0, prompt: prompt([Text(1000, 1)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(1000, 1)]), reserve: 0, first: 0 },
             Insert { ns: 0, prompt: prompt([Text(1000, 1), Coord(1)]), keep: false },
             Release { sequence: 0 },
             Append { sequence: 0, prompt: prompt([Text(0, 1)]) },

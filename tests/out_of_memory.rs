@@ -225,7 +225,7 @@ fn take_away(
     let some = !live.is_empty();
     match random.u8(..10) {
         0..3 => {
-            if let Ok(begun) = library.begin(0, &tokens(random), 0) {
+            if let Ok(begun) = library.begin(0, &tokens(random), 0.into()) {
                 if begun.copy_position_count > 0 && random.bool() {
                     library.confirm_copy(begun.sequence).unwrap();
                 }

@@ -37,6 +37,13 @@ impl State {
             return Err(Error::state("the copy that begin named is not confirmed yet"));
         }
         let (slot, row_len) = (id.slot(), self.table.row(id.slot())?.len());
+        let allocated = row_len * self.table.page_size();
+        if computed > allocated {
+            return Err(Error::argument(text!(
+                "computed_position_count {computed} is more than the {allocated} positions that \
+                 the row has pages for"
+            )));
+        }
         let (before, base_pages) = (sequence.shared, sequence.base_pages);
         let pages = computed / self.table.page_size();
         let mut done =

@@ -59,7 +59,13 @@ impl State {
                 "sequence_copy: slot {slot} copies from a page that neither a lock nor a loan keeps"
             )));
         }
-        self.audit_sequence(sequence, self.table.row(slot)?)
+        let row = self.table.row(slot)?;
+        if sequence.computed > row.len() * self.table.page_size() {
+            return Err(Error::Corrupt(text!(
+                "sequence_row: slot {slot} has computed more than its row holds"
+            )));
+        }
+        self.audit_sequence(sequence, row)
     }
 
     pub(super) fn audit_sequence(&self, sequence: &Sequence, row: &[u32]) -> Result<(), Error> {

@@ -193,7 +193,7 @@ impl World {
         self.log.say("continue", self.kept_at(parent).unwrap_or(999) as u64, more.len() as u64);
         let ns = all.ns;
         let answer =
-            self.call(|library| library.go_on(parent, ns, &suffix, all_tokens, 0, running));
+            self.call(|library| library.go_on(parent, ns, &suffix, all_tokens, 0.into(), running));
         if answer.as_ref().err() == Some(&Status::OutOfMemory) {
             return self.unforeseen("rkv_sequence_continue", Status::OutOfMemory);
         }

@@ -68,7 +68,7 @@ impl World {
 
     pub fn begin(&mut self, tokens: &Tokens, reserve: usize) -> Done<u32> {
         self.log.say("begin", tokens.positions() as u64, reserve as u64);
-        let answer = self.call(|library| library.begin(tokens.ns, &tokens.list, reserve));
+        let answer = self.call(|library| library.begin(tokens.ns, &tokens.list, reserve.into()));
         self.begun("rkv_sequence_begin", answer, tokens, reserve)
     }
 
