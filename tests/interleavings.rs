@@ -52,6 +52,8 @@ struct World {
     shared: Arc<Shared>,
     /// The sequence that long calls are about; it has published nothing.
     fresh: SequenceId,
+    /// A prompt that has pages for its beginning alone.
+    short: SequenceId,
     /// One that has published, and a child of it with an open copy.
     published: SequenceId,
     child: SequenceId,
@@ -98,6 +100,10 @@ impl World {
         shared.write().publish(retained, 9).unwrap();
         assert!(shared.write().retain(retained).unwrap());
         let fresh = begin(1, 4);
+        let ids = tokens(4, 36);
+        let room = Room { reserve: 0, first: 2 };
+        let short =
+            shared.begin(&Namespace::default(), TokenList::text(&ids), room).unwrap().id;
         let row = shared.write().allocate_slot().unwrap();
         shared.reserve_row(row, 5).unwrap();
         let loose = shared.allocate_pages(3).unwrap();
@@ -112,7 +118,7 @@ impl World {
             NodeId(state.node_id(matched.node).unwrap())
         };
         YIELDS.set(0);
-        Self { shared, fresh, published, child, retained, row, loose, locked }
+        Self { shared, fresh, short, published, child, retained, row, loose, locked }
     }
 
     fn check(&self, what: &str) {
@@ -130,7 +136,7 @@ struct Long {
     slot: fn(&World) -> Option<u32>,
 }
 
-const LONG: [Long; 10] = [
+const LONG: [Long; 11] = [
     Long {
         name: "append",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 20))),
@@ -140,6 +146,11 @@ const LONG: [Long; 10] = [
         name: "append that evicts",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 40))),
         slot: |world| Some(world.fresh.slot()),
+    },
+    Long {
+        name: "allocate for a prompt",
+        call: |world| world.shared.allocate(world.short, 36),
+        slot: |world| Some(world.short.slot()),
     },
     Long {
         name: "reserve",
@@ -231,7 +242,7 @@ fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
 /// What somebody else does meanwhile. It may be refused.
 type Second = (&'static str, fn(&World));
 
-const SECOND: [Second; 24] = [
+const SECOND: [Second; 29] = [
     ("release", |world| drop(world.shared.write().release(world.fresh))),
     ("release, and another takes the slot", |world| {
         drop(world.shared.write().release(world.fresh));
@@ -247,6 +258,16 @@ const SECOND: [Second; 24] = [
     }),
     ("append much to the same", |world| {
         drop(world.shared.append(world.fresh, TokenList::text(&tokens(9, 24))));
+    }),
+    ("release the prompt", |world| drop(world.shared.write().release(world.short))),
+    ("release the prompt, and another takes the slot", |world| {
+        drop(world.shared.write().release(world.short));
+        drop(begin(&world.shared, 8, 4));
+    }),
+    ("allocate for the same", |world| drop(world.shared.allocate(world.short, 9))),
+    ("allocate all for the same", |world| drop(world.shared.allocate(world.short, 36))),
+    ("append to the prompt", |world| {
+        drop(world.shared.append(world.short, TokenList::text(&tokens(9, 3))));
     }),
     ("publish the same", |world| drop(world.shared.write().publish(world.fresh, 4))),
     ("fork the same", |world| drop(world.shared.fork(world.fresh, 1, 4))),
@@ -308,7 +329,7 @@ fn belongings(shared: &Shared, except: Option<u32>) -> Vec<String> {
 /// The sequences of the world, as far as they are there.
 fn sequences(world: &World, except: Option<u32>) -> Vec<String> {
     let state = world.shared.read();
-    let known = [world.fresh, world.published, world.child];
+    let known = [world.fresh, world.short, world.published, world.child];
     let others = known.into_iter().filter(|id| Some(id.slot()) != except);
     others.filter_map(|id| state.sequence_info(id).ok().map(|info| format!("{info:?}"))).collect()
 }
@@ -407,6 +428,56 @@ fn m06_append_to_a_sequence_whose_slot_is_another_ones_now() {
     // The two private pages of the one went, the two of the other came.
     assert_eq!(shared.read().page_table_stats().private, before);
     world.check("afterwards");
+}
+
+/// The slot of a prompt goes to another one while pages come for the first; that one keeps its own.
+#[test]
+fn j08_allocate_for_a_sequence_whose_slot_is_another_ones_now() {
+    let world = World::new(IndexKind::Radix);
+    let (shared, short) = (world.shared.clone(), world.short);
+    NEXT.set(Some((
+        3,
+        Box::new(move |shared| {
+            shared.write().release(short).unwrap();
+            let ids = tokens(8, 2);
+            let begun = shared.begin(&Namespace::default(), TokenList::text(&ids), 0).unwrap();
+            assert_eq!(begun.slot, short.slot());
+        }),
+    )));
+    let before = shared.read().page_table_stats().private;
+    let refused = shared.allocate(short, 36).unwrap_err();
+    assert_eq!(refused, Error::StaleSequence(short.0));
+    assert_eq!(shared.read().row_from(short.slot(), 0).unwrap().len(), 1);
+    // A page of the one went, one of the other came.
+    assert_eq!(shared.read().page_table_stats().private, before);
+    world.check("afterwards");
+}
+
+/// The pages that a prompt was admitted with go to somebody else while they come: it keeps what it
+/// had, and nothing of what it had taken.
+#[test]
+fn j08_a_shortage_in_the_middle_of_an_allocation_changes_nothing() {
+    let world = World::new(IndexKind::Radix);
+    let taken = std::rc::Rc::new(RefCell::new(Vec::new()));
+    let noted = taken.clone();
+    NEXT.set(Some((
+        4,
+        Box::new(move |shared: &Shared| {
+            let stats = shared.read().page_table_stats();
+            let pages = shared.allocate_pages(stats.free + stats.reclaimable).unwrap();
+            noted.borrow_mut().extend(pages);
+        }),
+    )));
+    let before = world.shared.read().page_table_stats().private;
+    let refused = world.shared.allocate(world.short, 36).unwrap_err();
+    let Error::OutOfPages(shortage) = refused else { panic!("{refused}") };
+    assert!(shortage.needed > shortage.free + shortage.reclaimable, "{shortage:?}");
+    assert_eq!(world.shared.read().row_from(world.short.slot(), 0).unwrap().len(), 1);
+    world.check("afterwards");
+    world.shared.write().free_pages(&taken.borrow()).unwrap();
+    assert_eq!(world.shared.read().page_table_stats().private, before);
+    world.shared.allocate(world.short, 36).unwrap();
+    assert_eq!(world.shared.read().row_from(world.short.slot(), 0).unwrap().len(), 18);
 }
 
 /// A row is erased while it grows, and its slot is a sequence's then.

@@ -4,6 +4,7 @@ use super::tokens::Tokens;
 use super::world::{Done, Fault, Refused, World};
 use crate::model::abi::Status;
 use radixkv::capi::rkv_sequence_info;
+use radixkv::sequence::Room;
 
 /// What keeps the page to copy from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +67,20 @@ impl World {
         self.sequences[slot as usize].as_mut().expect("a sequence lives there")
     }
 
-    pub fn begin(&mut self, tokens: &Tokens, reserve: usize) -> Done<u32> {
-        self.log.say("begin", tokens.positions() as u64, reserve as u64);
-        let answer = self.call(|library| library.begin(tokens.ns, &tokens.list, reserve.into()));
-        self.begun("rkv_sequence_begin", answer, tokens, reserve)
+    pub fn begin(&mut self, tokens: &Tokens, room: Room) -> Done<u32> {
+        self.log.say("begin", tokens.positions() as u64, (room.reserve + room.first) as u64);
+        let answer = self.call(|library| library.begin(tokens.ns, &tokens.list, room));
+        self.begun("rkv_sequence_begin", answer, tokens, room)
+    }
+
+    /// Pages that a row begins with.
+    pub fn first_pages(&self, tokens: &Tokens, reused: usize, room: Room) -> usize {
+        match room.first {
+            first if (1..tokens.positions()).contains(&first) => {
+                self.pages_for(first.max(reused))
+            }
+            _ => self.pages_for(tokens.positions() + room.reserve),
+        }
     }
 
     /// Compares what a begin said with the books, and enters it there.
@@ -78,11 +89,11 @@ impl World {
         call: &str,
         answer: Result<rkv_sequence_info, Status>,
         tokens: &Tokens,
-        reserve: usize,
+        room: Room,
     ) -> Done<u32> {
         let (page_size, whole_pages) = (self.page_size(), self.config.pool.whole_pages);
         let positions = tokens.positions();
-        let row_pages = self.pages_for(positions + reserve);
+        let row_pages = self.pages_for(positions + room.reserve);
         let mut path = self.books.path(tokens);
         let (found, limit) = (self.found(tokens, path.len()), positions - 1);
         let most = tokens.cut(found, limit, page_size, whole_pages);
@@ -134,6 +145,7 @@ impl World {
         counters.lookup_positions += positions;
         counters.hit_positions += reused;
         counters.partial_hit_positions += copied;
+        let row_pages = self.first_pages(tokens, reused, room);
         let birth = Birth { tokens, reused, inherited: false, row_pages, path, source };
         let born = self.birth(call, birth, &state)?;
         self.settle()?;
