@@ -154,6 +154,7 @@ static void m03_handles_of_the_parent(void) {
     INHERITED(rkv_sequence_begin(cache, &begin_with, &state));
     INHERITED(rkv_sequence_read_info(cache, sequence, &state));
     INHERITED(rkv_sequence_confirm_copy(cache, sequence));
+    INHERITED(rkv_sequence_allocate(cache, sequence, 8));
     INHERITED(rkv_sequence_append(cache, sequence, &tokens));
     INHERITED(rkv_sequence_truncate(cache, sequence, 8));
     rkv_sequence_publish_result published = {.struct_size = sizeof published};

@@ -66,6 +66,7 @@ static void m01_sequences(void) {
         const rkv_status stale = RKV_STATUS_STALE_SEQUENCE;
         REFUSED(f, rkv_sequence_read_info(f->cache, id, &state), stale, "sequence");
         REFUSED(f, rkv_sequence_confirm_copy(f->cache, id), stale, "sequence");
+        REFUSED(f, rkv_sequence_allocate(f->cache, id, 8), stale, "sequence");
         REFUSED(f, rkv_sequence_append(f->cache, id, &c.tokens), stale, "sequence");
         REFUSED(f, rkv_sequence_truncate(f->cache, id, 8), stale, "sequence");
         REFUSED(f, rkv_sequence_publish(f->cache, id, 8, &result), stale, "sequence");
@@ -76,6 +77,9 @@ static void m01_sequences(void) {
     OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_read_info(f->cache, id, p), "out_state");
     BAD(f, rkv_sequence_confirm_copy(NULL, id), "cache");
     REFUSED(f, rkv_sequence_confirm_copy(f->cache, id), RKV_STATUS_INVALID_STATE, "copy");
+    BAD(f, rkv_sequence_allocate(NULL, id, 8), "cache");
+    BAD(f, rkv_sequence_allocate(f->cache, id, 9), "position_count");
+    BAD(f, rkv_sequence_allocate(f->cache, id, UINT64_MAX), "position_count");
     BAD(f, rkv_sequence_append(NULL, id, &c.tokens), "cache");
     BAD(f, rkv_sequence_append(f->cache, id, NULL), "tokens");
     BAD_INPUT_SIZES(f, rkv_tokens, c.tokens, p, rkv_sequence_append(f->cache, id, p), "tokens");
