@@ -234,6 +234,7 @@ void destroys_in_any_order() {
 
 int main() {
     lives();
+    allocates_by_chunk();
     publishes_second();
     stays_in_its_namespace();
     backs_off_to_a_token();
