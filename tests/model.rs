@@ -54,7 +54,7 @@ fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> 
     made()
 }
 
-// K05 K06 K07 K08 K09 K13 K24 B01 B08
+// J05 K05 K06 K07 K08 K09 K13 K24 B01 B08
 #[test]
 fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
     soak(
@@ -68,11 +68,12 @@ fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
             "an eviction merges nodes",
             "an unlock merges nodes",
             "several pages to copy from",
+            "a lock splits a node after the page to copy from",
         ],
     );
 }
 
-// J08 K14 K15 K16 K17 K18 K25 B02 B05 B07
+// J05 J08 K14 K15 K16 K17 K18 K25 B02 B05 B07
 #[test]
 fn k14_sequences_do_what_the_specification_does() {
     soak(
@@ -80,6 +81,7 @@ fn k14_sequences_do_what_the_specification_does() {
         200_000,
         &[
             "a begin copies",
+            "a lock splits a node after the page to copy from",
             "a begin computes a cached page again",
             "a publish makes its node longer",
             "a publish remaps all",

@@ -1,7 +1,7 @@
 //! The beginning of a sequence: match, lock, take a slot, map what is shared. One transaction.
 use super::early::Claim;
 use super::{PageCopy, Sequence, State};
-use crate::cache::{Found, Namespace, page_at};
+use crate::cache::{Found, Namespace, WithPartial, page_at};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::{Holder, Node};
@@ -66,7 +66,7 @@ struct Reuse {
     positions: usize,
     /// Reclaimable pages that the lock will protect.
     protected: usize,
-    /// The lock goes to the owner of the page after the whole pages.
+    /// The lock goes to the page after the whole pages.
     locks_partial: bool,
 }
 
@@ -158,7 +158,8 @@ impl State {
         let image_spans = try_to_vec(query.images)?;
         self.table.reserve_row(slot, row_pages).map_err(|_| Error::memory("a row"))?;
         let cache = self.cache.as_mut().expect("it was there");
-        let matched = cache.take(&reuse.found, reuse.locks_partial)?;
+        let with = if reuse.locks_partial { WithPartial::Locked } else { WithPartial::No };
+        let matched = cache.take(&reuse.found, with)?;
 
         // Nothing can fail from here on.
         let lock = if reuse.locks_partial { matched.deepest() } else { matched.node };

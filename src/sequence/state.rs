@@ -3,7 +3,7 @@ use super::Sequence;
 use super::retained::Registry;
 use crate::cache::{
     CacheConfig, Counters, Found, InsertRequest, InsertResult, Matched, Namespace, PrefixCache,
-    Prober,
+    Prober, WithPartial,
 };
 use crate::error::{Error, text};
 use crate::grace::One;
@@ -341,7 +341,8 @@ impl State {
         if lock {
             cache.index.check_caller_locks()?;
         }
-        let matched = cache.take(&found, true)?;
+        let with = if lock { WithPartial::Locked } else { WithPartial::Named };
+        let matched = cache.take(&found, with)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(&found, found.positions(), partial);
         if let Some(node) = matched.deepest().filter(|_| lock) {

@@ -88,16 +88,14 @@ impl Naive {
         if cut.partial == 0 || cut.whole_pages < plan.matched_pages {
             return self.check_room(needed, self.unprotected(&found));
         }
-        // The whole node of the page to copy from is kept. Which page that is the library may
+        // The page to copy from is kept, and none after it. Which page that is the library may
         // choose; when it names none, it may have refused the most expensive.
         let whole = cut.whole_pages * self.config.page_size;
         let sources = self.cache.copy_sources(ns, &tokens.keys, whole, cut.partial);
         let chosen = sources.iter().copied().filter(|&page| source == 0 || source == page);
         let kept = chosen.map(|page| {
-            let first = self.cache.by_page(page).expect("it is published");
-            let node = self.cache.segment(self.cache.node_end(first));
-            let after = node.into_iter().skip_while(|&page| page != first);
-            self.unprotected(&found.iter().copied().chain(after).collect::<Vec<_>>())
+            let page = self.cache.by_page(page).expect("it is published");
+            self.unprotected(&found.iter().copied().chain([page]).collect::<Vec<_>>())
         });
         self.check_room(needed, kept.max().unwrap_or(0))
     }
@@ -133,7 +131,7 @@ impl Naive {
         let copy = (cut.partial > 0).then_some(Copy { source, positions: cut.partial });
         let node = match copy {
             Some(_) if cut.whole_pages == plan.matched_pages => {
-                Some(self.copy_node(ns, &tokens, cut, source)?)
+                Some(self.copy_node(ns, &tokens, cut, source, true)?)
             }
             _ => matched,
         };

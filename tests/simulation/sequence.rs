@@ -13,7 +13,9 @@ pub enum Hold {
     Path,
     /// Its private owner must leave it.
     Borrowed,
-    /// A lock on its node, which may be longer.
+    /// A lock on it.
+    Page,
+    /// A lock on its node, which may be longer: its parent published it meanwhile.
     Node,
 }
 
@@ -199,16 +201,15 @@ impl World {
         if let Some(source) = source {
             let hold = match self.books.state(source) {
                 Page::Cached if path.get(shared) == Some(&source) => Hold::Path,
-                Page::Cached => Hold::Node,
+                Page::Cached => Hold::Page,
                 _ => Hold::Borrowed,
             };
             match hold {
                 Hold::Path => {}
                 Hold::Borrowed => self.books.borrow(source),
-                Hold::Node => {
+                Hold::Page | Hold::Node => {
                     require!(!inherited, "{call}: nothing keeps page {source} to copy from");
                     self.books.protect(&[source]);
-                    self.books.wide_locks += 1;
                 }
             }
             copy = Some(Copy { source, positions: copied, hold });

@@ -40,6 +40,7 @@ impl World {
         match copy.hold {
             Hold::Path => {}
             Hold::Borrowed => self.books.end_borrowing(copy.source),
+            Hold::Page => self.books.unprotect(&[copy.source]),
             Hold::Node => {
                 self.books.unprotect(&[copy.source]);
                 self.books.wide_locks -= 1;
