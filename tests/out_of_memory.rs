@@ -123,12 +123,19 @@ const STEPS: u64 = 6000;
 
 #[test]
 fn m05_lookups_and_inserts() {
-    soak(Theme::Cache, STEPS, &["a match splits a node", "an insert splits a node"]);
+    let both = "a lock splits a node after the page to copy from";
+    soak(Theme::Cache, STEPS, &["a match splits a node", "an insert splits a node", both]);
 }
 
 #[test]
 fn m05_sequences() {
-    soak(Theme::Sequences, STEPS, &["a publish makes its node longer", "an allocation evicts"]);
+    let seen = [
+        "a publish makes its node longer",
+        "an allocation evicts",
+        "a lock splits a node after the page to copy from",
+        "a prompt gets pages for a further part",
+    ];
+    soak(Theme::Sequences, STEPS, &seen);
 }
 
 #[test]
