@@ -213,8 +213,17 @@ impl Shared {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<SequenceInfo, Error> {
+        self.begin_in(namespace, tokens, room.into())
+    }
+
+    fn begin_in(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        room: Room,
+    ) -> Result<SequenceInfo, Error> {
         let mut state = self.write();
-        let begun = state.start(namespace, tokens, room.into())?;
+        let begun = state.start(namespace, tokens, room)?;
         if let Err(error) = self.carry_out(&mut state, begun.row()) {
             state.end(begun.id.slot());
             return Err(error);

@@ -337,13 +337,15 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     }),
     // Sequences
     ("rkv_sequence_begin", |w, i, a| {
-        let args = rkv_sequence_begin_args {
+        let mut args = rkv_sequence_begin_args {
             flags: zero(i),
             space: namespace(i, a),
             tokens: tokens(i, a),
             reserve_position_count: size(i) as u64,
             ..Sized32::sized()
         };
+        // Both from one number, so that saved inputs go on reading what they read.
+        args.allocate_position_count = args.reserve_position_count / 3;
         let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_info>(i));
         let status = unsafe { rkv_sequence_begin(w.cache(i), args, state) };
         if status == rkv_status::Ok && w.sequences.len() < 16 {
@@ -462,6 +464,10 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_read_journal", journal::read_journal),
     ("rkv_page_table_read_journal", journal::read_journal_of_table),
     ("rkv_cache_read_contents", journal::read_contents),
+    // Prompts by chunks
+    ("rkv_sequence_allocate", |w, i, _| {
+        unsafe { rkv_sequence_allocate(w.cache(i), w.sequence(i), size(i) as u64) }.into()
+    }),
 ];
 
 /// A text that must end.
