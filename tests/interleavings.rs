@@ -102,8 +102,7 @@ impl World {
         let fresh = begin(1, 4);
         let ids = tokens(4, 36);
         let room = Room { reserve: 0, first: 2 };
-        let short =
-            shared.begin(&Namespace::default(), TokenList::text(&ids), room).unwrap().id;
+        let short = shared.begin(&Namespace::default(), TokenList::text(&ids), room).unwrap().id;
         let row = shared.write().allocate_slot().unwrap();
         shared.reserve_row(row, 5).unwrap();
         let loose = shared.allocate_pages(3).unwrap();

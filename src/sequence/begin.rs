@@ -117,9 +117,8 @@ impl State {
         let slot = self.table.next_slot()?;
         let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
-        let started = with_query(tokens, &images, |query| {
-            self.start_query(namespace, query, slot, most)
-        });
+        let started =
+            with_query(tokens, &images, |query| self.start_query(namespace, query, slot, most));
         match started {
             Ok(reuse) => {
                 self.sequences[slot as usize].images = images;

@@ -185,9 +185,7 @@ impl Driver {
                 self.begin(*ns, prompt, room_of(*reserve, *first))
             }
             Op::Allocate { sequence, back } => self.lengthen(*sequence, -i64::from(*back)),
-            Op::AllocateBeyond { sequence, more } => {
-                self.lengthen(*sequence, i64::from(*more) + 1)
-            }
+            Op::AllocateBeyond { sequence, more } => self.lengthen(*sequence, i64::from(*more) + 1),
             Op::ConfirmCopy { sequence } => self.confirm_copy(*sequence),
             Op::Append { sequence, prompt } => self.append(*sequence, prompt),
             Op::Truncate { sequence, back } => self.truncate(*sequence, -i64::from(*back)),

@@ -78,9 +78,7 @@ impl World {
     /// Pages that a row begins with.
     pub fn first_pages(&self, tokens: &Tokens, reused: usize, room: Room) -> usize {
         match room.first {
-            first if (1..tokens.positions()).contains(&first) => {
-                self.pages_for(first.max(reused))
-            }
+            first if (1..tokens.positions()).contains(&first) => self.pages_for(first.max(reused)),
             _ => self.pages_for(tokens.positions() + room.reserve),
         }
     }

@@ -110,8 +110,7 @@ impl World {
         let wanted = if byte == 255 { positions + 1 } else { positions * byte / 254 };
         let before = self.pair.row(live.slot).len();
         // SAFETY: the handle is alive.
-        let status =
-            unsafe { rkv_sequence_allocate(self.pair.cache, live.id, wanted as u64) };
+        let status = unsafe { rkv_sequence_allocate(self.pair.cache, live.id, wanted as u64) };
         let length = before.max(wanted.div_ceil(self.page_size));
         if self.after(status) {
             assert_eq!(self.pair.row(self.live[at].slot).len(), length);
