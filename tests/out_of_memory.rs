@@ -121,12 +121,14 @@ fn call_sure(name: &'static str, _: Option<&Library>, made: &mut dyn FnMut() -> 
 /// Operations of a theme: far fewer than without failures, since each is made many times.
 const STEPS: u64 = 6000;
 
+// J05
 #[test]
 fn m05_lookups_and_inserts() {
     let both = "a lock splits a node after the page to copy from";
     soak(Theme::Cache, STEPS, &["a match splits a node", "an insert splits a node", both]);
 }
 
+// J05 J08
 #[test]
 fn m05_sequences() {
     let seen = [

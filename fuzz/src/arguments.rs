@@ -9,6 +9,7 @@ mod compute;
 mod functions;
 mod journal;
 mod runner;
+mod sequences;
 mod shelf;
 mod snapshots;
 mod values;

@@ -25,8 +25,8 @@ impl From<usize> for Room {
 }
 
 impl Room {
-    /// Pages that the row of a sequence begins with, of the `row_pages` that it may come to. What is
-    /// reused has a page: the one to copy into too.
+    /// Pages that the row of a sequence begins with, of the `row_pages` that it may come to. What
+    /// is reused has a page: the one to copy into too.
     pub(super) fn row_pages(
         self,
         row_pages: usize,
@@ -245,8 +245,8 @@ impl State {
         self.check_room(row_pages - shared, reuse.protected)
     }
 
-    /// Shows the sequence to others, now that its row is as long as it begins with: says where the copy goes, and
-    /// counts the reuse.
+    /// Shows the sequence to others, now that its row is as long as it begins with: says where the
+    /// copy goes, and counts the reuse.
     pub(super) fn finish(&mut self, begun: &Begun) {
         let slot = begun.id.slot();
         let sequence = &mut self.sequences[slot as usize];

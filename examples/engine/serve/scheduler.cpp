@@ -26,8 +26,8 @@ Branch* last_holder(const Request& request) {
     return last;
 }
 
-/// New tokens of a branch in a step. A prompt's chunks share the budget; a generated token is always
-/// computed.
+/// New tokens of a branch in a step. Chunks of prompts share the budget; a generated token is
+/// always computed.
 std::size_t step_count(const Branch& branch, std::size_t budget) {
     const std::size_t count = branch.to_compute();
     return count > 1 ? std::min(count, budget) : count;
@@ -166,8 +166,8 @@ bool Scheduler::has_slot(const Request& request) const {
 }
 
 /// Whether it is worth trying to begin. Each sequence that runs, and each that a request will have,
-/// is left a page to grow by, and each prompt the pages of its chunks to come; what is cached of the
-/// tokens needs no new page.
+/// is left a page to grow by, and each prompt the pages of its chunks to come; what is cached of
+/// the tokens needs no new page.
 bool Scheduler::may_fit(const Request& request, const Branch& branch) const {
     if (holding() == 0) return true;
     std::size_t growing = request.branched ? 0 : request.width() - 1;
@@ -202,8 +202,8 @@ bool Scheduler::begin(Request& request, Branch& branch) {
         }
     }
     branch.sequence_tokens = branch.tokens.size();
-    branch.allocated = std::min(static_cast<std::size_t>(state.page_count) * kv_.cache().page_size(),
-                                branch.sequence_tokens);
+    const std::uint64_t in_pages = state.page_count * kv_.cache().page_size();
+    branch.allocated = std::min(static_cast<std::size_t>(in_pages), branch.sequence_tokens);
     branch.computed = static_cast<std::size_t>(state.cached_token_count);
     branch.published_pages = branch.computed / kv_.cache().page_size();
     if (!request.began) count_begin(request, state);

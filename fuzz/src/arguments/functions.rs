@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome, journal, runner, snapshots};
+use super::{Call, Outcome, journal, runner, sequences, snapshots};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -336,23 +336,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         unsafe { rkv_cache_dump(w.cache(i), format, buffer, capacity, a.count(i)) }.into()
     }),
     // Sequences
-    ("rkv_sequence_begin", |w, i, a| {
-        let mut args = rkv_sequence_begin_args {
-            flags: zero(i),
-            space: namespace(i, a),
-            tokens: tokens(i, a),
-            reserve_position_count: size(i) as u64,
-            ..Sized32::sized()
-        };
-        // Both from one number, so that saved inputs go on reading what they read.
-        args.allocate_position_count = args.reserve_position_count / 3;
-        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_info>(i));
-        let status = unsafe { rkv_sequence_begin(w.cache(i), args, state) };
-        if status == rkv_status::Ok && w.sequences.len() < 16 {
-            w.sequences.push(unsafe { (*state).sequence });
-        }
-        status.into()
-    }),
+    ("rkv_sequence_begin", sequences::begin),
     ("rkv_sequence_read_info", |w, i, a| {
         unsafe { rkv_sequence_read_info(w.cache(i), w.sequence(i), a.write(i)) }.into()
     }),
@@ -464,10 +448,8 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_read_journal", journal::read_journal),
     ("rkv_page_table_read_journal", journal::read_journal_of_table),
     ("rkv_cache_read_contents", journal::read_contents),
-    // Prompts by chunks
-    ("rkv_sequence_allocate", |w, i, _| {
-        unsafe { rkv_sequence_allocate(w.cache(i), w.sequence(i), size(i) as u64) }.into()
-    }),
+    // Prompts in chunks
+    ("rkv_sequence_allocate", sequences::allocate),
 ];
 
 /// A text that must end.

@@ -1,0 +1,32 @@
+//! How sequences begin, and get their pages.
+use super::Outcome;
+use super::arena::Arena;
+use super::values::*;
+use super::world::World;
+use crate::abi::Sized32;
+use crate::input::Input;
+use radixkv::capi::*;
+
+// SAFETY, below: each pointer is NULL, misaligned, or leads to what is stated.
+
+pub(super) fn begin(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    let mut args = rkv_sequence_begin_args {
+        flags: zero(i),
+        space: namespace(i, a),
+        tokens: tokens(i, a),
+        reserve_position_count: size(i) as u64,
+        ..Sized32::sized()
+    };
+    // Both from one number, so that saved inputs go on reading what they read.
+    args.allocate_position_count = args.reserve_position_count / 3;
+    let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_info>(i));
+    let status = unsafe { rkv_sequence_begin(w.cache(i), args, state) };
+    if status == rkv_status::Ok && w.sequences.len() < 16 {
+        w.sequences.push(unsafe { (*state).sequence });
+    }
+    status.into()
+}
+
+pub(super) fn allocate(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
+    unsafe { rkv_sequence_allocate(w.cache(i), w.sequence(i), size(i) as u64) }.into()
+}
