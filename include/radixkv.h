@@ -1111,6 +1111,13 @@ typedef struct rkv_sequence_begin_args {
      * is fine: rkv_sequence_append() allocates as it goes.
      */
     uint64_t reserve_position_count;
+    /**
+     * How many of the prompt's first positions get pages at once, e.g. the first chunk of the
+     * prefill; what is reused always has its pages. rkv_sequence_allocate() adds the others, chunk
+     * by chunk. 0, or the whole prompt or more: all of it, and what is reserved. Fewer: nothing is
+     * reserved yet. The prompt and the reserve must fit in any case.
+     */
+    uint64_t allocate_position_count;
 } rkv_sequence_begin_args;
 
 /**
@@ -1148,7 +1155,8 @@ typedef struct rkv_sequence_info {
      */
     uint64_t cached_token_count;
     /**
-     * Pages of its row.
+     * Pages of its row. Fewer than its positions need while rkv_sequence_allocate() has not added
+     * the others.
      */
     uint64_t page_count;
     /**
@@ -1671,6 +1679,11 @@ typedef struct rkv_sequence_continue_args {
      * Positions beyond the child's tokens to allocate pages for at once.
      */
     uint64_t reserve_position_count;
+    /**
+     * How many of the child's first positions get pages at once, as in rkv_sequence_begin_args; 0
+     * for all, and what is reserved.
+     */
+    uint64_t allocate_position_count;
 } rkv_sequence_continue_args;
 
 /**
@@ -3248,6 +3261,10 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
  * At least one token is left to compute, and the cut is never inside an image. Where the prefix
  * ends inside a page, there is a copy to carry out: rkv_sequence_read_copies().
  *
+ * Whether it fits is checked for the whole prompt and the reserve. With allocate_position_count
+ * only the first positions get their pages now: a long prompt that is computed in chunks does not
+ * hold pages that it needs much later. Nothing keeps those free for it.
+ *
  * @param cache the cache
  * @param args the prompt and its namespace
  * @param out_state receives the sequence; set its struct_size first
@@ -3331,8 +3348,35 @@ enum rkv_status rkv_sequence_confirm_copies(struct rkv_cache *cache,
                                             rkv_sequence_id sequence);
 
 /**
+ * Allocates the pages that a sequence lacks for its first positions, evicting when the pool is
+ * short: for the next chunk of a prompt that began with allocate_position_count. All or nothing,
+ * so it can be tried again when pages came free. Where the row is as long already, nothing is
+ * done.
+ *
+ * Until then nobody can compute or publish those positions: rkv_plan_set() and
+ * rkv_sequence_publish() refuse them.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param position_count positions from the beginning that are to have pages, those that have some
+ * included; no more than the sequence has
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
+ * evicted; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(new pages + evictions); lock, in slices
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_allocate(struct rkv_cache *cache,
+                                      rkv_sequence_id sequence,
+                                      uint64_t position_count);
+
+/**
  * Adds tokens to a sequence, e.g. the one just decoded, and the pages they need, evicting when the
- * pool is short. All or nothing.
+ * pool is short. Positions before them that have no pages yet get theirs too. All or nothing.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -3385,7 +3429,8 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * draft tokens. Fewer than before does nothing.
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
- * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has, or than its row has pages
+ * for; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(new whole pages * page_size + nodes on the path); lock

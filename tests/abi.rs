@@ -95,8 +95,9 @@ layouts! {
         retained_sequence_count 128, retained_page_count 136, displaced_sequence_count 144,
         inherit_count 152, inherited_position_count 160, lock_count 168
     }
-    rkv_sequence_begin_args 32 {
-        struct_size 0, flags 4, space 8, tokens 16, reserve_position_count 24
+    rkv_sequence_begin_args 40 {
+        struct_size 0, flags 4, space 8, tokens 16, reserve_position_count 24,
+        allocate_position_count 32
     }
     rkv_sequence_info 80 {
         struct_size 0, slot 4, sequence 8, position_count 16, cached_position_count 24,
@@ -135,9 +136,9 @@ layouts! {
         struct_size 0, state_count 4, position_count 8, outs 16, lses 24, out 32, lse 40,
         stream 48
     }
-    rkv_sequence_continue_args 48 {
+    rkv_sequence_continue_args 56 {
         struct_size 0, flags 4, parent 8, space 16, tokens 24, all_tokens 32,
-        reserve_position_count 40
+        reserve_position_count 40, allocate_position_count 48
     }
     rkv_sequence_fork_args 32 {
         struct_size 0, flags 4, parent 8, child_count 16, reserve_position_count 24

@@ -4,13 +4,17 @@
 //! others in, for every n, it makes a second call of every kind on the same thread. Then each
 //! sequence, row and page that the long call was not for must be as the second call left it, and
 //! the books must balance.
+mod interleavings {
+    mod allocate;
+}
+
 use radixkv::cache::{CacheConfig, InsertRequest, Namespace};
 use radixkv::error::Error;
 use radixkv::ids::{LockId, SequenceId};
 use radixkv::index::IndexKind;
 use radixkv::journal::{Record, What};
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::{Continuation, Shared};
+use radixkv::sequence::{Continuation, Room, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -52,6 +56,8 @@ struct World {
     shared: Arc<Shared>,
     /// The sequence that long calls are about; it has published nothing.
     fresh: SequenceId,
+    /// A prompt that has pages for its beginning alone.
+    short: SequenceId,
     /// One that has published, and a child of it with an open copy.
     published: SequenceId,
     child: SequenceId,
@@ -98,6 +104,9 @@ impl World {
         shared.write().publish(retained, 9).unwrap();
         assert!(shared.write().retain(retained).unwrap());
         let fresh = begin(1, 4);
+        let ids = tokens(4, 36);
+        let room = Room { reserve: 0, first: 2 };
+        let short = shared.begin(&Namespace::default(), TokenList::text(&ids), room).unwrap().id;
         let row = shared.write().allocate_slot().unwrap();
         shared.reserve_row(row, 5).unwrap();
         let loose = shared.allocate_pages(3).unwrap();
@@ -111,7 +120,7 @@ impl World {
             state.take_match(found, true).unwrap().1.unwrap()
         };
         YIELDS.set(0);
-        Self { shared, fresh, published, child, retained, row, loose, locked }
+        Self { shared, fresh, short, published, child, retained, row, loose, locked }
     }
 
     fn check(&self, what: &str) {
@@ -129,7 +138,7 @@ struct Long {
     slot: fn(&World) -> Option<u32>,
 }
 
-const LONG: [Long; 10] = [
+const LONG: [Long; 11] = [
     Long {
         name: "append",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 20))),
@@ -139,6 +148,11 @@ const LONG: [Long; 10] = [
         name: "append that evicts",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 40))),
         slot: |world| Some(world.fresh.slot()),
+    },
+    Long {
+        name: "allocate for a prompt",
+        call: |world| world.shared.allocate(world.short, 36),
+        slot: |world| Some(world.short.slot()),
     },
     Long {
         name: "reserve",
@@ -161,7 +175,7 @@ const LONG: [Long; 10] = [
                 namespace: &Namespace::default(),
                 suffix: TokenList::text(&suffix),
                 all: None,
-                reserve: 0,
+                room: Room::default(),
                 running: true,
             };
             world.shared.continue_from(&how).map(drop)
@@ -230,7 +244,7 @@ fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
 /// What somebody else does meanwhile. It may be refused.
 type Second = (&'static str, fn(&World));
 
-const SECOND: [Second; 24] = [
+const SECOND: [Second; 29] = [
     ("release", |world| drop(world.shared.write().release(world.fresh))),
     ("release, and another takes the slot", |world| {
         drop(world.shared.write().release(world.fresh));
@@ -246,6 +260,16 @@ const SECOND: [Second; 24] = [
     }),
     ("append much to the same", |world| {
         drop(world.shared.append(world.fresh, TokenList::text(&tokens(9, 24))));
+    }),
+    ("release the prompt", |world| drop(world.shared.write().release(world.short))),
+    ("release the prompt, and another takes the slot", |world| {
+        drop(world.shared.write().release(world.short));
+        drop(begin(&world.shared, 8, 4));
+    }),
+    ("allocate for the same", |world| drop(world.shared.allocate(world.short, 9))),
+    ("allocate all for the same", |world| drop(world.shared.allocate(world.short, 36))),
+    ("append to the prompt", |world| {
+        drop(world.shared.append(world.short, TokenList::text(&tokens(9, 3))));
     }),
     ("publish the same", |world| drop(world.shared.write().publish(world.fresh, 4))),
     ("fork the same", |world| drop(world.shared.fork(world.fresh, 1, 4))),
@@ -307,7 +331,7 @@ fn belongings(shared: &Shared, except: Option<u32>) -> Vec<String> {
 /// The sequences of the world, as far as they are there.
 fn sequences(world: &World, except: Option<u32>) -> Vec<String> {
     let state = world.shared.read();
-    let known = [world.fresh, world.published, world.child];
+    let known = [world.fresh, world.short, world.published, world.child];
     let others = known.into_iter().filter(|id| Some(id.slot()) != except);
     others.filter_map(|id| state.sequence_info(id).ok().map(|info| format!("{info:?}"))).collect()
 }

@@ -54,7 +54,7 @@ fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> 
     made()
 }
 
-// K05 K06 K07 K08 K09 K13 K24 B01 B08
+// J05 K05 K06 K07 K08 K09 K13 K24 B01 B08
 #[test]
 fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
     soak(
@@ -68,11 +68,12 @@ fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
             "an eviction merges nodes",
             "an unlock merges nodes",
             "several pages to copy from",
+            "a lock splits a node after the page to copy from",
         ],
     );
 }
 
-// K14 K15 K16 K17 K18 K25 B02 B05 B07
+// J05 J08 K14 K15 K16 K17 K18 K25 B02 B05 B07
 #[test]
 fn k14_sequences_do_what_the_specification_does() {
     soak(
@@ -80,12 +81,16 @@ fn k14_sequences_do_what_the_specification_does() {
         200_000,
         &[
             "a begin copies",
+            "a lock splits a node after the page to copy from",
             "a begin computes a cached page again",
             "a publish makes its node longer",
             "a publish remaps all",
             "a publish remaps and claims",
             "a publish locks what others published further on",
             "an allocation evicts",
+            "a prompt gets pages for its beginning alone",
+            "a prompt gets pages for a further part",
+            "a publish of positions without pages",
         ],
     );
 }
@@ -283,7 +288,7 @@ fn k16_an_insert_cannot_claim_a_page_of_a_sequence() {
     replay(
         SMALL,
         &[
-            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0, first: 0 },
             InsertWrong {
                 wrong: Wrong::PageOfSequence,
                 earlier: 0,
@@ -299,7 +304,7 @@ fn k08_a_caller_cannot_undo_the_lock_of_a_sequence() {
     replay(
         SMALL,
         &[
-            Begin { ns: 0, prompt: prompt([Text(0, 2)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(0, 2)]), reserve: 0, first: 0 },
             Publish { sequence: 0, back: 0 },
             Lock { node: 1 },
             Unlock { lock: 0 },
@@ -326,7 +331,7 @@ fn k04_a_truncated_sequence_forgets_the_images_it_lost() {
     replay(
         SMALL,
         &[
-            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(0, 1)]), reserve: 0, first: 0 },
             Append { sequence: 0, prompt: prompt([Image(0, 2)]) },
             Truncate { sequence: 0, back: 2 },
         ],
@@ -338,11 +343,11 @@ fn k24_a_merge_does_not_wait_for_a_child_that_went() {
     replay(
         Config { page_size: 1, page_count: 21, whole_pages: true, ..SMALL },
         &[
-            Begin { ns: 0, prompt: prompt([Image(1, 1)]), reserve: 0 },
-            Begin { ns: 0, prompt: prompt([Text(1000, 2)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Image(1, 1)]), reserve: 0, first: 0 },
+            Begin { ns: 0, prompt: prompt([Text(1000, 2)]), reserve: 0, first: 0 },
             Release { sequence: 0 },
             Publish { sequence: 0, back: 0 },
-            Begin { ns: 0, prompt: prompt([Text(1000, 1)]), reserve: 0 },
+            Begin { ns: 0, prompt: prompt([Text(1000, 1)]), reserve: 0, first: 0 },
             Insert { ns: 0, prompt: prompt([Text(1000, 1), Coord(1)]), keep: false },
             Release { sequence: 0 },
             Append { sequence: 0, prompt: prompt([Text(0, 1)]) },

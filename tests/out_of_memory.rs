@@ -121,14 +121,23 @@ fn call_sure(name: &'static str, _: Option<&Library>, made: &mut dyn FnMut() -> 
 /// Operations of a theme: far fewer than without failures, since each is made many times.
 const STEPS: u64 = 6000;
 
+// J05
 #[test]
 fn m05_lookups_and_inserts() {
-    soak(Theme::Cache, STEPS, &["a match splits a node", "an insert splits a node"]);
+    let both = "a lock splits a node after the page to copy from";
+    soak(Theme::Cache, STEPS, &["a match splits a node", "an insert splits a node", both]);
 }
 
+// J05 J08
 #[test]
 fn m05_sequences() {
-    soak(Theme::Sequences, STEPS, &["a publish makes its node longer", "an allocation evicts"]);
+    let seen = [
+        "a publish makes its node longer",
+        "an allocation evicts",
+        "a lock splits a node after the page to copy from",
+        "a prompt gets pages for a further part",
+    ];
+    soak(Theme::Sequences, STEPS, &seen);
 }
 
 #[test]
@@ -225,7 +234,7 @@ fn take_away(
     let some = !live.is_empty();
     match random.u8(..10) {
         0..3 => {
-            if let Ok(begun) = library.begin(0, &tokens(random), 0) {
+            if let Ok(begun) = library.begin(0, &tokens(random), 0.into()) {
                 if begun.copy_count > 0 && random.bool() {
                     library.confirm_copies(begun.sequence).unwrap();
                 }

@@ -91,7 +91,7 @@ use std::cell::Cell;
 use std::sync::RwLock;
 
 /// Whatever an engine does, in whatever order: K14 K16 K18 K19, B06 B07 B08, C01 C02 C03 C04 C06
-/// C08, M04. In `make test` some runs, in `make test-long` 100 million operations.
+/// C08, J05, J08, M04. In `make test` some runs, in `make test-long` 100 million operations.
 #[test]
 fn k19_an_engine_is_simulated() {
     let _beside_others = OTHERS.read();
@@ -106,6 +106,8 @@ fn k19_an_engine_is_simulated() {
         "a parent is waited for",
         "a parent runs on",
         "a page to copy from is published",
+        "a prompt gets pages for a chunk",
+        "a prompt lacks pages in its middle",
         "a publish remaps",
         "a request is cancelled",
         "a request is preempted",

@@ -13,7 +13,7 @@ static inline rkvgo_continue_made rkvgo_sequence_continue(
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
 	const uint32_t *all_ids, size_t all_count,
 	const rkv_token_item *all_items, size_t all_item_count,
-	uint64_t reserve_position_count
+	uint64_t reserve_position_count, uint64_t allocate_position_count
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
 	rkv_tokens all_tokens = rkvgo_tokens(all_ids, all_count, all_items, all_item_count);
@@ -25,6 +25,7 @@ static inline rkvgo_continue_made rkvgo_sequence_continue(
 		.tokens = &tokens,
 		.all_tokens = all_count > 0 ? &all_tokens : NULL,
 		.reserve_position_count = reserve_position_count,
+		.allocate_position_count = allocate_position_count,
 	};
 	rkvgo_continue_made made = {0};
 	made.state.struct_size = sizeof made.state;
@@ -98,6 +99,9 @@ type ContinueArgs struct {
 	AllTokens Tokens
 	// ReservePositionCount is how many positions beyond the child's tokens get pages at once.
 	ReservePositionCount int
+	// AllocatePositionCount is how many of the child's first positions get pages at once, as in
+	// BeginArgs; 0 for all.
+	AllocatePositionCount int
 }
 
 // Continue begins a sequence with all tokens that its parent has now and those that are given. What
@@ -114,7 +118,7 @@ func (c *Cache) Continue(args ContinueArgs) (Sequence, SequenceInfo, error) {
 		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
 		args.AllTokens.idPointer(), C.size_t(len(args.AllTokens.IDs)),
 		args.AllTokens.itemPointer(), C.size_t(len(args.AllTokens.Items)),
-		C.uint64_t(args.ReservePositionCount))
+		C.uint64_t(args.ReservePositionCount), C.uint64_t(args.AllocatePositionCount))
 	if err := asError(made.failure); err != nil {
 		return Sequence{}, SequenceInfo{}, err
 	}

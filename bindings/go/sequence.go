@@ -16,7 +16,7 @@ typedef struct rkvgo_publish_made {
 static inline rkvgo_sequence_made rkvgo_sequence_begin(
 	rkv_cache *cache, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
-	uint64_t reserve_position_count
+	uint64_t reserve_position_count, uint64_t allocate_position_count
 ) {
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
 	rkv_sequence_begin_args args = {
@@ -24,6 +24,7 @@ static inline rkvgo_sequence_made rkvgo_sequence_begin(
 		.space = &space,
 		.tokens = &tokens,
 		.reserve_position_count = reserve_position_count,
+		.allocate_position_count = allocate_position_count,
 	};
 	rkvgo_sequence_made made = {0};
 	made.state.struct_size = sizeof made.state;
@@ -53,6 +54,12 @@ static inline rkvgo_failure *rkvgo_sequence_confirm_copies(
 	rkv_cache *cache, rkv_sequence_id sequence
 ) {
 	return rkvgo_end(rkv_sequence_confirm_copies(cache, sequence));
+}
+
+static inline rkvgo_failure *rkvgo_sequence_allocate(
+	rkv_cache *cache, rkv_sequence_id sequence, uint64_t position_count
+) {
+	return rkvgo_end(rkv_sequence_allocate(cache, sequence, position_count));
 }
 
 static inline rkvgo_failure *rkvgo_sequence_append(
@@ -100,6 +107,9 @@ type BeginArgs struct {
 	// ReservePositionCount is how many positions beyond the prompt get pages at once, e.g. for the
 	// tokens to come. 0 is fine: Append allocates as it goes.
 	ReservePositionCount int
+	// AllocatePositionCount is how many of the prompt's first positions get pages at once, e.g. the
+	// first chunk of the prefill; Allocate adds the others. 0 for all of them, and the reserve.
+	AllocatePositionCount int
 }
 
 // SequenceInfo is a sequence as it stands.
@@ -115,7 +125,8 @@ type SequenceInfo struct {
 	CachedPositionCount int
 	// CachedTokenCount counts the tokens of those positions; the first to compute has this index.
 	CachedTokenCount int
-	// PageCount counts the pages of its row.
+	// PageCount counts the pages of its row: fewer than its positions need while Allocate has not
+	// added the others.
 	PageCount int
 	// SharedPageCount counts the leading pages of its row that the cache owns: never write to
 	// these.
@@ -156,7 +167,8 @@ type Sequence struct {
 }
 
 // Begin finds the longest cached prefix, locks it, takes a slot, maps the shared pages and
-// allocates the others, evicting when the pool is short. It happens whole or not at all. At least
+// allocates the others, or the first of them, evicting when the pool is short. It happens whole or
+// not at all, and is refused where the whole prompt and the reserve would not fit. At least
 // one token is left to compute.
 func (c *Cache) Begin(args BeginArgs) (Sequence, SequenceInfo, error) {
 	raw, err := c.enter()
@@ -167,7 +179,7 @@ func (c *Cache) Begin(args BeginArgs) (Sequence, SequenceInfo, error) {
 	made := C.rkvgo_sequence_begin(raw, args.Namespace.c(),
 		args.Tokens.idPointer(), C.size_t(len(args.Tokens.IDs)),
 		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
-		C.uint64_t(args.ReservePositionCount))
+		C.uint64_t(args.ReservePositionCount), C.uint64_t(args.AllocatePositionCount))
 	if err := asError(made.failure); err != nil {
 		return Sequence{}, SequenceInfo{}, err
 	}
@@ -220,6 +232,18 @@ func (s Sequence) ConfirmCopies() error {
 	}
 	defer s.cache.mu.RUnlock()
 	return asError(C.rkvgo_sequence_confirm_copies(raw, C.rkv_sequence_id(s.id)))
+}
+
+// Allocate adds the pages that the first positionCount positions lack, evicting when the pool is
+// short: for the next chunk of a prompt that began with AllocatePositionCount. All or nothing.
+func (s Sequence) Allocate(positionCount int) error {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return err
+	}
+	defer s.cache.mu.RUnlock()
+	return asError(C.rkvgo_sequence_allocate(raw, C.rkv_sequence_id(s.id),
+		C.uint64_t(positionCount)))
 }
 
 // Append adds tokens, e.g. the one just decoded, and the pages they need, evicting when the pool is

@@ -59,6 +59,48 @@ func TestBeginIsATransaction(t *testing.T) {
 	equal(t, "locks", b.info(node).LockCount, 0)
 }
 
+// J08: pages come chunk by chunk; a shortage in the middle changes nothing and says so.
+func TestAllocateByChunk(t *testing.T) {
+	b := newBench(t, 4, 13, 0) // 12 pages
+	sequence, state, err := b.cache.Begin(radixkv.BeginArgs{
+		Tokens: radixkv.Text(run(0, 40)), AllocatePositionCount: 8,
+	})
+	must(t, err)
+	equal(t, "pages of the first chunk", state.PageCount, 2)
+	_, err = sequence.Publish(9)
+	wants(t, err, radixkv.InvalidArgument)
+	must(t, sequence.Allocate(16))
+	published, err := sequence.Publish(16)
+	must(t, err)
+	equal(t, "claimed", published.ClaimedPageCount, 4)
+
+	held := b.pages(3)
+	before := b.sound()
+	e := wants(t, sequence.Allocate(40), radixkv.OutOfPages)
+	equal(t, "needed", e.Shortage.NeededPageCount, 6)
+	equal(t, "pages", b.sound(), before)
+	wants(t, sequence.Allocate(41), radixkv.InvalidArgument)
+	wants(t, sequence.Allocate(-1), radixkv.InvalidArgument)
+	must(t, b.table.FreePages(held))
+	must(t, sequence.Allocate(40))
+	state, err = sequence.Info()
+	must(t, err)
+	equal(t, "pages in the end", state.PageCount, 10)
+	_, err = sequence.Publish(40)
+	must(t, err)
+
+	child, state, err := b.cache.Continue(radixkv.ContinueArgs{
+		Flags: radixkv.ContinueRunning, Parent: sequence.ID(),
+		Tokens: radixkv.Text(run(100, 8)), AllocatePositionCount: 44,
+	})
+	must(t, err)
+	equal(t, "pages of the child", state.PageCount, 11)
+	must(t, child.Release())
+	must(t, sequence.Release())
+	wants(t, sequence.Allocate(1), radixkv.StaleSequence)
+	equal(t, "private", b.sound().PrivatePageCount, 0)
+}
+
 // K15: at least one token is computed, and the cut is never inside an image.
 func TestSomethingIsLeftToCompute(t *testing.T) {
 	image := func(at int, text []uint32) radixkv.Tokens {

@@ -6,10 +6,10 @@
 //! call must not crash; one that fails must leave the state and its outputs as they were.
 mod arena;
 mod compute;
-mod continuations;
 mod functions;
 mod journal;
 mod runner;
+mod sequences;
 mod shelf;
 mod snapshots;
 mod values;

@@ -268,11 +268,13 @@ public:
     /// rkv_sequence_begin(). `out_state`, if not NULL, receives the state that it reported.
     [[nodiscard]] Sequence begin(TokenView tokens, const Namespace& ns = Namespace(),
                                  std::uint64_t reserve_position_count = 0,
-                                 rkv_sequence_info* out_state = nullptr) {
+                                 rkv_sequence_info* out_state = nullptr,
+                                 std::uint64_t allocate_position_count = 0) {
         auto args = sized<rkv_sequence_begin_args>();
         args.space = ns.get();
         args.tokens = tokens.get();
         args.reserve_position_count = reserve_position_count;
+        args.allocate_position_count = allocate_position_count;
         auto state = sized<rkv_sequence_info>();
         check(rkv_sequence_begin(get(), &args, &state));
         if (out_state != nullptr) *out_state = state;
@@ -283,8 +285,10 @@ public:
                                          const Namespace& ns = Namespace(),
                                          std::uint32_t flags = 0,
                                          std::uint64_t reserve_position_count = 0,
-                                         rkv_sequence_info* out_state = nullptr) {
-        return continue_raw(parent, tokens, nullptr, ns, flags, reserve_position_count, out_state);
+                                         rkv_sequence_info* out_state = nullptr,
+                                         std::uint64_t allocate_position_count = 0) {
+        return continue_raw(parent, tokens, nullptr, ns, flags, reserve_position_count, out_state,
+                            allocate_position_count);
     }
     /// The same; a child without parent begins with all of its tokens by a lookup.
     [[nodiscard]] Sequence continue_or_begin(rkv_sequence_id parent, TokenView tokens,
@@ -292,9 +296,10 @@ public:
                                              const Namespace& ns = Namespace(),
                                              std::uint32_t flags = 0,
                                              std::uint64_t reserve_position_count = 0,
-                                             rkv_sequence_info* out_state = nullptr) {
+                                             rkv_sequence_info* out_state = nullptr,
+                                             std::uint64_t allocate_position_count = 0) {
         return continue_raw(parent, tokens, all_tokens.get(), ns, flags, reserve_position_count,
-                            out_state);
+                            out_state, allocate_position_count);
     }
     /// rkv_sequence_fork() of a retained parent; Sequence::fork() is that of a live one.
     [[nodiscard]] std::vector<Sequence>
@@ -346,7 +351,8 @@ private:
     }
     Sequence continue_raw(rkv_sequence_id parent, TokenView tokens, const rkv_tokens* all_tokens,
                           const Namespace& ns, std::uint32_t flags,
-                          std::uint64_t reserve_position_count, rkv_sequence_info* out_state) {
+                          std::uint64_t reserve_position_count, rkv_sequence_info* out_state,
+                          std::uint64_t allocate_position_count) {
         auto args = sized<rkv_sequence_continue_args>();
         args.flags = flags;
         args.parent = parent;
@@ -354,6 +360,7 @@ private:
         args.tokens = tokens.get();
         args.all_tokens = all_tokens;
         args.reserve_position_count = reserve_position_count;
+        args.allocate_position_count = allocate_position_count;
         auto state = sized<rkv_sequence_info>();
         check(rkv_sequence_continue(get(), &args, &state));
         if (out_state != nullptr) *out_state = state;

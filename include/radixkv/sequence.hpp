@@ -47,6 +47,10 @@ public:
     }
     /// rkv_sequence_confirm_copies().
     void confirm_copies() { check(rkv_sequence_confirm_copies(owned_.cache(), get())); }
+    /// rkv_sequence_allocate().
+    void allocate(std::uint64_t position_count) {
+        check(rkv_sequence_allocate(owned_.cache(), get(), position_count));
+    }
     /// rkv_sequence_append().
     void append(TokenView tokens) {
         check(rkv_sequence_append(owned_.cache(), get(), tokens.get()));

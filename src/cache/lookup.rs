@@ -71,7 +71,7 @@ impl Found {
         };
         let index = &cache.index;
         match self.partial_node(&walk, index.as_ref()).filter(|_| with_partial) {
-            Some(node) => index.unprotected_pages(node, index.end_page(node)),
+            Some(node) => index.unprotected_pages(node, self.pages() + 1),
             None => index.unprotected_pages(walk.node, self.pages()),
         }
     }
@@ -88,6 +88,17 @@ impl Found {
             index.node_at_page(walk.node, self.pages())
         })
     }
+}
+
+/// What is taken of a page of which only the first positions match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WithPartial {
+    /// Nothing.
+    No,
+    /// Its name.
+    Named,
+    /// The same, to lock it.
+    Locked,
 }
 
 /// What a cache shares, by pages.
@@ -195,17 +206,30 @@ impl PrefixCache {
         !self.sharing.whole_pages
     }
 
-    /// Makes a node end where the match ends, and marks the path as used now.
+    /// Makes a node end where the match ends, and marks the path as used now. When that is to be
+    /// locked with the page after the whole ones, that page is a node of its own.
     #[inline]
-    pub fn take(&mut self, found: &Found, with_partial: bool) -> Result<Matched, Error> {
+    pub fn take(&mut self, found: &Found, with: WithPartial) -> Result<Matched, Error> {
         let pages = found.pages();
         let Some(walk) = found.walk else {
             return Ok(Matched { node: None, pages, tokens: 0, positions: 0, partial: None });
         };
         let index = self.index.as_mut();
-        let partial = found.partial_node(&walk, index).filter(|_| with_partial);
-        let node = match pages {
-            0 => None,
+        let mut partial = match with {
+            WithPartial::No => None,
+            _ => found.partial_node(&walk, index),
+        };
+        if with == WithPartial::Locked
+            && let Some(node) = &mut partial
+        {
+            // Before the other split, which then there is nothing left to do for: both or neither.
+            *node = index.isolate_page(*node, pages)?;
+        }
+        let node = match (pages, partial) {
+            (0, _) => None,
+            (_, Some(partial)) if with == WithPartial::Locked => {
+                Some(index.node_at_page(partial, pages - 1))
+            }
             _ => Some(index.end_node_at(walk.node, pages)?),
         };
         if let Some(node) = node {

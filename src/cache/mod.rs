@@ -8,7 +8,7 @@ mod lookup;
 pub use crate::index::Namespace;
 pub use insert::{InsertRequest, InsertResult};
 use lookup::Sharing;
-pub use lookup::{Found, Matched, Prober};
+pub use lookup::{Found, Matched, Prober, WithPartial};
 
 use crate::error::{Error, Shortage};
 use crate::handles::{Handles, Numbers};

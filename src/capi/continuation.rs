@@ -5,13 +5,13 @@ use super::guard::Fail;
 use super::handle::with;
 use super::namespace::{read_namespace, rkv_namespace};
 use super::pointer::{AbiStruct, check_fit, fill, out, read_struct, write_struct};
-use super::sequence::{rkv_sequence_id, rkv_sequence_info, state_struct};
+use super::sequence::{first_positions, rkv_sequence_id, rkv_sequence_info, state_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::memory::try_collect;
-use crate::sequence::Continuation;
+use crate::sequence::{Continuation, Room};
 use crate::token::TokenList;
 
 /// Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed
@@ -37,11 +37,14 @@ pub struct rkv_sequence_continue_args {
     pub all_tokens: *const rkv_tokens,
     /// Positions beyond the child's tokens to allocate pages for at once.
     pub reserve_position_count: u64,
+    /// How many of the child's first positions get pages at once, as in rkv_sequence_begin_args; 0
+    /// for all, and what is reserved.
+    pub allocate_position_count: u64,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_sequence_continue_args {
     const NAME: &'static str = "args";
-    const V1: usize = 48;
+    const V1: usize = 56;
 }
 
 /// How to fork a sequence.
@@ -127,7 +130,10 @@ pub unsafe extern "C" fn rkv_sequence_continue(
                         namespace: &namespace,
                         suffix: suffix.unwrap_or(TokenList::text(&[])),
                         all,
-                        reserve: reserve(args.reserve_position_count)?,
+                        room: Room {
+                            reserve: reserve(args.reserve_position_count)?,
+                            first: first_positions(args.allocate_position_count),
+                        },
                         running: args.flags & RKV_CONTINUE_RUNNING != 0,
                     })?;
                     write_struct(out_state, &state_struct(&info))

@@ -11,7 +11,7 @@ use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::sequence::SequenceInfo;
+use crate::sequence::{Room, SequenceInfo};
 
 /// Names a live sequence of one cache. Zero names none. An id is never used again for another one.
 pub type rkv_sequence_id = u64;
@@ -31,11 +31,16 @@ pub struct rkv_sequence_begin_args {
     /// Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0
     /// is fine: rkv_sequence_append() allocates as it goes.
     pub reserve_position_count: u64,
+    /// How many of the prompt's first positions get pages at once, e.g. the first chunk of the
+    /// prefill; what is reused always has its pages. rkv_sequence_allocate() adds the others, chunk
+    /// by chunk. 0, or the whole prompt or more: all of it, and what is reserved. Fewer: nothing is
+    /// reserved yet. The prompt and the reserve must fit in any case.
+    pub allocate_position_count: u64,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_sequence_begin_args {
     const NAME: &'static str = "args";
-    const V1: usize = 32;
+    const V1: usize = 40;
 }
 
 /// A sequence as it stands.
@@ -55,7 +60,8 @@ pub struct rkv_sequence_info {
     pub cached_position_count: u64,
     /// Tokens that those positions hold; the first token to compute has this index.
     pub cached_token_count: u64,
-    /// Pages of its row.
+    /// Pages of its row. Fewer than its positions need while rkv_sequence_allocate() has not added
+    /// the others.
     pub page_count: u64,
     /// Leading pages of its row that the cache owns. The others are private. Never write to these.
     pub shared_page_count: u64,
@@ -119,12 +125,21 @@ pub(super) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
     }
 }
 
+/// More than there are is all, however many.
+pub(super) fn first_positions(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
 /// Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared
 /// pages and allocates the others, evicting when the pool is short. One transaction: it happens
 /// whole or not at all.
 ///
 /// At least one token is left to compute, and the cut is never inside an image. Where the prefix
 /// ends inside a page, there is a copy to carry out: rkv_sequence_read_copies().
+///
+/// Whether it fits is checked for the whole prompt and the reserve. With allocate_position_count
+/// only the first positions get their pages now: a long prompt that is computed in chunks does not
+/// hold pages that it needs much later. Nothing keeps those free for it.
 ///
 /// @param cache the cache
 /// @param args the prompt and its namespace
@@ -156,7 +171,8 @@ pub unsafe extern "C" fn rkv_sequence_begin(
             with_tokens(args.tokens, |tokens| {
                 let reserve = usize::try_from(args.reserve_position_count)
                     .map_err(|_| Error::argument("args.reserve_position_count is too large"))?;
-                let info = shared.begin(&namespace, tokens, reserve)?;
+                let first = first_positions(args.allocate_position_count);
+                let info = shared.begin(&namespace, tokens, Room { reserve, first })?;
                 write_struct(out_state, &state_struct(&info))
             })
         })
@@ -260,8 +276,43 @@ pub unsafe extern "C" fn rkv_sequence_confirm_copies(
     unsafe { with(cache, |shared| Ok(shared.write().confirm_copies(SequenceId(sequence))?)) }
 }
 
+/// Allocates the pages that a sequence lacks for its first positions, evicting when the pool is
+/// short: for the next chunk of a prompt that began with allocate_position_count. All or nothing,
+/// so it can be tried again when pages came free. Where the row is as long already, nothing is
+/// done.
+///
+/// Until then nobody can compute or publish those positions: rkv_plan_set() and
+/// rkv_sequence_publish() refuse them.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param position_count positions from the beginning that are to have pages, those that have some
+/// included; no more than the sequence has
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
+/// evicted; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
+/// @par Cost
+/// O(new pages + evictions); lock, in slices
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_allocate(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    position_count: u64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| {
+            let positions = usize::try_from(position_count).unwrap_or(usize::MAX);
+            Ok(shared.allocate(SequenceId(sequence), positions)?)
+        })
+    }
+}
+
 /// Adds tokens to a sequence, e.g. the one just decoded, and the pages they need, evicting when the
-/// pool is short. All or nothing.
+/// pool is short. Positions before them that have no pages yet get theirs too. All or nothing.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
@@ -329,7 +380,8 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// draft tokens. Fewer than before does nothing.
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
-/// RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has, or than its row has pages
+/// for; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(new whole pages * page_size + nodes on the path); lock

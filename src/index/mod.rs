@@ -251,6 +251,10 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// be.
     fn end_node_at(&mut self, node: Node, pages: usize) -> Result<Node, Error>;
 
+    /// Makes a node of one page of the prefix on which `node` lies, by splits before it and after
+    /// it if need be: a lock on it protects no page behind it.
+    fn isolate_page(&mut self, node: Node, page: usize) -> Result<Node, Error>;
+
     /// Marks a node and all above it as used now.
     fn touch(&mut self, node: Node);
 

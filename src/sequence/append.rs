@@ -1,4 +1,5 @@
-//! Growing a sequence by decoded tokens, and taking draft tokens back.
+//! Growing a sequence: pages for the next chunk of its prompt, decoded tokens, and taking draft
+//! tokens back.
 use super::State;
 use super::early::Claim;
 use crate::error::Error;
@@ -7,7 +8,37 @@ use crate::ids::SequenceId;
 use crate::memory::TryGrow;
 use crate::token::{ImageSpan, TokenList, position_count, with_query};
 
-/// The pages that a sequence lacks for more tokens.
+/// The pages that a row lacks for the first positions of its sequence.
+pub(super) struct Lengthen {
+    pub(super) id: SequenceId,
+    pub(super) positions: usize,
+}
+
+impl Claim<()> for Lengthen {
+    fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
+        let known = state.sequence(self.id)?.positions;
+        if self.positions > known {
+            return Err(Error::argument(text!(
+                "position_count {} is more than the sequence's {known} positions",
+                self.positions
+            )));
+        }
+        let pages = state.table.pages_for(self.positions, "position_count")?;
+        let missing = pages.saturating_sub(state.table.row(self.id.slot())?.len());
+        state.check_room(missing.saturating_sub(early), 0)?;
+        Ok(missing)
+    }
+
+    fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
+        let slot = self.id.slot();
+        let pages = state.table.row(slot)?.len() + missing;
+        state.table.reserve_row(slot, pages).map_err(|_| Error::memory("a row"))?;
+        state.extend_row(slot, missing, early);
+        Ok(())
+    }
+}
+
+/// The pages that a sequence lacks for more tokens, and for those before that lack theirs.
 pub(super) struct Append<'a> {
     pub(super) id: SequenceId,
     pub(super) tokens: TokenList<'a>,

@@ -1,17 +1,51 @@
 //! The beginning of a sequence: match, lock, take a slot, map what is shared. One transaction.
 use super::early::Claim;
 use super::{PageCopy, Sequence, State};
-use crate::cache::{Found, Namespace, page_at};
+use crate::cache::{Found, Namespace, WithPartial, page_at};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::Node;
 use crate::memory::try_to_vec;
 use crate::token::{Query, TokenList, position_count, with_query};
 
+/// Which positions of a new sequence get pages at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Room {
+    /// Those of the tokens to come, so many; when all that are known get theirs.
+    pub reserve: usize,
+    /// Of the known ones the first, so many; 0 for all.
+    pub first: usize,
+}
+
+impl From<usize> for Room {
+    /// All that are known, and so many to come.
+    fn from(reserve: usize) -> Self {
+        Self { reserve, first: 0 }
+    }
+}
+
+impl Room {
+    /// Pages that the row of a sequence begins with, of the `row_pages` that it may come to. What
+    /// is reused has a page: the one to copy into too.
+    pub(super) fn row_pages(
+        self,
+        row_pages: usize,
+        positions: usize,
+        reused: usize,
+        page_size: usize,
+    ) -> usize {
+        match self.first {
+            first if first > 0 && first < positions => first.max(reused).div_ceil(page_size),
+            _ => row_pages,
+        }
+    }
+}
+
 /// A sequence whose row still lacks private pages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     pub(super) id: SequenceId,
+    /// Pages that the row gets now.
     pub(super) row_pages: usize,
     pub(super) reuse: Reused,
 }
@@ -32,7 +66,7 @@ struct Reuse {
     positions: usize,
     /// Reclaimable pages that the lock will protect.
     protected: usize,
-    /// The lock goes to the owner of the page after the whole pages.
+    /// The lock goes to the page after the whole pages.
     locks_partial: bool,
 }
 
@@ -67,30 +101,33 @@ impl Claim<()> for NewRow {
 }
 
 impl State {
-    /// Does everything but taking private pages, after making sure that they can be had.
+    /// Does everything but taking private pages, after making sure that they can be had: those of
+    /// all positions, also where only the first get theirs now.
     pub(super) fn start(
         &mut self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-        reserve: usize,
+        room: Room,
     ) -> Result<Begun, Error> {
         if tokens.ids.is_empty() {
             return Err(Error::argument("args.tokens: a sequence needs at least one token"));
         }
-        let positions = position_count(tokens)?.saturating_add(reserve);
-        let row_pages = self.table.pages_for(positions, "args.tokens")?;
+        let positions = position_count(tokens)?;
+        let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
         let slot = self.table.next_slot()?;
         let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
-        let started = with_query(tokens, &images, |query| {
-            self.start_query(namespace, query, slot, row_pages)
-        });
+        let started =
+            with_query(tokens, &images, |query| self.start_query(namespace, query, slot, most));
         match started {
             Ok(reuse) => {
                 self.sequences[slot as usize].images = images;
                 let id = self.occupy(slot);
                 let new = &self.sequences[slot as usize];
+                let reused = new.cached_positions;
                 self.map_path(slot, new.base, new.shared);
+                let page_size = self.table.page_size();
+                let row_pages = room.row_pages(most, positions, reused, page_size);
                 Ok(Begun { id, row_pages, reuse })
             }
             Err(error) => {
@@ -120,7 +157,8 @@ impl State {
         let image_spans = try_to_vec(query.images)?;
         self.table.reserve_row(slot, row_pages).map_err(|_| Error::memory("a row"))?;
         let cache = self.cache.as_mut().expect("it was there");
-        let matched = cache.take(&reuse.found, reuse.locks_partial)?;
+        let with = if reuse.locks_partial { WithPartial::Locked } else { WithPartial::No };
+        let matched = cache.take(&reuse.found, with)?;
 
         // Nothing can fail from here on.
         let lock = if reuse.locks_partial { matched.deepest() } else { matched.node };
@@ -207,8 +245,8 @@ impl State {
         self.check_room(row_pages - shared, reuse.protected)
     }
 
-    /// Shows the sequence to others, now that its row is complete: says where the copy goes, and
-    /// counts the reuse.
+    /// Shows the sequence to others, now that its row is as long as it begins with: says where the
+    /// copy goes, and counts the reuse.
     pub(super) fn finish(&mut self, begun: &Begun) {
         let slot = begun.id.slot();
         let sequence = &mut self.sequences[slot as usize];

@@ -58,7 +58,14 @@ impl State {
             ))
         })?;
         let (pages, version) = self.table.row_version(slot)?;
-        let pages = &pages[..end.div_ceil(page_size)];
+        let needed = end.div_ceil(page_size);
+        let Some(pages) = pages.get(..needed) else {
+            return Err(Error::argument(text!(
+                "start {start} and count {count} need {needed} pages, and the row has {}: allocate \
+                 the others first",
+                pages.len()
+            )));
+        };
         let written = &pages[start / page_size..];
         if let Some(at) = written.iter().position(|&page| self.table.pool.is_cached(page)) {
             return Err(Error::argument(text!(

@@ -5,7 +5,7 @@
 //! knows the same keys after it. The page that the parent computed in part stays the parent's: the
 //! child is told to copy out of it, and the pool keeps it until that is done.
 use super::append::check_ids;
-use super::begin::{Begun, Reused};
+use super::begin::{Begun, Reused, Room};
 use super::retained::Retained;
 use super::{PageCopy, Sequence, SequenceInfo, Shared, State};
 use crate::cache::{Namespace, page_at};
@@ -27,8 +27,8 @@ pub struct Continuation<'a> {
     pub suffix: TokenList<'a>,
     /// All tokens of the child, to begin with when there is no parent.
     pub all: Option<TokenList<'a>>,
-    /// Positions beyond the tokens to allocate pages for.
-    pub reserve: usize,
+    /// What gets pages at once.
+    pub room: Room,
     /// Take what a parent that is still running has computed.
     pub running: bool,
 }
@@ -39,7 +39,9 @@ struct Share {
     /// Positions: a token boundary.
     positions: usize,
     tokens: usize,
+    /// Pages that a row of all positions has, and for which of them there are some at once.
     row_pages: usize,
+    room: Room,
 }
 
 impl State {
@@ -70,7 +72,7 @@ impl State {
         &self,
         parent: &Sequence,
         limit: usize,
-        more: usize,
+        (more, room): (usize, Room),
         name: &str,
     ) -> Result<Share, Error> {
         let known = Query {
@@ -81,10 +83,12 @@ impl State {
         };
         let computed = parent.computed(self.table.page_size());
         let positions = self.cache()?.reusable(known.boundary(computed.min(limit)), known);
+        let most = parent.positions.saturating_add(more).saturating_add(room.reserve);
         Ok(Share {
             positions,
             tokens: known.tokens_before(positions),
-            row_pages: self.table.pages_for(parent.positions.saturating_add(more), name)?,
+            row_pages: self.table.pages_for(most, name)?,
+            room,
         })
     }
 
@@ -158,7 +162,8 @@ impl State {
         if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {
             self.table.pool.lend(page, slot);
         }
-        let row_pages = share.row_pages;
+        let Share { positions: reused, row_pages, room, .. } = share;
+        let row_pages = room.row_pages(row_pages, positions, reused, page_size);
         Ok(Begun { id, row_pages, reuse: Reused::Inherited(share.positions) })
     }
 
@@ -184,7 +189,7 @@ impl State {
         check_ids(how.suffix)?;
         // A token at least is computed: one of the suffix, or the parent's last again.
         let limit = parent.positions - (more == 0) as usize;
-        let share = self.share(parent, limit, more.saturating_add(how.reserve), "args.tokens")?;
+        let share = self.share(parent, limit, (more, how.room), "args.tokens")?;
         self.check_children(share, 1)?;
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let images = cache.images.hold_all(how.suffix.items)?;
@@ -207,7 +212,8 @@ impl State {
         made: &mut Vec<SequenceInfo>,
     ) -> Result<Vec<Begun>, Error> {
         let from = self.parent(parent)?;
-        let share = self.share(from, from.positions, reserve, "args.reserve_position_count")?;
+        let room = (0, Room::from(reserve));
+        let share = self.share(from, from.positions, room, "args.reserve_position_count")?;
         self.check_children(share, count)?;
         let mut children: Vec<Begun> = Vec::new();
         let no_room = |_| Error::memory("the children");
@@ -239,7 +245,7 @@ impl Shared {
             }
             None => {
                 drop(state);
-                self.begin(how.namespace, how.all.expect("it was looked at"), how.reserve)
+                self.begin(how.namespace, how.all.expect("it was looked at"), how.room)
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Sequences: a prompt on its way through begin, publish and release, with its row and its lock.
 //!
 //! Everything lives in one [`State`] behind one lock, in [`Shared`]. A sequence's row is always
-//! `shared pages of the cache | private pages`; its keys beyond the node that it locks wait in its
-//! `tail` until they are published.
+//! `shared pages of the cache | private pages`, and may be too short for the sequence: pages for a
+//! prompt can come chunk by chunk. Its keys beyond the node that it locks wait in its `tail` until
+//! they are published.
 //!
 //! Besides a lookup, a sequence can come from another one: `fork` and `continue` lock the parent's
 //! node, copy the shared part of its row and its tail, and are told to copy the page that it
@@ -24,6 +25,7 @@ mod early;
 mod shared;
 mod state;
 
+pub use begin::Room;
 pub use compute::{ComputedRow, RowPages};
 pub use inherit::Continuation;
 pub use journal::{ContentsRead, JournalRead};

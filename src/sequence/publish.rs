@@ -37,8 +37,12 @@ impl State {
             return Err(Error::state("the copy that begin named is not confirmed yet"));
         }
         let (slot, row_len) = (id.slot(), self.table.row(id.slot())?.len());
+        let page_size = self.table.page_size();
+        if computed > row_len * page_size {
+            return Err(short_row(computed, row_len * page_size));
+        }
         let (before, base_pages) = (sequence.shared, sequence.base_pages);
-        let pages = computed / self.table.page_size();
+        let pages = computed / page_size;
         let mut done =
             Published { claimed: 0, remapped: 0, first_remapped: row_len, shared_pages: before };
         if pages > base_pages {
@@ -172,4 +176,12 @@ impl State {
             cache.index.unlock(source.expect("the source was locked"));
         }
     }
+}
+
+#[cold]
+fn short_row(computed: usize, allocated: usize) -> Error {
+    Error::argument(text!(
+        "computed_position_count {computed} is more than the {allocated} positions that the row \
+         has pages for"
+    ))
 }

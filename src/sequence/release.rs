@@ -57,7 +57,15 @@ impl State {
                 "sequence_copy: slot {slot} copies from a page that neither a lock nor a loan keeps"
             )));
         }
-        self.audit_sequence(sequence, self.table.row(slot)?)
+        let row = self.table.row(slot)?;
+        // What it copies into may still be missing while it is made.
+        let held = row.len() * self.table.page_size();
+        if sequence.computed > held && !sequence.incomplete {
+            return Err(Error::Corrupt(text!(
+                "sequence_row: slot {slot} has computed more than its row holds"
+            )));
+        }
+        self.audit_sequence(sequence, row)
     }
 
     pub(super) fn audit_sequence(&self, sequence: &Sequence, row: &[u32]) -> Result<(), Error> {

@@ -4,8 +4,8 @@
 //! locks would be a bug in waiting. It is a readers-writer lock, so that readers run side by side;
 //! probes, which engines make all the time, do without it. A call that evicts many pages does it in
 //! slices; between two slices the state is whole, and whoever waits gets in.
-use super::append::Append;
-use super::{SequenceInfo, State};
+use super::append::{Append, Lengthen};
+use super::{Room, SequenceInfo, State};
 use crate::cache::{CacheConfig, Namespace, Prober};
 use crate::error::Error;
 use crate::grace::{Garbage, Link, One, Reader};
@@ -224,16 +224,30 @@ impl Shared {
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-        reserve: usize,
+        room: impl Into<Room>,
+    ) -> Result<SequenceInfo, Error> {
+        self.begin_in(namespace, tokens, room.into())
+    }
+
+    fn begin_in(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        room: Room,
     ) -> Result<SequenceInfo, Error> {
         let mut state = self.write();
-        let begun = state.start(namespace, tokens, reserve)?;
+        let begun = state.start(namespace, tokens, room)?;
         if let Err(error) = self.carry_out(&mut state, begun.row()) {
             state.end(begun.id.slot());
             return Err(error);
         }
         state.finish(&begun);
         state.sequence_info(begun.id)
+    }
+
+    /// Makes the row of a sequence long enough for its first positions.
+    pub fn allocate(&self, id: SequenceId, positions: usize) -> Result<(), Error> {
+        self.carry_out(&mut self.write(), Lengthen { id, positions })
     }
 
     /// Adds tokens to a sequence.

@@ -3,7 +3,7 @@ use super::Sequence;
 use super::retained::Registry;
 use crate::cache::{
     CacheConfig, Counters, Found, InsertRequest, InsertResult, Matched, Namespace, PrefixCache,
-    Prober,
+    Prober, WithPartial,
 };
 use crate::error::{Error, text};
 use crate::grace::One;
@@ -353,7 +353,8 @@ impl State {
         if lock {
             cache.reserve_lock()?;
         }
-        let matched = cache.take(&found, true)?;
+        let with = if lock { WithPartial::Locked } else { WithPartial::Named };
+        let matched = cache.take(&found, with)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(&found, found.positions(), partial);
         let locked = matched.deepest().filter(|_| lock).map(|node| cache.lock_node(node));

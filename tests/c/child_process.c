@@ -161,6 +161,7 @@ static void m03_handles_of_the_parent(void) {
     INHERITED(rkv_sequence_read_info(cache, sequence, &state));
     INHERITED(rkv_sequence_read_copies(cache, sequence, NULL, 0, 0, &count));
     INHERITED(rkv_sequence_confirm_copies(cache, sequence));
+    INHERITED(rkv_sequence_allocate(cache, sequence, 8));
     INHERITED(rkv_sequence_append(cache, sequence, &tokens));
     INHERITED(rkv_sequence_truncate(cache, sequence, 8));
     rkv_sequence_publish_result published = {.struct_size = sizeof published};

@@ -75,6 +75,7 @@ static void m02_poisoned_handles_refuse(void) {
         POISONED(rkv_sequence_read_info(f.cache, sequence, &state));
         POISONED(rkv_sequence_read_copies(f.cache, sequence, NULL, 0, 0, &count));
         POISONED(rkv_sequence_confirm_copies(f.cache, sequence));
+        POISONED(rkv_sequence_allocate(f.cache, sequence, 6));
         POISONED(rkv_sequence_append(f.cache, sequence, &tokens));
         POISONED(rkv_sequence_truncate(f.cache, sequence, 6));
         POISONED(rkv_sequence_publish(f.cache, sequence, 6, &published));

@@ -104,7 +104,7 @@ static void cache_counters(void) {
     rkv_sequence_info state = begin(&f, text(fork_ids, 16));
     stats = cache_stats(&f);
     CHECK(stats.cached_page_count == 4 && stats.sequence_count == 1);
-    CHECK(stats.namespace_count == 1 && stats.node_count == 2 && stats.image_count == 0);
+    CHECK(stats.namespace_count == 1 && stats.node_count == 3 && stats.image_count == 0);
     CHECK_EQ(stats.lookup_count, 2);
     CHECK_EQ(stats.lookup_position_count, 31);
     CHECK_EQ(stats.hit_position_count, 12);

@@ -162,6 +162,7 @@ static void m01_retain(void) {
     result.struct_size = sizeof result;
     REFUSED(f, rkv_sequence_retain(f->cache, c.sequence, retained), stale, "sequence");
     REFUSED(f, rkv_sequence_read_info(f->cache, c.sequence, &state), stale, "sequence");
+    REFUSED(f, rkv_sequence_allocate(f->cache, c.sequence, 8), stale, "sequence");
     REFUSED(f, rkv_sequence_append(f->cache, c.sequence, &c.tokens), stale, "sequence");
     REFUSED(f, rkv_sequence_truncate(f->cache, c.sequence, 8), stale, "sequence");
     REFUSED(f, rkv_sequence_publish(f->cache, c.sequence, 8, &result), stale, "sequence");

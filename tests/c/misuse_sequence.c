@@ -68,6 +68,7 @@ static void m01_sequences(void) {
         REFUSED(f, rkv_sequence_read_copies(f->cache, id, NULL, 0, 0, &(size_t){0}), stale,
                 "sequence");
         REFUSED(f, rkv_sequence_confirm_copies(f->cache, id), stale, "sequence");
+        REFUSED(f, rkv_sequence_allocate(f->cache, id, 8), stale, "sequence");
         REFUSED(f, rkv_sequence_append(f->cache, id, &c.tokens), stale, "sequence");
         REFUSED(f, rkv_sequence_truncate(f->cache, id, 8), stale, "sequence");
         REFUSED(f, rkv_sequence_publish(f->cache, id, 8, &result), stale, "sequence");
@@ -84,6 +85,9 @@ static void m01_sequences(void) {
     OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_read_info(f->cache, id, p), "out_state");
     BAD(f, rkv_sequence_confirm_copies(NULL, id), "cache");
     REFUSED(f, rkv_sequence_confirm_copies(f->cache, id), RKV_STATUS_INVALID_STATE, "copy");
+    BAD(f, rkv_sequence_allocate(NULL, id, 8), "cache");
+    BAD(f, rkv_sequence_allocate(f->cache, id, 9), "position_count");
+    BAD(f, rkv_sequence_allocate(f->cache, id, UINT64_MAX), "position_count");
     BAD(f, rkv_sequence_append(NULL, id, &c.tokens), "cache");
     BAD(f, rkv_sequence_append(f->cache, id, NULL), "tokens");
     BAD_INPUT_SIZES(f, rkv_tokens, c.tokens, p, rkv_sequence_append(f->cache, id, p), "tokens");

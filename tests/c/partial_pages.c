@@ -161,6 +161,94 @@ static void b08_first_page(void) {
     end_fixture(&f);
 }
 
+/* J05: the source is protected, and no page behind it: a long node stays reclaimable but for the
+ * pages that the sequence shares and the one that it copies from. */
+static void j05_a_cut_protects_one_page(void) {
+    const uint32_t cuts[] = {1, 2, 6, 14, 38};
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        fixture f = new_fixture(4, 32);
+        uint32_t ids[40], fork_ids[40], pages[10];
+        const uint32_t shared = cuts[i] / 4;
+        count_up(ids, 40, 1);
+        memcpy(fork_ids, ids, sizeof ids);
+        count_up(fork_ids + cuts[i], 40 - cuts[i], 100);
+        allocate(&f, 10, pages);
+        insert_pages(&f, NULL, text(ids, 40), pages, 10);
+        CHECK_EQ(reclaimable_pages(&f), 10);
+        rkv_sequence_info state = begin(&f, text(fork_ids, cuts[i] + 1));
+        CHECK_EQ(state.shared_page_count, shared);
+        CHECK_EQ(copy_of(&f, state.sequence).source_page, pages[shared]);
+        CHECK_EQ(reclaimable_pages(&f), 10 - shared - 1);
+        CHECK_EQ(info_of(&f, state.node).end_position, 4 * (shared + 1));
+        CHECK_EQ(info_of(&f, state.node).page_count, 1);
+        check_sane(&f);
+        CHECK_OK(rkv_sequence_confirm_copies(f.cache, state.sequence));
+        CHECK_EQ(reclaimable_pages(&f), 10 - shared);
+        /* the others are there as before, and go when they have to */
+        CHECK_EQ(probe(&f, text(ids, 40)), 40);
+        CHECK_EQ(evict(&f, 100), 10 - shared);
+        release(&f, state.sequence);
+        CHECK_EQ(reclaimable_pages(&f), shared);
+        end_fixture(&f);
+    }
+}
+
+/* What lies behind the source can be evicted while the copy is open, for the request itself too. */
+static void j05_what_is_behind_the_source_makes_room(void) {
+    fixture f = new_fixture(4, 10);
+    uint32_t ids[40], fork_ids[30];
+    bool cached = false;
+    count_up(ids, 40, 1);
+    memcpy(fork_ids, ids, sizeof fork_ids);
+    count_up(fork_ids + 14, 16, 100);
+    serve(&f, text(ids, 40));
+    CHECK_EQ(free_pages(&f), 0);
+    /* 3 pages shared, the fourth is copied; of the 6 behind it, 5 are needed */
+    rkv_sequence_info state = begin(&f, text(fork_ids, 30));
+    CHECK(state.cached_position_count == 14 && copy_of(&f, state.sequence).position_count == 2);
+    CHECK(state.page_count == 8 && reclaimable_pages(&f) == 1);
+    CHECK_EQ(evict(&f, 100), 1);
+    CHECK_OK(rkv_cache_contains_page(f.cache, copy_of(&f, state.sequence).source_page, &cached));
+    CHECK(cached);
+    CHECK_EQ(probe(&f, text(ids, 40)), 16);
+    /* cancelled with the copy open, nothing is left locked */
+    release(&f, state.sequence);
+    CHECK_EQ(reclaimable_pages(&f), 4);
+    end_fixture(&f);
+}
+
+/* Several copies out of one node, of one page and of others: each holds its own. */
+static void j05_several_cuts_in_one_node(void) {
+    fixture f = new_fixture(4, 64);
+    uint32_t ids[40], fork_ids[40];
+    const uint32_t cuts[4] = {14, 13, 30, 6}, left[4] = {6, 6, 2, 2};
+    rkv_sequence_id sequences[4];
+    count_up(ids, 40, 1);
+    insert(&f, text(ids, 40));
+    for (uint32_t i = 0; i < 4; i++) {
+        memcpy(fork_ids, ids, sizeof ids);
+        fork_ids[cuts[i]] = 900 + i;
+        rkv_sequence_info state = begin(&f, text(fork_ids, cuts[i] + 1));
+        CHECK_EQ(copy_of(&f, state.sequence).position_count, cuts[i] % 4);
+        sequences[i] = state.sequence;
+        CHECK_EQ(reclaimable_pages(&f), left[i]);
+    }
+    /* 7 shared pages and the eighth are kept for the third */
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, sequences[0]));
+    CHECK_EQ(reclaimable_pages(&f), 2);
+    release(&f, sequences[2]);
+    CHECK_EQ(reclaimable_pages(&f), 6);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, sequences[1]));
+    CHECK_EQ(reclaimable_pages(&f), 7);
+    for (uint32_t i = 0; i < 4; i++) {
+        if (i != 2) {
+            release(&f, sequences[i]);
+        }
+    }
+    CHECK(reclaimable_pages(&f) == 10 && probe(&f, text(ids, 40)) == 40);
+    end_fixture(&f);
+}
+
 /* Where protecting the source would make the request impossible, the reuse is given up. */
 static void b08_source_gives_way_to_the_request(void) {
     fixture f = new_fixture(4, 4);
@@ -206,8 +294,12 @@ static void b08_locked_match_covers_the_partial_page(void) {
     rkv_cache_match_result match = match_in(&f, NULL, text(fork_ids, 12), RKV_MATCH_LOCK);
     CHECK(match.page_count == 1 && match.partial_position_count == 2);
     CHECK(match.lock != 0 && match.partial_page != 0);
+    /* J05: and nothing behind it */
+    CHECK_EQ(info_of(&f, match.partial_node).end_position, 8);
+    CHECK_EQ(info_of(&f, match.partial_node).lock_count, 1);
+    CHECK_EQ(reclaimable_pages(&f), 1);
     bool cached = false;
-    evict(&f, 100);
+    CHECK_EQ(evict(&f, 100), 1);
     CHECK_OK(rkv_cache_contains_page(f.cache, match.partial_page, &cached));
     CHECK(cached);
     CHECK_EQ(match_of(&f, text(fork_ids, 12)).token_count, 6);
@@ -296,6 +388,9 @@ int main(void) {
     RUN(b08_copy_must_be_confirmed);
     RUN(b08_source_is_protected);
     RUN(b08_first_page);
+    RUN(j05_a_cut_protects_one_page);
+    RUN(j05_what_is_behind_the_source_makes_room);
+    RUN(j05_several_cuts_in_one_node);
     RUN(b08_source_gives_way_to_the_request);
     RUN_BOTH(b08_full_hit_in_a_full_pool);
     RUN(b08_locked_match_covers_the_partial_page);

@@ -128,7 +128,7 @@ static void layout_is_the_abi(void) {
         CHECK_EQ(sizeof(rkv_tokens), 40);
         CHECK_EQ(sizeof(rkv_page_table_batch_arrays), 40);
         CHECK_EQ(sizeof(rkv_cache_insert_args), 64);
-        CHECK_EQ(sizeof(rkv_sequence_begin_args), 32);
+        CHECK_EQ(sizeof(rkv_sequence_begin_args), 40);
         CHECK_EQ(sizeof(rkv_tokens_page_digests_args), 40);
     }
 }

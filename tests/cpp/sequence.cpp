@@ -69,6 +69,36 @@ void lives() {
     test::audit(table, cache);
 }
 
+// J08: pages come chunk by chunk; a shortage in the middle changes nothing.
+void allocates_by_chunk() {
+    rkv::PageTable table = test::table(13, 4);
+    rkv::Cache cache(table);
+    auto state = rkv::sized<rkv_sequence_info>();
+    rkv::Sequence sequence = cache.begin(ids(1, 40), rkv::Namespace(), 0, &state, 8);
+    CHECK_EQ(state.position_count, 40u);
+    CHECK_EQ(state.page_count, 2u);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, sequence.publish(9));
+    sequence.allocate(16);
+    CHECK_EQ(sequence.publish(16).claimed_page_count, 4u);
+    const auto held = table.allocate_pages(3);
+    CHECK_THROWS(RKV_STATUS_OUT_OF_PAGES, sequence.allocate(40));
+    CHECK_EQ(sequence.info().page_count, 4u);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, sequence.allocate(41));
+    table.free_pages(held);
+    sequence.allocate(40);
+    CHECK_EQ(sequence.publish(40).shared_page_count, 10u);
+
+    const rkv::Sequence child = cache.continue_from(sequence.get(), ids(100, 4), rkv::Namespace(),
+                                                    RKV_CONTINUE_RUNNING, 0, &state, 41);
+    CHECK_EQ(state.page_count, 11u);
+    sequence.reset();
+    sequence = cache.continue_or_begin(state.sequence + 100, ids(100, 4), ids(1, 20),
+                                       rkv::Namespace(), 0, 0, &state, 1);
+    CHECK_EQ(state.cached_position_count, 19u);
+    CHECK_EQ(state.page_count, 5u);
+    test::audit(table, cache);
+}
+
 // K16: two prefills of one prompt; the second finds its pages published and gives its own back.
 void publishes_second() {
     rkv::PageTable table = test::table(33, 4);
@@ -206,6 +236,7 @@ void destroys_in_any_order() {
 
 int main() {
     lives();
+    allocates_by_chunk();
     publishes_second();
     stays_in_its_namespace();
     backs_off_to_a_token();

@@ -105,6 +105,35 @@ static void b06_a_request_that_does_not_fit_yet_holds_nothing() {
     served.core.audit_idle();
 }
 
+/// A prompt has the pages of the chunks that were computed. Where others have grown meanwhile, it
+/// gives way in its middle, and finds what it had published when its turn comes again.
+static void j08_a_prompt_that_lacks_pages_in_its_middle() {
+    const auto small = greedy(random_tokens(5, 16), 100);
+    const auto large = greedy(random_tokens(6, 140), 4);
+    TestCore alone(tiny_config(model()));
+    const std::vector<std::uint32_t> small_tokens = alone.complete(small)->tokens;
+    const std::vector<std::uint32_t> large_tokens = alone.complete(large)->tokens;
+
+    engine::EngineConfig config = tiny_config(model());
+    config.scheduler.chunk_size = 2;
+    config.kv.page_count = 12;
+    TestCore core(config);
+    const auto a = core.add(small);
+    while (a->tokens.empty()) core.step();
+    // Nine pages for the second in the end, and at first one.
+    const auto b = core.add(large);
+    core.step();
+    CHECK_EQ(core.cache().sequence_count, 2U);
+    CHECK_EQ(core.pages().free_page_count, 12U - 3U);
+    const engine::Metrics& metrics = core.core().metrics();
+    while (metrics.preemptions == 0 && core.step()) core.core().kv().table().check_invariants();
+    CHECK(metrics.preemptions > 0 && b->tokens.empty() && !b->result);
+    core.run();
+    CHECK(a->tokens == small_tokens && b->tokens == large_tokens);
+    CHECK(b->result->preemptions > 0 && a->result->preemptions == 0);
+    core.audit_idle();
+}
+
 static void b06_cancelled_requests_give_everything_back() {
     engine::EngineConfig config = tiny_config(model());
     config.scheduler.chunk_size = 16;
@@ -176,6 +205,7 @@ int main() {
     RUN(b06_a_step_that_fails_restores_every_reference);
     RUN(b06_a_step_that_fails_late_keeps_what_is_published);
     RUN(b06_a_request_that_does_not_fit_yet_holds_nothing);
+    RUN(j08_a_prompt_that_lacks_pages_in_its_middle);
     RUN(b06_cancelled_requests_give_everything_back);
     RUN(b06_requests_that_can_never_be_served_are_refused);
     RUN(b06_logits_that_are_no_numbers_end_the_request);

@@ -74,13 +74,15 @@ impl Naive {
         self.counters.partial_hit_positions += cut.partial;
     }
 
-    /// The node that owns the page that the library wants to copy from, if it may.
+    /// The node that owns the page that the library wants to copy from, if it may. When it is to be
+    /// locked, it ends with that page.
     pub fn copy_node(
-        &self,
+        &mut self,
         ns: u8,
         tokens: &Tokens,
         cut: Cut,
         source: u32,
+        lock: bool,
     ) -> Result<Label, Wrong> {
         let whole = cut.whole_pages * self.config.page_size;
         let sources = self.cache.copy_sources(ns, &tokens.keys, whole, cut.partial);
@@ -89,6 +91,12 @@ impl Naive {
         }
         require!(sources.contains(&source), "page {source} is copied, not one of {sources:?}");
         let page = self.cache.by_page(source).expect("it is published");
+        if lock {
+            if self.cache.pages[page].mark.is_none() {
+                self.mark("a lock splits a node after the page to copy from");
+            }
+            return Ok(self.cache.split_after(page));
+        }
         Ok(self.cache.label(self.cache.node_end(page)))
     }
 
@@ -105,7 +113,7 @@ impl Naive {
         let node = self.refresh(ns, tokens, cut.whole_pages);
         let partial = match cut.partial {
             0 => None,
-            _ => Some(self.copy_node(ns, tokens, cut, partial_page)?),
+            _ => Some(self.copy_node(ns, tokens, cut, partial_page, lock)?),
         };
         if let Some(node) = partial.or(node).filter(|_| lock) {
             self.cache.mark_mut(node).expect("it is live").locks += 1;

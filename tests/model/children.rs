@@ -1,13 +1,14 @@
 //! The driver's operations on parents and children.
 use super::abi::{Library, Status};
 use super::compare::{compare_sequence, equal};
-use super::driver::{Driver, agree, pick};
+use super::driver::{Driver, agree, pick, room_of};
 use super::inherit::{Asked, ChildPlan};
 use super::naive::{Wrong, require};
 use super::namespaces::namespace_of;
 use super::ops::{Op, Pick};
 use super::prompt::{Prompt, Tokens};
 use super::tokens::TokenList;
+use radixkv::sequence::Room;
 
 impl Driver {
     pub fn apply_to_children(&mut self, op: &Op) -> Result<(), Wrong> {
@@ -18,9 +19,9 @@ impl Driver {
             Op::Fork { parent, count, reserve } => {
                 self.fork(*parent, *count as usize + 1, *reserve as usize)
             }
-            Op::Continue { parent, ns, prompt, reserve, running, all } => {
+            Op::Continue { parent, ns, prompt, reserve, first, running, all } => {
                 let parent = self.any_parent(*parent);
-                self.go_on(parent, *ns, prompt, *reserve as usize, *running, *all)
+                self.go_on(parent, *ns, prompt, room_of(*reserve, *first), *running, *all)
             }
             other => self.apply_to_table(other),
         }
@@ -74,7 +75,7 @@ impl Driver {
         parent: Option<usize>,
         ns: u8,
         prompt: &Prompt,
-        reserve: usize,
+        room: Room,
         running: bool,
         all: bool,
     ) -> Result<(), Wrong> {
@@ -84,13 +85,13 @@ impl Driver {
         let (tokens, list) = (Tokens::of(prompt), TokenList::of(prompt));
         let id = self.id_of(parent);
         let all_tokens = all.then_some(&list);
-        let continued = self.library.go_on(id, ns, &list, all_tokens, reserve, running);
-        let asked = Asked { ns: namespace_of(ns), more: &tokens, reserve, running };
+        let continued = self.library.go_on(id, ns, &list, all_tokens, room, running);
+        let asked = Asked { ns: namespace_of(ns), more: &tokens, room, running };
         let plan = parent.map_or(Ok(None), |index| self.model.continue_plan(index, &asked));
         let plan = match plan {
             Ok(None) if all => {
                 self.model.mark("a child begins without its parent");
-                return self.begun("rkv_sequence_continue", continued, ns, prompt, reserve);
+                return self.begun("rkv_sequence_continue", continued, ns, prompt, room);
             }
             Ok(None) => Err(Status::StaleSequence.into()),
             Ok(Some(plan)) => Ok(plan),

@@ -10,6 +10,7 @@ use super::published::Label;
 use super::tokens::TokenList;
 use radixkv::capi::rkv_page_copy;
 use radixkv::capi::{RKV_REASON_CALLER, RKV_REASON_CAPACITY, rkv_sequence_info};
+use radixkv::sequence::Room;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -70,7 +71,7 @@ impl Foreign {
         };
         let library = Library::new(&config)?;
         let tokens = TokenList::of(&Prompt(vec![Piece::Text(1, 2)]));
-        let sequence = library.begin(0, &tokens, 0)?.sequence;
+        let sequence = library.begin(0, &tokens, 0.into())?.sequence;
         library.publish(sequence, 2)?;
         let node = library.query(sequence)?.node;
         let lock = library.lock(node)?;
@@ -125,6 +126,10 @@ fn read_tokens(prompt: &Prompt) -> Result<(), Wrong> {
     let expected = if prompt.has_bad_ids() { Err(Status::InvalidArgument) } else { Ok(true) };
     require!(built == expected, "rkv_tokens_build: {built:?}: {}", Library::last_message());
     Ok(())
+}
+
+pub fn room_of(reserve: u16, first: u16) -> Room {
+    Room { reserve: reserve.into(), first: first.into() }
 }
 
 /// An element by an index that may be too large.
@@ -189,7 +194,11 @@ impl Driver {
                 self.evict_into(*count as usize, *capacity as usize)
             }
             Op::RecreateCache => self.recreate_cache(),
-            Op::Begin { ns, prompt, reserve } => self.begin(*ns, prompt, *reserve as usize),
+            Op::Begin { ns, prompt, reserve, first } => {
+                self.begin(*ns, prompt, room_of(*reserve, *first))
+            }
+            Op::Allocate { sequence, back } => self.lengthen(*sequence, -i64::from(*back)),
+            Op::AllocateBeyond { sequence, more } => self.lengthen(*sequence, i64::from(*more) + 1),
             Op::ConfirmCopies { sequence } => self.confirm_copies(*sequence),
             Op::Append { sequence, prompt } => self.append(*sequence, prompt),
             Op::Truncate { sequence, back } => self.truncate(*sequence, -i64::from(*back)),
@@ -209,9 +218,9 @@ impl Driver {
         pick(&live, at)
     }
 
-    fn begin(&mut self, ns: u8, prompt: &Prompt, reserve: usize) -> Result<(), Wrong> {
-        let begun = self.library.begin(ns, &TokenList::of(prompt), reserve);
-        self.begun("rkv_sequence_begin", begun, ns, prompt, reserve)
+    fn begin(&mut self, ns: u8, prompt: &Prompt, room: Room) -> Result<(), Wrong> {
+        let begun = self.library.begin(ns, &TokenList::of(prompt), room);
+        self.begun("rkv_sequence_begin", begun, ns, prompt, room)
     }
 
     /// What a begin answered.
@@ -221,7 +230,7 @@ impl Driver {
         begun: Result<rkv_sequence_info, Status>,
         ns: u8,
         prompt: &Prompt,
-        reserve: usize,
+        room: Room,
     ) -> Result<(), Wrong> {
         let tokens = Tokens::of(prompt);
         if tokens.bad {
@@ -234,7 +243,7 @@ impl Driver {
             Ok(state) => self.copy_of(state.sequence)?.source_page,
             Err(_) => 0,
         };
-        let plan = self.model.begin_plan(namespace_of(ns), &tokens, reserve, source);
+        let plan = self.model.begin_plan(namespace_of(ns), &tokens, room, source);
         let Some((state, plan)) = agree(what, begun, plan)? else { return Ok(()) };
         require!(!self.sequences.contains(&state.sequence), "a sequence id is used again");
         let row = self.library.row(state.slot, 0).map_err(|status| format!("row: {status:?}"))?;
@@ -271,6 +280,18 @@ impl Driver {
         let slot = self.model.sequence(index).expect("it is live").slot;
         let chosen = self.new_pages(slot, lacking)?;
         self.model.append(index, &tokens, &chosen)
+    }
+
+    fn lengthen(&mut self, at: Pick, more: i64) -> Result<(), Wrong> {
+        let Some((index, positions)) = self.relative(at, more) else { return Ok(()) };
+        let allocated = self.library.allocate(self.sequences[index], positions);
+        let plan = self.model.allocate_plan(index, positions);
+        let Some(((), lacking)) = agree("rkv_sequence_allocate", allocated, plan)? else {
+            return Ok(());
+        };
+        let slot = self.model.sequence(index).expect("it is live").slot;
+        let chosen = self.new_pages(slot, lacking)?;
+        self.model.grow(slot, &chosen)
     }
 
     /// The pages by which a row of the library is longer than the model's.
@@ -333,6 +354,7 @@ impl Driver {
         let answers = [
             library.query(id).map(|_| ()),
             library.confirm_copies(id),
+            library.allocate(id, 1),
             library.append(id, &tokens),
             library.truncate(id, 1),
             library.publish(id, 1).map(|_| ()),

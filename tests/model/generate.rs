@@ -213,6 +213,7 @@ impl Generator {
                     ns: if self.rng.u8(0..12) > 0 { 0 } else { self.ns() },
                     prompt,
                     reserve: if self.rng.bool() { 0 } else { self.few(page_size * 2) },
+                    first: if self.rng.u8(0..4) > 0 { 0 } else { self.few(page_size * 4) },
                     running: self.rng.u8(0..4) > 0,
                     all: self.rng.u8(0..4) == 0,
                 }
@@ -250,13 +251,15 @@ impl Generator {
                 {
                     let at = self.rng.usize(0..=earlier.positions());
                     self.rest = Some(earlier.after(at));
-                    return Op::Begin { ns: 0, prompt: earlier.cut(at), reserve: 0 };
+                    return Op::Begin { ns: 0, prompt: earlier.cut(at), reserve: 0, first: 0 };
                 }
                 let reserve = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
-                Op::Begin { ns: self.ns(), prompt: self.prompt(), reserve }
+                let first = if self.rng.u8(0..3) > 0 { 0 } else { self.few(page_size * 4) };
+                Op::Begin { ns: self.ns(), prompt: self.prompt(), reserve, first }
             }
             22..=34 => Op::ConfirmCopies { sequence: self.pick() },
-            35..=54 => Op::Append { sequence: self.pick(), prompt: self.more() },
+            35..=41 => Op::Allocate { sequence: self.pick(), back: self.few(page_size * 4) },
+            42..=54 => Op::Append { sequence: self.pick(), prompt: self.more() },
             55..=58 => Op::Truncate { sequence: self.pick(), back: self.few(page_size * 2) },
             59..=81 => {
                 let back = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
@@ -307,7 +310,8 @@ impl Generator {
             },
             40..=49 => Op::UnlockStale { lock: self.pick() },
             50..=59 => Op::DeadSequence { sequence: self.pick() },
-            60..=64 => Op::TruncateBeyond { sequence: self.pick(), more: self.few(100) },
+            60 => Op::AllocateBeyond { sequence: self.pick(), more: self.few(100) },
+            61..=64 => Op::TruncateBeyond { sequence: self.pick(), more: self.few(100) },
             65..=69 => Op::PublishBeyond { sequence: self.pick(), more: self.few(100) },
             70..=79 => Op::FreeAny { pages: [self.pick(), self.pick()] },
             80..=89 => {

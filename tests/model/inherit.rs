@@ -3,6 +3,7 @@
 use super::naive::{Copy, Cut, Fault, Naive, Page, Refusal, Sequence, Wrong, require};
 use super::prompt::Tokens;
 use radixkv::capi::rkv_status as Status;
+use radixkv::sequence::Room;
 use std::collections::BTreeSet;
 
 /// A retained sequence.
@@ -20,6 +21,7 @@ pub struct Kept {
 pub struct ChildPlan {
     pub tokens: Tokens,
     pub cut: Cut,
+    /// Pages that the row begins with.
     pub row_pages: usize,
 }
 
@@ -27,7 +29,7 @@ pub struct ChildPlan {
 pub struct Asked<'a> {
     pub ns: u8,
     pub more: &'a Tokens,
-    pub reserve: usize,
+    pub room: Room,
     pub running: bool,
 }
 
@@ -198,7 +200,7 @@ impl Naive {
         }
         // One token at least is computed.
         let limit = from.tokens.positions() - usize::from(asked.more.positions() == 0);
-        self.child_plan(from, limit, asked.more, asked.reserve, 1).map(Some)
+        self.child_plan(from, limit, asked.more, asked.room, 1).map(Some)
     }
 
     pub fn fork_plan(
@@ -208,7 +210,7 @@ impl Naive {
         reserve: usize,
     ) -> Result<ChildPlan, Refusal> {
         let (from, _) = self.parent(parent)?;
-        self.child_plan(from, from.tokens.positions(), &Tokens::default(), reserve, count)
+        self.child_plan(from, from.tokens.positions(), &Tokens::default(), reserve.into(), count)
     }
 
     fn child_plan(
@@ -216,13 +218,13 @@ impl Naive {
         from: &Sequence,
         limit: usize,
         more: &Tokens,
-        reserve: usize,
+        room: Room,
         count: usize,
     ) -> Result<ChildPlan, Refusal> {
         let cut = self.cut(&from.tokens, self.computed(from), limit, self.config.whole_pages);
         let mut tokens = from.tokens.clone();
         tokens.append(more);
-        let row_pages = self.pages_for(tokens.positions() + reserve);
+        let row_pages = self.pages_for(tokens.positions() + room.reserve);
         if row_pages > self.row_limit() {
             return Err(Status::InvalidArgument.into());
         }
@@ -230,6 +232,7 @@ impl Naive {
             return Err(Status::OutOfSlots.into());
         }
         self.check_room((row_pages - cut.whole_pages) * count, 0)?;
+        let row_pages = self.first_pages(&tokens, cut, room).unwrap_or(row_pages);
         Ok(ChildPlan { tokens, cut, row_pages })
     }
 

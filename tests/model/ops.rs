@@ -116,6 +116,18 @@ pub enum Op {
         ns: u8,
         prompt: Prompt,
         reserve: u16,
+        /// Positions that get pages at once; 0 for all.
+        first: u16,
+    },
+    /// Pages for all but this many positions.
+    Allocate {
+        sequence: Pick,
+        back: u16,
+    },
+    /// Pages for more positions than there are.
+    AllocateBeyond {
+        sequence: Pick,
+        more: u16,
     },
     ConfirmCopies {
         sequence: Pick,
@@ -161,6 +173,7 @@ pub enum Op {
         ns: u8,
         prompt: Prompt,
         reserve: u16,
+        first: u16,
         running: bool,
         /// The same prompt is given to begin with when there is no parent.
         all: bool,

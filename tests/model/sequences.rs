@@ -3,6 +3,7 @@ use super::naive::{Copy, Cut, Fault, Naive, Page, Refusal, Sequence, Wrong, requ
 use super::prompt::Tokens;
 use super::published::Label;
 use radixkv::capi::rkv_status as Status;
+use radixkv::sequence::Room;
 
 /// What a begin comes to.
 #[derive(Clone, Debug)]
@@ -11,8 +12,9 @@ pub struct BeginPlan {
     /// Whole pages that the prompt matched, before the cut: the node of these is split off, locked
     /// and refreshed.
     pub matched_pages: usize,
-    /// Pages that the row has in all.
+    /// Pages that the row must be able to have in all, and those that it begins with.
     pub row_pages: usize,
+    pub first_pages: usize,
 }
 
 /// What a publish did.
@@ -31,11 +33,11 @@ impl Naive {
         &self,
         ns: u8,
         tokens: &Tokens,
-        reserve: usize,
+        room: Room,
         source: u32,
     ) -> Result<BeginPlan, Refusal> {
         let Some(&total) = tokens.ends.last() else { return Err(Status::InvalidArgument.into()) };
-        let row_pages = self.pages_for(total + reserve);
+        let row_pages = self.pages_for(total + room.reserve);
         if row_pages > self.row_limit() {
             return Err(Status::InvalidArgument.into());
         }
@@ -45,16 +47,31 @@ impl Naive {
         let found = self.match_cut(ns, tokens);
         let found_positions = found.whole_pages * self.config.page_size + found.partial;
         let cut = self.cut(tokens, found_positions, limit, self.config.whole_pages);
-        let plan = BeginPlan { cut, matched_pages: found.whole_pages, row_pages };
-        if self.check_begin(ns, tokens, &plan, source).is_ok() {
-            return Ok(plan);
+        let plan = |cut, matched_pages| {
+            let first_pages = self.first_pages(tokens, cut, room).unwrap_or(row_pages);
+            BeginPlan { cut, matched_pages, row_pages, first_pages }
+        };
+        let most = plan(cut, found.whole_pages);
+        if self.check_begin(ns, tokens, &most, source).is_ok() {
+            return Ok(most);
         }
         self.mark("a begin gives reuse up");
         // What is reused in part, or found beyond the cut, is given up when protecting it is what
         // makes the allocation impossible.
         let cut = self.cut(tokens, found_positions, limit, true);
-        let plan = BeginPlan { cut, matched_pages: cut.whole_pages, row_pages };
-        self.check_begin(ns, tokens, &plan, source).map(|()| plan)
+        let least = plan(cut, cut.whole_pages);
+        self.check_begin(ns, tokens, &least, source).map(|()| least)
+    }
+
+    /// Pages for the first positions alone, if only those are asked for; at least those of what is
+    /// reused, whole or in part.
+    pub fn first_pages(&self, tokens: &Tokens, cut: Cut, room: Room) -> Option<usize> {
+        let only_some = (1..tokens.positions()).contains(&room.first);
+        if only_some {
+            self.mark("a prompt gets pages for its beginning alone");
+        }
+        let reused = cut.whole_pages + usize::from(cut.partial > 0);
+        only_some.then(|| self.pages_for(room.first).max(reused))
     }
 
     /// Whether the private pages can be had while what is reused stays.
@@ -71,16 +88,14 @@ impl Naive {
         if cut.partial == 0 || cut.whole_pages < plan.matched_pages {
             return self.check_room(needed, self.unprotected(&found));
         }
-        // The whole node of the page to copy from is kept. Which page that is the library may
+        // The page to copy from is kept, and none after it. Which page that is the library may
         // choose; when it names none, it may have refused the most expensive.
         let whole = cut.whole_pages * self.config.page_size;
         let sources = self.cache.copy_sources(ns, &tokens.keys, whole, cut.partial);
         let chosen = sources.iter().copied().filter(|&page| source == 0 || source == page);
         let kept = chosen.map(|page| {
-            let first = self.cache.by_page(page).expect("it is published");
-            let node = self.cache.segment(self.cache.node_end(first));
-            let after = node.into_iter().skip_while(|&page| page != first);
-            self.unprotected(&found.iter().copied().chain(after).collect::<Vec<_>>())
+            let page = self.cache.by_page(page).expect("it is published");
+            self.unprotected(&found.iter().copied().chain([page]).collect::<Vec<_>>())
         });
         self.check_room(needed, kept.max().unwrap_or(0))
     }
@@ -116,7 +131,7 @@ impl Naive {
         let copy = (cut.partial > 0).then_some(Copy { source, positions: cut.partial });
         let node = match copy {
             Some(_) if cut.whole_pages == plan.matched_pages => {
-                Some(self.copy_node(ns, &tokens, cut, source)?)
+                Some(self.copy_node(ns, &tokens, cut, source, true)?)
             }
             _ => matched,
         };
@@ -127,10 +142,10 @@ impl Naive {
         let shared = self.whole_pages(ns, &tokens, cut.whole_pages);
         self.rows[slot as usize].as_mut().expect("just taken").pages = shared;
         require!(
-            chosen.len() == plan.row_pages - cut.whole_pages,
+            chosen.len() == plan.first_pages - cut.whole_pages,
             "{} pages were allocated, {} are needed",
             chosen.len(),
-            plan.row_pages - cut.whole_pages
+            plan.first_pages - cut.whole_pages
         );
         self.grow(slot, chosen)?;
         self.sequences.push(Some(Sequence {
@@ -179,7 +194,22 @@ impl Naive {
         }
     }
 
-    /// Pages that an append needs.
+    /// Pages that the first positions of a sequence lack.
+    pub fn allocate_plan(&self, index: usize, positions: usize) -> Result<usize, Refusal> {
+        let sequence = self.sequence(index)?;
+        if positions > sequence.tokens.positions() {
+            return Err(Status::InvalidArgument.into());
+        }
+        let length = self.row(sequence.slot)?.pages.len();
+        let lacking = self.pages_for(positions).saturating_sub(length);
+        self.check_room(lacking, 0)?;
+        if lacking > 0 {
+            self.mark("a prompt gets pages for a further part");
+        }
+        Ok(lacking)
+    }
+
+    /// Pages that an append needs, those included that the positions before it lack.
     pub fn append_plan(&self, index: usize, more: &Tokens) -> Result<usize, Refusal> {
         let sequence = self.sequence(index)?;
         let length = self.row(sequence.slot)?.pages.len();
@@ -224,6 +254,10 @@ impl Naive {
         }
         if sequence.copy.is_some() {
             return Err(Status::InvalidState.into());
+        }
+        if computed > self.row(slot)?.pages.len() * self.config.page_size {
+            self.mark("a publish of positions without pages");
+            return Err(Status::InvalidArgument.into());
         }
         let known = &mut self.edit(index).computed;
         *known = computed.max(*known);

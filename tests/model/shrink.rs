@@ -103,9 +103,9 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
             (Some(prompt), Some(ns), vec![row])
         }
         Op::InsertWrong { earlier, ns, prompt, .. } => (Some(prompt), Some(ns), vec![earlier]),
-        Op::Begin { ns, prompt, reserve } => (Some(prompt), Some(ns), vec![reserve]),
-        Op::Continue { parent, ns, prompt, reserve, .. } => {
-            (Some(prompt), Some(ns), vec![parent, reserve])
+        Op::Begin { ns, prompt, reserve, first } => (Some(prompt), Some(ns), vec![reserve, first]),
+        Op::Continue { parent, ns, prompt, reserve, first, .. } => {
+            (Some(prompt), Some(ns), vec![parent, reserve, first])
         }
         Op::Fork { parent, count, reserve } => (None, None, vec![parent, count, reserve]),
         Op::Append { sequence, prompt } => (Some(prompt), None, vec![sequence]),
@@ -122,6 +122,8 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
         | Op::Erase { slot: number }
         | Op::AllocatePages { count: number } => (None, None, vec![number]),
         Op::EvictSmallBuffer { count: first, capacity: second }
+        | Op::Allocate { sequence: first, back: second }
+        | Op::AllocateBeyond { sequence: first, more: second }
         | Op::Truncate { sequence: first, back: second }
         | Op::TruncateBeyond { sequence: first, more: second }
         | Op::Publish { sequence: first, back: second }

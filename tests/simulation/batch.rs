@@ -44,6 +44,7 @@ impl Engine {
         };
         let (mut rows, mut pages) = (Vec::new(), Vec::new());
         for (slot, positions, row) in self.running.iter().map(row) {
+            let positions = positions.min(row.len() * world.page_size());
             rows.push((slot, positions));
             let used = &row[..world.pages_for(positions)];
             pages.extend(used.iter().map(|&page| page as i32));
@@ -69,6 +70,11 @@ impl Engine {
         let (written, positions) = (sequence.written, sequence.tokens.positions());
         if written < positions {
             let end = (written + *budget).min(positions);
+            match world.allocate_for(slot, end)? {
+                Ok(()) => {}
+                Err(Refused::Pages) => return self.give_way(world),
+                Err(_) => return Ok(()),
+            }
             *budget -= end - written;
             world.compute(slot, end)?;
             let publishes = end == positions || self.chance(self.traffic.publishes);
@@ -91,13 +97,7 @@ impl Engine {
         }
         match world.append(slot, &words)? {
             Ok(()) => {}
-            Err(Refused::Pages) => {
-                if !world.kept.is_empty() && self.rng.bool() {
-                    return world.drop_retained(1);
-                }
-                // The youngest gives way, perhaps this one.
-                return self.preempt(world, self.running.len() - 1);
-            }
+            Err(Refused::Pages) => return self.give_way(world),
             Err(_) => return Ok(()),
         }
         *budget = budget.saturating_sub(words.len());
@@ -120,6 +120,15 @@ impl Engine {
             return world.publish(slot).map(|_| ());
         }
         Ok(())
+    }
+
+    /// A running request lacks pages.
+    fn give_way(&mut self, world: &mut World) -> Result<(), Wrong> {
+        if !world.kept.is_empty() && self.rng.bool() {
+            return world.drop_retained(1);
+        }
+        // The youngest gives way, perhaps the one itself.
+        self.preempt(world, self.running.len() - 1)
     }
 
     /// What was written in this step is lost. Requests are computed again, or cancelled.

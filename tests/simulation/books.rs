@@ -84,7 +84,8 @@ pub struct Books {
     by_end: ByDigest<u32>,
     by_first: ByDigest<Vec<u32>>,
     pub counts: Counts,
-    /// Locks that may protect more than is known here: the library locks whole nodes.
+    /// Locks that may protect more than is known here: on the whole node of a page that its owner
+    /// published while it was still to be copied.
     pub wide_locks: usize,
 }
 

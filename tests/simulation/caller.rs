@@ -9,7 +9,7 @@ use crate::model::abi::{InsertCall, Library, Status, done};
 pub struct Lock {
     id: u64,
     pages: Vec<u32>,
-    is_wide: bool,
+    has_partial: bool,
 }
 
 /// A node that was seen, and may be gone.
@@ -68,8 +68,7 @@ impl World {
         self.counters.partial_hit_positions += copied;
         let locked = (lock && found > 0).then(|| {
             self.books.protect(&pages);
-            self.books.wide_locks += usize::from(copied > 0);
-            Lock { id: seen.lock, pages, is_wide: copied > 0 }
+            Lock { id: seen.lock, pages, has_partial: copied > 0 }
         });
         require!(lock && found > 0 || seen.lock == 0, "a lock that nobody asked for");
         self.settle()?;
@@ -102,7 +101,7 @@ impl World {
             require!(pages.len() >= seen.page_count, "a node was locked that is not cached");
             pages.truncate(seen.page_count);
             self.books.protect(&pages);
-            lock = Some(Lock { id, pages, is_wide: false });
+            lock = Some(Lock { id, pages, has_partial: false });
         } else {
             require!(answer == Err(Status::StaleNode), "rkv_cache_lock: {answer:?}");
             self.mark("a node is gone");
@@ -118,7 +117,6 @@ impl World {
             unlocked.map_err(|_| format!("unlock: {}", Library::last_message()))?;
         }
         self.books.unprotect(&lock.pages);
-        self.books.wide_locks -= usize::from(lock.is_wide);
         self.settle()
     }
 
@@ -294,6 +292,6 @@ impl World {
 impl Lock {
     /// The whole pages that it protects.
     pub fn whole_pages(&self) -> &[u32] {
-        &self.pages[..self.pages.len() - usize::from(self.is_wide)]
+        &self.pages[..self.pages.len() - usize::from(self.has_partial)]
     }
 }

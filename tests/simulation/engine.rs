@@ -10,6 +10,7 @@ use super::tokens::Tokens;
 use super::world::{Fault, Refused, World};
 use crate::model::prompt::Piece;
 use fastrand::Rng;
+use radixkv::sequence::Room;
 use std::collections::VecDeque;
 
 /// Somebody waits for an answer.
@@ -177,11 +178,15 @@ impl Engine {
             request.parent = request.parent.take().filter(|_| length + more <= limit);
         }
         let reserve = reserve.min(limit - request.tokens.positions().min(limit));
+        // Pages for a first chunk, or for the whole prompt.
+        let first = if self.rng.bool() { 0 } else { self.rng.usize(1..=self.traffic.budget) };
+        let room = Room { reserve, first };
         match &request.parent {
-            None => world.begin(&request.tokens, reserve),
+            None => world.begin(&request.tokens, room),
             Some((parent, more)) => {
                 let (has_all, running) = (self.rng.bool(), self.rng.u8(0..8) > 0);
-                world.go_on(*parent, more, &request.tokens, has_all, running)
+                let room = Room { reserve: 0, first };
+                world.go_on(*parent, more, &request.tokens, room, has_all, running)
             }
         }
     }

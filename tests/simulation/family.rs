@@ -7,12 +7,15 @@ use crate::model::abi::{Library, Status};
 use crate::model::prompt::Piece;
 use crate::model::tokens::TokenList;
 use radixkv::capi::rkv_sequence_info;
+use radixkv::sequence::Room;
 
 /// What children take over.
 struct Share {
     tokens: Tokens,
     reused: usize,
     row_pages: usize,
+    /// Pages that a child's row begins with.
+    first_pages: usize,
     /// Of the parent.
     path: Vec<u32>,
     row: Vec<u32>,
@@ -128,15 +131,16 @@ impl World {
     }
 
     /// What children take over, when `limit` positions at most may be.
-    fn share(&self, parent: &Sequence, limit: usize, more: &[Piece], reserve: usize) -> Share {
+    fn share(&self, parent: &Sequence, limit: usize, more: &[Piece], room: Room) -> Share {
         let (page_size, whole_pages) = (self.page_size(), self.config.pool.whole_pages);
         let computed = self.computed(parent);
         let reused = parent.tokens.cut(computed, limit, page_size, whole_pages);
         let mut tokens = parent.tokens.clone();
         tokens.extend(more);
-        let row_pages = self.pages_for(tokens.positions() + reserve);
+        let row_pages = self.pages_for(tokens.positions() + room.reserve);
+        let first_pages = self.first_pages(&tokens, reused, room);
         let (path, row) = (parent.path.clone(), parent.row.clone());
-        Share { tokens, reused, row_pages, path, row }
+        Share { tokens, reused, row_pages, first_pages, path, row }
     }
 
     /// Whether it was right to refuse children.
@@ -174,7 +178,7 @@ impl World {
         self.counters.inherits += 1;
         self.counters.inherited_positions += share.reused;
         let path = share.path.clone();
-        let (tokens, reused, row_pages) = (&share.tokens, share.reused, share.row_pages);
+        let (tokens, reused, row_pages) = (&share.tokens, share.reused, share.first_pages);
         let birth = Birth { tokens, reused, inherited: true, row_pages, path, source };
         self.birth("a child", birth, state)
     }
@@ -185,6 +189,7 @@ impl World {
         parent: u64,
         more: &[Piece],
         all: &Tokens,
+        room: Room,
         has_all: bool,
         running: bool,
     ) -> Done<u32> {
@@ -194,14 +199,14 @@ impl World {
         self.log.say("continue", self.kept_at(parent).unwrap_or(999) as u64, more.len() as u64);
         let ns = all.ns;
         let answer =
-            self.call(|library| library.go_on(parent, ns, &suffix, all_tokens, 0, running));
+            self.call(|library| library.go_on(parent, ns, &suffix, all_tokens, room, running));
         if answer.as_ref().err() == Some(&Status::OutOfMemory) {
             return self.unforeseen("rkv_sequence_continue", Status::OutOfMemory);
         }
         if self.parent(parent).is_none() {
             if has_all {
                 self.mark("a child begins without its parent");
-                return self.begun("rkv_sequence_continue", answer, all, 0);
+                return self.begun("rkv_sequence_continue", answer, all, room);
             }
             let answer = answer.map(|state| state.sequence);
             require!(answer == Err(Status::StaleSequence), "a parent that is gone: {answer:?}");
@@ -220,7 +225,7 @@ impl World {
         }
         let from = self.parent(parent).expect("it was found");
         let limit = from.tokens.positions() - usize::from(more.is_empty());
-        let share = self.share(from, limit, more, 0);
+        let share = self.share(from, limit, more, room);
         let state = match answer {
             Ok(state) => state,
             Err(status) => return self.refused("rkv_sequence_continue", status, &share, 1),
@@ -236,7 +241,7 @@ impl World {
         self.log.say("fork", count as u64, reserve as u64);
         let answer = self.call(|library| library.fork(parent, count, reserve));
         let from = self.parent(parent).ok_or("the engine forks a parent that is gone")?;
-        let share = self.share(from, from.tokens.positions(), &[], reserve);
+        let share = self.share(from, from.tokens.positions(), &[], reserve.into());
         let children = match answer {
             Ok(children) => children,
             Err(status) => return self.refused("rkv_sequence_fork", status, &share, count),

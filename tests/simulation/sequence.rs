@@ -4,6 +4,7 @@ use super::tokens::Tokens;
 use super::world::{Done, Fault, Refused, World};
 use crate::model::abi::Status;
 use radixkv::capi::rkv_sequence_info;
+use radixkv::sequence::Room;
 
 /// What keeps the page to copy from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +13,9 @@ pub enum Hold {
     Path,
     /// Its private owner must leave it.
     Borrowed,
-    /// A lock on its node, which may be longer.
+    /// A lock on it.
+    Page,
+    /// A lock on its node, which may be longer: its parent published it meanwhile.
     Node,
 }
 
@@ -66,10 +69,18 @@ impl World {
         self.sequences[slot as usize].as_mut().expect("a sequence lives there")
     }
 
-    pub fn begin(&mut self, tokens: &Tokens, reserve: usize) -> Done<u32> {
-        self.log.say("begin", tokens.positions() as u64, reserve as u64);
-        let answer = self.call(|library| library.begin(tokens.ns, &tokens.list, reserve));
-        self.begun("rkv_sequence_begin", answer, tokens, reserve)
+    pub fn begin(&mut self, tokens: &Tokens, room: Room) -> Done<u32> {
+        self.log.say("begin", tokens.positions() as u64, (room.reserve + room.first) as u64);
+        let answer = self.call(|library| library.begin(tokens.ns, &tokens.list, room));
+        self.begun("rkv_sequence_begin", answer, tokens, room)
+    }
+
+    /// Pages that a row begins with.
+    pub fn first_pages(&self, tokens: &Tokens, reused: usize, room: Room) -> usize {
+        match room.first {
+            first if (1..tokens.positions()).contains(&first) => self.pages_for(first.max(reused)),
+            _ => self.pages_for(tokens.positions() + room.reserve),
+        }
     }
 
     /// Compares what a begin said with the books, and enters it there.
@@ -78,11 +89,11 @@ impl World {
         call: &str,
         answer: Result<rkv_sequence_info, Status>,
         tokens: &Tokens,
-        reserve: usize,
+        room: Room,
     ) -> Done<u32> {
         let (page_size, whole_pages) = (self.page_size(), self.config.pool.whole_pages);
         let positions = tokens.positions();
-        let row_pages = self.pages_for(positions + reserve);
+        let row_pages = self.pages_for(positions + room.reserve);
         let mut path = self.books.path(tokens);
         let (found, limit) = (self.found(tokens, path.len()), positions - 1);
         let most = tokens.cut(found, limit, page_size, whole_pages);
@@ -134,6 +145,7 @@ impl World {
         counters.lookup_positions += positions;
         counters.hit_positions += reused;
         counters.partial_hit_positions += copied;
+        let row_pages = self.first_pages(tokens, reused, room);
         let birth = Birth { tokens, reused, inherited: false, row_pages, path, source };
         let born = self.birth(call, birth, &state)?;
         self.settle()?;
@@ -187,16 +199,15 @@ impl World {
         if let Some(source) = source {
             let hold = match self.books.state(source) {
                 Page::Cached if path.get(shared) == Some(&source) => Hold::Path,
-                Page::Cached => Hold::Node,
+                Page::Cached => Hold::Page,
                 _ => Hold::Borrowed,
             };
             match hold {
                 Hold::Path => {}
                 Hold::Borrowed => self.books.borrow(source),
-                Hold::Node => {
+                Hold::Page | Hold::Node => {
                     require!(!inherited, "{call}: nothing keeps page {source} to copy from");
                     self.books.protect(&[source]);
-                    self.books.wide_locks += 1;
                 }
             }
             copy = Some(Copy { source, positions: copied, hold });

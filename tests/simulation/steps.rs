@@ -40,6 +40,7 @@ impl World {
         match copy.hold {
             Hold::Path => {}
             Hold::Borrowed => self.books.end_borrowing(copy.source),
+            Hold::Page => self.books.unprotect(&[copy.source]),
             Hold::Node => {
                 self.books.unprotect(&[copy.source]);
                 self.books.wide_locks -= 1;
@@ -182,6 +183,46 @@ impl World {
         }
     }
 
+    /// Asks for the pages that a prompt lacks for its first positions.
+    pub fn allocate_for(&mut self, slot: u32, positions: usize) -> Done<()> {
+        let (page_size, room) = (self.page_size(), self.room());
+        let sequence = self.sequence(slot);
+        let (id, before) = (sequence.id, sequence.row.len());
+        let lacking = positions.div_ceil(page_size).saturating_sub(before);
+        self.log.say("allocate", slot.into(), positions as u64);
+        match self.call(|library| library.allocate(id, positions)) {
+            Ok(()) => {}
+            Err(Status::OutOfPages) => {
+                self.mark("a prompt lacks pages in its middle");
+                self.check_shortage(lacking, &[])?;
+                self.settle()?;
+                return Ok(Err(Refused::Pages));
+            }
+            Err(status) => return self.unforeseen("rkv_sequence_allocate", status),
+        }
+        require!(lacking <= room, "{lacking} pages were found, and there were {room}");
+        if lacking > 0 {
+            self.mark("a prompt gets pages for a chunk");
+        }
+        self.add_pages(slot, lacking)?;
+        self.settle()?;
+        Ok(Ok(()))
+    }
+
+    /// A row has so many pages more.
+    fn add_pages(&mut self, slot: u32, count: usize) -> Result<(), Wrong> {
+        if count == 0 {
+            return Ok(());
+        }
+        let before = self.sequence(slot).row.len();
+        let new = self.library.row(slot, before);
+        let new = new.map_err(|status| format!("rkv_page_table_read_row: {status:?}"))?;
+        require!(new.len() == count, "{} pages were added, not {count}", new.len());
+        self.books.hand_out(&new, Page::Row(slot))?;
+        self.sequence(slot).row.extend(new);
+        Ok(())
+    }
+
     /// Adds tokens.
     pub fn append(&mut self, slot: u32, pieces: &[Piece]) -> Done<()> {
         let mut more = TokenList::default();
@@ -204,13 +245,7 @@ impl World {
         }
         require!(lacking <= room, "{lacking} pages were found, and there were {room}");
         self.sequence(slot).tokens.extend(pieces);
-        if lacking > 0 {
-            let new = self.library.row(slot, before);
-            let new = new.map_err(|status| format!("rkv_page_table_read_row: {status:?}"))?;
-            require!(new.len() == lacking, "{} pages were added, not {lacking}", new.len());
-            self.books.hand_out(&new, Page::Row(slot))?;
-            self.sequence(slot).row.extend(new);
-        }
+        self.add_pages(slot, lacking)?;
         self.settle()?;
         Ok(Ok(()))
     }

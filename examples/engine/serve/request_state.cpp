@@ -8,6 +8,7 @@ namespace engine {
 void Branch::release_pages() {
     sequence.reset();
     sequence_tokens = 0;
+    allocated = 0;
     computed = 0;
     published_pages = 0;
 }
@@ -25,6 +26,7 @@ std::unique_ptr<Branch> Branch::copy() const {
 void Branch::adopt(rkv::Sequence sequence_of_child, const Branch& from) {
     sequence = std::move(sequence_of_child);
     sequence_tokens = from.sequence_tokens;
+    allocated = sequence_tokens;
     computed = from.computed;
     published_pages = from.published_pages;
 }

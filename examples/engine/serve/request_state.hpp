@@ -41,6 +41,8 @@ struct Branch {
     rkv::Sequence sequence;
     /// Tokens that the sequence knows of: all but at most the one just generated.
     std::size_t sequence_tokens = 0;
+    /// Tokens that have pages: those of a prompt come with its chunks.
+    std::size_t allocated = 0;
     /// Tokens whose KV is in the pages. What is left of `tokens` is to be computed.
     std::size_t computed = 0;
     /// Whole pages of the beginning that are in the cache.

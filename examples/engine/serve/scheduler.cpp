@@ -26,6 +26,13 @@ Branch* last_holder(const Request& request) {
     return last;
 }
 
+/// New tokens of a branch in a step. Chunks of prompts share the budget; a generated token is
+/// always computed.
+std::size_t step_count(const Branch& branch, std::size_t budget) {
+    const std::size_t count = branch.to_compute();
+    return count > 1 ? std::min(count, budget) : count;
+}
+
 }  // namespace
 
 void Scheduler::add(std::unique_ptr<Request> request) {
@@ -84,7 +91,7 @@ bool Scheduler::plan_running(std::size_t& budget) {
         blamed_ = request->number;
         for (const auto& branch : request->branches) {
             if (!branch->holds_pages() || branch->to_compute() == 0) continue;
-            while (branch->holds_pages() && !extend(*branch)) {
+            while (branch->holds_pages() && !(extend(*branch) && allocate(*branch, budget))) {
                 preempt_last();
                 preempted = true;
             }
@@ -102,7 +109,7 @@ void Scheduler::admit(std::size_t& budget) {
             if (branch->holds_pages() || branch->to_compute() == 0) continue;
             if (budget == 0) return;
             if (request->computes_prompt()) break;
-            if (!admit_branch(*request, *branch)) return;
+            if (!admit_branch(*request, *branch) || !allocate(*branch, budget)) return;
             take_row(*request, *branch, budget);
         }
     }
@@ -116,12 +123,23 @@ bool Scheduler::admit_branch(Request& request, Branch& branch) {
 }
 
 void Scheduler::take_row(Request& request, Branch& branch, std::size_t& budget) {
-    std::size_t count = branch.to_compute();
-    if (count > 1) {
-        count = std::min(count, budget);
-        budget -= count;
-    }
+    const std::size_t count = step_count(branch, budget);
+    if (branch.to_compute() > 1) budget -= count;
     if (count > 0) rows_.push_back({&request, &branch, branch.computed, count});
+}
+
+/// The pages of what a step is to compute. False when there are none: others have grown since the
+/// prompt began.
+bool Scheduler::allocate(Branch& branch, std::size_t budget) {
+    const std::size_t end = branch.computed + step_count(branch, budget);
+    if (end <= branch.allocated) return true;
+    try {
+        branch.sequence.allocate(end);
+    } catch (const rkv::OutOfPages&) {
+        return false;
+    }
+    branch.allocated = end;
+    return true;
 }
 
 /// Tells the sequence the token that was generated. False when there is no page for it.
@@ -134,7 +152,7 @@ bool Scheduler::extend(Branch& branch) {
     } catch (const rkv::OutOfPages&) {
         return false;
     }
-    branch.sequence_tokens = branch.tokens.size();
+    branch.sequence_tokens = branch.allocated = branch.tokens.size();
     return true;
 }
 
@@ -148,13 +166,15 @@ bool Scheduler::has_slot(const Request& request) const {
 }
 
 /// Whether it is worth trying to begin. Each sequence that runs, and each that a request will have,
-/// is left a page to grow by; what is cached of the tokens needs no new page.
+/// is left a page to grow by, and each prompt the pages of its chunks to come; what is cached of
+/// the tokens needs no new page.
 bool Scheduler::may_fit(const Request& request, const Branch& branch) const {
     if (holding() == 0) return true;
     std::size_t growing = request.branched ? 0 : request.width() - 1;
     for (const auto& other : requests_)
         for (const auto& one : other->branches)
-            growing += one->holds_pages() && !one->idle() ? 1 : 0;
+            if (one->holds_pages() && !one->idle())
+                growing += 1 + kv_.pages_for(one->sequence_tokens) - kv_.pages_for(one->allocated);
     const std::size_t headroom = growing * kv_.cache().page_size();
     if (kv_.table().can_reserve_new(branch.tokens.size() + headroom)) return true;
     const rkv::Probe probe = kv_.cache().probe(branch.tokens, request.name_space);
@@ -182,6 +202,8 @@ bool Scheduler::begin(Request& request, Branch& branch) {
         }
     }
     branch.sequence_tokens = branch.tokens.size();
+    const std::uint64_t in_pages = state.page_count * kv_.cache().page_size();
+    branch.allocated = std::min(static_cast<std::size_t>(in_pages), branch.sequence_tokens);
     branch.computed = static_cast<std::size_t>(state.cached_token_count);
     branch.published_pages = branch.computed / kv_.cache().page_size();
     if (!request.began) count_begin(request, state);
@@ -189,7 +211,8 @@ bool Scheduler::begin(Request& request, Branch& branch) {
 }
 
 /// A continuation goes on from its parent. Whoever lost its pages begins by a lookup: it finds what
-/// the parent has, and what it had itself.
+/// the parent has, and what it had itself. There must be pages for the whole prompt; what is not
+/// reused gets them chunk by chunk.
 rkv::Sequence Scheduler::open(const Request& request, const Branch& branch,
                               rkv_sequence_info& state) {
     rkv::Cache& cache = kv_.cache();
@@ -199,10 +222,10 @@ rkv::Sequence Scheduler::open(const Request& request, const Branch& branch,
                 branch.tokens.data() + parent->sequence_tokens,
                 branch.tokens.size() - parent->sequence_tokens);
             return cache.continue_or_begin(parent->sequence, suffix, branch.tokens,
-                                           request.name_space, 0, 0, &state);
+                                           request.name_space, 0, 0, &state, 1);
         }
     }
-    return cache.begin(branch.tokens, request.name_space, 0, &state);
+    return cache.begin(branch.tokens, request.name_space, 0, &state, 1);
 }
 
 void Scheduler::count_begin(Request& request, const rkv_sequence_info& state) {

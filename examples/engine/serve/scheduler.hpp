@@ -1,5 +1,5 @@
 // Which sequences take part in the next step, and with how many tokens. Memory is asked for here
-// alone: pages for prompts that begin, pages for tokens that were generated, children of a fork.
+// alone: pages for the chunks of prompts, pages for tokens that were generated, children of a fork.
 #ifndef ENGINE_SERVE_SCHEDULER_HPP
 #define ENGINE_SERVE_SCHEDULER_HPP
 
@@ -81,6 +81,7 @@ private:
     void admit(std::size_t& budget);
     [[nodiscard]] bool admit_branch(Request& request, Branch& branch);
     void take_row(Request& request, Branch& branch, std::size_t& budget);
+    [[nodiscard]] bool allocate(Branch& branch, std::size_t budget);
     [[nodiscard]] bool extend(Branch& branch);
     [[nodiscard]] bool begin(Request& request, Branch& branch);
     [[nodiscard]] rkv::Sequence open(const Request& request, const Branch& branch,

@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome, continuations, journal, runner, snapshots};
+use super::{Call, Outcome, journal, runner, sequences, snapshots};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -337,21 +337,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         unsafe { rkv_cache_dump(w.cache(i), format, buffer, capacity, a.count(i)) }.into()
     }),
     // Sequences
-    ("rkv_sequence_begin", |w, i, a| {
-        let args = rkv_sequence_begin_args {
-            flags: zero(i),
-            space: namespace(i, a),
-            tokens: tokens(i, a),
-            reserve_position_count: size(i) as u64,
-            ..Sized32::sized()
-        };
-        let (args, state) = (a.read(i, &args), a.write::<rkv_sequence_info>(i));
-        let status = unsafe { rkv_sequence_begin(w.cache(i), args, state) };
-        if status == rkv_status::Ok && w.sequences.len() < 16 {
-            w.sequences.push(unsafe { (*state).sequence });
-        }
-        status.into()
-    }),
+    ("rkv_sequence_begin", sequences::begin),
     ("rkv_sequence_read_info", |w, i, a| {
         unsafe { rkv_sequence_read_info(w.cache(i), w.sequence(i), a.write(i)) }.into()
     }),
@@ -424,9 +410,9 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_snapshot_cache_release", snapshots::release),
     ("rkv_snapshot_cache_remove", snapshots::remove),
     // Parents and children
-    ("rkv_sequence_continue", continuations::CONTINUE),
-    ("rkv_sequence_fork", continuations::FORK),
-    ("rkv_sequence_retain", continuations::RETAIN),
+    ("rkv_sequence_continue", sequences::go_on),
+    ("rkv_sequence_fork", sequences::fork),
+    ("rkv_sequence_retain", sequences::retain),
     ("rkv_sequence_drop", |w, i, _| unsafe { rkv_sequence_drop(w.cache(i), w.sequence(i)) }.into()),
     ("rkv_cache_drop_retained", |w, i, a| {
         unsafe { rkv_cache_drop_retained(w.cache(i), size(i), a.out(i)) }.into()
@@ -439,6 +425,8 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_read_journal", journal::read_journal),
     ("rkv_page_table_read_journal", journal::read_journal_of_table),
     ("rkv_cache_read_contents", journal::read_contents),
+    // Prompts in chunks
+    ("rkv_sequence_allocate", sequences::allocate),
 ];
 
 /// A text that must end.

@@ -7,6 +7,16 @@ use radixkv::capi::*;
 
 impl World {
     pub(super) fn begin(&mut self, input: &mut Input<'_>) {
+        self.begin_with(input, 0);
+    }
+
+    /// The first positions of the prompt alone get pages.
+    pub(super) fn begin_part(&mut self, input: &mut Input<'_>) {
+        let first = input.byte() as usize;
+        self.begin_with(input, first);
+    }
+
+    fn begin_with(&mut self, input: &mut Input<'_>, first: usize) {
         let prompt = self.prompt(input);
         let number = input.below(4);
         let reserve = if input.rarely(4) { input.byte() as usize } else { 0 };
@@ -17,6 +27,7 @@ impl World {
             space: &namespace,
             tokens: &tokens,
             reserve_position_count: reserve as u64,
+            allocate_position_count: first as u64,
             ..Sized32::sized()
         };
         let mut state = rkv_sequence_info::sized();
@@ -51,6 +62,11 @@ impl World {
         assert_eq!(state.position_count as usize, prompt.positions());
         assert_eq!(state.shared_page_count as usize, cached / page_size);
         let row = self.pair.row(state.slot);
+        let row_pages = match first {
+            0 => row_pages,
+            all if all >= prompt.positions() => row_pages,
+            some => some.max(cached).div_ceil(page_size),
+        };
         assert_eq!(row.len(), row_pages);
         assert_eq!(state.page_count as usize, row_pages);
         self.check_content(&prompt, number, &row, cached / page_size * page_size);
@@ -78,7 +94,42 @@ impl World {
         self.compute(at);
     }
 
-    /// Does what an engine does between calls: writes the KV of every position that lacks it.
+    /// Positions of a sequence that its row has pages for, of an image all or none.
+    fn positions_with_pages(&self, at: usize) -> usize {
+        let live = &self.live[at];
+        let allocated = self.pair.row(live.slot).len() * self.page_size;
+        live.prompt.boundary(live.prompt.positions().min(allocated))
+    }
+
+    /// Pages for some more positions of a sequence, or for more than it has.
+    pub(super) fn allocate_more(&mut self, input: &mut Input<'_>) {
+        let Some(at) = self.pick_live(input) else {
+            return;
+        };
+        let (live, byte) = (&self.live[at], input.byte() as usize);
+        let positions = live.prompt.positions();
+        let wanted = if byte == 255 { positions + 1 } else { positions * byte / 254 };
+        let before = self.pair.row(live.slot).len();
+        // SAFETY: the handle is alive.
+        let status = unsafe { rkv_sequence_allocate(self.pair.cache, live.id, wanted as u64) };
+        let length = before.max(wanted.div_ceil(self.page_size));
+        if self.after(status) {
+            assert_eq!(self.pair.row(self.live[at].slot).len(), length);
+            self.compute(at);
+            return;
+        }
+        match status {
+            rkv_status::OutOfPages => {
+                self.check_shortage();
+                assert!(length > before);
+            }
+            rkv_status::InvalidArgument => assert!(wanted > positions),
+            other => panic!("allocate: {other:?}: {}", last_message()),
+        }
+    }
+
+    /// Does what an engine does between calls: writes the KV of every position that has a page and
+    /// lacks it.
     pub(super) fn compute(&mut self, at: usize) {
         let (live, page_size) = (&self.live[at], self.page_size);
         if live.copy.is_some() {
@@ -87,7 +138,7 @@ impl World {
         let (prompt, number) = (live.prompt.clone(), live.namespace);
         let row = self.pair.row(live.slot);
         let shared = self.query(at).shared_page_count as usize * page_size;
-        let todo = live.computed..prompt.positions();
+        let todo = live.computed..self.positions_with_pages(at);
         assert!(todo.is_empty() || todo.start >= shared, "a shared page would be written to");
         self.live[at].computed = todo.end;
         if !todo.is_empty() && self.is_computed_by_the_runner(at) {
@@ -106,7 +157,7 @@ impl World {
         assert_eq!(state.position_count as usize, live.prompt.positions());
         assert_eq!(state.copy_count > 0, live.copy.is_some());
         assert!(state.shared_page_count <= state.page_count);
-        assert!(state.page_count as usize * self.page_size >= live.prompt.positions());
+        assert!(state.page_count as usize * self.page_size >= live.computed);
         state
     }
 
@@ -238,7 +289,7 @@ impl World {
         let page_size = self.page_size;
         let mut planned = false;
         if let Some((source, target, count)) = self.live[at].copy {
-            let todo = self.live[at].computed + count..self.live[at].prompt.positions();
+            let todo = self.live[at].computed + count..self.positions_with_pages(at);
             planned = !todo.is_empty() && self.is_computed_by_the_runner(at);
             // Only now, to see that the source was protected all the time.
             if planned {

@@ -125,6 +125,10 @@ impl PrefixIndex for BlockHashIndex {
         Ok(Node(self.tree.node_ending_at(node.0, pages)))
     }
 
+    fn isolate_page(&mut self, node: Node, page: usize) -> Result<Node, Error> {
+        Ok(self.node_at_page(node, page))
+    }
+
     fn touch(&mut self, node: Node) {
         self.tree.touch_path(node.0);
     }

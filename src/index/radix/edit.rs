@@ -111,6 +111,41 @@ impl RadixIndex {
         Ok(self.carry_out_split(split, entry))
     }
 
+    /// Cuts a node before and after one of its pages, given by its place in the prefix, where it
+    /// goes on there. Returns the node of that page.
+    pub(super) fn isolate(&mut self, at: u32, page: usize) -> Result<u32, OutOfMemory> {
+        let node = &self.tree.nodes[at];
+        let before = page - node.start as usize;
+        match (before > 0, page + 1 < node.end()) {
+            (false, false) => Ok(at),
+            (false, true) => self.split(at, 1),
+            (true, false) => self.split(at, before).map(|_| at),
+            (true, true) => self.split_twice(at, before),
+        }
+    }
+
+    /// Cuts a node after `count` of its pages and again after the page that follows, both or
+    /// neither; returns the node of that page.
+    fn split_twice(&mut self, at: u32, count: usize) -> Result<u32, OutOfMemory> {
+        self.reserve_nodes(2)?;
+        let first = self.prepare_split(at, count)?;
+        let label = &self.tree.nodes[at].label;
+        let (keys, pages) = (label.keys(self.page_size), label.pages());
+        let keys = keys[count * self.page_size..].split_at(self.page_size);
+        let after = &keys.1[..self.page_size];
+        let second = Split {
+            at,
+            count: 1,
+            label: Label::new(self.page_size, keys.0, &pages[count..=count])?,
+            // A page has one part.
+            ages: Ages::default(),
+            hash: self.child_hash(self.tree.nodes.next_but_one(), after),
+        };
+        let [place, another] = self.table.places([first.hash, second.hash])?;
+        self.carry_out_split(first, place);
+        Ok(self.carry_out_split(second, another))
+    }
+
     fn prepare_split(&self, at: u32, count: usize) -> Result<Split, OutOfMemory> {
         let node = &self.tree.nodes[at];
         let label = node.label.copy_for_split(self.page_size, count)?;

@@ -132,6 +132,10 @@ impl PrefixIndex for RadixIndex {
         Ok(Node(at))
     }
 
+    fn isolate_page(&mut self, node: Node, page: usize) -> Result<Node, Error> {
+        Ok(Node(self.isolate(self.tree.node_at_page(node.0, page), page)?))
+    }
+
     fn touch(&mut self, node: Node) {
         self.segment_bytes -= self.tree.touch_path(node.0);
     }

@@ -106,6 +106,16 @@ impl<H: Held> Arena<H> {
         if self.free == NONE { self.opened as u32 } else { self.free }
     }
 
+    /// The place that the node after that gets.
+    pub fn next_but_one(&self) -> u32 {
+        let opened = self.opened as u32;
+        match self.free {
+            NONE => opened + 1,
+            free if self[free].parent == NONE => opened,
+            free => self[free].parent,
+        }
+    }
+
     /// Makes a node, for which room was made. Its generation is one that no id of the place had
     /// before.
     pub fn allocate(&mut self, state: State) -> u32 {

@@ -3,6 +3,7 @@ use super::super::namespaces::namespace;
 use super::super::tokens::TokenList;
 use super::{Library, Status, done, sized};
 use radixkv::capi::*;
+use radixkv::sequence::Room;
 use std::ptr::null;
 
 // Every unsafe block has the reason that `mod.rs` gives.
@@ -14,14 +15,15 @@ impl Library {
         &self,
         ns: u8,
         tokens: &TokenList,
-        reserve: usize,
+        room: Room,
     ) -> Result<rkv_sequence_info, Status> {
         let namespace = namespace(ns);
         let tokens = tokens.raw();
         let args = rkv_sequence_begin_args {
             space: namespace.as_ref().map_or(null(), std::ptr::from_ref),
             tokens: &tokens,
-            reserve_position_count: reserve as u64,
+            reserve_position_count: room.reserve as u64,
+            allocate_position_count: room.first as u64,
             ..sized()
         };
         let mut state = sized();
@@ -39,7 +41,7 @@ impl Library {
         ns: u8,
         tokens: &TokenList,
         all: Option<&TokenList>,
-        reserve: usize,
+        room: Room,
         running: bool,
     ) -> Result<rkv_sequence_info, Status> {
         let namespace = namespace(ns);
@@ -50,7 +52,8 @@ impl Library {
             space: namespace.as_ref().map_or(null(), std::ptr::from_ref),
             tokens: &tokens,
             all_tokens: all.as_ref().map_or(null(), std::ptr::from_ref),
-            reserve_position_count: reserve as u64,
+            reserve_position_count: room.reserve as u64,
+            allocate_position_count: room.first as u64,
             ..sized()
         };
         let mut state = sized();
@@ -166,6 +169,14 @@ impl Library {
         // SAFETY: see above.
         let status = crate::call_sure("rkv_sequence_confirm_copies", Some(self), &mut || unsafe {
             rkv_sequence_confirm_copies(self.cache, sequence)
+        });
+        done(status, ())
+    }
+
+    pub fn allocate(&self, sequence: u64, positions: usize) -> Result<(), Status> {
+        // SAFETY: see above.
+        let status = crate::call("rkv_sequence_allocate", Some(self), &mut || unsafe {
+            rkv_sequence_allocate(self.cache, sequence, positions as u64)
         });
         done(status, ())
     }
