@@ -200,6 +200,12 @@
 #define RKV_MATCH_LOCK 1
 
 /**
+ * Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
+ * can evict it before. Undo with rkv_cache_unlock() of rkv_cache_insert_result.lock.
+ */
+#define RKV_INSERT_LOCK 1
+
+/**
  * Format of rkv_cache_dump(): one JSON object.
  */
 #define RKV_DUMP_JSON 0
@@ -883,9 +889,9 @@ typedef struct rkv_cache_insert_args {
      */
     uint32_t struct_size;
     /**
-     * Zero.
+     * 0 or RKV_INSERT_LOCK.
      */
-    uint32_t reserved;
+    uint32_t flags;
     /**
      * The namespace; NULL for the default one. Not read when from_node is set.
      */
@@ -943,6 +949,11 @@ typedef struct rkv_cache_insert_result {
      * stay private to their holder, or outside.
      */
     uint64_t duplicate_page_count;
+    /**
+     * With RKV_INSERT_LOCK: the lock, which protects the prefix up to node; 0 when there is no
+     * whole page.
+     */
+    rkv_lock_id lock;
 } rkv_cache_insert_result;
 
 /**
@@ -3046,8 +3057,8 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
  * pool
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
- * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
- * changes nothing.
+ * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing.
  * @par Cost
  * O(tokens + nodes on the path); lock
  * @par Thread safety

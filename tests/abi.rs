@@ -77,11 +77,11 @@ layouts! {
         position_count 40, page_count 48, partial_position_count 56
     }
     rkv_cache_insert_args 64 {
-        struct_size 0, reserved 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
+        struct_size 0, flags 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
         from_token_index 48, from_page_index 56
     }
-    rkv_cache_insert_result 32 {
-        struct_size 0, reserved 4, node 8, claimed_page_count 16, duplicate_page_count 24
+    rkv_cache_insert_result 40 {
+        struct_size 0, reserved 4, node 8, claimed_page_count 16, duplicate_page_count 24, lock 32
     }
     rkv_node_info 64 {
         struct_size 0, lock_count 4, parent 8, position_count 16, page_count 24, end_position 32,

@@ -313,6 +313,7 @@ const SECOND: [Second; 29] = [
             from: None,
             from_token: 0,
             from_page: 0,
+            lock: false,
         };
         drop(state.insert(request));
         drop(state.unlock(world.locked));

@@ -39,7 +39,7 @@ static inline rkvgo_cache_made rkvgo_cache_create(
 }
 
 static inline rkvgo_insert_made rkvgo_cache_insert(
-	rkv_cache *cache, rkv_namespace space,
+	rkv_cache *cache, uint32_t flags, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
 	const uint32_t *pages, size_t page_count, rkv_node_id from_node,
 	uint64_t from_token_index, uint64_t from_page_index, uint32_t *published_pages
@@ -47,6 +47,7 @@ static inline rkvgo_insert_made rkvgo_cache_insert(
 	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
 	rkv_cache_insert_args args = {
 		.struct_size = sizeof args,
+		.flags = flags,
 		.space = &space,
 		.tokens = &tokens,
 		.pages = pages,
@@ -199,6 +200,13 @@ func (c *Cache) enter() (*C.rkv_cache, error) {
 	return c.raw, nil
 }
 
+// InsertFlags are options of an insert.
+type InsertFlags uint32
+
+// InsertLock: lock what was inserted in the same step, so that nobody evicts it before. Undo with
+// Unlock of InsertResult.Lock.
+const InsertLock InsertFlags = C.RKV_INSERT_LOCK
+
 // InsertArgs says what Insert puts where.
 type InsertArgs struct {
 	// Namespace is not read when FromNode is set.
@@ -214,6 +222,8 @@ type InsertArgs struct {
 	FromTokenIndex int
 	// FromPageIndex is that match's PageCount; 0 without FromNode.
 	FromPageIndex int
+	// Flags are 0 or InsertLock.
+	Flags InsertFlags
 }
 
 // InsertResult says what Insert did.
@@ -225,6 +235,8 @@ type InsertResult struct {
 	// DuplicatePageCount counts the pages that stay with their holder, because another page is
 	// published for the same tokens.
 	DuplicatePageCount int
+	// Lock protects the prefix up to Node, if it was asked for; 0 when there is no whole page.
+	Lock LockID
 }
 
 // Insert publishes the whole pages of a prefix. Pages for which the cache has none yet must be
@@ -242,7 +254,7 @@ func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error
 		return InsertResult{}, err
 	}
 	defer c.mu.RUnlock()
-	made := C.rkvgo_cache_insert(raw, args.Namespace.c(),
+	made := C.rkvgo_cache_insert(raw, C.uint32_t(args.Flags), args.Namespace.c(),
 		args.Tokens.idPointer(), C.size_t(len(args.Tokens.IDs)),
 		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
 		u32Pointer(args.Pages), C.size_t(len(args.Pages)), C.rkv_node_id(args.FromNode),
@@ -251,6 +263,7 @@ func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error
 		Node:               NodeID(made.result.node),
 		ClaimedPageCount:   int(made.result.claimed_page_count),
 		DuplicatePageCount: int(made.result.duplicate_page_count),
+		Lock:               LockID(made.result.lock),
 	}, asError(made.failure)
 }
 

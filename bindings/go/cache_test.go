@@ -142,8 +142,11 @@ func TestInsertGoesOnFromAMatch(t *testing.T) {
 	args := radixkv.InsertArgs{
 		Tokens: prompt(23), Pages: join(pages, b.pages(1)),
 		FromNode: found.Node, FromTokenIndex: found.TokenCount, FromPageIndex: found.PageCount,
+		Flags: radixkv.InsertLock,
 	}
 	made, err := b.cache.Insert(args, nil)
+	must(t, b.cache.Unlock(made.Lock)) // fails unless there was one
+	args.Flags = 0
 	must(t, err)
 	equal(t, "claimed", made.ClaimedPageCount, 1)
 	equal(t, "end", b.info(made.Node).EndPosition, 752)

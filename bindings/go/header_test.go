@@ -67,6 +67,7 @@ var goValues = map[string]int64{
 	"RKV_PAGE_TABLE_EXTERNAL_POOL": int64(radixkv.PageTableExternalPool),
 
 	"RKV_CACHE_WHOLE_PAGES": int64(radixkv.CacheWholePages),
+	"RKV_INSERT_LOCK":       int64(radixkv.InsertLock),
 	"RKV_MATCH_LOCK":        int64(radixkv.MatchLock),
 	"RKV_CONTINUE_RUNNING":  int64(radixkv.ContinueRunning),
 	"RKV_DUMP_JSON":         int64(radixkv.DumpJSON),

@@ -109,9 +109,9 @@ static void publish(request *r) {
     rkv_cache_insert_args args = {0};
     rkv_cache_insert_result result = {0};
     uint32_t published[ROW];
-    rkv_lock_id longer = 0;
     size_t whole = r->count / PAGE_SIZE, i;
     args.struct_size = sizeof args;
+    args.flags = RKV_INSERT_LOCK;
     args.tokens = &tokens;
     args.pages = r->row;
     args.page_count = r->pages;
@@ -123,9 +123,8 @@ static void publish(request *r) {
         r->row[i] = published[i];
     }
     /* The lock moves to the end of what is shared now. */
-    if (result.node != 0) must(rkv_cache_lock(cache, result.node, &longer));
     unlock(r->lock);
-    r->lock = longer;
+    r->lock = result.lock;
     r->shared = whole;
     printf("request %u publishes %u pages: %u adopted, %u given back\n", r->name, (unsigned)whole,
            (unsigned)result.claimed_page_count, (unsigned)result.duplicate_page_count);

@@ -138,6 +138,17 @@ public:
         args.space = ns.get();
         return insert_raw(args, tokens, pages, published);
     }
+    /// The same with RKV_INSERT_LOCK; `lock` lets go of what it held before.
+    rkv_cache_insert_result insert(TokenView tokens, span<const std::uint32_t> pages, Lock& lock,
+                             span<std::uint32_t> published = {},
+                             const Namespace& ns = Namespace()) {
+        auto args = sized<rkv_cache_insert_args>();
+        args.flags = RKV_INSERT_LOCK;
+        args.space = ns.get();
+        const rkv_cache_insert_result done = insert_raw(args, tokens, pages, published);
+        lock = Lock(handle_, done.lock);
+        return done;
+    }
     /// rkv_cache_insert() that goes on from an earlier match, which is best still locked.
     rkv_cache_insert_result insert_after(const rkv_cache_match_result& found, TokenView tokens,
                                    span<const std::uint32_t> pages,

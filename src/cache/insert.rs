@@ -2,7 +2,7 @@
 use super::{Namespace, PrefixCache};
 use crate::error::Error;
 use crate::error::text;
-use crate::ids::NodeId;
+use crate::ids::{LockId, NodeId};
 use crate::index::{Inserted, Node};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, position_count, with_query};
@@ -22,6 +22,8 @@ pub struct InsertRequest<'a> {
     pub from_token: usize,
     /// Pages up to there.
     pub from_page: usize,
+    /// Lock what was inserted in the same step.
+    pub lock: bool,
 }
 
 /// What an insert did.
@@ -35,6 +37,8 @@ pub struct InsertResult {
     pub claimed: usize,
     /// Pages for which another one is published.
     pub duplicates: usize,
+    /// The lock on the node, if it was asked for.
+    pub lock: Option<LockId>,
 }
 
 impl PrefixCache {
@@ -52,10 +56,15 @@ impl PrefixCache {
                 request.pages.len()
             )));
         }
+        if request.lock {
+            self.reserve_lock()?;
+        }
         let held = self.images.hold_all(request.tokens.items)?;
         let done = with_query(request.tokens, &held, |query| {
             query.check_text(0)?;
-            self.insert_query(table, &request, query)
+            let mut done = self.insert_query(table, &request, query)?;
+            done.lock = done.node.filter(|_| request.lock).map(|node| self.lock_node(node));
+            Ok(done)
         });
         self.images.release(&held);
         done
@@ -71,7 +80,7 @@ impl PrefixCache {
         let from = self.insert_start(request, query)?;
         if pages <= request.from_page {
             let node = from.filter(|_| pages > 0);
-            return Ok(InsertResult { node, pages, claimed: 0, duplicates: 0 });
+            return Ok(InsertResult { node, pages, claimed: 0, duplicates: 0, lock: None });
         }
         let start = request.from_page * self.sharing.page_size;
         let keys = &query.keys[start..pages * self.sharing.page_size];
@@ -105,7 +114,7 @@ impl PrefixCache {
         let claimed = pages - existing;
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
-        Ok(InsertResult { node: Some(inserted.node), pages, claimed, duplicates })
+        Ok(InsertResult { node: Some(inserted.node), pages, claimed, duplicates, lock: None })
     }
 
     /// Gives `visit` the places of the pages before `existing` for which another one is published.

@@ -1,6 +1,7 @@
 //! Publishing pages that the caller computed.
 use super::cache::rkv_cache;
 use super::handle::with;
+use super::lock::rkv_lock_id;
 use super::namespace::{read_namespace, rkv_namespace};
 use super::node::rkv_node_id;
 use super::pointer::{
@@ -12,14 +13,18 @@ use crate::cache::{InsertRequest, Namespace};
 use crate::error::Error;
 use crate::ids::NodeId;
 
+/// Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
+/// can evict it before. Undo with rkv_cache_unlock() of rkv_cache_insert_result.lock.
+pub const RKV_INSERT_LOCK: u32 = 1;
+
 /// What rkv_cache_insert() puts where.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_cache_insert_args {
     /// sizeof(rkv_cache_insert_args).
     pub struct_size: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// 0 or RKV_INSERT_LOCK.
+    pub flags: u32,
     /// The namespace; NULL for the default one. Not read when from_node is set.
     pub space: *const rkv_namespace,
     /// All tokens of the prefix, from its beginning.
@@ -58,11 +63,14 @@ pub struct rkv_cache_insert_result {
     /// Pages that were not claimed because another page is published for the same tokens. They
     /// stay private to their holder, or outside.
     pub duplicate_page_count: u64,
+    /// With RKV_INSERT_LOCK: the lock, which protects the prefix up to node; 0 when there is no
+    /// whole page.
+    pub lock: rkv_lock_id,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_insert_result {
     const NAME: &'static str = "out_result";
-    const V1: usize = 32;
+    const V1: usize = 40;
 }
 
 /// Publishes the whole pages of a prefix.
@@ -83,8 +91,8 @@ unsafe impl AbiStruct for rkv_cache_insert_result {
 /// pool
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
-/// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
-/// changes nothing.
+/// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing.
 /// @par Cost
 /// O(tokens + nodes on the path); lock
 /// @par Thread safety
@@ -101,8 +109,8 @@ pub unsafe extern "C" fn rkv_cache_insert(
     unsafe {
         with(cache, |shared| {
             let args = read_struct(args)?;
-            if args.reserved != 0 {
-                return Err(Error::argument("args.reserved must be zero").into());
+            if args.flags & !RKV_INSERT_LOCK != 0 {
+                return Err(Error::argument("args.flags has an unknown bit").into());
             }
             check_fit(out_result)?;
             let pages = slice(args.pages, args.page_count, "args.pages")?;
@@ -128,6 +136,7 @@ pub unsafe extern "C" fn rkv_cache_insert(
                     from: (args.from_node != 0).then_some(NodeId(args.from_node)),
                     from_token: args.from_token_index as usize,
                     from_page: args.from_page_index as usize,
+                    lock: args.flags & RKV_INSERT_LOCK != 0,
                 };
                 let inserted = state.insert(request)?;
                 if !published_pages.is_null() {
@@ -142,6 +151,7 @@ pub unsafe extern "C" fn rkv_cache_insert(
                     node: state.node_id(inserted.node)?,
                     claimed_page_count: inserted.claimed as u64,
                     duplicate_page_count: inserted.duplicates as u64,
+                    lock: inserted.lock.map_or(0, |lock| lock.0),
                 };
                 write_struct(out_result, &made)
             })

@@ -107,10 +107,42 @@ static void k08_match_and_lock_in_one_step(void) {
     end_fixture(&f);
 }
 
+/* What is inserted with a lock stays, also when nobody else wants it. */
+static void k08_insert_and_lock_in_one_step(void) {
+    fixture f = new_fixture(2, 16);
+    uint32_t ids[9], pages[4];
+    count_up(ids, 9, 1);
+    allocate(&f, 4, pages);
+    rkv_tokens first = text(ids, 5), longer = text(ids, 9), none = text(ids, 1);
+    rkv_cache_insert_args args = insert_args(&first, pages, 4);
+    args.flags = RKV_INSERT_LOCK;
+    rkv_cache_insert_result result, more, nothing;
+    result.struct_size = more.struct_size = nothing.struct_size = sizeof result;
+    CHECK_OK(rkv_cache_insert(f.cache, &args, NULL, &result));
+    CHECK(result.lock != 0 && result.claimed_page_count == 2);
+    CHECK_EQ(evict(&f, 100), 0);
+    /* all of it again, and more: each insert has a lock of its own */
+    args.tokens = &longer;
+    CHECK_OK(rkv_cache_insert(f.cache, &args, NULL, &more));
+    CHECK(more.lock != 0 && more.lock != result.lock && more.claimed_page_count == 2);
+    CHECK_OK(rkv_cache_unlock(f.cache, result.lock));
+    CHECK_EQ(evict(&f, 100), 0);
+    /* no whole page, no lock */
+    args.tokens = &none;
+    CHECK_OK(rkv_cache_insert(f.cache, &args, NULL, &nothing));
+    CHECK(nothing.lock == 0 && nothing.node == 0);
+    CHECK_EQ(cache_stats(&f).lock_count, 1);
+    check_sane(&f);
+    CHECK_OK(rkv_cache_unlock(f.cache, more.lock));
+    CHECK_EQ(evict(&f, 100), 4);
+    end_fixture(&f);
+}
+
 int main(void) {
     RUN_BOTH(k08_lock_protects_the_path);
     RUN_BOTH(k08_a_lock_outlives_splits);
     RUN_BOTH(k08_stale_and_foreign_ids);
     RUN_BOTH(k08_match_and_lock_in_one_step);
+    RUN_BOTH(k08_insert_and_lock_in_one_step);
     return check_result();
 }

@@ -126,8 +126,8 @@ static void m01_insert(void) {
     OUTPUT_SIZES(f, rkv_cache_insert_result, p, rkv_cache_insert(f->cache, &good, published, p),
                  "out_result");
     args = good;
-    args.reserved = 1;
-    BAD(f, rkv_cache_insert(f->cache, &args, published, &result), "reserved");
+    args.flags = 2;
+    BAD(f, rkv_cache_insert(f->cache, &args, published, &result), "flags");
     args = good;
     args.tokens = NULL;
     BAD(f, rkv_cache_insert(f->cache, &args, published, &result), "tokens");

@@ -114,7 +114,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);
     CHECK_EQ(sizeof(rkv_cache_match_result), 64);
     CHECK_EQ(offsetof(rkv_cache_match_result, page_count), 48);
-    CHECK_EQ(sizeof(rkv_cache_insert_result), 32);
+    CHECK_EQ(sizeof(rkv_cache_insert_result), 40);
     CHECK_EQ(sizeof(rkv_node_info), 64);
     CHECK_EQ(offsetof(rkv_cache_stats, prefix_count), 120);
     CHECK_EQ(sizeof(rkv_page_digest), 32);

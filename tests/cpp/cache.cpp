@@ -154,6 +154,12 @@ void locks() {
         CHECK(!match.lock);
         CHECK_EQ(lock_count(), 0u);
 
+        const auto more = table.allocate_pages(1);
+        const rkv_cache_insert_result done = cache.insert(ids(500, 4), more, match.lock);
+        CHECK_EQ(match.lock.id(), done.lock);
+        CHECK_EQ(cache.node_info(done.node).lock_count, 1u);
+        match.lock.reset();
+
         const rkv_lock_id raw = cache.lock(node).release();
         CHECK_EQ(lock_count(), 1u);
         const rkv::Lock adopted = cache.adopt_lock(raw);

@@ -30,6 +30,7 @@ fn insert(shared: &Shared) {
         from: None,
         from_token: 0,
         from_page: 0,
+        lock: false,
     };
     assert_eq!(shared.write().insert(request).unwrap().claimed, 3);
 }

@@ -256,7 +256,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let (pages, page_count) = a.list(i, &list);
         let from = i.below(4) == 0;
         let args = rkv_cache_insert_args {
-            reserved: zero(i),
+            flags: flags(i, RKV_INSERT_LOCK),
             space: namespace(i, a),
             tokens: tokens(i, a),
             pages,
@@ -270,6 +270,10 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let status = unsafe { rkv_cache_insert(w.cache(i), args, published, result) };
         if status == rkv_status::Ok {
             w.note_node(unsafe { (*result).node });
+            // Whoever asked for no lock may not know the field.
+            if unsafe { (*args).flags } == RKV_INSERT_LOCK && unsafe { (*result).node } != 0 {
+                w.locks.push(unsafe { (*result).lock });
+            }
             w.check();
             // A row that maps what is cached now, without a lock, breaks a promise.
             return Outcome::Last(status);
