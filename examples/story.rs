@@ -4,10 +4,10 @@
 //! ```text
 //! cargo run --example story
 //! ```
+use radixkv::api::{Cache, PageTable, Sequence};
 use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::error::Error;
 use radixkv::paging::{BatchRow, PageTableConfig};
-use radixkv::sequence::{SequenceInfo, Shared};
 use radixkv::token::digest::image_digest;
 use radixkv::token::{Item, TokenKind, TokenList, position_count};
 use std::error;
@@ -39,9 +39,10 @@ impl Prompt {
     }
 }
 
-/// A cache, and where the story is told.
+/// A page table with a cache, and where the story is told.
 struct Teller<'a> {
-    cache: &'a Shared,
+    table: &'a PageTable,
+    cache: &'a Cache,
     out: &'a mut dyn Write,
 }
 
@@ -54,18 +55,19 @@ impl Teller<'_> {
         Ok(positions)
     }
 
-    fn begin(&mut self, tokens: TokenList<'_>) -> Told<SequenceInfo> {
-        let begun = self.cache.begin(&Namespace::default(), tokens, 0)?;
+    fn begin(&mut self, tokens: TokenList<'_>) -> Told<Sequence> {
+        let sequence = self.cache.begin(&Namespace::default(), tokens, 0)?;
+        let begun = sequence.info()?;
         writeln!(
             self.out,
             "   begin: {} positions reused, {} pages in the row, {} of them shared",
             begun.cached_positions, begun.pages, begun.shared_pages
         )?;
-        Ok(begun)
+        Ok(sequence)
     }
 
-    fn publish(&mut self, sequence: &SequenceInfo, computed: usize) -> Told {
-        let done = self.cache.write().publish(sequence.id, computed)?;
+    fn publish(&mut self, sequence: &mut Sequence, computed: usize) -> Told {
+        let done = sequence.publish(computed)?;
         writeln!(
             self.out,
             "   publish: {} pages claimed, {} pages of the row shared",
@@ -75,7 +77,7 @@ impl Teller<'_> {
     }
 
     fn print_pages(&mut self) -> Told {
-        let stats = self.cache.read().page_table_stats();
+        let stats = self.table.stats()?;
         writeln!(
             self.out,
             "   pages: {} free, {} cached, {} private; {} reclaimable",
@@ -93,9 +95,9 @@ pub fn tell(out: &mut dyn Write) -> Told {
         page_count: PAGES + 1,
         ..PageTableConfig::default()
     };
-    let cache = &*Shared::new(config)?;
-    cache.attach_cache(CacheConfig::default())?;
-    let mut story = Teller { cache, out };
+    let table = PageTable::new(config)?;
+    let cache = table.cache(CacheConfig::default())?;
+    let mut story = Teller { table: &table, cache: &cache, out };
     writeln!(
         story.out,
         "1. A page table of {PAGES} pages of {PAGE_SIZE} positions, and a cache on it"
@@ -108,8 +110,8 @@ pub fn tell(out: &mut dyn Write) -> Told {
     let count = position_count(a.tokens())?;
     writeln!(story.out, "2. Request A: {} tokens, {count} positions", a.ids.len())?;
     writeln!(story.out, "   probe: {} positions cached", story.probe(a.tokens())?)?;
-    let sequence_a = story.begin(a.tokens())?;
-    story.publish(&sequence_a, count)?;
+    let mut sequence_a = story.begin(a.tokens())?;
+    story.publish(&mut sequence_a, count)?;
 
     // The shared beginning ends inside a page. Whole pages are mapped; of the next one the engine
     // copies what matched, in every layer, since nobody may write to a page of the cache.
@@ -121,32 +123,34 @@ pub fn tell(out: &mut dyn Write) -> Told {
         b.ids.len()
     )?;
     writeln!(story.out, "   probe: {} positions cached", story.probe(b.tokens())?)?;
-    let sequence_b = story.begin(b.tokens())?;
+    let mut sequence_b = story.begin(b.tokens())?;
     writeln!(
         story.out,
         "   copy: {} positions into a private page; compute from token {} on",
-        sequence_b.copy.map_or(0, |copy| copy.positions),
-        sequence_b.cached_tokens
+        sequence_b.copy()?.map_or(0, |copy| copy.positions),
+        sequence_b.info()?.cached_tokens
     )?;
-    cache.write().confirm_copies(sequence_b.id)?;
-    story.publish(&sequence_b, count)?;
+    sequence_b.confirm_copies()?;
+    story.publish(&mut sequence_b, count)?;
 
     // Decode: a token at a time; a page is allocated when one is full. Generated tokens can be
     // published too.
     for decoded in 1000..1020 {
-        cache.append(sequence_b.id, TokenList::text(&[decoded]))?;
+        sequence_b.append(TokenList::text(&[decoded]))?;
     }
-    let sequence_b = cache.read().sequence_info(sequence_b.id)?;
+    let grown = sequence_b.info()?;
     writeln!(
         story.out,
         "4. B decodes 20 tokens: {} positions, {} pages in the row",
-        sequence_b.positions, sequence_b.pages
+        grown.positions, grown.pages
     )?;
-    story.publish(&sequence_b, sequence_b.positions)?;
+    story.publish(&mut sequence_b, grown.positions)?;
 
     // One step over both: the arrays that paged attention kernels take.
-    let row = |s: &SequenceInfo| BatchRow { slot: s.slot, positions: s.positions };
-    let batch = cache.read().batch(&[row(&sequence_a), row(&sequence_b)])?;
+    let row = |sequence: &Sequence| -> Result<BatchRow, Error> {
+        Ok(BatchRow { slot: sequence.slot(), positions: sequence.info()?.positions })
+    };
+    let batch = table.batch(&[row(&sequence_a)?, row(&sequence_b)?])?;
     let words = |values: &[i32]| values.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
     writeln!(
         story.out,
@@ -170,11 +174,10 @@ pub fn tell(out: &mut dyn Write) -> Told {
     }
 
     // Private pages return to the pool. What was published stays cached, and may be evicted now.
-    cache.write().release(sequence_a.id)?;
-    cache.write().release(sequence_b.id)?;
+    drop((sequence_a, sequence_b));
     writeln!(story.out, "7. A and B are released")?;
     story.print_pages()?;
-    let counters = cache.read().cache_stats()?.counters;
+    let counters = cache.stats()?.counters;
     writeln!(
         story.out,
         "   cache: {} lookups for {} positions, {} found, {} of them by copy",
@@ -188,17 +191,16 @@ pub fn tell(out: &mut dyn Write) -> Told {
     writeln!(story.out, "8. Request C again")?;
     let sequence_c = story.begin(c)?;
     story.print_pages()?;
-    cache.write().release(sequence_c.id)?;
+    drop(sequence_c);
     let (left_a, left_b) = (story.probe(a.tokens())?, story.probe(b.tokens())?);
     writeln!(story.out, "   still cached: {left_a} positions of A, {left_b} of B")?;
 
     // Eviction on demand reports its victims, for an engine that moves them elsewhere.
-    let mut evicted = Vec::new();
-    cache.evict(PAGES as usize, |_, page| evicted.push(page))?;
+    let evicted = cache.evict(PAGES as usize)?;
     writeln!(story.out, "9. Evicted by hand: {} pages", evicted.len())?;
     story.print_pages()?;
-    cache.read().audit()?;
-    cache.read().check()?;
+    table.check()?;
+    cache.check()?;
     writeln!(story.out, "   audit: every page is in exactly one state")?;
     Ok(())
 }

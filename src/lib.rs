@@ -1,11 +1,52 @@
-//! Prefix cache and paged KV memory for LLM serving engines. No code here: the architecture.
+//! Prefix cache and paged KV memory for LLM serving engines.
+//!
+//! A Rust engine uses [`api`]:
+//!
+//! ```
+//! use radixkv::api::PageTable;
+//! use radixkv::cache::{CacheConfig, Namespace};
+//! use radixkv::paging::PageTableConfig;
+//! use radixkv::token::TokenList;
+//!
+//! # fn main() -> Result<(), radixkv::error::Error> {
+//! let config = PageTableConfig { page_size: 16, page_count: 65, ..PageTableConfig::default() };
+//! let table = PageTable::new(config)?; // 64 pages: page 0 is reserved
+//! let cache = table.cache(CacheConfig::default())?;
+//! let space = Namespace::default();
+//!
+//! // A request: what is cached of its prompt is in its row already.
+//! let prompt: Vec<u32> = (0..100).collect();
+//! let mut request = cache.begin(&space, TokenList::text(&prompt), 0)?;
+//! assert_eq!(request.info()?.cached_positions, 0);
+//! let pages = table.row(request.slot())?; // your kernels compute into these
+//! assert_eq!(pages.len(), 7);
+//! request.publish(100)?;
+//! request.append(TokenList::text(&[7]))?; // a decoded token
+//! drop(request); // its private pages are free, what it published stays
+//!
+//! // The next one shares the 6 whole pages by reference, and computes the rest.
+//! let mut next = cache.begin(&space, TokenList::text(&prompt), 0)?;
+//! let info = next.info()?;
+//! assert_eq!((info.shared_pages, info.cached_positions), (6, 96));
+//! next.publish(100)?;
+//! drop(next);
+//!
+//! // Or one keeps one's own books: a match is locked for as long as it lives.
+//! let found = cache.find(&space, TokenList::text(&prompt[..50]))?;
+//! assert_eq!((found.pages.len(), found.tokens), (3, 50));
+//! assert_eq!(cache.evict(100)?.len(), 2); // nothing of what was found
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! No code here beyond that: the architecture.
 //!
 //! ```text
 //!            C, C++, Go, Python engines                Rust engines
 //!                       │ include/radixkv.h                 │
-//!                    ┌──▼───┐                               │
-//!                    │ capi │ checks, converts, catches     │
-//!                    └──┬───┘                               │
+//!                    ┌──▼───┐                            ┌──▼───┐
+//!                    │ capi │ checks, converts, catches  │ api  │ owns: nothing is left behind
+//!                    └──┬───┘                            └──┬───┘
 //!               ┌───────▼───────────────────────────────────▼──┐
 //!               │ runner     prepare · append_prefill · copies  │  KV memory and a backend
 //!               └───────┬──────────────────────────┬───────────┘
@@ -43,6 +84,7 @@
 //! A cache is changed, and nearly always read, under the lock. Only probes do without: the index
 //! publishes what they need (`index::Probe`), and they take the lock when that doesn't suffice.
 
+pub mod api;
 pub mod attention;
 pub mod cache;
 pub mod capi;

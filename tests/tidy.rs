@@ -19,12 +19,23 @@ const LAYERS: &[&[&str]] = &[
     &["plan"],
     &["cpu", "gpu"],
     &["runner"],
+    &["api"],
     &["capi"],
 ];
 
 /// Folders that compute and touch no raw memory.
-const PURE: &[&str] =
-    &["token", "index", "paging", "journal", "cache", "sequence", "snapshot", "attention", "plan"];
+const PURE: &[&str] = &[
+    "token",
+    "index",
+    "paging",
+    "journal",
+    "cache",
+    "sequence",
+    "snapshot",
+    "attention",
+    "plan",
+    "api",
+];
 
 const LINE_LIMIT: usize = 100;
 const FILE_LIMIT: usize = 500;

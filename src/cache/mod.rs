@@ -16,7 +16,6 @@ use crate::index::{IndexKind, Limits, Node, NodeIds, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
-use std::mem::MaybeUninit;
 
 /// How to build a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -174,13 +173,6 @@ impl PrefixCache {
         if let Some(journal) = &mut self.journal {
             journal.store(Entered { namespace: &namespace, parent, pages, keys });
         }
-    }
-
-    /// Writes the pages of a prefix to the places that they have in it.
-    pub fn copy_path_pages(&self, node: Node, into: &mut [MaybeUninit<u32>]) {
-        self.index.visit_path(node, &mut |start, pages| {
-            into[start..start + pages.len()].write_copy_of_slice(pages);
-        });
     }
 
     /// Why `needed` pages can't be had while `protected` more pages are locked.

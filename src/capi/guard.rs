@@ -27,8 +27,7 @@ impl Fail {
     }
 
     pub(super) fn poisoned() -> Self {
-        let message = "an earlier call on this handle ended with an internal error".into();
-        Self { status: rkv_status::Poisoned, reason: Reason::Text(message) }
+        Error::Poisoned.into()
     }
 }
 
@@ -58,6 +57,7 @@ impl From<Error> for Fail {
             Error::Busy => rkv_status::Busy,
             Error::Pending(_) => rkv_status::Pending,
             Error::Corrupt(_) => rkv_status::Corrupt,
+            Error::Poisoned => rkv_status::Poisoned,
         };
         Self { status, reason: Reason::Refused(error) }
     }

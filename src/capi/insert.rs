@@ -143,7 +143,9 @@ pub unsafe extern "C" fn rkv_cache_insert(
                     let into =
                         out_slice(published_pages, pages.len(), pages.len(), "published_pages")?;
                     into.write_copy_of_slice(pages);
-                    state.copy_path_pages(inserted.node, into)?;
+                    state.visit_path(inserted.node, |start, pages| {
+                        into[start..start + pages.len()].write_copy_of_slice(pages);
+                    })?;
                 }
                 let made = rkv_cache_insert_result {
                     struct_size: 0,

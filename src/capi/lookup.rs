@@ -97,7 +97,9 @@ pub unsafe extern "C" fn rkv_cache_match(
                 let (matched, locked) = state.take_match(found, lock)?;
                 if wanted {
                     let into = out_slice(pages, page_capacity, matched.pages, "pages")?;
-                    state.copy_path_pages(matched.node, into)?;
+                    state.visit_path(matched.node, |start, pages| {
+                        into[start..start + pages.len()].write_copy_of_slice(pages);
+                    })?;
                 }
                 let (source, partial) =
                     matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));

@@ -60,6 +60,9 @@ pub enum Error {
     /// An invariant does not hold.
     #[error("{0}")]
     Corrupt(Message),
+    /// An earlier call panicked and may have left things half done.
+    #[error("an earlier call on this handle ended with an internal error")]
+    Poisoned,
     /// Nothing was refused for pages yet.
     #[error("no call of this thread was refused for pages yet")]
     NoShortage,

@@ -13,7 +13,6 @@ use crate::journal::{Reason, Ring};
 use crate::memory::{OutOfMemory, Slab, TryGrow, try_collect};
 use crate::paging::{BatchArrays, BatchRow, PageTable, PageTableConfig, RowOwner};
 use crate::token::TokenList;
-use std::mem::MaybeUninit;
 
 /// Pages by state, and slots.
 #[derive(Debug, Clone, Copy)]
@@ -361,14 +360,15 @@ impl State {
         Ok((matched, locked))
     }
 
-    /// Writes the pages of a prefix to the places that they have in it.
-    pub fn copy_path_pages(
+    /// Calls `segment` with the pages of each node of a prefix, and the place of the first of them
+    /// in it.
+    pub fn visit_path(
         &self,
         node: Option<Node>,
-        into: &mut [MaybeUninit<u32>],
+        mut segment: impl FnMut(usize, &[u32]),
     ) -> Result<(), Error> {
         if let Some(node) = node {
-            self.cache()?.copy_path_pages(node, into);
+            self.cache()?.index.visit_path(node, &mut segment);
         }
         Ok(())
     }

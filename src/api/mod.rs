@@ -1,0 +1,76 @@
+//! What a Rust engine uses: a page table, a cache, and sequences, locks and matches that end
+//! themselves. No lock of the library is ever in a caller's hands.
+//!
+//! The same operations as [`crate::capi`] exports, on the same objects, with the same promises:
+//! every call works from any thread, takes effect whole or not at all, and after a panic inside the
+//! library every later call on that page table returns [`Error::Poisoned`].
+#![forbid(unsafe_code)]
+
+mod cache;
+mod page_table;
+mod sequence;
+
+pub use cache::{Cache, Inserted, Lock, Match, PartialPage};
+pub use page_table::PageTable;
+pub use sequence::Sequence;
+
+use crate::error::Error;
+use crate::sequence::Shared;
+
+/// Refuses further calls when one unwinds and may have left things half done.
+struct Watch<'a>(&'a Shared);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.poison();
+    }
+}
+
+/// Makes a call, unless an earlier one panicked.
+fn call<R>(shared: &Shared, body: impl FnOnce(&Shared) -> Result<R, Error>) -> Result<R, Error> {
+    if shared.is_poisoned() {
+        return Err(Error::Poisoned);
+    }
+    let watch = Watch(shared);
+    let made = body(shared);
+    std::mem::forget(watch);
+    made
+}
+
+/// For what cannot be refused, as it ends something that there is. Does nothing after a panic.
+fn end(shared: &Shared, body: impl FnOnce(&Shared) -> Result<(), Error>) {
+    match call(shared, body) {
+        Ok(()) | Err(Error::Poisoned) => {}
+        // Only the owner could have ended it, and it did not.
+        Err(error) => debug_assert!(false, "{error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{CacheConfig, Namespace};
+    use crate::paging::PageTableConfig;
+    use crate::token::TokenList;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// M02: after a panic inside the library every call refuses, and what there is can be dropped.
+    #[test]
+    fn m02_a_panic_poisons() {
+        let config = PageTableConfig { page_count: 9, ..PageTableConfig::default() };
+        let table = PageTable::new(config).unwrap();
+        let cache = table.cache(CacheConfig::default()).unwrap();
+        let tokens = TokenList::text(&[1, 2, 3]);
+        let sequence = cache.begin(&Namespace::default(), tokens, 0).unwrap();
+        let other = table.clone();
+        let bug = catch_unwind(AssertUnwindSafe(|| {
+            call(&table.shared, |_| -> Result<(), Error> { panic!("a bug") })
+        }));
+        assert!(bug.is_err());
+        assert_eq!(other.allocate_pages(1), Err(Error::Poisoned));
+        assert!(matches!(sequence.info(), Err(Error::Poisoned)));
+        let begun = cache.begin(&Namespace::default(), tokens, 0);
+        assert!(matches!(begun, Err(Error::Poisoned)));
+        drop((sequence, cache, table, other));
+    }
+}

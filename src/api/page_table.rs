@@ -1,0 +1,57 @@
+//! The page table of a Rust engine.
+use super::cache::{Attached, Cache};
+use super::call;
+use crate::cache::CacheConfig;
+use crate::error::Error;
+use crate::memory::{Arc, try_to_vec};
+use crate::paging::{BatchArrays, BatchRow, PageTableConfig};
+use crate::sequence::{PageTableStats, Shared};
+
+/// Physical pages, and the rows that map them. A clone is the same page table.
+#[derive(Debug, Clone)]
+pub struct PageTable {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl PageTable {
+    /// An empty page table.
+    pub fn new(config: PageTableConfig) -> Result<Self, Error> {
+        Ok(Self { shared: Shared::new(config)? })
+    }
+
+    /// Puts a cache on it, which has none: [`Error::Busy`].
+    pub fn cache(&self, config: CacheConfig) -> Result<Cache, Error> {
+        call(&self.shared, |shared| shared.attach_cache(config))?;
+        Cache::of(Attached(self.shared.clone()))
+    }
+
+    /// Pages by state, and slots.
+    pub fn stats(&self) -> Result<PageTableStats, Error> {
+        call(&self.shared, |shared| Ok(shared.read().page_table_stats()))
+    }
+
+    /// The pages of a row.
+    pub fn row(&self, slot: u32) -> Result<Vec<u32>, Error> {
+        call(&self.shared, |shared| Ok(try_to_vec(shared.read().row_from(slot, 0)?)?))
+    }
+
+    /// The arrays that paged attention kernels take, for a batch of rows.
+    pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
+        call(&self.shared, |shared| shared.read().batch(rows))
+    }
+
+    /// Takes private pages, evicting when the pool is short. All or none.
+    pub fn allocate_pages(&self, count: usize) -> Result<Vec<u32>, Error> {
+        call(&self.shared, |shared| shared.allocate_pages(count))
+    }
+
+    /// Gives private pages back that are in no row. All or none.
+    pub fn free_pages(&self, pages: &[u32]) -> Result<(), Error> {
+        call(&self.shared, |shared| shared.write().free_pages(pages))
+    }
+
+    /// Proves page by page that each is in exactly one state.
+    pub fn check(&self) -> Result<(), Error> {
+        call(&self.shared, |shared| shared.read().audit())
+    }
+}

@@ -1,0 +1,97 @@
+//! A sequence of a Rust engine.
+use super::cache::Cache;
+use super::{call, end};
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::memory::OutOfMemory;
+use crate::sequence::{PageCopy, Published, SequenceInfo};
+use crate::token::TokenList;
+
+/// A live sequence, with its row and its lock. Dropping it releases it: its private pages are free
+/// then, and what it published stays cached.
+#[derive(Debug)]
+pub struct Sequence {
+    cache: Cache,
+    id: SequenceId,
+    slot: u32,
+    has_ended: bool,
+}
+
+impl Sequence {
+    pub(super) fn of(cache: Cache, begun: SequenceInfo) -> Self {
+        Self { cache, id: begun.id, slot: begun.slot, has_ended: false }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> SequenceId {
+        self.id
+    }
+
+    /// Its row in the page table.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// How it stands.
+    pub fn info(&self) -> Result<SequenceInfo, Error> {
+        call(self.cache.shared(), |shared| shared.read().sequence_info(self.id))
+    }
+
+    /// The page copy to carry out, in every layer, before it computes.
+    pub fn copy(&self) -> Result<Option<PageCopy>, Error> {
+        Ok(self.info()?.copy)
+    }
+
+    /// Says that the copy is done.
+    pub fn confirm_copies(&mut self) -> Result<(), Error> {
+        call(self.cache.shared(), |shared| shared.write().confirm_copies(self.id))
+    }
+
+    /// Takes the pages of its first positions, if it began with fewer. All or none.
+    pub fn allocate(&mut self, positions: usize) -> Result<(), Error> {
+        call(self.cache.shared(), |shared| shared.allocate(self.id, positions))
+    }
+
+    /// Adds tokens, and the pages that they need.
+    pub fn append(&mut self, tokens: TokenList<'_>) -> Result<(), Error> {
+        call(self.cache.shared(), |shared| shared.append(self.id, tokens))
+    }
+
+    /// Keeps its first positions, at least those of the prompt and of what is published.
+    pub fn truncate(&mut self, positions: usize) -> Result<(), Error> {
+        call(self.cache.shared(), |shared| shared.write().truncate(self.id, positions))
+    }
+
+    /// Says that its first `computed` positions are computed: the whole pages among them become the
+    /// cache's, and others find them.
+    pub fn publish(&mut self, computed: usize) -> Result<Published, Error> {
+        call(self.cache.shared(), |shared| shared.write().publish(self.id, computed))
+    }
+
+    /// Begins `count` sequences with the same tokens, all or none, each with room for `reserve`
+    /// positions more.
+    pub fn fork(&self, count: usize, reserve: usize) -> Result<Vec<Self>, Error> {
+        // Before there are any: nobody else would end them.
+        let mut children = Vec::new();
+        children.try_reserve_exact(count).map_err(OutOfMemory::from)?;
+        let begun = call(self.cache.shared(), |shared| shared.fork(self.id, count, reserve))?;
+        children.extend(begun.into_iter().map(|child| Self::of(self.cache.clone(), child)));
+        Ok(children)
+    }
+
+    /// Ends it, and keeps it for others to go on from: its id. None when it is too large to be
+    /// kept. It was released then, as it is when this fails.
+    pub fn retain(mut self) -> Result<Option<SequenceId>, Error> {
+        let retained = call(self.cache.shared(), |shared| shared.write().retain(self.id))?;
+        self.has_ended = true;
+        Ok(retained.then_some(self.id))
+    }
+}
+
+impl Drop for Sequence {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            end(self.cache.shared(), |shared| shared.write().release(self.id));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a Rust engine sees: what it holds ends by itself, and nothing is left behind.
+use radixkv::api::{Cache, PageTable};
+use radixkv::cache::{CacheConfig, Namespace};
+use radixkv::error::Error;
+use radixkv::index::IndexKind;
+use radixkv::paging::PageTableConfig;
+use radixkv::sequence::{Continuation, Room};
+use radixkv::token::TokenList;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+const PAGES: u32 = 24;
+
+fn table() -> PageTable {
+    let config = PageTableConfig {
+        page_size: 4,
+        page_count: PAGES + 1,
+        slot_count: 8,
+        ..PageTableConfig::default()
+    };
+    PageTable::new(config).unwrap()
+}
+
+fn cache(table: &PageTable, index: IndexKind) -> Cache {
+    table.cache(CacheConfig { index, ..CacheConfig::default() }).unwrap()
+}
+
+fn check(table: &PageTable, cache: &Cache) {
+    table.check().unwrap();
+    cache.check().unwrap();
+}
+
+fn ids(first: u32, count: u32) -> Vec<u32> {
+    (first..first + count).collect()
+}
+
+const SPACE: fn() -> Namespace = Namespace::default;
+
+/// B05, B06: a sequence that is dropped is released, also in the middle of what its owner did.
+#[test]
+fn b06_sequences_end_with_their_owner() {
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        let table = table();
+        let cache = cache(&table, index);
+        let prompt = ids(1, 14);
+        let interrupted = catch_unwind(AssertUnwindSafe(|| {
+            let mut sequence = cache.begin(&SPACE(), TokenList::text(&prompt), 0).unwrap();
+            sequence.publish(14).unwrap();
+            sequence.append(TokenList::text(&[50])).unwrap();
+            let _children = sequence.fork(2, 4).unwrap();
+            panic!("the engine's own fault");
+        }));
+        assert!(interrupted.is_err());
+        assert_eq!(cache.stats().unwrap().sequences, 0);
+        assert_eq!(table.stats().unwrap().private, 0);
+        check(&table, &cache);
+        // A refused begin leaves nothing either.
+        let held = table.allocate_pages(10).unwrap();
+        let long = ids(1000, 60);
+        let refused = cache.begin(&SPACE(), TokenList::text(&long), 0);
+        assert!(matches!(refused, Err(Error::OutOfPages(_))));
+        table.free_pages(&held).unwrap();
+        assert_eq!(cache.evict(usize::MAX).unwrap().len(), 3);
+        assert_eq!(table.stats().unwrap().free, PAGES as usize);
+    }
+}
+
+/// K08: what was found or inserted stays for as long as it is held.
+#[test]
+fn k08_locks_end_with_their_owner() {
+    let table = table();
+    let cache = cache(&table, IndexKind::Radix);
+    let prompt = ids(1, 18);
+    let pages = table.allocate_pages(4).unwrap();
+    let inserted = cache.insert(&SPACE(), TokenList::text(&prompt), &pages).unwrap();
+    assert_eq!((&inserted.pages, inserted.claimed, inserted.duplicates), (&pages, 4, 0));
+    let found = cache.find(&SPACE(), TokenList::text(&prompt[..10])).unwrap();
+    assert_eq!((&found.pages[..], found.tokens), (&pages[..2], 10));
+    assert_eq!(found.partial.map(|part| (part.page, part.positions)), Some((pages[2], 2)));
+    assert_eq!(cache.stats().unwrap().locks, 2);
+    assert_eq!(cache.evict(usize::MAX).unwrap(), []);
+    drop(inserted);
+    assert_eq!(cache.evict(usize::MAX).unwrap(), [pages[3]]);
+    let lock = cache.lock(found.node.unwrap()).unwrap();
+    drop(found);
+    assert_eq!(cache.evict(usize::MAX).unwrap(), [pages[2]]);
+    // Another thread may end it.
+    thread::spawn(move || drop(lock)).join().unwrap();
+    assert_eq!(cache.stats().unwrap().locks, 0);
+    assert_eq!(cache.evict(usize::MAX).unwrap(), [pages[1], pages[0]]);
+    // A page that somebody published first is told, and the caller's stays the caller's.
+    let mine = table.allocate_pages(4).unwrap();
+    let first = cache.insert(&SPACE(), TokenList::text(&prompt), &mine[..4]).unwrap();
+    let others = table.allocate_pages(4).unwrap();
+    let second = cache.insert(&SPACE(), TokenList::text(&prompt), &others).unwrap();
+    assert_eq!((&second.pages, second.duplicates), (&first.pages, 4));
+    table.free_pages(&others).unwrap();
+    assert!(matches!(table.free_pages(&mine), Err(Error::Argument(_))));
+    check(&table, &cache);
+}
+
+/// C01: a retained sequence is gone on from by its id.
+#[test]
+fn c01_retained_sequences_outlive_their_owner() {
+    let table = table();
+    let cache = cache(&table, IndexKind::Radix);
+    let prompt = ids(1, 10);
+    let mut parent = cache.begin(&SPACE(), TokenList::text(&prompt), 0).unwrap();
+    parent.publish(10).unwrap();
+    let id = parent.retain().unwrap().unwrap();
+    assert_eq!(cache.stats().unwrap().retained_sequences, 1);
+    let mut how = Continuation {
+        parent: id,
+        namespace: &SPACE(),
+        suffix: TokenList::text(&[70, 71]),
+        all: None,
+        room: Room::default(),
+        running: false,
+    };
+    let mut child = cache.continue_from(&how).unwrap();
+    assert_eq!(child.info().unwrap().inherited_positions, 10);
+    assert_eq!(child.copy().unwrap().map(|copy| copy.positions), Some(2));
+    assert!(matches!(child.publish(12), Err(Error::State(_))));
+    child.confirm_copies().unwrap();
+    child.publish(12).unwrap();
+    cache.drop_retained(id).unwrap();
+    assert_eq!(cache.drop_retained(id), Err(Error::StaleSequence(id.0)));
+    how.parent = child.id();
+    drop(child);
+    assert!(matches!(cache.continue_from(&how), Err(Error::StaleSequence(_))));
+    check(&table, &cache);
+}
+
+/// M03: the cache lives as long as anything that came from it, and its pages are free then.
+#[test]
+fn m03_the_cache_goes_with_the_last_that_came_from_it() {
+    let table = table();
+    let first = cache(&table, IndexKind::Radix);
+    let prompt = ids(1, 14);
+    let mut sequence = first.begin(&SPACE(), TokenList::text(&prompt), 0).unwrap();
+    sequence.publish(14).unwrap();
+    let found = first.find(&SPACE(), TokenList::text(&prompt)).unwrap();
+    drop(first);
+    assert!(matches!(table.cache(CacheConfig::default()), Err(Error::Busy)));
+    drop(sequence);
+    assert!(matches!(table.cache(CacheConfig::default()), Err(Error::Busy)));
+    drop(found);
+    assert_eq!(table.stats().unwrap().free, PAGES as usize);
+    let second = cache(&table, IndexKind::BlockHash);
+    assert_eq!(second.probe(&SPACE(), TokenList::text(&prompt)).unwrap(), (0, 0));
+    check(&table, &second);
+}
+
+/// J08: a prompt gets its pages chunk by chunk.
+#[test]
+fn j08_a_sequence_takes_its_pages_later() {
+    let table = table();
+    let cache = cache(&table, IndexKind::Radix);
+    let prompt = ids(1, 40);
+    let part = Room { reserve: 0, first: 8 };
+    let mut sequence = cache.begin(&SPACE(), TokenList::text(&prompt), part).unwrap();
+    assert_eq!(table.row(sequence.slot()).unwrap().len(), 2);
+    assert!(matches!(sequence.publish(12), Err(Error::Argument(_))));
+    sequence.allocate(12).unwrap();
+    assert_eq!(sequence.publish(12).unwrap().claimed, 3);
+    sequence.allocate(40).unwrap();
+    assert_eq!(table.row(sequence.slot()).unwrap().len(), 10);
+    sequence.truncate(40).unwrap();
+    assert!(sequence.truncate(39).is_err(), "the prompt stays");
+    check(&table, &cache);
+}
