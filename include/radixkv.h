@@ -14,7 +14,9 @@
  *   Names      rkv_<object>_<verb>; what copies out to the caller is rkv_<object>_read_...; the
  *              structs of a call are named after it, _args and _result. A page holds page_size
  *              positions; a position is one KV entry; a token takes one position, an image
- *              several. Counts end in _count, sizes in bytes in _bytes.
+ *              several. Counts end in _count, sizes in bytes in _bytes. Counts are uint64_t in
+ *              structs, size_t where they count what lies in the caller's memory, and uint32_t in
+ *              array elements and where a configuration bounds them.
  *   Result     Functions that can fail return rkv_status; zero is success. Expected outcomes are
  *              not errors: a miss is RKV_STATUS_OK with nothing matched.
  *   Message    rkv_last_error_message() explains the last failure of the calling thread and names
@@ -26,7 +28,8 @@
  *              drop, free, destroy. What a GPU driver does without memory is not in our hands.
  *   Structs    struct_size first: set it to sizeof of the struct. Fields that a caller does not
  *              know stay zero and mean the earlier behaviour. Unknown non-zero bytes and flags are
- *              refused. Structs that are array elements have no struct_size and never change.
+ *              refused. Array elements have no struct_size: the call takes their size, and they
+ *              grow alike.
  *   Buffers    Owned by the caller, read or written only during the call. Readers of lists follow
  *              one rule: (NULL, 0) asks for the count; a buffer that is too small is refused with
  *              RKV_STATUS_BUFFER_TOO_SMALL and the needed count; nothing is cut off.
