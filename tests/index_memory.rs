@@ -170,6 +170,36 @@ fn m10_a_conversation_token_by_token_is_counted() {
     }
 }
 
+/// Conversations that are published token by token at page size 1, in turn: each position has a
+/// time of its own, and takes 12 bytes at most, keys and pages included.
+// M10
+#[test]
+fn m10_a_position_takes_12_bytes_token_by_token() {
+    let _alone = alone();
+    let images = Images::default();
+    for (sequences, tokens) in [(1, 100_000), (64, 2000), (500, 400)] {
+        let before = bytes_in_use();
+        let mut index = KINDS[0].open(1, 1).unwrap();
+        let root = index.make_root(&Namespace::default()).unwrap();
+        let mut ends = vec![root; sequences];
+        ends.iter().for_each(|&root| index.lock(root));
+        let mut page = 0;
+        for _ in 0..tokens {
+            for end in &mut ends {
+                page += 1;
+                let keys = Keys { keys: &[page], images: &images };
+                *end = index.insert_moving_lock(*end, keys, &[page]).unwrap().node;
+            }
+        }
+        let heap = bytes_in_use() - before;
+        agree("in turn", KINDS[0], index.as_ref(), heap);
+        let each = heap as f64 / f64::from(page);
+        println!("{sequences} sequences: {each:.2} bytes a position");
+        assert!(each <= 12.0, "{sequences} sequences: {each} bytes a position");
+        index.check().unwrap();
+    }
+}
+
 // M10
 #[test]
 fn m10_many_prefixes_are_counted() {

@@ -3,8 +3,7 @@
 use super::super::Namespace;
 use super::super::tree::{NONE, State, Totals, TreeNode};
 use super::RadixIndex;
-use super::ages::Age;
-use super::node::Segment;
+use super::node::{Segment, end_of};
 use crate::error::{Error, Message, text};
 use crate::grace::Reader;
 use crate::sync::Ordering::Relaxed;
@@ -41,13 +40,7 @@ impl RadixIndex {
         if node.label.keys(self.page_size).len() != node.label.len() * self.page_size {
             return Err("segment_shape: pages and positions disagree".into());
         }
-        let ages = node.ages.parts();
-        let grows =
-            |before: &Age, after: &Age| before.end < after.end && before.time() < after.time();
-        let last = |part: &Age| {
-            (part.end as usize) < node.label.len() && part.time() < node.last_access && part.end > 0
-        };
-        if !ages.is_sorted_by(grows) || !ages.last().is_none_or(last) {
+        if !node.ages.fit(end_of(node)) {
             return Err("segment_ages: parts are not older towards the front".into());
         }
         if !node.media && !all_text(node.label.keys(self.page_size)) {

@@ -6,6 +6,7 @@ use super::super::{Inserted, Node};
 use super::RadixIndex;
 use super::ages::Ages;
 use super::label::Label;
+use super::node::end_of;
 use super::run::{self, Sibling};
 use super::siblings::{Room, Siblings};
 use crate::grace::Garbage;
@@ -20,6 +21,8 @@ struct Split {
     /// A copy of the smaller part.
     label: Label,
     ages: Ages,
+    /// When the last page of the front was used last.
+    time: u64,
     /// The hash under which the deep end is found.
     hash: u32,
 }
@@ -129,7 +132,7 @@ impl RadixIndex {
     fn split_twice(&mut self, at: u32, count: usize) -> Result<u32, OutOfMemory> {
         self.reserve_nodes(2)?;
         let first = self.prepare_split(at, count)?;
-        let label = &self.tree.nodes[at].label;
+        let (node, label) = (&self.tree.nodes[at], &self.tree.nodes[at].label);
         let (keys, pages) = (label.keys(self.page_size), label.pages());
         let keys = keys[count * self.page_size..].split_at(self.page_size);
         let after = &keys.1[..self.page_size];
@@ -139,6 +142,7 @@ impl RadixIndex {
             label: Label::new(self.page_size, keys.0, &pages[count..=count])?,
             // A page has one part.
             ages: Ages::default(),
+            time: node.ages.time_of(count, end_of(node)),
             hash: self.child_hash(self.tree.nodes.next_but_one(), after),
         };
         let [place, another] = self.table.places([first.hash, second.hash])?;
@@ -149,10 +153,10 @@ impl RadixIndex {
     fn prepare_split(&self, at: u32, count: usize) -> Result<Split, OutOfMemory> {
         let node = &self.tree.nodes[at];
         let label = node.label.copy_for_split(self.page_size, count)?;
-        let ages = node.ages.front(count)?;
+        let (end, ages) = (end_of(node), node.ages.front(count, end_of(node))?);
         let page = &node.label.keys(self.page_size)[count * self.page_size..][..self.page_size];
         let hash = self.child_hash(self.tree.nodes.next(), page);
-        Ok(Split { at, count, label, ages, hash })
+        Ok(Split { at, count, label, ages, time: node.ages.time_of(count - 1, end), hash })
     }
 
     fn carry_out_split(&mut self, split: Split, entry: Place) -> u32 {
@@ -167,19 +171,19 @@ impl RadixIndex {
         let page = self.first_page(at);
         let (hash, place) = (self.child_hash(parent, page), self.place(parent, at, page));
         self.substitute(at, front, hash, place);
-        let (label, earlier) = self.with_bytes(at, |index| {
+        let end = end_of(&self.tree.nodes[at]);
+        let label = self.with_bytes(at, |index| {
             let held = &mut index.tree.nodes[at].held;
-            let label = held.label.split_front(page_size, count, split.label);
-            (label, held.ages.drop_front(count))
+            held.ages.drop_front(count, end);
+            held.label.split_front(page_size, count, split.label)
         });
         self.segment_bytes += label.bytes() + split.ages.bytes();
         let old = &mut self.tree.nodes[at];
-        let last_access = earlier.unwrap_or(old.last_access);
         let (start, locks, hits, media) = (old.start, old.locks, old.hits, old.media);
         old.start += count as u32;
         let new = &mut self.tree.nodes[front];
         (new.start, new.locks, new.last_access, new.hits, new.media) =
-            (start, locks, last_access, hits, media);
+            (start, locks, split.time, hits, media);
         (new.label, new.ages) = (label, split.ages);
         self.changing_children(front, |index| {
             index.attach(front, at, ((0, 0), Room::There), entry);
@@ -323,7 +327,7 @@ impl RadixIndex {
         let now = self.tree.tick();
         let node = &mut self.tree.nodes[at];
         let before = std::mem::replace(&mut node.last_access, now);
-        node.ages.push(len, before);
+        node.ages.push((len, before), (len + pages.len(), now));
         node.media |= !all_text(keys);
         self.tree.cached_pages += pages.len();
         if !stays {

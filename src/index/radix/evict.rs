@@ -1,5 +1,6 @@
 //! Taking pages from the ends of unlocked leaves, the least recently used first.
 use super::RadixIndex;
+use super::node::end_of;
 
 impl RadixIndex {
     /// Drops pages from the end of one leaf after another.
@@ -11,9 +12,9 @@ impl RadixIndex {
         let mut left = count;
         while let Some(victim) = self.tree.next_victim().filter(|_| left > 0) {
             // Pages that were used earlier than the end take their turn by their own time.
-            let older = self.tree.nodes[victim].ages.parts().last().copied();
-            let label = &self.tree.nodes[victim].label;
-            let taken = left.min(label.len() - older.map_or(0, |part| part.end as usize));
+            let node = &self.tree.nodes[victim];
+            let (label, older) = (&node.label, node.ages.last(end_of(node)));
+            let taken = left.min(label.len() - older.map_or(0, |(pages, _)| pages));
             let kept = label.len() - taken;
             let keys = &label.keys(self.page_size)[kept * self.page_size..];
             report(&label.pages()[kept..], keys);
@@ -25,11 +26,15 @@ impl RadixIndex {
                 self.remove_leaf(victim);
             } else {
                 self.trim(victim, kept);
-                if let Some(part) = older.filter(|part| part.end as usize == kept) {
-                    self.tree.retire(victim);
-                    self.with_bytes(victim, |index| index.tree.nodes[victim].ages.pop());
-                    self.tree.nodes[victim].last_access = part.time();
-                    self.tree.enlist(victim);
+                match older {
+                    Some((pages, time)) if pages == kept => {
+                        self.tree.retire(victim);
+                        self.with_bytes(victim, |index| index.tree.nodes[victim].ages.pop());
+                        self.tree.nodes[victim].last_access = time;
+                        self.tree.enlist(victim);
+                    }
+                    Some(_) => self.tree.nodes[victim].ages.shorten(taken),
+                    None => {}
                 }
             }
         }

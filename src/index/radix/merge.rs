@@ -4,7 +4,7 @@
 use super::super::tree::State;
 use super::RadixIndex;
 use super::ages::Ages;
-use super::node::first_access;
+use super::node::{end_of, first_access};
 use super::siblings::Siblings;
 use crate::memory::OutOfMemory;
 
@@ -71,8 +71,7 @@ impl RadixIndex {
     fn join(&mut self, parent: u32, child: u32) -> Result<(), OutOfMemory> {
         let (above, below) = (&self.tree.nodes[parent], &self.tree.nodes[child]);
         let bytes = above.held.bytes() + below.held.bytes();
-        let end = (above.label.len(), above.last_access);
-        let ages = Ages::joined(&above.ages, end, &below.ages, first_access(below))?;
+        let ages = Ages::joined(&above.ages, end_of(above), &below.ages, end_of(below))?;
         let mut front = std::mem::take(&mut self.tree.nodes[parent].label);
         let joined = self.tree.nodes[child].label.prepend(self.page_size, &mut front);
         if joined.is_err() {

@@ -1,7 +1,7 @@
 //! What a node of the radix tree holds: a segment of keys and pages between its parent's end and
 //! its own.
 use super::super::tree::{Held, TreeNode};
-use super::ages::Ages;
+use super::ages::{Ages, End};
 use super::label::Label;
 use super::row::Row;
 use super::siblings::Siblings;
@@ -46,7 +46,12 @@ impl Segment {
     }
 }
 
+/// Where a node's segment ends, and when that end was used last.
+pub(super) fn end_of(node: &TreeNode<Segment>) -> End {
+    (node.label.len(), node.last_access)
+}
+
 /// When the first page of a node's segment was used last.
 pub(super) fn first_access(node: &TreeNode<Segment>) -> u64 {
-    node.ages.parts().first().map_or(node.last_access, |part| part.time())
+    node.ages.time_of(0, end_of(node))
 }
