@@ -6,6 +6,7 @@
 //! ```text
 //! cargo run --example attention
 //! ```
+use radixkv::api::{Cache, PageTable, Sequence};
 use radixkv::attention::{Dtype, KvLayout, Params};
 use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::cpu::Threads;
@@ -13,7 +14,7 @@ use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
 use radixkv::plan::{Plan, PlanRow};
 use radixkv::runner::{LayerStep, Runner, RunnerConfig, Strides};
-use radixkv::sequence::{ComputedRow, SequenceInfo, Shared};
+use radixkv::sequence::{ComputedRow, SequenceInfo};
 use radixkv::token::TokenList;
 use std::error;
 use std::io::{Write, stdout};
@@ -81,6 +82,7 @@ fn shapes() -> RunnerConfig {
 
 /// A request: its tokens, how many are computed, and the model's state after the last of those.
 struct Request {
+    sequence: Sequence,
     begun: SequenceInfo,
     ids: Vec<u32>,
     computed: usize,
@@ -89,7 +91,7 @@ struct Request {
 
 /// The books, the memory behind them, and the plan of a step.
 struct Engine {
-    cache: Arc<Shared>,
+    cache: Cache,
     runner: Arc<Runner>,
     plan: Plan,
 }
@@ -97,19 +99,20 @@ struct Engine {
 impl Engine {
     fn new() -> Told<Self> {
         let (page_size, page_count) = (PAGE_SIZE, PAGES);
-        let cache =
-            Shared::new(PageTableConfig { page_size, page_count, ..PageTableConfig::default() })?;
-        cache.attach_cache(CacheConfig::default())?;
-        let runner = Runner::new(cache.clone(), shapes(), Threads::Own(0))?;
-        let plan = Plan::new(cache.clone())?;
+        let config = PageTableConfig { page_size, page_count, ..PageTableConfig::default() };
+        let table = PageTable::new(config)?;
+        let cache = table.cache(CacheConfig::default())?;
+        let runner = Runner::new(table.shared(), shapes(), Threads::Own(0))?;
+        let plan = Plan::new(table.shared())?;
         Ok(Self { cache, runner, plan })
     }
 
     /// A prompt that shares its start with others. What is cached of it need not be computed.
     fn begin(&self, own: Range<u32>) -> Told<Request> {
         let ids: Vec<u32> = SHARED.chain(own).collect();
-        let begun = self.cache.begin(&Namespace::default(), TokenList::text(&ids), 0)?;
-        Ok(Request { begun, ids, computed: begun.cached_positions, last: Vec::new() })
+        let sequence = self.cache.begin(&Namespace::default(), TokenList::text(&ids), 0)?;
+        let begun = sequence.info()?;
+        Ok(Request { sequence, begun, ids, computed: begun.cached_positions, last: Vec::new() })
     }
 
     /// One step of a batch: up to `limit` new positions of each request, through all layers.
@@ -155,7 +158,7 @@ impl Engine {
             end += row.count * WIDTH;
             request.last = x[end - WIDTH..end].to_vec();
             request.computed += row.count;
-            self.cache.write().publish(request.begun.id, request.computed)?;
+            request.sequence.publish(request.computed)?;
         }
         Ok(())
     }
@@ -164,7 +167,7 @@ impl Engine {
     fn decode(&self, batch: &mut [&mut Request]) -> Told {
         for request in batch.iter_mut() {
             let id = most_likely(&request.last);
-            self.cache.append(request.begun.id, TokenList::text(&[id]))?;
+            request.sequence.append(TokenList::text(&[id]))?;
             request.ids.push(id);
         }
         self.step(batch, 1)
@@ -228,8 +231,6 @@ pub fn tell(out: &mut dyn Write) -> Told {
     print_decoded(out, "B", &alone)?;
     let same = if alone.last == b.last { "the same, to the bit" } else { "others" };
     writeln!(out, "   the numbers are {same}")?;
-    engine.cache.write().release(a.begun.id)?;
-    engine.cache.write().release(b.begun.id)?;
     Ok(())
 }
 

@@ -19,6 +19,11 @@ impl PageTable {
         Ok(Self { shared: Shared::new(config)? })
     }
 
+    /// What a [`crate::runner::Runner`] and a [`crate::plan::Plan`] are made over.
+    pub fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
     /// Puts a cache on it, which has none: [`Error::Busy`].
     pub fn cache(&self, config: CacheConfig) -> Result<Cache, Error> {
         call(&self.shared, |shared| shared.attach_cache(config))?;
