@@ -14,7 +14,7 @@ use radixkv::ids::{LockId, SequenceId};
 use radixkv::index::IndexKind;
 use radixkv::journal::{Record, What};
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::{Continuation, Room, Shared};
+use radixkv::sequence::{Continuation, Room, Scope, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -138,7 +138,7 @@ struct Long {
     slot: fn(&World) -> Option<u32>,
 }
 
-const LONG: [Long; 11] = [
+const LONG: [Long; 12] = [
     Long {
         name: "append",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 20))),
@@ -196,13 +196,28 @@ const LONG: [Long; 11] = [
         call: |world| world.shared.evict(10, |_, _| {}).map(drop),
         slot: |_| None,
     },
+    Long { name: "clear", call: clear, slot: |_| None },
     Long { name: "follow the journal", call: |world| follow(&world.shared), slot: |_| None },
 ];
+
+/// K28: of all that was published before, or by whom that began before, nothing is found.
+fn clear(world: &World) -> Result<(), Error> {
+    world.shared.clear(Scope::default())?;
+    for family in [1, 2, 3, 20, 21, 22, 23] {
+        let ids = tokens(family, 8);
+        let found = world.shared.probe(&Namespace::default(), TokenList::text(&ids))?;
+        assert_eq!(found, (0, 0), "family {family}");
+        let state = world.shared.read();
+        let found = state.find(&Namespace::default(), TokenList::text(&ids))?;
+        assert_eq!(found.positions(), 0, "family {family}");
+    }
+    Ok(())
+}
 
 /// Takes over all that is held, and then the records since, each in slices: the pages must be those
 /// that the cache has.
 fn follow(shared: &Shared) -> Result<(), Error> {
-    let held = RefCell::new(BTreeMap::new());
+    let (held, cleared) = (RefCell::new(BTreeMap::new()), Cell::new(false));
     let mut apply = |record: &Record<'_>| {
         let mut held = held.borrow_mut();
         match record.what {
@@ -213,6 +228,10 @@ fn follow(shared: &Shared) -> Result<(), Error> {
                 }
             }
             What::Removed(_) => record.pages.iter().for_each(|page| drop(held.remove(page))),
+            What::Cleared(_) => {
+                held.clear();
+                cleared.set(true);
+            }
         }
         true
     };
@@ -228,7 +247,9 @@ fn follow(shared: &Shared) -> Result<(), Error> {
     }
     let (state, held) = (shared.read(), held.borrow());
     for page in 1..PAGES {
-        assert_eq!(held.contains_key(&page), state.contains_page(page), "page {page}");
+        let (told, there) = (held.contains_key(&page), state.contains_page(page));
+        // What was cleared is there until it is let go.
+        assert!(told == there || (there && cleared.get()), "page {page}");
     }
     for (page, (parent, _)) in held.iter() {
         assert!(*parent == 0 || held.contains_key(parent), "page {page} goes on from {parent}");
@@ -244,7 +265,7 @@ fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
 /// What somebody else does meanwhile. It may be refused.
 type Second = (&'static str, fn(&World));
 
-const SECOND: [Second; 29] = [
+const SECOND: [Second; 30] = [
     ("release", |world| drop(world.shared.write().release(world.fresh))),
     ("release, and another takes the slot", |world| {
         drop(world.shared.write().release(world.fresh));
@@ -302,6 +323,7 @@ const SECOND: [Second; 29] = [
         drop(world.shared.allocate_pages(stats.free + stats.reclaimable));
     }),
     ("evict all", |world| drop(world.shared.evict(PAGES as usize, |_, _| {}))),
+    ("clear", |world| drop(world.shared.clear(Scope::default()))),
     // Not the page that is mapped into a row: who maps what the cache owns has to lock it.
     ("insert and unlock", |world| {
         let ids = tokens(11, 4);

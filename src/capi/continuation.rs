@@ -275,7 +275,9 @@ pub unsafe extern "C" fn rkv_sequence_drop(
     sequence: rkv_sequence_id,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.ending(|state| state.drop_retained(SequenceId(sequence)))?)) }
+    unsafe {
+        with(cache, |shared| Ok(shared.ending(|state| state.drop_retained(SequenceId(sequence)))?))
+    }
 }
 
 /// Drops retained sequences, the first to finish first, until page_count more pages are available:

@@ -210,10 +210,7 @@ impl Shared {
     }
 
     /// Does what may let go of cleared pages, and drops those.
-    pub fn ending<T>(
-        &self,
-        end: impl FnOnce(&mut State) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    pub fn ending<T>(&self, end: impl FnOnce(&mut State) -> Result<T, Error>) -> Result<T, Error> {
         let mut state = self.write();
         let done = end(&mut state);
         self.after(&mut state);

@@ -31,7 +31,8 @@ impl BlockHashIndex {
                 break;
             }
             let digest = chain.next_page().expect("what is inserted is checked");
-            let known = if may_be_known && first.is_none() { self.find(root, &digest) } else { None };
+            let known =
+                if may_be_known && first.is_none() { self.find(root, &digest) } else { None };
             at = match (known, pages.get(count)) {
                 (Some(known), _) => {
                     found += 1;

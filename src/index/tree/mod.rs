@@ -13,8 +13,8 @@ mod roots;
 mod version;
 
 pub use check::Totals;
-pub use clear::{Detached, Swept};
 pub(crate) use child_table::{ChildTable, Place, TableView};
+pub use clear::{Detached, Swept};
 pub use dump::Text;
 pub(crate) use node::NONE;
 pub use node::{Held, State, TreeNode};

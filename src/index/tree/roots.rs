@@ -18,7 +18,12 @@ pub struct Roots {
 
 impl Roots {
     pub(super) fn new() -> Self {
-        Self { by_name: OrderedMap::default(), names: OrderedMap::default(), default: NONE, detached: 0 }
+        Self {
+            by_name: OrderedMap::default(),
+            names: OrderedMap::default(),
+            default: NONE,
+            detached: 0,
+        }
     }
 
     pub fn len(&self) -> usize {
