@@ -200,7 +200,7 @@ const LONG: [Long; 12] = [
     Long { name: "follow the journal", call: |world| follow(&world.shared), slot: |_| None },
 ];
 
-/// K28: of all that was published before, or by whom that began before, nothing is found.
+/// K11: of all that was published before, or by whom that began before, nothing is found.
 fn clear(world: &World) -> Result<(), Error> {
     world.shared.clear(Scope::default())?;
     for family in [1, 2, 3, 20, 21, 22, 23] {
@@ -217,7 +217,7 @@ fn clear(world: &World) -> Result<(), Error> {
 /// Takes over all that is held, and then the records since, each in slices: the pages must be those
 /// that the cache has.
 fn follow(shared: &Shared) -> Result<(), Error> {
-    let (held, cleared) = (RefCell::new(BTreeMap::new()), Cell::new(false));
+    let held = RefCell::new(BTreeMap::new());
     let mut apply = |record: &Record<'_>| {
         let mut held = held.borrow_mut();
         match record.what {
@@ -228,10 +228,7 @@ fn follow(shared: &Shared) -> Result<(), Error> {
                 }
             }
             What::Removed(_) => record.pages.iter().for_each(|page| drop(held.remove(page))),
-            What::Cleared(_) => {
-                held.clear();
-                cleared.set(true);
-            }
+            What::Cleared(_) => held.clear(),
         }
         true
     };
@@ -245,6 +242,11 @@ fn follow(shared: &Shared) -> Result<(), Error> {
             break;
         }
     }
+    let cleared = Cell::new(false);
+    shared.read_journal(0, &mut |record| {
+        cleared.set(cleared.get() || matches!(record.what, What::Cleared(_)));
+        true
+    })?;
     let (state, held) = (shared.read(), held.borrow());
     for page in 1..PAGES {
         let (told, there) = (held.contains_key(&page), state.contains_page(page));

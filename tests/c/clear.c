@@ -1,4 +1,4 @@
-/* K28: clearing while requests run: nothing of before is found again, whoever publishes it; what is
+/* K11: clearing while requests run: nothing of before is found again, whoever publishes it; what is
  * in use stays for its holder, and goes when it is let go. */
 #include "misuse.h"
 
@@ -39,7 +39,7 @@ static rkv_cache_match_result lock_match(const fixture *f, rkv_tokens tokens, ui
 }
 
 /* What nobody uses goes at once, and leaves nothing. */
-static void k28_unused_pages_are_free_at_once(void) {
+static void k11_unused_pages_are_free_at_once(void) {
     fixture f = new_fixture(2, 64);
     uint32_t ids[32], other[32];
     count_up(ids, 32, 1);
@@ -68,7 +68,7 @@ static void k28_unused_pages_are_free_at_once(void) {
 }
 
 /* A lock keeps its pages and the node for its holder, for nobody else. */
-static void k28_a_lock_keeps_what_it_protects(void) {
+static void k11_a_lock_keeps_what_it_protects(void) {
     fixture f = new_fixture(2, 64);
     uint32_t ids[16], other[16], pages[ROOM], again[ROOM];
     count_up(ids, 16, 1);
@@ -121,7 +121,7 @@ static void k28_a_lock_keeps_what_it_protects(void) {
 }
 
 /* A sequence that began before goes on, and publishes to nobody: with a match, and without. */
-static void k28_what_began_before_publishes_to_nobody(void) {
+static void k11_what_began_before_publishes_to_nobody(void) {
     fixture f = new_fixture(2, 64);
     uint32_t ids[16], cold[16], row[ROOM];
     count_up(ids, 16, 1);
@@ -159,7 +159,7 @@ static void k28_what_began_before_publishes_to_nobody(void) {
 }
 
 /* A part of a page that was cleared is not published as something new. */
-static void k28_a_copy_of_what_was_cleared_is_not_published(void) {
+static void k11_a_copy_of_what_was_cleared_is_not_published(void) {
     fixture f = new_fixture(4, 64);
     uint32_t ids[16];
     count_up(ids, 16, 1);
@@ -181,7 +181,7 @@ static void k28_a_copy_of_what_was_cleared_is_not_published(void) {
 }
 
 /* Children of what began before: forked and continued ones, before and after they publish. */
-static void k28_children_of_what_began_before(void) {
+static void k11_children_of_what_began_before(void) {
     fixture f = new_fixture(2, 64);
     uint32_t ids[16], more[4] = {50, 51, 52, 53};
     count_up(ids, 16, 1);
@@ -218,7 +218,7 @@ static void k28_children_of_what_began_before(void) {
 }
 
 /* Retained sequences go: nothing goes on from them. */
-static void k28_retained_sequences_are_dropped(void) {
+static void k11_retained_sequences_are_dropped(void) {
     fixture f = new_fixture(2, 64);
     uint32_t ids[16], more[2] = {50, 51};
     count_up(ids, 16, 1);
@@ -249,7 +249,7 @@ static void k28_retained_sequences_are_dropped(void) {
 }
 
 /* Which namespaces: one, those of an adapter, of a tenant, of an epoch; the others stay. */
-static void k28_what_is_cleared(void) {
+static void k11_what_is_cleared(void) {
     static const uint32_t scopes[] = {RKV_CLEAR_NAMESPACE, RKV_CLEAR_LORA, RKV_CLEAR_IMAGE,
                                       RKV_CLEAR_SALT, RKV_CLEAR_EPOCH,
                                       RKV_CLEAR_LORA | RKV_CLEAR_EPOCH, RKV_CLEAR_EVERYTHING};
@@ -294,7 +294,7 @@ static void k28_what_is_cleared(void) {
 }
 
 /* More namespaces than are cleared in one go, and more pages than are freed in one. */
-static void k28_a_great_deal_goes(void) {
+static void k11_a_great_deal_goes(void) {
     fixture f = new_fixture(1, 8192);
     enum { LONG = 3000 };
     static uint32_t ids[LONG];
@@ -323,7 +323,7 @@ static void k28_a_great_deal_goes(void) {
 
 /* Many clears of others don't touch a sequence that began before all of them and has a node; one
  * that has none is taken for cleared at some time, and never the other way. */
-static void k28_clears_of_others(void) {
+static void k11_clears_of_others(void) {
     fixture f = new_fixture(2, 64);
     uint32_t ids[16], cold[16];
     count_up(ids, 16, 1);
@@ -349,7 +349,7 @@ static void k28_clears_of_others(void) {
 }
 
 /* Images of what was cleared are forgotten with their pages. */
-static void k28_images_go_too(void) {
+static void k11_images_go_too(void) {
     fixture f = new_fixture(4, 64);
     uint32_t ids[3] = {1, 0, 2};
     rkv_token_item item = image(1, 7, 14);
@@ -406,16 +406,16 @@ static void m01_clear(void) {
 }
 
 int main(void) {
-    RUN_BOTH(k28_unused_pages_are_free_at_once);
-    RUN_BOTH(k28_a_lock_keeps_what_it_protects);
-    RUN_BOTH(k28_what_began_before_publishes_to_nobody);
-    RUN_BOTH(k28_a_copy_of_what_was_cleared_is_not_published);
-    RUN_BOTH(k28_children_of_what_began_before);
-    RUN_BOTH(k28_retained_sequences_are_dropped);
-    RUN_BOTH(k28_what_is_cleared);
-    RUN_BOTH(k28_a_great_deal_goes);
-    RUN_BOTH(k28_clears_of_others);
-    RUN_BOTH(k28_images_go_too);
+    RUN_BOTH(k11_unused_pages_are_free_at_once);
+    RUN_BOTH(k11_a_lock_keeps_what_it_protects);
+    RUN_BOTH(k11_what_began_before_publishes_to_nobody);
+    RUN_BOTH(k11_a_copy_of_what_was_cleared_is_not_published);
+    RUN_BOTH(k11_children_of_what_began_before);
+    RUN_BOTH(k11_retained_sequences_are_dropped);
+    RUN_BOTH(k11_what_is_cleared);
+    RUN_BOTH(k11_a_great_deal_goes);
+    RUN_BOTH(k11_clears_of_others);
+    RUN_BOTH(k11_images_go_too);
     RUN_BOTH(m01_clear);
     return check_result();
 }

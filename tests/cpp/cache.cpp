@@ -116,7 +116,7 @@ void keeps_namespaces_apart() {
     test::audit(table, cache);
 }
 
-// K28: what is cleared is gone for all but its holder.
+// K11: what is cleared is gone for all but its holder.
 void clears() {
     rkv::PageTable table = test::table(33, 4);
     rkv::Cache cache(table);
