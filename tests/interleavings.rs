@@ -6,15 +6,17 @@
 //! the books must balance.
 mod interleavings {
     mod allocate;
+    pub mod clear;
 }
 
+use interleavings::clear::clear;
 use radixkv::cache::{CacheConfig, InsertRequest, Namespace};
 use radixkv::error::Error;
 use radixkv::ids::{LockId, SequenceId};
 use radixkv::index::IndexKind;
 use radixkv::journal::{Record, What};
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::{Continuation, Room, Scope, Shared};
+use radixkv::sequence::{Continuation, Room, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,6 +33,8 @@ thread_local! {
     /// Yields until the step is taken, and the step.
     static NEXT: RefCell<Option<(usize, Step)>> = const { RefCell::new(None) };
     static YIELDS: Cell<usize> = const { Cell::new(0) };
+    /// Something was cleared.
+    static CLEARED: Cell<bool> = const { Cell::new(false) };
     static SHARED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
@@ -81,6 +85,7 @@ impl World {
             ..PageTableConfig::default()
         };
         SHARED.set(None);
+        CLEARED.set(false);
         NEXT.set(None);
         let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
         let journal_bytes = 1 << 16;
@@ -200,20 +205,6 @@ const LONG: [Long; 12] = [
     Long { name: "follow the journal", call: |world| follow(&world.shared), slot: |_| None },
 ];
 
-/// K11: of all that was published before, or by whom that began before, nothing is found.
-fn clear(world: &World) -> Result<(), Error> {
-    world.shared.clear(Scope::default())?;
-    for family in [1, 2, 3, 20, 21, 22, 23] {
-        let ids = tokens(family, 8);
-        let found = world.shared.probe(&Namespace::default(), TokenList::text(&ids))?;
-        assert_eq!(found, (0, 0), "family {family}");
-        let state = world.shared.read();
-        let found = state.find(&Namespace::default(), TokenList::text(&ids))?;
-        assert_eq!(found.positions(), 0, "family {family}");
-    }
-    Ok(())
-}
-
 /// Takes over all that is held, and then the records since, each in slices: the pages must be those
 /// that the cache has.
 fn follow(shared: &Shared) -> Result<(), Error> {
@@ -242,16 +233,11 @@ fn follow(shared: &Shared) -> Result<(), Error> {
             break;
         }
     }
-    let cleared = Cell::new(false);
-    shared.read_journal(0, &mut |record| {
-        cleared.set(cleared.get() || matches!(record.what, What::Cleared(_)));
-        true
-    })?;
     let (state, held) = (shared.read(), held.borrow());
     for page in 1..PAGES {
         let (told, there) = (held.contains_key(&page), state.contains_page(page));
         // What was cleared is there until it is let go.
-        assert!(told == there || (there && cleared.get()), "page {page}");
+        assert!(told == there || (there && CLEARED.get()), "page {page}");
     }
     for (page, (parent, _)) in held.iter() {
         assert!(*parent == 0 || held.contains_key(parent), "page {page} goes on from {parent}");
@@ -325,7 +311,7 @@ const SECOND: [Second; 30] = [
         drop(world.shared.allocate_pages(stats.free + stats.reclaimable));
     }),
     ("evict all", |world| drop(world.shared.evict(PAGES as usize, |_, _| {}))),
-    ("clear", |world| drop(world.shared.clear(Scope::default()))),
+    ("clear", |world| drop(clear(world))),
     // Not the page that is mapped into a row: who maps what the cache owns has to lock it.
     ("insert and unlock", |world| {
         let ids = tokens(11, 4);

@@ -70,8 +70,8 @@ static inline rkvgo_count rkvgo_cache_evict(
 }
 
 typedef struct {
+	rkvgo_failure *failure;
 	rkv_cache_clear_result result;
-	rkvgo_failure failure;
 } rkvgo_clear_made;
 
 static inline rkvgo_clear_made rkvgo_cache_clear(

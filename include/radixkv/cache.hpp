@@ -184,7 +184,7 @@ public:
         pages.resize(evict(page_count, pages));
         return pages;
     }
-    /// rkv_cache_clear(): the namespaces that have the same as `space` in the fields that RKV_CLEAR_
+    /// rkv_cache_clear(): namespaces that have the same as `space` in the fields that RKV_CLEAR_
     /// flags choose.
     rkv_cache_clear_result clear(const Namespace& space,
                                  std::uint32_t flags = RKV_CLEAR_NAMESPACE) {
