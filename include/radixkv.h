@@ -197,6 +197,36 @@
 #define RKV_INDEX_BLOCK_HASH 1
 
 /**
+ * Flag of rkv_cache_clear_args: namespaces with the lora_id of `space`, or like it with none.
+ */
+#define RKV_CLEAR_LORA 1
+
+/**
+ * Flag of rkv_cache_clear_args: namespaces with the image_digest of `space`, or like it with none.
+ */
+#define RKV_CLEAR_IMAGE 2
+
+/**
+ * Flag of rkv_cache_clear_args: namespaces with the salt of `space`.
+ */
+#define RKV_CLEAR_SALT 4
+
+/**
+ * Flag of rkv_cache_clear_args: namespaces with the epoch of `space`.
+ */
+#define RKV_CLEAR_EPOCH 8
+
+/**
+ * Flags of rkv_cache_clear_args: `space` alone, which has all of it.
+ */
+#define RKV_CLEAR_NAMESPACE 15
+
+/**
+ * Flag of rkv_cache_clear_args, alone: all namespaces.
+ */
+#define RKV_CLEAR_EVERYTHING 16
+
+/**
  * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
  * rkv_cache_match_result.lock.
  */
@@ -304,7 +334,8 @@
 #define RKV_JOURNAL_MOVED 3
 
 /**
- * Kind of an rkv_journal_record: all pages left at once. No library writes it yet.
+ * Kind of an rkv_journal_record: rkv_cache_clear() cleared a namespace. Nothing that was stored in
+ * it before can be found any more. It names no pages: each is removed when it goes.
  */
 #define RKV_JOURNAL_CLEARED 4
 
@@ -319,7 +350,8 @@
 #define RKV_REASON_CALLER 2
 
 /**
- * Reason of an rkv_journal_record: not valid any more. No library writes it yet.
+ * Reason of an rkv_journal_record: cleared by rkv_cache_clear(). Of removed pages: they were
+ * cleared before, and nobody holds them any more.
  */
 #define RKV_REASON_INVALIDATED 3
 
@@ -815,6 +847,61 @@ typedef struct rkv_cache_config {
      */
     uint64_t journal_bytes;
 } rkv_cache_config;
+
+/**
+ * What rkv_cache_clear() is to clear.
+ */
+typedef struct rkv_cache_clear_args {
+    /**
+     * sizeof(rkv_cache_clear_args).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_CLEAR_ flags: which fields of a namespace are those of `space`. At least one.
+     */
+    uint32_t flags;
+    /**
+     * Has those fields; the others are not looked at. NULL is the default namespace. NULL with
+     * RKV_CLEAR_EVERYTHING.
+     */
+    const struct rkv_namespace *space;
+} rkv_cache_clear_args;
+
+/**
+ * What a clear did.
+ */
+typedef struct rkv_cache_clear_result {
+    /**
+     * sizeof(rkv_cache_clear_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Namespaces that it found.
+     */
+    uint64_t namespace_count;
+    /**
+     * Pages that went back to the free pool during the call.
+     */
+    uint64_t freed_page_count;
+    /**
+     * Cleared pages that locks, sequences and open copies still hold, those of earlier clears
+     * included. Each goes back when the last of them lets it go.
+     */
+    uint64_t held_page_count;
+    /**
+     * With an external pool: cleared pages that nobody holds. They are still the cache's;
+     * rkv_cache_evict() gives them back, before all others. Else 0.
+     */
+    uint64_t waiting_page_count;
+    /**
+     * Retained sequences that it dropped.
+     */
+    uint64_t dropped_sequence_count;
+} rkv_cache_clear_result;
 
 /**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
@@ -1753,11 +1840,11 @@ typedef struct rkv_journal_record {
      */
     uint64_t number;
     /**
-     * RKV_JOURNAL_STORED or RKV_JOURNAL_REMOVED. Expect others.
+     * RKV_JOURNAL_STORED, RKV_JOURNAL_REMOVED or RKV_JOURNAL_CLEARED. Expect others.
      */
     uint32_t kind;
     /**
-     * Of removed pages, why: an RKV_REASON_. Expect others. Else 0.
+     * Of removed pages and of a cleared namespace, why: an RKV_REASON_. Expect others. Else 0.
      */
     uint32_t reason;
     /**
@@ -1798,7 +1885,8 @@ typedef struct rkv_journal_record {
      */
     uint64_t item_count;
     /**
-     * Of stored pages: the flags of their rkv_namespace, and the fields below likewise.
+     * Of stored pages, and of a cleared namespace: the flags of the rkv_namespace, and the fields
+     * below likewise.
      */
     uint32_t namespace_flags;
     /**
@@ -2981,6 +3069,41 @@ RKV_MUST_CHECK
 enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
                                         uint32_t page,
                                         bool *out_contains);
+
+/**
+ * Clears namespaces, while requests run: when weights or an adapter change, or a tenant leaves.
+ *
+ * Nothing that they hold is found any more, by match, probe, begin or continue. Pages that nobody
+ * holds are freed. What a lock, a sequence or an open copy holds stays as it is for its holder,
+ * and is freed when that lets go. Retained sequences are dropped.
+ *
+ * A sequence that began before goes on, and may publish. Nobody finds what it publishes, also not
+ * under the name of the namespace, which is empty from now on and may be used again. That is so
+ * for its children too. rkv_cache_insert() after a cleared node is refused. Without from_node it
+ * begins anew: don't insert pages that were computed before.
+ *
+ * A namespace is cleared at one moment; of several one comes after the other, and all are cleared
+ * when the call returns. A sequence that begins in one of them during the call may be taken for
+ * one that began before.
+ *
+ * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) no page leaves by this call:
+ * rkv_cache_evict() reports them.
+ *
+ * @param cache the cache
+ * @param args what to clear
+ * @param out_result receives what was done; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(nodes + pages that are freed + retained sequences), and with a scope of several namespaces
+ * O(namespaces * log(namespaces)); lock, in slices; allocates nothing
+ * @par Thread safety
+ * any thread; lets waiting threads in
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_clear(struct rkv_cache *cache,
+                                const struct rkv_cache_clear_args *args,
+                                struct rkv_cache_clear_result *out_result);
 
 /**
  * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.

@@ -6,8 +6,10 @@
 //! the books must balance.
 mod interleavings {
     mod allocate;
+    pub mod clear;
 }
 
+use interleavings::clear::clear;
 use radixkv::cache::{CacheConfig, InsertRequest, Namespace};
 use radixkv::error::Error;
 use radixkv::ids::{LockId, SequenceId};
@@ -31,6 +33,8 @@ thread_local! {
     /// Yields until the step is taken, and the step.
     static NEXT: RefCell<Option<(usize, Step)>> = const { RefCell::new(None) };
     static YIELDS: Cell<usize> = const { Cell::new(0) };
+    /// Something was cleared.
+    static CLEARED: Cell<bool> = const { Cell::new(false) };
     static SHARED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
@@ -81,6 +85,7 @@ impl World {
             ..PageTableConfig::default()
         };
         SHARED.set(None);
+        CLEARED.set(false);
         NEXT.set(None);
         let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
         let journal_bytes = 1 << 16;
@@ -138,7 +143,7 @@ struct Long {
     slot: fn(&World) -> Option<u32>,
 }
 
-const LONG: [Long; 11] = [
+const LONG: [Long; 12] = [
     Long {
         name: "append",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 20))),
@@ -196,6 +201,7 @@ const LONG: [Long; 11] = [
         call: |world| world.shared.evict(10, |_, _| {}).map(drop),
         slot: |_| None,
     },
+    Long { name: "clear", call: clear, slot: |_| None },
     Long { name: "follow the journal", call: |world| follow(&world.shared), slot: |_| None },
 ];
 
@@ -213,6 +219,7 @@ fn follow(shared: &Shared) -> Result<(), Error> {
                 }
             }
             What::Removed(_) => record.pages.iter().for_each(|page| drop(held.remove(page))),
+            What::Cleared(_) => held.clear(),
         }
         true
     };
@@ -228,7 +235,9 @@ fn follow(shared: &Shared) -> Result<(), Error> {
     }
     let (state, held) = (shared.read(), held.borrow());
     for page in 1..PAGES {
-        assert_eq!(held.contains_key(&page), state.contains_page(page), "page {page}");
+        let (told, there) = (held.contains_key(&page), state.contains_page(page));
+        // What was cleared is there until it is let go.
+        assert!(told == there || (there && CLEARED.get()), "page {page}");
     }
     for (page, (parent, _)) in held.iter() {
         assert!(*parent == 0 || held.contains_key(parent), "page {page} goes on from {parent}");
@@ -244,7 +253,7 @@ fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
 /// What somebody else does meanwhile. It may be refused.
 type Second = (&'static str, fn(&World));
 
-const SECOND: [Second; 29] = [
+const SECOND: [Second; 30] = [
     ("release", |world| drop(world.shared.write().release(world.fresh))),
     ("release, and another takes the slot", |world| {
         drop(world.shared.write().release(world.fresh));
@@ -302,6 +311,7 @@ const SECOND: [Second; 29] = [
         drop(world.shared.allocate_pages(stats.free + stats.reclaimable));
     }),
     ("evict all", |world| drop(world.shared.evict(PAGES as usize, |_, _| {}))),
+    ("clear", |world| drop(clear(world))),
     // Not the page that is mapped into a row: who maps what the cache owns has to lock it.
     ("insert and unlock", |world| {
         let ids = tokens(11, 4);

@@ -53,6 +53,7 @@ fn apply(held: &mut Contents, record: &Record<'_>) {
             }
         }
         What::Removed(_) => record.pages.iter().for_each(|page| drop(held.remove(page))),
+        What::Cleared(name) => held.retain(|_, held| held.namespace != name),
     }
 }
 

@@ -70,6 +70,25 @@ static inline rkvgo_count rkvgo_cache_evict(
 	return made;
 }
 
+typedef struct {
+	rkvgo_failure *failure;
+	rkv_cache_clear_result result;
+} rkvgo_clear_made;
+
+static inline rkvgo_clear_made rkvgo_cache_clear(
+	rkv_cache *cache, uint32_t flags, rkv_namespace space
+) {
+	rkv_cache_clear_args args = {
+		.struct_size = sizeof args,
+		.flags = flags,
+		.space = flags & RKV_CLEAR_EVERYTHING ? NULL : &space,
+	};
+	rkvgo_clear_made made = {0};
+	made.result.struct_size = sizeof made.result;
+	made.failure = rkvgo_end(rkv_cache_clear(cache, &args, &made.result));
+	return made;
+}
+
 static inline rkvgo_bool rkvgo_cache_contains_page(const rkv_cache *cache, uint32_t page) {
 	rkvgo_bool made = {0};
 	made.failure = rkvgo_end(rkv_cache_contains_page(cache, page, &made.value));
@@ -283,6 +302,58 @@ func (c *Cache) Evict(pageCount int, pages []uint32) (int, error) {
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_evict(raw, C.size_t(pageCount), u32Pointer(pages), C.size_t(len(pages)))
 	return int(made.count), asError(made.failure)
+}
+
+// ClearFlags say which namespaces [Cache.Clear] clears: those that have the same as one in each of
+// the chosen fields.
+type ClearFlags uint32
+
+const (
+	// ClearLoRA: the adapter is the same, or there is none.
+	ClearLoRA ClearFlags = C.RKV_CLEAR_LORA
+	// ClearImage: the image is the same, or there is none.
+	ClearImage ClearFlags = C.RKV_CLEAR_IMAGE
+	// ClearSalt: the salt is the same.
+	ClearSalt ClearFlags = C.RKV_CLEAR_SALT
+	// ClearEpoch: the epoch is the same.
+	ClearEpoch ClearFlags = C.RKV_CLEAR_EPOCH
+	// ClearNamespace: all of it is the same.
+	ClearNamespace ClearFlags = C.RKV_CLEAR_NAMESPACE
+	// ClearEverything, alone: all namespaces.
+	ClearEverything ClearFlags = C.RKV_CLEAR_EVERYTHING
+)
+
+// ClearResult says what a clear did.
+type ClearResult struct {
+	// NamespaceCount counts the namespaces that it found.
+	NamespaceCount uint64
+	// FreedPageCount counts the pages that went back to the free pool.
+	FreedPageCount uint64
+	// HeldPageCount counts the cleared pages that are still in use. Each goes when it is let go.
+	HeldPageCount uint64
+	// WaitingPageCount counts, with an external pool, the pages that Evict gives back next.
+	WaitingPageCount uint64
+	// DroppedSequenceCount counts the retained sequences that it dropped.
+	DroppedSequenceCount uint64
+}
+
+// Clear clears namespaces while requests run: nothing of them is found any more, also not what
+// sequences publish that began before. What is in use stays for its holder until that lets go. The
+// namespace is not looked at with ClearEverything.
+func (c *Cache) Clear(space Namespace, flags ClearFlags) (ClearResult, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return ClearResult{}, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_clear(raw, C.uint32_t(flags), space.c())
+	return ClearResult{
+		NamespaceCount:       uint64(made.result.namespace_count),
+		FreedPageCount:       uint64(made.result.freed_page_count),
+		HeldPageCount:        uint64(made.result.held_page_count),
+		WaitingPageCount:     uint64(made.result.waiting_page_count),
+		DroppedSequenceCount: uint64(made.result.dropped_sequence_count),
+	}, asError(made.failure)
 }
 
 // ContainsPage says whether the cache owns a page; false for pages out of range.

@@ -355,3 +355,25 @@ func TestStatsAndDump(t *testing.T) {
 	_, err = b.cache.Dump(7)
 	wants(t, err, radixkv.InvalidArgument)
 }
+
+// K11: what is cleared is gone for all but its holder.
+func TestClear(t *testing.T) {
+	b := newBench(t, 4, 33, 0)
+	first, _ := b.begin(run(1, 16))
+	_, err := first.Publish(16)
+	must(t, err)
+	made, err := b.cache.Clear(radixkv.Namespace{Epoch: 1}, radixkv.ClearEpoch)
+	must(t, err)
+	equal(t, "namespaces of another epoch", made.NamespaceCount, 0)
+	made, err = b.cache.Clear(radixkv.Namespace{}, radixkv.ClearNamespace)
+	must(t, err)
+	equal(t, "namespaces", made.NamespaceCount, 1)
+	equal(t, "freed pages", made.FreedPageCount, 0)
+	equal(t, "found tokens", b.probe(radixkv.Namespace{}, run(1, 16)), 0)
+	must(t, first.Release())
+	equal(t, "cached pages", b.sound().CachedPageCount, 0)
+	_, err = b.cache.Clear(radixkv.Namespace{}, 0)
+	wants(t, err, radixkv.InvalidArgument)
+	_, err = b.cache.Clear(radixkv.Namespace{}, radixkv.ClearEverything)
+	must(t, err)
+}

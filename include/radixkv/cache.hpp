@@ -195,6 +195,14 @@ public:
         pages.resize(evict(page_count, pages));
         return pages;
     }
+    /// rkv_cache_clear(): namespaces that have the same as `space` in the fields that RKV_CLEAR_
+    /// flags choose.
+    rkv_cache_clear_result clear(const Namespace& space,
+                                 std::uint32_t flags = RKV_CLEAR_NAMESPACE) {
+        return clear_raw(space.get(), flags);
+    }
+    /// rkv_cache_clear() of all namespaces.
+    rkv_cache_clear_result clear_everything() { return clear_raw(nullptr, RKV_CLEAR_EVERYTHING); }
     /// rkv_cache_contains_page().
     [[nodiscard]] bool contains_page(std::uint32_t page) const {
         bool contains = false;
@@ -381,6 +389,14 @@ private:
                    std::uint32_t flags, rkv_cache_match_result& found) {
         check(rkv_cache_match(get(), ns.get(), tokens.get(), flags, pages.data(), pages.size(),
                               &found));
+    }
+    rkv_cache_clear_result clear_raw(const rkv_namespace* space, std::uint32_t flags) {
+        auto args = sized<rkv_cache_clear_args>();
+        args.flags = flags;
+        args.space = space;
+        auto result = sized<rkv_cache_clear_result>();
+        check(rkv_cache_clear(get(), &args, &result));
+        return result;
     }
     rkv_cache_insert_result insert_raw(rkv_cache_insert_args args, TokenView tokens,
                                  span<const std::uint32_t> pages,

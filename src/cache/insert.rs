@@ -188,6 +188,11 @@ impl PrefixCache {
             return Ok(None);
         };
         let node = self.index.resolve(id)?;
+        if self.index.is_detached(node) {
+            return Err(Error::state(
+                "args.from_node was cleared: nobody would find what follows it",
+            ));
+        }
         let end = self.index.end_page(node);
         if request.from_page != end {
             return Err(Error::argument(text!(

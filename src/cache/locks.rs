@@ -50,7 +50,7 @@ impl PrefixCache {
                 )));
             }
         }
-        let mut locks = 0;
+        let mut locks = self.index.detached().locks;
         self.index.visit_roots(None, &mut |_, root| {
             locks += self.index.info(root).locks as usize;
             true

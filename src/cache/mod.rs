@@ -52,6 +52,8 @@ pub struct Counters {
     pub duplicate_pages: u64,
     /// Pages evicted.
     pub evicted_pages: u64,
+    /// Pages dropped after they were cleared, other than by an eviction.
+    pub cleared_pages: u64,
     /// Sequences that went on from another one.
     pub inherits: u64,
     /// Positions that they inherited.
@@ -108,8 +110,42 @@ impl PrefixCache {
         reason: Reason,
         report: &mut dyn FnMut(&[u32]),
     ) -> usize {
+        let evict = |index: &mut dyn PrefixIndex, report: &mut dyn FnMut(&[u32], &[u32])| {
+            index.evict(count, report)
+        };
+        let evicted = self.drop_pages(table, reason, report, evict);
+        self.counters.evicted_pages += evicted as u64;
+        evicted
+    }
+
+    /// Drops up to `count` of the pages that nobody can find or holds.
+    pub fn drop_cleared(&mut self, table: &mut PageTable, count: usize) -> usize {
+        let evict = |index: &mut dyn PrefixIndex, report: &mut dyn FnMut(&[u32], &[u32])| {
+            index.evict_cleared(count, report)
+        };
+        let dropped = self.drop_pages(table, Reason::Invalidated, &mut |_| {}, evict);
+        self.counters.cleared_pages += dropped as u64;
+        dropped
+    }
+
+    /// Lets nobody find a namespace any more, of which this is the root.
+    pub fn detach_root(&mut self, namespace: &Namespace, root: Node) {
+        self.index.detach_root(root);
+        if let Some(journal) = &mut self.journal {
+            journal.clear(namespace);
+        }
+    }
+
+    /// What an eviction drops goes into the pool, and into the journal.
+    fn drop_pages(
+        &mut self,
+        table: &mut PageTable,
+        reason: Reason,
+        report: &mut dyn FnMut(&[u32]),
+        evict: impl FnOnce(&mut dyn PrefixIndex, &mut dyn FnMut(&[u32], &[u32])) -> usize,
+    ) -> usize {
         let (images, journal) = (&mut self.images, &mut self.journal);
-        let evicted = self.index.evict(count, &mut |pages, keys| {
+        let evicted = evict(self.index.as_mut(), &mut |pages, keys| {
             if !images.is_empty() {
                 images.release(keys);
             }
@@ -120,9 +156,8 @@ impl PrefixCache {
             report(pages);
         });
         if let Some(journal) = journal {
-            journal.end_removal(reason);
+            journal.end_removal();
         }
-        self.counters.evicted_pages += evicted as u64;
         evicted
     }
 
@@ -165,6 +200,9 @@ impl PrefixCache {
     #[cold]
     fn write_stored(&mut self, end: Node, first: usize, pages: &[u32], keys: &[u32]) {
         let (index, images) = (self.index.as_ref(), &self.images);
+        if index.is_detached(end) {
+            return;
+        }
         let (namespace, parent) = match first.checked_sub(1) {
             None => (index.namespace(end), 0),
             Some(before) => (Namespace::default(), page_at(index, end, before)),

@@ -16,14 +16,16 @@ pub const RKV_JOURNAL_STORED: u32 = 1;
 pub const RKV_JOURNAL_REMOVED: u32 = 2;
 /// Kind of an rkv_journal_record: pages went to another tier. No library writes it yet.
 pub const RKV_JOURNAL_MOVED: u32 = 3;
-/// Kind of an rkv_journal_record: all pages left at once. No library writes it yet.
+/// Kind of an rkv_journal_record: rkv_cache_clear() cleared a namespace. Nothing that was stored in
+/// it before can be found any more. It names no pages: each is removed when it goes.
 pub const RKV_JOURNAL_CLEARED: u32 = 4;
 
 /// Reason of an rkv_journal_record: evicted to make room, inside a call that allocates.
 pub const RKV_REASON_CAPACITY: u32 = 1;
 /// Reason of an rkv_journal_record: evicted by rkv_cache_evict().
 pub const RKV_REASON_CALLER: u32 = 2;
-/// Reason of an rkv_journal_record: not valid any more. No library writes it yet.
+/// Reason of an rkv_journal_record: cleared by rkv_cache_clear(). Of removed pages: they were
+/// cleared before, and nobody holds them any more.
 pub const RKV_REASON_INVALIDATED: u32 = 3;
 /// Reason of an rkv_journal_record: another page took its place. No library writes it yet.
 pub const RKV_REASON_REPLACED: u32 = 4;
@@ -36,9 +38,9 @@ pub const RKV_REASON_DESTROYED: u32 = 5;
 pub struct rkv_journal_record {
     /// One higher than that of the record before.
     pub number: u64,
-    /// RKV_JOURNAL_STORED or RKV_JOURNAL_REMOVED. Expect others.
+    /// RKV_JOURNAL_STORED, RKV_JOURNAL_REMOVED or RKV_JOURNAL_CLEARED. Expect others.
     pub kind: u32,
-    /// Of removed pages, why: an RKV_REASON_. Expect others. Else 0.
+    /// Of removed pages and of a cleared namespace, why: an RKV_REASON_. Expect others. Else 0.
     pub reason: u32,
     /// Group of the pages: 0.
     pub group: u32,
@@ -59,7 +61,8 @@ pub struct rkv_journal_record {
     pub item_index: u64,
     /// Items.
     pub item_count: u64,
-    /// Of stored pages: the flags of their rkv_namespace, and the fields below likewise.
+    /// Of stored pages, and of a cleared namespace: the flags of the rkv_namespace, and the fields
+    /// below likewise.
     pub namespace_flags: u32,
     /// Zero.
     pub reserved: u32,

@@ -5,6 +5,7 @@ use super::journal::*;
 use super::namespace::namespace_flags;
 use super::pointer::{check_out, out_slice};
 use super::token::{RKV_TOKEN_COORD, RKV_TOKEN_IMAGE, RKV_TOKEN_SIZE};
+use crate::cache::Namespace;
 use crate::journal::{Reason, Record, What};
 use crate::token::{Part, TokenKind};
 use std::mem::MaybeUninit;
@@ -96,7 +97,7 @@ impl Buffers<'_> {
     pub fn take(&mut self, record: &Record<'_>) -> bool {
         let (tokens, items) = match record.what {
             What::Stored { tokens, parts, .. } => (tokens, parts.count()),
-            What::Removed(_) => (&[][..], 0),
+            What::Removed(_) | What::Cleared(_) => (&[][..], 0),
         };
         let before = self.counts;
         let after = Counts {
@@ -184,19 +185,28 @@ fn described(record: &Record<'_>) -> rkv_journal_record {
                 Reason::Capacity => RKV_REASON_CAPACITY,
                 Reason::Caller => RKV_REASON_CALLER,
                 Reason::Destroyed => RKV_REASON_DESTROYED,
+                Reason::Invalidated => RKV_REASON_INVALIDATED,
             };
         }
         What::Stored { namespace, parent, first_position, .. } => {
             made.kind = RKV_JOURNAL_STORED;
             (made.parent_page, made.first_position) = (parent, first_position);
-            made.namespace_flags = namespace_flags(&namespace);
-            made.lora_id = namespace.lora.unwrap_or(0);
-            made.epoch = namespace.epoch;
-            made.image_digest = namespace.image.unwrap_or([0; 16]);
-            made.salt = namespace.salt;
+            put_namespace(&mut made, &namespace);
+        }
+        What::Cleared(namespace) => {
+            (made.kind, made.reason) = (RKV_JOURNAL_CLEARED, RKV_REASON_INVALIDATED);
+            put_namespace(&mut made, &namespace);
         }
     }
     made
+}
+
+fn put_namespace(made: &mut rkv_journal_record, namespace: &Namespace) {
+    made.namespace_flags = namespace_flags(namespace);
+    made.lora_id = namespace.lora.unwrap_or(0);
+    made.epoch = namespace.epoch;
+    made.image_digest = namespace.image.unwrap_or([0; 16]);
+    made.salt = namespace.salt;
 }
 
 fn item(part: &Part) -> rkv_journal_item {

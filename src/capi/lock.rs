@@ -56,5 +56,5 @@ pub unsafe extern "C" fn rkv_cache_lock(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, lock: rkv_lock_id) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.write().unlock(HandleId(lock))?)) }
+    unsafe { with(cache, |shared| Ok(shared.ending(|state| state.unlock(HandleId(lock)))?)) }
 }

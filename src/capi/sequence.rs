@@ -273,7 +273,9 @@ pub unsafe extern "C" fn rkv_sequence_confirm_copies(
     sequence: rkv_sequence_id,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.write().confirm_copies(SequenceId(sequence))?)) }
+    unsafe {
+        with(cache, |shared| Ok(shared.ending(|state| state.confirm_copies(SequenceId(sequence)))?))
+    }
 }
 
 /// Allocates the pages that a sequence lacks for its first positions, evicting when the pool is
@@ -435,5 +437,5 @@ pub unsafe extern "C" fn rkv_sequence_release(
     sequence: rkv_sequence_id,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.write().release(SequenceId(sequence))?)) }
+    unsafe { with(cache, |shared| Ok(shared.ending(|state| state.release(SequenceId(sequence)))?)) }
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub use tags::{IdRange, Tags};
 #[cfg(loom)]
 pub(crate) use tree::{ChildTable, Version};
+pub use tree::{Detached, Swept};
 
 use crate::error::Error;
 use crate::grace::Reader;
@@ -288,6 +289,29 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Drops up to `count` pages, least recently used first. Reports them by runs of one node, with
     /// their keys, of which the keys of text may be left out: of a run the last page goes first.
     fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
+
+    /// Lets a namespace lead to its root no more: nothing below it can be found from now on. Who
+    /// holds nodes there keeps them. O(log(namespaces)).
+    fn detach_root(&mut self, root: Node);
+
+    /// A root that no namespace leads to. If it stays empty it must be given to `prune_root`.
+    fn make_detached_root(&mut self, namespace: &Namespace) -> Result<Node, Error>;
+
+    /// Whether nothing can find a node.
+    fn is_detached(&self, node: Node) -> bool;
+
+    /// Looks at so many nodes from a number on, for what nobody can find or holds. O(nodes), and
+    /// the cost of an eviction's turn for each leaf that is found.
+    fn sweep(&mut self, from: u32, count: usize) -> Swept;
+
+    /// Whether leaves that nobody can find or holds wait to be dropped.
+    fn has_cleared(&self) -> bool;
+
+    /// `evict` for those leaves alone.
+    fn evict_cleared(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
+
+    /// All that nobody can find. For checks.
+    fn detached(&self) -> Detached;
 
     /// Whether the prefix that ends at a node has exactly these keys.
     fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool;

@@ -16,14 +16,15 @@ struct Entry {
     parent: u32,
     /// Pages before it in the prefix.
     index: u32,
-    /// The number of the namespace, plus one; 0 while the page is not held.
+    /// The number of the namespace, plus one; 0 while the page is not held. A page whose namespace
+    /// was cleared is not held either.
     name: u32,
     /// Positions of an image that begins before the page and goes on in it.
     open: u32,
 }
 
 impl Entry {
-    /// As it is kept: all zero while the page is not held.
+    /// As it is kept: all zero while nothing is known of the page.
     fn words(self) -> [u32; 4] {
         [self.parent, self.index, self.name, self.open]
     }
@@ -75,7 +76,19 @@ impl Mirror {
     }
 
     pub fn has(&self, page: u32) -> bool {
-        self.entry(page as usize).name != 0
+        self.is_held(self.entry(page as usize))
+    }
+
+    fn is_held(&self, entry: Entry) -> bool {
+        entry.name != 0 && !self.names.is_cleared(entry.name - 1)
+    }
+
+    /// Nothing of a namespace is held any more. Its pages are known until each is removed. False
+    /// when there were none.
+    pub fn clear(&mut self, name: &Namespace) -> bool {
+        let pages = self.names.clear(name);
+        self.held -= pages;
+        pages > 0
     }
 
     /// The page before a page that is held; 0 for none.
@@ -144,13 +157,16 @@ impl Mirror {
         }
     }
 
-    /// A page that left.
-    pub fn remove(&mut self, page: u32) {
+    /// A page that left. Returns whether it was held, or cleared before; None when nobody was told
+    /// that it came.
+    pub fn remove(&mut self, page: u32) -> Option<bool> {
         let entry = self.entry(page as usize);
         self.entries[page as usize] = [0; 4];
-        assert!(entry.name != 0, "page {page} is held");
-        self.names.take(entry.name - 1);
-        self.held -= 1;
+        let name = entry.name.checked_sub(1)?;
+        let was_held = !self.names.is_cleared(name);
+        self.names.take(name);
+        self.held -= was_held as usize;
+        Some(was_held)
     }
 
     /// What a record says of pages of which the first is held.
@@ -178,7 +194,7 @@ impl Mirror {
         let end = (first + most).min(self.page_count());
         let follows = |page: &usize| {
             let entry = self.entry(*page);
-            entry.name != 0 && entry.parent as usize == *page - 1
+            self.is_held(entry) && entry.parent as usize == *page - 1
         };
         Some(1 + (first + 1..end).take_while(follows).count())
     }

@@ -52,6 +52,8 @@ pub struct Journal {
     /// Pages that left and are in no record yet; none between two calls.
     left: [u32; RECORD_PAGES],
     left_count: usize,
+    /// Why those left.
+    left_reason: Reason,
 }
 
 impl Journal {
@@ -71,6 +73,7 @@ impl Journal {
             mirror: Mirror::new(page_size, page_count).map_err(no_room)?,
             left: [0; RECORD_PAGES],
             left_count: 0,
+            left_reason: Reason::Capacity,
         })
     }
 
@@ -116,34 +119,45 @@ impl Journal {
     }
 
     /// Writes down pages that left, the last of them first. They come into records together, until
-    /// `end_removal`.
+    /// `end_removal`. Those that were cleared before left for that reason.
     pub fn remove(&mut self, pages: &[u32], reason: Reason) {
         for &page in pages.iter().rev() {
-            self.mirror.remove(page);
+            let reason = match self.mirror.remove(page) {
+                Some(true) => reason,
+                Some(false) => Reason::Invalidated,
+                None => continue,
+            };
+            if reason != self.left_reason || self.left_count == RECORD_PAGES {
+                self.end_removal();
+            }
+            self.left_reason = reason;
             self.left[self.left_count] = page;
             self.left_count += 1;
-            if self.left_count == RECORD_PAGES {
-                self.end_removal(reason);
-            }
         }
     }
 
     /// Completes the record of the pages that left last.
-    pub fn end_removal(&mut self, reason: Reason) {
+    pub fn end_removal(&mut self) {
         let left = &self.left[..std::mem::take(&mut self.left_count)];
         if !left.is_empty() {
-            record::write_removed(self.ring.push(record::removed_words(left.len())), left, reason);
+            let into = self.ring.push(record::removed_words(left.len()));
+            record::write_removed(into, left, self.left_reason);
+        }
+    }
+
+    /// Writes down that nothing of a namespace can be found any more. O(log(namespaces)).
+    pub fn clear(&mut self, namespace: &Namespace) {
+        if self.mirror.clear(namespace) {
+            record::write_cleared(self.ring.push(record::CLEARED_WORDS), namespace);
         }
     }
 
     /// Writes down that all pages left, by their numbers.
     pub fn remove_all(&mut self, reason: Reason) {
         for page in 1..self.mirror.page_count() as u32 {
-            if self.mirror.has(page) {
-                self.remove(&[page], reason);
-            }
+            self.remove(&[page], reason);
         }
-        self.end_removal(reason);
+        self.end_removal();
     }
 
     /// Pages that could be held, page 0 included.

@@ -6,6 +6,8 @@ use crate::memory::{OrderedMap, OutOfMemory, Slab};
 struct Entry {
     name: Namespace,
     pages: usize,
+    /// It was cleared: the namespace has another number, or none.
+    cleared: bool,
 }
 
 /// Namespaces by number and numbers by namespace.
@@ -27,7 +29,7 @@ impl Names {
         if let Some(&number) = self.numbers.get(name) {
             return number;
         }
-        let number = self.entries.insert(Entry { name: *name, pages: 0 });
+        let number = self.entries.insert(Entry { name: *name, pages: 0, cleared: false });
         self.numbers.insert(*name, number);
         number
     }
@@ -41,21 +43,40 @@ impl Names {
         self.entries[number].pages += pages;
     }
 
+    /// Whether the namespace of a number was cleared.
+    pub fn is_cleared(&self, number: u32) -> bool {
+        self.entries[number].cleared
+    }
+
+    /// Parts a namespace from its number, which stays until its pages are gone; returns how many
+    /// those are.
+    pub fn clear(&mut self, name: &Namespace) -> usize {
+        let Some(number) = self.numbers.remove(name) else {
+            return 0;
+        };
+        let entry = &mut self.entries[number];
+        entry.cleared = true;
+        entry.pages
+    }
+
     /// Counts a page that went. With the last one the namespace goes.
     pub fn take(&mut self, number: u32) {
         let entry = &mut self.entries[number];
         entry.pages -= 1;
         if entry.pages == 0 {
-            let name = self.entries.remove(number).name;
-            self.numbers.remove(&name);
+            let entry = self.entries.remove(number);
+            if !entry.cleared {
+                self.numbers.remove(&entry.name);
+            }
         }
     }
 
-    /// Pages of all namespaces, none of which has none.
+    /// Pages of all namespaces that were not cleared; of all, none has none.
     pub fn count(&self) -> Option<usize> {
         let all_used = self.entries.iter().all(|entry| entry.pages > 0);
-        let whole = all_used && self.entries.len() == self.numbers.len();
-        whole.then(|| self.entries.iter().map(|entry| entry.pages).sum())
+        let there = || self.entries.iter().filter(|entry| !entry.cleared);
+        let whole = all_used && there().count() == self.numbers.len();
+        whole.then(|| there().map(|entry| entry.pages).sum())
     }
 
     /// Heap memory.

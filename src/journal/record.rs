@@ -3,6 +3,7 @@
 //! ```text
 //!   stored   kind · pages · items · parent · position (2) · [namespace] · pages · tokens · items
 //!   removed  kind and reason · pages · pages
+//!   cleared  kind · 0 · namespace
 //! ```
 use crate::index::{NAMESPACE_WORDS, Namespace};
 use crate::token::{Keys, Part, TEXT_ID_LIMIT, TokenKind, is_text, visit_parts};
@@ -17,10 +18,14 @@ pub(super) const SCRATCH_WORDS: usize =
 
 const HEAD_WORDS: usize = 6;
 const REMOVED_HEAD_WORDS: usize = 2;
+const CLEARED_HEAD_WORDS: usize = 2;
+/// Words of a record that says of a namespace that it was cleared.
+pub(super) const CLEARED_WORDS: usize = CLEARED_HEAD_WORDS + NAMESPACE_WORDS;
 const ITEM_WORDS: usize = 9;
 
 const STORED: u32 = 1;
 const REMOVED: u32 = 2;
+const CLEARED: u32 = 4;
 /// The record has a namespace other than the default one.
 const NAMED: u32 = 1 << 16;
 
@@ -33,9 +38,12 @@ pub enum Reason {
     Caller,
     /// The cache was destroyed.
     Destroyed,
+    /// Cleared before.
+    Invalidated,
 }
 
-const REASONS: [Reason; 3] = [Reason::Capacity, Reason::Caller, Reason::Destroyed];
+const REASONS: [Reason; 4] =
+    [Reason::Capacity, Reason::Caller, Reason::Destroyed, Reason::Invalidated];
 
 /// Pages that came in, of one prefix and one after another.
 #[derive(Debug, Clone, Copy)]
@@ -147,6 +155,12 @@ pub struct Record<'a> {
     pub what: What<'a>,
 }
 
+/// Writes into as many words that a namespace was cleared.
+pub(super) fn write_cleared(into: &mut [u32], namespace: &Namespace) {
+    (into[0], into[1]) = (CLEARED, 0);
+    into[CLEARED_HEAD_WORDS..].copy_from_slice(&namespace.words());
+}
+
 /// What happened to pages.
 #[derive(Debug, Clone, Copy)]
 pub enum What<'a> {
@@ -165,6 +179,8 @@ pub enum What<'a> {
     },
     /// They left, the first of them first.
     Removed(Reason),
+    /// All that a namespace had can't be found any more. No page is named.
+    Cleared(Namespace),
 }
 
 /// What is not text in a record.
@@ -193,6 +209,10 @@ impl<'a> Record<'a> {
                 pages: &words[REMOVED_HEAD_WORDS..],
                 what: What::Removed(reason),
             };
+        }
+        if words[0] & 0xff == CLEARED {
+            let (name, _) = words[CLEARED_HEAD_WORDS..].split_first_chunk().expect("it is there");
+            return Self { number, pages: &[], what: What::Cleared(Namespace::from_words(name)) };
         }
         let (namespace, head) = if words[0] & NAMED == 0 {
             (Namespace::default(), HEAD_WORDS)

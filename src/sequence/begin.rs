@@ -165,6 +165,7 @@ impl State {
         if let Some(node) = lock {
             cache.index.lock(node);
         }
+        let began = self.clears.latest();
         let shared = reuse.positions / page_size;
         let copied = reuse.positions % page_size;
         let source = match (copied, matched.partial, matched.node) {
@@ -182,6 +183,7 @@ impl State {
             number: place.number,
             tail,
             namespace: *namespace,
+            began,
             lock,
             base: matched.node,
             base_pages: matched.pages,

@@ -53,6 +53,13 @@ impl State {
         })
     }
 
+    /// The same, but for retained ones of what was cleared: they are about to be dropped.
+    fn heritable(&self, id: SequenceId) -> Result<&Sequence, Error> {
+        let parent = self.parent(id)?;
+        let is_gone = self.retained.get(id).is_some() && self.is_cleared(parent);
+        if is_gone { Err(Error::StaleSequence(id.0)) } else { Ok(parent) }
+    }
+
     /// The page of a parent at an index where it holds computed positions.
     fn parent_page(&self, parent: SequenceId, index: usize) -> u32 {
         match self.retained.get(parent) {
@@ -132,6 +139,7 @@ impl State {
         let child = Sequence {
             number: self.sequences[slot as usize].number,
             namespace: from.namespace,
+            began: from.began,
             lock: from.base,
             base: from.base,
             base_pages: from.base_pages,
@@ -177,7 +185,7 @@ impl State {
 
     /// None when there is no such parent, but all tokens to begin with.
     fn start_continuation(&mut self, how: &Continuation<'_>) -> Result<Option<Begun>, Error> {
-        let parent = match self.parent(how.parent) {
+        let parent = match self.heritable(how.parent) {
             Err(Error::StaleSequence(_)) if how.all.is_some() => return Ok(None),
             found => found?,
         };
@@ -211,7 +219,7 @@ impl State {
         reserve: usize,
         made: &mut Vec<SequenceInfo>,
     ) -> Result<Vec<Begun>, Error> {
-        let from = self.parent(parent)?;
+        let from = self.heritable(parent)?;
         let room = (0, Room::from(reserve));
         let share = self.share(from, from.positions, room, "args.reserve_position_count")?;
         self.check_children(share, count)?;

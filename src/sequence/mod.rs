@@ -14,6 +14,7 @@
 mod append;
 mod begin;
 mod callers;
+mod clear;
 mod compute;
 mod inherit;
 mod journal;
@@ -26,6 +27,7 @@ mod shared;
 mod state;
 
 pub use begin::Room;
+pub use clear::{Cleared, Scope};
 pub use compute::{ComputedRow, RowPages};
 pub use inherit::Continuation;
 pub use journal::{ContentsRead, JournalRead};
@@ -88,6 +90,8 @@ struct Sequence {
     /// to them there is no such sequence.
     incomplete: bool,
     namespace: Namespace,
+    /// The latest clear when it began, or its first ancestor did.
+    began: u64,
     /// The node on which its one lock is.
     lock: Option<Node>,
     /// The node after whose end `tail` begins; None is the root. The same as `lock`, unless that

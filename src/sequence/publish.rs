@@ -89,7 +89,10 @@ impl State {
         let inserted = match sequence.lock {
             Some(node) => cache.index.insert_moving_lock(node, known, row)?,
             None => {
-                let root = cache.index.make_root(&sequence.namespace)?;
+                let root = match self.clears.concern(&sequence.namespace, sequence.began) {
+                    false => cache.index.make_root(&sequence.namespace)?,
+                    true => cache.index.make_detached_root(&sequence.namespace)?,
+                };
                 let inserted = cache.index.insert(root, known, row);
                 if inserted.is_err() {
                     cache.index.prune_root(root);
@@ -173,7 +176,7 @@ impl State {
                 cache.index.lock(base);
             }
             let source = std::mem::replace(&mut sequence.lock, sequence.base);
-            cache.index.unlock(source.expect("the source was locked"));
+            self.let_go(source.expect("the source was locked"));
         }
     }
 }

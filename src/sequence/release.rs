@@ -19,11 +19,11 @@ impl State {
             self.table.pool.end_loan(copy.source, slot);
         }
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        if let Some(node) = ended.lock {
-            cache.index.unlock(node);
-        }
         cache.images.release(&ended.images);
         self.table.release_slot(slot, ended.shared);
+        if let Some(node) = ended.lock {
+            self.let_go(node);
+        }
         self.keep_tail(slot, ended.tail);
     }
 

@@ -145,6 +145,11 @@ impl State {
     /// than the limit allows: it was released then.
     pub fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
         let sequence = self.sequence(id)?;
+        if self.is_cleared(sequence) {
+            // Nobody may go on from it.
+            self.release(id)?;
+            return Ok(false);
+        }
         let cache = self.cache()?;
         let page_size = self.table.page_size();
         let computed = sequence.computed(page_size);
@@ -183,14 +188,34 @@ impl State {
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::state::no_cache)?;
         let entry = retained.remove(id, cache).ok_or_else(|| super::no_sequence(table, id))?;
-        if let Some(node) = entry.sequence.lock {
-            cache.index.unlock(node);
-        }
         cache.images.release(&entry.sequence.images);
         if let Some(page) = entry.partial {
             table.pool.put_back(page);
         }
+        if let Some(node) = entry.sequence.lock {
+            self.let_go(node);
+        }
         Ok(())
+    }
+
+    /// Of the next few sequences in the order in which they finished, after a number, finds the first
+    /// that was cleared, and drops it. Returns whether there was one, and the number to go on with;
+    /// None for that at the end.
+    pub(super) fn drop_next_cleared(&mut self, after: u64, few: usize) -> (bool, Option<u64>) {
+        let registry = &self.retained;
+        let (mut last, mut seen, mut found) = (after, 0, None);
+        for (&finished, &id) in registry.order.from(&(after + 1)).take(few) {
+            (last, seen) = (finished, seen + 1);
+            let entry = registry.get(id).expect("it is retained");
+            if self.is_cleared(&entry.sequence) {
+                found = Some(id);
+                break;
+            }
+        }
+        if let Some(id) = found {
+            self.drop_retained(id).expect("it is retained");
+        }
+        (found.is_some(), (found.is_some() || seen == few).then_some(last))
     }
 
     /// Drops the one that finished first, if there is one.

@@ -1,5 +1,6 @@
 //! Pages, index and sequences, as one thread at a time sees them.
 use super::Sequence;
+use super::clear::{Clears, LET_GO};
 use super::retained::Registry;
 use crate::cache::{
     CacheConfig, Counters, Found, InsertRequest, InsertResult, Matched, Namespace, PrefixCache,
@@ -91,6 +92,8 @@ pub struct State {
     /// By slot.
     pub(super) sequences: Vec<Sequence>,
     pub(super) retained: Registry,
+    /// What was cleared lately.
+    pub(super) clears: Clears,
     pub(super) live: usize,
     pub(super) tag: u8,
     /// Heap memory of the sequences.
@@ -112,6 +115,7 @@ impl State {
             cache: None,
             sequences: Vec::new(),
             retained: Registry::default(),
+            clears: Clears::default(),
             live: 0,
             tag: 0,
             sequence_bytes: 0,
@@ -392,7 +396,9 @@ impl State {
 
     /// Undoes a lock.
     pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
-        self.parts()?.0.unlock(lock)
+        self.parts()?.0.unlock(lock)?;
+        self.drop_cleared(LET_GO);
+        Ok(())
     }
 
     /// Whether the cache has a page.
@@ -451,7 +457,8 @@ impl State {
         });
         listed?;
         if let Some(journal) = &cache.journal {
-            journal.check(cache.index.as_ref(), &cache.images, self.table.pool.cached())?;
+            let found = self.table.pool.cached() - cache.index.detached().pages;
+            journal.check(cache.index.as_ref(), &cache.images, found)?;
         }
         let sequences = || self.sequences.iter().chain(self.retained.sequences());
         cache.check_locks(sequences().filter_map(|sequence| sequence.lock))?;

@@ -137,6 +137,9 @@ static void m03_handles_of_the_parent(void) {
     rkv_cache *second = NULL;
     INHERITED(rkv_cache_create(table, NULL, &second));
     INHERITED(rkv_cache_evict(cache, 1, NULL, 0, &count));
+    rkv_cache_clear_args everything = {sizeof everything, RKV_CLEAR_EVERYTHING, NULL};
+    rkv_cache_clear_result cleared = {.struct_size = sizeof cleared};
+    INHERITED(rkv_cache_clear(cache, &everything, &cleared));
     INHERITED(rkv_cache_contains_page(cache, 1, &answer));
     rkv_cache_match_result match = new_match();
     INHERITED(rkv_cache_match(cache, NULL, &tokens, 0, NULL, 0, &match));

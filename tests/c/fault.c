@@ -63,6 +63,9 @@ static void m02_poisoned_handles_refuse(void) {
         POISONED(rkv_cache_lock(f.cache, node, &lock));
         POISONED(rkv_cache_unlock(f.cache, lock));
         POISONED(rkv_cache_evict(f.cache, 1, NULL, 0, &count));
+        rkv_cache_clear_args everything = {sizeof everything, RKV_CLEAR_EVERYTHING, NULL};
+        rkv_cache_clear_result cleared = {.struct_size = sizeof cleared};
+        POISONED(rkv_cache_clear(f.cache, &everything, &cleared));
         POISONED(rkv_cache_contains_page(f.cache, 1, &answer));
         POISONED(rkv_node_read_info(f.cache, node, &info));
         POISONED(rkv_node_read_pages(f.cache, node, NULL, 0, &count));

@@ -241,6 +241,9 @@ static void m09_cache(void) {
     MISPLACED(&w, size_t, p, rkv_cache_evict(cache, 2, OTHER, 2, p), "out_count");
     MISPLACED(&w, uint32_t, p, rkv_cache_evict(cache, 2, p, 2, OTHER), "pages");
     MISPLACED(&w, bool, p, rkv_cache_contains_page(cache, 1, p), "out_contains");
+    rkv_cache_clear_args everything = {sizeof everything, RKV_CLEAR_EVERYTHING, NULL};
+    BAD_STRUCT(&w, rkv_cache_clear_result, p, rkv_cache_clear(cache, &everything, p),
+               "out_result");
     spare_size = sizeof(rkv_cache_match_result);
     for (uint32_t flags = 0; flags <= RKV_MATCH_LOCK; flags++) {
         BAD_STRUCT(&w, rkv_cache_match_result, p,

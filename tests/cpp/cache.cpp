@@ -116,6 +116,28 @@ void keeps_namespaces_apart() {
     test::audit(table, cache);
 }
 
+// K11: what is cleared is gone for all but its holder.
+void clears() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> tokens = ids(1, 8);
+    const std::vector<rkv::Namespace> all{rkv::Namespace(), rkv::Namespace().epoch(1),
+                                          rkv::Namespace().lora(7).epoch(1)};
+    for (const rkv::Namespace& ns : all) publish(table, cache, tokens, ns);
+    rkv::Match match = cache.match(tokens, all[1], RKV_MATCH_LOCK);
+    CHECK_EQ(cache.clear(all[2]).freed_page_count, 2u);
+    const rkv_cache_clear_result done = cache.clear(all[1], RKV_CLEAR_EPOCH);
+    CHECK_EQ(done.namespace_count, 1u);
+    CHECK_EQ(done.held_page_count, 2u);
+    CHECK_EQ(cache.probe(tokens, all[1]).token_count, 0u);
+    CHECK_EQ(cache.probe(tokens).token_count, 8u);
+    match.lock.reset();
+    CHECK_EQ(cache.stats().cached_page_count, 2u);
+    CHECK_EQ(cache.clear_everything().freed_page_count, 2u);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, cache.clear(rkv::Namespace(), 0));
+    test::audit(table, cache);
+}
+
 // K08: a Lock undoes exactly itself, at the end of its scope or when told.
 void locks() {
     rkv::PageTable table = test::table(33, 4);
@@ -315,6 +337,7 @@ void adopts_and_releases() {
 int main() {
     matches();
     keeps_namespaces_apart();
+    clears();
     locks();
     evicts();
     shows_nodes();

@@ -302,6 +302,13 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let (pages, capacity) = a.room(i, 12);
         unsafe { rkv_cache_evict(cache, count, pages, capacity, a.out(i)) }.into()
     }),
+    ("rkv_cache_clear", |w, i, a| {
+        let mut args = rkv_cache_clear_args::sized();
+        args.flags = flags(i, RKV_CLEAR_NAMESPACE | RKV_CLEAR_EVERYTHING);
+        args.space = namespace(i, a);
+        let args = a.read(i, &args);
+        unsafe { rkv_cache_clear(w.cache(i), args, a.write(i)) }.into()
+    }),
     ("rkv_cache_contains_page", |w, i, a| {
         unsafe { rkv_cache_contains_page(w.cache(i), w.page(i), a.out(i)) }.into()
     }),

@@ -1,5 +1,5 @@
 //! Every invariant of the block-hash index, each with a name.
-use super::super::tree::{Held, State, Totals, TreeNode};
+use super::super::tree::{Held, Totals, TreeNode};
 use super::BlockHashIndex;
 use super::entry::Entry;
 use crate::error::{Error, Message, text};
@@ -32,13 +32,13 @@ impl BlockHashIndex {
 
     fn check_entry(&self, at: u32, node: &TreeNode<Entry>) -> Result<(), Message> {
         self.tree.check_place(node)?;
-        if node.state == State::Root {
+        if node.is_root() {
             return Ok(());
         }
         if node.page_count() != 1 {
             return Err("entry_page: a node has no page".into());
         }
-        if self.find(&node.digest) != Some(at) {
+        if self.find(node.root, &node.digest) != Some(at) {
             return Err("digest_table: a digest leads to another node".into());
         }
         if node.media != node.kept.is_some() {

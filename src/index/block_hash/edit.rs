@@ -1,8 +1,8 @@
 //! Adding and dropping pages, and locks.
-use super::super::tree::{Held, NONE, State};
+use super::super::tree::{Held, NONE, State, Tree};
 use super::super::{Inserted, Node};
 use super::BlockHashIndex;
-use super::entry::Kept;
+use super::entry::{Entry, Kept};
 use crate::memory::{OutOfMemory, try_box, try_to_vec};
 use crate::token::{Keys, OpenImage, PageDigest};
 
@@ -22,6 +22,7 @@ impl BlockHashIndex {
     ) -> Result<Inserted, OutOfMemory> {
         debug_assert!(keys.keys.len() >= pages.len() * self.page_size);
         let mut chain = self.chain(from, keys);
+        let root = self.tree.nodes[from].root;
         // Below `first` everything is new.
         let (mut at, mut found, mut first, now) = (from, 0, None, self.tree.clock + 1);
         for (count, page_keys) in keys.keys.chunks_exact(self.page_size).enumerate() {
@@ -30,7 +31,8 @@ impl BlockHashIndex {
                 break;
             }
             let digest = chain.next_page().expect("what is inserted is checked");
-            let known = if may_be_known && first.is_none() { self.find(&digest) } else { None };
+            let known =
+                if may_be_known && first.is_none() { self.find(root, &digest) } else { None };
             at = match (known, pages.get(count)) {
                 (Some(known), _) => {
                     found += 1;
@@ -68,13 +70,14 @@ impl BlockHashIndex {
         let at = self.tree.nodes.allocate(State::Node);
         let start = self.tree.nodes[parent].end() as u32;
         let above = &mut self.tree.nodes[parent];
+        let root = above.root;
         above.child_count += 1;
         let next = std::mem::replace(&mut above.first_child, at);
         if next != NONE {
             self.tree.nodes[next].previous = at;
         }
         let node = &mut self.tree.nodes[at];
-        (node.parent, node.start, node.last_access) = (parent, start, now);
+        (node.parent, node.root, node.start, node.last_access) = (parent, root, start, now);
         (node.page, node.digest, node.next) = (new.page, new.digest, next);
         node.media = new.kept.is_some();
         node.kept = new.kept;
@@ -100,14 +103,15 @@ impl BlockHashIndex {
         }
     }
 
-    /// Drops pages, one leaf after another.
+    /// Drops pages, one leaf after another, of those that `next` names.
     pub(super) fn evict_pages(
         &mut self,
         count: usize,
+        next: impl Fn(&Tree<Entry>) -> Option<u32>,
         report: &mut dyn FnMut(&[u32], &[u32]),
     ) -> usize {
         let mut done = 0;
-        while let Some(victim) = self.tree.next_victim().filter(|_| done < count) {
+        while let Some(victim) = next(&self.tree).filter(|_| done < count) {
             let node = &self.tree.nodes[victim];
             report(node.pages(), node.media_keys());
             self.tree.retire(victim);

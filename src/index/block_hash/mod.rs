@@ -13,7 +13,7 @@ mod edit;
 mod entry;
 mod walk;
 
-use super::tree::{ChildTable, Held, Tree};
+use super::tree::{ChildTable, Detached, Held, Swept, Tree};
 use super::{
     DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Walk,
 };
@@ -64,9 +64,17 @@ impl BlockHashIndex {
         (hasher.finish() >> 16) as u32
     }
 
-    /// The node of a digest.
-    fn find(&self, digest: &PageDigest) -> Option<u32> {
-        self.table.find(self.place(digest), |at| self.tree.nodes[at].digest == *digest)
+    /// The node of a digest below a root.
+    fn find(&self, root: u32, digest: &PageDigest) -> Option<u32> {
+        self.find_at(root, digest, self.place(digest))
+    }
+
+    /// The same, where its place in the table is known. What was cleared has its digests still, and
+    /// below another root.
+    #[inline]
+    fn find_at(&self, root: u32, digest: &PageDigest, place: u32) -> Option<u32> {
+        let nodes = &self.tree.nodes;
+        self.table.find(place, |at| nodes[at].digest == *digest && nodes[at].root == root)
     }
 
     /// The digests of the pages of keys that follow a node.
@@ -165,7 +173,38 @@ impl PrefixIndex for BlockHashIndex {
     }
 
     fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
-        self.evict_pages(count, report)
+        self.evict_pages(count, Tree::next_victim, report)
+    }
+
+    fn make_detached_root(&mut self, namespace: &Namespace) -> Result<Node, Error> {
+        self.tree.try_reserve_root()?;
+        let root = self.tree.add_detached_root(namespace);
+        self.tree.nodes[root].digest = namespace.digest();
+        Ok(Node(root))
+    }
+
+    fn detach_root(&mut self, root: Node) {
+        self.tree.detach_root(root.0);
+    }
+
+    fn is_detached(&self, node: Node) -> bool {
+        self.tree.is_detached(node.0)
+    }
+
+    fn sweep(&mut self, from: u32, count: usize) -> Swept {
+        self.tree.sweep(from, count)
+    }
+
+    fn has_cleared(&self) -> bool {
+        self.tree.next_cleared().is_some()
+    }
+
+    fn evict_cleared(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
+        self.evict_pages(count, Tree::next_cleared, report)
+    }
+
+    fn detached(&self) -> Detached {
+        self.tree.detached()
     }
 
     fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {

@@ -13,6 +13,7 @@ impl BlockHashIndex {
     /// one before: at most as many pages are hashed in vain as were found.
     pub(super) fn walk_down(&self, from: u32, keys: Keys<'_>) -> Walk {
         let (mut at, mut media, mut size) = (from, false, 1);
+        let root = self.tree.nodes[from].root;
         let mut chain = self.chain(from, keys);
         // Nothing below a leaf can be known: that page needs no digest.
         while self.tree.nodes[at].has_children() {
@@ -20,9 +21,8 @@ impl BlockHashIndex {
             let digests: SmallVec<[_; BATCH]> = digests.collect();
             let places: SmallVec<[_; BATCH]> =
                 digests.iter().map(|digest| self.place(digest)).collect();
-            let found = digests.iter().zip(&places).map(|(digest, &place)| {
-                self.table.find(place, |at| self.tree.nodes[at].digest == *digest)
-            });
+            let found = digests.iter().zip(&places);
+            let found = found.map(|(digest, &place)| self.find_at(root, digest, place));
             let found: SmallVec<[_; BATCH]> = found.collect();
             let known = found.iter().take_while(|found| found.is_some()).count();
             for &node in found.iter().flatten().take(known) {

@@ -34,7 +34,7 @@ impl RadixIndex {
 
     fn check_node(&self, at: u32, node: &TreeNode<Segment>) -> Result<(), Message> {
         self.tree.check_place(node)?;
-        if node.state == State::Root {
+        if node.is_root() {
             return Ok(());
         }
         if node.label.keys(self.page_size).len() != node.label.len() * self.page_size {
@@ -67,7 +67,7 @@ impl RadixIndex {
             return Err("published: a row is half written".into());
         };
         let is_root = node.state == State::Root;
-        let same_keys = is_root || seen.keys == node.label.keys(self.page_size);
+        let same_keys = node.is_root() || seen.keys == node.label.keys(self.page_size);
         let flags = (seen.parent, seen.is_root, seen.media);
         if !same_keys || flags != (node.parent, is_root, node.media) {
             return Err("published: readers see another node".into());

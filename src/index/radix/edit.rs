@@ -180,8 +180,10 @@ impl RadixIndex {
         self.segment_bytes += label.bytes() + split.ages.bytes();
         let old = &mut self.tree.nodes[at];
         let (start, locks, hits, media) = (old.start, old.locks, old.hits, old.media);
+        let root = old.root;
         old.start += count as u32;
         let new = &mut self.tree.nodes[front];
+        new.root = root;
         (new.start, new.locks, new.last_access, new.hits, new.media) =
             (start, locks, split.time, hits, media);
         (new.label, new.ages) = (label, split.ages);
@@ -280,7 +282,9 @@ impl RadixIndex {
         let pages = new.label.len();
         self.segment_bytes += new.label.bytes();
         let (start, last_access) = (self.tree.nodes[parent].end() as u32, self.tree.tick());
+        let root = self.tree.nodes[parent].root;
         let node = &mut self.tree.nodes[leaf];
+        node.root = root;
         node.label = new.label;
         node.start = start;
         node.last_access = last_access;
@@ -362,7 +366,7 @@ impl RadixIndex {
         self.segment_bytes -= self.tree.nodes[leaf].held.bytes();
         self.release(leaf);
         self.tree.miss_leaf(parent);
-        if self.tree.nodes[parent].state == State::Root {
+        if self.tree.nodes[parent].is_root() {
             self.drop_empty_root(parent);
         } else if self.tree.nodes[parent].is_evictable() {
             self.tree.enlist(parent);

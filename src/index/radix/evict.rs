@@ -1,16 +1,18 @@
 //! Taking pages from the ends of unlocked leaves, the least recently used first.
+use super::super::tree::Tree;
 use super::RadixIndex;
-use super::node::end_of;
+use super::node::{Segment, end_of};
 
 impl RadixIndex {
-    /// Drops pages from the end of one leaf after another.
+    /// Drops pages from the end of one leaf after another, of those that `next` names.
     pub(super) fn evict_pages(
         &mut self,
         count: usize,
+        next: impl Fn(&Tree<Segment>) -> Option<u32>,
         report: &mut dyn FnMut(&[u32], &[u32]),
     ) -> usize {
         let mut left = count;
-        while let Some(victim) = self.tree.next_victim().filter(|_| left > 0) {
+        while let Some(victim) = next(&self.tree).filter(|_| left > 0) {
             // Pages that were used earlier than the end take their turn by their own time.
             let node = &self.tree.nodes[victim];
             let (label, older) = (&node.label, node.ages.last(end_of(node)));

@@ -26,7 +26,7 @@ mod run;
 mod siblings;
 mod walk;
 
-use super::tree::{ChildTable, Tree};
+use super::tree::{ChildTable, Detached, Swept, Tree};
 use super::{
     DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Probe, Walk,
 };
@@ -177,7 +177,35 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
-        self.evict_pages(count, report)
+        self.evict_pages(count, Tree::next_victim, report)
+    }
+
+    fn make_detached_root(&mut self, namespace: &Namespace) -> Result<Node, Error> {
+        Ok(Node(self.add_detached_root(namespace)?))
+    }
+
+    fn detach_root(&mut self, root: Node) {
+        self.forget_root(root.0);
+    }
+
+    fn is_detached(&self, node: Node) -> bool {
+        self.tree.is_detached(node.0)
+    }
+
+    fn sweep(&mut self, from: u32, count: usize) -> Swept {
+        self.tree.sweep(from, count)
+    }
+
+    fn has_cleared(&self) -> bool {
+        self.tree.next_cleared().is_some()
+    }
+
+    fn evict_cleared(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
+        self.evict_pages(count, Tree::next_cleared, report)
+    }
+
+    fn detached(&self) -> Detached {
+        self.tree.detached()
     }
 
     fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {

@@ -12,6 +12,8 @@
 //!    merge leave the prefix of the deeper node as it is. So *at that moment the whole prefix was
 //!    cached*. That nothing more matches is true of a moment as well: a node's children are
 //!    searched between two looks at their version, and those of the table's moves.
+//!    The root is looked at again in the end: when its namespace was cleared meanwhile, what was
+//!    added below it since was never to be found.
 //!
 //! Hence what a probe returns was the length of the match at some moment during the call. A probe
 //! never waits for a call on the index. When a node changes again and again while it looks, it
@@ -165,9 +167,10 @@ impl View {
         reader: &Reader,
     ) -> Result<Reach, Changed> {
         let mut reach = Reach::default();
-        let Some(mut node) = self.root(namespace, reader)? else {
+        let Some(root) = self.root(namespace, reader)? else {
             return Ok(reach);
         };
+        let mut node = root;
         let mut rest = keys;
         loop {
             let (children, moves) = (node.row.children.peek(), self.table.moves.peek());
@@ -176,6 +179,7 @@ impl View {
                 node.row.children.expect(children)?;
                 self.table.moves.expect(moves)?;
                 node.expect_same()?;
+                root.expect_same()?;
                 return Ok(Reach { partial, media: reach.media | media, ..reach });
             };
             node.expect_same()?;
@@ -183,6 +187,7 @@ impl View {
             reach.pages += common / self.page_size;
             reach.partial = common % self.page_size;
             if common < child.keys.len() {
+                root.expect_same()?;
                 return Ok(reach);
             }
             (node, rest) = (child, &rest[common..]);

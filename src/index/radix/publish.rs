@@ -79,9 +79,28 @@ impl RadixIndex {
 
     /// Drops a root that has neither nodes nor locks; readers find it no more.
     pub(super) fn drop_empty_root(&mut self, root: u32) {
-        let Some(namespace) = self.tree.prune_root(root) else {
-            return;
-        };
+        let was_shown = self.tree.nodes[root].state == State::Root;
+        if let Some(namespace) = self.tree.prune_root(root)
+            && was_shown
+        {
+            self.hide_root(root, &namespace);
+        }
+    }
+
+    /// Lets readers, and everyone, find a root no more, nor what is below it.
+    pub(super) fn forget_root(&mut self, root: u32) {
+        let namespace = self.tree.detach_root(root);
+        self.hide_root(root, &namespace);
+    }
+
+    /// A root that no reader finds.
+    pub(super) fn add_detached_root(&mut self, namespace: &Namespace) -> Result<u32, OutOfMemory> {
+        self.reserve_nodes(1)?;
+        self.tree.try_reserve_root()?;
+        Ok(self.tree.add_detached_root(namespace))
+    }
+
+    fn hide_root(&mut self, root: u32, namespace: &Namespace) {
         self.view.roots.begin();
         self.publish_default_root();
         self.table.remove(self.child_hash(NONE, &namespace.words()), root);

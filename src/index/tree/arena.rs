@@ -68,6 +68,11 @@ impl<H: Held> Arena<H> {
             + self.chunks.capacity() * size_of::<Chunk<H>>()
     }
 
+    /// Places that were in use at some time: all numbers are below this.
+    pub fn opened(&self) -> usize {
+        self.opened
+    }
+
     /// Places that there is room for.
     pub fn capacity(&self) -> usize {
         self.chunks.len() * CHUNK

@@ -30,7 +30,7 @@ impl Totals {
 impl<H: Held> Tree<H> {
     /// A node's place: under a live parent, whose end its segment starts at, and no more locked.
     pub fn check_place(&self, node: &TreeNode<H>) -> Result<(), Message> {
-        if node.state == State::Root {
+        if node.is_root() {
             return if node.parent != NONE || node.page_count() > 0 || node.queue != Queue::Out {
                 Err("root_shape: a root has a parent, a segment or a place in the order".into())
             } else {
@@ -41,6 +41,9 @@ impl<H: Held> Tree<H> {
         let Some(parent) = parent else {
             return Err("parent_alive: the parent is no node".into());
         };
+        if node.root != parent.root {
+            return Err("node_root: a node names another root than its parent".into());
+        }
         if node.page_count() == 0 {
             return Err("segment_not_empty: a node has no pages".into());
         }
@@ -92,10 +95,13 @@ impl<H: Held> Tree<H> {
         if totals.all_pages.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err("page_unique: a page has two places in the index".into());
         }
-        let root = |at| self.nodes.get(at).filter(|node: &&TreeNode<H>| node.state == State::Root);
-        let count = self.nodes.numbers().filter(|&at| root(at).is_some()).count();
-        self.roots.check(count, |at| root(at).is_some())?;
-        for (_, at) in self.roots.iter() {
+        let found = |at| self.nodes.get(at).is_some_and(|node| node.state == State::Root);
+        let roots = || self.nodes.numbers().filter(|&at| self.nodes[at].is_root());
+        self.roots.check(roots().count(), found)?;
+        for at in roots() {
+            if self.nodes[at].root != at {
+                return Err("node_root: a root names another root".into());
+            }
             if self.nodes[at].child_count() == 0 && self.nodes[at].locks == 0 {
                 return Err("namespace_empty: an empty namespace stayed".into());
             }

@@ -3,6 +3,7 @@
 
 mod arena;
 mod check;
+mod clear;
 mod child_table;
 mod dump;
 mod lock;
@@ -13,6 +14,7 @@ mod version;
 
 pub use check::Totals;
 pub(crate) use child_table::{ChildTable, Place, TableView};
+pub use clear::{Detached, Swept};
 pub use dump::Text;
 pub(crate) use node::NONE;
 pub use node::{Held, State, TreeNode};
@@ -74,7 +76,7 @@ impl<H: Held> Tree<H> {
 
     /// The namespace that a node is in.
     pub fn namespace(&self, node: u32) -> Namespace {
-        self.roots.name(self.path(node).last().expect("a path ends at its root"))
+        self.roots.name(self.nodes[node].root)
     }
 
     /// Makes room for a root more.
@@ -86,6 +88,7 @@ impl<H: Held> Tree<H> {
     /// A root for a namespace that has none; room was made for it.
     pub fn add_root(&mut self, namespace: &Namespace) -> u32 {
         let root = self.nodes.allocate(State::Root);
+        self.nodes[root].root = root;
         self.roots.insert(*namespace, root);
         root
     }
@@ -93,7 +96,7 @@ impl<H: Held> Tree<H> {
     /// Drops a root that has neither nodes nor locks; its namespace, if that was so.
     pub fn prune_root(&mut self, root: u32) -> Option<Namespace> {
         let node = &self.nodes[root];
-        let drop = node.state == State::Root && node.locks == 0 && node.child_count() == 0;
+        let drop = node.is_root() && node.locks == 0 && node.child_count() == 0;
         drop.then(|| {
             self.nodes.release(root);
             self.roots.remove(root)
@@ -165,7 +168,7 @@ impl<H: Held> Tree<H> {
         IndexStats {
             cached_pages: self.cached_pages,
             reclaimable_pages: self.reclaimable_pages,
-            nodes: self.nodes.len() - self.roots.len(),
+            nodes: self.nodes.len() - self.roots.total(),
             leaves: self.leaves,
             namespaces: self.roots.len(),
             bytes: self.nodes.bytes() + self.roots.bytes() + other_bytes,

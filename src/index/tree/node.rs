@@ -31,6 +31,8 @@ pub struct TreeNode<H> {
     /// NONE for a root. The next free node in the free list.
     pub parent: u32,
     pub generation: u32,
+    /// The root above; of a root, itself.
+    pub root: u32,
     /// Pages of the prefix before this segment.
     pub start: u32,
     /// Locks on this node and below it.
@@ -57,6 +59,8 @@ pub enum Queue {
     List,
     /// In the tree of those that became evictable late.
     Late,
+    /// Among those that nobody finds, which go first.
+    Cleared,
 }
 
 /// What a place of the arena holds.
@@ -65,6 +69,8 @@ pub enum State {
     Free,
     Node,
     Root,
+    /// A root that no namespace leads to any more.
+    Detached,
 }
 
 impl<H: Held> TreeNode<H> {
@@ -75,6 +81,7 @@ impl<H: Held> TreeNode<H> {
             hits: 0,
             parent: NONE,
             generation: 1,
+            root: NONE,
             start: 0,
             locks: 0,
             own_locks: 0,
@@ -90,6 +97,11 @@ impl<H: Held> TreeNode<H> {
     /// Pages of the prefix up to the end of this segment.
     pub fn end(&self) -> usize {
         self.start as usize + self.page_count()
+    }
+
+    /// A root, whether it can be found or not.
+    pub fn is_root(&self) -> bool {
+        matches!(self.state, State::Root | State::Detached)
     }
 
     /// A node with none below it.

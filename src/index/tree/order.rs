@@ -6,6 +6,8 @@
 //! the older of the two fronts. So a touch, a lock and an eviction cost O(1) in the usual case,
 //! O(log n) at worst. The links of both lie in the nodes: nothing here needs memory.
 //!
+//! Leaves that nobody can find any more wait in a list of their own. They go before all others.
+//!
 //! No two leaves have the same time: nodes that were used by one match lie on one path.
 use super::Tree;
 use super::node::{Held, NONE, Queue};
@@ -18,11 +20,13 @@ pub struct EvictionOrder {
     newest: u32,
     /// The root of those that became evictable late.
     late: u32,
+    /// The first of those that were cleared.
+    cleared: u32,
 }
 
 impl EvictionOrder {
     pub(super) fn new() -> Self {
-        Self { oldest: NONE, newest: NONE, late: NONE }
+        Self { oldest: NONE, newest: NONE, late: NONE, cleared: NONE }
     }
 }
 
@@ -53,6 +57,9 @@ impl<H: Held> Tree<H> {
     /// Puts a leaf that became evictable in its place.
     pub fn enlist(&mut self, leaf: u32) {
         debug_assert!(self.nodes[leaf].is_evictable() && self.nodes[leaf].queue == Queue::Out);
+        if self.roots.detached() > 0 && self.is_detached(leaf) {
+            return self.enlist_cleared(leaf);
+        }
         let time = self.nodes[leaf].last_access;
         let newest = self.order.newest;
         if newest != NONE && self.nodes[newest].last_access > time {
@@ -65,6 +72,16 @@ impl<H: Held> Tree<H> {
             _ => self.nodes[newest].newer = leaf,
         }
         self.order.newest = leaf;
+    }
+
+    #[cold]
+    fn enlist_cleared(&mut self, leaf: u32) {
+        let first = std::mem::replace(&mut self.order.cleared, leaf);
+        let node = &mut self.nodes[leaf];
+        (node.queue, node.older, node.newer) = (Queue::Cleared, NONE, first);
+        if first != NONE {
+            self.nodes[first].older = leaf;
+        }
     }
 
     #[cold]
@@ -89,6 +106,16 @@ impl<H: Held> Tree<H> {
             Queue::Late => {
                 self.retire_late(at);
             }
+            Queue::Cleared => {
+                (node.older, node.newer) = (NONE, NONE);
+                match older {
+                    NONE => self.order.cleared = newer,
+                    _ => self.nodes[older].newer = newer,
+                }
+                if newer != NONE {
+                    self.nodes[newer].older = older;
+                }
+            }
             Queue::List => {
                 (node.older, node.newer) = (NONE, NONE);
                 match older {
@@ -103,8 +130,16 @@ impl<H: Held> Tree<H> {
         }
     }
 
+    /// A leaf that nobody can find any more.
+    pub fn next_cleared(&self) -> Option<u32> {
+        Some(self.order.cleared).filter(|&at| at != NONE)
+    }
+
     /// The leaf whose turn it is.
     pub fn next_victim(&self) -> Option<u32> {
+        if self.order.cleared != NONE {
+            return self.next_cleared();
+        }
         let listed = Some(self.order.oldest).filter(|&at| at != NONE);
         let late = treap::first(&self.nodes, self.order.late);
         match (listed, late) {
@@ -116,11 +151,21 @@ impl<H: Held> Tree<H> {
         }
     }
 
-    /// The nodes of the list, oldest first; one more than there are, should it be a ring.
-    fn listed(&self) -> impl Iterator<Item = u32> {
+    /// The nodes of a list from its first; one more than there are, should it be a ring.
+    fn linked(&self, first: u32) -> impl Iterator<Item = u32> {
         let next = |at: &u32| Some(self.nodes[*at].newer).filter(|&at| at != NONE);
-        let first = Some(self.order.oldest).filter(|&at| at != NONE);
+        let first = Some(first).filter(|&at| at != NONE);
         std::iter::successors(first, next).take(self.nodes.len() + 1)
+    }
+
+    /// The nodes of the list, oldest first.
+    fn listed(&self) -> impl Iterator<Item = u32> {
+        self.linked(self.order.oldest)
+    }
+
+    /// Those that were cleared.
+    fn cleared(&self) -> impl Iterator<Item = u32> {
+        self.linked(self.order.cleared)
     }
 
     /// The nodes of the tree, oldest first.
@@ -143,13 +188,15 @@ impl<H: Held> Tree<H> {
         }
         let stands = |queue, at| self.nodes[at].queue == queue;
         let all_stand = self.listed().all(|at| stands(Queue::List, at))
-            && self.late().all(|at| stands(Queue::Late, at));
+            && self.late().all(|at| stands(Queue::Late, at))
+            && self.cleared().all(|at| stands(Queue::Cleared, at) && self.is_detached(at));
         if !all_stand {
             return Err("eviction_order: a node is queued otherwise than it says".into());
         }
         let evictable = self.nodes.numbers().filter(|&at| self.nodes[at].is_evictable()).count();
         let queued = self.nodes.numbers().filter(|&at| self.nodes[at].queue != Queue::Out).count();
-        if evictable != queued || queued != self.listed().count() + self.late().count() {
+        let in_order = self.listed().count() + self.late().count() + self.cleared().count();
+        if evictable != queued || queued != in_order {
             return Err(text!(
                 "eviction_order: {evictable} leaves are evictable, {queued} are queued"
             ));

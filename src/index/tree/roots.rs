@@ -1,4 +1,4 @@
-//! The root of each namespace.
+//! The root of each namespace, and roots that none leads to any more.
 use super::super::Namespace;
 use super::node::NONE;
 use crate::error::Message;
@@ -12,15 +12,33 @@ pub struct Roots {
     names: OrderedMap<u32, Namespace>,
     /// The root of the default namespace, which most engines use alone; NONE when it has none.
     default: u32,
+    /// Roots in `names` that are not in `by_name`.
+    detached: usize,
 }
 
 impl Roots {
     pub(super) fn new() -> Self {
-        Self { by_name: OrderedMap::default(), names: OrderedMap::default(), default: NONE }
+        Self {
+            by_name: OrderedMap::default(),
+            names: OrderedMap::default(),
+            default: NONE,
+            detached: 0,
+        }
     }
 
     pub fn len(&self) -> usize {
         self.by_name.len()
+    }
+
+    /// Roots that no namespace leads to.
+    #[inline]
+    pub fn detached(&self) -> usize {
+        self.detached
+    }
+
+    /// All of them.
+    pub fn total(&self) -> usize {
+        self.names.len()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -53,13 +71,30 @@ impl Roots {
         self.names.insert(root, name);
     }
 
-    pub(super) fn remove(&mut self, root: u32) -> Namespace {
-        let name = self.names.remove(&root).expect("a root has a name");
-        self.by_name.remove(&name);
+    /// Adds a root that no namespace leads to, for which room was made.
+    pub(super) fn insert_detached(&mut self, name: Namespace, root: u32) {
+        self.names.insert(root, name);
+        self.detached += 1;
+    }
+
+    /// Lets the namespace of a root lead nowhere; returns it.
+    pub(super) fn detach(&mut self, root: u32) -> Namespace {
+        let name = self.name(root);
+        let led_to = self.by_name.remove(&name);
+        assert_eq!(led_to, Some(root), "a namespace leads to its root");
         if root == self.default {
             self.default = NONE;
         }
+        self.detached += 1;
         name
+    }
+
+    pub(super) fn remove(&mut self, root: u32) -> Namespace {
+        if self.by_name.get(&self.name(root)) == Some(&root) {
+            self.detach(root);
+        }
+        self.detached -= 1;
+        self.names.remove(&root).expect("a root has a name")
     }
 
     /// Those whose names come after one, in the order of the names; all for None.
@@ -86,7 +121,8 @@ impl Roots {
         if default.unwrap_or(NONE) != self.default {
             return Err("namespace_root: the default namespace is found elsewhere".into());
         }
-        if count != self.by_name.len() || count != self.names.len() {
+        let (found, all) = (self.by_name.len(), self.names.len());
+        if count != all || found + self.detached != all {
             return Err("namespace_root: a root has no namespace".into());
         }
         Ok(())

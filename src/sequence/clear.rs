@@ -1,0 +1,226 @@
+//! Clearing namespaces while requests run.
+//!
+//! At one moment the namespace stops to lead to its tree, which lives on without a name until the
+//! last of those lets go who hold something in it. What nobody holds goes in slices, between which
+//! others are let in. A sequence that has a node in the tree publishes there, and so to nobody. One
+//! that has none yet might publish under the name, so each remembers after which clear it began.
+use super::{Sequence, Shared, State};
+use crate::cache::Namespace;
+use crate::error::Error;
+use crate::index::Node;
+use crate::lock::RwLockWriteGuard;
+
+/// Pages that are dropped at once when somebody lets go of the last lock on them.
+pub(super) const LET_GO: usize = 256;
+/// Namespaces that are looked at and cleared before others are let in.
+const NAMES: usize = 256;
+const ROOTS: usize = 16;
+/// Retained sequences that are looked at before others are let in.
+const RETAINED: usize = 64;
+/// Clears that are remembered.
+const CLEARS: usize = 32;
+
+/// Namespaces: those that have the same as one in each of the chosen fields; all when none is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// What the fields are compared with.
+    pub like: Namespace,
+    /// The adapter is compared.
+    pub lora: bool,
+    /// The image is compared.
+    pub image: bool,
+    /// What separates tenants is compared.
+    pub salt: bool,
+    /// The version is compared.
+    pub epoch: bool,
+}
+
+impl Scope {
+    /// One namespace.
+    pub fn exactly(like: Namespace) -> Self {
+        Self { like, lora: true, image: true, salt: true, epoch: true }
+    }
+
+    fn covers(&self, other: &Namespace) -> bool {
+        let like = &self.like;
+        (!self.lora || like.lora == other.lora)
+            && (!self.image || like.image == other.image)
+            && (!self.salt || like.salt == other.salt)
+            && (!self.epoch || like.epoch == other.epoch)
+    }
+
+    fn is_one(&self) -> bool {
+        *self == Self::exactly(self.like)
+    }
+}
+
+/// What a clear did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cleared {
+    /// Namespaces that had pages, or locks.
+    pub namespaces: usize,
+    /// Pages that went back to the pool.
+    pub freed: usize,
+    /// Pages, of this clear and of earlier ones, that go when those who hold them let go.
+    pub held: usize,
+    /// Pages of an external pool that evictions give up before all others.
+    pub waiting: usize,
+    /// Retained sequences that were dropped.
+    pub dropped: usize,
+}
+
+/// The latest clears, each with a number.
+#[derive(Debug, Default)]
+pub(super) struct Clears {
+    latest: u64,
+    scopes: [(u64, Scope); CLEARS],
+    /// The place of the latest.
+    at: usize,
+    /// The highest number of those that are not remembered any more.
+    forgotten: u64,
+}
+
+impl Clears {
+    /// The number of the latest; 0 for none.
+    #[inline]
+    pub(super) fn latest(&self) -> u64 {
+        self.latest
+    }
+
+    /// From now on what began earlier was before a clear.
+    fn note(&mut self, scope: Scope) {
+        // A clear that goes on is the same with a higher number.
+        if self.latest == 0 || self.scopes[self.at].1 != scope {
+            self.at = (self.at + 1) % CLEARS;
+            self.forgotten = self.forgotten.max(self.scopes[self.at].0);
+        }
+        self.latest += 1;
+        self.scopes[self.at] = (self.latest, scope);
+    }
+
+    /// Whether a namespace was cleared after something that began when a clear was the latest one.
+    /// What began too long ago counts as cleared: it may have been.
+    #[inline]
+    pub(super) fn concern(&self, namespace: &Namespace, began: u64) -> bool {
+        began != self.latest && self.may_concern(namespace, began)
+    }
+
+    #[cold]
+    fn may_concern(&self, namespace: &Namespace, began: u64) -> bool {
+        let later = |&(number, scope): &(u64, Scope)| number > began && scope.covers(namespace);
+        began < self.forgotten || self.scopes.iter().any(later)
+    }
+}
+
+impl State {
+    /// Whether what a sequence publishes is found by nobody.
+    pub(super) fn is_cleared(&self, sequence: &Sequence) -> bool {
+        match (sequence.base, &self.cache) {
+            (Some(base), Some(cache)) => cache.index.is_detached(base),
+            _ => self.clears.concern(&sequence.namespace, sequence.began),
+        }
+    }
+
+    /// Undoes a lock. Of what was cleared some pages go at once when nobody holds them any more;
+    /// `Shared::after` drops the rest.
+    pub(super) fn let_go(&mut self, node: Node) {
+        let cache = self.cache.as_mut().expect("a locked node has a cache");
+        cache.index.unlock(node);
+        if cache.index.has_cleared() {
+            self.drop_cleared(LET_GO);
+        }
+    }
+
+    /// Puts cleared pages that nobody holds back into the pool. Those of an external one wait for
+    /// an eviction, which reports them.
+    pub(super) fn drop_cleared(&mut self, count: usize) -> usize {
+        match &mut self.cache {
+            Some(cache) if cache.index.has_cleared() && !self.table.pool.is_external() => {
+                cache.drop_cleared(&mut self.table, count)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Clears some namespaces of a scope after one; returns how many, and the last one that it
+    /// looked at, unless there are no more.
+    fn detach_next(
+        &mut self,
+        scope: &Scope,
+        after: Option<&Namespace>,
+    ) -> Result<(usize, Option<Namespace>), Error> {
+        let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
+        self.clears.note(*scope);
+        if scope.is_one() {
+            let root = cache.index.find_root(&scope.like);
+            root.into_iter().for_each(|root| cache.detach_root(&scope.like, root));
+            return Ok((root.is_some() as usize, None));
+        }
+        let mut found = [(Namespace::default(), Node(0)); ROOTS];
+        let (mut count, mut left, mut last) = (0, NAMES, None);
+        cache.index.visit_roots(after, &mut |name, root| {
+            left -= 1;
+            last = Some(*name);
+            if scope.covers(name) {
+                found[count] = (*name, root);
+                count += 1;
+            }
+            count < ROOTS && left > 0
+        });
+        found[..count].iter().for_each(|(name, root)| cache.detach_root(name, *root));
+        Ok((count, last.filter(|_| count == ROOTS || left == 0)))
+    }
+}
+
+impl Shared {
+    /// Clears namespaces. Needs no memory.
+    pub fn clear(&self, scope: Scope) -> Result<Cleared, Error> {
+        let mut state = self.write();
+        let mut done = Cleared::default();
+        let mut last = None;
+        loop {
+            let (count, next) = state.detach_next(&scope, last.as_ref())?;
+            done.namespaces += count;
+            last = next;
+            if last.is_none() {
+                break;
+            }
+            self.let_others_in(&mut state);
+        }
+        let freed_before = state.cache()?.counters.cleared_pages;
+        let mut after = Some(0);
+        while let Some(finished) = after {
+            let (dropped, next) = state.drop_next_cleared(finished, RETAINED);
+            done.dropped += dropped as usize;
+            after = next;
+            self.after(&mut state);
+        }
+        let mut next = Some(0);
+        while let Some(node) = next {
+            let index = &mut state.cache.as_mut().ok_or_else(super::state::no_cache)?.index;
+            let swept = index.sweep(node, self.slice);
+            next = swept.next;
+            done.held += swept.held;
+            done.waiting += if self.has_external_pool() { swept.unlocked } else { 0 };
+            self.let_others_in(&mut state);
+            self.after(&mut state);
+        }
+        done.freed = (state.cache()?.counters.cleared_pages - freed_before) as usize;
+        Ok(done)
+    }
+
+    /// Does what may let go of cleared pages, and drops those.
+    pub fn ending<T>(&self, end: impl FnOnce(&mut State) -> Result<T, Error>) -> Result<T, Error> {
+        let mut state = self.write();
+        let done = end(&mut state);
+        self.after(&mut state);
+        done
+    }
+
+    /// Drops cleared pages that nobody holds any more, in slices.
+    pub(super) fn after(&self, state: &mut RwLockWriteGuard<'_, State>) {
+        while state.drop_cleared(self.slice) > 0 {
+            self.let_others_in(state);
+        }
+    }
+}
