@@ -24,6 +24,7 @@ mod retained;
 mod early;
 mod shared;
 mod state;
+mod turn;
 
 pub use begin::Room;
 pub use compute::{ComputedRow, RowPages};
@@ -32,6 +33,7 @@ pub use journal::{ContentsRead, JournalRead};
 pub use publish::Published;
 pub use shared::Shared;
 pub use state::{CacheStats, PageTableStats, State};
+pub use turn::Turn;
 
 use crate::cache::Namespace;
 use crate::error::Error;
