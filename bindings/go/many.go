@@ -77,7 +77,12 @@ static inline rkvgo_failure *rkvgo_append_many(
 	if (tokens != NULL && items != NULL) {
 		for (size_t i = 0; i < count; i++) {
 			items[i].sequence = sequences[i];
-			items[i].tokens = &tokens[i];
+			if (item_counts[i] > 0) {
+				items[i].tokens = &tokens[i];
+			} else {
+				items[i].ids = tokens[i].ids;
+				items[i].id_count = tokens[i].count;
+			}
 		}
 		failure = rkvgo_end_many(
 			rkv_sequence_append_many(cache, items, count, sizeof *items, statuses),
