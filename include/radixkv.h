@@ -3658,9 +3658,9 @@ enum rkv_status rkv_sequence_begin_many(struct rkv_cache *cache,
 
 /**
  * Adds tokens to many sequences, e.g. to each the token just decoded: as many calls of
- * rkv_sequence_append(), in order. A step of decoding is this one call; rkv_sequence_publish_many()
- * is for those sequences of which a page became full. One lock as long as nobody waits for it; who
- * waits gets in between two items.
+ * rkv_sequence_append(), in order. A step of decoding is this one call;
+ * rkv_sequence_publish_many() is for those sequences of which a page became full. One lock as long
+ * as nobody waits for it; who waits gets in between two items.
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
  * carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;

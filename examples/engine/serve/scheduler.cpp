@@ -164,7 +164,8 @@ bool Scheduler::allocate(Branch& branch, std::size_t budget) {
     return true;
 }
 
-/// Tells one sequence the token that was generated, if it doesn't know it yet. False when there is no page for it.
+/// Tells one sequence the token that was generated, if it doesn't know it yet. False when there is
+/// no page for it.
 bool Scheduler::extend(Branch& branch) {
     if (branch.sequence_tokens == branch.tokens.size()) return true;
     const rkv::span<const std::uint32_t> added(branch.tokens.data() + branch.sequence_tokens,
