@@ -971,6 +971,64 @@ typedef struct rkv_cache_match_result {
 } rkv_cache_match_result;
 
 /**
+ * One lookup of rkv_cache_match_many().
+ */
+typedef struct rkv_cache_match_item {
+    /**
+     * The namespace; NULL for the default one.
+     */
+    const struct rkv_namespace *space;
+    /**
+     * What to look for.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * Receives the whole pages in order; not reported when page_capacity is 0.
+     */
+    uint32_t *pages;
+    /**
+     * Room in pages.
+     */
+    size_t page_capacity;
+    /**
+     * 0 or RKV_MATCH_LOCK.
+     */
+    uint32_t flags;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_cache_match_item;
+
+/**
+ * One lookup of rkv_cache_probe_many().
+ */
+typedef struct rkv_cache_probe_item {
+    /**
+     * The namespace; NULL for the default one.
+     */
+    const struct rkv_namespace *space;
+    /**
+     * What to look for.
+     */
+    const struct rkv_tokens *tokens;
+} rkv_cache_probe_item;
+
+/**
+ * What one lookup of rkv_cache_probe_many() found.
+ */
+typedef struct rkv_cache_probe_result {
+    /**
+     * Tokens that rkv_cache_match() would find.
+     */
+    uint64_t token_count;
+    /**
+     * Their positions.
+     */
+    uint64_t position_count;
+} rkv_cache_probe_result;
+
+/**
  * What rkv_cache_insert() puts where.
  */
 typedef struct rkv_cache_insert_args {
@@ -1339,6 +1397,42 @@ typedef struct rkv_sequence_publish_result {
      */
     rkv_node_id node;
 } rkv_sequence_publish_result;
+
+/**
+ * Tokens for one sequence of rkv_sequence_append_many().
+ */
+typedef struct rkv_sequence_append_item {
+    /**
+     * The sequence.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * `id_count` text ids below RKV_TEXT_ID_LIMIT, e.g. the one just decoded.
+     */
+    const uint32_t *ids;
+    /**
+     * How many.
+     */
+    size_t id_count;
+    /**
+     * Instead of ids, which are NULL then: tokens that are not text alone. Else NULL.
+     */
+    const struct rkv_tokens *tokens;
+} rkv_sequence_append_item;
+
+/**
+ * One sequence of rkv_sequence_publish_many().
+ */
+typedef struct rkv_sequence_publish_item {
+    /**
+     * The sequence.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * Positions whose KV is written, from the beginning.
+     */
+    uint64_t computed_position_count;
+} rkv_sequence_publish_item;
 
 /**
  * New positions of one row. An array element.
@@ -3165,6 +3259,71 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
                                 size_t *out_position_count);
 
 /**
+ * Finds many prefixes: as many calls of rkv_cache_match(), in order. One lock as long as nobody
+ * waits for it; who waits gets in between two items. So without RKV_MATCH_LOCK the pages of one
+ * item may be evicted before the call returns.
+ *
+ * Each item has a status of its own, and one that fails does not keep the others from being
+ * carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
+ * `items[3]: ...`.
+ *
+ * @param cache the cache
+ * @param items what to look for, and where the pages go
+ * @param count items, also in the arrays below; with 0 those may be NULL
+ * @param item_size sizeof(rkv_cache_match_item)
+ * @param matches receives the matches, struct_size included. That of an item that failed is left
+ * as it is, but for page_count with RKV_STATUS_BUFFER_TOO_SMALL
+ * @param match_size sizeof(rkv_cache_match_result); not read with count 0
+ * @param statuses receives what rkv_cache_match() would have returned for each item
+ * @return RKV_STATUS_OK when all items were gone through, whatever their statuses;
+ * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * the sum of the single calls; lock, between two items to who waits
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_match_many(struct rkv_cache *cache,
+                                     const struct rkv_cache_match_item *items,
+                                     size_t count,
+                                     size_t item_size,
+                                     struct rkv_cache_match_result *matches,
+                                     size_t match_size,
+                                     enum rkv_status *statuses);
+
+/**
+ * Lengths of many cached prefixes: as many calls of rkv_cache_probe(). Changes nothing.
+ *
+ * Each item has a status of its own. rkv_last_error_message() is about the last that failed and
+ * names it, e.g. `items[3]: ...`.
+ *
+ * @param cache the cache
+ * @param items what to look for
+ * @param count items, also in the arrays below; with 0 those may be NULL
+ * @param item_size sizeof(rkv_cache_probe_item)
+ * @param results receives what was found; that of an item that failed is left as it is
+ * @param result_size sizeof(rkv_cache_probe_result); not read with count 0
+ * @param statuses receives what rkv_cache_probe() would have returned for each item
+ * @return RKV_STATUS_OK when all items were gone through, whatever their statuses;
+ * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves; RKV_STATUS_POISONED
+ * @par Cost
+ * the sum of the single calls; no lock, with the exceptions of rkv_cache_probe()
+ * @par Thread safety
+ * any thread, any number at once, as rkv_cache_probe(). Each answer is that of a moment of its own
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
+                                     const struct rkv_cache_probe_item *items,
+                                     size_t count,
+                                     size_t item_size,
+                                     struct rkv_cache_probe_result *results,
+                                     size_t result_size,
+                                     enum rkv_status *statuses);
+
+/**
  * Publishes the whole pages of a prefix.
  *
  * Pages for which the cache has none yet are claimed: they must be private, and are the cache's
@@ -3598,6 +3757,133 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
                                      rkv_sequence_id sequence);
+
+/**
+ * Begins many sequences: as many calls of rkv_sequence_begin(), in order, so a later one finds
+ * what an earlier one changed. One lock as long as nobody waits for it; who waits gets in between
+ * two items.
+ *
+ * Each item has a status of its own, and one that fails does not keep the others from being
+ * carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;
+ * the message names it, e.g. `items[3]: ...`.
+ *
+ * @param cache the cache
+ * @param items the prompts; their struct_size is not read, item_size stands for it
+ * @param count items, also in the arrays below; with 0 those may be NULL
+ * @param item_size sizeof(rkv_sequence_begin_args)
+ * @param states receives the sequences, struct_size included; that of an item that failed is left
+ * as it is
+ * @param state_size sizeof(rkv_sequence_info); not read with count 0
+ * @param statuses receives what rkv_sequence_begin() would have returned for each item
+ * @return RKV_STATUS_OK when all items were gone through, whatever their statuses;
+ * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * the sum of the single calls; lock, in slices, and between two items to who waits
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_begin_many(struct rkv_cache *cache,
+                                        const struct rkv_sequence_begin_args *items,
+                                        size_t count,
+                                        size_t item_size,
+                                        struct rkv_sequence_info *states,
+                                        size_t state_size,
+                                        enum rkv_status *statuses);
+
+/**
+ * Adds tokens to many sequences, e.g. to each the token just decoded: as many calls of
+ * rkv_sequence_append(), in order. A step of decoding is this one call;
+ * rkv_sequence_publish_many() is for those sequences of which a page became full. One lock as long
+ * as nobody waits for it; who waits gets in between two items.
+ *
+ * Each item has a status of its own, and one that fails does not keep the others from being
+ * carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;
+ * the message names it, e.g. `items[3]: ...`. One sequence may be in several items.
+ *
+ * @param cache the cache
+ * @param items sequences and what to add to them
+ * @param count items, also in the array below; with 0 both may be NULL
+ * @param item_size sizeof(rkv_sequence_append_item)
+ * @param statuses receives what rkv_sequence_append() would have returned for each item
+ * @return RKV_STATUS_OK when all items were gone through, whatever their statuses;
+ * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * the sum of the single calls; lock, in slices, and between two items to who waits
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_append_many(struct rkv_cache *cache,
+                                         const struct rkv_sequence_append_item *items,
+                                         size_t count,
+                                         size_t item_size,
+                                         enum rkv_status *statuses);
+
+/**
+ * Publishes what many sequences have computed: as many calls of rkv_sequence_publish(), in order.
+ * One lock as long as nobody waits for it; who waits gets in between two items.
+ *
+ * Each item has a status of its own, and one that fails does not keep the others from being
+ * carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
+ * `items[3]: ...`.
+ *
+ * @param cache the cache
+ * @param items sequences and their computed positions
+ * @param count items, also in the arrays below; with 0 those may be NULL
+ * @param item_size sizeof(rkv_sequence_publish_item)
+ * @param results receives what was done, struct_size included; that of an item that failed is left
+ * as it is. NULL when it is not wanted
+ * @param result_size sizeof(rkv_sequence_publish_result); not read without results
+ * @param statuses receives what rkv_sequence_publish() would have returned for each item
+ * @return RKV_STATUS_OK when all items were gone through, whatever their statuses;
+ * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * the sum of the single calls; lock, between two items to who waits
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_publish_many(struct rkv_cache *cache,
+                                          const struct rkv_sequence_publish_item *items,
+                                          size_t count,
+                                          size_t item_size,
+                                          struct rkv_sequence_publish_result *results,
+                                          size_t result_size,
+                                          enum rkv_status *statuses);
+
+/**
+ * Ends many sequences: as many calls of rkv_sequence_release(), in order. One lock as long as
+ * nobody waits for it; who waits gets in between two items.
+ *
+ * Each has a status of its own, and one that fails does not keep the others from being ended.
+ * rkv_last_error_message() is about the last that failed and names it, e.g. `sequences[3]: ...`.
+ *
+ * @param cache the cache
+ * @param sequences the sequences
+ * @param count how many, also in the array below; with 0 both may be NULL
+ * @param statuses receives what rkv_sequence_release() would have returned for each; of a sequence
+ * that is there twice, RKV_STATUS_STALE_SEQUENCE the second time
+ * @return RKV_STATUS_OK when all were gone through, whatever their statuses;
+ * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * the sum of the single calls; lock, between two items to who waits
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_release_many(struct rkv_cache *cache,
+                                          const rkv_sequence_id *sequences,
+                                          size_t count,
+                                          enum rkv_status *statuses);
 
 /**
  * Creates a plan without rows. It needs no runner, and computes nothing by itself.

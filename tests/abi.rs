@@ -76,6 +76,11 @@ layouts! {
         struct_size 0, partial_page 4, node 8, partial_node 16, lock 24, token_count 32,
         position_count 40, page_count 48, partial_position_count 56
     }
+    rkv_cache_match_item 40 {
+        space 0, tokens 8, pages 16, page_capacity 24, flags 32, reserved 36
+    }
+    rkv_cache_probe_item 16 { space 0, tokens 8 }
+    rkv_cache_probe_result 16 { token_count 0, position_count 8 }
     rkv_cache_insert_args 64 {
         struct_size 0, flags 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
         from_token_index 48, from_page_index 56
@@ -108,6 +113,8 @@ layouts! {
         struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,
         first_remapped_index 24, shared_page_count 32, node 40
     }
+    rkv_sequence_append_item 32 { sequence 0, ids 8, id_count 16, tokens 24 }
+    rkv_sequence_publish_item 16 { sequence 0, computed_position_count 8 }
     rkv_runner_kv_memory 40 { k 0, v 8, page_stride 16, position_stride 24, head_stride 32 }
     rkv_page_copy 16 { source_page 0, target_page 4, position_count 8, group 12 }
     rkv_runner_config 80 {

@@ -6,6 +6,7 @@
 //! the books must balance.
 mod interleavings {
     mod allocate;
+    mod batch;
     pub mod clear;
 }
 
@@ -143,7 +144,18 @@ struct Long {
     slot: fn(&World) -> Option<u32>,
 }
 
-const LONG: [Long; 12] = [
+const LONG: [Long; 13] = [
+    Long {
+        name: "append again and again",
+        call: |world| {
+            let mut last = Ok(());
+            world.shared.each(4, |turn, _| {
+                last = turn.append(world.fresh, TokenList::text(&tokens(5, 5)));
+            });
+            last
+        },
+        slot: |world| Some(world.fresh.slot()),
+    },
     Long {
         name: "append",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 20))),

@@ -85,16 +85,20 @@ func (c *Cache) Match(
 	made := C.rkvgo_cache_match(raw, namespace.c(), tokens.idPointer(), C.size_t(len(tokens.IDs)),
 		tokens.itemPointer(), C.size_t(len(tokens.Items)),
 		C.uint32_t(flags), u32Pointer(pages), C.size_t(len(pages)))
+	return matchOf(&made.match), asError(made.failure)
+}
+
+func matchOf(made *C.rkv_cache_match_result) Match {
 	return Match{
-		Node:                 NodeID(made.match.node),
-		PageCount:            int(made.match.page_count),
-		TokenCount:           int(made.match.token_count),
-		PositionCount:        int(made.match.position_count),
-		PartialPositionCount: int(made.match.partial_position_count),
-		PartialPage:          uint32(made.match.partial_page),
-		PartialNode:          NodeID(made.match.partial_node),
-		Lock:                 LockID(made.match.lock),
-	}, asError(made.failure)
+		Node:                 NodeID(made.node),
+		PageCount:            int(made.page_count),
+		TokenCount:           int(made.token_count),
+		PositionCount:        int(made.position_count),
+		PartialPositionCount: int(made.partial_position_count),
+		PartialPage:          uint32(made.partial_page),
+		PartialNode:          NodeID(made.partial_node),
+		Lock:                 LockID(made.lock),
+	}
 }
 
 // Probe is the length of the longest cached prefix: the tokens that Match would find, and their

@@ -8,6 +8,7 @@ mod arena;
 mod compute;
 mod functions;
 mod journal;
+mod many;
 mod runner;
 mod sequences;
 mod shelf;

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,32 @@ struct Match {
 struct Probe {
     std::size_t token_count = 0;
     std::size_t position_count = 0;
+};
+
+/// What Cache::begin_many() began: for each item its sequence, empty where the status is not
+/// RKV_STATUS_OK.
+struct BegunMany {
+    std::vector<Sequence> sequences;
+    std::vector<rkv_sequence_info> infos;
+    std::vector<rkv_status> statuses;
+};
+
+/// What Cache::publish_many() did for each item.
+struct PublishedMany {
+    std::vector<rkv_sequence_publish_result> results;
+    std::vector<rkv_status> statuses;
+};
+
+/// What Cache::match_many() found for each item. The locks are plain ids: Cache::adopt_lock().
+struct MatchMany {
+    std::vector<rkv_cache_match_result> found;
+    std::vector<rkv_status> statuses;
+};
+
+/// What Cache::probe_many() found for each item.
+struct ProbeMany {
+    std::vector<rkv_cache_probe_result> found;
+    std::vector<rkv_status> statuses;
 };
 
 /// Owns an rkv_cache, together with the Sequences and Locks that were taken from it.
@@ -325,6 +352,76 @@ public:
     fork_retained(rkv_sequence_id parent, std::size_t child_count,
                   std::uint64_t reserve_position_count = 0) {
         return Sequence::fork_of(handle_, parent, child_count, reserve_position_count);
+    }
+    /// rkv_sequence_begin_many(). An item that fails throws nothing: it has a status.
+    [[nodiscard]] BegunMany begin_many(span<const rkv_sequence_begin_args> items) {
+        BegunMany out;
+        out.sequences.reserve(items.size());
+        out.infos.resize(items.size());
+        out.statuses.resize(items.size());
+        check(rkv_sequence_begin_many(get(), items.data(), items.size(), sizeof items[0],
+                                      out.infos.data(), sizeof(rkv_sequence_info),
+                                      out.statuses.data()));
+        for (const rkv_sequence_info& info : out.infos)
+            out.sequences.push_back(Sequence(handle_, info.sequence));
+        return out;
+    }
+    /// rkv_sequence_append_many() into a buffer of statuses, as many as there are items: for the
+    /// step of decoding. An item that fails throws nothing.
+    void append_many(span<const rkv_sequence_append_item> items, span<rkv_status> statuses) {
+        if (statuses.size() != items.size())
+            throw std::invalid_argument("statuses are not as many as items");
+        check(rkv_sequence_append_many(get(), items.data(), items.size(), sizeof items[0],
+                                       statuses.data()));
+    }
+    /// The same that returns the statuses.
+    [[nodiscard]] std::vector<rkv_status>
+    append_many(span<const rkv_sequence_append_item> items) {
+        std::vector<rkv_status> statuses(items.size());
+        append_many(items, statuses);
+        return statuses;
+    }
+    /// rkv_sequence_publish_many(). An item that fails throws nothing.
+    PublishedMany publish_many(span<const rkv_sequence_publish_item> items) {
+        PublishedMany out;
+        out.results.resize(items.size());
+        out.statuses.resize(items.size());
+        check(rkv_sequence_publish_many(get(), items.data(), items.size(), sizeof items[0],
+                                        out.results.data(), sizeof(rkv_sequence_publish_result),
+                                        out.statuses.data()));
+        return out;
+    }
+    /// rkv_sequence_release_many(). Those that were ended are empty afterwards; one that fails, as
+    /// an empty one does, throws nothing.
+    std::vector<rkv_status> release_many(span<Sequence> sequences) {
+        std::vector<rkv_sequence_id> ids;
+        ids.reserve(sequences.size());
+        for (const Sequence& sequence : sequences) ids.push_back(sequence.get());
+        std::vector<rkv_status> statuses(ids.size());
+        check(rkv_sequence_release_many(get(), ids.data(), ids.size(), statuses.data()));
+        for (std::size_t i = 0; i < statuses.size(); ++i)
+            if (statuses[i] == RKV_STATUS_OK) (void)sequences[i].release();
+        return statuses;
+    }
+    /// rkv_cache_match_many(). An item that fails throws nothing.
+    [[nodiscard]] MatchMany match_many(span<const rkv_cache_match_item> items) {
+        MatchMany out;
+        out.found.resize(items.size());
+        out.statuses.resize(items.size());
+        check(rkv_cache_match_many(get(), items.data(), items.size(), sizeof items[0],
+                                   out.found.data(), sizeof(rkv_cache_match_result),
+                                   out.statuses.data()));
+        return out;
+    }
+    /// rkv_cache_probe_many(). An item that fails throws nothing.
+    [[nodiscard]] ProbeMany probe_many(span<const rkv_cache_probe_item> items) const {
+        ProbeMany out;
+        out.found.resize(items.size());
+        out.statuses.resize(items.size());
+        check(rkv_cache_probe_many(get(), items.data(), items.size(), sizeof items[0],
+                                   out.found.data(), sizeof(rkv_cache_probe_result),
+                                   out.statuses.data()));
+        return out;
     }
     /// rkv_cache_read_namespaces().
     [[nodiscard]] std::vector<rkv_namespace> namespaces() const {

@@ -105,14 +105,25 @@ impl<T: AbiElement> WantedElements<T> {
         self.capacity
     }
 
+    /// Size of an element.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Where an element lies, of which the caller knows all fields of the first release at least.
+    pub(super) fn place(&mut self, at: usize) -> *mut T {
+        assert!(at < self.capacity, "there is room for the element");
+        // SAFETY: the element lies within what `new` was promised.
+        unsafe { self.first.byte_add(at * self.size) }
+    }
+
     /// Writes one element: as much as the caller knows, and zeros where the caller knows more.
     pub(super) fn put(&mut self, at: usize, value: &T) {
-        assert!(at < self.capacity, "there is room for the element");
+        let to = self.place(at).cast::<u8>();
         let known = self.size.min(size_of::<T>());
         // SAFETY: the element lies within what `new` was promised; `known` bytes come from `value`,
         // which has no padding.
         unsafe {
-            let to = self.first.cast::<u8>().add(at * self.size);
             to.copy_from_nonoverlapping((&raw const *value).cast(), known);
             to.add(known).write_bytes(0, self.size - known);
         }

@@ -94,6 +94,24 @@ fn failed(fail: Fail) -> rkv_status {
     fail.status
 }
 
+/// The status of one item of a call over many, and its message.
+#[inline]
+pub(super) fn item_status(done: Result<(), Fail>, name: &str, at: usize) -> rkv_status {
+    match done {
+        Ok(()) => rkv_status::Ok,
+        Err(fail) => item_failed(fail, name, at),
+    }
+}
+
+#[cold]
+fn item_failed(fail: Fail, name: &str, at: usize) -> rkv_status {
+    match fail.reason {
+        Reason::Refused(error) => set_last_error(format_args!("{name}[{at}]: {error}")),
+        Reason::Text(text) => set_last_error(format_args!("{name}[{at}]: {text}")),
+    }
+    fail.status
+}
+
 #[cold]
 fn panicked(payload: Box<dyn Any + Send>) -> rkv_status {
     let text = payload.downcast_ref::<&str>().copied();

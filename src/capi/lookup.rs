@@ -8,7 +8,10 @@ use super::node::rkv_node_id;
 use super::pointer::{AbiStruct, check_fit, check_out, out, out_slice, put, write_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
+use crate::cache::Namespace;
 use crate::error::Error;
+use crate::sequence::State;
+use crate::token::TokenList;
 
 /// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
 /// rkv_cache_match_result.lock.
@@ -42,6 +45,64 @@ pub struct rkv_cache_match_result {
 unsafe impl AbiStruct for rkv_cache_match_result {
     const NAME: &'static str = "out_match";
     const V1: usize = 64;
+}
+
+/// Whether the match is to be locked.
+pub(super) fn check_match_flags(flags: u32) -> Result<bool, Error> {
+    if flags & !RKV_MATCH_LOCK != 0 {
+        return Err(Error::argument("flags has an unknown bit"));
+    }
+    Ok(flags & RKV_MATCH_LOCK != 0)
+}
+
+/// What is wanted of a match beside the match, and where it goes.
+pub(super) struct Wanted {
+    pub(super) lock: bool,
+    pub(super) pages: *mut u32,
+    pub(super) page_capacity: usize,
+    /// Receives what is needed when the pages don't fit.
+    pub(super) page_count: *mut u64,
+}
+
+/// Matches, and writes the pages. Whatever fails has changed nothing.
+///
+/// # Safety
+/// `page_count` is writable, and so are `page_capacity` pages unless `pages` is NULL.
+pub(super) unsafe fn match_tokens(
+    state: &mut State,
+    namespace: &Namespace,
+    tokens: TokenList<'_>,
+    wanted: Wanted,
+) -> Result<rkv_cache_match_result, Fail> {
+    let Wanted { lock, pages, page_capacity, page_count } = wanted;
+    let wanted = !pages.is_null() && page_capacity > 0;
+    let found = state.find(namespace, tokens)?;
+    if wanted && found.pages() > page_capacity {
+        // SAFETY: the caller's contract.
+        unsafe { page_count.write(found.pages() as u64) };
+        return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
+    }
+    let (matched, locked) = state.take_match(found, lock)?;
+    if wanted {
+        // SAFETY: the caller's contract.
+        let into = unsafe { out_slice(pages, page_capacity, matched.pages, "pages")? };
+        state.visit_path(matched.node, |start, pages| {
+            into[start..start + pages.len()].write_copy_of_slice(pages);
+        })?;
+    }
+    let (source, partial) =
+        matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
+    Ok(rkv_cache_match_result {
+        struct_size: 0,
+        partial_page: source,
+        node: state.node_id(matched.node)?,
+        partial_node: state.node_id(matched.partial.map(|partial| partial.node))?,
+        lock: locked.map_or(0, |lock| lock.0),
+        token_count: matched.tokens as u64,
+        position_count: matched.positions as u64,
+        page_count: matched.pages as u64,
+        partial_position_count: partial as u64,
+    })
 }
 
 /// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
@@ -79,41 +140,14 @@ pub unsafe extern "C" fn rkv_cache_match(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            if flags & !RKV_MATCH_LOCK != 0 {
-                return Err(Error::argument("flags has an unknown bit").into());
-            }
+            let lock = check_match_flags(flags)?;
             check_fit(out_match)?;
             check_out(pages, page_capacity, "pages")?;
-            let wanted = !pages.is_null() && page_capacity > 0;
+            let page_count = &raw mut (*out_match).page_count;
+            let wanted = Wanted { lock, pages, page_capacity, page_count };
             with_tokens(tokens, |tokens| {
                 let namespace = read_namespace(space)?;
-                let mut state = shared.write();
-                let found = state.find(&namespace, tokens)?;
-                if wanted && found.pages() > page_capacity {
-                    (&raw mut (*out_match).page_count).write(found.pages() as u64);
-                    return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
-                }
-                let lock = flags & RKV_MATCH_LOCK != 0;
-                let (matched, locked) = state.take_match(found, lock)?;
-                if wanted {
-                    let into = out_slice(pages, page_capacity, matched.pages, "pages")?;
-                    state.visit_path(matched.node, |start, pages| {
-                        into[start..start + pages.len()].write_copy_of_slice(pages);
-                    })?;
-                }
-                let (source, partial) =
-                    matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
-                let made = rkv_cache_match_result {
-                    struct_size: 0,
-                    partial_page: source,
-                    node: state.node_id(matched.node)?,
-                    partial_node: state.node_id(matched.partial.map(|partial| partial.node))?,
-                    lock: locked.map_or(0, |lock| lock.0),
-                    token_count: matched.tokens as u64,
-                    position_count: matched.positions as u64,
-                    page_count: matched.pages as u64,
-                    partial_position_count: partial as u64,
-                };
+                let made = match_tokens(&mut shared.write(), &namespace, tokens, wanted)?;
                 write_struct(out_match, &made)
             })
         })

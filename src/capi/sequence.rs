@@ -9,9 +9,11 @@ use super::node::rkv_node_id;
 use super::pointer::{AbiStruct, check_fit, out, read_struct, write_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
+use crate::cache::Namespace;
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::sequence::{Room, SequenceInfo};
+use crate::sequence::{Room, SequenceInfo, State};
+use crate::token::TokenList;
 
 /// Names a live sequence of one cache. Zero names none. An id is never used again for another one.
 pub type rkv_sequence_id = u64;
@@ -130,6 +132,49 @@ pub(super) fn first_positions(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
+/// Reads what a sequence is to begin with, and begins it.
+///
+/// # Safety
+/// What the arguments point to is readable, per the header.
+pub(super) unsafe fn begin_with(
+    args: &rkv_sequence_begin_args,
+    begin: impl FnOnce(&Namespace, TokenList<'_>, Room) -> Result<SequenceInfo, Error>,
+) -> Result<rkv_sequence_info, Fail> {
+    if args.flags != 0 {
+        return Err(Error::argument("args.flags has an unknown bit").into());
+    }
+    // SAFETY: the caller's contract.
+    let namespace = unsafe { read_namespace(args.space)? };
+    let body = |tokens: TokenList<'_>| {
+        let reserve = usize::try_from(args.reserve_position_count)
+            .map_err(|_| Error::argument("args.reserve_position_count is too large"))?;
+        let first = first_positions(args.allocate_position_count);
+        Ok(state_struct(&begin(&namespace, tokens, Room { reserve, first })?))
+    };
+    // SAFETY: the caller's contract.
+    unsafe { with_tokens(args.tokens, body) }
+}
+
+/// Publishes, and says what was done.
+pub(super) fn publish_sequence(
+    state: &mut State,
+    sequence: rkv_sequence_id,
+    computed_position_count: u64,
+) -> Result<rkv_sequence_publish_result, Error> {
+    let computed = usize::try_from(computed_position_count).unwrap_or(usize::MAX);
+    let done = state.publish(SequenceId(sequence), computed)?;
+    let node = state.sequence_info(SequenceId(sequence))?.node;
+    Ok(rkv_sequence_publish_result {
+        struct_size: 0,
+        reserved: 0,
+        claimed_page_count: done.claimed as u64,
+        remapped_page_count: done.remapped as u64,
+        first_remapped_index: done.first_remapped as u64,
+        shared_page_count: done.shared_pages as u64,
+        node: node.map_or(0, |node| node.0),
+    })
+}
+
 /// Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared
 /// pages and allocates the others, evicting when the pool is short. One transaction: it happens
 /// whole or not at all.
@@ -163,18 +208,10 @@ pub unsafe extern "C" fn rkv_sequence_begin(
     unsafe {
         with(cache, |shared| {
             let args = read_struct(args)?;
-            if args.flags != 0 {
-                return Err(Error::argument("args.flags has an unknown bit").into());
-            }
             check_fit(out_state)?;
-            let namespace = read_namespace(args.space)?;
-            with_tokens(args.tokens, |tokens| {
-                let reserve = usize::try_from(args.reserve_position_count)
-                    .map_err(|_| Error::argument("args.reserve_position_count is too large"))?;
-                let first = first_positions(args.allocate_position_count);
-                let info = shared.begin(&namespace, tokens, Room { reserve, first })?;
-                write_struct(out_state, &state_struct(&info))
-            })
+            let begin = |space: &_, tokens: TokenList<'_>, room| shared.begin(space, tokens, room);
+            let state = begin_with(&args, begin)?;
+            write_struct(out_state, &state)
         })
     }
 }
@@ -401,19 +438,8 @@ pub unsafe extern "C" fn rkv_sequence_publish(
     unsafe {
         with(cache, |shared| {
             check_fit(out_result)?;
-            let computed = usize::try_from(computed_position_count).unwrap_or(usize::MAX);
             let mut state = shared.write();
-            let done = state.publish(SequenceId(sequence), computed)?;
-            let node = state.sequence_info(SequenceId(sequence))?.node;
-            let made = rkv_sequence_publish_result {
-                struct_size: 0,
-                reserved: 0,
-                claimed_page_count: done.claimed as u64,
-                remapped_page_count: done.remapped as u64,
-                first_remapped_index: done.first_remapped as u64,
-                shared_page_count: done.shared_pages as u64,
-                node: node.map_or(0, |node| node.0),
-            };
+            let made = publish_sequence(&mut state, sequence, computed_position_count)?;
             write_struct(out_result, &made)
         })
     }

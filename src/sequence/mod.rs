@@ -25,6 +25,7 @@ mod retained;
 mod early;
 mod shared;
 mod state;
+mod turn;
 
 pub use begin::Room;
 pub use clear::{Cleared, Scope};
@@ -34,6 +35,7 @@ pub use journal::{ContentsRead, JournalRead};
 pub use publish::Published;
 pub use shared::Shared;
 pub use state::{CacheStats, PageTableStats, State};
+pub use turn::Turn;
 
 use crate::cache::Namespace;
 use crate::error::Error;

@@ -4,7 +4,6 @@
 //! locks would be a bug in waiting. It is a readers-writer lock, so that readers run side by side;
 //! probes, which engines make all the time, do without it. A call that evicts many pages does it in
 //! slices; between two slices the state is whole, and whoever waits gets in.
-use super::append::{Append, Lengthen};
 use super::{Room, SequenceInfo, State};
 use crate::cache::{CacheConfig, Namespace, Prober};
 use crate::error::Error;
@@ -30,6 +29,8 @@ const YIELDS: u32 = 1000;
 /// line away from the thread that works under it.
 const READER_PAUSES: u32 = 100;
 const WRITER_PAUSES: u32 = 1;
+/// Pauses in which a thread that looks that often sees that the lock is free.
+const TURN_PAUSES: u32 = 16 * WRITER_PAUSES;
 
 /// A page table, perhaps with a cache, for any number of threads.
 #[derive(Debug)]
@@ -154,6 +155,18 @@ impl Shared {
         RwLockWriteGuard::unlocked_fair(state, pause);
     }
 
+    /// The same between two short items of a call, at once and only when somebody waits: also who
+    /// spins, and would be at it for as long as all the items take.
+    pub(super) fn let_waiting_in(&self, state: &mut RwLockWriteGuard<'_, State>) {
+        let readers = self.waiting_readers.load(Ordering::Relaxed);
+        if self.at_yield.0.is_some() || readers > 0 {
+            self.let_others_in(state);
+        } else if self.waiting_writers.load(Ordering::Relaxed) > 0 {
+            let pause = || (0..TURN_PAUSES).for_each(|_| std::hint::spin_loop());
+            RwLockWriteGuard::unlocked_fair(state, pause);
+        }
+    }
+
     /// Whether somebody else hands the pages out, who must be told which the cache has.
     pub fn has_external_pool(&self) -> bool {
         self.external_pool
@@ -226,33 +239,17 @@ impl Shared {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<SequenceInfo, Error> {
-        self.begin_in(namespace, tokens, room.into())
-    }
-
-    fn begin_in(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-        room: Room,
-    ) -> Result<SequenceInfo, Error> {
-        let mut state = self.write();
-        let begun = state.start(namespace, tokens, room)?;
-        if let Err(error) = self.carry_out(&mut state, begun.row()) {
-            state.end(begun.id.slot());
-            return Err(error);
-        }
-        state.finish(&begun);
-        state.sequence_info(begun.id)
+        self.turn().begin(namespace, tokens, room)
     }
 
     /// Makes the row of a sequence long enough for its first positions.
     pub fn allocate(&self, id: SequenceId, positions: usize) -> Result<(), Error> {
-        self.carry_out(&mut self.write(), Lengthen { id, positions })
+        self.turn().allocate(id, positions)
     }
 
     /// Adds tokens to a sequence.
     pub fn append(&self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
-        self.carry_out(&mut self.write(), Append { id, tokens })
+        self.turn().append(id, tokens)
     }
 
     /// How many tokens and positions of a list are cached.

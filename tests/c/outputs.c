@@ -284,6 +284,39 @@ static void m09_cache(void) {
     close_world(&w);
 }
 
+static void m09_many(void) {
+    world w;
+    open_world(&w);
+    rkv_cache *cache = w.f->cache;
+    rkv_sequence_id running = w.running.sequence;
+    rkv_sequence_begin_args begin_args = sequence_args(&w.tokens), *b = &begin_args;
+    rkv_sequence_append_item append = {running, w.ids, 1, NULL}, *a = &append;
+    rkv_sequence_publish_item publish = {running, 14}, *d = &publish;
+    rkv_cache_match_item find = {NULL, &w.tokens, NULL, 0, RKV_MATCH_LOCK, 0}, *m = &find;
+    rkv_cache_probe_item ask = {NULL, &w.tokens}, *k = &ask;
+    const size_t state = sizeof(rkv_sequence_info), result = sizeof(rkv_sequence_publish_result),
+                 match = sizeof(rkv_cache_match_result), found = sizeof(rkv_cache_probe_result);
+    MISPLACED(&w, rkv_sequence_info, p,
+              rkv_sequence_begin_many(cache, b, 1, sizeof *b, p, state, OTHER), "states");
+    MISPLACED(&w, rkv_status, p,
+              rkv_sequence_begin_many(cache, b, 1, sizeof *b, OTHER, state, p), "statuses");
+    MISPLACED(&w, rkv_status, p, rkv_sequence_append_many(cache, a, 1, sizeof *a, p), "statuses");
+    MISALIGNED(&w, rkv_sequence_publish_result, p,
+               rkv_sequence_publish_many(cache, d, 1, sizeof *d, p, result, OTHER), "results");
+    MISPLACED(&w, rkv_status, p,
+              rkv_sequence_publish_many(cache, d, 1, sizeof *d, OTHER, result, p), "statuses");
+    MISPLACED(&w, rkv_status, p, rkv_sequence_release_many(cache, &running, 1, p), "statuses");
+    MISPLACED(&w, rkv_cache_match_result, p,
+              rkv_cache_match_many(cache, m, 1, sizeof *m, p, match, OTHER), "matches");
+    MISPLACED(&w, rkv_status, p,
+              rkv_cache_match_many(cache, m, 1, sizeof *m, OTHER, match, p), "statuses");
+    MISPLACED(&w, rkv_cache_probe_result, p,
+              rkv_cache_probe_many(cache, k, 1, sizeof *k, p, found, OTHER), "results");
+    MISPLACED(&w, rkv_status, p,
+              rkv_cache_probe_many(cache, k, 1, sizeof *k, OTHER, found, p), "statuses");
+    close_world(&w);
+}
+
 static void m09_journal(void) {
     world w;
     open_world(&w);
@@ -441,6 +474,7 @@ int main(void) {
     RUN_BOTH(m09_tokens);
     RUN_BOTH(m09_page_table);
     RUN_BOTH(m09_cache);
+    RUN_BOTH(m09_many);
     RUN_BOTH(m09_journal);
     RUN_BOTH(m09_sequences);
     RUN_BOTH(m09_runner);

@@ -232,11 +232,71 @@ void destroys_in_any_order() {
     CHECK_EQ(adopted.stats().sequence_count, 1u);
 }
 
+// J03
+void many_at_once() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> prompts[2] = {ids(1, 6), ids(50, 9)};
+    const rkv::TokenView views[2] = {prompts[0], prompts[1]};
+    rkv_sequence_begin_args asked[3] = {};
+    asked[0].tokens = views[0].get();
+    asked[1].tokens = views[1].get();
+    rkv::BegunMany begun = cache.begin_many(asked);
+    CHECK_EQ(begun.statuses[0], RKV_STATUS_OK);
+    CHECK_EQ(begun.statuses[2], RKV_STATUS_INVALID_ARGUMENT);
+    CHECK(begun.sequences.size() == 3 && begun.sequences[1] && !begun.sequences[2]);
+    CHECK_EQ(begun.infos[1].page_count, 3u);
+
+    const std::uint32_t drawn[2] = {7, 8};
+    rkv_sequence_append_item added[2] = {};
+    rkv_sequence_publish_item computed[2] = {};
+    for (std::size_t i = 0; i < 2; ++i) {
+        added[i].sequence = computed[i].sequence = begun.sequences[i].get();
+        added[i].ids = &drawn[i];
+        added[i].id_count = 1;
+        computed[i].computed_position_count = 8;
+    }
+    CHECK_EQ(cache.append_many(added)[1], RKV_STATUS_OK);
+    CHECK_EQ(begun.sequences[0].info().position_count, 7u);
+    rkv_status too_few = RKV_STATUS_OK;
+    bool refused = false;
+    try {
+        cache.append_many(added, rkv::span<rkv_status>(&too_few, 1));
+    } catch (const std::invalid_argument&) {
+        refused = true;
+    }
+    CHECK(refused);
+    const rkv::PublishedMany published = cache.publish_many(computed);
+    CHECK_EQ(published.statuses[0], RKV_STATUS_INVALID_ARGUMENT);
+    CHECK_EQ(published.results[1].claimed_page_count, 2u);
+
+    std::uint32_t pages[4] = {};
+    rkv_cache_match_item wanted[1] = {};
+    wanted[0].tokens = views[1].get();
+    wanted[0].pages = pages;
+    wanted[0].page_capacity = 4;
+    wanted[0].flags = RKV_MATCH_LOCK;
+    const rkv::MatchMany found = cache.match_many(wanted);
+    CHECK_EQ(found.found[0].page_count, 2u);
+    CHECK(pages[0] != 0);
+    cache.adopt_lock(found.found[0].lock).reset();
+    rkv_cache_probe_item probed[1] = {};
+    probed[0].tokens = views[1].get();
+    CHECK_EQ(cache.probe_many(probed).found[0].position_count, 8u);
+
+    const std::vector<rkv_status> ended = cache.release_many(begun.sequences);
+    CHECK_EQ(ended[1], RKV_STATUS_OK);
+    CHECK_EQ(ended[2], RKV_STATUS_STALE_SEQUENCE);
+    CHECK(!begun.sequences[0] && !begun.sequences[1]);
+    CHECK_EQ(cache.stats().sequence_count, 0u);
+}
+
 }  // namespace
 
 int main() {
     lives();
     allocates_by_chunk();
+    many_at_once();
     publishes_second();
     stays_in_its_namespace();
     backs_off_to_a_token();

@@ -192,12 +192,14 @@ void Core::compute(const std::vector<StepRow>& planned) {
     const float* logits = model_->forward(tokens_, kv_);
     const Clock::time_point now = Clock::now();
     const std::size_t page_size = kv_.cache().page_size();
+    to_publish_.clear();
     for (const StepRow& row : rows) {
         Branch& branch = *row.branch;
         branch.computed += row.count;
         if (row.request->publishes && branch.computed / page_size != branch.published_pages)
-            scheduler_.publish(branch);
+            to_publish_.push_back(&branch);
     }
+    scheduler_.publish_many(to_publish_);
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (!reaches_end[i]) continue;
         take(in_step_[i], *rows[i].branch, logits, now);

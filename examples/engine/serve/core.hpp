@@ -88,6 +88,7 @@ private:
     std::vector<rkv_plan_row> plan_rows_;
     /// The requests of the step at hand, one for each row.
     std::vector<std::uint64_t> in_step_;
+    std::vector<Branch*> to_publish_;
     std::atomic<bool> healthy_{true};
 
     void resolve(RequestSpec& spec) const;

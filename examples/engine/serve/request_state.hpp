@@ -66,6 +66,8 @@ struct Branch {
     }
     /// Holds pages and has nothing to do with them for now.
     [[nodiscard]] bool idle() const noexcept { return holds_pages() && to_compute() == 0; }
+    /// The sequence was told all tokens, and has pages for them.
+    void knows_all() noexcept { sequence_tokens = allocated = tokens.size(); }
     /// Gives its pages back. They are computed again when there is need.
     void release_pages();
     /// Takes over what another branch has, all but its pages.

@@ -83,9 +83,31 @@ const std::vector<StepRow>& Scheduler::plan() {
     return rows_;
 }
 
+/// Tells the sequences that run the tokens that were generated, in one call. Where there is no page
+/// left for one, nothing is told of it: extend() does that, once others have given way.
+void Scheduler::extend_running() {
+    added_.clear();
+    extended_.clear();
+    for (const auto& request : requests_) {
+        for (const auto& branch : request->branches) {
+            const std::size_t known = branch->sequence_tokens;
+            if (!branch->holds_pages() || branch->to_compute() == 0) continue;
+            if (known == branch->tokens.size()) continue;
+            added_.push_back({branch->sequence.get(), branch->tokens.data() + known,
+                              branch->tokens.size() - known, nullptr});
+            extended_.push_back(branch.get());
+        }
+    }
+    statuses_.resize(added_.size());
+    kv_.cache().append_many(added_, statuses_);
+    for (std::size_t i = 0; i < extended_.size(); ++i)
+        if (statuses_[i] == RKV_STATUS_OK) extended_[i]->knows_all();
+}
+
 /// Returns whether a sequence lost its pages.
 bool Scheduler::plan_running(std::size_t& budget) {
     bool preempted = false;
+    extend_running();
     // Whoever gives way is behind the branch at hand, or is it, or has no row: rows_ stays good.
     for (const auto& request : requests_) {
         blamed_ = request->number;
@@ -142,7 +164,8 @@ bool Scheduler::allocate(Branch& branch, std::size_t budget) {
     return true;
 }
 
-/// Tells the sequence the token that was generated. False when there is no page for it.
+/// Tells one sequence the token that was generated, if it doesn't know it yet. False when there is
+/// no page for it.
 bool Scheduler::extend(Branch& branch) {
     if (branch.sequence_tokens == branch.tokens.size()) return true;
     const rkv::span<const std::uint32_t> added(branch.tokens.data() + branch.sequence_tokens,
@@ -152,7 +175,7 @@ bool Scheduler::extend(Branch& branch) {
     } catch (const rkv::OutOfPages&) {
         return false;
     }
-    branch.sequence_tokens = branch.allocated = branch.tokens.size();
+    branch.knows_all();
     return true;
 }
 
@@ -275,6 +298,18 @@ bool Scheduler::preempt_idle(const Request& claimant) {
 void Scheduler::publish(Branch& branch) {
     branch.sequence.publish(branch.computed);
     branch.published_pages = branch.computed / kv_.cache().page_size();
+}
+
+/// The same for many in one call. One that fails is asked again alone, and throws.
+void Scheduler::publish_many(const std::vector<Branch*>& branches) {
+    published_.clear();
+    for (const Branch* branch : branches)
+        published_.push_back({branch->sequence.get(), branch->computed});
+    const rkv::PublishedMany done = kv_.cache().publish_many(published_);
+    for (std::size_t i = 0; i < branches.size(); ++i) {
+        if (done.statuses[i] != RKV_STATUS_OK) publish(*branches[i]);
+        branches[i]->published_pages = branches[i]->computed / kv_.cache().page_size();
+    }
 }
 
 std::vector<rkv::Sequence> Scheduler::fork(Branch& parent, std::size_t count) {

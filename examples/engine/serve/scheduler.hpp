@@ -62,6 +62,7 @@ public:
 
     /// Tells the library what is computed of a branch.
     void publish(Branch& branch);
+    void publish_many(const std::vector<Branch*>& branches);
     /// Children of a branch that is computed to its end. As many as asked for, or as there is
     /// memory for: the others begin later, by a lookup.
     [[nodiscard]] std::vector<rkv::Sequence> fork(Branch& parent, std::size_t count);
@@ -75,8 +76,14 @@ private:
     std::vector<std::unique_ptr<Request>> requests_;
     std::vector<StepRow> rows_;
     std::uint64_t blamed_ = 0;
+    /// For calls over many sequences, kept from step to step.
+    std::vector<rkv_sequence_append_item> added_;
+    std::vector<Branch*> extended_;
+    std::vector<rkv_sequence_publish_item> published_;
+    std::vector<rkv_status> statuses_;
 
     [[nodiscard]] std::size_t holding() const;
+    void extend_running();
     bool plan_running(std::size_t& budget);
     void admit(std::size_t& budget);
     [[nodiscard]] bool admit_branch(Request& request, Branch& branch);

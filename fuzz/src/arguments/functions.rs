@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome, journal, runner, sequences, snapshots};
+use super::{Call, Outcome, journal, many, runner, sequences, snapshots};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -438,6 +438,12 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_read_contents", journal::read_contents),
     // Prompts in chunks
     ("rkv_sequence_allocate", sequences::allocate),
+    ("rkv_sequence_begin_many", many::begin),
+    ("rkv_sequence_append_many", many::append),
+    ("rkv_sequence_publish_many", many::publish),
+    ("rkv_sequence_release_many", many::release),
+    ("rkv_cache_match_many", many::find),
+    ("rkv_cache_probe_many", many::probe),
 ];
 
 /// A text that must end.
