@@ -58,8 +58,14 @@ var goValues = map[string]int64{
 	"RKV_BIN_COUNT":     radixkv.BinCount,
 	"RKV_TEXT_ID_LIMIT": radixkv.TextIDLimit,
 
-	"RKV_NAMESPACE_LORA":  int64(radixkv.NamespaceLoRA),
-	"RKV_NAMESPACE_IMAGE": int64(radixkv.NamespaceImage),
+	"RKV_NAMESPACE_LORA":   int64(radixkv.NamespaceLoRA),
+	"RKV_NAMESPACE_IMAGE":  int64(radixkv.NamespaceImage),
+	"RKV_CLEAR_LORA":       int64(radixkv.ClearLoRA),
+	"RKV_CLEAR_IMAGE":      int64(radixkv.ClearImage),
+	"RKV_CLEAR_SALT":       int64(radixkv.ClearSalt),
+	"RKV_CLEAR_EPOCH":      int64(radixkv.ClearEpoch),
+	"RKV_CLEAR_NAMESPACE":  int64(radixkv.ClearNamespace),
+	"RKV_CLEAR_EVERYTHING": int64(radixkv.ClearEverything),
 
 	"RKV_NO_SLOT":       int64(radixkv.NoSlot),
 	"RKV_PAGE_SIZE_MAX": radixkv.PageSizeMax,

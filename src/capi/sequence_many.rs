@@ -263,7 +263,7 @@ pub unsafe extern "C" fn rkv_sequence_release_many(
             let ids = slice(sequences, count, "sequences")?.iter();
             let statuses = Statuses::new(statuses, count)?;
             statuses.for_each(shared, "sequences", ids, |turn, _, &id| {
-                Ok(turn.state().release(SequenceId(id))?)
+                Ok(turn.release(SequenceId(id))?)
             });
             Ok(())
         })

@@ -198,7 +198,7 @@ impl State {
         Ok(())
     }
 
-    /// Of the next few sequences in the order in which they finished, after a number, finds the first
+    /// Of the next few sequences in the order in which they finished, after one, finds the first
     /// that was cleared, and drops it. Returns whether there was one, and the number to go on with;
     /// None for that at the end.
     pub(super) fn drop_next_cleared(&mut self, after: u64, few: usize) -> (bool, Option<u64>) {
