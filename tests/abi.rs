@@ -76,19 +76,16 @@ layouts! {
         struct_size 0, partial_page 4, node 8, partial_node 16, lock 24, token_count 32,
         position_count 40, page_count 48, partial_position_count 56
     }
-<<<<<<< HEAD
     rkv_cache_match_item 40 {
         space 0, tokens 8, pages 16, page_capacity 24, flags 32, reserved 36
     }
     rkv_cache_probe_item 16 { space 0, tokens 8 }
     rkv_cache_probe_result 16 { token_count 0, position_count 8 }
-=======
     rkv_cache_clear_args 16 { struct_size 0, flags 4, space 8 }
     rkv_cache_clear_result 48 {
         struct_size 0, reserved 4, namespace_count 8, freed_page_count 16, held_page_count 24,
         waiting_page_count 32, dropped_sequence_count 40
     }
->>>>>>> w-clear
     rkv_cache_insert_args 64 {
         struct_size 0, flags 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
         from_token_index 48, from_page_index 56

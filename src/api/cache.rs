@@ -44,7 +44,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        end(self.cache.shared(), |shared| shared.write().unlock(self.id));
+        end(self.cache.shared(), |shared| shared.ending(|state| state.unlock(self.id)));
     }
 }
 
@@ -219,7 +219,7 @@ impl Cache {
 
     /// Drops a retained sequence.
     pub fn drop_retained(&self, sequence: SequenceId) -> Result<(), Error> {
-        call(self.shared(), |shared| shared.write().drop_retained(sequence))
+        call(self.shared(), |shared| shared.ending(|state| state.drop_retained(sequence)))
     }
 
     /// Totals.

@@ -44,7 +44,7 @@ impl Sequence {
 
     /// Says that the copy is done.
     pub fn confirm_copies(&mut self) -> Result<(), Error> {
-        call(self.cache.shared(), |shared| shared.write().confirm_copies(self.id))
+        call(self.cache.shared(), |shared| shared.ending(|state| state.confirm_copies(self.id)))
     }
 
     /// Takes the pages of its first positions, if it began with fewer. All or none.
@@ -82,7 +82,8 @@ impl Sequence {
     /// Ends it, and keeps it for others to go on from: its id. None when it is too large to be
     /// kept. It was released then, as it is when this fails.
     pub fn retain(mut self) -> Result<Option<SequenceId>, Error> {
-        let retained = call(self.cache.shared(), |shared| shared.write().retain(self.id))?;
+        let retained =
+            call(self.cache.shared(), |shared| shared.ending(|state| state.retain(self.id)))?;
         self.has_ended = true;
         Ok(retained.then_some(self.id))
     }
@@ -91,7 +92,7 @@ impl Sequence {
 impl Drop for Sequence {
     fn drop(&mut self) {
         if !self.has_ended {
-            end(self.cache.shared(), |shared| shared.write().release(self.id));
+            end(self.cache.shared(), |shared| shared.ending(|state| state.release(self.id)));
         }
     }
 }

@@ -73,6 +73,13 @@ impl Turn<'_> {
         self.shared.carry_out(&mut self.state, Lengthen { id, positions })
     }
 
+    /// Ends a sequence, and drops what was cleared and nobody else holds.
+    pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
+        let done = self.state.release(id);
+        self.shared.after(&mut self.state);
+        done
+    }
+
     /// Adds tokens to a sequence.
     pub fn append(&mut self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
         self.shared.carry_out(&mut self.state, Append { id, tokens })
