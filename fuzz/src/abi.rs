@@ -35,6 +35,8 @@ sized!(
     rkv_cache_stats,
     rkv_sequence_continue_args,
     rkv_sequence_fork_args,
+    rkv_cache_clear_args,
+    rkv_cache_clear_result,
     rkv_cache_insert_args,
     rkv_cache_insert_result,
     rkv_cache_match_result,
