@@ -119,13 +119,13 @@ fn call_sure(name: &'static str, _: Option<&Library>, made: &mut dyn FnMut() -> 
 }
 
 /// Operations of a theme: far fewer than without failures, since each is made many times.
-const STEPS: u64 = 6000;
+const STEPS: u64 = 12_000;
 
 // J05
 #[test]
 fn m05_lookups_and_inserts() {
     let both = "a lock splits a node after the page to copy from";
-    soak(Theme::Cache, STEPS, &["a match splits a node", "an insert splits a node", both]);
+    soak(Theme::Cache, 2 * STEPS, &["a match splits a node", "an insert splits a node", both]);
 }
 
 // J05 J08
@@ -137,7 +137,8 @@ fn m05_sequences() {
         "a lock splits a node after the page to copy from",
         "a prompt gets pages for a further part",
     ];
-    soak(Theme::Sequences, STEPS, &seen);
+    // Evictions inside a call are rare here, and which requests fail depends on how many there are.
+    soak(Theme::Sequences, 2 * STEPS, &seen);
 }
 
 #[test]
@@ -157,7 +158,7 @@ fn m05_the_page_table() {
 
 #[test]
 fn m05_images() {
-    soak(Theme::Images, STEPS, &["an image is cached in part", "a begin copies"]);
+    soak(Theme::Images, 2 * STEPS, &["an image is cached in part", "a begin copies"]);
 }
 
 #[test]

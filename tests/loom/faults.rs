@@ -94,7 +94,11 @@ fn b09_every_ordering_is_needed() {
 /// Functions whose announcements no model needs, with the reason.
 const OTHERS_SUFFICE: &[(&str, &str)] = &[
     ("add_root", "a root that is not found was not there at some moment; its row was free before"),
-    ("drop_empty_root", "the same, and `publish`, which it calls, announces a change of the row"),
+    (
+        "hide_root",
+        "the same, and `publish` announces a change of the row; who is below a root that \
+      is cleared tells what was there at some moment",
+    ),
 ];
 
 /// A change that is announced.
