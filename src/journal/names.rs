@@ -73,10 +73,11 @@ impl Names {
 
     /// Pages of all namespaces that were not cleared; of all, none has none.
     pub fn count(&self) -> Option<usize> {
-        let all_used = self.entries.iter().all(|entry| entry.pages > 0);
-        let there = || self.entries.iter().filter(|entry| !entry.cleared);
-        let whole = all_used && there().count() == self.numbers.len();
-        whole.then(|| there().map(|entry| entry.pages).sum())
+        let there = || self.numbers.iter().map(|(name, &number)| (name, &self.entries[number]));
+        let is_right = |(name, entry): (&Namespace, &Entry)| {
+            entry.name == *name && entry.pages > 0 && !entry.cleared
+        };
+        there().all(is_right).then(|| there().map(|(_, entry)| entry.pages).sum())
     }
 
     /// Heap memory.
