@@ -8,13 +8,14 @@
 //! ```
 use radixkv::api::{Cache, PageTable, Sequence};
 use radixkv::attention::{Dtype, KvLayout, Params};
-use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::cpu::Threads;
+use radixkv::index::Namespace;
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
 use radixkv::plan::{Plan, PlanRow};
 use radixkv::runner::{LayerStep, Runner, RunnerConfig, Strides};
-use radixkv::sequence::{ComputedRow, SequenceInfo};
+use radixkv::sequence::ComputedRow;
+use radixkv::store::{CacheConfig, SequenceInfo};
 use radixkv::token::TokenList;
 use std::error;
 use std::io::{Write, stdout};

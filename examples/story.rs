@@ -5,9 +5,10 @@
 //! cargo run --example story
 //! ```
 use radixkv::api::{Cache, PageTable, Sequence};
-use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::error::Error;
+use radixkv::index::Namespace;
 use radixkv::paging::{BatchRow, PageTableConfig};
+use radixkv::store::CacheConfig;
 use radixkv::token::digest::image_digest;
 use radixkv::token::{Item, TokenKind, TokenList, position_count};
 use std::error;

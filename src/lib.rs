@@ -4,7 +4,8 @@
 //!
 //! ```
 //! use radixkv::api::PageTable;
-//! use radixkv::cache::{CacheConfig, Namespace};
+//! use radixkv::index::Namespace;
+//! use radixkv::store::CacheConfig;
 //! use radixkv::paging::PageTableConfig;
 //! use radixkv::token::TokenList;
 //!
@@ -56,11 +57,11 @@
 //!               │ plan          ├─────────►│ attention    │  what is computed: shapes, batches,
 //!               └───────┬───────┘          └──────────────┘  masks; no pointers
 //!               ┌───────▼──────────────────────────────────────┐
-//!               │ sequence   begin · fork · publish · release   │  one lock (`Shared`)
+//!               │ sequence   begin · fork · publish · release   │  a prompt's life
 //!               └───────┬──────────────────────────────────────┘
 //!               ┌───────▼───────┐
-//!               │ cache         │  who owns which page; what a lookup means
-//!               └──┬─────────┬──┘
+//!               │ store         │  the room with the lock (`Shared`): who owns which page, what a
+//!               └──┬─────────┬──┘  lookup means; slices, between which others are let in
 //!         ┌────────▼──┐      │
 //!         │ journal   │      │       which pages came and left, in order
 //!         └────────┬──┘      │
@@ -86,7 +87,7 @@
 
 pub mod api;
 pub mod attention;
-pub mod cache;
+
 pub mod capi;
 pub mod cpu;
 pub mod error;
@@ -103,6 +104,7 @@ pub mod plan;
 pub mod runner;
 pub mod sequence;
 pub mod snapshot;
+pub mod store;
 mod sync;
 pub mod token;
 

@@ -1,10 +1,10 @@
 //! What a Rust engine sees: what it holds ends by itself, and nothing is left behind.
 use radixkv::api::{Cache, PageTable};
-use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::error::Error;
-use radixkv::index::IndexKind;
+use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::PageTableConfig;
 use radixkv::sequence::{Continuation, Room};
+use radixkv::store::CacheConfig;
 use radixkv::token::TokenList;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;

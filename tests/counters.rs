@@ -1,13 +1,12 @@
 //! M07: no counter that use can exhaust ends in a panic. The counters of a cache begin near their
 //! ends here; the index alone is tested in `tests/index_limits.rs`, the snapshot cache in
 //! `tests/snapshot_limits.rs`.
-use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::error::Error;
 use radixkv::ids::SequenceId;
-use radixkv::index::{IndexKind, Limits};
+use radixkv::index::{IndexKind, Limits, Namespace};
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::Shared;
+use radixkv::store::{CacheConfig, Shared};
 use radixkv::token::TokenList;
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -1,8 +1,8 @@
 //! Counters of the indexes near their limits. M07
-use radixkv::cache::{CacheConfig, PrefixCache};
 use radixkv::error::Error;
 use radixkv::ids::{LockId, NodeId};
 use radixkv::index::{IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex, RadixIndex};
+use radixkv::store::{CacheConfig, PrefixCache};
 use radixkv::token::{Images, Keys};
 use std::collections::BTreeSet;
 

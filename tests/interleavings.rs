@@ -13,12 +13,12 @@ mod interleavings {
 
 use interleavings::clear::clear;
 use interleavings::follow::follow;
-use radixkv::cache::{CacheConfig, InsertRequest, Namespace};
 use radixkv::error::Error;
 use radixkv::ids::{LockId, SequenceId};
-use radixkv::index::IndexKind;
+use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::{Continuation, Room, Shared};
+use radixkv::sequence::{Continuation, Room};
+use radixkv::store::{CacheConfig, InsertRequest, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

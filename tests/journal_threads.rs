@@ -1,11 +1,10 @@
 //! J02: threads that follow the journal while the owner of the cache works. What was told of the
 //! contents, and the records after it, are what the cache held at each record that they come to;
 //! who is too slow for the ring sees the gap and starts again. ThreadSanitizer runs this file too.
-use radixkv::cache::{CacheConfig, Namespace};
-use radixkv::index::IndexKind;
+use radixkv::index::{IndexKind, Namespace};
 use radixkv::journal::{Record, What};
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::Shared;
+use radixkv::store::{CacheConfig, Shared};
 use radixkv::token::{Item, Part, TokenKind, TokenList};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

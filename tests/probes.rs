@@ -1,11 +1,11 @@
 //! B09: probes take no lock. One thread changes a cache as fast as it can, others probe prompts of
 //! which they know the answer, whatever happens to the rest. Miri and ThreadSanitizer run it too.
-use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::ids::LockId;
+use radixkv::index::Namespace;
 use radixkv::journal::Reason;
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::Shared;
+use radixkv::store::{CacheConfig, Shared};
 use radixkv::token::TokenList;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

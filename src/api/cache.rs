@@ -1,12 +1,12 @@
 //! The cache of a Rust engine: lookups, inserts, locks.
 use super::sequence::Sequence;
 use super::{call, end};
-use crate::cache::{InsertRequest, Namespace};
 use crate::error::Error;
 use crate::ids::{LockId, NodeId, SequenceId};
-use crate::index::NodeInfo;
+use crate::index::{Namespace, NodeInfo};
 use crate::memory::{Arc, try_filled, try_to_vec};
-use crate::sequence::{CacheStats, Continuation, Room, Shared};
+use crate::sequence::{Continuation, Room};
+use crate::store::{CacheStats, InsertRequest, Shared};
 use crate::token::TokenList;
 
 /// A cache on a page table. Dropped last of all that came from it.

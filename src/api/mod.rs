@@ -15,7 +15,7 @@ pub use page_table::PageTable;
 pub use sequence::Sequence;
 
 use crate::error::Error;
-use crate::sequence::Shared;
+use crate::store::Shared;
 
 /// Refuses further calls when one unwinds and may have left things half done.
 struct Watch<'a>(&'a Shared);
@@ -49,8 +49,9 @@ fn end(shared: &Shared, body: impl FnOnce(&Shared) -> Result<(), Error>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{CacheConfig, Namespace};
+    use crate::index::Namespace;
     use crate::paging::PageTableConfig;
+    use crate::store::CacheConfig;
     use crate::token::TokenList;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

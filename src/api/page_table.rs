@@ -1,11 +1,10 @@
 //! The page table of a Rust engine.
 use super::cache::{Attached, Cache};
 use super::call;
-use crate::cache::CacheConfig;
 use crate::error::Error;
 use crate::memory::{Arc, try_to_vec};
 use crate::paging::{BatchArrays, BatchRow, PageTableConfig};
-use crate::sequence::{PageTableStats, Shared};
+use crate::store::{CacheConfig, PageTableStats, Shared};
 
 /// Physical pages, and the rows that map them. A clone is the same page table.
 #[derive(Debug, Clone)]

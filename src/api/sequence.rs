@@ -4,7 +4,9 @@ use super::{call, end};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::memory::OutOfMemory;
-use crate::sequence::{PageCopy, Published, SequenceInfo};
+use crate::paging::PageCopy;
+use crate::sequence::Published;
+use crate::store::SequenceInfo;
 use crate::token::TokenList;
 
 /// A live sequence, with its row and its lock. Dropping it releases it: its private pages are free

@@ -21,7 +21,7 @@ pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, Tensor};
 pub use mask::{Mask, Region};
 pub use work::{Item, Machine, Tile, Work};
 
-pub use crate::sequence::PageCopy;
+pub use crate::paging::PageCopy;
 
 /// What a call may choose for each layer.
 #[derive(Debug, Clone, Copy, PartialEq)]

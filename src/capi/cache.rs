@@ -4,10 +4,9 @@ use super::handle::{Handle, Opaque, destroy, with};
 use super::page_table::rkv_page_table;
 use super::pointer::{AbiStruct, check_out, init_struct, out, out_slice, put, read_struct};
 use super::status::rkv_status;
-use crate::cache::CacheConfig;
 use crate::error::Error;
 use crate::index::IndexKind;
-use crate::sequence::Shared;
+use crate::store::{CacheConfig, Shared};
 
 /// The prefix index over one page table: which published pages hold which tokens. Created by
 /// rkv_cache_create().

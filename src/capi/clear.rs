@@ -5,7 +5,7 @@ use super::namespace::{read_namespace, rkv_namespace};
 use super::pointer::{AbiStruct, check_fit, read_struct, write_struct};
 use super::status::rkv_status;
 use crate::error::Error;
-use crate::sequence::Scope;
+use crate::store::Scope;
 
 /// Flag of rkv_cache_clear_args: namespaces with the lora_id of `space`, or like it with none.
 pub const RKV_CLEAR_LORA: u32 = 1;

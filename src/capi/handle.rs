@@ -5,7 +5,7 @@ use super::status::rkv_status;
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::{Arc, try_box};
-use crate::sequence::Shared;
+use crate::store::Shared;
 
 /// What can be behind a handle: something that refuses further work once a call on it panicked.
 pub(super) trait Object {

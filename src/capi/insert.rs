@@ -9,9 +9,10 @@ use super::pointer::{
 };
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
-use crate::cache::{InsertRequest, Namespace};
 use crate::error::Error;
 use crate::ids::NodeId;
+use crate::index::Namespace;
+use crate::store::InsertRequest;
 
 /// Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
 /// can evict it before. Undo with rkv_cache_unlock() of rkv_cache_insert_result.lock.

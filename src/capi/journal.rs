@@ -8,7 +8,7 @@ use super::page_table::rkv_page_table;
 use super::pointer::{AbiStruct, check_fit, read_struct, write_struct};
 use super::status::rkv_status;
 use crate::error::Error;
-use crate::sequence::Shared;
+use crate::store::Shared;
 
 /// Kind of an rkv_journal_record: pages came in, one after another in a prefix.
 pub const RKV_JOURNAL_STORED: u32 = 1;

@@ -5,7 +5,7 @@ use super::journal::*;
 use super::namespace::namespace_flags;
 use super::pointer::{check_out, out_slice};
 use super::token::{RKV_TOKEN_COORD, RKV_TOKEN_IMAGE, RKV_TOKEN_SIZE};
-use crate::cache::Namespace;
+use crate::index::Namespace;
 use crate::journal::{Reason, Record, What};
 use crate::token::{Part, TokenKind};
 use std::mem::MaybeUninit;

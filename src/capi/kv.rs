@@ -8,7 +8,7 @@ use crate::attention::{Dtype, KvLayout, KvStrides};
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::try_collect;
-use crate::sequence::PageCopy;
+use crate::paging::PageCopy;
 use std::ffi::c_void;
 
 /// 32-bit IEEE 754 floats.

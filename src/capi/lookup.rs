@@ -8,9 +8,9 @@ use super::node::rkv_node_id;
 use super::pointer::{AbiStruct, check_fit, check_out, out, out_slice, put, write_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
-use crate::cache::Namespace;
 use crate::error::Error;
-use crate::sequence::State;
+use crate::index::Namespace;
+use crate::store::State;
 use crate::token::TokenList;
 
 /// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of

@@ -2,7 +2,7 @@
 use super::guard::{Fail, item_status};
 use super::pointer::check_out;
 use super::status::rkv_status;
-use crate::sequence::{Shared, Turn};
+use crate::store::{Shared, Turn};
 
 /// Where the statuses of the items go.
 pub(super) struct Statuses {

@@ -2,8 +2,8 @@
 use super::elements::AbiElement;
 use super::guard::Fail;
 use super::pointer::{AbiStruct, read_struct};
-use crate::cache::Namespace;
 use crate::error::Error;
+use crate::index::Namespace;
 
 /// Flag of rkv_namespace: lora_id is set. Without it the namespace is the base model's.
 pub const RKV_NAMESPACE_LORA: u32 = 1;

@@ -8,7 +8,7 @@ use super::pointer::{
 use super::status::rkv_status;
 use crate::error::Error;
 use crate::paging::PageTableConfig;
-use crate::sequence::Shared;
+use crate::store::Shared;
 
 /// A pool of physical pages and one row of pages per slot. Created by rkv_page_table_create().
 ///

@@ -9,10 +9,11 @@ use super::node::rkv_node_id;
 use super::pointer::{AbiStruct, check_fit, out, read_struct, write_struct};
 use super::status::rkv_status;
 use super::token::{rkv_tokens, with_tokens};
-use crate::cache::Namespace;
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::sequence::{Room, SequenceInfo, State};
+use crate::index::Namespace;
+use crate::sequence::Room;
+use crate::store::{SequenceInfo, State};
 use crate::token::TokenList;
 
 /// Names a live sequence of one cache. Zero names none. An id is never used again for another one.

@@ -9,3 +9,14 @@ mod table;
 pub use batch::{BatchArrays, BatchRow};
 pub use pool::{Claimed, PagePool, RowOwner};
 pub use table::{PageTable, PageTableConfig, RowId};
+
+/// Positions to copy from a page of the cache or of a parent to a private one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageCopy {
+    /// From.
+    pub source: u32,
+    /// To.
+    pub target: u32,
+    /// How many, from the page's beginning.
+    pub positions: usize,
+}

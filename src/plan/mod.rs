@@ -25,7 +25,9 @@ use crate::attention::{Batch, Capacity, Region};
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::{Arc, try_filled};
-use crate::sequence::{ComputedRow, PageCopy, Shared};
+use crate::paging::PageCopy;
+use crate::sequence::ComputedRow;
+use crate::store::Shared;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

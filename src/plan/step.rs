@@ -5,7 +5,9 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::memory::{OutOfMemory, TryGrow};
-use crate::sequence::{ComputedRow, PageCopy, RowPages, State};
+use crate::paging::PageCopy;
+use crate::sequence::{ComputedRow, RowPages};
+use crate::store::State;
 
 /// A row as it was when the plan was set.
 #[derive(Debug, Clone, Copy)]

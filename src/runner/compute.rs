@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::error::text;
 use crate::gpu::{self, NewKv, Stream};
 use crate::memory::TryGrow;
+use crate::paging::PageCopy;
 use crate::plan::Plan;
-use crate::sequence::PageCopy;
 use std::ffi::c_void;
 use std::fmt::Display;
 

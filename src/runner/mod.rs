@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::memory::Arc;
 use crate::plan::Ties;
-use crate::sequence::Shared;
+use crate::store::Shared;
 use backend::Backend;
 use memory::KvMemory;
 

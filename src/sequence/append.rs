@@ -1,11 +1,10 @@
 //! Growing a sequence: pages for the next chunk of its prompt, decoded tokens, and taking draft
 //! tokens back.
-use super::State;
-use super::early::Claim;
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::memory::TryGrow;
+use crate::store::{Claim, Shared, State, Turn};
 use crate::token::{ImageSpan, TokenList, position_count, with_query};
 
 /// The pages that a row lacks for the first positions of its sequence.
@@ -83,7 +82,7 @@ impl State {
     ) -> Result<(), Error> {
         let slot = id.slot();
         self.table.reserve_row(slot, self.table.row(slot)?.len() + missing)?;
-        let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
+        let cache = self.cache.as_mut().ok_or_else(crate::store::no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let sequence = &mut self.sequences[slot as usize];
         let bytes = sequence.bytes();
@@ -170,4 +169,28 @@ pub(super) fn check_ids(tokens: TokenList<'_>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+impl Turn<'_> {
+    /// Makes the row of a sequence long enough for its first positions.
+    pub fn allocate(&mut self, id: SequenceId, positions: usize) -> Result<(), Error> {
+        self.carry_out(Lengthen { id, positions })
+    }
+
+    /// Adds tokens to a sequence.
+    pub fn append(&mut self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
+        self.carry_out(Append { id, tokens })
+    }
+}
+
+impl Shared {
+    /// Makes the row of a sequence long enough for its first positions.
+    pub fn allocate(&self, id: SequenceId, positions: usize) -> Result<(), Error> {
+        self.turn().allocate(id, positions)
+    }
+
+    /// Adds tokens to a sequence.
+    pub fn append(&self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
+        self.turn().append(id, tokens)
+    }
 }

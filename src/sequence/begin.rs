@@ -1,11 +1,12 @@
 //! The beginning of a sequence: match, lock, take a slot, map what is shared. One transaction.
-use super::early::Claim;
-use super::{PageCopy, Sequence, State};
-use crate::cache::{Found, Namespace, WithPartial, page_at};
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::index::Node;
+use crate::index::{Namespace, Node};
 use crate::memory::try_to_vec;
+use crate::paging::PageCopy;
+use crate::store::{
+    Claim, Found, Sequence, SequenceInfo, Shared, State, Turn, WithPartial, no_cache, page_at,
+};
 use crate::token::{Query, TokenList, position_count, with_query};
 
 /// Which positions of a new sequence get pages at once.
@@ -115,7 +116,7 @@ impl State {
         let positions = position_count(tokens)?;
         let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
         let slot = self.table.next_slot()?;
-        let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
+        let cache = self.cache.as_mut().ok_or_else(no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let started =
             with_query(tokens, &images, |query| self.start_query(namespace, query, slot, most));
@@ -261,5 +262,35 @@ impl State {
             Reused::Found(found, reused, copied) => cache.count_lookup(&found, reused, copied),
             Reused::Inherited(positions) => cache.count_inherit(positions),
         }
+    }
+}
+
+impl Turn<'_> {
+    /// Begins a sequence.
+    pub fn begin(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        room: impl Into<Room>,
+    ) -> Result<SequenceInfo, Error> {
+        let begun = self.start(namespace, tokens, room.into())?;
+        if let Err(error) = self.carry_out(begun.row()) {
+            self.end(begun.id.slot());
+            return Err(error);
+        }
+        self.finish(&begun);
+        self.sequence_info(begun.id)
+    }
+}
+
+impl Shared {
+    /// Begins a sequence.
+    pub fn begin(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        room: impl Into<Room>,
+    ) -> Result<SequenceInfo, Error> {
+        self.turn().begin(namespace, tokens, room)
     }
 }

@@ -1,9 +1,9 @@
 //! What a step of computation needs of a row: its pages, and which of them it may write.
-use super::{PageCopy, State};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
-use crate::paging::RowOwner;
+use crate::paging::{PageCopy, RowOwner};
+use crate::store::State;
 
 /// A row that a step computes positions of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

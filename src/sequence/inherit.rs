@@ -6,14 +6,13 @@
 //! child is told to copy out of it, and the pool keeps it until that is done.
 use super::append::check_ids;
 use super::begin::{Begun, Reused, Room};
-use super::retained::Retained;
-use super::{PageCopy, Sequence, SequenceInfo, Shared, State};
-use crate::cache::{Namespace, page_at};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
-use crate::lock::RwLockWriteGuard;
+use crate::index::Namespace;
 use crate::memory::{OutOfMemory, TryGrow};
+use crate::paging::PageCopy;
+use crate::store::{Retained, Sequence, SequenceInfo, Shared, State, Turn, page_at};
 use crate::token::{ImageSpan, Query, TokenList, position_count, with_query};
 
 /// How a sequence goes on from another one.
@@ -245,16 +244,13 @@ impl State {
 impl Shared {
     /// Begins a sequence that goes on from another one.
     pub fn continue_from(&self, how: &Continuation<'_>) -> Result<SequenceInfo, Error> {
-        let mut state = self.write();
-        match state.start_continuation(how)? {
+        let mut turn = self.turn();
+        match turn.start_continuation(how)? {
             Some(begun) => {
-                self.complete(&mut state, &[begun])?;
-                state.sequence_info(begun.id)
+                turn.complete(&[begun])?;
+                turn.sequence_info(begun.id)
             }
-            None => {
-                drop(state);
-                self.begin(how.namespace, how.all.expect("it was looked at"), how.room)
-            }
+            None => turn.begin(how.namespace, how.all.expect("it was looked at"), how.room),
         }
     }
 
@@ -265,46 +261,26 @@ impl Shared {
         count: usize,
         reserve: usize,
     ) -> Result<Vec<SequenceInfo>, Error> {
-        let mut state = self.write();
+        let mut turn = self.turn();
         let mut made = Vec::new();
-        let children = state.start_fork(parent, count, reserve, &mut made)?;
-        self.complete(&mut state, &children)?;
+        let children = turn.start_fork(parent, count, reserve, &mut made)?;
+        turn.complete(&children)?;
         for child in &children {
-            made.push(state.sequence_info(child.id)?);
+            made.push(turn.sequence_info(child.id)?);
         }
         Ok(made)
     }
+}
 
+impl Turn<'_> {
     /// Takes the pages that children lack, for all or for none.
-    fn complete(
-        &self,
-        state: &mut RwLockWriteGuard<'_, State>,
-        children: &[Begun],
-    ) -> Result<(), Error> {
-        let mut rows = children.iter().map(Begun::row);
-        let done = rows.try_for_each(|row| self.carry_out(state, row));
+    fn complete(&mut self, children: &[Begun]) -> Result<(), Error> {
+        let done = children.iter().map(Begun::row).try_for_each(|row| self.carry_out(row));
         match done {
-            Ok(()) => children.iter().for_each(|child| state.finish(child)),
-            Err(_) => children.iter().for_each(|child| state.end(child.id.slot())),
+            Ok(()) => children.iter().for_each(|child| self.finish(child)),
+            Err(_) => children.iter().for_each(|child| self.end(child.id.slot())),
         }
         done
-    }
-
-    /// Drops retained sequences, the first to finish first, until that many more pages are
-    /// available or none is left. Returns how many more are available.
-    pub fn drop_retained(&self, pages: usize) -> Result<usize, Error> {
-        let mut state = self.write();
-        state.cache()?;
-        let mut gained = 0;
-        while gained < pages {
-            let before = state.room();
-            if !state.displace() {
-                break;
-            }
-            gained += state.room() - before;
-            self.let_others_in(&mut state);
-        }
-        Ok(gained)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Publishing what a sequence computed, so that others find it.
-use super::State;
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Node;
+use crate::store::State;
 use crate::token::Keys;
 use std::ops::Range;
 

@@ -7,15 +7,16 @@ use super::numbers::{encode, normal};
 use super::runner::{check_near, numbers};
 use fastrand::Rng;
 use radixkv::attention::{Capacity, Dtype, KvLayout, Params};
-use radixkv::cache::{CacheConfig, Namespace};
 use radixkv::cpu::Threads;
 use radixkv::error::Error;
 use radixkv::ids::SequenceId;
+use radixkv::index::Namespace;
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
 use radixkv::plan::{Plan, PlanRow};
 use radixkv::runner::{BackendConfig, LayerStep, Runner, RunnerConfig, Strides};
-use radixkv::sequence::{ComputedRow, Shared};
+use radixkv::sequence::ComputedRow;
+use radixkv::store::{CacheConfig, Shared};
 use radixkv::token::TokenList;
 use std::ptr;
 

@@ -1,9 +1,8 @@
 //! M06: an eviction lets others in between two slices. Whoever is let in inserts pages of its own
 //! and evicts too: each page that goes is told to one of them, and once.
-use radixkv::cache::{CacheConfig, InsertRequest, Namespace};
-use radixkv::index::IndexKind;
+use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::PageTableConfig;
-use radixkv::sequence::Shared;
+use radixkv::store::{CacheConfig, InsertRequest, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

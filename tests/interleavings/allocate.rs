@@ -1,9 +1,8 @@
 //! Pages for a prompt that come in slices.
 use crate::{NEXT, World, tokens};
-use radixkv::cache::Namespace;
 use radixkv::error::Error;
-use radixkv::index::IndexKind;
-use radixkv::sequence::Shared;
+use radixkv::index::{IndexKind, Namespace};
+use radixkv::store::Shared;
 use radixkv::token::TokenList;
 use std::cell::RefCell;
 

@@ -1,10 +1,9 @@
 //! What comes between two items of a call over many.
 use crate::{NEXT, World, YIELDS, tokens};
-use radixkv::cache::Namespace;
 use radixkv::error::Error;
 use radixkv::ids::SequenceId;
-use radixkv::index::IndexKind;
-use radixkv::sequence::Shared;
+use radixkv::index::{IndexKind, Namespace};
+use radixkv::store::Shared;
 use radixkv::token::TokenList;
 
 fn append_to(shared: &Shared, ids: &[SequenceId]) -> Vec<Result<(), Error>> {

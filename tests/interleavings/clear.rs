@@ -1,8 +1,8 @@
 //! Clearing, interleaved with everything else.
 use crate::{CLEARED, World, tokens};
-use radixkv::cache::Namespace;
 use radixkv::error::Error;
-use radixkv::sequence::Scope;
+use radixkv::index::Namespace;
+use radixkv::store::Scope;
 use radixkv::token::TokenList;
 
 /// K11: of all that was published before, or by whom that began before, nothing is found.

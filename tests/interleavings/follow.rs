@@ -2,7 +2,7 @@
 use crate::{CLEARED, PAGE_SIZE, PAGES};
 use radixkv::error::Error;
 use radixkv::journal::{Record, What};
-use radixkv::sequence::Shared;
+use radixkv::store::Shared;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

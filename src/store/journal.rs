@@ -1,7 +1,7 @@
 //! Reading the journal beside calls that change the cache: in slices of a few microseconds, between
 //! which whoever waits gets in.
+use super::PrefixCache;
 use super::{Shared, State};
-use crate::cache::PrefixCache;
 use crate::error::{Error, text};
 use crate::journal::{Journal, Reason, Record, Ring};
 use crate::memory::try_box;

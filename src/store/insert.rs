@@ -1,9 +1,9 @@
 //! Publishing pages that a caller holds.
-use super::{Namespace, PrefixCache};
+use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::{LockId, NodeId};
-use crate::index::{Inserted, Node};
+use crate::index::{Inserted, Namespace, Node};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, position_count, with_query};
 
@@ -213,5 +213,13 @@ impl PrefixCache {
             return Err(Error::argument("args.tokens does not begin with args.from_node's prefix"));
         }
         Ok(Some(node))
+    }
+}
+
+impl State {
+    /// Publishes pages that a caller holds.
+    pub fn insert(&mut self, request: InsertRequest<'_>) -> Result<InsertResult, Error> {
+        let (cache, table) = self.parts()?;
+        cache.insert(table, request)
     }
 }

@@ -4,13 +4,12 @@
 //! sequence may have ended, its slot may be another one's. So pages come into a list that nobody
 //! else can reach, and go where they belong in the end, in one step, after everything was looked up
 //! anew by what names it for ever: an id, or a row's own name.
-use super::{Shared, State};
+use super::{State, Turn};
 use crate::error::Error;
 use crate::journal::Reason;
-use crate::lock::RwLockWriteGuard;
 
 /// What a call still needs, looked at again each time that others were let in.
-pub(super) trait Claim<T> {
+pub(crate) trait Claim<T> {
     /// Pages that are missing in all, after making sure that those can be had of which there are
     /// not as many as `early` yet.
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error>;
@@ -22,7 +21,7 @@ pub(super) trait Claim<T> {
 
 impl State {
     /// Adds missing pages to a row that has room for them: those taken early, then free ones.
-    pub(super) fn extend_row(&mut self, slot: u32, missing: usize, early: &mut Vec<u32>) {
+    pub(crate) fn extend_row(&mut self, slot: u32, missing: usize, early: &mut Vec<u32>) {
         let first = early.len().saturating_sub(missing);
         self.table.extend_taken(slot, &early[first..]);
         let more = missing - (early.len() - first);
@@ -32,7 +31,7 @@ impl State {
     }
 
     /// Evicts until the pool has so many pages. It was seen that this can be done.
-    pub(super) fn free_up(&mut self, count: usize) {
+    pub(crate) fn free_up(&mut self, count: usize) {
         let missing = count.saturating_sub(self.table.pool.free());
         if missing > 0 {
             let evicted = self.evict(missing, Reason::Capacity, &mut |_| {});
@@ -56,65 +55,57 @@ impl State {
     }
 }
 
-impl Shared {
+impl Turn<'_> {
     /// Carries out a claim.
-    pub(super) fn carry_out<T>(
-        &self,
-        state: &mut RwLockWriteGuard<'_, State>,
-        claim: impl Claim<T>,
-    ) -> Result<T, Error> {
-        let missing = claim.missing(state, 0)?;
-        if missing <= self.slice {
-            return claim.finish(state, missing, &mut Vec::new());
+    pub(crate) fn carry_out<T>(&mut self, claim: impl Claim<T>) -> Result<T, Error> {
+        let missing = claim.missing(self, 0)?;
+        if missing <= self.shared.slice {
+            return claim.finish(self, missing, &mut Vec::new());
         }
-        let list = state.open_list(missing)?;
-        let done = match self.take_early(state, &claim, list) {
+        let list = self.open_list(missing)?;
+        let done = match self.take_early(&claim, list) {
             Ok(missing) => {
-                let mut early = std::mem::take(&mut state.early[list]);
-                let done = claim.finish(state, missing, &mut early);
-                state.early[list] = early;
+                let mut early = std::mem::take(&mut self.early[list]);
+                let done = claim.finish(self, missing, &mut early);
+                self.early[list] = early;
                 done
             }
             Err(error) => Err(error),
         };
-        self.give_back(state, list);
+        self.give_back(list);
         done
     }
 
     /// Takes pages until at most a slice is missing; returns how many are missing in all.
-    fn take_early<T>(
-        &self,
-        state: &mut RwLockWriteGuard<'_, State>,
-        claim: &impl Claim<T>,
-        list: u32,
-    ) -> Result<usize, Error> {
+    fn take_early<T>(&mut self, claim: &impl Claim<T>, list: u32) -> Result<usize, Error> {
+        let slice = self.shared.slice;
         loop {
-            let taken = state.early[list].len();
-            let missing = claim.missing(state, taken)?;
-            if missing.saturating_sub(taken) <= self.slice {
+            let taken = self.early[list].len();
+            let missing = claim.missing(self, taken)?;
+            if missing.saturating_sub(taken) <= slice {
                 return Ok(missing);
             }
-            let State { early, early_bytes, .. } = &mut **state;
+            let State { early, early_bytes, .. } = self.state();
             let before = early[list].capacity();
-            early[list].try_reserve(self.slice).map_err(|_| Error::memory("a list of pages"))?;
+            early[list].try_reserve(slice).map_err(|_| Error::memory("a list of pages"))?;
             *early_bytes += (early[list].capacity() - before) * size_of::<u32>();
-            state.free_up(self.slice);
-            let State { early, table, .. } = &mut **state;
-            table.pool.take_early(self.slice, &mut early[list]);
-            self.let_others_in(state);
+            self.free_up(slice);
+            let State { early, table, .. } = self.state();
+            table.pool.take_early(slice, &mut early[list]);
+            self.let_others_in();
         }
     }
 
     /// Puts back what is left of a list, and ends it.
-    fn give_back(&self, state: &mut RwLockWriteGuard<'_, State>, list: u32) {
+    fn give_back(&mut self, list: u32) {
         loop {
-            for _ in 0..self.slice {
-                let Some(page) = state.early[list].pop() else {
-                    return state.close_list(list);
+            for _ in 0..self.shared.slice {
+                let Some(page) = self.early[list].pop() else {
+                    return self.close_list(list);
                 };
-                state.table.pool.put_back(page);
+                self.table.pool.put_back(page);
             }
-            self.let_others_in(state);
+            self.let_others_in();
         }
     }
 }

@@ -1,18 +1,9 @@
-//! Pages and index under one roof: who owns which page, and what a lookup means for both.
-#![forbid(unsafe_code)]
-
-mod insert;
-mod locks;
-mod lookup;
-
-pub use crate::index::Namespace;
-pub use insert::{InsertRequest, InsertResult};
-use lookup::Sharing;
-pub use lookup::{Found, Matched, Prober, WithPartial};
-
+//! The index over the pages of a table: what a cache is, and what goes out of it.
+use super::lookup::Sharing;
+use super::{Shared, State};
 use crate::error::{Error, Shortage};
 use crate::handles::{Handles, Numbers};
-use crate::index::{IndexKind, Limits, Node, NodeIds, PrefixIndex};
+use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
@@ -74,8 +65,8 @@ pub struct PrefixCache {
     /// Which pages came and left, if somebody wants to know.
     pub journal: Option<Box<Journal>>,
     /// Locks of callers, each on a node.
-    locks: Handles,
-    sharing: Sharing,
+    pub(crate) locks: Handles,
+    pub(crate) sharing: Sharing,
 }
 
 impl PrefixCache {
@@ -97,7 +88,7 @@ impl PrefixCache {
     }
 
     /// Keys as the index reads them.
-    fn keys<'a>(&'a self, keys: &'a [u32]) -> Keys<'a> {
+    pub(crate) fn keys<'a>(&'a self, keys: &'a [u32]) -> Keys<'a> {
         Keys { keys, images: &self.images }
     }
 
@@ -238,4 +229,38 @@ pub(crate) fn page_at(index: &dyn PrefixIndex, node: Node, page: usize) -> u32 {
     let node = index.node_at_page(node, page);
     let first = index.end_page(node) - index.pages(node).len();
     index.pages(node)[page - first]
+}
+
+impl State {
+    /// Evicts up to `count` pages into the pool.
+    pub fn evict(&mut self, count: usize, reason: Reason, report: &mut dyn FnMut(&[u32])) -> usize {
+        match &mut self.cache {
+            Some(cache) => cache.evict(&mut self.table, count, reason, report),
+            None => 0,
+        }
+    }
+}
+
+impl Shared {
+    /// Evicts pages; `report` gets their place in the order and the page.
+    pub fn evict(&self, count: usize, mut report: impl FnMut(usize, u32)) -> Result<usize, Error> {
+        let mut turn = self.turn();
+        let mut done = 0;
+        while done < count {
+            let mut at = done;
+            let slice = (count - done).min(self.slice);
+            let evicted = turn.evict(slice, Reason::Caller, &mut |pages| {
+                for &page in pages.iter().rev() {
+                    report(at, page);
+                    at += 1;
+                }
+            });
+            if evicted == 0 {
+                break;
+            }
+            done += evicted;
+            turn.let_others_in();
+        }
+        Ok(done)
+    }
 }

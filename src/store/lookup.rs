@@ -1,8 +1,9 @@
 //! Lookups: how far a prefix is cached, and where it may be cut. With the lock, or without.
-use super::{Namespace, PrefixCache};
+use super::{PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
-use crate::index::{Node, Partial, Probe, Reach, Walk};
+use crate::ids::LockId;
+use crate::index::{Namespace, Node, Partial, Probe, Reach, Walk};
 use crate::token::{Query, TokenList, with_imageless_query, with_known_query};
 
 /// How far a token list is cached. Finding it changes nothing.
@@ -103,9 +104,9 @@ pub enum WithPartial {
 
 /// What a cache shares, by pages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sharing {
-    pub(super) page_size: usize,
-    pub(super) whole_pages: bool,
+pub(crate) struct Sharing {
+    pub(crate) page_size: usize,
+    pub(crate) whole_pages: bool,
 }
 
 impl Sharing {
@@ -256,5 +257,73 @@ impl PrefixCache {
     pub fn count_inherit(&mut self, positions: usize) {
         self.counters.inherits += 1;
         self.counters.inherited_positions += positions as u64;
+    }
+}
+
+impl State {
+    /// How far a token list is cached.
+    pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
+        self.cache()?.find(namespace, tokens)
+    }
+
+    /// Takes a match, and perhaps locks it.
+    #[inline]
+    pub fn take_match(
+        &mut self,
+        found: Found,
+        lock: bool,
+    ) -> Result<(Matched, Option<LockId>), Error> {
+        let (cache, _) = self.parts()?;
+        if lock {
+            cache.reserve_lock()?;
+        }
+        let with = if lock { WithPartial::Locked } else { WithPartial::Named };
+        let matched = cache.take(&found, with)?;
+        let partial = matched.partial.map_or(0, |partial| partial.positions);
+        cache.count_lookup(&found, found.positions(), partial);
+        let locked = matched.deepest().filter(|_| lock).map(|node| cache.lock_node(node));
+        Ok((matched, locked))
+    }
+
+    /// Calls `segment` with the pages of each node of a prefix, and the place of the first of them
+    /// in it.
+    pub fn visit_path(
+        &self,
+        node: Option<Node>,
+        mut segment: impl FnMut(usize, &[u32]),
+    ) -> Result<(), Error> {
+        if let Some(node) = node {
+            self.cache()?.index.visit_path(node, &mut segment);
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// How many tokens and positions of a list are cached.
+    pub fn probe(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<(usize, usize), Error> {
+        if let Some(found) = self.probe_without_lock(namespace, tokens)? {
+            return Ok(found);
+        }
+        let found = self.read().find(namespace, tokens)?;
+        Ok((found.tokens(), found.positions()))
+    }
+
+    /// None when that doesn't work: for images, when the index changes too fast or can't do it, or
+    /// when there are more readers than places.
+    fn probe_without_lock(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<Option<(usize, usize)>, Error> {
+        let Some(reader) = Reader::enter() else {
+            return Ok(None);
+        };
+        let prober = self.prober.read(&reader).first();
+        prober.map_or(Ok(None), |prober| prober.probe(namespace, tokens, &reader))
     }
 }

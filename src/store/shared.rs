@@ -4,17 +4,12 @@
 //! locks would be a bug in waiting. It is a readers-writer lock, so that readers run side by side;
 //! probes, which engines make all the time, do without it. A call that evicts many pages does it in
 //! slices; between two slices the state is whole, and whoever waits gets in.
-use super::{Room, SequenceInfo, State};
-use crate::cache::{CacheConfig, Namespace, Prober};
+use super::{Prober, State};
 use crate::error::Error;
-use crate::grace::{Garbage, Link, One, Reader};
-use crate::ids::SequenceId;
-use crate::index::Tags;
-use crate::journal::Reason;
+use crate::grace::Link;
 use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::memory::Arc;
 use crate::paging::PageTableConfig;
-use crate::token::TokenList;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Pages evicted or taken before a waiting thread gets in.
@@ -27,24 +22,22 @@ const PAUSES: u32 = 4000;
 const YIELDS: u32 = 1000;
 /// Pauses between two looks at a busy lock. Readers look seldom: each look takes the lock's cache
 /// line away from the thread that works under it.
-const READER_PAUSES: u32 = 100;
-const WRITER_PAUSES: u32 = 1;
-/// Pauses in which a thread that looks that often sees that the lock is free.
-const TURN_PAUSES: u32 = 16 * WRITER_PAUSES;
+pub(super) const READER_PAUSES: u32 = 100;
+pub(super) const WRITER_PAUSES: u32 = 1;
 
 /// A page table, perhaps with a cache, for any number of threads.
 #[derive(Debug)]
 pub struct Shared {
     state: RwLock<State>,
     /// Threads that wait to change something: readers let them go first.
-    waiting_writers: AtomicU32,
+    pub(super) waiting_writers: AtomicU32,
     /// Threads that wait to read: long changes let them in.
-    waiting_readers: AtomicU32,
+    pub(super) waiting_readers: AtomicU32,
     poisoned: AtomicBool,
     /// The pool is external: what the cache takes and gives up is reported, or lost.
     external_pool: bool,
     /// For probes, which take no lock. Empty without a cache.
-    prober: Link<Prober>,
+    pub(crate) prober: Link<Prober>,
     /// Pages that a call evicts or takes before it lets others in.
     pub(super) slice: usize,
     /// Called where others are let in.
@@ -141,32 +134,6 @@ impl Shared {
         })
     }
 
-    /// Lets waiting threads in, in the middle of a call. The state must be whole.
-    pub(super) fn let_others_in(&self, state: &mut RwLockWriteGuard<'_, State>) {
-        if let Some(at_yield) = &self.at_yield.0 {
-            return RwLockWriteGuard::unlocked(state, at_yield);
-        }
-        if self.waiting_readers.load(Ordering::Relaxed) == 0 {
-            return RwLockWriteGuard::bump(state);
-        }
-        // Until they look again.
-        let pause = || (0..READER_PAUSES).for_each(|_| std::hint::spin_loop());
-        // Who has gone to sleep is handed the lock: it would never be quick enough to take it.
-        RwLockWriteGuard::unlocked_fair(state, pause);
-    }
-
-    /// The same between two short items of a call, at once and only when somebody waits: also who
-    /// spins, and would be at it for as long as all the items take.
-    pub(super) fn let_waiting_in(&self, state: &mut RwLockWriteGuard<'_, State>) {
-        let readers = self.waiting_readers.load(Ordering::Relaxed);
-        if self.at_yield.0.is_some() || readers > 0 {
-            self.let_others_in(state);
-        } else if self.waiting_writers.load(Ordering::Relaxed) > 0 {
-            let pause = || (0..TURN_PAUSES).for_each(|_| std::hint::spin_loop());
-            RwLockWriteGuard::unlocked_fair(state, pause);
-        }
-    }
-
     /// Whether somebody else hands the pages out, who must be told which the cache has.
     pub fn has_external_pool(&self) -> bool {
         self.external_pool
@@ -185,97 +152,5 @@ impl Shared {
     /// Refuses further calls.
     pub fn poison(&self) {
         self.poisoned.store(true, Ordering::Relaxed);
-    }
-
-    /// Puts a cache on the page table.
-    pub fn attach_cache(&self, config: CacheConfig) -> Result<(), Error> {
-        let mut state = self.write();
-        state.check_no_cache()?;
-        let ids = Tags::of_process().take()?;
-        let attached = state.attach(config, ids);
-        if attached.is_err() {
-            Tags::of_process().put_back(ids.tag, 0, 0);
-        }
-        let prober = attached?;
-        self.prober.set(prober.map(One::into_array).as_mut(), &mut Garbage::default());
-        Ok(())
-    }
-
-    /// Takes the cache off the page table: its sequences end, its pages are free.
-    pub fn detach_cache(&self) {
-        let mut state = self.write();
-        self.prober.set(None, &mut Garbage::default());
-        if let Some(used) = state.detach() {
-            used.give_back();
-        }
-    }
-
-    /// Evicts pages; `report` gets their place in the order and the page.
-    pub fn evict(&self, count: usize, mut report: impl FnMut(usize, u32)) -> Result<usize, Error> {
-        let mut state = self.write();
-        let mut done = 0;
-        while done < count {
-            let mut at = done;
-            let slice = (count - done).min(self.slice);
-            let evicted = state.evict(slice, Reason::Caller, &mut |pages| {
-                for &page in pages.iter().rev() {
-                    report(at, page);
-                    at += 1;
-                }
-            });
-            if evicted == 0 {
-                break;
-            }
-            done += evicted;
-            self.let_others_in(&mut state);
-        }
-        Ok(done)
-    }
-
-    /// Begins a sequence.
-    pub fn begin(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-        room: impl Into<Room>,
-    ) -> Result<SequenceInfo, Error> {
-        self.turn().begin(namespace, tokens, room)
-    }
-
-    /// Makes the row of a sequence long enough for its first positions.
-    pub fn allocate(&self, id: SequenceId, positions: usize) -> Result<(), Error> {
-        self.turn().allocate(id, positions)
-    }
-
-    /// Adds tokens to a sequence.
-    pub fn append(&self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
-        self.turn().append(id, tokens)
-    }
-
-    /// How many tokens and positions of a list are cached.
-    pub fn probe(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Result<(usize, usize), Error> {
-        if let Some(found) = self.probe_without_lock(namespace, tokens)? {
-            return Ok(found);
-        }
-        let found = self.read().find(namespace, tokens)?;
-        Ok((found.tokens(), found.positions()))
-    }
-
-    /// None when that doesn't work: for images, when the index changes too fast or can't do it, or
-    /// when there are more readers than places.
-    fn probe_without_lock(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Result<Option<(usize, usize)>, Error> {
-        let Some(reader) = Reader::enter() else {
-            return Ok(None);
-        };
-        let prober = self.prober.read(&reader).first();
-        prober.map_or(Ok(None), |prober| prober.probe(namespace, tokens, &reader))
     }
 }

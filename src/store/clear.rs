@@ -4,14 +4,11 @@
 //! last of those lets go who hold something in it. What nobody holds goes in slices, between which
 //! others are let in. A sequence that has a node in the tree publishes there, and so to nobody. One
 //! that has none yet might publish under the name, so each remembers after which clear it began.
-use super::{Sequence, Shared, State};
-use crate::cache::Namespace;
+use super::sequence::Sequence;
+use super::{Shared, State, Turn};
 use crate::error::Error;
-use crate::index::Node;
-use crate::lock::RwLockWriteGuard;
+use crate::index::{Namespace, Node};
 
-/// Pages that are dropped at once when somebody lets go of the last lock on them.
-pub(super) const LET_GO: usize = 256;
 /// Namespaces that are looked at and cleared before others are let in.
 const NAMES: usize = 256;
 const ROOTS: usize = 16;
@@ -71,7 +68,7 @@ pub struct Cleared {
 
 /// The latest clears, each with a number.
 #[derive(Debug, Default)]
-pub(super) struct Clears {
+pub(crate) struct Clears {
     latest: u64,
     scopes: [(u64, Scope); CLEARS],
     /// The place of the latest.
@@ -83,7 +80,7 @@ pub(super) struct Clears {
 impl Clears {
     /// The number of the latest; 0 for none.
     #[inline]
-    pub(super) fn latest(&self) -> u64 {
+    pub(crate) fn latest(&self) -> u64 {
         self.latest
     }
 
@@ -101,7 +98,7 @@ impl Clears {
     /// Whether a namespace was cleared after something that began when a clear was the latest one.
     /// What began too long ago counts as cleared: it may have been.
     #[inline]
-    pub(super) fn concern(&self, namespace: &Namespace, began: u64) -> bool {
+    pub(crate) fn concern(&self, namespace: &Namespace, began: u64) -> bool {
         began != self.latest && self.may_concern(namespace, began)
     }
 
@@ -114,26 +111,16 @@ impl Clears {
 
 impl State {
     /// Whether what a sequence publishes is found by nobody.
-    pub(super) fn is_cleared(&self, sequence: &Sequence) -> bool {
+    pub(crate) fn is_cleared(&self, sequence: &Sequence) -> bool {
         match (sequence.base, &self.cache) {
             (Some(base), Some(cache)) => cache.index.is_detached(base),
             _ => self.clears.concern(&sequence.namespace, sequence.began),
         }
     }
 
-    /// Undoes a lock. Of what was cleared some pages go at once when nobody holds them any more;
-    /// `Shared::after` drops the rest.
-    pub(super) fn let_go(&mut self, node: Node) {
-        let cache = self.cache.as_mut().expect("a locked node has a cache");
-        cache.index.unlock(node);
-        if cache.index.has_cleared() {
-            self.drop_cleared(LET_GO);
-        }
-    }
-
     /// Puts cleared pages that nobody holds back into the pool. Those of an external one wait for
     /// an eviction, which reports them.
-    pub(super) fn drop_cleared(&mut self, count: usize) -> usize {
+    pub(crate) fn drop_cleared(&mut self, count: usize) -> usize {
         match &mut self.cache {
             Some(cache) if cache.index.has_cleared() && !self.table.pool.is_external() => {
                 cache.drop_cleared(&mut self.table, count)
@@ -149,7 +136,7 @@ impl State {
         scope: &Scope,
         after: Option<&Namespace>,
     ) -> Result<(usize, Option<Namespace>), Error> {
-        let cache = self.cache.as_mut().ok_or_else(super::state::no_cache)?;
+        let cache = self.cache.as_mut().ok_or_else(super::no_cache)?;
         self.clears.note(*scope);
         if scope.is_one() {
             let root = cache.index.find_root(&scope.like);
@@ -175,52 +162,55 @@ impl State {
 impl Shared {
     /// Clears namespaces. Needs no memory.
     pub fn clear(&self, scope: Scope) -> Result<Cleared, Error> {
-        let mut state = self.write();
+        let mut turn = self.turn();
         let mut done = Cleared::default();
         let mut last = None;
         loop {
-            let (count, next) = state.detach_next(&scope, last.as_ref())?;
+            let (count, next) = turn.detach_next(&scope, last.as_ref())?;
             done.namespaces += count;
             last = next;
             if last.is_none() {
                 break;
             }
-            self.let_others_in(&mut state);
+            turn.let_others_in();
         }
-        let freed_before = state.cache()?.counters.cleared_pages;
+        let freed_before = turn.cache()?.counters.cleared_pages;
         let mut after = Some(0);
         while let Some(finished) = after {
-            let (dropped, next) = state.drop_next_cleared(finished, RETAINED);
+            let (dropped, next) = turn.drop_next_cleared(finished, RETAINED);
             done.dropped += dropped as usize;
             after = next;
-            self.after(&mut state);
+            turn.drop_let_go();
         }
         let mut next = Some(0);
         while let Some(node) = next {
-            let index = &mut state.cache.as_mut().ok_or_else(super::state::no_cache)?.index;
+            let index = &mut turn.cache.as_mut().ok_or_else(super::no_cache)?.index;
             let swept = index.sweep(node, self.slice);
             next = swept.next;
             done.held += swept.held;
             done.waiting += if self.has_external_pool() { swept.unlocked } else { 0 };
-            self.let_others_in(&mut state);
-            self.after(&mut state);
+            turn.let_others_in();
+            turn.drop_let_go();
         }
-        done.freed = (state.cache()?.counters.cleared_pages - freed_before) as usize;
+        done.freed = (turn.cache()?.counters.cleared_pages - freed_before) as usize;
         Ok(done)
     }
 
     /// Does what may let go of cleared pages, and drops those.
     pub fn ending<T>(&self, end: impl FnOnce(&mut State) -> Result<T, Error>) -> Result<T, Error> {
-        let mut state = self.write();
-        let done = end(&mut state);
-        self.after(&mut state);
+        let mut turn = self.turn();
+        let done = end(&mut turn);
+        turn.drop_let_go();
         done
     }
+}
 
+impl Turn<'_> {
     /// Drops cleared pages that nobody holds any more, in slices.
-    pub(super) fn after(&self, state: &mut RwLockWriteGuard<'_, State>) {
-        while state.drop_cleared(self.slice) > 0 {
-            self.let_others_in(state);
+    pub(crate) fn drop_let_go(&mut self) {
+        let slice = self.shared.slice;
+        while self.drop_cleared(slice) > 0 {
+            self.let_others_in();
         }
     }
 }

@@ -1,0 +1,187 @@
+//! Proofs, for tests and for engines that want them: each page is in exactly one state, and every
+//! count is what a recount finds.
+use super::sequence::Sequence;
+use super::{PrefixCache, Retained, State};
+use crate::error::{Error, text};
+use crate::index::Node;
+use crate::memory::{OutOfMemory, TryGrow, try_zeros};
+
+impl State {
+    /// Proves page by page that each is in exactly one state.
+    pub fn audit(&self) -> Result<(), Error> {
+        let mut cached = Vec::new();
+        if let Some(cache) = &self.cache {
+            cached.try_reserve_exact(self.table.pool.cached()).map_err(OutOfMemory::from)?;
+            let mut listed = Ok(());
+            cache.index.visit_all(&mut |pages, _| {
+                listed = listed.and_then(|()| cached.try_extend_from_slice(pages));
+            });
+            listed?;
+        }
+        let early = self.early.iter().flatten().copied();
+        self.table.audit(cached.into_iter(), self.retained.private_pages(), early)?;
+        for sequence in self.sequences.iter().filter(|sequence| sequence.id.is_some()) {
+            self.audit_live(sequence)?;
+        }
+        let bytes: usize = self.sequences.iter().map(Sequence::bytes).sum();
+        if bytes != self.sequence_bytes {
+            return Err(Error::Corrupt(text!("sequence_bytes: {bytes} counted")));
+        }
+        self.audit_retained()
+    }
+
+    /// Checks every invariant of the index and of the images.
+    pub fn check(&self) -> Result<(), Error> {
+        let cache = self.cache()?;
+        cache.index.check()?;
+        let (mut keys, mut listed) = (Vec::new(), Ok(()));
+        cache.index.visit_all(&mut |_, more| {
+            for &key in more.iter().filter(|&&key| crate::token::image_number(key).is_some()) {
+                listed = listed.and_then(|()| keys.try_push(key));
+            }
+        });
+        listed?;
+        if let Some(journal) = &cache.journal {
+            let found = self.table.pool.cached() - cache.index.detached().pages;
+            journal.check(cache.index.as_ref(), &cache.images, found)?;
+        }
+        let sequences = || self.sequences.iter().chain(self.retained.sequences());
+        cache.check_locks(sequences().filter_map(|sequence| sequence.lock))?;
+        for sequence in sequences() {
+            keys.try_extend_from_slice(&sequence.images)?;
+        }
+        cache.images.check(keys.into_iter())
+    }
+
+    pub(super) fn audit_live(&self, sequence: &Sequence) -> Result<(), Error> {
+        let slot = sequence.id.expect("the sequence is alive").slot();
+        let pool = &self.table.pool;
+        let source = sequence.copy.map(|copy| copy.source);
+        let borrows = |page| pool.borrowers(page).any(|borrower| borrower == slot);
+        if source.is_some_and(|page| pool.is_cached(page) == borrows(page)) {
+            return Err(Error::Corrupt(text!(
+                "sequence_copy: slot {slot} copies from a page that neither a lock nor a loan keeps"
+            )));
+        }
+        let row = self.table.row(slot)?;
+        // What it copies into may still be missing while it is made.
+        let held = row.len() * self.table.page_size();
+        if sequence.computed > held && !sequence.incomplete {
+            return Err(Error::Corrupt(text!(
+                "sequence_row: slot {slot} has computed more than its row holds"
+            )));
+        }
+        self.audit_sequence(sequence, row)
+    }
+
+    pub(super) fn audit_sequence(&self, sequence: &Sequence, row: &[u32]) -> Result<(), Error> {
+        let id = sequence.id.expect("there is a sequence").0;
+        let wrong = |what: &str| Err(Error::Corrupt(text!("sequence_row: {id:#x} {what}")));
+        let pool = &self.table.pool;
+        if !row[..sequence.shared].iter().all(|&page| pool.is_cached(page)) {
+            return wrong("counts a page as shared that is not the cache's");
+        }
+        let own = |page| pool.is_in_use(page) && !pool.is_cached(page);
+        if !row[sequence.shared..].iter().all(|&page| own(page)) {
+            return wrong("counts a page as private that is not its own");
+        }
+        let keys = sequence.base_pages * self.table.page_size() + sequence.tail().len();
+        if keys != sequence.positions {
+            return wrong("has other tokens than positions");
+        }
+        let shared = sequence.shared * self.table.page_size();
+        if sequence.computed < shared || sequence.computed > sequence.positions {
+            return wrong("has computed less than it shares, or more than it has");
+        }
+        let Some(base) = sequence.base else {
+            return if sequence.shared > 0 { wrong("shares pages without a node") } else { Ok(()) };
+        };
+        let index = &self.cache()?.index;
+        if index.end_page(base) != sequence.base_pages {
+            return wrong("says that its node ends elsewhere");
+        }
+        let mut agree = true;
+        index.visit_path(base, &mut |start, pages| {
+            let end = (start + pages.len()).min(sequence.shared);
+            agree &= start >= end || row[start..end] == pages[..end - start];
+        });
+        if agree { Ok(()) } else { wrong("maps another page than the cache has there") }
+    }
+
+    /// The row that an entry stands for.
+    fn row_of(&self, entry: &Retained) -> Result<Vec<u32>, Error> {
+        let mut row = Vec::new();
+        row.try_reserve_exact(entry.sequence.shared + 1).map_err(OutOfMemory::from)?;
+        row.resize(entry.sequence.shared, 0);
+        if let Some(base) = entry.sequence.base {
+            self.cache()?.index.visit_path(base, &mut |start, pages| {
+                let places = row.iter_mut().skip(start);
+                places.zip(pages).for_each(|(place, &page)| *place = page);
+            });
+        }
+        row.extend(entry.partial);
+        Ok(row)
+    }
+
+    pub(super) fn audit_retained(&self) -> Result<(), Error> {
+        let registry = &self.retained;
+        let wrong = |what: &str| Err(Error::Corrupt(text!("retained: {what}")));
+        let (mut keepers, mut bytes) = (try_zeros::<u32>(registry.keepers.len())?, 0);
+        for (id, entry) in registry.entries.iter() {
+            bytes += entry.sequence.bytes();
+            if registry.order.get(&entry.finished) != Some(id) {
+                return wrong("a sequence has no place in the order");
+            }
+            self.audit_sequence(&entry.sequence, &self.row_of(entry)?)?;
+            if entry.sequence.copy.is_some() || entry.sequence.lock != entry.sequence.base {
+                return wrong("a sequence still has a copy to make");
+            }
+            entry.visit_pages(self.cache()?, &mut |pages| {
+                pages.iter().for_each(|&page| keepers[page as usize] += 1);
+            });
+        }
+        let kept = keepers.iter().filter(|&&count| count > 0).count();
+        if bytes != registry.sequence_bytes {
+            return wrong("the memory of the sequences is not what is counted");
+        }
+        if registry.order.len() != registry.len() || keepers != registry.keepers {
+            return wrong("the counts of the pages are not those of the sequences");
+        }
+        let too_many = registry.len() > registry.sequence_limit || kept > registry.page_limit;
+        if kept != registry.pages || too_many {
+            return wrong("there is more than the limit, or more than is counted");
+        }
+        Ok(())
+    }
+}
+
+impl PrefixCache {
+    /// Checks that the nodes have the locks that are out, and those of sequences, given by node.
+    pub fn check_locks(&self, sequences: impl Iterator<Item = Node>) -> Result<(), Error> {
+        let mut nodes = Vec::new();
+        nodes.try_reserve(self.locks.out()).map_err(OutOfMemory::from)?;
+        for node in self.locks.iter().chain(sequences.map(|node| node.0)) {
+            nodes.try_push(node)?;
+        }
+        nodes.sort_unstable();
+        for same in nodes.chunk_by(|left, right| left == right) {
+            let (node, taken) = (same[0], same.len());
+            let locks = self.index.own_locks(Node(node));
+            if locks as usize != taken {
+                return Err(Error::Corrupt(text!(
+                    "lock_ids: node {node} has {locks} locks, and {taken} were taken"
+                )));
+            }
+        }
+        let mut locks = self.index.detached().locks;
+        self.index.visit_roots(None, &mut |_, root| {
+            locks += self.index.info(root).locks as usize;
+            true
+        });
+        if locks != nodes.len() {
+            let taken = nodes.len();
+            return Err(Error::Corrupt(text!("lock_ids: {locks} locks, and {taken} were taken")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! The room with the lock: pages, index, sequences and journal, which change together.
+//!
+//! [`State`] is all of it, [`Shared`] the one lock around it. A call that only reads takes the lock
+//! shared; a change takes it as a [`Turn`], and lets others in between slices, when the state is
+//! whole. What is done with single things is in files of their names; `sequence` has the verbs that
+//! take a prompt through a life: begin, append, publish, release, fork, continue.
+#![forbid(unsafe_code)]
+
+mod audit;
+mod cache;
+mod clear;
+mod early;
+mod insert;
+mod inspect;
+mod journal;
+mod locks;
+mod lookup;
+mod page_table;
+mod retained;
+mod sequence;
+mod shared;
+mod state;
+mod turn;
+
+pub(crate) use cache::page_at;
+pub use cache::{CacheConfig, Counters, PrefixCache};
+pub use clear::{Cleared, Scope};
+pub(crate) use early::Claim;
+pub use insert::{InsertRequest, InsertResult};
+pub use inspect::{CacheStats, PageTableStats};
+pub use journal::{ContentsRead, JournalRead};
+pub use lookup::{Found, Matched, Prober, WithPartial};
+pub(crate) use retained::Retained;
+pub(crate) use sequence::Sequence;
+pub use sequence::SequenceInfo;
+pub use shared::Shared;
+pub use state::State;
+pub(crate) use state::no_cache;
+pub use turn::Turn;

@@ -1,0 +1,198 @@
+//! Finished sequences that others may go on from: a bounded registry, the first to finish goes
+//! first.
+//!
+//! An entry is the sequence as it was, with its lock, the keys after its node and the page that it
+//! computed in part; the slot is gone, and with it the row, of which the index knows the rest. So
+//! its pages can't be evicted, and a child is made from it as from a live parent.
+use super::sequence::{Sequence, no_sequence};
+use super::{CacheConfig, PrefixCache, State};
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::memory::{OrderedMap, OutOfMemory, try_collect, try_zeros};
+
+/// Sequences that are retained at most, unless the configuration says otherwise.
+const SEQUENCE_LIMIT: usize = 1024;
+
+/// A retained sequence.
+#[derive(Debug)]
+pub(crate) struct Retained {
+    pub(crate) sequence: Sequence,
+    /// The page after the shared ones, if it was computed in part.
+    pub(crate) partial: Option<u32>,
+    /// When it finished, among the retained.
+    pub(crate) finished: u64,
+}
+
+impl Retained {
+    /// Calls `visit` with the pages that it keeps: those that its lock protects and its own.
+    pub(crate) fn visit_pages(&self, cache: &PrefixCache, visit: &mut dyn FnMut(&[u32])) {
+        if let Some(base) = self.sequence.base {
+            cache.index.visit_path(base, &mut |_, pages| visit(pages));
+        }
+        visit(self.partial.as_slice());
+    }
+}
+
+/// The retained sequences of a cache.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    pub(crate) entries: OrderedMap<SequenceId, Retained>,
+    /// Ids in the order in which they finished.
+    pub(crate) order: OrderedMap<u64, SequenceId>,
+    pub(crate) finished: u64,
+    /// For each page the retained sequences that keep it. Empty until there is one.
+    pub(crate) keepers: Vec<u32>,
+    /// Pages that somebody keeps.
+    pub(crate) pages: usize,
+    /// Heap memory of the sequences.
+    pub(crate) sequence_bytes: usize,
+    pub(crate) sequence_limit: usize,
+    pub(crate) page_limit: usize,
+}
+
+impl Registry {
+    pub(crate) fn new(config: &CacheConfig, total_pages: usize) -> Self {
+        let or = |given: u32, default: usize| if given == 0 { default } else { given as usize };
+        Self {
+            sequence_limit: or(config.retained_sequences, SEQUENCE_LIMIT),
+            page_limit: or(config.retained_pages, total_pages / 2),
+            ..Self::default()
+        }
+    }
+
+    /// Retained sequences.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Pages that they keep, each counted once.
+    pub(crate) fn pages(&self) -> usize {
+        self.pages
+    }
+
+    pub(crate) fn get(&self, id: SequenceId) -> Option<&Retained> {
+        self.entries.get(&id)
+    }
+
+    pub(crate) fn sequences(&self) -> impl Iterator<Item = &Sequence> {
+        self.entries.iter().map(|(_, entry)| &entry.sequence)
+    }
+
+    /// The private pages of all entries.
+    pub(crate) fn private_pages(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.iter().filter_map(|(_, entry)| entry.partial)
+    }
+
+    fn ids(&self) -> impl Iterator<Item = SequenceId> + '_ {
+        self.order.iter().map(|(_, id)| *id)
+    }
+
+    /// Heap memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let maps = self.entries.bytes() + self.order.bytes();
+        maps + self.keepers.capacity() * size_of::<u32>() + self.sequence_bytes
+    }
+
+    /// Makes room for one more, in a table of so many pages.
+    pub(crate) fn try_reserve(&mut self, total_pages: usize) -> Result<(), OutOfMemory> {
+        self.entries.try_reserve(1)?;
+        self.order.try_reserve(1)?;
+        if self.keepers.is_empty() {
+            self.keepers = try_zeros(total_pages + 1)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add(&mut self, entry: Retained, cache: &PrefixCache) {
+        let (keepers, kept) = (&mut self.keepers, &mut self.pages);
+        entry.visit_pages(cache, &mut |pages| {
+            let mut first = 0;
+            for &page in pages {
+                let count = &mut keepers[page as usize];
+                first += (*count == 0) as usize;
+                *count += 1;
+            }
+            *kept += first;
+        });
+        let id = entry.sequence.id.expect("it was a sequence");
+        self.sequence_bytes += entry.sequence.bytes();
+        self.order.insert(entry.finished, id);
+        self.entries.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: SequenceId, cache: &PrefixCache) -> Option<Retained> {
+        let entry = self.entries.remove(&id)?;
+        self.sequence_bytes -= entry.sequence.bytes();
+        self.order.remove(&entry.finished);
+        let (keepers, kept) = (&mut self.keepers, &mut self.pages);
+        entry.visit_pages(cache, &mut |pages| {
+            let mut last = 0;
+            for &page in pages {
+                let count = &mut keepers[page as usize];
+                *count -= 1;
+                last += (*count == 0) as usize;
+            }
+            *kept -= last;
+        });
+        Some(entry)
+    }
+}
+
+impl State {
+    /// Drops a retained sequence.
+    pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
+        let Self { retained, cache, table, .. } = self;
+        let cache = cache.as_mut().ok_or_else(super::no_cache)?;
+        let entry = retained.remove(id, cache).ok_or_else(|| no_sequence(table, id))?;
+        cache.images.release(&entry.sequence.images);
+        if let Some(page) = entry.partial {
+            table.pool.put_back(page);
+        }
+        if let Some(node) = entry.sequence.lock {
+            self.let_go(node);
+        }
+        Ok(())
+    }
+
+    /// Of the next few sequences in the order in which they finished, after one, finds the first
+    /// that was cleared, and drops it. Returns whether there was one, and the number to go on with;
+    /// None for that at the end.
+    pub(crate) fn drop_next_cleared(&mut self, after: u64, few: usize) -> (bool, Option<u64>) {
+        let registry = &self.retained;
+        let (mut last, mut seen, mut found) = (after, 0, None);
+        for (&finished, &id) in registry.order.from(&(after + 1)).take(few) {
+            (last, seen) = (finished, seen + 1);
+            let entry = registry.get(id).expect("it is retained");
+            if self.is_cleared(&entry.sequence) {
+                found = Some(id);
+                break;
+            }
+        }
+        if let Some(id) = found {
+            self.drop_retained(id).expect("it is retained");
+        }
+        (found.is_some(), (found.is_some() || seen == few).then_some(last))
+    }
+
+    /// Drops the one that finished first, if there is one.
+    pub(crate) fn drop_oldest(&mut self) -> bool {
+        let oldest = self.retained.ids().next();
+        oldest.map(|id| self.drop_retained(id).expect("it is retained")).is_some()
+    }
+
+    /// The same, because something else needs the room.
+    pub(crate) fn displace(&mut self) -> bool {
+        let displaced = self.drop_oldest();
+        if let Some(cache) = self.cache.as_mut() {
+            cache.counters.displaced += displaced as u64;
+        }
+        displaced
+    }
+
+    /// The retained sequences, those that finished first at the front.
+    pub fn retained_ids(&self) -> Result<Vec<SequenceId>, Error> {
+        let mut ids = self.retained.ids();
+        let listed = (0..self.retained.len()).map(|_| ids.next().expect("there are so many"));
+        try_collect(listed).map_err(|_| Error::memory("the list of retained sequences"))
+    }
+}

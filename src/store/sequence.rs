@@ -1,0 +1,196 @@
+//! What is kept of a sequence, how it comes into a slot, and how it leaves it again.
+use super::State;
+use crate::error::Error;
+use crate::ids::{NUMBER_LIMIT, NodeId, SequenceId};
+use crate::index::{Namespace, Node};
+use crate::memory::OutOfMemory;
+use crate::paging::{PageCopy, PageTable, RowOwner};
+use crate::token::ImageSpan;
+
+/// Room that a slot keeps for the tail of its next sequence.
+const TAIL_KEPT: usize = 4096;
+
+/// A sequence as its owner sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct SequenceInfo {
+    /// The sequence.
+    pub id: SequenceId,
+    /// Its row.
+    pub slot: u32,
+    /// Positions of its tokens.
+    pub positions: usize,
+    /// Positions reused at begin.
+    pub cached_positions: usize,
+    /// Of those, the ones inherited from a parent.
+    pub inherited_positions: usize,
+    /// Tokens reused at begin.
+    pub cached_tokens: usize,
+    /// Pages of the row.
+    pub pages: usize,
+    /// Leading pages of the row that the cache owns.
+    pub shared_pages: usize,
+    /// The node that it locks.
+    pub node: Option<NodeId>,
+    /// The copy that is not confirmed yet.
+    pub copy: Option<PageCopy>,
+}
+
+/// A sequence.
+#[derive(Debug, Default)]
+pub(crate) struct Sequence {
+    /// None: the slot has no sequence.
+    pub(crate) id: Option<SequenceId>,
+    /// Of the slot's last sequence: no two of a slot have the same.
+    pub(crate) number: u64,
+    /// It lacks pages that the call which makes it still takes. Others may be let in meanwhile, and
+    /// to them there is no such sequence.
+    pub(crate) incomplete: bool,
+    pub(crate) namespace: Namespace,
+    /// The latest clear when it began, or its first ancestor did.
+    pub(crate) began: u64,
+    /// The node on which its one lock is.
+    pub(crate) lock: Option<Node>,
+    /// The node after whose end `tail` begins; None is the root. The same as `lock`, unless that
+    /// is the owner of a page to copy from.
+    pub(crate) base: Option<Node>,
+    /// Pages up to there.
+    pub(crate) base_pages: usize,
+    /// Leading pages of the row that the cache owns.
+    pub(crate) shared: usize,
+    /// Keys from the end of `base` on, those before `tail_start` left out.
+    pub(crate) tail: Vec<u32>,
+    pub(crate) tail_start: usize,
+    pub(crate) positions: usize,
+    pub(crate) prompt_positions: usize,
+    /// Positions whose KV is written, as far as it was said.
+    pub(crate) computed: usize,
+    pub(crate) cached_positions: usize,
+    pub(crate) cached_tokens: usize,
+    pub(crate) inherited: bool,
+    pub(crate) copy: Option<PageCopy>,
+    /// Keys of the images that it knows, in order.
+    pub(crate) images: Vec<u32>,
+    /// Where those are.
+    pub(crate) image_spans: Vec<ImageSpan>,
+}
+
+impl Sequence {
+    /// Positions that others may take over.
+    pub(crate) fn computed(&self, page_size: usize) -> usize {
+        // What is to be copied is not there yet.
+        if self.copy.is_some() { self.shared * page_size } else { self.computed }
+    }
+
+    /// Heap memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let keys = self.tail.capacity() + self.images.capacity();
+        keys * size_of::<u32>() + self.image_spans.capacity() * size_of::<ImageSpan>()
+    }
+
+    pub(crate) fn tail(&self) -> &[u32] {
+        &self.tail[self.tail_start..]
+    }
+
+    /// Forgets the first keys of the tail; moves the rest only when that halves the room.
+    pub(crate) fn drop_tail(&mut self, count: usize) {
+        self.tail_start += count;
+        if self.tail_start * 2 >= self.tail.len() {
+            self.tail.drain(..self.tail_start);
+            self.tail_start = 0;
+        }
+    }
+}
+
+/// Why there is no such sequence.
+#[cold]
+pub(crate) fn no_sequence(table: &PageTable, id: SequenceId) -> Error {
+    table.pool.check_own().err().unwrap_or(Error::StaleSequence(id.0))
+}
+
+impl State {
+    pub(crate) fn sequence(&self, id: SequenceId) -> Result<&Sequence, Error> {
+        let sequence = self.sequences.get(id.slot() as usize);
+        let found = sequence.filter(|sequence| sequence.id == Some(id) && !sequence.incomplete);
+        found.ok_or_else(|| no_sequence(&self.table, id))
+    }
+
+    /// Makes room for the keys of a new sequence in a free slot, which keeps it if there will be
+    /// none after all.
+    pub(crate) fn reserve_tail(&mut self, slot: u32, keys: usize) -> Result<(), OutOfMemory> {
+        let tail = &mut self.sequences[slot as usize].tail;
+        let before = tail.capacity();
+        tail.try_reserve(keys)?;
+        self.sequence_bytes += (tail.capacity() - before) * size_of::<u32>();
+        Ok(())
+    }
+
+    /// Takes the slot into which a new sequence was put, and names it.
+    pub(crate) fn occupy(&mut self, slot: u32) -> SequenceId {
+        let taken = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
+        let place = &mut self.sequences[slot as usize];
+        assert!(taken == slot && place.id.is_none(), "slot {slot} has no sequence");
+        place.number += 1;
+        if place.number == NUMBER_LIMIT {
+            self.table.use_up(slot);
+        }
+        let id = SequenceId::new(self.tag, place.number, slot);
+        (place.id, place.incomplete) = (Some(id), true);
+        // The tail is counted already.
+        self.sequence_bytes += place.bytes() - place.tail.capacity() * size_of::<u32>();
+        self.live += 1;
+        id
+    }
+
+    /// A sequence as it stands.
+    pub fn sequence_info(&self, id: SequenceId) -> Result<SequenceInfo, Error> {
+        let sequence = self.sequence(id)?;
+        let cache = self.cache()?;
+        Ok(SequenceInfo {
+            id,
+            slot: id.slot(),
+            positions: sequence.positions,
+            cached_positions: sequence.cached_positions,
+            inherited_positions: if sequence.inherited { sequence.cached_positions } else { 0 },
+            cached_tokens: sequence.cached_tokens,
+            pages: self.table.row(id.slot())?.len(),
+            shared_pages: sequence.shared,
+            node: sequence.lock.map(|node| cache.index.id(node)),
+            copy: sequence.copy,
+        })
+    }
+
+    /// The same for a sequence that need not be complete.
+    pub(crate) fn end(&mut self, slot: u32) {
+        let ended = self.vacate(slot);
+        if let Some(copy) = ended.copy {
+            self.table.pool.end_loan(copy.source, slot);
+        }
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        cache.images.release(&ended.images);
+        self.table.release_slot(slot, ended.shared);
+        if let Some(node) = ended.lock {
+            self.let_go(node);
+        }
+        self.keep_tail(slot, ended.tail);
+    }
+
+    /// Takes the sequence of a slot out of it.
+    pub(crate) fn vacate(&mut self, slot: u32) -> Sequence {
+        let place = &mut self.sequences[slot as usize];
+        let empty = Sequence { number: place.number, ..Sequence::default() };
+        let ended = std::mem::replace(place, empty);
+        self.sequence_bytes -= ended.bytes();
+        self.live -= 1;
+        ended
+    }
+
+    /// Keeps the room of a tail for the next sequence of its slot, unless it is much.
+    pub(crate) fn keep_tail(&mut self, slot: u32, mut tail: Vec<u32>) {
+        if tail.capacity() <= TAIL_KEPT {
+            tail.clear();
+            let place = &mut self.sequences[slot as usize];
+            place.tail = tail;
+            self.sequence_bytes += place.bytes();
+        }
+    }
+}

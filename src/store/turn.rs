@@ -1,0 +1,97 @@
+//! The right to change a page table and its cache, which a call gives to others now and then.
+//!
+//! A call takes it for all that it does, a batch for all its items. What a turn knew before it let
+//! others in is nothing that it uses afterwards: everything is looked up anew, by its id.
+use super::shared::{READER_PAUSES, WRITER_PAUSES};
+use super::{Shared, State};
+use crate::lock::RwLockWriteGuard;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+
+/// Pauses in which a thread that waits to change something sees that the lock is free.
+const TURN_PAUSES: u32 = 16 * WRITER_PAUSES;
+
+/// The lock, and the state that it guards.
+pub struct Turn<'a> {
+    pub(crate) shared: &'a Shared,
+    state: RwLockWriteGuard<'a, State>,
+}
+
+impl Deref for Turn<'_> {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Turn<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Shared {
+    /// Takes the lock for a call, or for several.
+    pub fn turn(&self) -> Turn<'_> {
+        Turn { shared: self, state: self.write() }
+    }
+
+    /// Does something for each of so many items, in order: as many calls, with one lock as long as
+    /// nobody waits for it.
+    pub fn each(&self, count: usize, mut item: impl FnMut(&mut Turn<'_>, usize)) {
+        if count == 0 {
+            return;
+        }
+        let mut turn = self.turn();
+        for at in 0..count {
+            if at > 0 {
+                turn.let_waiting_in();
+            }
+            item(&mut turn, at);
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// The state as it is now.
+    #[inline]
+    pub fn state(&mut self) -> &mut State {
+        &mut self.state
+    }
+
+    /// Whether a call panicked, perhaps while this turn had let it in.
+    pub fn is_poisoned(&self) -> bool {
+        self.shared.is_poisoned()
+    }
+
+    /// Lets waiting threads in, in the middle of a call. The state must be whole.
+    pub(crate) fn let_others_in(&mut self) {
+        let Self { shared, state } = self;
+        if let Some(at_yield) = &shared.at_yield.0 {
+            return RwLockWriteGuard::unlocked(state, at_yield);
+        }
+        if shared.waiting_readers.load(Ordering::Relaxed) == 0 {
+            return RwLockWriteGuard::bump(state);
+        }
+        // Until they look again.
+        let pause = || (0..READER_PAUSES).for_each(|_| std::hint::spin_loop());
+        // Who has gone to sleep is handed the lock: it would never be quick enough to take it.
+        RwLockWriteGuard::unlocked_fair(state, pause);
+    }
+
+    /// The same between two short items of a call, at once and only when somebody waits: also who
+    /// spins, and would be at it for as long as all the items take.
+    fn let_waiting_in(&mut self) {
+        let Self { shared, state } = self;
+        let readers = shared.waiting_readers.load(Ordering::Relaxed);
+        if shared.at_yield.0.is_some() || readers > 0 {
+            self.let_others_in();
+        } else if shared.waiting_writers.load(Ordering::Relaxed) > 0 {
+            let pause = || (0..TURN_PAUSES).for_each(|_| std::hint::spin_loop());
+            RwLockWriteGuard::unlocked_fair(state, pause);
+        }
+    }
+}
