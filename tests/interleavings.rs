@@ -8,6 +8,7 @@ mod interleavings {
     mod allocate;
     mod batch;
     pub mod clear;
+    mod destroy;
     pub mod follow;
 }
 

@@ -276,8 +276,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Protects a node and all above it.
     fn lock(&mut self, node: Node);
 
-    /// Undoes one lock that was taken on exactly this node.
-    fn unlock(&mut self, node: Node);
+    /// Undoes one lock that was taken on exactly this node. Returns whether leaves that nobody can
+    /// find or holds wait to be dropped.
+    fn unlock(&mut self, node: Node) -> bool;
 
     /// Locks that were taken on exactly this node.
     fn own_locks(&self, node: Node) -> u32;
@@ -304,10 +305,7 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// the cost of an eviction's turn for each leaf that is found.
     fn sweep(&mut self, from: u32, count: usize) -> Swept;
 
-    /// Whether leaves that nobody can find or holds wait to be dropped.
-    fn has_cleared(&self) -> bool;
-
-    /// `evict` for those leaves alone.
+    /// `evict` for leaves that nobody can find or holds.
     fn evict_cleared(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
 
     /// All that nobody can find. For checks.

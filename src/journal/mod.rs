@@ -152,14 +152,6 @@ impl Journal {
         }
     }
 
-    /// Writes down that all pages left, by their numbers.
-    pub fn remove_all(&mut self, reason: Reason) {
-        for page in 1..self.mirror.page_count() as u32 {
-            self.remove(&[page], reason);
-        }
-        self.end_removal();
-    }
-
     /// Pages that could be held, page 0 included.
     pub fn page_count(&self) -> usize {
         self.mirror.page_count()

@@ -342,6 +342,11 @@ impl PagePool {
         self.state(page) == Some(PageState::Cached)
     }
 
+    /// Whether a page is a retained sequence's.
+    pub fn is_retained(&self, page: u32) -> bool {
+        self.state(page) == Some(PageState::Retained)
+    }
+
     /// Whether a page holds something, whoever has it.
     pub fn is_in_use(&self, page: u32) -> bool {
         self.state(page).is_some_and(|state| state != self.unused)

@@ -373,13 +373,11 @@ impl PageTable {
         self.pool.put_back(own);
     }
 
-    /// Cuts callers' rows before the first page of the index, which is going away.
-    pub fn drop_cached_from_rows(&mut self) {
-        for slot in 0..self.rows.len() as u32 {
-            let pages = &self.rows[slot as usize].pages;
-            if let Some(len) = pages.iter().position(|&page| self.pool.is_cached(page)) {
-                self.shorten(slot, len);
-            }
+    /// Cuts a row before the first page of the index, which is going away.
+    pub fn drop_cached_from_row(&mut self, slot: u32) {
+        let pages = &self.rows[slot as usize].pages;
+        if let Some(len) = pages.iter().position(|&page| self.pool.is_cached(page)) {
+            self.shorten(slot, len);
         }
     }
 

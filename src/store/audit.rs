@@ -19,6 +19,12 @@ impl State {
             listed?;
         }
         let early = self.early.iter().flatten().copied();
+        if let Some(leaving) = &self.leaving {
+            // What it still has, its index doesn't know.
+            let pages = 1..=self.table.pool.total() as u32;
+            let cached = pages.filter(|&page| self.table.pool.is_cached(page));
+            return self.table.audit(cached, leaving.private_pages(), early);
+        }
         self.table.audit(cached.into_iter(), self.retained.private_pages(), early)?;
         for sequence in self.sequences.iter().filter(|sequence| sequence.id.is_some()) {
             self.audit_live(sequence)?;

@@ -5,6 +5,7 @@ use crate::error::{Error, Shortage};
 use crate::handles::{Handles, Numbers};
 use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
+use crate::memory::try_box;
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
 
@@ -160,6 +161,15 @@ impl PrefixCache {
     /// Heap memory beside the index.
     pub fn bytes(&self) -> usize {
         self.images.bytes() + self.journal_bytes() + self.locks.bytes()
+    }
+
+    /// Begins a journal of so many bytes, if any, with the record of a number.
+    pub fn open_journal(&mut self, bytes: u64, pages: usize, first: u64) -> Result<(), Error> {
+        if bytes > 0 {
+            let journal = Journal::new(bytes, self.sharing.page_size, pages + 1, first)?;
+            self.journal = Some(try_box(journal)?);
+        }
+        Ok(())
     }
 
     /// Heap memory of the journal.

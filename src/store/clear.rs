@@ -120,13 +120,10 @@ impl State {
 
     /// Puts cleared pages that nobody holds back into the pool. Those of an external one wait for
     /// an eviction, which reports them.
-    pub(crate) fn drop_cleared(&mut self, count: usize) -> usize {
-        match &mut self.cache {
-            Some(cache) if cache.index.has_cleared() && !self.table.pool.is_external() => {
-                cache.drop_cleared(&mut self.table, count)
-            }
-            _ => 0,
-        }
+    pub(super) fn drop_cleared(&mut self, count: usize) {
+        let cache = self.cache.as_mut().filter(|_| !self.table.pool.is_external());
+        self.has_let_go =
+            cache.is_some_and(|cache| cache.drop_cleared(&mut self.table, count) == count);
     }
 
     /// Clears some namespaces of a scope after one; returns how many, and the last one that it
@@ -190,6 +187,7 @@ impl Shared {
             done.held += swept.held;
             done.waiting += if self.has_external_pool() { swept.unlocked } else { 0 };
             turn.let_others_in();
+            turn.drop_cleared(self.slice);
             turn.drop_let_go();
         }
         done.freed = (turn.cache()?.counters.cleared_pages - freed_before) as usize;
@@ -206,11 +204,13 @@ impl Shared {
 }
 
 impl Turn<'_> {
-    /// Drops cleared pages that nobody holds any more, in slices.
+    /// Drops the cleared pages that `let_go` left, in slices.
+    #[inline]
     pub(crate) fn drop_let_go(&mut self) {
-        let slice = self.shared.slice;
-        while self.drop_cleared(slice) > 0 {
+        while self.has_let_go {
             self.let_others_in();
+            let slice = self.shared.slice;
+            self.drop_cleared(slice);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Reading the journal beside calls that change the cache: in slices of a few microseconds, between
 //! which whoever waits gets in.
 use super::PrefixCache;
+use super::attach::Leaving;
 use super::{Shared, State};
 use crate::error::{Error, text};
-use crate::journal::{Journal, Reason, Record, Ring};
-use crate::memory::try_box;
+use crate::journal::{Journal, Record, Ring};
 
 /// Words that a reader looks at before it lets others in, for each page of a slice of other calls:
 /// 2048 in all.
@@ -36,29 +36,15 @@ pub struct ContentsRead {
 }
 
 impl State {
-    /// The journal of a new cache, if it is to have one.
-    pub(super) fn new_journal(&self, bytes: u64) -> Result<Option<Box<Journal>>, Error> {
-        if bytes == 0 {
-            return Ok(None);
-        }
-        let (page_size, pages) = (self.table.page_size(), self.table.pool.total() + 1);
-        let journal = Journal::new(bytes, page_size, pages, self.last_number + 1)?;
-        Ok(Some(try_box(journal)?))
-    }
-
-    /// Writes down that all pages leave with the cache, and keeps the records.
-    pub(super) fn end_journal(&mut self, cache: &mut PrefixCache) {
-        if let Some(mut journal) = cache.journal.take() {
-            journal.remove_all(Reason::Destroyed);
-            let ring = journal.into_ring();
-            self.last_number = ring.newest();
-            self.last_ring = Some(ring);
-        }
+    /// Keeps the records of a cache that is gone.
+    pub(super) fn keep_records(&mut self, ring: Ring) {
+        self.last_number = ring.newest();
+        self.last_ring = Some(ring);
     }
 
     /// The records of the cache, or of the last one.
     fn ring(&self) -> Result<&Ring, Error> {
-        match &self.cache {
+        match self.cache.as_ref().or(self.leaving.as_ref().map(Leaving::cache)) {
             Some(cache) => Ok(journal_of(cache)?.ring()),
             None => self.last_ring.as_ref().ok_or_else(|| {
                 Error::state("the page table has no cache, and its last one had no journal")

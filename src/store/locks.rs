@@ -27,21 +27,19 @@ impl PrefixCache {
         Ok(self.lock_node(node))
     }
 
-    /// Undoes a lock.
-    pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
+    /// Undoes a lock. Returns whether leaves that nobody can find or holds wait to be dropped.
+    pub fn unlock(&mut self, lock: LockId) -> Result<bool, Error> {
         let node = self.locks.release(lock).ok_or(Error::StaleLock(lock.0))?;
-        self.index.unlock(Node(node));
-        Ok(())
+        Ok(self.index.unlock(Node(node)))
     }
 }
 
 impl State {
     /// Undoes a lock. Of what was cleared some pages go at once when nobody holds them any more;
-    /// `Shared::after` drops the rest.
+    /// `Turn::drop_let_go` drops the rest.
     pub(crate) fn let_go(&mut self, node: Node) {
         let cache = self.cache.as_mut().expect("a locked node has a cache");
-        cache.index.unlock(node);
-        if cache.index.has_cleared() {
+        if cache.index.unlock(node) {
             self.drop_cleared(LET_GO);
         }
     }
@@ -53,8 +51,9 @@ impl State {
 
     /// Undoes a lock.
     pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
-        self.parts()?.0.unlock(lock)?;
-        self.drop_cleared(LET_GO);
+        if self.parts()?.0.unlock(lock)? {
+            self.drop_cleared(LET_GO);
+        }
         Ok(())
     }
 }

@@ -82,6 +82,13 @@ impl State {
 
     /// Appends pages to a caller's row.
     pub fn map(&mut self, slot: u32, first_index: usize, pages: &[u32]) -> Result<(), Error> {
+        let leaves = |&page: &u32| self.leaving.is_some() && self.table.pool.is_cached(page);
+        if let Some(at) = pages.iter().position(leaves) {
+            return Err(Error::argument(text!(
+                "pages[{at}] {} belongs to a cache that is being destroyed",
+                pages[at]
+            )));
+        }
         self.table.map(slot, first_index, pages)
     }
 

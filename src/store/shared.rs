@@ -79,11 +79,8 @@ fn wait<G>(
 }
 
 impl Drop for Shared {
-    /// The ids of a cache that goes with its page table may not come back either.
     fn drop(&mut self) {
-        if let Some(used) = self.state.get_mut().used_ids() {
-            used.give_back();
-        }
+        self.state.get_mut().give_ids_back();
     }
 }
 

@@ -164,8 +164,9 @@ impl PrefixIndex for RadixIndex {
         self.tree.lock_path(node.0);
     }
 
-    fn unlock(&mut self, node: Node) {
+    fn unlock(&mut self, node: Node) -> bool {
         self.unlock_path(node.0);
+        self.tree.next_cleared().is_some()
     }
 
     fn own_locks(&self, node: Node) -> u32 {
@@ -194,10 +195,6 @@ impl PrefixIndex for RadixIndex {
 
     fn sweep(&mut self, from: u32, count: usize) -> Swept {
         self.tree.sweep(from, count)
-    }
-
-    fn has_cleared(&self) -> bool {
-        self.tree.next_cleared().is_some()
     }
 
     fn evict_cleared(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {

@@ -1,0 +1,241 @@
+//! Putting a cache on a page table, and taking it off again.
+//!
+//! Both take long, and neither under the lock. What a new cache needs is made before. A cache that
+//! goes is gone at one moment; then its rows and pages come back in slices, by their numbers, and
+//! the rest is dropped by whoever took it off, when the lock is free.
+use super::retained::Registry;
+use super::sequence::Sequence;
+use super::{CacheConfig, PrefixCache, Prober, Shared, State, Turn};
+use crate::error::Error;
+use crate::grace::{Garbage, One};
+use crate::index::{IdRange, Tags};
+use crate::journal::Reason;
+use crate::paging::RowOwner;
+
+/// The highest numbers in the ids of a cache that is gone.
+#[derive(Debug, Clone, Copy)]
+struct UsedIds {
+    tag: u8,
+    last_generation: u32,
+    last_sequence: u64,
+}
+
+impl UsedIds {
+    /// Another cache may have the tag now, with higher numbers.
+    fn give_back(self) {
+        Tags::of_process().put_back(self.tag, self.last_generation, self.last_sequence);
+    }
+}
+
+/// What a cache brings with it, made without the lock.
+struct Coming {
+    cache: PrefixCache,
+    sequences: Vec<Sequence>,
+    retained: Registry,
+    prober: Option<One<Prober>>,
+    tag: u8,
+}
+
+/// A cache that is being taken off, and how far that is.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    cache: PrefixCache,
+    sequences: Vec<Sequence>,
+    /// Heap memory of those.
+    sequence_bytes: usize,
+    retained: Registry,
+    used: UsedIds,
+    /// The next row to look at, and then the next page.
+    slot: u32,
+    page: u32,
+}
+
+impl Leaving {
+    /// Heap memory beside the index.
+    pub(super) fn bytes(&self) -> usize {
+        let places = self.sequences.capacity() * size_of::<Sequence>();
+        places + self.sequence_bytes + self.retained.bytes()
+    }
+
+    /// Its journal is still written to.
+    pub(super) fn cache(&self) -> &PrefixCache {
+        &self.cache
+    }
+
+    /// Pages of retained sequences that are still to come back.
+    pub(super) fn private_pages(&self) -> impl Iterator<Item = u32> + '_ {
+        self.retained.private_pages().filter(|&page| page >= self.page)
+    }
+}
+
+impl Shared {
+    /// Puts a cache on the page table.
+    pub fn attach_cache(&self, config: CacheConfig) -> Result<(), Error> {
+        let ids = Tags::of_process().take()?;
+        let attached = self.attach_with(config, ids);
+        if attached.is_err() {
+            Tags::of_process().put_back(ids.tag, 0, 0);
+        }
+        attached
+    }
+
+    fn attach_with(&self, config: CacheConfig, ids: IdRange) -> Result<(), Error> {
+        loop {
+            let state = self.read();
+            state.check_no_cache()?;
+            let (last_number, shape) = (state.last_number, state.shape());
+            drop(state);
+            let coming = Coming::new(config, ids, shape, last_number)?;
+            let mut turn = self.turn();
+            turn.check_no_cache()?;
+            // Unless another one with a journal came and went meanwhile.
+            if turn.last_number == last_number {
+                turn.attach(coming);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the cache off the page table: its sequences end, its pages are free.
+    pub fn detach_cache(&self) {
+        let mut turn = self.turn();
+        if !turn.detach() {
+            return;
+        }
+        self.prober.set(None, &mut Garbage::default());
+        while turn.put_some_back(self.slice) {
+            turn.let_others_in();
+        }
+        let gone = turn.end_leaving();
+        drop(turn);
+        drop(gone);
+    }
+}
+
+impl Coming {
+    fn new(
+        config: CacheConfig,
+        ids: IdRange,
+        (slots, page_size, pages): (usize, usize, usize),
+        last_number: u64,
+    ) -> Result<Self, Error> {
+        let mut sequences = Vec::new();
+        sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
+        let mut cache = PrefixCache::new(page_size, ids, config)?;
+        cache.open_journal(config.journal_bytes, pages, last_number + 1)?;
+        let prober = cache.prober()?.map(One::new).transpose()?;
+        let number = ids.first_sequence.max(config.limits.first_sequence) - 1;
+        sequences.resize_with(slots, || Sequence { number, ..Sequence::default() });
+        let retained = Registry::new(&config, pages);
+        Ok(Self { cache, sequences, retained, prober, tag: ids.tag })
+    }
+}
+
+impl State {
+    /// Refuses a second cache.
+    fn check_no_cache(&self) -> Result<(), Error> {
+        if self.cache.is_some() || self.leaving.is_some() { Err(Error::Busy) } else { Ok(()) }
+    }
+
+    /// Slots, positions of a page, and pages: these never change.
+    fn shape(&self) -> (usize, usize, usize) {
+        (self.table.slots(), self.table.page_size(), self.table.pool.total())
+    }
+
+    /// The ids that the cache has used, if there is one.
+    fn used_ids(&self) -> Option<UsedIds> {
+        self.cache.as_ref().map(|cache| UsedIds {
+            tag: self.tag,
+            last_generation: cache.index.last_generation(),
+            last_sequence: self.sequences.iter().map(|place| place.number).max().unwrap_or(0),
+        })
+    }
+
+    /// The ids of a cache that goes with its page table may not come back either.
+    pub(super) fn give_ids_back(&self) {
+        if let Some(used) = self.used_ids() {
+            used.give_back();
+        }
+    }
+
+    /// Takes the cache off, if there is one. Its rows and pages are still to be put back.
+    fn detach(&mut self) -> bool {
+        let (Some(used), Some(cache)) = (self.used_ids(), self.cache.take()) else {
+            return false;
+        };
+        (self.live, self.has_let_go) = (0, false);
+        self.leaving = Some(Leaving {
+            cache,
+            sequences: std::mem::take(&mut self.sequences),
+            sequence_bytes: std::mem::take(&mut self.sequence_bytes),
+            retained: std::mem::take(&mut self.retained),
+            used,
+            slot: 0,
+            page: 1,
+        });
+        true
+    }
+
+    /// Puts about so many rows and pages of the leaving cache back; false at the end.
+    fn put_some_back(&mut self, count: usize) -> bool {
+        let (table, leaving) = (&mut self.table, self.leaving.as_mut().expect("a cache leaves"));
+        let mut left = count;
+        while left > 0 && (leaving.slot as usize) < table.slots() {
+            let slot = leaving.slot;
+            leaving.slot += 1;
+            left = left.saturating_sub(1 + table.row(slot).map_or(0, <[u32]>::len));
+            match table.owner(slot) {
+                Some(RowOwner::Sequence) => {
+                    let sequence = &leaving.sequences[slot as usize];
+                    if let Some(copy) = sequence.copy {
+                        table.pool.end_loan(copy.source, slot);
+                    }
+                    table.release_slot(slot, sequence.shared);
+                }
+                // What it has of the cache goes.
+                Some(RowOwner::Caller) => table.drop_cached_from_row(slot),
+                None => {}
+            }
+        }
+        let journal = &mut leaving.cache.journal;
+        while left > 0 && leaving.page as usize <= table.pool.total() {
+            let page = leaving.page;
+            leaving.page += 1;
+            left -= 1;
+            if table.pool.is_cached(page) {
+                table.pool.put_back_all(&[page]);
+                if let Some(journal) = journal {
+                    journal.remove(&[page], Reason::Destroyed);
+                }
+            } else if table.pool.is_retained(page) {
+                table.pool.put_back(page);
+            }
+        }
+        if let Some(journal) = journal {
+            journal.end_removal();
+        }
+        leaving.page as usize <= table.pool.total()
+    }
+
+    /// Ends it, and keeps the records of its journal; the rest is to be dropped without the lock.
+    fn end_leaving(&mut self) -> Leaving {
+        let mut gone = self.leaving.take().expect("a cache leaves");
+        if let Some(journal) = gone.cache.journal.take() {
+            self.keep_records(journal.into_ring());
+        }
+        gone.used.give_back();
+        gone
+    }
+}
+
+impl Turn<'_> {
+    /// Puts a cache on the page table, which has none.
+    fn attach(&mut self, coming: Coming) {
+        let mut prober = coming.prober.map(One::into_array);
+        self.shared.prober.set(prober.as_mut(), &mut Garbage::default());
+        let state = self.state();
+        (state.sequences, state.retained) = (coming.sequences, coming.retained);
+        (state.cache, state.tag) = (Some(coming.cache), coming.tag);
+        state.last_ring = None;
+    }
+}

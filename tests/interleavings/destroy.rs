@@ -1,0 +1,73 @@
+//! Destroying a cache, interleaved with everything else.
+use crate::{NEXT, PAGES, SECOND, SHARED, Second, Step, World};
+use radixkv::error::Error;
+use radixkv::index::IndexKind;
+use radixkv::journal::{Reason, What};
+use radixkv::store::CacheConfig;
+
+/// Destroys the cache, with a second call at a yield; says whether the yield came.
+fn destroy(index: IndexKind, second: Second, at: usize) -> bool {
+    let what = format!("{index:?}, destroy, at yield {at} {}", second.0);
+    let world = std::rc::Rc::new(World::new(index));
+    let own = world.clone();
+    let cached = (1..PAGES).filter(|&page| world.shared.read().contains_page(page)).count();
+    assert!(cached > 10, "{what}");
+    let step: Step = Box::new(move |shared| {
+        // It is gone at once, whatever still has to come back.
+        assert!(matches!(shared.read().cache_stats(), Err(Error::State(_))));
+        assert_eq!(shared.attach_cache(CacheConfig::default()), Err(Error::Busy));
+        let left = (1..PAGES).find(|&page| shared.read().contains_page(page));
+        if let Some(page) = left {
+            let mut state = shared.write();
+            let len = state.row_from(own.row, 0).map_or(0, <[u32]>::len);
+            let refused = state.map(own.row, len, &[page]);
+            assert!(matches!(refused, Err(Error::Argument(_))), "{refused:?}");
+        }
+        (second.1)(&own);
+        shared.read().audit().unwrap();
+        shared.read_journal(0, &mut |_| true).unwrap();
+    });
+    NEXT.set(Some((at, step)));
+    let shared = world.shared.clone();
+    shared.detach_cache();
+    let came = NEXT.take().is_none();
+    shared.read().audit().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(!shared.is_poisoned(), "{what}");
+    let stats = shared.read().page_table_stats();
+    assert_eq!((stats.cached, stats.free + stats.private), (0, stats.total), "{what}");
+    // Every page that the records say is stored left again.
+    let (mut held, mut destroyed) = (0, 0);
+    let read = shared.read_journal(0, &mut |record| {
+        match record.what {
+            What::Stored { .. } => held += record.pages.len(),
+            What::Removed(reason) => {
+                held -= record.pages.len();
+                let count = (reason == Reason::Destroyed) as usize * record.pages.len();
+                destroyed += count;
+            }
+            What::Cleared(_) => {}
+        }
+        true
+    });
+    assert_eq!((read.unwrap().lost, held, destroyed), (0, 0, cached), "{what}");
+    // Another cache finds its place.
+    shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+    world.check(&what);
+    SHARED.set(None);
+    came
+}
+
+#[test]
+fn m06_any_call_at_any_yield_of_a_destroy() {
+    let mut runs = 0;
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        for second in SECOND {
+            let mut at = 0;
+            while destroy(index, second, at) {
+                at += 1;
+            }
+            runs += at;
+        }
+    }
+    assert!(runs > 2000, "{runs} interleavings only");
+}
