@@ -4,9 +4,7 @@ use crate::ids::SequenceId;
 use crate::index::{Namespace, Node};
 use crate::memory::try_to_vec;
 use crate::paging::PageCopy;
-use crate::store::{
-    Claim, Found, Sequence, SequenceInfo, Shared, State, Turn, WithPartial, no_cache, page_at,
-};
+use crate::store::{Claim, Found, SequenceInfo, Shared, State, Turn, no_cache, page_at};
 use crate::token::{Query, TokenList, position_count, with_query};
 
 /// Which positions of a new sequence get pages at once.
@@ -60,17 +58,6 @@ pub(super) enum Reused {
     Inherited(usize),
 }
 
-/// What to reuse of what was found.
-struct Reuse {
-    found: Found,
-    /// Positions to reuse: a token boundary that leaves a token to compute.
-    positions: usize,
-    /// Reclaimable pages that the lock will protect.
-    protected: usize,
-    /// The lock goes to the page after the whole pages.
-    locks_partial: bool,
-}
-
 impl Begun {
     /// The row, to be filled.
     pub(super) fn row(&self) -> NewRow {
@@ -87,9 +74,10 @@ pub(super) struct NewRow {
 impl Claim<()> for NewRow {
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let slot = self.id.slot();
-        // Nobody else knows it, so nobody else can have ended it.
-        let sequence = &state.sequences[slot as usize];
-        assert!(sequence.id == Some(self.id) && sequence.incomplete, "it is still being made");
+        if !state.is_being_made(self.id) {
+            // The cache was taken off the page table.
+            return Err(no_cache());
+        }
         let missing = self.pages - state.table.row(slot)?.len();
         state.check_room(missing.saturating_sub(early), 0)?;
         Ok(missing)
@@ -120,23 +108,17 @@ impl State {
         let images = cache.images.hold_all(tokens.items)?;
         let started =
             with_query(tokens, &images, |query| self.start_query(namespace, query, slot, most));
-        match started {
-            Ok(reuse) => {
-                self.sequences[slot as usize].images = images;
-                let id = self.occupy(slot);
-                let new = &self.sequences[slot as usize];
-                let reused = new.cached_positions;
-                self.map_path(slot, new.base, new.shared);
-                let page_size = self.table.page_size();
-                let row_pages = room.row_pages(most, positions, reused, page_size);
-                Ok(Begun { id, row_pages, reuse })
-            }
-            Err(error) => {
-                let cache = self.cache.as_mut().expect("it was there");
-                cache.images.release(&images);
-                Err(error)
-            }
+        if started.is_err() {
+            self.cache.as_mut().expect("it was there").images.release(&images);
         }
+        let reuse = started?;
+        let new = &mut self.sequences[slot as usize];
+        new.images = images;
+        let (base, shared, reused) = (new.base, new.shared, new.cached_positions);
+        let id = self.occupy(slot);
+        self.map_path(slot, base, shared);
+        let row_pages = room.row_pages(most, positions, reused, self.table.page_size());
+        Ok(Begun { id, row_pages, reuse })
     }
 
     /// Finds and locks what is reused, and puts the sequence into a slot that is still free.
@@ -148,56 +130,40 @@ impl State {
         row_pages: usize,
     ) -> Result<Reused, Error> {
         let page_size = self.table.page_size();
-        let found = self.cache()?.find_query(namespace, query);
-        query.check_text(found.pages() * page_size)?;
-        let reuse = self.choose_reuse(query, found, row_pages)?;
-
+        let reuse = self.find_reuse(namespace, query, row_pages)?;
         let own_keys = &query.keys[reuse.found.pages() * page_size..];
         let no_room = |_| Error::memory("the tokens of a sequence");
         self.reserve_tail(slot, own_keys.len()).map_err(no_room)?;
         let image_spans = try_to_vec(query.images)?;
         self.table.reserve_row(slot, row_pages).map_err(|_| Error::memory("a row"))?;
         let cache = self.cache.as_mut().expect("it was there");
-        let with = if reuse.locks_partial { WithPartial::Locked } else { WithPartial::No };
-        let matched = cache.take(&reuse.found, with)?;
+        let matched = cache.take(&reuse.found, reuse.with)?;
 
         // Nothing can fail from here on.
-        let lock = if reuse.locks_partial { matched.deepest() } else { matched.node };
-        if let Some(node) = lock {
+        assert_eq!(matched.pages, reuse.found.pages());
+        let (shared, copied) = (reuse.positions / page_size, reuse.positions % page_size);
+        let source = match matched.partial {
+            Some(partial) => Some(partial.page),
+            None if copied == 0 => None,
+            None => Some(page_at(
+                cache.index.as_ref(),
+                matched.node.expect("the page was found"),
+                shared,
+            )),
+        };
+        let new = &mut self.sequences[slot as usize];
+        new.tail.extend_from_slice(own_keys);
+        (new.namespace, new.began) = (*namespace, self.clears.latest());
+        (new.base, new.base_pages, new.shared) = (matched.node, matched.pages, shared);
+        (new.positions, new.prompt_positions) = (query.positions, query.positions);
+        (new.computed, new.cached_positions) = (reuse.positions, reuse.positions);
+        new.cached_tokens = query.tokens_before(reuse.positions);
+        new.copy = source.map(|source| PageCopy { source, target: 0, positions: copied });
+        new.image_spans = image_spans;
+        new.lock = matched.deepest();
+        if let Some(node) = new.lock {
             cache.index.lock(node);
         }
-        let began = self.clears.latest();
-        let shared = reuse.positions / page_size;
-        let copied = reuse.positions % page_size;
-        let source = match (copied, matched.partial, matched.node) {
-            (0, ..) => None,
-            (_, Some(partial), _) => Some(partial.page),
-            (_, None, node) => {
-                Some(page_at(cache.index.as_ref(), node.expect("the page was found"), shared))
-            }
-        };
-        assert_eq!(matched.pages, reuse.found.pages());
-        let place = &mut self.sequences[slot as usize];
-        let mut tail = std::mem::take(&mut place.tail);
-        tail.extend_from_slice(own_keys);
-        *place = Sequence {
-            number: place.number,
-            tail,
-            namespace: *namespace,
-            began,
-            lock,
-            base: matched.node,
-            base_pages: matched.pages,
-            shared,
-            positions: query.positions,
-            prompt_positions: query.positions,
-            computed: reuse.positions,
-            cached_positions: reuse.positions,
-            cached_tokens: query.tokens_before(reuse.positions),
-            copy: source.map(|source| PageCopy { source, target: 0, positions: copied }),
-            image_spans,
-            ..Sequence::default()
-        };
         Ok(Reused::Found(reuse.found, reuse.positions, copied))
     }
 
@@ -215,37 +181,17 @@ impl State {
         });
     }
 
-    /// As much as can be reused while the other pages can still be had.
-    fn choose_reuse(
-        &self,
-        query: Query<'_>,
-        found: Found,
-        row_pages: usize,
-    ) -> Result<Reuse, Error> {
-        let last_token = query.boundary(query.positions - 1);
-        let reuse = self.reuse(found, found.positions().min(last_token), query);
-        if self.fits(&reuse, row_pages).is_ok() {
-            return Ok(reuse);
+    /// Whether a sequence waits for its pages: nobody else knows it.
+    fn is_being_made(&self, id: SequenceId) -> bool {
+        let place = self.sequences.get(id.slot() as usize);
+        place.is_some_and(|place| place.id == Some(id) && place.incomplete)
+    }
+
+    /// Ends a sequence that doesn't get its pages.
+    pub(super) fn abandon(&mut self, begun: &Begun) {
+        if self.is_being_made(begun.id) {
+            self.end(begun.id.slot());
         }
-        // Protecting the page to copy from, or what was found beyond the cut, may be too much.
-        let cut = query.page_boundary(reuse.positions, self.table.page_size());
-        let reuse = self.reuse(found.cut(cut, query), cut, query);
-        self.fits(&reuse, row_pages).map(|()| reuse)
-    }
-
-    fn reuse(&self, found: Found, positions: usize, query: Query<'_>) -> Reuse {
-        let page_size = self.table.page_size();
-        let cache = self.cache.as_ref().expect("it was there");
-        let positions = cache.reusable(positions, query);
-        let locks_partial =
-            !positions.is_multiple_of(page_size) && positions / page_size == found.pages();
-        let protected = found.unprotected_pages(cache, locks_partial);
-        Reuse { found, positions, protected, locks_partial }
-    }
-
-    fn fits(&self, reuse: &Reuse, row_pages: usize) -> Result<(), Error> {
-        let shared = reuse.positions / self.table.page_size();
-        self.check_room(row_pages - shared, reuse.protected)
     }
 
     /// Shows the sequence to others, now that its row is as long as it begins with: says where the
@@ -275,7 +221,7 @@ impl Turn<'_> {
     ) -> Result<SequenceInfo, Error> {
         let begun = self.start(namespace, tokens, room.into())?;
         if let Err(error) = self.carry_out(begun.row()) {
-            self.end(begun.id.slot());
+            self.abandon(&begun);
             return Err(error);
         }
         self.finish(&begun);

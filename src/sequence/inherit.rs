@@ -278,7 +278,7 @@ impl Turn<'_> {
         let done = children.iter().map(Begun::row).try_for_each(|row| self.carry_out(row));
         match done {
             Ok(()) => children.iter().for_each(|child| self.finish(child)),
-            Err(_) => children.iter().for_each(|child| self.end(child.id.slot())),
+            Err(_) => children.iter().for_each(|child| self.abandon(child)),
         }
         done
     }

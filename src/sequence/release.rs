@@ -41,7 +41,6 @@ impl State {
         self.end_copy(slot);
         self.table.retire_row(slot, shared, partial);
         let ended = self.vacate(slot);
-        self.keep_tail(slot, ended.tail);
         self.retained.finished += 1;
         let finished = self.retained.finished;
         let sequence = Sequence { tail, tail_start: 0, computed, ..ended };

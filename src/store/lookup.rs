@@ -91,6 +91,18 @@ impl Found {
     }
 }
 
+/// What a new sequence takes over of what was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reuse {
+    pub(crate) found: Found,
+    /// Positions to reuse: a token boundary that leaves a token to compute.
+    pub(crate) positions: usize,
+    /// Reclaimable pages that the lock will protect.
+    protected: usize,
+    /// What is taken of the page after the whole ones: its lock, or nothing.
+    pub(crate) with: WithPartial,
+}
+
 /// What is taken of a page of which only the first positions match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithPartial {
@@ -202,6 +214,15 @@ impl PrefixCache {
         self.sharing.reusable(positions, query)
     }
 
+    fn reuse(&self, found: Found, positions: usize, query: Query<'_>) -> Reuse {
+        let page_size = self.sharing.page_size;
+        let positions = self.reusable(positions, query);
+        let ends_inside =
+            !positions.is_multiple_of(page_size) && positions / page_size == found.pages();
+        let with = if ends_inside { WithPartial::Locked } else { WithPartial::No };
+        Reuse { found, positions, protected: found.unprotected_pages(self, ends_inside), with }
+    }
+
     /// Whether parts of pages are shared too, by copy.
     pub fn shares_parts(&self) -> bool {
         !self.sharing.whole_pages
@@ -261,6 +282,31 @@ impl PrefixCache {
 }
 
 impl State {
+    /// As much of a prompt as can be reused while a row of so many pages can still be had.
+    pub(crate) fn find_reuse(
+        &self,
+        namespace: &Namespace,
+        query: Query<'_>,
+        row_pages: usize,
+    ) -> Result<Reuse, Error> {
+        let cache = self.cache()?;
+        let page_size = cache.sharing.page_size;
+        let found = cache.find_query(namespace, query);
+        query.check_text(found.pages() * page_size)?;
+        let fits = |reuse: &Reuse| {
+            self.check_room(row_pages - reuse.positions / page_size, reuse.protected)
+        };
+        let last_token = query.boundary(query.positions - 1);
+        let reuse = cache.reuse(found, found.positions().min(last_token), query);
+        if fits(&reuse).is_ok() {
+            return Ok(reuse);
+        }
+        // Protecting the page to copy from, or what was found beyond the cut, may be too much.
+        let cut = query.page_boundary(reuse.positions, page_size);
+        let reuse = cache.reuse(found.cut(cut, query), cut, query);
+        fits(&reuse).map(|()| reuse)
+    }
+
     /// How far a token list is cached.
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
         self.cache()?.find(namespace, tokens)

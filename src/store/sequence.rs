@@ -81,6 +81,18 @@ impl Sequence {
         if self.copy.is_some() { self.shared * page_size } else { self.computed }
     }
 
+    /// Leaves a slot without a sequence, with its number and the room of the tail, unless that is
+    /// much. What each sequence sets anew stays.
+    fn empty(&mut self) {
+        if self.tail.capacity() > TAIL_KEPT {
+            self.tail = Vec::new();
+        }
+        self.tail.clear();
+        (self.id, self.incomplete, self.inherited) = (None, false, false);
+        (self.lock, self.base, self.copy, self.tail_start) = (None, None, None, 0);
+        (self.images, self.image_spans) = (Vec::new(), Vec::new());
+    }
+
     /// Heap memory.
     pub(crate) fn bytes(&self) -> usize {
         let keys = self.tail.capacity() + self.images.capacity();
@@ -159,38 +171,35 @@ impl State {
         })
     }
 
-    /// The same for a sequence that need not be complete.
+    /// Lets go of all that the sequence of a slot has, and of the slot.
     pub(crate) fn end(&mut self, slot: u32) {
-        let ended = self.vacate(slot);
-        if let Some(copy) = ended.copy {
+        let place = &mut self.sequences[slot as usize];
+        self.sequence_bytes -= place.bytes();
+        if let Some(copy) = place.copy {
             self.table.pool.end_loan(copy.source, slot);
         }
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        cache.images.release(&ended.images);
-        self.table.release_slot(slot, ended.shared);
-        if let Some(node) = ended.lock {
+        cache.images.release(&place.images);
+        self.table.release_slot(slot, place.shared);
+        let lock = place.lock;
+        place.empty();
+        self.sequence_bytes += place.bytes();
+        self.live -= 1;
+        if let Some(node) = lock {
             self.let_go(node);
         }
-        self.keep_tail(slot, ended.tail);
     }
 
-    /// Takes the sequence of a slot out of it.
+    /// Takes the sequence of a slot out of it, but for the room of its tail.
     pub(crate) fn vacate(&mut self, slot: u32) -> Sequence {
         let place = &mut self.sequences[slot as usize];
+        self.sequence_bytes -= place.bytes();
         let empty = Sequence { number: place.number, ..Sequence::default() };
-        let ended = std::mem::replace(place, empty);
-        self.sequence_bytes -= ended.bytes();
+        let mut ended = std::mem::replace(place, empty);
+        place.tail = std::mem::take(&mut ended.tail);
+        place.empty();
+        self.sequence_bytes += place.bytes();
         self.live -= 1;
         ended
-    }
-
-    /// Keeps the room of a tail for the next sequence of its slot, unless it is much.
-    pub(crate) fn keep_tail(&mut self, slot: u32, mut tail: Vec<u32>) {
-        if tail.capacity() <= TAIL_KEPT {
-            tail.clear();
-            let place = &mut self.sequences[slot as usize];
-            place.tail = tail;
-            self.sequence_bytes += place.bytes();
-        }
     }
 }

@@ -192,7 +192,8 @@ pub fn with_imageless_query<R>(
     with_keys(tokens, true, |_, _| None, body).map(Some)
 }
 
-/// Runs `body` on a list; `images` are the keys of its images, in order.
+/// Runs `body` on a list whose positions were counted, and whose items are good therefore; `images`
+/// are the keys of its images, in order.
 pub fn with_query<R>(
     tokens: TokenList<'_>,
     images: &[u32],
@@ -212,7 +213,10 @@ fn with_keys<R>(
         let (keys, positions) = (tokens.ids, tokens.ids.len());
         return body(Query { keys, positions, images: &[], unchecked: true });
     }
-    tokens.check_items()?;
+    if lenient {
+        // Others were counted before, and are good.
+        tokens.check_items()?;
+    }
     let mut scratch = take_scratch();
     let done = scratch.expand(tokens, lenient, image).and_then(|()| {
         body(Query {

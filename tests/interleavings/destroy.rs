@@ -1,9 +1,9 @@
 //! Destroying a cache, interleaved with everything else.
-use crate::{NEXT, PAGES, SECOND, SHARED, Second, Step, World};
+use crate::{LONG, Long, NEXT, PAGES, SECOND, SHARED, Second, Step, World};
 use radixkv::error::Error;
 use radixkv::index::IndexKind;
 use radixkv::journal::{Reason, What};
-use radixkv::store::CacheConfig;
+use radixkv::store::{CacheConfig, Shared};
 
 /// Destroys the cache, with a second call at a yield; says whether the yield came.
 fn destroy(index: IndexKind, second: Second, at: usize) -> bool {
@@ -70,4 +70,48 @@ fn m06_any_call_at_any_yield_of_a_destroy() {
         }
     }
     assert!(runs > 2000, "{runs} interleavings only");
+}
+
+/// Makes a long call, at a yield of which the cache goes. An engine must not do that; if it does,
+/// the call fails, and every page is where it belongs.
+fn destroy_during(index: IndexKind, long: &Long, at: usize) -> bool {
+    let what = format!("{index:?}, {}, at yield {at} destroy", long.name);
+    let world = World::new(index);
+    NEXT.set(Some((at, Box::new(Shared::detach_cache))));
+    let done = (long.call)(&world);
+    let came = NEXT.take().is_none();
+    if let Err(error) = &done {
+        let expected = matches!(
+            error,
+            Error::State(_)
+                | Error::StaleSequence(_)
+                | Error::OutOfPages(_)
+                | Error::OutOfSlots(..)
+        );
+        assert!(came && expected, "{what}: {error}");
+    }
+    let shared = &world.shared;
+    shared.detach_cache();
+    shared.read().audit().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let stats = shared.read().page_table_stats();
+    assert_eq!((stats.cached, stats.free + stats.private), (0, stats.total), "{what}");
+    shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+    world.check(&what);
+    SHARED.set(None);
+    came
+}
+
+#[test]
+fn m06_a_destroy_at_any_yield_of_a_long_call() {
+    let mut runs = 0;
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        for long in LONG.iter().filter(|long| long.name != "follow the journal") {
+            let mut at = 0;
+            while destroy_during(index, long, at) {
+                at += 1;
+            }
+            runs += at;
+        }
+    }
+    assert!(runs > 100, "{runs} interleavings only");
 }
