@@ -22,6 +22,10 @@ struct rows {
     int64_t mapping[BATCH];
     uint32_t pages[PAGES];
     uint32_t token;
+    uint64_t position_count;    /* of each sequence */
+    rkv_sequence_append_item appends[SEQUENCES];
+    rkv_sequence_publish_item publishes[SEQUENCES];
+    rkv_status statuses[SEQUENCES];
 };
 
 static void append(void *context, size_t i)
@@ -29,6 +33,37 @@ static void append(void *context, size_t i)
     struct rows *rows = context;
     rkv_tokens tokens = {.struct_size = sizeof tokens, .ids = &rows->token, .count = 1};
     CHECK(rkv_sequence_append(rows->fixture.cache, rows->states[i].sequence, &tokens));
+}
+
+/* A decode step: each sequence gets a token, and publishes what it has. */
+static void step_singly(void *context, size_t i)
+{
+    struct rows *rows = context;
+    (void)i;
+    for (size_t at = 0; at < SEQUENCES; at++) {
+        append(rows, at);
+    }
+    for (size_t at = 0; at < SEQUENCES; at++) {
+        rkv_sequence_publish_result result = {.struct_size = sizeof result};
+        CHECK(rkv_sequence_publish(rows->fixture.cache, rows->states[at].sequence,
+                                   rows->position_count + 1, &result));
+    }
+}
+
+static void step_at_once(void *context, size_t i)
+{
+    struct rows *rows = context;
+    (void)i;
+    for (size_t at = 0; at < SEQUENCES; at++) {
+        rows->appends[at] = (rkv_sequence_append_item){
+            .sequence = rows->states[at].sequence, .ids = &rows->token, .id_count = 1};
+        rows->publishes[at] = (rkv_sequence_publish_item){
+            rows->states[at].sequence, rows->position_count + 1};
+    }
+    CHECK(rkv_sequence_append_many(rows->fixture.cache, rows->appends, SEQUENCES,
+                                   sizeof *rows->appends, rows->statuses));
+    CHECK(rkv_sequence_publish_many(rows->fixture.cache, rows->publishes, SEQUENCES,
+                                    sizeof *rows->publishes, NULL, 0, rows->statuses));
 }
 
 static void batch(void *context, size_t i)
@@ -65,7 +100,7 @@ static void allocate_and_free(void *context, size_t i)
 
 static void open(struct rows *rows, uint32_t page_size)
 {
-    fixture_open(&rows->fixture, page_size, SEQUENCES * (PROMPT_TOKENS + STEPS + 256) + 65536,
+    fixture_open(&rows->fixture, page_size, SEQUENCES * (PROMPT_TOKENS + 3 * STEPS + 256) + 65536,
                  PROMPT_TOKENS);
     for (uint32_t i = 0; i < SEQUENCES; i++) {
         uint32_t *ids = rows->prompts.ids[i];
@@ -82,9 +117,11 @@ static void open(struct rows *rows, uint32_t page_size)
     }
 }
 
-enum operation { APPEND, ARRAYS, MAPPING, ALLOCATE, OPERATIONS };
+enum operation { APPEND, STEP_SINGLY, STEP_AT_ONCE, ARRAYS, MAPPING, ALLOCATE, OPERATIONS };
 static const char *const OPERATION[OPERATIONS] = {
     [APPEND] = "append one token",
+    [STEP_SINGLY] = "step of 64, a call for each",
+    [STEP_AT_ONCE] = "step of 64, a call for all",
     [ARRAYS] = "batch arrays, 64 rows of ~1100",
     [MAPPING] = "slot mapping, 64 positions",
     [ALLOCATE] = "allocate and free 64 pages",
@@ -100,9 +137,14 @@ static void run(struct rows *rows, struct meter *meters, uint32_t page_size, uns
     open(rows, page_size);
     for (uint32_t step = 0; step < steps; step++) {
         rows->token = step;
+        rows->position_count = PROMPT_TOKENS + 3 * step;
         meter_calls(&meters[APPEND], append, rows, SEQUENCES);
+        rows->position_count++;
+        meter_calls(&meters[STEP_SINGLY], step_singly, rows, 1);
+        rows->position_count++;
+        meter_calls(&meters[STEP_AT_ONCE], step_at_once, rows, 1);
         for (uint32_t i = 0; i < SEQUENCES; i++) {
-            rows->batch[i].position_count++;
+            rows->batch[i].position_count += 3;
         }
         meter_calls(&meters[ARRAYS], batch, rows, 1);
         meter_calls(&meters[MAPPING], slot_mapping, rows, SEQUENCES);
@@ -125,7 +167,7 @@ void run_rows(uint32_t page_size)
         meter_init(&meters[i], OPERATION[i]);
     }
     prompts_init(&rows.prompts, BATCH, PROMPT_TOKENS);
-    rows.indices_capacity = (size_t)SEQUENCES * (PROMPT_TOKENS + STEPS);
+    rows.indices_capacity = (size_t)SEQUENCES * (PROMPT_TOKENS + 3 * STEPS);
     rows.indices = allocate(rows.indices_capacity, sizeof *rows.indices);
     unsigned runs = run_count(8);
     for (unsigned number = 0; number < runs; number++) {
