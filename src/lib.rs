@@ -69,6 +69,9 @@
 //!         │  radix/   │  │          │   in which order they go              │ batch arrays
 //!         └────────┬──┘  └──────────┘
 //!            ┌─────▼─────┐
+//!            │ tree      │  nodes, their ids and locks, roots, who is whose child, which leaf goes
+//!            └─────┬─────┘
+//!            ┌─────▼─────┐
 //!            │ token     │  one 4-byte key for each KV position
 //!            └───────────┘
 //! ```
@@ -105,6 +108,7 @@ pub mod sequence;
 pub mod snapshot;
 mod sync;
 pub mod token;
+mod tree;
 
 #[cfg(all(loom, test))]
 #[path = "../tests/loom/mod.rs"]

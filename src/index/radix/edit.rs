@@ -1,7 +1,6 @@
 //! Changing the tree: split, insert, extend.
 //!
 //! What a change needs is made first, all of it; from then on nothing can fail.
-use super::super::tree::{NONE, Place, State};
 use super::super::{Inserted, Node};
 use super::RadixIndex;
 use super::ages::Ages;
@@ -12,6 +11,7 @@ use super::siblings::{Room, Siblings};
 use crate::grace::Garbage;
 use crate::memory::OutOfMemory;
 use crate::token::all_text;
+use crate::tree::{NONE, Place, State};
 
 /// What a split needs.
 struct Split {

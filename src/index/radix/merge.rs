@@ -1,12 +1,12 @@
 //! Making one node of a node and its only child.
 //!
 //! Nobody asks for a merge: it is left for later when there is no memory for it.
-use super::super::tree::State;
 use super::RadixIndex;
 use super::ages::Ages;
 use super::node::{end_of, first_access};
 use super::siblings::Siblings;
 use crate::memory::OutOfMemory;
+use crate::tree::State;
 
 impl RadixIndex {
     /// Coalesces a node with its only child, and that with its own, as far as possible.

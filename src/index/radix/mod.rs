@@ -26,7 +26,6 @@ mod run;
 mod siblings;
 mod walk;
 
-use super::tree::{ChildTable, Detached, Swept, Tree};
 use super::{
     DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Probe, Walk,
 };
@@ -35,6 +34,7 @@ use crate::grace::Garbage;
 use crate::ids::NodeId;
 use crate::memory::{Arc, OutOfMemory, seed, try_box};
 use crate::token::Keys;
+use crate::tree::{ChildTable, Detached, Swept, Tree};
 use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;

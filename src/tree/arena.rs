@@ -1,5 +1,5 @@
 //! The nodes of a tree by number, in chunks that never move.
-use super::super::NodeIds;
+use super::NodeIds;
 use super::node::{Held, NONE, State, TreeNode};
 use crate::ids::GENERATION_LIMIT;
 use crate::memory::treap::{self, Ranks, Side};
