@@ -11,10 +11,17 @@ pub struct Limits {
     pub locks: u32,
     /// The least number of a slot's first sequence.
     pub first_sequence: u64,
+    /// Keys and pages of one node together, if it has more than one page.
+    pub segment_words: u32,
 }
+
+/// 64 KiB: to copy the segment of a node takes a few microseconds then, whatever is cached.
+const SEGMENT_WORDS: u32 = 1 << 14;
 
 /// Generations in the limits that nobody chose.
 static GENERATIONS: AtomicU32 = AtomicU32::new(GENERATION_LIMIT);
+/// Words of a segment in them.
+static WORDS: AtomicU32 = AtomicU32::new(SEGMENT_WORDS);
 
 impl Limits {
     /// Lets every cache that is made from now on have so few generations: for tests that make
@@ -23,12 +30,25 @@ impl Limits {
     pub fn choose_generations(count: u32) {
         GENERATIONS.store(count, Ordering::Relaxed);
     }
+
+    /// The same for so few words of a segment.
+    #[doc(hidden)]
+    pub fn choose_segment_words(count: u32) {
+        WORDS.store(count, Ordering::Relaxed);
+    }
+
+    /// Pages of a segment at most.
+    pub(super) fn segment_pages(&self, page_size: usize) -> u32 {
+        let page_words = page_size.saturating_add(1).min(u32::MAX as usize) as u32;
+        (self.segment_words / page_words).max(1)
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let generations = GENERATIONS.load(Ordering::Relaxed);
-        Self { generations, locks: HANDLE_LIMIT, first_sequence: 1 }
+        let segment_words = WORDS.load(Ordering::Relaxed);
+        Self { generations, locks: HANDLE_LIMIT, first_sequence: 1, segment_words }
     }
 }
 

@@ -57,7 +57,7 @@ impl<H: Held> Tree<H> {
         Self {
             page_size,
             tag: ids.tag,
-            nodes: Arena::new(ids),
+            nodes: Arena::new(page_size, ids),
             order: EvictionOrder::new(),
             roots: Roots::new(),
             clock: 0,

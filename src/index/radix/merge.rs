@@ -12,7 +12,8 @@ impl RadixIndex {
     /// Coalesces a node with its only child, and that with its own, as far as possible.
     ///
     /// Only when neither is locked and the parent was not used after the child: parts of a segment
-    /// may be older than its end (`Ages`), but not younger. The child's id stays.
+    /// may be older than its end (`Ages`), but not younger. And no segment exceeds the limit. The
+    /// child's id stays.
     pub(super) fn coalesce(&mut self, mut parent: u32) {
         while let Some(child) = self.mergeable_child(parent) {
             let next = self.tree.nodes[parent].parent;
@@ -32,7 +33,8 @@ impl RadixIndex {
         let above = &self.tree.nodes[parent];
         let child = above.children.only().filter(|_| above.state == State::Node)?;
         let below = &self.tree.nodes[child];
-        if above.last_access > first_access(below) {
+        let pages = above.label.len() + below.label.len();
+        if pages > self.tree.nodes.page_limit() || above.last_access > first_access(below) {
             return None;
         }
         if above.locks > 0 {

@@ -6,7 +6,7 @@
 //!                        └─ image ── question C
 //! ```
 //!
-//! The verbs are in files of their own: `walk` reads, `edit` splits and inserts, `merge`, `lock`
+//! The verbs are in files of their own: `walk` reads, `edit` splits, `insert` adds, `merge`, `lock`
 //! and `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without
 //! the lock what `publish` shows.
 
@@ -15,6 +15,7 @@ mod check;
 mod dump;
 mod edit;
 mod evict;
+mod insert;
 mod label;
 mod lock;
 mod merge;
