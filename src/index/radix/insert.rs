@@ -10,7 +10,7 @@ use super::run::{self, Sibling};
 use super::siblings::Room;
 use crate::memory::OutOfMemory;
 use crate::token::all_text;
-use crate::tree::{NONE, Place, State};
+use crate::tree::{Held, NONE, Place, State};
 
 /// Where an insert runs to.
 struct End {
@@ -71,63 +71,75 @@ impl RadixIndex {
         keys: &[u32],
         pages: &[u32],
     ) -> Result<u32, OutOfMemory> {
-        let chain = self.make_chain(at, inside, keys, pages)?;
-        let hung = self.hang(at, inside, chain);
+        let count = pages.len().min(self.tree.nodes.page_limit());
+        let more = &pages[count..];
+        if count == 0 {
+            return Err(OutOfMemory);
+        }
+        let nodes = if more.is_empty() { 1 } else { pages.len().div_ceil(count) };
+        self.reserve_nodes(nodes + inside.is_some() as usize)?;
+        let above = &self.tree.nodes[at];
+        let (root, start) = (above.root, above.start as usize);
+        let start = start + inside.unwrap_or(above.page_count());
+        let (first, rest) = keys.split_at(count * self.page_size);
+        let top = self.make_node([NONE, root], start, first, &pages[..count])?;
+        let end = if more.is_empty() { top } else { self.make_rest(top, rest, more)? };
+        let chain = Chain { top, end, pages: pages.len() };
+        let hung = self.hang(at, inside, chain, &first[..self.page_size]);
         if hung.is_err() {
-            self.take_back(chain.end);
+            self.take_back(end);
         }
         hung
     }
 
-    /// Makes the nodes that pages take, all or none.
-    fn make_chain(
-        &mut self,
-        above: u32,
-        inside: Option<usize>,
-        keys: &[u32],
-        pages: &[u32],
-    ) -> Result<Chain, OutOfMemory> {
+    /// Makes the nodes that follow a new one, all or none: without memory, that one goes too.
+    #[cold]
+    fn make_rest(&mut self, top: u32, keys: &[u32], pages: &[u32]) -> Result<u32, OutOfMemory> {
+        let (mut last, root) = (top, self.tree.nodes[top].root);
         let limit = self.tree.nodes.page_limit();
-        if limit == 0 {
-            return Err(OutOfMemory);
-        }
-        self.reserve_nodes(pages.len().div_ceil(limit) + inside.is_some() as usize)?;
-        let node = &self.tree.nodes[above];
-        let (root, mut start) =
-            (node.root, inside.map_or(node.end(), |it| node.start as usize + it));
-        let mut chain = Chain { top: NONE, end: NONE, pages: pages.len() };
-        let segments = keys.chunks(limit * self.page_size).zip(pages.chunks(limit));
-        for (keys, pages) in segments {
-            let Ok(node) = self.make_node(chain.end, keys, pages) else {
-                self.take_back(chain.end);
+        for (keys, pages) in keys.chunks(limit * self.page_size).zip(pages.chunks(limit)) {
+            let start = self.tree.nodes[last].end();
+            let Ok(node) = self.make_node([last, root], start, keys, pages) else {
+                self.take_back(last);
                 return Err(OutOfMemory);
             };
-            (self.tree.nodes[node].root, self.tree.nodes[node].start) = (root, start as u32);
-            start += pages.len();
-            chain.top = if chain.top == NONE { node } else { chain.top };
-            chain.end = node;
+            last = node;
         }
-        Ok(chain)
+        Ok(last)
     }
 
     /// Makes a node, for which the arena has room, and hangs it below another new one if there is
     /// one.
-    fn make_node(&mut self, parent: u32, keys: &[u32], pages: &[u32]) -> Result<u32, OutOfMemory> {
+    #[inline]
+    fn make_node(
+        &mut self,
+        [parent, root]: [u32; 2],
+        start: usize,
+        keys: &[u32],
+        pages: &[u32],
+    ) -> Result<u32, OutOfMemory> {
         let label = Label::new(self.page_size, keys, pages)?;
-        let first = Sibling { first_key: keys[0], node: self.tree.nodes.next() };
         if parent != NONE {
-            let hash = self.child_hash(parent, &keys[..self.page_size]);
-            let [entry] = self.table.places([hash])?;
-            self.table.put(entry, first.node);
-            let children = &mut self.tree.nodes[parent].children;
-            children.insert((0, 0), first, Room::There, &mut self.garbage);
+            self.announce(parent, keys)?;
         }
-        let (at, now) = (self.tree.nodes.allocate(State::Node), self.tree.clock + 1);
         self.segment_bytes += label.bytes();
+        let (at, now) = (self.tree.nodes.allocate(State::Node), self.tree.clock + 1);
         let node = &mut self.tree.nodes[at];
-        (node.parent, node.last_access, node.media) = (parent, now, !all_text(keys));
+        (node.parent, node.root, node.start) = (parent, root, start as u32);
+        (node.last_access, node.media) = (now, !all_text(keys));
         node.label = label;
         Ok(at)
+    }
+
+    /// Makes the next node that is made the child of a new one.
+    fn announce(&mut self, parent: u32, keys: &[u32]) -> Result<(), OutOfMemory> {
+        let child = Sibling { first_key: keys[0], node: self.tree.nodes.next() };
+        let hash = self.child_hash(parent, &keys[..self.page_size]);
+        let [entry] = self.table.places([hash])?;
+        self.table.put(entry, child.node);
+        let children = &mut self.tree.nodes[parent].children;
+        children.insert((0, 0), child, Room::There, &mut self.garbage);
+        Ok(())
     }
 
     /// Undoes what was made of a chain, from its last node up. No reader saw any of it.
@@ -146,8 +158,14 @@ impl RadixIndex {
     }
 
     /// Hangs new nodes below a node, or below the first pages of a node, which is split then.
-    fn hang(&mut self, at: u32, inside: Option<usize>, chain: Chain) -> Result<u32, OutOfMemory> {
-        let page = self.first_page(chain.top);
+    #[inline]
+    fn hang(
+        &mut self,
+        at: u32,
+        inside: Option<usize>,
+        chain: Chain,
+        page: &[u32],
+    ) -> Result<u32, OutOfMemory> {
         let Some(count) = inside else {
             let (hash, place) = (self.child_hash(at, page), self.place(at, NONE, page));
             let children = &mut self.tree.nodes[at].children;
@@ -162,7 +180,7 @@ impl RadixIndex {
         let (split, room) = (self.prepare_split(at, count)?, Room::for_second()?);
         let [end, entry] = self.table.places([split.hash, hash])?;
         let front = self.carry_out_split(split, end);
-        let place = self.place(front, NONE, self.first_page(chain.top));
+        let place = self.place(front, NONE, page);
         Ok(self.hang_below(front, chain, (place, room), entry))
     }
 
