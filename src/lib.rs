@@ -70,6 +70,9 @@
 //!         │  radix/   │  │          │   in which order they go              │ batch arrays
 //!         └────────┬──┘  └──────────┘
 //!            ┌─────▼─────┐
+//!            │ tree      │  nodes, their ids and locks, roots, who is whose child, which leaf goes
+//!            └─────┬─────┘
+//!            ┌─────▼─────┐
 //!            │ token     │  one 4-byte key for each KV position
 //!            └───────────┘
 //! ```
@@ -107,6 +110,7 @@ pub mod snapshot;
 pub mod store;
 mod sync;
 pub mod token;
+mod tree;
 
 #[cfg(all(loom, test))]
 #[path = "../tests/loom/mod.rs"]

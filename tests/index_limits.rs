@@ -119,25 +119,119 @@ fn m07_locks_of_callers_are_counted_up_to_a_limit() {
     }
 }
 
-/// A node that would need more generations than there are is refused, and so is a longer one.
+/// Pages that would need more generations than a node has are in several nodes.
 #[test]
 fn m07_a_node_has_no_more_pages_than_it_could_lose() {
     let images = Images::default();
     let mut index = RadixIndex::new(1, ids(20)).unwrap();
     let root = index.make_root(&Namespace::default()).unwrap();
     let pages: Vec<u32> = (1..=11).collect();
-    let refused = index.insert(root, keys(&pages, &images), &pages);
-    assert!(matches!(refused, Err(Error::OutOfMemory(_))));
-    let node = index.insert(root, keys(&pages[..10], &images), &pages[..10]).unwrap().node;
+    let node = index.insert(root, keys(&pages, &images), &pages).unwrap().node;
+    assert_eq!((index.pages(node), index.stats().nodes), (&pages[10..], 2));
     index.lock(node);
     let longer: Node = index.insert_moving_lock(node, keys(&[99], &images), &[99]).unwrap().node;
-    assert_ne!(longer, node, "what is too long for one node is in two");
+    assert_eq!(index.pages(longer), [11, 99]);
     index.unlock(longer);
     index.check().unwrap();
     let mut evicted: Vec<u32> = Vec::new();
     while index.evict(1, &mut |pages, _| evicted.extend(pages)) > 0 {
         index.check().unwrap();
     }
-    let expected: Vec<u32> = [99].into_iter().chain(pages[..10].iter().rev().copied()).collect();
+    let expected: Vec<u32> = [99].into_iter().chain(pages.iter().rev().copied()).collect();
     assert_eq!(evicted, expected);
+    let mut none = RadixIndex::new(1, ids(1)).unwrap();
+    let root = none.make_root(&Namespace::default()).unwrap();
+    let refused = none.insert(root, keys(&[1], &images), &[1]);
+    assert!(matches!(refused, Err(Error::OutOfMemory(_))), "an id could not be renewed");
+}
+
+fn segments(page_size: usize, segment_pages: u32) -> RadixIndex {
+    let segment_words = segment_pages * (page_size as u32 + 1);
+    let limits = Limits { segment_words, ..Limits::default() };
+    RadixIndex::new(page_size, NodeIds { limits, ..NodeIds::from(7) }).unwrap()
+}
+
+/// The pages of the nodes from the root to one.
+fn path_pages(index: &RadixIndex, node: Node) -> Vec<usize> {
+    let mut counts = Vec::new();
+    index.visit_path(node, &mut |_, pages| counts.push(pages.len()));
+    counts.into_iter().rev().skip(1).collect()
+}
+
+/// A prefix that is longer than a segment may be: who inserts, matches, locks and evicts sees no
+/// difference, and no node is ever longer.
+#[test]
+fn k07_pages_beyond_a_segment_are_nodes_in_a_row() {
+    let images = Images::default();
+    for (page_size, limit) in [(1, 1), (1, 3), (2, 2), (16, 4)] {
+        let mut index = segments(page_size, limit);
+        let limit = limit as usize;
+        let root = index.make_root(&Namespace::default()).unwrap();
+        let tokens: Vec<u32> = (0..20 * page_size as u32).map(|at| at / 3).collect();
+        let pages: Vec<u32> = (1..=20).collect();
+        let long = index.insert(root, keys(&tokens, &images), &pages).unwrap();
+        index.check().unwrap();
+        assert_eq!(index.end_page(long.node), 20);
+        assert!(path_pages(&index, long.node).iter().all(|&count| count <= limit));
+        assert_eq!(index.stats().nodes, 20_usize.div_ceil(limit));
+        assert_eq!((index.stats().leaves, index.reclaimable_pages()), (1, 20));
+        let again = index.insert(root, keys(&tokens, &images), &pages).unwrap();
+        assert_eq!((again.node, again.existing), (long.node, 20));
+
+        // A conversation that leaves it in the middle of a node, and is as long.
+        let half = 10 * page_size;
+        let mut other = tokens[..half].to_vec();
+        other.extend((0..half as u32).map(|at| 1000 + at));
+        let new: Vec<u32> = (1..=10).chain(101..=110).collect();
+        let branch = index.insert(root, keys(&other, &images), &new).unwrap();
+        index.check().unwrap();
+        assert_eq!((branch.existing, index.end_page(branch.node)), (10, 20));
+        index.lock(branch.node);
+        assert_eq!(index.reclaimable_pages(), 10);
+
+        // It goes first in the order of pages, and what is joined again is no longer than before.
+        let mut evicted: Vec<u32> = Vec::new();
+        assert_eq!(index.evict(30, &mut |run, _| evicted.extend(run.iter().rev())), 10);
+        assert_eq!(evicted, (11..=20).rev().collect::<Vec<u32>>());
+        index.unlock(branch.node);
+        index.check().unwrap();
+        let walk = index.walk(root, keys(&other, &images));
+        assert_eq!((walk.node, walk.pages), (branch.node, 20));
+        let counts = path_pages(&index, walk.node);
+        assert!(counts.iter().all(|&count| count <= limit), "{counts:?}");
+        let joined = counts.windows(2).all(|pair| pair[0] + pair[1] > limit);
+        assert!(joined || limit == 1, "two nodes would fit in one: {counts:?}");
+        evicted.clear();
+        index.evict(30, &mut |run, _| evicted.extend(run.iter().rev()));
+        assert_eq!(evicted, new.iter().rev().copied().collect::<Vec<u32>>());
+        index.check().unwrap();
+        assert_eq!((index.stats().nodes, index.find_root(&Namespace::default())), (0, None));
+    }
+}
+
+/// A sequence that publishes token by token makes its node longer up to the limit, and then begins
+/// another one: its lock covers all of them.
+#[test]
+fn k07_a_node_is_made_longer_up_to_the_limit() {
+    let images = Images::default();
+    for limit in [1, 2, 3] {
+        let mut index = segments(1, limit);
+        let root = index.make_root(&Namespace::default()).unwrap();
+        index.lock(root);
+        let mut node = root;
+        for page in 1..=20 {
+            node = index.insert_moving_lock(node, keys(&[page], &images), &[page]).unwrap().node;
+            index.check().unwrap();
+            assert_eq!(index.end_page(node), page as usize);
+            assert_eq!(index.stats().nodes, (page as usize).div_ceil(limit as usize));
+        }
+        assert_eq!((index.own_locks(node), index.reclaimable_pages()), (1, 0));
+        index.unlock(node);
+        assert_eq!(index.reclaimable_pages(), 20);
+        let mut evicted: Vec<u32> = Vec::new();
+        while index.evict(1, &mut |run, _| evicted.extend(run)) > 0 {
+            index.check().unwrap();
+        }
+        assert_eq!(evicted, (1..=20).rev().collect::<Vec<u32>>());
+    }
 }

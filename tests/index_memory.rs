@@ -11,7 +11,7 @@ mod index_memory {
 
 use failing::{Failure, bytes_in_use, failing};
 use fastrand::Rng;
-use index_memory::world::{Op, World};
+use index_memory::world::{Op, PAGES, World};
 use radixkv::index::{IndexKind, Namespace, PrefixIndex};
 use radixkv::token::{Images, Keys};
 use std::sync::{Mutex, MutexGuard};
@@ -27,10 +27,11 @@ const KINDS: [IndexKind; 2] = [IndexKind::Radix, IndexKind::BlockHash];
 
 /// Every request of every operation fails that may say so; the others get all that they want. So
 /// the two indexes are the same to the last id.
-fn refused_changes_nothing(kind: IndexKind, page_size: usize, seed: u64, steps: usize) {
+fn refused_changes_nothing(kind: IndexKind, sizes: [usize; 2], seed: u64, steps: usize) {
     let mut rng = Rng::with_seed(seed);
-    let mut sound = World::new(kind, page_size);
-    let mut short = World::new(kind, page_size);
+    let [page_size, segment_pages] = sizes;
+    let mut sound = World::with_segments(kind, page_size, segment_pages);
+    let mut short = World::with_segments(kind, page_size, segment_pages);
     let mut refused = 0;
     for step in 0..steps {
         let op = Op::random(&mut rng, &sound);
@@ -65,16 +66,28 @@ fn m05_an_operation_without_memory_changes_nothing() {
     let _alone = alone();
     for kind in KINDS {
         for (page_size, seed) in [(1, 1), (2, 2), (4, 3), (16, 4)] {
-            refused_changes_nothing(kind, page_size, seed, 1500);
+            refused_changes_nothing(kind, [page_size, PAGES], seed, 1500);
         }
     }
 }
 
+/// Most inserts take several nodes in a row, of which each one may be refused.
+// M05
+#[test]
+fn m05_a_row_of_nodes_comes_whole_or_not_at_all() {
+    let _alone = alone();
+    for (page_size, segment_pages, seed) in [(1, 1, 9), (1, 3, 10), (2, 2, 11), (4, 1, 12)] {
+        refused_changes_nothing(KINDS[0], [page_size, segment_pages], seed, 1000);
+        nothing_needs_memory(KINDS[0], [page_size, segment_pages], seed, 1500);
+    }
+}
+
 /// Requests fail in every operation, of those too that can't: what goes and when stays the same.
-fn nothing_needs_memory(kind: IndexKind, page_size: usize, seed: u64, steps: usize) {
+fn nothing_needs_memory(kind: IndexKind, sizes: [usize; 2], seed: u64, steps: usize) {
     let mut rng = Rng::with_seed(seed);
-    let mut sound = World::new(kind, page_size);
-    let mut short = World::new(kind, page_size);
+    let [page_size, segment_pages] = sizes;
+    let mut sound = World::with_segments(kind, page_size, segment_pages);
+    let mut short = World::with_segments(kind, page_size, segment_pages);
     let mut failed_at_all = 0;
     for step in 0..steps {
         let op = Op::random(&mut rng, &sound);
@@ -108,7 +121,7 @@ fn m05_what_cannot_fail_needs_no_memory() {
     let _alone = alone();
     for kind in KINDS {
         for (page_size, seed) in [(1, 5), (2, 6), (4, 7), (16, 8)] {
-            nothing_needs_memory(kind, page_size, seed, 2500);
+            nothing_needs_memory(kind, [page_size, PAGES], seed, 2500);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["ids", "error", "memory", "sync", "grace", "lock", "handles"],
     &["token"],
+    &["tree"],
     &["index"],
     &["paging"],
     &["journal"],
@@ -26,6 +27,7 @@ const LAYERS: &[&[&str]] = &[
 /// Folders that compute and touch no raw memory.
 const PURE: &[&str] = &[
     "token",
+    "tree",
     "index",
     "paging",
     "journal",

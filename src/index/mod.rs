@@ -5,32 +5,21 @@
 #![forbid(unsafe_code)]
 
 mod block_hash;
-mod namespace;
 mod radix;
 mod tags;
-mod tree;
 
+pub(crate) use crate::tree::NAMESPACE_WORDS;
+pub use crate::tree::{Detached, IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Swept};
 pub use block_hash::BlockHashIndex;
-pub use namespace::Namespace;
-pub(crate) use namespace::WORDS as NAMESPACE_WORDS;
 pub use radix::RadixIndex;
 pub(crate) use radix::common_start;
-use std::sync::atomic::{AtomicU32, Ordering};
 pub use tags::{IdRange, Tags};
-#[cfg(loom)]
-pub(crate) use tree::{ChildTable, Version};
-pub use tree::{Detached, Swept};
 
 use crate::error::Error;
 use crate::grace::Reader;
-use crate::ids::{GENERATION_LIMIT, HANDLE_LIMIT, NodeId};
+use crate::ids::NodeId;
 use crate::memory::try_box;
 use crate::token::Keys;
-
-/// A node, for as long as nothing changes the index, or for as long as it is locked: a split leaves
-/// it with the deeper half.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Node(pub(crate) u32);
 
 /// How far a query runs through the index. Reading it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -66,44 +55,6 @@ pub struct Inserted {
     pub existing: usize,
 }
 
-/// What can be seen of a node.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeInfo {
-    /// Locks on it and below it.
-    pub locks: u32,
-    /// The node above.
-    pub parent: Option<NodeId>,
-    /// Positions of its own segment.
-    pub positions: usize,
-    /// Pages of its own segment.
-    pub pages: usize,
-    /// Positions from the beginning to its end.
-    pub end_position: usize,
-    /// Nodes right below.
-    pub children: usize,
-    /// Logical time of the last match.
-    pub last_access: u64,
-    /// Matches.
-    pub hits: u64,
-}
-
-/// Totals of an index.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct IndexStats {
-    /// Pages that it holds.
-    pub cached_pages: usize,
-    /// Pages of nodes that are not locked.
-    pub reclaimable_pages: usize,
-    /// Nodes, without roots.
-    pub nodes: usize,
-    /// Nodes with none below them: prefixes that no other one goes on.
-    pub leaves: usize,
-    /// Roots.
-    pub namespaces: usize,
-    /// Bytes of memory.
-    pub bytes: usize,
-}
-
 /// A text form of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DumpFormat {
@@ -121,54 +72,6 @@ pub enum IndexKind {
     Radix,
     /// Pages by the digests of all that they hold.
     BlockHash,
-}
-
-/// Where counters end: far from where use takes them, except in tests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Generations that the ids of an index may have.
-    pub generations: u32,
-    /// Locks of callers at one time.
-    pub locks: u32,
-    /// The least number of a slot's first sequence.
-    pub first_sequence: u64,
-}
-
-/// Generations in the limits that nobody chose.
-static GENERATIONS: AtomicU32 = AtomicU32::new(GENERATION_LIMIT);
-
-impl Limits {
-    /// Lets every cache that is made from now on have so few generations: for tests that make
-    /// caches through the header.
-    #[doc(hidden)]
-    pub fn choose_generations(count: u32) {
-        GENERATIONS.store(count, Ordering::Relaxed);
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        let generations = GENERATIONS.load(Ordering::Relaxed);
-        Self { generations, locks: HANDLE_LIMIT, first_sequence: 1 }
-    }
-}
-
-/// The ids that an index may give to nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodeIds {
-    /// What all of them carry.
-    pub tag: u8,
-    /// Earlier indexes with this tag gave out lower ones.
-    pub first_generation: u32,
-    /// Where counters end.
-    pub limits: Limits,
-}
-
-impl From<u8> for NodeIds {
-    /// All those of a tag that was never used.
-    fn from(tag: u8) -> Self {
-        Self { tag, first_generation: 1, limits: Limits::default() }
-    }
 }
 
 impl IndexKind {

@@ -7,6 +7,9 @@ use radixkv::token::{Images, Keys};
 /// Keys of a prompt. Few different ones, so that prompts share beginnings.
 type Prompt = Vec<u32>;
 
+/// No prompt has more pages.
+pub const PAGES: usize = 64;
+
 /// The key of a coordinate.
 const COORD: u32 = 1 << 31;
 
@@ -105,7 +108,13 @@ pub struct World {
 impl World {
     /// With so few generations that nodes have to move.
     pub fn new(kind: IndexKind, page_size: usize) -> Self {
-        let limits = Limits { generations: 100, ..Limits::default() };
+        Self::with_segments(kind, page_size, PAGES)
+    }
+
+    /// The same, and nodes of so few pages.
+    pub fn with_segments(kind: IndexKind, page_size: usize, segment_pages: usize) -> Self {
+        let segment_words = (segment_pages * (page_size + 1)) as u32;
+        let limits = Limits { generations: 100, segment_words, ..Limits::default() };
         let ids = NodeIds { limits, ..NodeIds::from(1) };
         let (index, images) = (kind.open(page_size, ids).unwrap(), Images::default());
         // So that the test's own lists ask for nothing.
@@ -119,7 +128,7 @@ impl World {
 
     /// Does it, or changes nothing.
     pub fn apply(&mut self, op: &Op) -> Result<(), Error> {
-        let mut room = [0; 64];
+        let mut room = [0; PAGES];
         match op {
             Op::Insert { namespace, prompt, first } => {
                 let count = prompt.len() / self.page_size;

@@ -1,9 +1,9 @@
 //! The child table: what is in it all the time is found, or entries were moved meanwhile.
 use super::{Extent, model};
 use crate::grace::Reader;
-use crate::index::ChildTable;
 use crate::memory::Arc;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::tree::ChildTable;
 use loom::thread;
 
 /// Is there all the time. In the smallest table it comes to the second slot, as 5, 9 and 13 do.

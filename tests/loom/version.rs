@@ -1,7 +1,7 @@
 //! What a version guards is read whole, or the reader is told.
 use super::{Extent, model};
-use crate::index::Version;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::tree::Version;
 use std::sync::Arc;
 
 #[derive(Default)]

@@ -4,6 +4,7 @@
 //! A *node* of the library is a run of pages without a mark between them; the mark is on its last
 //! page, and carries what an id stands for: a label, and the locks that were taken on it.
 use super::prompt::Key;
+use radixkv::index::Limits;
 use std::collections::BTreeMap;
 
 /// Stands for a node id. Never used twice.
@@ -46,6 +47,8 @@ pub struct PublishedPages {
     page_size: usize,
     /// Every page is a node, and ends of other pages are not compared: the block-hash index.
     pub page_nodes: bool,
+    /// Pages of a node at most. More at a time are several nodes in a row.
+    pub segment_limit: usize,
     pub pages: Vec<Published>,
     /// The mark of each namespace's root.
     pub roots: BTreeMap<u8, Mark>,
@@ -55,9 +58,12 @@ pub struct PublishedPages {
 
 impl PublishedPages {
     pub fn new(page_size: usize, page_nodes: bool, first_label: Label) -> Self {
+        let Limits { segment_words, generations, .. } = Limits::default();
+        let segment_limit = (segment_words as usize / (page_size + 1)).max(1);
         PublishedPages {
             page_size,
             page_nodes,
+            segment_limit: segment_limit.min(generations as usize / 2),
             pages: Vec::new(),
             roots: BTreeMap::new(),
             clock: 0,
@@ -263,7 +269,8 @@ impl PublishedPages {
         let used = self.now();
         for (index, &page) in pages.iter().enumerate() {
             let prefix = keys[..(first + index + 1) * self.page_size].to_vec();
-            let is_node = self.page_nodes || index + 1 == pages.len();
+            let is_full = (index + 1).is_multiple_of(self.segment_limit);
+            let is_node = self.page_nodes || is_full || index + 1 == pages.len();
             let mark = is_node.then(|| self.new_mark());
             self.pages.push(Published { ns, prefix, page, used, hits: 0, mark });
         }
@@ -295,7 +302,8 @@ impl PublishedPages {
     }
 
     /// K24: a node with a single child becomes one with it when both are unlocked and the node was
-    /// not used after the child; then the same for the node above. The child's id survives.
+    /// not used after the child, unless it would be too long; then the same for the node above. The
+    /// child's id survives.
     pub fn merge_upwards(&mut self, end: usize) {
         let mut end = Some(end).filter(|_| !self.page_nodes);
         while let Some(at) = end {
@@ -304,7 +312,8 @@ impl PublishedPages {
             let (Some(only), None) = (children.next(), children.next()) else { return };
             drop(children);
             let child = self.node_end(only);
-            if self.pages[at].used > self.pages[only].used {
+            let together = self.segment(at).len() + self.segment(child).len();
+            if together > self.segment_limit || self.pages[at].used > self.pages[only].used {
                 return;
             }
             if self.locks_at(at) > 0 {

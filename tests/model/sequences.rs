@@ -330,6 +330,7 @@ impl Naive {
             && self.cache.locks_at(end) == 1
             && self.cache.children(end).next().is_none()
             && !self.cache.page_nodes
+            && self.cache.segment(end).len() + claimed.len() <= self.cache.segment_limit
         {
             // The sequence alone holds its node, and nothing follows it: the node becomes longer.
             self.mark("a publish makes its node longer");

@@ -1,9 +1,9 @@
 //! Every invariant of the block-hash index, each with a name.
-use super::super::tree::{Held, Totals, TreeNode};
 use super::BlockHashIndex;
 use super::entry::Entry;
 use crate::error::{Error, Message, text};
 use crate::token::all_text;
+use crate::tree::{Held, Totals, TreeNode};
 
 impl BlockHashIndex {
     pub(super) fn check_entries(&self) -> Result<(), Error> {

@@ -1,10 +1,10 @@
 //! Adding and dropping pages, and locks.
-use super::super::tree::{Held, NONE, State, Tree};
 use super::super::{Inserted, Node};
 use super::BlockHashIndex;
 use super::entry::{Entry, Kept};
 use crate::memory::{OutOfMemory, try_box, try_to_vec};
 use crate::token::{Keys, OpenImage, PageDigest};
+use crate::tree::{Held, NONE, State, Tree};
 
 /// A page that comes into the index.
 struct NewPage {

@@ -1,6 +1,6 @@
 //! What a node of the block-hash index holds: one page, by its digest.
-use super::super::tree::{Held, NONE, TreeNode};
 use crate::token::{OpenImage, PageDigest};
+use crate::tree::{Held, NONE, TreeNode};
 
 /// A page. That of a root is 0, and its digest that of the namespace.
 #[derive(Debug)]

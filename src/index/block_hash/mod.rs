@@ -13,7 +13,6 @@ mod edit;
 mod entry;
 mod walk;
 
-use super::tree::{ChildTable, Detached, Held, Swept, Tree};
 use super::{
     DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Walk,
 };
@@ -21,6 +20,7 @@ use crate::error::Error;
 use crate::ids::NodeId;
 use crate::memory::{OutOfMemory, seed};
 use crate::token::{DigestChain, KeyPieces, Keys, PageDigest, PageHasher};
+use crate::tree::{ChildTable, Detached, Held, Swept, Tree};
 use entry::Entry;
 use foldhash::fast::FixedState;
 use std::fmt::Write;

@@ -1,13 +1,13 @@
 //! Every invariant of the radix tree, each with a name. Used by tests, fuzzing and
 //! `rkv_cache_check`.
 use super::super::Namespace;
-use super::super::tree::{NONE, State, Totals, TreeNode};
 use super::RadixIndex;
 use super::node::{Segment, end_of};
 use crate::error::{Error, Message, text};
 use crate::grace::Reader;
 use crate::sync::Ordering::Relaxed;
 use crate::token::all_text;
+use crate::tree::{NONE, State, Totals, TreeNode};
 
 impl RadixIndex {
     pub(super) fn check_tree(&self) -> Result<(), Error> {

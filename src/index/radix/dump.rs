@@ -1,8 +1,8 @@
 //! The tree as text, for people and tools.
-use super::super::tree::Text;
 use super::RadixIndex;
 use crate::memory::OutOfMemory;
 use crate::token::is_text;
+use crate::tree::Text;
 use std::fmt::{self, Write};
 
 /// Keys that a picture shows of a segment.

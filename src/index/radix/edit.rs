@@ -1,8 +1,6 @@
-//! Changing the tree: split, insert, extend.
+//! Changing the tree: who hangs where, splits, and leaves that go.
 //!
 //! What a change needs is made first, all of it; from then on nothing can fail.
-use super::super::tree::{NONE, Place, State};
-use super::super::{Inserted, Node};
 use super::RadixIndex;
 use super::ages::Ages;
 use super::label::Label;
@@ -11,10 +9,10 @@ use super::run::{self, Sibling};
 use super::siblings::{Room, Siblings};
 use crate::grace::Garbage;
 use crate::memory::OutOfMemory;
-use crate::token::all_text;
+use crate::tree::{NONE, Place, State};
 
 /// What a split needs.
-struct Split {
+pub(super) struct Split {
     /// The node that is cut, and after how many of its pages.
     at: u32,
     count: usize,
@@ -24,26 +22,7 @@ struct Split {
     /// When the last page of the front was used last.
     time: u64,
     /// The hash under which the deep end is found.
-    hash: u32,
-}
-
-/// What a leaf needs.
-struct Leaf {
-    label: Label,
-    /// Where it stands among its siblings, and what they need for one more.
-    place: run::Place,
-    room: Room,
-    hash: u32,
-    media: bool,
-}
-
-/// Where an insert runs to.
-struct End {
-    node: u32,
-    /// Pages from the beginning of the keys.
-    found: usize,
-    /// It ends inside a node, after so many pages of that.
-    inside: Option<usize>,
+    pub(super) hash: u32,
 }
 
 impl RadixIndex {
@@ -79,7 +58,13 @@ impl RadixIndex {
     }
 
     /// Hangs a node with its label under a parent, whose children are announced to change.
-    fn attach(&mut self, parent: u32, child: u32, (place, room): (run::Place, Room), entry: Place) {
+    pub(super) fn attach(
+        &mut self,
+        parent: u32,
+        child: u32,
+        (place, room): (run::Place, Room),
+        entry: Place,
+    ) {
         self.tree.nodes[child].parent = parent;
         self.tree.nodes[parent].waiting = false;
         let new = Sibling { first_key: self.first_page(child)[0], node: child };
@@ -150,7 +135,7 @@ impl RadixIndex {
         Ok(self.carry_out_split(second, another))
     }
 
-    fn prepare_split(&self, at: u32, count: usize) -> Result<Split, OutOfMemory> {
+    pub(super) fn prepare_split(&self, at: u32, count: usize) -> Result<Split, OutOfMemory> {
         let node = &self.tree.nodes[at];
         let label = node.label.copy_for_split(self.page_size, count)?;
         let (end, ages) = (end_of(node), node.ages.front(count, end_of(node))?);
@@ -159,7 +144,7 @@ impl RadixIndex {
         Ok(Split { at, count, label, ages, time: node.ages.time_of(count - 1, end), hash })
     }
 
-    fn carry_out_split(&mut self, split: Split, entry: Place) -> u32 {
+    pub(super) fn carry_out_split(&mut self, split: Split, entry: Place) -> u32 {
         let parent = self.tree.nodes[split.at].parent;
         self.changing_children(parent, |index| index.split_below(split, entry))
     }
@@ -193,169 +178,6 @@ impl RadixIndex {
         });
         self.publish(front);
         front
-    }
-
-    /// Follows whole pages of keys down from a node.
-    fn follow(&self, from: u32, keys: &[u32]) -> End {
-        let mut end = End { node: from, found: 0, inside: None };
-        while let Some((child, common)) = self.child(end.node, &keys[end.found * self.page_size..])
-        {
-            let whole = common / self.page_size;
-            (end.node, end.found) = (child, end.found + whole);
-            if whole < self.tree.nodes[child].label.len() {
-                end.inside = Some(whole);
-                break;
-            }
-        }
-        end
-    }
-
-    pub(super) fn insert_below(
-        &mut self,
-        from: u32,
-        keys: &[u32],
-        pages: &[u32],
-    ) -> Result<Inserted, OutOfMemory> {
-        debug_assert!(keys.len() >= pages.len() * self.page_size);
-        let End { mut node, found, inside } = self.follow(from, keys);
-        if let Some(new) = pages.get(found..).filter(|new| !new.is_empty()) {
-            let end = pages.len() * self.page_size;
-            node = self.add_leaf(node, inside, &keys[found * self.page_size..end], new)?;
-        } else if let Some(count) = inside {
-            node = self.split(node, count)?;
-        }
-        Ok(Inserted { node: Node(node), existing: found.min(pages.len()) })
-    }
-
-    /// Adds a leaf below a node, or below the first pages of a node, which is split then.
-    fn add_leaf(
-        &mut self,
-        at: u32,
-        inside: Option<usize>,
-        keys: &[u32],
-        pages: &[u32],
-    ) -> Result<u32, OutOfMemory> {
-        self.reserve_nodes(1 + inside.is_some() as usize)?;
-        let mut leaf = self.prepare_leaf(at, inside.is_some(), keys, pages)?;
-        let Some(count) = inside else {
-            let [entry] = self.table.places([leaf.hash])?;
-            return Ok(self.hang_leaf(at, leaf, entry));
-        };
-        let split = self.prepare_split(at, count)?;
-        let [end, entry] = self.table.places([split.hash, leaf.hash])?;
-        let front = self.carry_out_split(split, end);
-        leaf.place = self.place(front, NONE, &keys[..self.page_size]);
-        Ok(self.hang_leaf(front, leaf, entry))
-    }
-
-    /// `beside_one`: the parent is the next node that is made, and has one other child then; the
-    /// place beside that is still to be found.
-    fn prepare_leaf(
-        &mut self,
-        at: u32,
-        beside_one: bool,
-        keys: &[u32],
-        pages: &[u32],
-    ) -> Result<Leaf, OutOfMemory> {
-        if pages.len() > self.tree.nodes.page_limit() {
-            return Err(OutOfMemory);
-        }
-        let label = Label::new(self.page_size, keys, pages)?;
-        let page = &keys[..self.page_size];
-        let (parent, place, room) = if beside_one {
-            (self.tree.nodes.next(), (0, 0), Room::for_second()?)
-        } else {
-            let place = self.place(at, NONE, page);
-            let children = &mut self.tree.nodes[at].children;
-            let before = children.bytes();
-            let room = children.room(place)?;
-            self.segment_bytes = self.segment_bytes + children.bytes() - before;
-            (at, place, room)
-        };
-        let hash = self.child_hash(parent, page);
-        Ok(Leaf { label, place, room, hash, media: !all_text(keys) })
-    }
-
-    fn hang_leaf(&mut self, parent: u32, new: Leaf, entry: Place) -> u32 {
-        self.tree.expect_leaf(parent);
-        let leaf = self.tree.nodes.allocate(State::Node);
-        let pages = new.label.len();
-        self.segment_bytes += new.label.bytes();
-        let (start, last_access) = (self.tree.nodes[parent].end() as u32, self.tree.tick());
-        let root = self.tree.nodes[parent].root;
-        let node = &mut self.tree.nodes[leaf];
-        node.root = root;
-        node.label = new.label;
-        node.start = start;
-        node.last_access = last_access;
-        node.media = new.media;
-        self.changing_children(parent, |index| {
-            index.attach(parent, leaf, (new.place, new.room), entry);
-            index.publish(leaf);
-        });
-        self.tree.cached_pages += pages;
-        self.tree.reclaimable_pages += pages;
-        self.tree.enlist(leaf);
-        leaf
-    }
-
-    /// Whether a node is a leaf on which its only lock was taken, and may have more pages.
-    pub(super) fn can_extend(&self, at: u32, more: usize) -> bool {
-        let node = &self.tree.nodes[at];
-        node.state == State::Node
-            && node.children.is_empty()
-            && node.locks == 1
-            && node.own_locks == 1
-            && node.label.len() + more <= self.tree.nodes.page_limit()
-    }
-
-    /// Makes a locked leaf longer; returns its number. Its id meant the shorter prefix and becomes
-    /// stale.
-    pub(super) fn extend(
-        &mut self,
-        at: u32,
-        keys: &[u32],
-        pages: &[u32],
-    ) -> Result<u32, OutOfMemory> {
-        debug_assert!(self.can_extend(at, pages.len()));
-        let (page_size, len) = (self.page_size, self.tree.nodes[at].label.len());
-        let stays = self.tree.nodes.may_renew(at, len + pages.len());
-        if !stays {
-            self.reserve_nodes(1)?;
-        }
-        self.with_bytes(at, |index| {
-            let held = &mut index.tree.nodes[at].held;
-            held.ages.try_reserve()?;
-            held.label.append(page_size, keys, pages)
-        })?;
-        let now = self.tree.tick();
-        let node = &mut self.tree.nodes[at];
-        let before = std::mem::replace(&mut node.last_access, now);
-        node.ages.push((len, before), (len + pages.len(), now));
-        node.media |= !all_text(keys);
-        self.tree.cached_pages += pages.len();
-        if !stays {
-            return Ok(self.relocate(at));
-        }
-        self.tree.nodes.renew(at);
-        self.publish(at);
-        Ok(at)
-    }
-
-    /// Moves a leaf, to whose number nobody holds on, to another place, for which room was made:
-    /// the generations of this one are used up.
-    fn relocate(&mut self, from: u32) -> u32 {
-        let parent = self.tree.nodes[from].parent;
-        let page = self.first_page(from);
-        let (hash, place) = (self.child_hash(parent, page), self.place(parent, from, page));
-        let to = self.tree.nodes.allocate(State::Node);
-        self.changing_children(parent, |index| {
-            index.substitute(from, to, hash, place);
-            index.tree.nodes.relocate(from, to);
-            index.publish(to);
-            index.release(from);
-        });
-        to
     }
 
     /// Frees a leaf that is out of the tree's lists, and gives the parent its turn.

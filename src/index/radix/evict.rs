@@ -1,7 +1,7 @@
 //! Taking pages from the ends of unlocked leaves, the least recently used first.
-use super::super::tree::Tree;
 use super::RadixIndex;
 use super::node::{Segment, end_of};
+use crate::tree::Tree;
 
 impl RadixIndex {
     /// Drops pages from the end of one leaf after another, of those that `next` names.

@@ -1,18 +1,19 @@
 //! Making one node of a node and its only child.
 //!
 //! Nobody asks for a merge: it is left for later when there is no memory for it.
-use super::super::tree::State;
 use super::RadixIndex;
 use super::ages::Ages;
 use super::node::{end_of, first_access};
 use super::siblings::Siblings;
 use crate::memory::OutOfMemory;
+use crate::tree::State;
 
 impl RadixIndex {
     /// Coalesces a node with its only child, and that with its own, as far as possible.
     ///
     /// Only when neither is locked and the parent was not used after the child: parts of a segment
-    /// may be older than its end (`Ages`), but not younger. The child's id stays.
+    /// may be older than its end (`Ages`), but not younger. And no segment exceeds the limit. The
+    /// child's id stays.
     pub(super) fn coalesce(&mut self, mut parent: u32) {
         while let Some(child) = self.mergeable_child(parent) {
             let next = self.tree.nodes[parent].parent;
@@ -32,7 +33,8 @@ impl RadixIndex {
         let above = &self.tree.nodes[parent];
         let child = above.children.only().filter(|_| above.state == State::Node)?;
         let below = &self.tree.nodes[child];
-        if above.last_access > first_access(below) {
+        let pages = above.label.len() + below.label.len();
+        if pages > self.tree.nodes.page_limit() || above.last_access > first_access(below) {
             return None;
         }
         if above.locks > 0 {

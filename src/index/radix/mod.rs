@@ -6,7 +6,7 @@
 //!                        └─ image ── question C
 //! ```
 //!
-//! The verbs are in files of their own: `walk` reads, `edit` splits and inserts, `merge`, `lock`
+//! The verbs are in files of their own: `walk` reads, `edit` splits, `insert` adds, `merge`, `lock`
 //! and `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without
 //! the lock what `publish` shows.
 
@@ -15,6 +15,7 @@ mod check;
 mod dump;
 mod edit;
 mod evict;
+mod insert;
 mod label;
 mod lock;
 mod merge;
@@ -26,7 +27,6 @@ mod run;
 mod siblings;
 mod walk;
 
-use super::tree::{ChildTable, Detached, Swept, Tree};
 use super::{
     DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Probe, Walk,
 };
@@ -35,6 +35,7 @@ use crate::grace::Garbage;
 use crate::ids::NodeId;
 use crate::memory::{Arc, OutOfMemory, seed, try_box};
 use crate::token::Keys;
+use crate::tree::{ChildTable, Detached, Swept, Tree};
 use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;

@@ -1,10 +1,10 @@
 //! What a node of the radix tree holds: a segment of keys and pages between its parent's end and
 //! its own.
-use super::super::tree::{Held, TreeNode};
 use super::ages::{Ages, End};
 use super::label::Label;
 use super::row::Row;
 use super::siblings::Siblings;
+use crate::tree::{Held, TreeNode};
 
 /// A segment, and what hangs below it.
 #[derive(Debug, Default)]

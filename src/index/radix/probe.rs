@@ -19,13 +19,13 @@
 //! never waits for a call on the index. When a node changes again and again while it looks, it
 //! gives up, and the caller takes the lock; a change takes a fraction of a microsecond, and only
 //! those of nodes on the probe's way matter, so that is rare.
-use super::super::tree::{Changed, NONE, TableView, Version};
 use super::super::{Namespace, Probe, Reach};
 use super::row::{Rows, SEVERAL, Seen};
 use super::walk::{child_hash, common_start};
 use crate::grace::Reader;
 use crate::memory::{Arc, OutOfMemory};
 use crate::sync::{AtomicU32, Ordering::Relaxed, limit, spin_loop};
+use crate::tree::{Changed, NONE, TableView, Version};
 use foldhash::fast::FixedState;
 use std::cell::Cell;
 

@@ -5,12 +5,12 @@
 //! siblings change together is what the `children` version of the parent is for: it is odd from
 //! before the first of these changes until after the last. Recency, locks and hits are not
 //! published, so a lookup, a lock and an unlock change nothing that a reader reads.
-use super::super::namespace::{Namespace, WORDS};
-use super::super::tree::{NONE, State};
 use super::RadixIndex;
 use crate::grace::Array;
 use crate::memory::OutOfMemory;
 use crate::sync::Ordering::Relaxed;
+use crate::tree::{NAMESPACE_WORDS, Namespace};
+use crate::tree::{NONE, State};
 
 impl RadixIndex {
     /// Makes room for so many nodes more, and rows for them.
@@ -51,7 +51,7 @@ impl RadixIndex {
 
     /// Memory of what readers see of roots: their namespaces.
     pub(super) fn root_bytes(&self) -> usize {
-        self.tree.roots.len() * Array::<u32>::bytes_for(WORDS)
+        self.tree.roots.len() * Array::<u32>::bytes_for(NAMESPACE_WORDS)
     }
 
     /// Makes a root, and shows it: a child of nobody, with its namespace in place of keys.

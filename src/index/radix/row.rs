@@ -1,9 +1,9 @@
 //! What readers without a lock see of a node.
-use super::super::tree::{Changed, NONE, Version};
 use super::run::{Entry, Runs};
 use crate::grace::{Link, Reader};
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_collect};
 use crate::sync::{AtomicBool, AtomicU32, OnceLock, Ordering::Relaxed, limit};
+use crate::tree::{Changed, NONE, Version};
 
 /// In place of an only child: there are several.
 pub(super) const SEVERAL: u32 = NONE - 1;

@@ -7,12 +7,12 @@
 //!
 //! Readers without a lock search the same runs. An entry is one atomic, so what they read while
 //! entries move is some child or none; `Row::children` tells them that they have to read again.
-use super::super::tree::NONE;
 use super::row::{Row, SEVERAL};
 use super::run::{Entry, Place, RUN, Run, RunMut, Runs, Sibling};
 use crate::grace::{Array, Garbage, Link};
 use crate::memory::{OutOfMemory, try_box};
 use crate::sync::Ordering::Relaxed;
+use crate::tree::NONE;
 
 /// A place in a run of RUN children, when that was cut.
 fn after_cut((run, at): Place) -> Place {

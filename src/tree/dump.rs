@@ -1,7 +1,6 @@
 //! The tree as text, for people and tools.
-use super::super::Namespace;
 use super::node::{Held, State};
-use super::{Tree, TreeNode};
+use super::{Namespace, Tree, TreeNode};
 use crate::memory::OutOfMemory;
 use std::fmt::{self, Display, Formatter, Write};
 

@@ -1,5 +1,5 @@
 //! The nodes of a tree by number, in chunks that never move.
-use super::super::NodeIds;
+use super::NodeIds;
 use super::node::{Held, NONE, State, TreeNode};
 use crate::ids::GENERATION_LIMIT;
 use crate::memory::treap::{self, Ranks, Side};
@@ -7,11 +7,6 @@ use crate::memory::{OutOfMemory, TryGrow, try_collect};
 
 /// Node numbers are smaller than this.
 const NODE_LIMIT: usize = u32::MAX as usize - 2;
-
-/// Pages of a node at most, and the generations that a place has left at least when a node takes
-/// it: one for each time that the node could be trimmed by a page. So a trim, which can't fail,
-/// always finds one.
-const PAGE_LIMIT: u32 = 1 << 23;
 
 /// Nodes of a chunk; a power of two, so that indexing one needs no check. Small, so that a small
 /// index takes little and opening one is quick.
@@ -35,11 +30,14 @@ pub struct Arena<H> {
     first_generation: u32,
     last_generation: u32,
     generation_limit: u32,
+    /// Pages of a node at most, and the generations that a place has left at least when a node
+    /// takes it: one for each time that the node could be trimmed by a page. So a trim, which can't
+    /// fail, always finds one.
     page_limit: u32,
 }
 
 impl<H: Held> Arena<H> {
-    pub(super) fn new(ids: NodeIds) -> Self {
+    pub(super) fn new(page_size: usize, ids: NodeIds) -> Self {
         let NodeIds { first_generation, limits, .. } = ids;
         let generation_limit =
             first_generation.saturating_add(limits.generations).min(GENERATION_LIMIT);
@@ -54,7 +52,7 @@ impl<H: Held> Arena<H> {
             first_generation,
             last_generation: first_generation,
             generation_limit,
-            page_limit: PAGE_LIMIT.min(left / 2),
+            page_limit: limits.segment_pages(page_size).min(left / 2),
         }
     }
 

@@ -1,5 +1,5 @@
 //! The root of each namespace, and roots that none leads to any more.
-use super::super::Namespace;
+use super::Namespace;
 use super::node::NONE;
 use crate::error::Message;
 use crate::memory::{OrderedMap, OutOfMemory};

@@ -2,9 +2,8 @@
 //!
 //! Who holds something in such a tree keeps it, and may add to it. What nobody holds waits in a
 //! list of its own to be dropped, and goes before everything else.
-use super::Tree;
 use super::node::{Held, Queue, State};
-use crate::index::Namespace;
+use super::{Namespace, Tree};
 
 /// What a look at some nodes found of trees that nobody can find.
 #[derive(Debug, Clone, Copy)]

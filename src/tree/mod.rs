@@ -1,12 +1,16 @@
 //! What every index keeps that is a tree of nodes, whatever a node holds: ids, roots, locks, and
 //! the order in which leaves go.
+#![forbid(unsafe_code)]
 
 mod arena;
 mod check;
 mod clear;
 mod child_table;
 mod dump;
+mod info;
+mod limits;
 mod lock;
+mod namespace;
 mod node;
 mod order;
 mod roots;
@@ -16,11 +20,14 @@ pub use check::Totals;
 pub(crate) use child_table::{ChildTable, Place, TableView};
 pub use clear::{Detached, Swept};
 pub use dump::Text;
+pub use info::{IndexStats, Node, NodeInfo};
+pub use limits::{Limits, NodeIds};
+pub use namespace::Namespace;
+pub(crate) use namespace::WORDS as NAMESPACE_WORDS;
 pub(crate) use node::NONE;
 pub use node::{Held, State, TreeNode};
 pub(crate) use version::{Changed, Version};
 
-use super::{IndexStats, Namespace, Node, NodeIds, NodeInfo};
 use crate::error::Error;
 use crate::ids::NodeId;
 use crate::memory::OutOfMemory;
@@ -50,7 +57,7 @@ impl<H: Held> Tree<H> {
         Self {
             page_size,
             tag: ids.tag,
-            nodes: Arena::new(ids),
+            nodes: Arena::new(page_size, ids),
             order: EvictionOrder::new(),
             roots: Roots::new(),
             clock: 0,
