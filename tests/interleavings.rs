@@ -145,7 +145,7 @@ struct Long {
     slot: fn(&World) -> Option<u32>,
 }
 
-const LONG: [Long; 13] = [
+const LONG: [Long; 14] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -208,6 +208,11 @@ const LONG: [Long; 13] = [
             world.shared.write().free_pages(&pages)
         },
         slot: |_| None,
+    },
+    Long {
+        name: "release",
+        call: |world| world.shared.turn().release(world.short),
+        slot: |world| Some(world.short.slot()),
     },
     Long {
         name: "evict",

@@ -183,8 +183,17 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// find or holds wait to be dropped.
     fn unlock(&mut self, node: Node) -> bool;
 
-    /// Locks that were taken on exactly this node.
+    /// Locks that were taken on exactly this node. O(children): for checks.
     fn own_locks(&self, node: Node) -> u32;
+
+    /// Counts a retained sequence, whose lock is on this node, on it and all above it.
+    fn retain(&mut self, node: Node);
+
+    /// Takes that back.
+    fn retain_no_more(&mut self, node: Node);
+
+    /// Pages that retained sequences keep, each counted once. O(1).
+    fn retained_pages(&self) -> usize;
 
     /// Pages of unlocked nodes that a lock of this node would protect, if the node ended after
     /// `pages` pages of the prefix.

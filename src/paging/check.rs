@@ -39,7 +39,8 @@ impl PageTable {
             rows[page as usize] += 1;
         }
         for page in taken {
-            if !self.pool.is_taken(page) {
+            // Those of a row that ended are on their way to the pool.
+            if !matches!(self.pool.state(page), Some(PageState::Taken | PageState::Sequence)) {
                 return corrupt(page, "is on its way to a call, but not marked as such");
             }
             rows[page as usize] += 1;

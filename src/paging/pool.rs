@@ -185,11 +185,6 @@ impl PagePool {
         }
     }
 
-    /// Whether a call has taken a page early.
-    pub(super) fn is_taken(&self, page: u32) -> bool {
-        self.state(page) == Some(PageState::Taken)
-    }
-
     /// Puts a page back that was private. One that copies still read follows when the last of them
     /// is done.
     pub fn put_back(&mut self, page: u32) {
@@ -269,7 +264,7 @@ impl PagePool {
 
     /// Undoes `mark_outside`. Of an external pool no other page looks marked.
     pub fn unmark(&mut self, page: u32) {
-        if self.is_taken(page) {
+        if self.state(page) == Some(PageState::Taken) {
             self.states[page as usize] = PageState::Outside;
         }
     }

@@ -224,6 +224,17 @@ impl PageTable {
         self.give_slot_back(slot);
     }
 
+    /// Takes the pages of a sequence's row from an index on, all private, out of it.
+    pub fn take_private(&mut self, slot: u32, from: usize) -> Vec<u32> {
+        let row = &mut self.rows[slot as usize];
+        assert_eq!(row.owner, Some(RowOwner::Sequence));
+        row.version += 1;
+        let mut pages = std::mem::take(&mut row.pages);
+        self.row_bytes -= pages.capacity() * size_of::<u32>();
+        pages.drain(..from);
+        pages
+    }
+
     /// Gives the slot of a sequence back. One of its private pages may stay private, for when the
     /// sequence is retained.
     pub fn retire_row(&mut self, slot: u32, private_from: usize, kept: Option<u32>) {

@@ -2,7 +2,7 @@
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::memory::try_to_vec;
-use crate::store::{Retained, Sequence, Shared, State, Turn};
+use crate::store::{Sequence, Shared, State, Turn};
 
 impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
@@ -35,19 +35,17 @@ impl State {
         }
         let no_room = |_| Error::memory("a retained sequence");
         let tail = try_to_vec(sequence.tail()).map_err(no_room)?;
-        self.retained.try_reserve(self.table.pool.total()).map_err(no_room)?;
+        self.retained.try_reserve().map_err(no_room)?;
 
         let slot = id.slot();
         self.end_copy(slot);
         self.table.retire_row(slot, shared, partial);
         let ended = self.vacate(slot);
-        self.retained.finished += 1;
-        let finished = self.retained.finished;
         let sequence = Sequence { tail, tail_start: 0, computed, ..ended };
-        let cache = self.cache.as_ref().expect("a sequence has a cache");
-        self.retained.add(Retained { sequence, partial, finished }, cache);
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        self.retained.add(sequence, partial, cache);
         while self.retained.len() > self.retained.sequence_limit
-            || self.retained.pages > self.retained.page_limit
+            || self.retained.pages(self.cache.as_ref()) > self.retained.page_limit
         {
             self.displace();
         }
@@ -56,11 +54,16 @@ impl State {
 }
 
 impl Turn<'_> {
-    /// Ends a sequence, and drops what was cleared and nobody else holds.
+    /// Ends a sequence, and drops what was cleared and nobody else holds; much of it in slices.
     pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
-        let done = self.state().release(id);
+        self.sequence(id)?;
+        let pages = self.set_aside(id.slot());
+        self.end(id.slot());
         self.drop_let_go();
-        done
+        if let Some(list) = pages {
+            self.give_back(list);
+        }
+        Ok(())
     }
 }
 

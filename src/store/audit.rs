@@ -132,7 +132,7 @@ impl State {
     pub(super) fn audit_retained(&self) -> Result<(), Error> {
         let registry = &self.retained;
         let wrong = |what: &str| Err(Error::Corrupt(text!("retained: {what}")));
-        let (mut keepers, mut bytes) = (try_zeros::<u32>(registry.keepers.len())?, 0);
+        let (mut is_kept, mut bytes) = (try_zeros::<u32>(self.table.pool.total() + 1)?, 0);
         for (id, entry) in registry.entries.iter() {
             bytes += entry.sequence.bytes();
             if registry.order.get(&entry.finished) != Some(id) {
@@ -142,19 +142,21 @@ impl State {
             if entry.sequence.copy.is_some() || entry.sequence.lock != entry.sequence.base {
                 return wrong("a sequence still has a copy to make");
             }
-            entry.visit_pages(self.cache()?, &mut |pages| {
-                pages.iter().for_each(|&page| keepers[page as usize] += 1);
-            });
+            let mut keep = |pages: &[u32]| pages.iter().for_each(|&at| is_kept[at as usize] = 1);
+            if let Some(base) = entry.sequence.base {
+                self.cache()?.index.visit_path(base, &mut |_, pages| keep(pages));
+            }
+            keep(entry.partial.as_slice());
         }
-        let kept = keepers.iter().filter(|&&count| count > 0).count();
+        let kept = is_kept.iter().sum::<u32>() as usize;
         if bytes != registry.sequence_bytes {
             return wrong("the memory of the sequences is not what is counted");
         }
-        if registry.order.len() != registry.len() || keepers != registry.keepers {
-            return wrong("the counts of the pages are not those of the sequences");
+        if registry.order.len() != registry.len() {
+            return wrong("there are others in the order than in the registry");
         }
         let too_many = registry.len() > registry.sequence_limit || kept > registry.page_limit;
-        if kept != registry.pages || too_many {
+        if kept != registry.pages(self.cache.as_ref()) || too_many {
             return wrong("there is more than the limit, or more than is counted");
         }
         Ok(())

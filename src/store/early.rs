@@ -1,4 +1,5 @@
-//! Many pages for one call: taken in slices, between which others are let in.
+//! Many pages for one call, or out of one row: they come and go in slices, between which others are
+//! let in.
 //!
 //! What a call knew before it let others in may be wrong afterwards: a row may be longer, a
 //! sequence may have ended, its slot may be another one's. So pages come into a list that nobody
@@ -96,8 +97,21 @@ impl Turn<'_> {
         }
     }
 
+    /// Takes the private pages of a sequence that ends out of its row, when they are many, to be
+    /// given back in slices. Without memory for that they stay.
+    pub(crate) fn set_aside(&mut self, slot: u32) -> Option<u32> {
+        let shared = self.sequences[slot as usize].shared;
+        let private = self.table.row(slot).map_or(0, <[u32]>::len) - shared;
+        if private <= self.shared.slice || self.early.try_reserve(1).is_err() {
+            return None;
+        }
+        let pages = self.table.take_private(slot, shared);
+        self.early_bytes += pages.capacity() * size_of::<u32>();
+        Some(self.early.insert(pages))
+    }
+
     /// Puts back what is left of a list, and ends it.
-    fn give_back(&mut self, list: u32) {
+    pub(crate) fn give_back(&mut self, list: u32) {
         loop {
             for _ in 0..self.shared.slice {
                 let Some(page) = self.early[list].pop() else {

@@ -89,7 +89,7 @@ impl State {
             namespaces: stats.namespaces,
             sequences: self.live,
             retained_sequences: self.retained.len(),
-            retained_pages: self.retained.pages(),
+            retained_pages: self.retained.pages(Some(cache)),
             images: cache.images.len(),
             index_bytes: stats.bytes + cache.bytes(),
             locks: cache.lock_count(),

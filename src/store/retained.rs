@@ -8,7 +8,7 @@ use super::sequence::{Sequence, no_sequence};
 use super::{CacheConfig, PrefixCache, State};
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::memory::{OrderedMap, OutOfMemory, try_collect, try_zeros};
+use crate::memory::{OrderedMap, OutOfMemory, try_collect};
 
 /// Sequences that are retained at most, unless the configuration says otherwise.
 const SEQUENCE_LIMIT: usize = 1024;
@@ -23,27 +23,15 @@ pub(crate) struct Retained {
     pub(crate) finished: u64,
 }
 
-impl Retained {
-    /// Calls `visit` with the pages that it keeps: those that its lock protects and its own.
-    pub(crate) fn visit_pages(&self, cache: &PrefixCache, visit: &mut dyn FnMut(&[u32])) {
-        if let Some(base) = self.sequence.base {
-            cache.index.visit_path(base, &mut |_, pages| visit(pages));
-        }
-        visit(self.partial.as_slice());
-    }
-}
-
 /// The retained sequences of a cache.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) entries: OrderedMap<SequenceId, Retained>,
     /// Ids in the order in which they finished.
     pub(crate) order: OrderedMap<u64, SequenceId>,
-    pub(crate) finished: u64,
-    /// For each page the retained sequences that keep it. Empty until there is one.
-    pub(crate) keepers: Vec<u32>,
-    /// Pages that somebody keeps.
-    pub(crate) pages: usize,
+    finished: u64,
+    /// Pages of their own that they keep.
+    private_count: usize,
     /// Heap memory of the sequences.
     pub(crate) sequence_bytes: usize,
     pub(crate) sequence_limit: usize,
@@ -66,8 +54,8 @@ impl Registry {
     }
 
     /// Pages that they keep, each counted once.
-    pub(crate) fn pages(&self) -> usize {
-        self.pages
+    pub(crate) fn pages(&self, cache: Option<&PrefixCache>) -> usize {
+        self.private_count + cache.map_or(0, |cache| cache.index.retained_pages())
     }
 
     pub(crate) fn get(&self, id: SequenceId) -> Option<&Retained> {
@@ -89,51 +77,41 @@ impl Registry {
 
     /// Heap memory.
     pub(crate) fn bytes(&self) -> usize {
-        let maps = self.entries.bytes() + self.order.bytes();
-        maps + self.keepers.capacity() * size_of::<u32>() + self.sequence_bytes
+        self.entries.bytes() + self.order.bytes() + self.sequence_bytes
     }
 
-    /// Makes room for one more, in a table of so many pages.
-    pub(crate) fn try_reserve(&mut self, total_pages: usize) -> Result<(), OutOfMemory> {
+    /// Makes room for one more.
+    pub(crate) fn try_reserve(&mut self) -> Result<(), OutOfMemory> {
         self.entries.try_reserve(1)?;
-        self.order.try_reserve(1)?;
-        if self.keepers.is_empty() {
-            self.keepers = try_zeros(total_pages + 1)?;
+        self.order.try_reserve(1)
+    }
+
+    /// Adds a sequence, for which room was made, with the page that it computed in part.
+    pub(crate) fn add(
+        &mut self,
+        sequence: Sequence,
+        partial: Option<u32>,
+        cache: &mut PrefixCache,
+    ) {
+        if let Some(base) = sequence.base {
+            cache.index.retain(base);
         }
-        Ok(())
+        self.private_count += partial.is_some() as usize;
+        let id = sequence.id.expect("it was a sequence");
+        self.sequence_bytes += sequence.bytes();
+        self.finished += 1;
+        self.order.insert(self.finished, id);
+        self.entries.insert(id, Retained { sequence, partial, finished: self.finished });
     }
 
-    pub(crate) fn add(&mut self, entry: Retained, cache: &PrefixCache) {
-        let (keepers, kept) = (&mut self.keepers, &mut self.pages);
-        entry.visit_pages(cache, &mut |pages| {
-            let mut first = 0;
-            for &page in pages {
-                let count = &mut keepers[page as usize];
-                first += (*count == 0) as usize;
-                *count += 1;
-            }
-            *kept += first;
-        });
-        let id = entry.sequence.id.expect("it was a sequence");
-        self.sequence_bytes += entry.sequence.bytes();
-        self.order.insert(entry.finished, id);
-        self.entries.insert(id, entry);
-    }
-
-    fn remove(&mut self, id: SequenceId, cache: &PrefixCache) -> Option<Retained> {
+    fn remove(&mut self, id: SequenceId, cache: &mut PrefixCache) -> Option<Retained> {
         let entry = self.entries.remove(&id)?;
         self.sequence_bytes -= entry.sequence.bytes();
         self.order.remove(&entry.finished);
-        let (keepers, kept) = (&mut self.keepers, &mut self.pages);
-        entry.visit_pages(cache, &mut |pages| {
-            let mut last = 0;
-            for &page in pages {
-                let count = &mut keepers[page as usize];
-                *count -= 1;
-                last += (*count == 0) as usize;
-            }
-            *kept -= last;
-        });
+        self.private_count -= entry.partial.is_some() as usize;
+        if let Some(base) = entry.sequence.base {
+            cache.index.retain_no_more(base);
+        }
         Some(entry)
     }
 }

@@ -81,7 +81,10 @@ impl State {
             return Ok(());
         }
         Err(Error::OutOfPages(match &self.cache {
-            Some(cache) => cache.shortage(&self.table, needed, protected, self.retained.pages()),
+            Some(cache) => {
+                let retained = self.retained.pages(Some(cache));
+                cache.shortage(&self.table, needed, protected, retained)
+            }
             None => crate::error::Shortage {
                 needed,
                 free: self.table.pool.free(),

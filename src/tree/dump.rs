@@ -100,12 +100,12 @@ impl<H: Held> Tree<H> {
                 write!(
                     text,
                     "{comma}\n  {{\"id\": {}, \"parent\": {}, \"start_page\": {}, \"locks\": {}, \
-                     \"own_locks\": {}, \"last_access\": {}, \"hits\": {}, \"pages\": {:?}, ",
+                     \"keepers\": {}, \"last_access\": {}, \"hits\": {}, \"pages\": {:?}, ",
                     self.id(at).0,
                     self.id(node.parent).0,
                     node.start,
                     node.locks,
-                    node.own_locks,
+                    node.keepers,
                     node.last_access,
                     node.hits,
                     node.pages()

@@ -1,11 +1,13 @@
 //! Locks: a count on every node of a path. So an unlocked node has only unlocked nodes below it,
 //! and the pages of unlocked nodes are exactly those that eviction can free.
+//!
+//! Retained sequences are counted beside their locks, so that what they keep together is known
+//! without a look at a page.
 use super::node::Held;
 use super::{NONE, Tree};
 
 impl<H: Held> Tree<H> {
     pub fn lock_path(&mut self, node: u32) {
-        self.nodes[node].own_locks += 1;
         self.add_locks(node, None);
     }
 
@@ -24,18 +26,12 @@ impl<H: Held> Tree<H> {
         }
     }
 
-    /// Takes back a lock that was taken on this very node. The caller goes up the path with
-    /// `count_unlock`.
-    pub fn take_lock_back(&mut self, node: u32) {
-        let locks = &mut self.nodes[node].own_locks;
-        *locks = locks.checked_sub(1).expect("the node was locked");
-    }
-
-    /// Counts one lock less on a node of the path, and gives it its place in the eviction order.
-    /// True when that was the last lock of a node which is no leaf: the index may have more to do.
+    /// Counts one lock less on a node of the path, up which the caller goes, and gives it its place
+    /// in the eviction order. True when that was the last lock of a node which is no leaf: the
+    /// index may have more to do.
     pub fn count_unlock(&mut self, at: u32) -> bool {
         let node = &mut self.nodes[at];
-        node.locks -= 1;
+        node.locks = node.locks.checked_sub(1).expect("the node was locked");
         if node.locks > 0 {
             return false;
         }
@@ -52,13 +48,38 @@ impl<H: Held> Tree<H> {
         if from == to {
             return;
         }
-        self.nodes[from].own_locks -= 1;
-        self.nodes[to].own_locks += 1;
         self.add_locks(to, Some(from));
     }
 
     /// The parent of a node that is no root.
     pub fn above(&self, at: u32) -> Option<u32> {
         Some(self.nodes[at].parent).filter(|&parent| parent != NONE)
+    }
+
+    /// Locks that were taken on this very node, of which these are the children.
+    pub fn own_locks(&self, node: u32, children: impl Iterator<Item = u32>) -> u32 {
+        self.nodes[node].locks - children.map(|child| self.nodes[child].locks).sum::<u32>()
+    }
+
+    /// Counts a retained sequence on a locked node and all above it.
+    pub fn keep_path(&mut self, node: u32) {
+        let mut next = Some(node);
+        while let Some(at) = next {
+            let node = &mut self.nodes[at];
+            node.keepers += 1;
+            self.kept_pages += if node.keepers == 1 { node.page_count() } else { 0 };
+            next = self.above(at);
+        }
+    }
+
+    /// Takes that back.
+    pub fn keep_path_no_more(&mut self, node: u32) {
+        let mut next = Some(node);
+        while let Some(at) = next {
+            let node = &mut self.nodes[at];
+            node.keepers = node.keepers.checked_sub(1).expect("the node was kept");
+            self.kept_pages -= if node.keepers == 0 { node.page_count() } else { 0 };
+            next = self.above(at);
+        }
     }
 }

@@ -48,6 +48,8 @@ pub struct Tree<H> {
     pub clock: u64,
     pub cached_pages: usize,
     pub reclaimable_pages: usize,
+    /// Pages of nodes that retained sequences keep.
+    pub kept_pages: usize,
     leaves: usize,
 }
 
@@ -63,6 +65,7 @@ impl<H: Held> Tree<H> {
             clock: 0,
             cached_pages: 0,
             reclaimable_pages: 0,
+            kept_pages: 0,
             leaves: 0,
         }
     }

@@ -37,8 +37,8 @@ pub struct TreeNode<H> {
     pub start: u32,
     /// Locks on this node and below it.
     pub locks: u32,
-    /// Of those, the ones on this very node.
-    pub own_locks: u32,
+    /// Retained sequences that keep this node, each by one of the locks.
+    pub keepers: u32,
     /// Neighbours in the eviction order: in the list, or in the tree of those that came late.
     pub older: u32,
     pub newer: u32,
@@ -84,7 +84,7 @@ impl<H: Held> TreeNode<H> {
             root: NONE,
             start: 0,
             locks: 0,
-            own_locks: 0,
+            keepers: 0,
             older: NONE,
             newer: NONE,
             queue: Queue::Out,

@@ -166,7 +166,19 @@ impl PrefixIndex for BlockHashIndex {
     }
 
     fn own_locks(&self, node: Node) -> u32 {
-        self.tree.nodes[node.0].own_locks
+        self.tree.own_locks(node.0, self.children_of(node.0))
+    }
+
+    fn retain(&mut self, node: Node) {
+        self.tree.keep_path(node.0);
+    }
+
+    fn retain_no_more(&mut self, node: Node) {
+        self.tree.keep_path_no_more(node.0);
+    }
+
+    fn retained_pages(&self) -> usize {
+        self.tree.kept_pages
     }
 
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize {

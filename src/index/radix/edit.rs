@@ -165,10 +165,10 @@ impl RadixIndex {
         self.segment_bytes += label.bytes() + split.ages.bytes();
         let old = &mut self.tree.nodes[at];
         let (start, locks, hits, media) = (old.start, old.locks, old.hits, old.media);
-        let root = old.root;
+        let (root, keepers) = (old.root, old.keepers);
         old.start += count as u32;
         let new = &mut self.tree.nodes[front];
-        new.root = root;
+        (new.root, new.keepers) = (root, keepers);
         (new.start, new.locks, new.last_access, new.hits, new.media) =
             (start, locks, split.time, hits, media);
         (new.label, new.ages) = (label, split.ages);

@@ -219,7 +219,6 @@ impl RadixIndex {
         node.state == State::Node
             && node.children.is_empty()
             && node.locks == 1
-            && node.own_locks == 1
             && node.label.len() + more <= self.tree.nodes.page_limit()
     }
 

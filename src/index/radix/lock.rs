@@ -4,7 +4,6 @@ use super::RadixIndex;
 impl RadixIndex {
     /// Undoes a lock that was taken on this very node.
     pub(super) fn unlock_path(&mut self, node: u32) {
-        self.tree.take_lock_back(node);
         let mut next = Some(node);
         while let Some(at) = next {
             next = self.tree.above(at);

@@ -171,7 +171,20 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn own_locks(&self, node: Node) -> u32 {
-        self.tree.nodes[node.0].own_locks
+        let children = self.tree.nodes[node.0].children.iter();
+        self.tree.own_locks(node.0, children.map(|sibling| sibling.node))
+    }
+
+    fn retain(&mut self, node: Node) {
+        self.tree.keep_path(node.0);
+    }
+
+    fn retain_no_more(&mut self, node: Node) {
+        self.tree.keep_path_no_more(node.0);
+    }
+
+    fn retained_pages(&self) -> usize {
+        self.tree.kept_pages
     }
 
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize {
