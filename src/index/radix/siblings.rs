@@ -2,8 +2,8 @@
 //!
 //! The order serves the search for the child that shares the longest start of a page: it is one of
 //! the two between which the query would stand. (A child that shares a whole page is found by the
-//! `ChildTable`.) A few children are one sorted run; many are sorted runs of bounded length, so
-//! that adding one moves little.
+//! `ChildTable`.) A few children are one sorted run; many are sorted runs, no longer than the square
+//! root of their number or RUN, so that neither adding one to a run nor adding a run moves much.
 //!
 //! Readers without a lock search the same runs. An entry is one atomic, so what they read while
 //! entries move is some child or none; `Row::children` tells them that they have to read again.
@@ -14,10 +14,13 @@ use crate::memory::{OutOfMemory, try_box};
 use crate::sync::Ordering::Relaxed;
 use crate::tree::NONE;
 
-/// A place in a run of RUN children, when that was cut.
-fn after_cut((run, at): Place) -> Place {
-    if at > RUN / 2 { (run + 1, at - RUN / 2) } else { (run, at) }
+/// Length at which a run of so many children is cut.
+fn run_limit(count: usize) -> usize {
+    count.isqrt().next_power_of_two().max(RUN)
 }
+
+/// A run is given less memory when it uses this part of it.
+const SPARSE: usize = 8;
 
 /// The children of a node.
 #[derive(Debug, Default)]
@@ -34,8 +37,9 @@ pub(super) enum Siblings {
 
 #[derive(Debug)]
 pub(super) struct Many {
-    /// All of them have room for RUN entries.
     runs: Vec<Run>,
+    /// Their heap memory.
+    run_bytes: usize,
     /// The way to them for readers; there may be empty ones behind.
     links: Links,
     count: usize,
@@ -52,7 +56,7 @@ fn links(count: usize) -> Result<Links, OutOfMemory> {
 pub(super) enum Room {
     /// There is room.
     There,
-    /// A run that is larger than the one that there is.
+    /// A run that is larger than the one at the place.
     Run(Run),
     /// The second half of a run that is cut, and links to all of them.
     Cut(Run, Links),
@@ -75,17 +79,49 @@ impl Many {
         }
     }
 
-    /// Moves half of a run into an empty one, for which there is room.
-    fn cut(&mut self, run: usize, mut half: Run, links: Links, garbage: &mut Garbage) {
-        self.runs[run].as_mut().cut(RUN / 2, &mut half);
+    /// Moves half of a run into an empty one, for which there is room; returns where a place in it
+    /// is now.
+    fn cut(
+        &mut self,
+        (run, at): Place,
+        mut half: Run,
+        links: Links,
+        garbage: &mut Garbage,
+    ) -> Place {
+        let stay = self.runs[run].len as usize / 2;
+        self.runs[run].as_mut().cut(stay, &mut half);
+        self.run_bytes += half.entries.bytes();
         self.runs.insert(run + 1, half);
         self.links = links;
         self.link(0, garbage);
+        if at > stay { (run + 1, at - stay) } else { (run, at) }
+    }
+
+    /// Moves the entries of a run into an empty one.
+    fn replace_run(&mut self, run: usize, mut other: Run, garbage: &mut Garbage) {
+        let old = &mut self.runs[run];
+        other.fill(&old.entries[..old.len as usize]);
+        self.run_bytes = self.run_bytes + other.entries.bytes() - old.entries.bytes();
+        let old = std::mem::replace(old, other);
+        self.links[run].set(Some(&mut self.runs[run].entries), garbage);
+        drop(old);
+    }
+
+    /// Gives most of the memory of a run back, if little of it is used and there is some for a
+    /// smaller one.
+    fn shrink_run(&mut self, run: usize, garbage: &mut Garbage) {
+        let (len, room) = (self.runs[run].len as usize, self.runs[run].entries.len());
+        if room > RUN
+            && len * SPARSE <= room
+            && let Ok(smaller) = Run::empty((room / SPARSE * 2).max(RUN))
+        {
+            self.replace_run(run, smaller, garbage);
+        }
     }
 
     /// Takes an empty run away.
     fn remove_run(&mut self, run: usize, garbage: &mut Garbage) {
-        self.runs.remove(run);
+        self.run_bytes -= self.runs.remove(run).entries.bytes();
         // Without memory for other links the old ones do, one after another.
         match links(self.runs.len()) {
             Ok(links) => {
@@ -142,9 +178,8 @@ impl Siblings {
             Self::None | Self::One(_) => 0,
             Self::Few { entries, .. } => entries.bytes(),
             Self::Many(many) => {
-                let entries = many.runs.len() * many.runs[0].entries.bytes();
                 let runs = many.runs.capacity() * size_of::<Run>();
-                size_of::<Many>() + entries + runs + many.links.bytes()
+                size_of::<Many>() + many.run_bytes + runs + many.links.bytes()
             }
         }
     }
@@ -189,16 +224,23 @@ impl Siblings {
             Self::Few { len, .. } if (*len as usize) < RUN => {
                 Room::Run(Run::empty((*len as usize * 2).min(RUN))?)
             }
-            Self::Few { .. } => {
+            Self::Few { entries, .. } => {
                 let mut runs = Vec::new();
                 runs.try_reserve(2)?;
-                let many = try_box(Many { runs, links: links(0)?, count: 0 })?;
-                Room::Many(many, Run::empty(RUN)?, links(2)?)
+                let run_bytes = entries.bytes();
+                let many = try_box(Many { runs, run_bytes, links: links(0)?, count: 0 })?;
+                Room::Many(many, Run::empty(entries.len())?, links(2)?)
             }
-            Self::Many(many) if (many.runs[run].len as usize) < RUN => Room::There,
             Self::Many(many) => {
-                many.runs.try_reserve(1)?;
-                Room::Cut(Run::empty(RUN)?, links(many.runs.len() + 1)?)
+                let (len, room) = (many.runs[run].len as usize, many.runs[run].entries.len());
+                if len < room {
+                    Room::There
+                } else if room < run_limit(many.count) {
+                    Room::Run(Run::empty(room * 2)?)
+                } else {
+                    many.runs.try_reserve(1)?;
+                    Room::Cut(Run::empty(room)?, links(many.runs.len() + 1)?)
+                }
             }
         })
     }
@@ -216,6 +258,10 @@ impl Siblings {
             Room::Run(mut larger) => {
                 match self {
                     Self::One(one) => larger.fill(&[Entry::new(one.pack())]),
+                    Self::Many(many) => {
+                        many.replace_run(run, larger, garbage);
+                        return self.insert_at((run, at), new);
+                    }
                     _ => larger.fill(self.runs().map_or(&[], |runs| runs.run(0))),
                 }
                 *self = Self::few(larger);
@@ -227,16 +273,15 @@ impl Siblings {
                 };
                 many.count = len as usize;
                 many.runs.push(Run { len, entries });
-                many.cut(0, half, links, garbage);
+                let place = many.cut((0, at), half, links, garbage);
                 *self = Self::Many(many);
-                after_cut((run, at))
+                place
             }
             Room::Cut(half, links) => {
                 let Self::Many(many) = self else {
                     unreachable!("the room is that of many children")
                 };
-                many.cut(run, half, links, garbage);
-                after_cut((run, at))
+                many.cut((run, at), half, links, garbage)
             }
         };
         self.insert_at(place, new);
@@ -264,6 +309,8 @@ impl Siblings {
                 many.count -= 1;
                 if many.runs[run].len == 0 {
                     many.remove_run(run, garbage);
+                } else {
+                    many.shrink_run(run, garbage);
                 }
                 if many.runs.len() == 1 {
                     let last = many.runs.pop().expect("there is a run");
@@ -303,5 +350,55 @@ impl Siblings {
         };
         row.few.set(few, garbage);
         row.many.set(many, garbage);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Heap memory by a walk over the runs.
+    fn counted(siblings: &Siblings) -> usize {
+        let Siblings::Many(many) = siblings else { return siblings.bytes() };
+        let entries: usize = many.runs.iter().map(|run| run.entries.bytes()).sum();
+        let runs = many.runs.capacity() * size_of::<Run>();
+        size_of::<Many>() + entries + runs + many.links.bytes()
+    }
+
+    /// Many children come and go in any order: they stay sorted, runs and their number stay near
+    /// the square root, and memory follows.
+    #[test]
+    fn many_children_are_runs_of_the_square_root() {
+        let (mut siblings, mut known) = (Siblings::default(), BTreeSet::new());
+        let (mut garbage, mut random) = (Garbage::default(), fastrand::Rng::with_seed(7));
+        let mut most = 0;
+        for step in 0..160_000 {
+            let grows = step < 60_000 || (80_000..100_000).contains(&step);
+            if grows {
+                let key = random.u32(..1 << 30);
+                if known.insert(key) {
+                    let place = siblings.place(key, |_| false);
+                    let room = siblings.room(place).unwrap();
+                    let new = Sibling { first_key: key, node: key };
+                    siblings.insert(place, new, room, &mut garbage);
+                }
+            } else if let Some(&key) = known.range(random.u32(..1 << 30)..).next() {
+                known.remove(&key);
+                let place = siblings.place(key, |_| false);
+                siblings.remove(place, &mut garbage);
+            }
+            if step % 997 == 0 {
+                assert!(siblings.iter().map(|child| child.first_key).eq(known.iter().copied()));
+                assert_eq!((siblings.len(), siblings.bytes()), (known.len(), counted(&siblings)));
+                if let Siblings::Many(many) = &siblings {
+                    let root = known.len().isqrt().max(RUN);
+                    let longest = many.runs.iter().map(|run| run.len as usize).max();
+                    assert!(longest <= Some(run_limit(60_000)) && many.runs.len() <= 8 * root);
+                    most = most.max(many.runs.len());
+                }
+            }
+        }
+        assert!(most > 128 && most < 600, "{most} runs");
     }
 }
