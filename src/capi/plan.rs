@@ -1,12 +1,12 @@
 //! Plans: the rows of one step as arrays.
-use super::elements::{AbiElement, GivenElements};
-use super::handle::{Handle, Object, Opaque, destroy, with};
-use super::page_table::rkv_page_table;
-use super::pointer::{AbiStruct, check_fit, out, read_struct, slice, write_struct};
-use super::sequence::rkv_sequence_id;
-use super::status::rkv_status;
-use super::token::rkv_region;
 use crate::attention::{Capacity, Region};
+use crate::capi::ffi::{
+    AbiElement, AbiStruct, GivenElements, Handle, Object, Opaque, check_fit, destroy, out,
+    read_struct, rkv_status, slice, with, write_struct,
+};
+use crate::capi::page_table::rkv_page_table;
+use crate::capi::sequence::rkv_sequence_id;
+use crate::capi::token::rkv_region;
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;

@@ -1,0 +1,232 @@
+//! The buffers of a caller that records of the journal are read into.
+use crate::cache::Namespace;
+use crate::capi::ffi::{Fail, WantedElements, check_out, out_slice};
+use crate::capi::journal::*;
+use crate::capi::token::{RKV_TOKEN_COORD, RKV_TOKEN_IMAGE, RKV_TOKEN_SIZE, namespace_flags};
+use crate::journal::{Reason, Record, What};
+use crate::token::{Part, TokenKind};
+use std::mem::MaybeUninit;
+
+/// How much of each kind.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub records: usize,
+    pub pages: usize,
+    pub tokens: usize,
+    pub items: usize,
+}
+
+/// Room for records and for what belongs to them.
+pub(crate) struct Buffers<'a> {
+    records: WantedElements<rkv_journal_record>,
+    pages: &'a mut [MaybeUninit<u32>],
+    tokens: &'a mut [MaybeUninit<u32>],
+    items: WantedElements<rkv_journal_item>,
+    /// What was written, or would be.
+    counts: Counts,
+    /// What the first record needs, when it doesn't fit.
+    needed: Option<Counts>,
+    /// Nothing is to be written: the room for all is asked for.
+    asks: bool,
+}
+
+impl Buffers<'_> {
+    /// # Safety
+    /// The buffers are writable for as many elements as the arguments say.
+    pub unsafe fn of_journal(args: &rkv_cache_read_journal_args) -> Result<Self, Fail> {
+        // SAFETY: the caller's contract.
+        unsafe {
+            Self::new(
+                (args.records, args.record_size, args.record_capacity),
+                (args.pages, args.page_capacity),
+                (args.tokens, args.token_capacity),
+                (args.items, args.item_size, args.item_capacity),
+            )
+        }
+    }
+
+    /// # Safety
+    /// The buffers are writable for as many elements as the arguments say.
+    pub unsafe fn of_contents(args: &rkv_cache_read_contents_args) -> Result<Self, Fail> {
+        // SAFETY: the caller's contract.
+        unsafe {
+            Self::new(
+                (args.records, args.record_size, args.record_capacity),
+                (args.pages, args.page_capacity),
+                (args.tokens, args.token_capacity),
+                (args.items, args.item_size, args.item_capacity),
+            )
+        }
+    }
+
+    /// # Safety
+    /// The buffers are writable for as many elements as is said.
+    unsafe fn new(
+        (records, record_size, record_capacity): (*mut rkv_journal_record, usize, usize),
+        (pages, page_capacity): (*mut u32, usize),
+        (tokens, token_capacity): (*mut u32, usize),
+        (items, item_size, item_capacity): (*mut rkv_journal_item, usize, usize),
+    ) -> Result<Self, Fail> {
+        let record_names = ["args.records", "args.record_size"];
+        let item_names = ["args.items", "args.item_size"];
+        // SAFETY: the caller's contract.
+        let (records, items) = unsafe {
+            (
+                WantedElements::new(records, record_size, record_capacity, record_names)?,
+                WantedElements::new(items, item_size, item_capacity, item_names)?,
+            )
+        };
+        check_out(pages, page_capacity, "args.pages")?;
+        check_out(tokens, token_capacity, "args.tokens")?;
+        let asks = records.capacity() + page_capacity + token_capacity + items.capacity() == 0;
+        // SAFETY: the caller's contract.
+        let (pages, tokens) = unsafe {
+            (
+                out_slice(pages, page_capacity, page_capacity, "args.pages")?,
+                out_slice(tokens, token_capacity, token_capacity, "args.tokens")?,
+            )
+        };
+        let counts = Counts::default();
+        Ok(Self { records, pages, tokens, items, counts, needed: None, asks })
+    }
+
+    /// Takes a record, if there is room for all of it.
+    pub fn take(&mut self, record: &Record<'_>) -> bool {
+        let (tokens, items) = match record.what {
+            What::Stored { tokens, parts, .. } => (tokens, parts.count()),
+            What::Removed(_) | What::Cleared(_) => (&[][..], 0),
+        };
+        let before = self.counts;
+        let after = Counts {
+            records: before.records + 1,
+            pages: before.pages + record.pages.len(),
+            tokens: before.tokens + tokens.len(),
+            items: before.items + items,
+        };
+        if self.asks {
+            self.counts = after;
+            return true;
+        }
+        let fits = after.records <= self.records.capacity()
+            && after.pages <= self.pages.len()
+            && after.tokens <= self.tokens.len()
+            && after.items <= self.items.capacity();
+        if !fits {
+            self.needed = (before.records == 0).then_some(after);
+            return false;
+        }
+        self.pages[before.pages..after.pages].write_copy_of_slice(record.pages);
+        self.tokens[before.tokens..after.tokens].write_copy_of_slice(tokens);
+        if let What::Stored { parts, .. } = record.what {
+            for (at, part) in (before.items..).zip(parts.iter()) {
+                self.items.put(at, &item(&part));
+            }
+        }
+        let mut made = described(record);
+        (made.page_index, made.page_count) = (before.pages as u64, record.pages.len() as u64);
+        (made.token_index, made.token_count) = (before.tokens as u64, tokens.len() as u64);
+        (made.item_index, made.item_count) = (before.items as u64, items as u64);
+        self.records.put(before.records, &made);
+        self.counts = after;
+        true
+    }
+
+    /// Whether what was taken is in the buffers.
+    pub fn are_written(&self) -> bool {
+        !self.asks && self.needed.is_none()
+    }
+
+    /// What was taken; or what the first record needs, with the failure that says so.
+    pub fn counts(&self) -> (Counts, Option<Fail>) {
+        let Some(needed) = self.needed else {
+            return (self.counts, None);
+        };
+        let Counts { pages, tokens, items, .. } = needed;
+        let short = [
+            (1, self.records.capacity(), "args.records"),
+            (pages, self.pages.len(), "args.pages"),
+            (tokens, self.tokens.len(), "args.tokens"),
+            (items, self.items.capacity(), "args.items"),
+        ];
+        let short = short.into_iter().find(|(needed, room, _)| needed > room);
+        let (count, room, name) = short.expect("the record doesn't fit");
+        (needed, Some(Fail::too_small(count, room, name)))
+    }
+}
+
+/// A record without where the rest of it is.
+fn described(record: &Record<'_>) -> rkv_journal_record {
+    let mut made = rkv_journal_record {
+        number: record.number,
+        kind: RKV_JOURNAL_REMOVED,
+        reason: 0,
+        group: 0,
+        parent_page: 0,
+        first_position: 0,
+        page_index: 0,
+        page_count: 0,
+        token_index: 0,
+        token_count: 0,
+        item_index: 0,
+        item_count: 0,
+        namespace_flags: 0,
+        reserved: 0,
+        lora_id: 0,
+        epoch: 0,
+        image_digest: [0; 16],
+        salt: [0; 32],
+    };
+    match record.what {
+        What::Removed(reason) => {
+            made.reason = match reason {
+                Reason::Capacity => RKV_REASON_CAPACITY,
+                Reason::Caller => RKV_REASON_CALLER,
+                Reason::Destroyed => RKV_REASON_DESTROYED,
+                Reason::Invalidated => RKV_REASON_INVALIDATED,
+            };
+        }
+        What::Stored { namespace, parent, first_position, .. } => {
+            made.kind = RKV_JOURNAL_STORED;
+            (made.parent_page, made.first_position) = (parent, first_position);
+            put_namespace(&mut made, &namespace);
+        }
+        What::Cleared(namespace) => {
+            (made.kind, made.reason) = (RKV_JOURNAL_CLEARED, RKV_REASON_INVALIDATED);
+            put_namespace(&mut made, &namespace);
+        }
+    }
+    made
+}
+
+fn put_namespace(made: &mut rkv_journal_record, namespace: &Namespace) {
+    made.namespace_flags = namespace_flags(namespace);
+    made.lora_id = namespace.lora.unwrap_or(0);
+    made.epoch = namespace.epoch;
+    made.image_digest = namespace.image.unwrap_or([0; 16]);
+    made.salt = namespace.salt;
+}
+
+fn item(part: &Part) -> rkv_journal_item {
+    let mut made = rkv_journal_item {
+        kind: 0,
+        position: part.start as u32,
+        position_count: part.positions as u32,
+        image_offset: part.offset,
+        image_position_count: 0,
+        bin: 0,
+        height_bin: 0,
+        reserved: 0,
+        digest: [0; 16],
+    };
+    match part.kind {
+        TokenKind::Coord { bin } => (made.kind, made.bin) = (RKV_TOKEN_COORD, bin),
+        TokenKind::Size { width_bin, height_bin } => {
+            (made.kind, made.bin, made.height_bin) = (RKV_TOKEN_SIZE, width_bin, height_bin);
+        }
+        TokenKind::Image { digest, positions } => {
+            made.kind = RKV_TOKEN_IMAGE;
+            (made.digest, made.image_position_count) = (digest, positions);
+        }
+    }
+    made
+}
