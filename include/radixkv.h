@@ -9,6 +9,7 @@
  *   rkv_cache            the prefix index over one page table
  *   sequences            named by rkv_sequence_id; they live in a cache
  *   rkv_snapshot_cache   opaque states by token list; stands alone
+ * radixkv_spatial.h has what models need that speak of coordinates and sizes.
  *
  * Conventions
  *   Names      rkv_<object>_<verb>; what copies out to the caller is rkv_<object>_read_...; the
@@ -359,11 +360,6 @@
  * Reason of an rkv_journal_record: the cache was destroyed.
  */
 #define RKV_REASON_DESTROYED 5
-
-/**
- * Bins of a coordinate, a width or a height.
- */
-#define RKV_BIN_COUNT 1024
 
 /**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
@@ -4633,80 +4629,6 @@ enum rkv_status rkv_snapshot_cache_remove(struct rkv_snapshot_cache *cache,
                                           const struct rkv_namespace *space,
                                           const struct rkv_tokens *tokens,
                                           bool *out_removed);
-
-/**
- * Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
- *
- * @param value in [0, 1]
- * @param out_bin receives the nearest bin
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_bin(double value, uint32_t *out_bin);
-
-/**
- * Value of a coordinate bin. rkv_coord_bin() of it is the bin again.
- *
- * @param bin below RKV_BIN_COUNT
- * @param out_value receives bin / 1023
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_value(uint32_t bin, double *out_value);
-
-/**
- * Bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends included.
- *
- * @param value in [2^-10, 1]
- * @param out_bin receives the bin that is nearest on the logarithmic scale
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_bin(double value, uint32_t *out_bin);
-
-/**
- * Value of a width or height bin. rkv_size_bin() of it is the bin again.
- *
- * @param bin below RKV_BIN_COUNT
- * @param out_value receives 2^(10 * bin / 1023 - 10)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_value(uint32_t bin, double *out_value);
-
-/**
- * The most likely bin of a coordinate or a size, from a model's logits, and its value.
- *
- * @param kind RKV_TOKEN_COORD, or RKV_TOKEN_SIZE for a width or a height
- * @param logits logit_count logits, one for each bin; of equal ones the first counts
- * @param logit_count RKV_BIN_COUNT
- * @param out_bin receives the bin
- * @param out_value receives rkv_coord_value() or rkv_size_value() of it; NULL when not wanted
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for a logit that is NaN
- * @par Cost
- * O(logit_count); no lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_spatial_decode(uint32_t kind,
-                                   const float *logits,
-                                   size_t logit_count,
-                                   uint32_t *out_bin,
-                                   double *out_value);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -207,9 +207,10 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The header without its comments.
+/// The headers, one after the other, without their comments.
 fn header() -> String {
-    let text = fs::read_to_string(root().join("include/radixkv.h")).unwrap();
+    let read = |name: &str| fs::read_to_string(root().join("include").join(name)).unwrap();
+    let text = read("radixkv.h") + &read("radixkv_spatial.h");
     let mut code = String::new();
     for (at, piece) in text.split("/*").enumerate() {
         code.push_str(if at == 0 { piece } else { piece.split_once("*/").unwrap().1 });
