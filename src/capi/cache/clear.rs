@@ -1,6 +1,8 @@
 //! Clearing a cache, or some of its namespaces.
 use crate::capi::cache::rkv_cache;
-use crate::capi::ffi::{AbiStruct, check_fit, read_struct, rkv_status, with, write_struct};
+use crate::capi::ffi::{
+    AbiStruct, check_fit, check_flags, read_struct, rkv_status, with, write_struct,
+};
 use crate::capi::token::{read_namespace, rkv_namespace};
 use crate::error::Error;
 use crate::sequence::Scope;
@@ -103,9 +105,7 @@ pub unsafe extern "C" fn rkv_cache_clear(
             let args = read_struct(args)?;
             check_fit(out_result)?;
             let has = |flag: u32| args.flags & flag != 0;
-            if args.flags & !(RKV_CLEAR_NAMESPACE | RKV_CLEAR_EVERYTHING) != 0 {
-                return Err(Error::argument("args.flags has an unknown bit").into());
-            }
+            check_flags(args.flags, RKV_CLEAR_NAMESPACE | RKV_CLEAR_EVERYTHING, "args.flags")?;
             if args.flags == 0 {
                 return Err(Error::argument("args.flags is 0: it says what to clear").into());
             }

@@ -2,7 +2,8 @@
 use crate::cache::{InsertRequest, Namespace};
 use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id};
 use crate::capi::ffi::{
-    AbiStruct, check_fit, check_out, out_slice, read_struct, rkv_status, slice, with, write_struct,
+    AbiStruct, check_fit, check_flags, check_out, out_slice, read_struct, rkv_status, slice, with,
+    write_struct,
 };
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
@@ -104,9 +105,7 @@ pub unsafe extern "C" fn rkv_cache_insert(
     unsafe {
         with(cache, |shared| {
             let args = read_struct(args)?;
-            if args.flags & !RKV_INSERT_LOCK != 0 {
-                return Err(Error::argument("args.flags has an unknown bit").into());
-            }
+            check_flags(args.flags, RKV_INSERT_LOCK, "args.flags")?;
             check_fit(out_result)?;
             let pages = slice(args.pages, args.page_count, "args.pages")?;
             if !published_pages.is_null() {

@@ -1,7 +1,7 @@
 //! What can be seen of a cache: counters, invariants, the tree as text.
 use crate::capi::cache::{rkv_cache, rkv_node_id};
 use crate::capi::ffi::{
-    AbiStruct, Fail, WantedElements, check_out, fill, out, rkv_status, with, write_struct,
+    AbiStruct, WantedElements, check_out, fill, rkv_status, with, write_struct,
 };
 use crate::capi::token::{namespace_of, rkv_namespace};
 use crate::error::Error;
@@ -170,18 +170,10 @@ pub unsafe extern "C" fn rkv_cache_read_namespaces(
             if !roots.is_null() {
                 check_out(roots, capacity, "roots")?;
             }
-            let count = out(out_count, "out_count")?;
             let found = shared.namespaces()?;
-            count.write(found.len());
-            if spaces.is_null() {
-                return Ok(());
-            }
-            if found.len() > capacity {
-                return Err(Fail::too_small(found.len(), capacity, "spaces"));
-            }
-            for (at, (namespace, root)) in found.iter().enumerate() {
-                into.put(at, &namespace_of(namespace, element_size));
-                if !roots.is_null() {
+            into.fill(found.iter().map(|(space, _)| namespace_of(space)), out_count, "spaces")?;
+            if !roots.is_null() && !spaces.is_null() {
+                for (at, (_, root)) in found.iter().enumerate() {
                     roots.add(at).write(root.0);
                 }
             }

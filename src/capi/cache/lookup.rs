@@ -2,8 +2,8 @@
 use crate::cache::Namespace;
 use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id};
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, Fail, GivenElements, Statuses, WantedElements, check_fit, check_out,
-    out, out_slice, put, rkv_status, with, write_struct,
+    AbiElement, AbiStruct, Fail, Many, WantedElements, check_fit, check_flags, check_out,
+    check_zero, out, out_slice, put, rkv_status, with, write_struct,
 };
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
@@ -46,9 +46,7 @@ unsafe impl AbiStruct for rkv_cache_match_result {
 
 /// Whether the match is to be locked.
 pub(crate) fn check_match_flags(flags: u32) -> Result<bool, Error> {
-    if flags & !RKV_MATCH_LOCK != 0 {
-        return Err(Error::argument("flags has an unknown bit"));
-    }
+    check_flags(flags, RKV_MATCH_LOCK, "flags")?;
     Ok(flags & RKV_MATCH_LOCK != 0)
 }
 
@@ -217,6 +215,10 @@ unsafe impl AbiElement for rkv_cache_match_item {
 // SAFETY: plain integers, no padding.
 unsafe impl AbiElement for rkv_cache_match_result {
     const V1: usize = 64;
+
+    fn sized(self, struct_size: u32) -> Self {
+        Self { struct_size, ..self }
+    }
 }
 
 /// One lookup of rkv_cache_probe_many().
@@ -284,32 +286,24 @@ pub unsafe extern "C" fn rkv_cache_match_many(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let items = GivenElements::new(items, count, (item_size, "item_size"), "items")?;
-            let mut matches =
-                WantedElements::new(matches, match_size, count, ["matches", "match_size"])?;
-            let statuses = Statuses::new(statuses, count)?;
-            statuses.for_each(shared, "items", items.iter(), |turn, at, item| {
+            let many = Many::new((items, "items"), count, item_size, statuses)?;
+            let names = ["matches", "match_size"];
+            let matches = WantedElements::new(matches, match_size, count, names)?;
+            many.in_turn(shared, matches, |turn, at, item| {
                 let lock = check_match_flags(item.flags)?;
-                if item.reserved != 0 {
-                    return Err(Error::argument("reserved is not zero").into());
-                }
+                check_zero(item.reserved, "reserved")?;
                 check_out(item.pages, item.page_capacity, "pages")?;
-                let page_count = &raw mut (*matches.place(at)).page_count;
                 let wanted = Wanted {
                     lock,
                     pages: item.pages,
                     page_capacity: item.page_capacity,
-                    page_count,
+                    page_count: &raw mut (*matches.place(at)).page_count,
                 };
-                let made = with_tokens(item.tokens, |tokens| {
+                with_tokens(item.tokens, |tokens| {
                     let namespace = read_namespace(item.space)?;
                     match_tokens(turn.state(), &namespace, tokens, wanted)
-                })?;
-                let struct_size = matches.size() as u32;
-                matches.put(at, &rkv_cache_match_result { struct_size, ..made });
-                Ok(())
-            });
-            Ok(())
+                })
+            })
         })
     }
 }
@@ -346,26 +340,18 @@ pub unsafe extern "C" fn rkv_cache_probe_many(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let items = GivenElements::new(items, count, (item_size, "item_size"), "items")?;
-            let mut results =
-                WantedElements::new(results, result_size, count, ["results", "result_size"])?;
-            let mut statuses = Statuses::new(statuses, count)?;
-            for (at, item) in items.iter().enumerate() {
-                let done = with_tokens(item.tokens, |tokens| {
-                    let namespace = read_namespace(item.space)?;
-                    let (tokens, positions) = shared.probe(&namespace, tokens)?;
-                    results.put(
-                        at,
-                        &rkv_cache_probe_result {
-                            token_count: tokens as u64,
-                            position_count: positions as u64,
-                        },
-                    );
-                    Ok(())
-                });
-                statuses.put(at, done, "items");
-            }
-            Ok(())
+            let many = Many::new((items, "items"), count, item_size, statuses)?;
+            let names = ["results", "result_size"];
+            let results = WantedElements::new(results, result_size, count, names)?;
+            many.one_by_one(results, |item| {
+                with_tokens(item.tokens, |tokens| {
+                    let (tokens, positions) = shared.probe(&read_namespace(item.space)?, tokens)?;
+                    Ok(rkv_cache_probe_result {
+                        token_count: tokens as u64,
+                        position_count: positions as u64,
+                    })
+                })
+            })
         })
     }
 }

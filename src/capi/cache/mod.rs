@@ -13,8 +13,8 @@ pub use node::*;
 
 use crate::cache::CacheConfig;
 use crate::capi::ffi::{
-    AbiStruct, Handle, Opaque, check_out, destroy, guard, init_struct, out, out_slice, put,
-    read_struct, rkv_status, with,
+    AbiStruct, Handle, Opaque, check_flags, check_out, check_zero, destroy, guard, init_struct,
+    out, out_slice, put, read_struct, rkv_status, with,
 };
 use crate::capi::page_table::rkv_page_table;
 use crate::error::Error;
@@ -125,17 +125,13 @@ pub unsafe extern "C" fn rkv_cache_create(
             let mut made = CacheConfig::default();
             if !config.is_null() {
                 let raw = read_struct(config)?;
-                if raw.flags & !RKV_CACHE_WHOLE_PAGES != 0 {
-                    return Err(Error::argument("config.flags has an unknown bit").into());
-                }
+                check_flags(raw.flags, RKV_CACHE_WHOLE_PAGES, "config.flags")?;
                 made.index = match raw.index {
                     RKV_INDEX_RADIX => IndexKind::Radix,
                     RKV_INDEX_BLOCK_HASH => IndexKind::BlockHash,
                     _ => return Err(Error::argument("config.index is unknown").into()),
                 };
-                if raw.reserved != 0 {
-                    return Err(Error::argument("config.reserved must be zero").into());
-                }
+                check_zero(raw.reserved, "config.reserved")?;
                 made.whole_pages = raw.flags & RKV_CACHE_WHOLE_PAGES != 0;
                 made.retained_sequences = raw.retained_sequence_limit;
                 made.retained_pages = raw.retained_page_limit;

@@ -1,6 +1,6 @@
 //! Arrays of structs that can grow: a call says how large the caller's elements are.
 use super::guard::Fail;
-use super::pointer::{SIZE_LIMIT, check};
+use super::pointer::{SIZE_LIMIT, check, put};
 use crate::error::{Error, text};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -13,6 +13,26 @@ use std::slice;
 pub(crate) unsafe trait AbiElement: Copy {
     /// sizeof in the first release.
     const V1: usize;
+
+    /// All fields zero.
+    fn zeroed() -> Self {
+        // SAFETY: all bytes are valid for an AbiElement.
+        unsafe { MaybeUninit::zeroed().assume_init() }
+    }
+
+    /// For structs that are elements here and stand alone elsewhere: their struct_size is set to
+    /// the size of the caller's elements.
+    fn sized(self, _size: u32) -> Self {
+        self
+    }
+}
+// SAFETY: nothing at all.
+unsafe impl AbiElement for () {
+    const V1: usize = 0;
+}
+// SAFETY: a plain integer.
+unsafe impl AbiElement for u64 {
+    const V1: usize = 8;
 }
 
 /// Checks the size of elements, and how many bytes all of them take.
@@ -67,21 +87,27 @@ impl<'a, T: AbiElement> GivenElements<'a, T> {
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = T> + Clone + use<'a, T> {
         let known = self.size.min(size_of::<T>());
         self.bytes.chunks_exact(self.size).map(move |element| {
-            let mut read = MaybeUninit::<T>::zeroed();
+            let mut read = T::zeroed();
             // SAFETY: `known` bytes are there and fit; all bytes are valid for an AbiElement.
-            unsafe {
-                element.as_ptr().copy_to_nonoverlapping(read.as_mut_ptr().cast(), known);
-                read.assume_init()
-            }
+            unsafe { element.as_ptr().copy_to_nonoverlapping((&raw mut read).cast(), known) };
+            read
         })
     }
 }
 
 /// Room for an array that C wants.
+#[derive(Clone, Copy)]
 pub(crate) struct WantedElements<T> {
     first: *mut T,
     size: usize,
     capacity: usize,
+}
+
+impl WantedElements<()> {
+    /// For calls without results.
+    pub(crate) fn none() -> Self {
+        Self { first: std::ptr::null_mut(), size: 0, capacity: 0 }
+    }
 }
 
 impl<T: AbiElement> WantedElements<T> {
@@ -105,26 +131,45 @@ impl<T: AbiElement> WantedElements<T> {
         self.capacity
     }
 
-    /// Size of an element.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
     /// Where an element lies, of which the caller knows all fields of the first release at least.
-    pub(crate) fn place(&mut self, at: usize) -> *mut T {
+    pub(crate) fn place(&self, at: usize) -> *mut T {
         assert!(at < self.capacity, "there is room for the element");
         // SAFETY: the element lies within what `new` was promised.
         unsafe { self.first.byte_add(at * self.size) }
     }
 
+    /// Writes a list: the count always, the elements when they fit. (NULL, 0) asks for the count.
+    ///
+    /// # Safety
+    /// `out_count` is NULL, or writable.
+    pub(crate) unsafe fn fill(
+        &mut self,
+        values: impl ExactSizeIterator<Item = T>,
+        out_count: *mut usize,
+        name: &str,
+    ) -> Result<(), Fail> {
+        // SAFETY: the caller's contract.
+        unsafe { put(values.len(), out_count, "out_count")? };
+        if self.first.is_null() {
+            return Ok(());
+        }
+        if values.len() > self.capacity {
+            return Err(Fail::too_small(values.len(), self.capacity, name));
+        }
+        for (at, value) in values.enumerate() {
+            self.put(at, &value);
+        }
+        Ok(())
+    }
+
     /// Writes one element: as much as the caller knows, and zeros where the caller knows more.
     pub(crate) fn put(&mut self, at: usize, value: &T) {
-        let to = self.place(at).cast::<u8>();
+        let (to, value) = (self.place(at).cast::<u8>(), value.sized(self.size as u32));
         let known = self.size.min(size_of::<T>());
         // SAFETY: the element lies within what `new` was promised; `known` bytes come from `value`,
         // which has no padding.
         unsafe {
-            to.copy_from_nonoverlapping((&raw const *value).cast(), known);
+            to.copy_from_nonoverlapping((&raw const value).cast(), known);
             to.add(known).write_bytes(0, self.size - known);
         }
     }

@@ -5,6 +5,7 @@ pub(crate) mod fork;
 mod guard;
 mod handle;
 mod many;
+mod numbers;
 mod pointer;
 mod status;
 
@@ -12,5 +13,6 @@ pub(crate) use elements::*;
 pub(crate) use guard::*;
 pub(crate) use handle::*;
 pub(crate) use many::*;
+pub(crate) use numbers::*;
 pub(crate) use pointer::*;
 pub use status::*;

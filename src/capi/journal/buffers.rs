@@ -2,9 +2,9 @@
 use crate::cache::Namespace;
 use crate::capi::ffi::{Fail, WantedElements, check_out, out_slice};
 use crate::capi::journal::*;
-use crate::capi::token::{RKV_TOKEN_COORD, RKV_TOKEN_IMAGE, RKV_TOKEN_SIZE, namespace_flags};
+use crate::capi::token::{namespace_of, rkv_namespace, rkv_token_item};
 use crate::journal::{Reason, Record, What};
-use crate::token::{Part, TokenKind};
+use crate::token::{Item, Part};
 use std::mem::MaybeUninit;
 
 /// How much of each kind.
@@ -159,22 +159,7 @@ fn described(record: &Record<'_>) -> rkv_journal_record {
     let mut made = rkv_journal_record {
         number: record.number,
         kind: RKV_JOURNAL_REMOVED,
-        reason: 0,
-        group: 0,
-        parent_page: 0,
-        first_position: 0,
-        page_index: 0,
-        page_count: 0,
-        token_index: 0,
-        token_count: 0,
-        item_index: 0,
-        item_count: 0,
-        namespace_flags: 0,
-        reserved: 0,
-        lora_id: 0,
-        epoch: 0,
-        image_digest: [0; 16],
-        salt: [0; 32],
+        ..rkv_journal_record::zeroed()
     };
     match record.what {
         What::Removed(reason) => {
@@ -199,34 +184,23 @@ fn described(record: &Record<'_>) -> rkv_journal_record {
 }
 
 fn put_namespace(made: &mut rkv_journal_record, namespace: &Namespace) {
-    made.namespace_flags = namespace_flags(namespace);
-    made.lora_id = namespace.lora.unwrap_or(0);
-    made.epoch = namespace.epoch;
-    made.image_digest = namespace.image.unwrap_or([0; 16]);
-    made.salt = namespace.salt;
+    let rkv_namespace { flags, lora_id, epoch, image_digest, salt, .. } = namespace_of(namespace);
+    (made.namespace_flags, made.lora_id, made.epoch) = (flags, lora_id, epoch);
+    (made.image_digest, made.salt) = (image_digest, salt);
 }
 
 fn item(part: &Part) -> rkv_journal_item {
-    let mut made = rkv_journal_item {
-        kind: 0,
+    let whole = rkv_token_item::from(&Item { token_index: 0, kind: part.kind });
+    let rkv_token_item { kind, position_count, bin, height_bin, digest, .. } = whole;
+    rkv_journal_item {
+        kind,
         position: part.start as u32,
         position_count: part.positions as u32,
         image_offset: part.offset,
-        image_position_count: 0,
-        bin: 0,
-        height_bin: 0,
+        image_position_count: position_count,
+        bin,
+        height_bin,
         reserved: 0,
-        digest: [0; 16],
-    };
-    match part.kind {
-        TokenKind::Coord { bin } => (made.kind, made.bin) = (RKV_TOKEN_COORD, bin),
-        TokenKind::Size { width_bin, height_bin } => {
-            (made.kind, made.bin, made.height_bin) = (RKV_TOKEN_SIZE, width_bin, height_bin);
-        }
-        TokenKind::Image { digest, positions } => {
-            made.kind = RKV_TOKEN_IMAGE;
-            (made.digest, made.image_position_count) = (digest, positions);
-        }
+        digest,
     }
-    made
 }

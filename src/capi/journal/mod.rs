@@ -3,11 +3,11 @@ mod buffers;
 
 use crate::capi::cache::rkv_cache;
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, Fail, check_fit, read_struct, rkv_status, with, write_struct,
+    AbiElement, AbiStruct, Fail, check_fit, check_flags, read_struct, rkv_status, with,
+    write_struct,
 };
 use crate::capi::journal::buffers::{Buffers, Counts};
 use crate::capi::page_table::rkv_page_table;
-use crate::error::Error;
 use crate::sequence::Shared;
 
 /// Kind of an rkv_journal_record: pages came in, one after another in a prefix.
@@ -310,9 +310,7 @@ unsafe fn read_journal(
         check_fit(out_result)?;
         (args, Buffers::of_journal(&args)?)
     };
-    if args.flags != 0 {
-        return Err(Error::argument("args.flags has an unknown bit").into());
-    }
+    check_flags(args.flags, 0, "args.flags")?;
     let read = shared.read_journal(args.after_number, &mut |record| buffers.take(record))?;
     let (Counts { records, pages, tokens, items }, too_small) = buffers.counts();
     let made = rkv_cache_read_journal_result {

@@ -1,9 +1,9 @@
 //! What kernels want to know of rows: slot mapping, and the arrays of a batch.
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, GivenElements, fill, out_slice, read_struct, rkv_status, slice, with,
+    AbiElement, AbiStruct, GivenElements, check_zero, fill, out_slice, read_struct, rkv_status,
+    slice, with,
 };
 use crate::capi::page_table::rkv_page_table;
-use crate::error::Error;
 use crate::memory::try_collect;
 use crate::paging::BatchRow;
 
@@ -108,9 +108,7 @@ pub unsafe extern "C" fn rkv_page_table_read_batch(
     unsafe {
         with(table, |shared| {
             let arrays = read_struct(arrays)?;
-            if arrays.reserved != 0 {
-                return Err(Error::argument("arrays.reserved must be zero").into());
-            }
+            check_zero(arrays.reserved, "arrays.reserved")?;
             let size = (element_size, "element_size");
             let rows = GivenElements::new(rows, row_count, size, "rows")?;
             let rows =

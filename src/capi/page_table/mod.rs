@@ -5,12 +5,10 @@ mod rows;
 pub use batch::*;
 pub use rows::*;
 
-use crate::capi::ffi::fork;
 use crate::capi::ffi::{
-    AbiStruct, Handle, Opaque, destroy, guard, init_struct, out, read_struct, rkv_status, with,
-    write_struct,
+    AbiStruct, Handle, Opaque, check_flags, destroy, fork, guard, init_struct, out, read_struct,
+    rkv_status, with, write_struct,
 };
-use crate::error::Error;
 use crate::paging::PageTableConfig;
 use crate::sequence::Shared;
 
@@ -149,9 +147,7 @@ pub unsafe extern "C" fn rkv_page_table_create(
     guard(|| {
         // SAFETY: the caller's contract on config and out_table.
         let (raw, into) = unsafe { (read_struct(config)?, out(out_table, "out_table")?) };
-        if raw.flags & !RKV_PAGE_TABLE_EXTERNAL_POOL != 0 {
-            return Err(Error::argument("config.flags has an unknown bit").into());
-        }
+        check_flags(raw.flags, RKV_PAGE_TABLE_EXTERNAL_POOL, "config.flags")?;
         fork::watch()?;
         let shared = Shared::new(PageTableConfig {
             page_size: raw.page_size,

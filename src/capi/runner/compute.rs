@@ -1,7 +1,10 @@
 //! What a runner does with a plan: room for its steps, what comes before a step, attention over
 //! cached and new positions; and merging of results.
 use crate::attention::Params;
-use crate::capi::ffi::{AbiStruct, Fail, borrow, read_struct, rkv_status, slice, with};
+use crate::capi::ffi::{
+    AbiStruct, Fail, borrow, check_flags, check_zero, count_of, read_struct, rkv_status, slice,
+    with,
+};
 use crate::capi::plan::rkv_plan;
 use crate::capi::runner::rkv_runner;
 use crate::error::Error;
@@ -99,13 +102,12 @@ unsafe impl AbiStruct for rkv_runner_merge_states_args {
     const V1: usize = 56;
 }
 
-fn stride(value: u64, name: &str) -> Result<usize, Error> {
-    let refused = |_| Error::argument(text!("args.{name} {value} is out of range"));
-    usize::try_from(value).map_err(refused)
-}
-
-fn strides(position: u64, head: u64, names: [&str; 2]) -> Result<Strides, Error> {
-    Ok(Strides { position: stride(position, names[0])?, head: stride(head, names[1])? })
+fn strides(position: u64, head: u64, tensor: &str) -> Result<Strides, Error> {
+    let stride = |value: u64, kind: &str| {
+        let refused = |_| text!("args.{tensor}_{kind}_stride {value} is out of range");
+        usize::try_from(value).map_err(refused).map_err(Error::argument)
+    };
+    Ok(Strides { position: stride(position, "position")?, head: stride(head, "head")? })
 }
 
 fn or(value: f32, default: f32) -> f32 {
@@ -113,32 +115,14 @@ fn or(value: f32, default: f32) -> f32 {
 }
 
 fn step_of(args: &rkv_runner_append_prefill_args, head_dim: usize) -> Result<LayerStep, Fail> {
-    if args.reserved != 0 {
-        return Err(Error::argument("args.reserved must be zero").into());
-    }
+    check_zero(args.reserved, "args.reserved")?;
     if args.k.is_null() != args.v.is_null() {
         return Err(Error::argument("args.k and args.v are either both NULL or neither").into());
     }
-    let q = strides(
-        args.q_position_stride,
-        args.q_head_stride,
-        ["q_position_stride", "q_head_stride"],
-    )?;
-    let k = strides(
-        args.k_position_stride,
-        args.k_head_stride,
-        ["k_position_stride", "k_head_stride"],
-    )?;
-    let v = strides(
-        args.v_position_stride,
-        args.v_head_stride,
-        ["v_position_stride", "v_head_stride"],
-    )?;
-    let out = strides(
-        args.out_position_stride,
-        args.out_head_stride,
-        ["out_position_stride", "out_head_stride"],
-    )?;
+    let q = strides(args.q_position_stride, args.q_head_stride, "q")?;
+    let k = strides(args.k_position_stride, args.k_head_stride, "k")?;
+    let v = strides(args.v_position_stride, args.v_head_stride, "v")?;
+    let out = strides(args.out_position_stride, args.out_head_stride, "out")?;
     let new = !args.k.is_null();
     Ok(LayerStep {
         layer: args.layer as usize,
@@ -225,9 +209,7 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
     // SAFETY: the caller's contract on runner, plan, its rows and the stream.
     unsafe {
         with(runner, |runner| {
-            if flags & !RKV_PREPARE_KEEP_COPIES_OPEN != 0 {
-                return Err(Error::argument(text!("flags {flags:#x} is unknown")).into());
-            }
+            check_flags(flags, RKV_PREPARE_KEEP_COPIES_OPEN, "flags")?;
             let keeps_open = flags & RKV_PREPARE_KEEP_COPIES_OPEN != 0;
             Ok(runner.prepare_plan(borrow(plan)?, keeps_open, stream)?)
         })
@@ -302,7 +284,7 @@ pub unsafe extern "C" fn rkv_runner_merge_states(
             Ok(runner.merge_states(&States {
                 outs: slice(args.outs.cast(), count, "args.outs")?,
                 lses: slice(args.lses, count, "args.lses")?,
-                positions: stride(args.position_count, "position_count")?,
+                positions: count_of(args.position_count, "args.position_count")?,
                 out: args.out.cast(),
                 lse: args.lse,
                 stream: args.stream,

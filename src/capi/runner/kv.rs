@@ -1,6 +1,8 @@
 //! KV memory: number formats, layouts, where it lies, copies of its pages.
 use crate::attention::{Dtype, KvLayout, KvStrides};
-use crate::capi::ffi::{AbiElement, Fail, GivenElements, WantedElements, rkv_status, with};
+use crate::capi::ffi::{
+    AbiElement, Fail, GivenElements, WantedElements, count_of, rkv_status, with,
+};
 use crate::capi::runner::rkv_runner;
 use crate::error::Error;
 use crate::error::text;
@@ -91,14 +93,10 @@ pub(crate) fn kv_layout(value: u32) -> Result<KvLayout, Error> {
 }
 
 pub(crate) fn strides(memory: &rkv_runner_kv_memory) -> Result<KvStrides, Fail> {
-    let stride = |value: u64, name: &str| {
-        usize::try_from(value)
-            .map_err(|_| Error::argument(text!("kv_layers: {name} {value} is too large")))
-    };
     Ok(KvStrides {
-        page: stride(memory.page_stride, "page_stride")?,
-        position: stride(memory.position_stride, "position_stride")?,
-        head: stride(memory.head_stride, "head_stride")?,
+        page: count_of(memory.page_stride, "kv_layers: page_stride")?,
+        position: count_of(memory.position_stride, "kv_layers: position_stride")?,
+        head: count_of(memory.head_stride, "kv_layers: head_stride")?,
     })
 }
 

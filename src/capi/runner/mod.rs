@@ -8,8 +8,8 @@ pub use kv::*;
 pub use threads::*;
 
 use crate::capi::ffi::{
-    AbiStruct, GivenElements, Handle, Object, Opaque, check_fit, destroy, guard, init_struct, out,
-    put, read_struct, rkv_status, with, write_struct,
+    AbiStruct, GivenElements, Handle, Object, Opaque, check_fit, check_flags, destroy, guard,
+    init_struct, out, put, read_struct, rkv_status, with, write_struct,
 };
 use crate::capi::page_table::{RKV_PAGE_SIZE_MAX, rkv_page_table};
 use crate::cpu::Threads;
@@ -131,9 +131,7 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
         RKV_BACKEND_CUDA => {}
         other => return Err(Error::argument(text!("config.backend {other} is unknown"))),
     }
-    if raw.flags & !RKV_RUNNER_BATCH_INVARIANT != 0 {
-        return Err(Error::argument("config.flags has an unknown bit"));
-    }
+    check_flags(raw.flags, RKV_RUNNER_BATCH_INVARIANT, "config.flags")?;
     Ok(RunnerConfig {
         layers: raw.layer_count as usize,
         query_heads: raw.query_head_count as usize,

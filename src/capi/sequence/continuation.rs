@@ -1,10 +1,10 @@
 //! Sequences that go on from another one: continue, fork, retain, and what is retained.
 use crate::capi::cache::rkv_cache;
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, Fail, WantedElements, check_fit, fill, out, read_struct, rkv_status,
-    with, write_struct,
+    AbiElement, AbiStruct, Fail, WantedElements, at_most, check_fit, check_flags, count_of, fill,
+    out, read_struct, rkv_status, with, write_struct,
 };
-use crate::capi::sequence::{first_positions, rkv_sequence_id, rkv_sequence_info, state_struct};
+use crate::capi::sequence::{rkv_sequence_id, rkv_sequence_info, state_struct};
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::ids::SequenceId;
@@ -116,9 +116,7 @@ pub unsafe extern "C" fn rkv_sequence_continue(
     unsafe {
         with(cache, |shared| {
             let args = read_struct(args)?;
-            if args.flags & !RKV_CONTINUE_RUNNING != 0 {
-                return Err(Error::argument("args.flags has an unknown bit").into());
-            }
+            check_flags(args.flags, RKV_CONTINUE_RUNNING, "args.flags")?;
             check_fit(out_state)?;
             let namespace = read_namespace(args.space)?;
             with_tokens_if(args.tokens, |suffix| {
@@ -129,8 +127,11 @@ pub unsafe extern "C" fn rkv_sequence_continue(
                         suffix: suffix.unwrap_or(TokenList::text(&[])),
                         all,
                         room: Room {
-                            reserve: reserve(args.reserve_position_count)?,
-                            first: first_positions(args.allocate_position_count),
+                            reserve: count_of(
+                                args.reserve_position_count,
+                                "args.reserve_position_count",
+                            )?,
+                            first: at_most(args.allocate_position_count),
                         },
                         running: args.flags & RKV_CONTINUE_RUNNING != 0,
                     })?;
@@ -154,11 +155,6 @@ unsafe fn with_tokens_if<R>(
     }
     // SAFETY: the caller's contract.
     unsafe { with_tokens(tokens, |tokens| body(Some(tokens))) }
-}
-
-fn reserve(position_count: u64) -> Result<usize, Error> {
-    usize::try_from(position_count)
-        .map_err(|_| Error::argument("args.reserve_position_count is too large"))
 }
 
 /// Forks a sequence: begins children with the same tokens, e.g. for beam search or for several
@@ -194,17 +190,15 @@ pub unsafe extern "C" fn rkv_sequence_fork(
     unsafe {
         with(cache, |shared| {
             let args = read_struct(args)?;
-            if args.flags != 0 {
-                return Err(Error::argument("args.flags has an unknown bit").into());
-            }
-            let count = args.child_count;
-            if count == 0 {
+            check_flags(args.flags, 0, "args.flags")?;
+            let children = args.child_count;
+            if children == 0 {
                 return Err(Error::argument("args.child_count is zero").into());
             }
             let names = ["out_children", "element_size"];
-            let mut into = WantedElements::new(out_children, element_size, count, names)?;
-            let reserve = reserve(args.reserve_position_count)?;
-            let children = shared.fork(SequenceId(args.parent), count, reserve)?;
+            let mut into = WantedElements::new(out_children, element_size, children, names)?;
+            let reserve = count_of(args.reserve_position_count, "args.reserve_position_count")?;
+            let children = shared.fork(SequenceId(args.parent), children, reserve)?;
             for (at, child) in children.iter().enumerate() {
                 let made = rkv_sequence_fork_child {
                     sequence: child.id.0,

@@ -1,8 +1,6 @@
 //! Sequences, many at once: begin, append, publish, release.
 use crate::capi::cache::rkv_cache;
-use crate::capi::ffi::{
-    AbiElement, Fail, GivenElements, Statuses, WantedElements, rkv_status, slice, with,
-};
+use crate::capi::ffi::{AbiElement, Fail, Many, WantedElements, rkv_status, slice, with};
 use crate::capi::sequence::{
     begin_with, publish_sequence, rkv_sequence_begin_args, rkv_sequence_id, rkv_sequence_info,
     rkv_sequence_publish_result,
@@ -51,10 +49,18 @@ unsafe impl AbiElement for rkv_sequence_begin_args {
 // SAFETY: plain integers, no padding.
 unsafe impl AbiElement for rkv_sequence_info {
     const V1: usize = 80;
+
+    fn sized(self, struct_size: u32) -> Self {
+        Self { struct_size, ..self }
+    }
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiElement for rkv_sequence_publish_result {
     const V1: usize = 40;
+
+    fn sized(self, struct_size: u32) -> Self {
+        Self { struct_size, ..self }
+    }
 }
 
 /// Runs `body` on the tokens of an item.
@@ -113,18 +119,12 @@ pub unsafe extern "C" fn rkv_sequence_begin_many(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let items = GivenElements::new(items, count, (item_size, "item_size"), "items")?;
-            let mut states =
-                WantedElements::new(states, state_size, count, ["states", "state_size"])?;
-            let statuses = Statuses::new(statuses, count)?;
-            statuses.for_each(shared, "items", items.iter(), |turn, at, args| {
-                let struct_size = states.size() as u32;
-                let state =
-                    begin_with(&args, |space, tokens, room| turn.begin(space, tokens, room))?;
-                states.put(at, &rkv_sequence_info { struct_size, ..state });
-                Ok(())
-            });
-            Ok(())
+            let many = Many::new((items, "items"), count, item_size, statuses)?;
+            let names = ["states", "state_size"];
+            let states = WantedElements::new(states, state_size, count, names)?;
+            many.in_turn(shared, states, |turn, _, args| {
+                begin_with(&args, |space, tokens, room| turn.begin(space, tokens, room))
+            })
         })
     }
 }
@@ -162,13 +162,11 @@ pub unsafe extern "C" fn rkv_sequence_append_many(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let items = GivenElements::new(items, count, (item_size, "item_size"), "items")?;
-            let statuses = Statuses::new(statuses, count)?;
-            statuses.for_each(shared, "items", items.iter(), |turn, _, item| {
+            let many = Many::new((items, "items"), count, item_size, statuses)?;
+            many.in_turn(shared, WantedElements::none(), |turn, _, item| {
                 let id = SequenceId(item.sequence);
                 with_added(&item, |tokens| Ok(turn.append(id, tokens)?))
-            });
-            Ok(())
+            })
         })
     }
 }
@@ -209,21 +207,14 @@ pub unsafe extern "C" fn rkv_sequence_publish_many(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let items = GivenElements::new(items, count, (item_size, "item_size"), "items")?;
+            let many = Many::new((items, "items"), count, item_size, statuses)?;
             let wanted = if results.is_null() { 0 } else { count };
-            let mut results =
-                WantedElements::new(results, result_size, wanted, ["results", "result_size"])?;
-            let statuses = Statuses::new(statuses, count)?;
-            statuses.for_each(shared, "items", items.iter(), |turn, at, item| {
+            let names = ["results", "result_size"];
+            let results = WantedElements::new(results, result_size, wanted, names)?;
+            many.in_turn(shared, results, |turn, _, item| {
                 let (id, computed) = (item.sequence, item.computed_position_count);
-                let made = publish_sequence(turn.state(), id, computed)?;
-                if results.capacity() > 0 {
-                    let struct_size = results.size() as u32;
-                    results.put(at, &rkv_sequence_publish_result { struct_size, ..made });
-                }
-                Ok(())
-            });
-            Ok(())
+                Ok(publish_sequence(turn.state(), id, computed)?)
+            })
         })
     }
 }
@@ -257,12 +248,11 @@ pub unsafe extern "C" fn rkv_sequence_release_many(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let ids = slice(sequences, count, "sequences")?.iter();
-            let statuses = Statuses::new(statuses, count)?;
-            statuses.for_each(shared, "sequences", ids, |turn, _, &id| {
+            let size = size_of::<rkv_sequence_id>();
+            let many = Many::new((sequences, "sequences"), count, size, statuses)?;
+            many.in_turn(shared, WantedElements::none(), |turn, _, id| {
                 Ok(turn.release(SequenceId(id))?)
-            });
-            Ok(())
+            })
         })
     }
 }

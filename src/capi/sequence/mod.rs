@@ -8,7 +8,8 @@ pub use many::*;
 use crate::cache::Namespace;
 use crate::capi::cache::{rkv_cache, rkv_node_id};
 use crate::capi::ffi::{
-    AbiStruct, Fail, WantedElements, check_fit, out, read_struct, rkv_status, with, write_struct,
+    AbiStruct, Fail, WantedElements, at_most, check_fit, check_flags, count_of, read_struct,
+    rkv_status, with, write_struct,
 };
 use crate::capi::runner::rkv_page_copy;
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
@@ -129,11 +130,6 @@ pub(crate) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
     }
 }
 
-/// More than there are is all, however many.
-pub(crate) fn first_positions(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
 /// Reads what a sequence is to begin with, and begins it.
 ///
 /// # Safety
@@ -142,15 +138,12 @@ pub(crate) unsafe fn begin_with(
     args: &rkv_sequence_begin_args,
     begin: impl FnOnce(&Namespace, TokenList<'_>, Room) -> Result<SequenceInfo, Error>,
 ) -> Result<rkv_sequence_info, Fail> {
-    if args.flags != 0 {
-        return Err(Error::argument("args.flags has an unknown bit").into());
-    }
+    check_flags(args.flags, 0, "args.flags")?;
     // SAFETY: the caller's contract.
     let namespace = unsafe { read_namespace(args.space)? };
     let body = |tokens: TokenList<'_>| {
-        let reserve = usize::try_from(args.reserve_position_count)
-            .map_err(|_| Error::argument("args.reserve_position_count is too large"))?;
-        let first = first_positions(args.allocate_position_count);
+        let reserve = count_of(args.reserve_position_count, "args.reserve_position_count")?;
+        let first = at_most(args.allocate_position_count);
         Ok(state_struct(&begin(&namespace, tokens, Room { reserve, first })?))
     };
     // SAFETY: the caller's contract.
@@ -163,7 +156,7 @@ pub(crate) fn publish_sequence(
     sequence: rkv_sequence_id,
     computed_position_count: u64,
 ) -> Result<rkv_sequence_publish_result, Error> {
-    let computed = usize::try_from(computed_position_count).unwrap_or(usize::MAX);
+    let computed = at_most(computed_position_count);
     let done = state.publish(SequenceId(sequence), computed)?;
     let node = state.sequence_info(SequenceId(sequence))?.node;
     Ok(rkv_sequence_publish_result {
@@ -276,20 +269,8 @@ pub unsafe extern "C" fn rkv_sequence_read_copies(
         with(cache, |shared| {
             let names = ["copies", "element_size"];
             let mut into = WantedElements::new(copies, element_size, capacity, names)?;
-            let count = out(out_count, "out_count")?;
             let copy = shared.read().sequence_info(SequenceId(sequence))?.copy;
-            let found = copy.iter().len();
-            count.write(found);
-            if copies.is_null() {
-                return Ok(());
-            }
-            if found > capacity {
-                return Err(Fail::too_small(found, capacity, "copies"));
-            }
-            for (at, copy) in copy.iter().enumerate() {
-                into.put(at, &rkv_page_copy::from(copy));
-            }
-            Ok(())
+            into.fill(copy.iter().map(rkv_page_copy::from), out_count, "copies")
         })
     }
 }
@@ -346,7 +327,7 @@ pub unsafe extern "C" fn rkv_sequence_allocate(
     // SAFETY: the caller's contract on cache.
     unsafe {
         with(cache, |shared| {
-            let positions = usize::try_from(position_count).unwrap_or(usize::MAX);
+            let positions = at_most(position_count);
             Ok(shared.allocate(SequenceId(sequence), positions)?)
         })
     }
@@ -403,7 +384,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
     // SAFETY: the caller's contract on cache.
     unsafe {
         with(cache, |shared| {
-            let keep = usize::try_from(position_count).unwrap_or(usize::MAX);
+            let keep = at_most(position_count);
             Ok(shared.write().truncate(SequenceId(sequence), keep)?)
         })
     }

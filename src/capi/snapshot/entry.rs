@@ -1,6 +1,6 @@
 //! The entries of a snapshot cache: insert, match, probe, release, remove.
 use crate::capi::ffi::{
-    AbiStruct, Fail, check_fit, out, put, read_struct, rkv_status, write_struct,
+    AbiStruct, Fail, check_fit, check_flags, out, put, read_struct, rkv_status, write_struct,
 };
 use crate::capi::snapshot::handle::{Needs, Payload, keep_for_pin, with, with_pin};
 use crate::capi::snapshot::rkv_snapshot_cache;
@@ -215,9 +215,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
     // SAFETY: the caller's contract on all pointers; the handle is the owner's.
     unsafe {
         with(cache, Needs::Owner, |call| {
-            if flags != 0 {
-                return Err(Error::argument("flags has an unknown bit").into());
-            }
+            check_flags(flags, 0, "flags")?;
             check_fit(out_match)?;
             with_tokens(tokens, |tokens| {
                 let (namespace, tokens) = (read_namespace(space)?, text(tokens)?);

@@ -1,8 +1,7 @@
 //! What lies behind an rkv_snapshot_cache: a cache of C's snapshots that lives until the last pin
 //! is released, and destructors that run when a call has done everything else.
-use crate::capi::ffi::call_back;
 use crate::capi::ffi::fork::Process;
-use crate::capi::ffi::{Fail, guard, guard_with, rkv_status};
+use crate::capi::ffi::{Fail, call_back, guard, guard_with, rkv_status};
 use crate::capi::library::install_panic_hook;
 use crate::capi::snapshot::{rkv_snapshot_cache, rkv_snapshot_destructor};
 use crate::error::Error;

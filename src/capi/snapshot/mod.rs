@@ -4,10 +4,11 @@ mod handle;
 
 pub use entry::*;
 
-use crate::capi::ffi::fork;
-use crate::capi::ffi::{AbiStruct, guard, init_struct, out, read_struct, rkv_status, write_struct};
+use crate::capi::ffi::{
+    AbiStruct, at_most, check_flags, fork, guard, init_struct, out, read_struct, rkv_status,
+    write_struct,
+};
 use crate::capi::snapshot::handle::{HANDLE_BYTES, Needs, destroy, into_raw, with};
-use crate::error::Error;
 use crate::snapshot::SnapshotLimits;
 
 /// A store of opaque states by token list, that finds the longest stored prefix. For engines whose
@@ -144,10 +145,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_create(
         if !config.is_null() {
             // SAFETY: the caller's contract on config.
             let raw = unsafe { read_struct(config)? };
-            if raw.flags != 0 {
-                return Err(Error::argument("config.flags has an unknown bit").into());
-            }
-            limits.entries = usize::try_from(raw.entry_limit).unwrap_or(usize::MAX);
+            check_flags(raw.flags, 0, "config.flags")?;
+            limits.entries = at_most(raw.entry_limit);
             limits.bytes = raw.byte_limit;
         }
         fork::watch()?;

@@ -1,6 +1,6 @@
 //! What keeps prefixes of different adapters, images, tenants and weights apart.
 use crate::cache::Namespace;
-use crate::capi::ffi::{AbiElement, AbiStruct, Fail, read_struct};
+use crate::capi::ffi::{AbiElement, AbiStruct, Fail, check_flags, read_struct};
 use crate::error::Error;
 
 /// Flag of rkv_namespace: lora_id is set. Without it the namespace is the base model's.
@@ -35,26 +35,25 @@ unsafe impl AbiStruct for rkv_namespace {
 // SAFETY: as above.
 unsafe impl AbiElement for rkv_namespace {
     const V1: usize = 72;
+
+    fn sized(self, struct_size: u32) -> Self {
+        Self { struct_size, ..self }
+    }
 }
 
-/// A namespace for C, in a struct of a size.
-pub(crate) fn namespace_of(namespace: &Namespace, struct_size: usize) -> rkv_namespace {
+/// A namespace for C.
+pub(crate) fn namespace_of(namespace: &Namespace) -> rkv_namespace {
     let Namespace { lora, image, salt, epoch } = *namespace;
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
     rkv_namespace {
-        struct_size: struct_size as u32,
-        flags: namespace_flags(namespace),
+        struct_size: 0,
+        flags: flag(lora.is_some(), RKV_NAMESPACE_LORA)
+            | flag(image.is_some(), RKV_NAMESPACE_IMAGE),
         lora_id: lora.unwrap_or(0),
         epoch,
         image_digest: image.unwrap_or([0; 16]),
         salt,
     }
-}
-
-/// Which fields of a namespace are set.
-pub(crate) fn namespace_flags(namespace: &Namespace) -> u32 {
-    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
-    flag(namespace.lora.is_some(), RKV_NAMESPACE_LORA)
-        | flag(namespace.image.is_some(), RKV_NAMESPACE_IMAGE)
 }
 
 /// The namespace behind a pointer; NULL is the default one.
@@ -67,9 +66,7 @@ pub(crate) unsafe fn read_namespace(namespace: *const rkv_namespace) -> Result<N
     }
     // SAFETY: the caller's contract.
     let raw = unsafe { read_struct(namespace)? };
-    if raw.flags & !(RKV_NAMESPACE_LORA | RKV_NAMESPACE_IMAGE) != 0 {
-        return Err(Error::argument("space.flags has an unknown bit").into());
-    }
+    check_flags(raw.flags, RKV_NAMESPACE_LORA | RKV_NAMESPACE_IMAGE, "space.flags")?;
     let lora = (raw.flags & RKV_NAMESPACE_LORA != 0).then_some(raw.lora_id);
     let image = (raw.flags & RKV_NAMESPACE_IMAGE != 0).then_some(raw.image_digest);
     if lora.is_none() && raw.lora_id != 0 {
