@@ -2045,21 +2045,17 @@ typedef struct rkv_journal_item {
 } rkv_journal_item;
 
 /**
- * What rkv_cache_read_journal() is to read, and where to.
+ * Where records are read to: room of the caller's, for one call after another.
  */
-typedef struct rkv_cache_read_journal_args {
+typedef struct rkv_journal_buffers {
     /**
-     * sizeof(rkv_cache_read_journal_args).
+     * sizeof(rkv_journal_buffers).
      */
     uint32_t struct_size;
     /**
      * Zero.
      */
     uint32_t flags;
-    /**
-     * The number of the last record that is known; 0 to begin with the first.
-     */
-    uint64_t after_number;
     /**
      * Receives records; NULL, with no room anywhere, asks how much room all need.
      */
@@ -2101,7 +2097,7 @@ typedef struct rkv_cache_read_journal_args {
      * Room in items.
      */
     size_t item_capacity;
-} rkv_cache_read_journal_args;
+} rkv_journal_buffers;
 
 /**
  * What was read of a journal.
@@ -2149,60 +2145,6 @@ typedef struct rkv_cache_read_journal_result {
      */
     uint64_t lost_count;
 } rkv_cache_read_journal_result;
-
-/**
- * Which pages rkv_cache_read_contents() is to tell, and where to.
- */
-typedef struct rkv_cache_read_contents_args {
-    /**
-     * sizeof(rkv_cache_read_contents_args).
-     */
-    uint32_t struct_size;
-    /**
-     * The page to begin with: 0, then rkv_cache_read_contents_result.next_page.
-     */
-    uint32_t first_page;
-    /**
-     * Receives records; NULL, with no room anywhere, asks how much room all need.
-     */
-    struct rkv_journal_record *records;
-    /**
-     * sizeof(rkv_journal_record).
-     */
-    size_t record_size;
-    /**
-     * Room in records.
-     */
-    size_t record_capacity;
-    /**
-     * Receives the pages of the records.
-     */
-    uint32_t *pages;
-    /**
-     * Room in pages.
-     */
-    size_t page_capacity;
-    /**
-     * Receives tokens, as in rkv_cache_read_journal_args.
-     */
-    uint32_t *tokens;
-    /**
-     * Room in tokens.
-     */
-    size_t token_capacity;
-    /**
-     * Receives items, as in rkv_cache_read_journal_args.
-     */
-    struct rkv_journal_item *items;
-    /**
-     * sizeof(rkv_journal_item).
-     */
-    size_t item_size;
-    /**
-     * Room in items.
-     */
-    size_t item_capacity;
-} rkv_cache_read_contents_args;
 
 /**
  * What was told of a cache's contents.
@@ -4342,7 +4284,8 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
  * reader that is too slow sees lost_count.
  *
  * @param cache the cache
- * @param args what to read, and the buffers
+ * @param after_number the number of the last record that is known; 0 to begin with the first
+ * @param buffers where to
  * @param out_result receives how much was read; set its struct_size first. With
  * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
  * @return RKV_STATUS_OK, also when there is nothing new; RKV_STATUS_BUFFER_TOO_SMALL when not even
@@ -4358,7 +4301,8 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
-                                       const struct rkv_cache_read_journal_args *args,
+                                       uint64_t after_number,
+                                       const struct rkv_journal_buffers *buffers,
                                        struct rkv_cache_read_journal_result *out_result);
 
 /**
@@ -4367,7 +4311,8 @@ enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
  * until the page table has another cache; the numbers of that one go on from them.
  *
  * @param table the page table
- * @param args what to read, and the buffers
+ * @param after_number the number of the last record that is known; 0 to begin with the first
+ * @param buffers where to
  * @param out_result as in rkv_cache_read_journal()
  * @return as rkv_cache_read_journal()
  * @par Cost
@@ -4378,7 +4323,8 @@ enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
-                                            const struct rkv_cache_read_journal_args *args,
+                                            uint64_t after_number,
+                                            const struct rkv_journal_buffers *buffers,
                                             struct rkv_cache_read_journal_result *out_result);
 
 /**
@@ -4392,7 +4338,8 @@ enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
  * result is exactly what the cache held at that record, and so after each record that follows.
  *
  * @param cache the cache
- * @param args where to begin, and the buffers
+ * @param first_page the page to begin with: 0, then rkv_cache_read_contents_result.next_page
+ * @param buffers where to
  * @param out_result receives how much was told; set its struct_size first. With
  * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
@@ -4406,7 +4353,8 @@ enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_contents(const struct rkv_cache *cache,
-                                        const struct rkv_cache_read_contents_args *args,
+                                        uint32_t first_page,
+                                        const struct rkv_journal_buffers *buffers,
                                         struct rkv_cache_read_contents_result *out_result);
 
 /**

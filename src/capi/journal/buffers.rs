@@ -1,6 +1,6 @@
 //! The buffers of a caller that records of the journal are read into.
 use crate::cache::Namespace;
-use crate::capi::ffi::{Fail, WantedElements, check_out, out_slice};
+use crate::capi::ffi::{Fail, WantedElements, check_flags, out_slice};
 use crate::capi::journal::*;
 use crate::capi::token::{namespace_of, rkv_namespace, rkv_token_item};
 use crate::journal::{Reason, Record, What};
@@ -32,58 +32,27 @@ pub(crate) struct Buffers<'a> {
 
 impl Buffers<'_> {
     /// # Safety
-    /// The buffers are writable for as many elements as the arguments say.
-    pub unsafe fn of_journal(args: &rkv_cache_read_journal_args) -> Result<Self, Fail> {
-        // SAFETY: the caller's contract.
-        unsafe {
-            Self::new(
-                (args.records, args.record_size, args.record_capacity),
-                (args.pages, args.page_capacity),
-                (args.tokens, args.token_capacity),
-                (args.items, args.item_size, args.item_capacity),
-            )
-        }
-    }
-
-    /// # Safety
-    /// The buffers are writable for as many elements as the arguments say.
-    pub unsafe fn of_contents(args: &rkv_cache_read_contents_args) -> Result<Self, Fail> {
-        // SAFETY: the caller's contract.
-        unsafe {
-            Self::new(
-                (args.records, args.record_size, args.record_capacity),
-                (args.pages, args.page_capacity),
-                (args.tokens, args.token_capacity),
-                (args.items, args.item_size, args.item_capacity),
-            )
-        }
-    }
-
-    /// # Safety
     /// The buffers are writable for as many elements as is said.
-    unsafe fn new(
-        (records, record_size, record_capacity): (*mut rkv_journal_record, usize, usize),
-        (pages, page_capacity): (*mut u32, usize),
-        (tokens, token_capacity): (*mut u32, usize),
-        (items, item_size, item_capacity): (*mut rkv_journal_item, usize, usize),
-    ) -> Result<Self, Fail> {
-        let record_names = ["args.records", "args.record_size"];
-        let item_names = ["args.items", "args.item_size"];
+    pub(crate) unsafe fn new(given: &rkv_journal_buffers) -> Result<Self, Fail> {
+        let rkv_journal_buffers { page_capacity, token_capacity, .. } = *given;
+        check_flags(given.flags, 0, "buffers.flags")?;
+        let record_names = ["buffers.records", "buffers.record_size"];
+        let item_names = ["buffers.items", "buffers.item_size"];
+        let (record_size, item_size) = (given.record_size, given.item_size);
+        let (record_room, item_room) = (given.record_capacity, given.item_capacity);
         // SAFETY: the caller's contract.
         let (records, items) = unsafe {
             (
-                WantedElements::new(records, record_size, record_capacity, record_names)?,
-                WantedElements::new(items, item_size, item_capacity, item_names)?,
+                WantedElements::new(given.records, record_size, record_room, record_names)?,
+                WantedElements::new(given.items, item_size, item_room, item_names)?,
             )
         };
-        check_out(pages, page_capacity, "args.pages")?;
-        check_out(tokens, token_capacity, "args.tokens")?;
         let asks = records.capacity() + page_capacity + token_capacity + items.capacity() == 0;
         // SAFETY: the caller's contract.
         let (pages, tokens) = unsafe {
             (
-                out_slice(pages, page_capacity, page_capacity, "args.pages")?,
-                out_slice(tokens, token_capacity, token_capacity, "args.tokens")?,
+                out_slice(given.pages, page_capacity, page_capacity, "buffers.pages")?,
+                out_slice(given.tokens, token_capacity, token_capacity, "buffers.tokens")?,
             )
         };
         let counts = Counts::default();
@@ -143,10 +112,10 @@ impl Buffers<'_> {
         };
         let Counts { pages, tokens, items, .. } = needed;
         let short = [
-            (1, self.records.capacity(), "args.records"),
-            (pages, self.pages.len(), "args.pages"),
-            (tokens, self.tokens.len(), "args.tokens"),
-            (items, self.items.capacity(), "args.items"),
+            (1, self.records.capacity(), "buffers.records"),
+            (pages, self.pages.len(), "buffers.pages"),
+            (tokens, self.tokens.len(), "buffers.tokens"),
+            (items, self.items.capacity(), "buffers.items"),
         ];
         let short = short.into_iter().find(|(needed, room, _)| needed > room);
         let (count, room, name) = short.expect("the record doesn't fit");

@@ -3,8 +3,7 @@ mod buffers;
 
 use crate::capi::cache::rkv_cache;
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, Fail, check_fit, check_flags, read_struct, rkv_status, with,
-    write_struct,
+    AbiElement, AbiStruct, Fail, check_fit, read_struct, rkv_status, with, write_struct,
 };
 use crate::capi::journal::buffers::{Buffers, Counts};
 use crate::capi::page_table::rkv_page_table;
@@ -109,16 +108,14 @@ unsafe impl AbiElement for rkv_journal_item {
     const V1: usize = 48;
 }
 
-/// What rkv_cache_read_journal() is to read, and where to.
+/// Where records are read to: room of the caller's, for one call after another.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct rkv_cache_read_journal_args {
-    /// sizeof(rkv_cache_read_journal_args).
+pub struct rkv_journal_buffers {
+    /// sizeof(rkv_journal_buffers).
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
-    /// The number of the last record that is known; 0 to begin with the first.
-    pub after_number: u64,
     /// Receives records; NULL, with no room anywhere, asks how much room all need.
     pub records: *mut rkv_journal_record,
     /// sizeof(rkv_journal_record).
@@ -142,9 +139,9 @@ pub struct rkv_cache_read_journal_args {
     pub item_capacity: usize,
 }
 // SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_cache_read_journal_args {
-    const NAME: &'static str = "args";
-    const V1: usize = 96;
+unsafe impl AbiStruct for rkv_journal_buffers {
+    const NAME: &'static str = "buffers";
+    const V1: usize = 88;
 }
 
 /// What was read of a journal.
@@ -177,41 +174,6 @@ pub struct rkv_cache_read_journal_result {
 unsafe impl AbiStruct for rkv_cache_read_journal_result {
     const NAME: &'static str = "out_result";
     const V1: usize = 72;
-}
-
-/// Which pages rkv_cache_read_contents() is to tell, and where to.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct rkv_cache_read_contents_args {
-    /// sizeof(rkv_cache_read_contents_args).
-    pub struct_size: u32,
-    /// The page to begin with: 0, then rkv_cache_read_contents_result.next_page.
-    pub first_page: u32,
-    /// Receives records; NULL, with no room anywhere, asks how much room all need.
-    pub records: *mut rkv_journal_record,
-    /// sizeof(rkv_journal_record).
-    pub record_size: usize,
-    /// Room in records.
-    pub record_capacity: usize,
-    /// Receives the pages of the records.
-    pub pages: *mut u32,
-    /// Room in pages.
-    pub page_capacity: usize,
-    /// Receives tokens, as in rkv_cache_read_journal_args.
-    pub tokens: *mut u32,
-    /// Room in tokens.
-    pub token_capacity: usize,
-    /// Receives items, as in rkv_cache_read_journal_args.
-    pub items: *mut rkv_journal_item,
-    /// sizeof(rkv_journal_item).
-    pub item_size: usize,
-    /// Room in items.
-    pub item_capacity: usize,
-}
-// SAFETY: integers and pointers, no padding.
-unsafe impl AbiStruct for rkv_cache_read_contents_args {
-    const NAME: &'static str = "args";
-    const V1: usize = 88;
 }
 
 /// What was told of a cache's contents.
@@ -251,7 +213,8 @@ unsafe impl AbiStruct for rkv_cache_read_contents_result {
 /// reader that is too slow sees lost_count.
 ///
 /// @param cache the cache
-/// @param args what to read, and the buffers
+/// @param after_number the number of the last record that is known; 0 to begin with the first
+/// @param buffers where to
 /// @param out_result receives how much was read; set its struct_size first. With
 /// RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
 /// @return RKV_STATUS_OK, also when there is nothing new; RKV_STATUS_BUFFER_TOO_SMALL when not even
@@ -267,11 +230,12 @@ unsafe impl AbiStruct for rkv_cache_read_contents_result {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_read_journal(
     cache: *const rkv_cache,
-    args: *const rkv_cache_read_journal_args,
+    after_number: u64,
+    buffers: *const rkv_journal_buffers,
     out_result: *mut rkv_cache_read_journal_result,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
-    unsafe { with(cache, |shared| read_journal(shared, args, out_result)) }
+    unsafe { with(cache, |shared| read_journal(shared, after_number, buffers, out_result)) }
 }
 
 /// The same for the cache that a page table has, or for the last one that it had: the removal of
@@ -279,7 +243,8 @@ pub unsafe extern "C" fn rkv_cache_read_journal(
 /// until the page table has another cache; the numbers of that one go on from them.
 ///
 /// @param table the page table
-/// @param args what to read, and the buffers
+/// @param after_number the number of the last record that is known; 0 to begin with the first
+/// @param buffers where to
 /// @param out_result as in rkv_cache_read_journal()
 /// @return as rkv_cache_read_journal()
 /// @par Cost
@@ -290,28 +255,28 @@ pub unsafe extern "C" fn rkv_cache_read_journal(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_page_table_read_journal(
     table: *const rkv_page_table,
-    args: *const rkv_cache_read_journal_args,
+    after_number: u64,
+    buffers: *const rkv_journal_buffers,
     out_result: *mut rkv_cache_read_journal_result,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
-    unsafe { with(table, |shared| read_journal(shared, args, out_result)) }
+    unsafe { with(table, |shared| read_journal(shared, after_number, buffers, out_result)) }
 }
 
 /// # Safety
 /// The caller's contract on the pointers, per the header.
 unsafe fn read_journal(
     shared: &Shared,
-    args: *const rkv_cache_read_journal_args,
+    after_number: u64,
+    buffers: *const rkv_journal_buffers,
     out_result: *mut rkv_cache_read_journal_result,
 ) -> Result<(), Fail> {
     // SAFETY: the caller's contract.
-    let (args, mut buffers) = unsafe {
-        let args = read_struct(args)?;
+    let mut buffers = unsafe {
         check_fit(out_result)?;
-        (args, Buffers::of_journal(&args)?)
+        Buffers::new(&read_struct(buffers)?)?
     };
-    check_flags(args.flags, 0, "args.flags")?;
-    let read = shared.read_journal(args.after_number, &mut |record| buffers.take(record))?;
+    let read = shared.read_journal(after_number, &mut |record| buffers.take(record))?;
     let (Counts { records, pages, tokens, items }, too_small) = buffers.counts();
     let made = rkv_cache_read_journal_result {
         struct_size: 0,
@@ -321,7 +286,7 @@ unsafe fn read_journal(
         token_count: tokens as u64,
         item_count: items as u64,
         // Who asks for the room, or has not enough, has read nothing.
-        last_number: if buffers.are_written() { read.last } else { args.after_number },
+        last_number: if buffers.are_written() { read.last } else { after_number },
         newest_number: read.newest,
         oldest_number: read.oldest,
         lost_count: read.lost,
@@ -341,7 +306,8 @@ unsafe fn read_journal(
 /// result is exactly what the cache held at that record, and so after each record that follows.
 ///
 /// @param cache the cache
-/// @param args where to begin, and the buffers
+/// @param first_page the page to begin with: 0, then rkv_cache_read_contents_result.next_page
+/// @param buffers where to
 /// @param out_result receives how much was told; set its struct_size first. With
 /// RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
@@ -355,21 +321,21 @@ unsafe fn read_journal(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_read_contents(
     cache: *const rkv_cache,
-    args: *const rkv_cache_read_contents_args,
+    first_page: u32,
+    buffers: *const rkv_journal_buffers,
     out_result: *mut rkv_cache_read_contents_result,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let args = read_struct(args)?;
             check_fit(out_result)?;
-            let mut buffers = Buffers::of_contents(&args)?;
-            let told = shared.read_contents(args.first_page, &mut |record| buffers.take(record))?;
+            let mut buffers = Buffers::new(&read_struct(buffers)?)?;
+            let told = shared.read_contents(first_page, &mut |record| buffers.take(record))?;
             let (Counts { records, pages, tokens, items }, too_small) = buffers.counts();
             let written = buffers.are_written();
             let made = rkv_cache_read_contents_result {
                 struct_size: 0,
-                next_page: if written { told.next_page } else { args.first_page },
+                next_page: if written { told.next_page } else { first_page },
                 record_count: records as u64,
                 page_count: pages as u64,
                 token_count: tokens as u64,
