@@ -1,7 +1,7 @@
 //! Clearing a cache, or some of its namespaces.
 use crate::capi::cache::rkv_cache;
 use crate::capi::ffi::{
-    AbiStruct, check_fit, check_flags, read_struct, rkv_status, with, write_struct,
+    AbiStruct, Fail, check_fit, check_flags, read_struct, rkv_status, with, write_struct,
 };
 use crate::capi::token::{read_namespace, rkv_namespace};
 use crate::error::Error;
@@ -65,6 +65,30 @@ unsafe impl AbiStruct for rkv_cache_clear_result {
     const V1: usize = 48;
 }
 
+/// # Safety
+/// `args.space` is NULL or readable, per the header.
+unsafe fn scope_of(args: &rkv_cache_clear_args) -> Result<Scope, Fail> {
+    check_flags(args.flags, RKV_CLEAR_NAMESPACE | RKV_CLEAR_EVERYTHING, "args.flags")?;
+    let has = |flag: u32| args.flags & flag != 0;
+    if args.flags == 0 {
+        return Err(Error::argument("args.flags is 0: it says what to clear").into());
+    }
+    if has(RKV_CLEAR_EVERYTHING) && (has(RKV_CLEAR_NAMESPACE) || !args.space.is_null()) {
+        return Err(Error::argument(
+            "args.flags has RKV_CLEAR_EVERYTHING, which goes with no other flag and no args.space",
+        )
+        .into());
+    }
+    Ok(Scope {
+        // SAFETY: the caller's contract.
+        like: unsafe { read_namespace(args.space)? },
+        lora: has(RKV_CLEAR_LORA),
+        image: has(RKV_CLEAR_IMAGE),
+        salt: has(RKV_CLEAR_SALT),
+        epoch: has(RKV_CLEAR_EPOCH),
+    })
+}
+
 /// Clears namespaces, while requests run: when weights or an adapter change, or a tenant leaves.
 ///
 /// Nothing that they hold is found any more, by match, probe, begin or continue. Pages that nobody
@@ -104,25 +128,7 @@ pub unsafe extern "C" fn rkv_cache_clear(
         with(cache, |shared| {
             let args = read_struct(args)?;
             check_fit(out_result)?;
-            let has = |flag: u32| args.flags & flag != 0;
-            check_flags(args.flags, RKV_CLEAR_NAMESPACE | RKV_CLEAR_EVERYTHING, "args.flags")?;
-            if args.flags == 0 {
-                return Err(Error::argument("args.flags is 0: it says what to clear").into());
-            }
-            if has(RKV_CLEAR_EVERYTHING) && (has(RKV_CLEAR_NAMESPACE) || !args.space.is_null()) {
-                return Err(Error::argument(
-                    "args.flags has RKV_CLEAR_EVERYTHING, which goes with no other flag and no \
-                     args.space",
-                )
-                .into());
-            }
-            let done = shared.clear(Scope {
-                like: read_namespace(args.space)?,
-                lora: has(RKV_CLEAR_LORA),
-                image: has(RKV_CLEAR_IMAGE),
-                salt: has(RKV_CLEAR_SALT),
-                epoch: has(RKV_CLEAR_EPOCH),
-            })?;
+            let done = shared.clear(scope_of(&args)?)?;
             let made = rkv_cache_clear_result {
                 struct_size: 0,
                 reserved: 0,

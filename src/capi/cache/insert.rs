@@ -1,6 +1,6 @@
 //! Publishing pages that the caller computed.
-use crate::cache::{InsertRequest, Namespace};
-use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id};
+use crate::cache::InsertRequest;
+use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id, write_path};
 use crate::capi::ffi::{
     AbiStruct, check_fit, check_flags, check_out, out_slice, read_struct, rkv_status, slice, with,
     write_struct,
@@ -8,6 +8,7 @@ use crate::capi::ffi::{
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::ids::NodeId;
+use std::ptr::null;
 
 /// Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
 /// can evict it before. Undo with rkv_cache_unlock() of rkv_cache_insert_result.lock.
@@ -117,13 +118,11 @@ pub unsafe extern "C" fn rkv_cache_insert(
                 )
                 .into());
             }
-            let namespace = match args.from_node {
-                0 => read_namespace(args.space)?,
-                _ => Namespace::default(),
-            };
+            let space = if args.from_node == 0 { args.space } else { null() };
+            let namespace = read_namespace(space)?;
             with_tokens(args.tokens, |tokens| {
                 let mut state = shared.write();
-                let request = InsertRequest {
+                let inserted = state.insert(InsertRequest {
                     namespace: &namespace,
                     tokens,
                     pages,
@@ -131,15 +130,12 @@ pub unsafe extern "C" fn rkv_cache_insert(
                     from_token: args.from_token_index as usize,
                     from_page: args.from_page_index as usize,
                     lock: args.flags & RKV_INSERT_LOCK != 0,
-                };
-                let inserted = state.insert(request)?;
+                })?;
                 if !published_pages.is_null() {
-                    let into =
-                        out_slice(published_pages, pages.len(), pages.len(), "published_pages")?;
+                    let (count, name) = (pages.len(), "published_pages");
+                    let into = out_slice(published_pages, count, count, name)?;
                     into.write_copy_of_slice(pages);
-                    state.visit_path(inserted.node, |start, pages| {
-                        into[start..start + pages.len()].write_copy_of_slice(pages);
-                    })?;
+                    write_path(&state, inserted.node, into)?;
                 }
                 let made = rkv_cache_insert_result {
                     struct_size: 0,

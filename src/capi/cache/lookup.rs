@@ -7,8 +7,10 @@ use crate::capi::ffi::{
 };
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
+use crate::index::Node;
 use crate::sequence::State;
 use crate::token::TokenList;
+use std::mem::MaybeUninit;
 
 /// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
 /// rkv_cache_match_result.lock.
@@ -59,6 +61,17 @@ pub(crate) struct Wanted {
     pub(crate) page_count: *mut u64,
 }
 
+/// Writes the pages from the beginning to where a node ends; none without a node.
+pub(crate) fn write_path(
+    state: &State,
+    node: Option<Node>,
+    into: &mut [MaybeUninit<u32>],
+) -> Result<(), Error> {
+    state.visit_path(node, |start, pages| {
+        into[start..start + pages.len()].write_copy_of_slice(pages);
+    })
+}
+
 /// Matches, and writes the pages. Whatever fails has changed nothing.
 ///
 /// # Safety
@@ -81,9 +94,7 @@ pub(crate) unsafe fn match_tokens(
     if wanted {
         // SAFETY: the caller's contract.
         let into = unsafe { out_slice(pages, page_capacity, matched.pages, "pages")? };
-        state.visit_path(matched.node, |start, pages| {
-            into[start..start + pages.len()].write_copy_of_slice(pages);
-        })?;
+        write_path(state, matched.node, into)?;
     }
     let (source, partial) =
         matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));

@@ -99,6 +99,24 @@ pub unsafe extern "C" fn rkv_cache_config_init(
     guard(|| unsafe { init_struct(config, struct_size, &made) })
 }
 
+fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
+    check_flags(raw.flags, RKV_CACHE_WHOLE_PAGES, "config.flags")?;
+    let index = match raw.index {
+        RKV_INDEX_RADIX => IndexKind::Radix,
+        RKV_INDEX_BLOCK_HASH => IndexKind::BlockHash,
+        _ => return Err(Error::argument("config.index is unknown")),
+    };
+    check_zero(raw.reserved, "config.reserved")?;
+    Ok(CacheConfig {
+        index,
+        whole_pages: raw.flags & RKV_CACHE_WHOLE_PAGES != 0,
+        retained_sequences: raw.retained_sequence_limit,
+        retained_pages: raw.retained_page_limit,
+        journal_bytes: raw.journal_bytes,
+        ..CacheConfig::default()
+    })
+}
+
 /// Creates an empty cache on a page table and keeps the page table alive.
 ///
 /// @param table the page table; it takes one cache at a time
@@ -122,21 +140,11 @@ pub unsafe extern "C" fn rkv_cache_create(
     unsafe {
         with(table, |shared| {
             let into = out(out_cache, "out_cache")?;
-            let mut made = CacheConfig::default();
-            if !config.is_null() {
-                let raw = read_struct(config)?;
-                check_flags(raw.flags, RKV_CACHE_WHOLE_PAGES, "config.flags")?;
-                made.index = match raw.index {
-                    RKV_INDEX_RADIX => IndexKind::Radix,
-                    RKV_INDEX_BLOCK_HASH => IndexKind::BlockHash,
-                    _ => return Err(Error::argument("config.index is unknown").into()),
-                };
-                check_zero(raw.reserved, "config.reserved")?;
-                made.whole_pages = raw.flags & RKV_CACHE_WHOLE_PAGES != 0;
-                made.retained_sequences = raw.retained_sequence_limit;
-                made.retained_pages = raw.retained_page_limit;
-                made.journal_bytes = raw.journal_bytes;
-            }
+            let made = if config.is_null() {
+                CacheConfig::default()
+            } else {
+                config_of(&read_struct(config)?)?
+            };
             let handle = Handle::new(shared.clone())?;
             shared.attach_cache(made)?;
             into.write(handle.into_raw());
