@@ -24,7 +24,7 @@ lint: ## formatting, clippy, rustdoc; any warning fails
 docs: ## API pages from the header, in target/doxygen; any warning fails
 	@bash scripts/test.sh docs
 
-header: ## rewrite include/radixkv.h from src/capi
+header: ## rewrite include/radixkv.h and include/radixkv_spatial.h from src/capi
 	RKV_BLESS=1 $(CARGO) test --locked --test header
 
 abi: ## compare exports, layouts and types with the blessed ones in abi/

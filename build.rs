@@ -1,4 +1,4 @@
-//! Copies the committed header to OUT_DIR, so that dependants find it as `DEP_RADIXKV_INCLUDE`,
+//! Copies the committed headers to OUT_DIR, so that dependants find them as `DEP_RADIXKV_INCLUDE`,
 //! builds the CUDA kernels where there is nvcc, and sets what the shared library needs from the
 //! linker. Never writes into the source tree.
 use std::path::PathBuf;
@@ -8,13 +8,15 @@ use std::{env, fs};
 mod kernels;
 
 fn main() {
-    println!("cargo:rerun-if-changed=include/radixkv.h");
     println!("cargo:rustc-env=RKV_TARGET={}", env::var("TARGET").unwrap());
 
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
     let include = out.join("include");
     fs::create_dir_all(&include).unwrap();
-    fs::copy("include/radixkv.h", include.join("radixkv.h")).unwrap();
+    for name in ["radixkv.h", "radixkv_spatial.h"] {
+        println!("cargo:rerun-if-changed=include/{name}");
+        fs::copy(format!("include/{name}"), include.join(name)).unwrap();
+    }
     println!("cargo:include={}", include.display());
 
     kernels::build(&out);

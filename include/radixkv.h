@@ -9,6 +9,7 @@
  *   rkv_cache            the prefix index over one page table
  *   sequences            named by rkv_sequence_id; they live in a cache
  *   rkv_snapshot_cache   opaque states by token list; stands alone
+ * radixkv_spatial.h has what models need that speak of coordinates and sizes.
  *
  * Conventions
  *   Names      rkv_<object>_<verb>; what copies out to the caller is rkv_<object>_read_...; the
@@ -141,11 +142,6 @@
 #define RKV_TOKEN_IMAGE 3
 
 /**
- * Bins of a coordinate, a width or a height.
- */
-#define RKV_BIN_COUNT 1024
-
-/**
  * Text token ids are smaller than this.
  */
 #define RKV_TEXT_ID_LIMIT 2147483648
@@ -161,11 +157,6 @@
 #define RKV_NAMESPACE_IMAGE 2
 
 /**
- * "No slot yet", for rkv_page_table_can_reserve().
- */
-#define RKV_NO_SLOT 4294967295
-
-/**
  * Largest page_size.
  */
 #define RKV_PAGE_SIZE_MAX 256
@@ -178,6 +169,11 @@
  * could be done, or takes a slot or a sequence returns RKV_STATUS_UNSUPPORTED.
  */
 #define RKV_PAGE_TABLE_EXTERNAL_POOL 1
+
+/**
+ * "No slot yet", for rkv_page_table_can_reserve().
+ */
+#define RKV_NO_SLOT 4294967295
 
 /**
  * Flag of rkv_cache_config: share whole pages only, reuse no part of a page by copy.
@@ -195,6 +191,18 @@
  * known pages end, parts of other pages are not looked for.
  */
 #define RKV_INDEX_BLOCK_HASH 1
+
+/**
+ * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
+ * rkv_cache_match_result.lock.
+ */
+#define RKV_MATCH_LOCK 1
+
+/**
+ * Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
+ * can evict it before. Undo with rkv_cache_unlock() of rkv_cache_insert_result.lock.
+ */
+#define RKV_INSERT_LOCK 1
 
 /**
  * Flag of rkv_cache_clear_args: namespaces with the lora_id of `space`, or like it with none.
@@ -227,18 +235,6 @@
 #define RKV_CLEAR_EVERYTHING 16
 
 /**
- * Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
- * rkv_cache_match_result.lock.
- */
-#define RKV_MATCH_LOCK 1
-
-/**
- * Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
- * can evict it before. Undo with rkv_cache_unlock() of rkv_cache_insert_result.lock.
- */
-#define RKV_INSERT_LOCK 1
-
-/**
  * Format of rkv_cache_dump(): one JSON object.
  */
 #define RKV_DUMP_JSON 0
@@ -247,6 +243,12 @@
  * Format of rkv_cache_dump(): a Graphviz digraph.
  */
 #define RKV_DUMP_DOT 1
+
+/**
+ * Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed
+ * so far. Without it such a parent is RKV_STATUS_PENDING.
+ */
+#define RKV_CONTINUE_RUNNING 1
 
 /**
  * Flag of rkv_plan_capacity: rows may have regions.
@@ -258,6 +260,22 @@
  * On CUDA a captured call launches fewer kernels then.
  */
 #define RKV_PLAN_SEPARATE 2
+
+/**
+ * Backend of rkv_runner_config: the processor.
+ */
+#define RKV_BACKEND_CPU 0
+
+/**
+ * Backend of rkv_runner_config: an NVIDIA GPU.
+ */
+#define RKV_BACKEND_CUDA 1
+
+/**
+ * Flag of rkv_runner_config: a row's result has the same bits whatever else is in the batch, for
+ * any number of threads and however its prompt is cut into chunks.
+ */
+#define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
  * 32-bit IEEE 754 floats.
@@ -291,32 +309,10 @@
 #define RKV_KV_LAYOUT_HND 1
 
 /**
- * Backend of rkv_runner_config: the processor.
- */
-#define RKV_BACKEND_CPU 0
-
-/**
- * Backend of rkv_runner_config: an NVIDIA GPU.
- */
-#define RKV_BACKEND_CUDA 1
-
-/**
- * Flag of rkv_runner_config: a row's result has the same bits whatever else is in the batch, for
- * any number of threads and however its prompt is cut into chunks.
- */
-#define RKV_RUNNER_BATCH_INVARIANT 1
-
-/**
  * Flag of rkv_runner_prepare_plan(): the copies of the step are not confirmed, for others have
  * them to carry out, too.
  */
 #define RKV_PREPARE_KEEP_COPIES_OPEN 1
-
-/**
- * Flag of rkv_sequence_continue_args: take over what a parent that is still running has computed
- * so far. Without it such a parent is RKV_STATUS_PENDING.
- */
-#define RKV_CONTINUE_RUNNING 1
 
 /**
  * Kind of an rkv_journal_record: pages came in, one after another in a prefix.
@@ -849,61 +845,6 @@ typedef struct rkv_cache_config {
 } rkv_cache_config;
 
 /**
- * What rkv_cache_clear() is to clear.
- */
-typedef struct rkv_cache_clear_args {
-    /**
-     * sizeof(rkv_cache_clear_args).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_CLEAR_ flags: which fields of a namespace are those of `space`. At least one.
-     */
-    uint32_t flags;
-    /**
-     * Has those fields; the others are not looked at. NULL is the default namespace. NULL with
-     * RKV_CLEAR_EVERYTHING.
-     */
-    const struct rkv_namespace *space;
-} rkv_cache_clear_args;
-
-/**
- * What a clear did.
- */
-typedef struct rkv_cache_clear_result {
-    /**
-     * sizeof(rkv_cache_clear_result).
-     */
-    uint32_t struct_size;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-    /**
-     * Namespaces that it found.
-     */
-    uint64_t namespace_count;
-    /**
-     * Pages that went back to the free pool during the call.
-     */
-    uint64_t freed_page_count;
-    /**
-     * Cleared pages that locks, sequences and open copies still hold, those of earlier clears
-     * included. Each goes back when the last of them lets it go.
-     */
-    uint64_t held_page_count;
-    /**
-     * With an external pool: cleared pages that nobody holds. They are still the cache's;
-     * rkv_cache_evict() gives them back, before all others. Else 0.
-     */
-    uint64_t waiting_page_count;
-    /**
-     * Retained sequences that it dropped.
-     */
-    uint64_t dropped_sequence_count;
-} rkv_cache_clear_result;
-
-/**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
  *
  * An id is good for as long as a lock that a caller took, by rkv_cache_lock() or RKV_MATCH_LOCK,
@@ -1145,6 +1086,61 @@ typedef struct rkv_node_info {
      */
     uint64_t hit_count;
 } rkv_node_info;
+
+/**
+ * What rkv_cache_clear() is to clear.
+ */
+typedef struct rkv_cache_clear_args {
+    /**
+     * sizeof(rkv_cache_clear_args).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_CLEAR_ flags: which fields of a namespace are those of `space`. At least one.
+     */
+    uint32_t flags;
+    /**
+     * Has those fields; the others are not looked at. NULL is the default namespace. NULL with
+     * RKV_CLEAR_EVERYTHING.
+     */
+    const struct rkv_namespace *space;
+} rkv_cache_clear_args;
+
+/**
+ * What a clear did.
+ */
+typedef struct rkv_cache_clear_result {
+    /**
+     * sizeof(rkv_cache_clear_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Namespaces that it found.
+     */
+    uint64_t namespace_count;
+    /**
+     * Pages that went back to the free pool during the call.
+     */
+    uint64_t freed_page_count;
+    /**
+     * Cleared pages that locks, sequences and open copies still hold, those of earlier clears
+     * included. Each goes back when the last of them lets it go.
+     */
+    uint64_t held_page_count;
+    /**
+     * With an external pool: cleared pages that nobody holds. They are still the cache's;
+     * rkv_cache_evict() gives them back, before all others. Else 0.
+     */
+    uint64_t waiting_page_count;
+    /**
+     * Retained sequences that it dropped.
+     */
+    uint64_t dropped_sequence_count;
+} rkv_cache_clear_result;
 
 /**
  * Counters of a cache. Counts since creation unless they say "now".
@@ -1433,6 +1429,90 @@ typedef struct rkv_sequence_publish_item {
      */
     uint64_t computed_position_count;
 } rkv_sequence_publish_item;
+
+/**
+ * How to go on from another sequence.
+ */
+typedef struct rkv_sequence_continue_args {
+    /**
+     * sizeof(rkv_sequence_continue_args).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_CONTINUE_ flags.
+     */
+    uint32_t flags;
+    /**
+     * The parent: a retained or a live sequence.
+     */
+    rkv_sequence_id parent;
+    /**
+     * The namespace, which must be the parent's; NULL for the default one.
+     */
+    const struct rkv_namespace *space;
+    /**
+     * What the child has after the tokens of its parent; NULL for nothing.
+     */
+    const struct rkv_tokens *tokens;
+    /**
+     * All tokens of the child, to begin with by a lookup when the parent is neither live nor
+     * retained any more; NULL when that is to fail. Compared with nothing otherwise.
+     */
+    const struct rkv_tokens *all_tokens;
+    /**
+     * Positions beyond the child's tokens to allocate pages for at once.
+     */
+    uint64_t reserve_position_count;
+    /**
+     * How many of the child's first positions get pages at once, as in rkv_sequence_begin_args; 0
+     * for all, and what is reserved.
+     */
+    uint64_t allocate_position_count;
+} rkv_sequence_continue_args;
+
+/**
+ * How to fork a sequence.
+ */
+typedef struct rkv_sequence_fork_args {
+    /**
+     * sizeof(rkv_sequence_fork_args).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The parent: a live or a retained sequence. It stays as it is.
+     */
+    rkv_sequence_id parent;
+    /**
+     * Children, at least one.
+     */
+    size_t child_count;
+    /**
+     * Positions beyond the parent's tokens to allocate pages for at once, for each child.
+     */
+    uint64_t reserve_position_count;
+} rkv_sequence_fork_args;
+
+/**
+ * A child of a fork.
+ */
+typedef struct rkv_sequence_fork_child {
+    /**
+     * The child; rkv_sequence_read_info() tells the rest.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * Its row in the page table.
+     */
+    uint32_t slot;
+    /**
+     * Page copies to carry out before the child computes: rkv_sequence_read_copies().
+     */
+    uint32_t copy_count;
+} rkv_sequence_fork_child;
 
 /**
  * New positions of one row. An array element.
@@ -1842,90 +1922,6 @@ typedef struct rkv_runner_merge_states_args {
 } rkv_runner_merge_states_args;
 
 /**
- * How to go on from another sequence.
- */
-typedef struct rkv_sequence_continue_args {
-    /**
-     * sizeof(rkv_sequence_continue_args).
-     */
-    uint32_t struct_size;
-    /**
-     * RKV_CONTINUE_ flags.
-     */
-    uint32_t flags;
-    /**
-     * The parent: a retained or a live sequence.
-     */
-    rkv_sequence_id parent;
-    /**
-     * The namespace, which must be the parent's; NULL for the default one.
-     */
-    const struct rkv_namespace *space;
-    /**
-     * What the child has after the tokens of its parent; NULL for nothing.
-     */
-    const struct rkv_tokens *tokens;
-    /**
-     * All tokens of the child, to begin with by a lookup when the parent is neither live nor
-     * retained any more; NULL when that is to fail. Compared with nothing otherwise.
-     */
-    const struct rkv_tokens *all_tokens;
-    /**
-     * Positions beyond the child's tokens to allocate pages for at once.
-     */
-    uint64_t reserve_position_count;
-    /**
-     * How many of the child's first positions get pages at once, as in rkv_sequence_begin_args; 0
-     * for all, and what is reserved.
-     */
-    uint64_t allocate_position_count;
-} rkv_sequence_continue_args;
-
-/**
- * How to fork a sequence.
- */
-typedef struct rkv_sequence_fork_args {
-    /**
-     * sizeof(rkv_sequence_fork_args).
-     */
-    uint32_t struct_size;
-    /**
-     * Zero.
-     */
-    uint32_t flags;
-    /**
-     * The parent: a live or a retained sequence. It stays as it is.
-     */
-    rkv_sequence_id parent;
-    /**
-     * Children, at least one.
-     */
-    size_t child_count;
-    /**
-     * Positions beyond the parent's tokens to allocate pages for at once, for each child.
-     */
-    uint64_t reserve_position_count;
-} rkv_sequence_fork_args;
-
-/**
- * A child of a fork.
- */
-typedef struct rkv_sequence_fork_child {
-    /**
-     * The child; rkv_sequence_read_info() tells the rest.
-     */
-    rkv_sequence_id sequence;
-    /**
-     * Its row in the page table.
-     */
-    uint32_t slot;
-    /**
-     * Page copies to carry out before the child computes: rkv_sequence_read_copies().
-     */
-    uint32_t copy_count;
-} rkv_sequence_fork_child;
-
-/**
  * What happened to some pages. An array element: it may grow, see record_size.
  */
 typedef struct rkv_journal_record {
@@ -2049,21 +2045,17 @@ typedef struct rkv_journal_item {
 } rkv_journal_item;
 
 /**
- * What rkv_cache_read_journal() is to read, and where to.
+ * Where records are read to: room of the caller's, for one call after another.
  */
-typedef struct rkv_cache_read_journal_args {
+typedef struct rkv_journal_buffers {
     /**
-     * sizeof(rkv_cache_read_journal_args).
+     * sizeof(rkv_journal_buffers).
      */
     uint32_t struct_size;
     /**
      * Zero.
      */
     uint32_t flags;
-    /**
-     * The number of the last record that is known; 0 to begin with the first.
-     */
-    uint64_t after_number;
     /**
      * Receives records; NULL, with no room anywhere, asks how much room all need.
      */
@@ -2105,7 +2097,7 @@ typedef struct rkv_cache_read_journal_args {
      * Room in items.
      */
     size_t item_capacity;
-} rkv_cache_read_journal_args;
+} rkv_journal_buffers;
 
 /**
  * What was read of a journal.
@@ -2153,60 +2145,6 @@ typedef struct rkv_cache_read_journal_result {
      */
     uint64_t lost_count;
 } rkv_cache_read_journal_result;
-
-/**
- * Which pages rkv_cache_read_contents() is to tell, and where to.
- */
-typedef struct rkv_cache_read_contents_args {
-    /**
-     * sizeof(rkv_cache_read_contents_args).
-     */
-    uint32_t struct_size;
-    /**
-     * The page to begin with: 0, then rkv_cache_read_contents_result.next_page.
-     */
-    uint32_t first_page;
-    /**
-     * Receives records; NULL, with no room anywhere, asks how much room all need.
-     */
-    struct rkv_journal_record *records;
-    /**
-     * sizeof(rkv_journal_record).
-     */
-    size_t record_size;
-    /**
-     * Room in records.
-     */
-    size_t record_capacity;
-    /**
-     * Receives the pages of the records.
-     */
-    uint32_t *pages;
-    /**
-     * Room in pages.
-     */
-    size_t page_capacity;
-    /**
-     * Receives tokens, as in rkv_cache_read_journal_args.
-     */
-    uint32_t *tokens;
-    /**
-     * Room in tokens.
-     */
-    size_t token_capacity;
-    /**
-     * Receives items, as in rkv_cache_read_journal_args.
-     */
-    struct rkv_journal_item *items;
-    /**
-     * sizeof(rkv_journal_item).
-     */
-    size_t item_size;
-    /**
-     * Room in items.
-     */
-    size_t item_capacity;
-} rkv_cache_read_contents_args;
 
 /**
  * What was told of a cache's contents.
@@ -2589,58 +2527,6 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *ou
 RKV_API void rkv_set_log_callback(uint32_t max_level, rkv_log_callback callback, void *user_data);
 
 /**
- * Bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
- *
- * @param value in [0, 1]
- * @param out_bin receives the nearest bin
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_bin(double value, uint32_t *out_bin);
-
-/**
- * Value of a coordinate bin. rkv_coord_bin() of it is the bin again.
- *
- * @param bin below RKV_BIN_COUNT
- * @param out_value receives bin / 1023
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_coord_value(uint32_t bin, double *out_value);
-
-/**
- * Bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends included.
- *
- * @param value in [2^-10, 1]
- * @param out_bin receives the bin that is nearest on the logarithmic scale
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT for NaN, infinities and values outside
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_bin(double value, uint32_t *out_bin);
-
-/**
- * Value of a width or height bin. rkv_size_bin() of it is the bin again.
- *
- * @param bin below RKV_BIN_COUNT
- * @param out_value receives 2^(10 * bin / 1023 - 10)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread, any time
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_size_value(uint32_t bin, double *out_value);
-
-/**
  * Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.
  *
  * @param bytes byte_count bytes; may be NULL when byte_count is 0
@@ -2810,6 +2696,70 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_stats(const struct rkv_page_table *table,
                                           struct rkv_page_table_stats *out_stats);
+
+/**
+ * Proves page by page that each is in exactly one state, that the counts agree, and that no row
+ * maps a page that is free or somebody else's. With an external pool: that each cached page is in
+ * the index once, and each other one outside. Cost: one pass over pages, rows and index.
+ *
+ * @param table the page table
+ * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages + rows + index); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_page_table *table);
+
+/**
+ * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
+ *
+ * @param table the page table
+ * @param slot a slot in use
+ * @param positions count positions of the row, in any order
+ * @param count how many
+ * @param out_mapping receives count entries
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
+ * for; RKV_STATUS_POISONED
+ * @par Cost
+ * O(positions); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *table,
+                                                 uint32_t slot,
+                                                 const uint64_t *positions,
+                                                 size_t count,
+                                                 int64_t *out_mapping);
+
+/**
+ * The arrays that paged attention kernels take, for a batch of rows.
+ *
+ * @param table the page table
+ * @param rows row_count rows, in the order of the batch
+ * @param row_count how many
+ * @param element_size sizeof(rkv_page_table_batch_row)
+ * @param arrays where to write; with (indices NULL, indices_capacity 0) only the count
+ * is written, unless it is 0
+ * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages of the rows); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_read_batch(const struct rkv_page_table *table,
+                                          const struct rkv_page_table_batch_row *rows,
+                                          size_t row_count,
+                                          size_t element_size,
+                                          const struct rkv_page_table_batch_arrays *arrays,
+                                          size_t *out_index_count);
 
 /**
  * Takes a slot with an empty row.
@@ -3003,70 +2953,6 @@ enum rkv_status rkv_page_table_read_row(const struct rkv_page_table *table,
                                         size_t *out_count);
 
 /**
- * Proves page by page that each is in exactly one state, that the counts agree, and that no row
- * maps a page that is free or somebody else's. With an external pool: that each cached page is in
- * the index once, and each other one outside. Cost: one pass over pages, rows and index.
- *
- * @param table the page table
- * @return RKV_STATUS_OK; RKV_STATUS_CORRUPT with the first page that is wrong;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
- * @par Cost
- * O(pages + rows + index); shared lock
- * @par Thread safety
- * any thread
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_page_table *table);
-
-/**
- * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
- *
- * @param table the page table
- * @param slot a slot in use
- * @param positions count positions of the row, in any order
- * @param count how many
- * @param out_mapping receives count entries
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
- * for; RKV_STATUS_POISONED
- * @par Cost
- * O(positions); shared lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *table,
-                                                 uint32_t slot,
-                                                 const uint64_t *positions,
-                                                 size_t count,
-                                                 int64_t *out_mapping);
-
-/**
- * The arrays that paged attention kernels take, for a batch of rows.
- *
- * @param table the page table
- * @param rows row_count rows, in the order of the batch
- * @param row_count how many
- * @param element_size sizeof(rkv_page_table_batch_row)
- * @param arrays where to write; with (indices NULL, indices_capacity 0) only the count
- * is written, unless it is 0
- * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
- * @par Cost
- * O(pages of the rows); shared lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_page_table_read_batch(const struct rkv_page_table *table,
-                                          const struct rkv_page_table_batch_row *rows,
-                                          size_t row_count,
-                                          size_t element_size,
-                                          const struct rkv_page_table_batch_arrays *arrays,
-                                          size_t *out_index_count);
-
-/**
  * Writes the defaults into a config.
  *
  * @param config receives the defaults
@@ -3163,41 +3049,6 @@ RKV_MUST_CHECK
 enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
                                         uint32_t page,
                                         bool *out_contains);
-
-/**
- * Clears namespaces, while requests run: when weights or an adapter change, or a tenant leaves.
- *
- * Nothing that they hold is found any more, by match, probe, begin or continue. Pages that nobody
- * holds are freed. What a lock, a sequence or an open copy holds stays as it is for its holder,
- * and is freed when that lets go. Retained sequences are dropped.
- *
- * A sequence that began before goes on, and may publish. Nobody finds what it publishes, also not
- * under the name of the namespace, which is empty from now on and may be used again. That is so
- * for its children too. rkv_cache_insert() after a cleared node is refused. Without from_node it
- * begins anew: don't insert pages that were computed before.
- *
- * A namespace is cleared at one moment; of several one comes after the other, and all are cleared
- * when the call returns. A sequence that begins in one of them during the call may be taken for
- * one that began before.
- *
- * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) no page leaves by this call:
- * rkv_cache_evict() reports them.
- *
- * @param cache the cache
- * @param args what to clear
- * @param out_result receives what was done; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Cost
- * O(nodes + pages that are freed + retained sequences), and with a scope of several namespaces
- * O(namespaces * log(namespaces)); lock, in slices; allocates nothing
- * @par Thread safety
- * any thread; lets waiting threads in
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_clear(struct rkv_cache *cache,
-                                const struct rkv_cache_clear_args *args,
-                                struct rkv_cache_clear_result *out_result);
 
 /**
  * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
@@ -3357,39 +3208,6 @@ enum rkv_status rkv_cache_insert(struct rkv_cache *cache,
                                  struct rkv_cache_insert_result *out_result);
 
 /**
- * Protects a node and all its ancestors from eviction. A node can have any number of locks, each
- * with an id of its own.
- *
- * @param cache the cache
- * @param node a node id
- * @param out_lock receives the lock's id
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be
- * numbered; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Cost
- * O(nodes on the path); lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_cache_lock(struct rkv_cache *cache,
-                               rkv_node_id node,
-                               rkv_lock_id *out_lock);
-
-/**
- * Undoes one lock. Recency stays as it is.
- *
- * @param cache the cache
- * @param lock the lock
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Cost
- * O(nodes on the path, and pages of those that merge); lock; allocates nothing
- * @par Thread safety
- * any thread, not only the one that took the lock
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache, rkv_lock_id lock);
-
-/**
  * What can be seen of a node.
  *
  * @param cache the cache
@@ -3452,6 +3270,74 @@ enum rkv_status rkv_node_read_children(const struct rkv_cache *cache,
                                        rkv_node_id *children,
                                        size_t capacity,
                                        size_t *out_count);
+
+/**
+ * Protects a node and all its ancestors from eviction. A node can have any number of locks, each
+ * with an id of its own.
+ *
+ * @param cache the cache
+ * @param node a node id
+ * @param out_lock receives the lock's id
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be
+ * numbered; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(nodes on the path); lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_lock(struct rkv_cache *cache,
+                               rkv_node_id node,
+                               rkv_lock_id *out_lock);
+
+/**
+ * Undoes one lock. Recency stays as it is.
+ *
+ * @param cache the cache
+ * @param lock the lock
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(nodes on the path, and pages of those that merge); lock; allocates nothing
+ * @par Thread safety
+ * any thread, not only the one that took the lock
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache, rkv_lock_id lock);
+
+/**
+ * Clears namespaces, while requests run: when weights or an adapter change, or a tenant leaves.
+ *
+ * Nothing that they hold is found any more, by match, probe, begin or continue. Pages that nobody
+ * holds are freed. What a lock, a sequence or an open copy holds stays as it is for its holder,
+ * and is freed when that lets go. Retained sequences are dropped.
+ *
+ * A sequence that began before goes on, and may publish. Nobody finds what it publishes, also not
+ * under the name of the namespace, which is empty from now on and may be used again. That is so
+ * for its children too. rkv_cache_insert() after a cleared node is refused. Without from_node it
+ * begins anew: don't insert pages that were computed before.
+ *
+ * A namespace is cleared at one moment; of several one comes after the other, and all are cleared
+ * when the call returns. A sequence that begins in one of them during the call may be taken for
+ * one that began before.
+ *
+ * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) no page leaves by this call:
+ * rkv_cache_evict() reports them.
+ *
+ * @param cache the cache
+ * @param args what to clear
+ * @param out_result receives what was done; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(nodes + pages that are freed + retained sequences), and with a scope of several namespaces
+ * O(namespaces * log(namespaces)); lock, in slices; allocates nothing
+ * @par Thread safety
+ * any thread; lets waiting threads in
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_clear(struct rkv_cache *cache,
+                                const struct rkv_cache_clear_args *args,
+                                struct rkv_cache_clear_result *out_result);
 
 /**
  * Counters of a cache, at one moment.
@@ -3886,383 +3772,6 @@ enum rkv_status rkv_sequence_release_many(struct rkv_cache *cache,
                                           enum rkv_status *statuses);
 
 /**
- * Creates a plan without rows. It needs no runner, and computes nothing by itself.
- *
- * @param table the page table whose rows it is over; lives until the plan is destroyed too
- * @param out_plan receives the plan, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
- * @par Cost
- * O(slot_count); shared lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_plan_create(struct rkv_page_table *table,
-                                struct rkv_plan **out_plan);
-
-/**
- * Destroys a plan, and what runners keep with it, memory on a device included. NULL is allowed and
- * does nothing. Runners and plans can be destroyed in any order.
- *
- * @param plan the plan
- * @par Cost
- * O(1), and what runners keep with it; no lock
- * @par Thread safety
- * the caller must be the last user of this handle
- */
-RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
-
-/**
- * Sets what the next step computes: checks the rows and fills the arrays. Nothing is copied or
- * computed yet.
- *
- * Several plans may be set before the first is computed. A plan is good until a row of it is
- * released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
- * (see rkv_sequence_read_copies()) stay open until they are carried out: by the first
- * rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
- * finds them among the arrays.
- *
- * @param plan the plan
- * @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
- * row twice
- * @param row_count how many; 0 empties the plan
- * @param element_size sizeof(rkv_plan_row)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
- * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
- * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
- * @par Cost
- * O(positions + pages of the rows); shared lock
- * @par Thread safety
- * any thread; waits for calls that compute the plan
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_plan_set(struct rkv_plan *plan,
-                             const struct rkv_plan_row *rows,
-                             size_t row_count,
-                             size_t element_size);
-
-/**
- * Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
- * step takes no more memory, unless rows have regions.
- *
- * For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can
- * be reserved any more.
- *
- * @param plan the plan; if it was set, that step fits
- * @param capacity the largest step
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
- * captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
- * @par Cost
- * O(capacity); no lock
- * @par Thread safety
- * any thread; waits for calls that compute the plan
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
-                                 const struct rkv_plan_capacity *capacity);
-
-/**
- * Whether a plan that was set may still be computed. Runners look by themselves; this is for an
- * engine with kernels of its own, right before it starts them.
- *
- * @param plan the plan
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
- * no rows, or naming the row that changed since: other pages, or the cache owns them by now;
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
- * @par Cost
- * O(rows + pages of their new positions); shared lock
- * @par Thread safety
- * any thread; the answer is good until a row is released, truncated or published
- */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_plan_check(const struct rkv_plan *plan);
-
-/**
- * The arrays of a plan, for an engine with kernels of its own.
- *
- * @param plan the plan
- * @param out_arrays receives pointers to them; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread; nobody may set or destroy the plan while the arrays are read
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
-                              struct rkv_plan_arrays *out_arrays);
-
-/**
- * Where K and V of a layer lie, for an engine that looks at them or has kernels of its own.
- *
- * @param runner the runner
- * @param layer below layer_count
- * @param out_memory receives pointers, good until the runner is destroyed, and strides
- * @param memory_size sizeof(rkv_runner_kv_memory)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread; what is behind the pointers changes with rkv_runner_append_prefill()
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
-                                          uint32_t layer,
-                                          struct rkv_runner_kv_memory *out_memory,
-                                          size_t memory_size);
-
-/**
- * Copies the first positions of pages to other pages, K and V of every layer.
- *
- * The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
- * this is for an engine that moves pages for reasons of its own.
- *
- * @param runner the runner
- * @param copies copy_count copies; no target is another's source or target
- * @param copy_count how many
- * @param element_size sizeof(rkv_page_copy)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
- * @par Cost
- * O(copies) for the checks, under the shared lock; O(bytes) for the copies, without
- * @par Thread safety
- * any thread, while nobody writes the sources or uses the targets
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
-                                      const struct rkv_page_copy *copies,
-                                      size_t copy_count,
-                                      size_t element_size);
-
-/**
- * Writes the defaults into a config.
- *
- * @param config receives the defaults
- * @param struct_size pass sizeof(rkv_runner_config)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_config_init(struct rkv_runner_config *config,
-                                       size_t struct_size);
-
-/**
- * Whether this build, on this machine, can run such a runner, and how much memory a page takes:
- * to be asked before a page table is made.
- *
- * @param config how the runner would be built; memory and threads are not looked at
- * @param page_size positions of a page, 1 to RKV_PAGE_SIZE_MAX
- * @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
- * lie densely; NULL when not wanted
- * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not; RKV_STATUS_INVALID_ARGUMENT
- * @par Cost
- * O(1), but the first call for CUDA opens the driver; no lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
-                                    uint32_t page_size,
-                                    uint64_t *out_page_bytes);
-
-/**
- * Creates a runner over a page table. The page table lives until the runner is destroyed too.
- *
- * On the CPU each call that ends with RKV_STATUS_OUT_OF_MEMORY changed nothing, and memory that a
- * thread of the runner's may need is there before it computes. With CUDA that is best effort: a
- * host without memory may end the process.
- *
- * @param table the page table, with or without a cache
- * @param config how to build it; not NULL
- * @param out_runner receives the runner, owned by the caller
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED,
- * also for a page table with an external pool; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
- * RKV_STATUS_POISONED
- * @par Cost
- * O(bytes of KV memory of its own); shared lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_create(struct rkv_page_table *table,
-                                  const struct rkv_runner_config *config,
-                                  struct rkv_runner **out_runner);
-
-/**
- * Destroys a runner, the memory of its own, and what it keeps with plans. NULL is allowed and does
- * nothing. Runners and plans can be destroyed in any order.
- *
- * @param runner the runner
- * @par Cost
- * O(1), and memory of its own; no lock
- * @par Thread safety
- * the caller must be the last user of this handle
- */
-RKV_API void rkv_runner_destroy(struct rkv_runner *runner);
-
-/**
- * What a runner has.
- *
- * @param runner the runner
- * @param out_stats receives the numbers; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
- * @par Cost
- * O(1); no lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_read_stats(const struct rkv_runner *runner,
-                                      struct rkv_runner_stats *out_stats);
-
-/**
- * Makes room on the device for every step that was given to rkv_plan_reserve(), so that calls may
- * be captured into a graph, which then serves every step of such a size; see
- * rkv_runner_prepare_plan(). The CPU needs none.
- *
- * CUDA: all memory that the runner keeps with the plan is allocated here, and none of it moves
- * afterwards. What is reserved for the plan anew is to be reserved here anew.
- *
- * @param runner the runner
- * @param plan a plan over the same page table, after rkv_plan_reserve()
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE without
- * rkv_plan_reserve(), or when a call was captured; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure nothing was reserved.
- * @par Cost
- * O(capacity); no lock
- * @par Thread safety
- * any thread, while nobody computes the plan with this runner
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
-                                        struct rkv_plan *plan);
-
-/**
- * Does now what the first rkv_runner_append_prefill() of a step does otherwise, once: carries out
- * the copies that its sequences wait for in every layer of the runner, on CUDA sends the step's
- * arrays, and confirms the copies.
- *
- * Where several runners compute one plan, for layers of different shapes, each has the copies to
- * carry out in its own, and they may be confirmed only after that. So all runners but one are
- * prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
- * With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
- * engine confirms by rkv_sequence_confirm_copies().
- *
- * CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
- * before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
- * cuGraphLaunch(), on one stream.
- *
- * @param runner the runner
- * @param plan a plan over the same page table that was set
- * @param flags RKV_PREPARE_ bits
- * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
- * no rows, they changed since, or another runner confirmed the copies before this one carried them
- * out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
- * RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
- * @par Cost
- * O(rows), shared lock; copies O(bytes), without; a lock to confirm them
- * @par Thread safety
- * any thread, as rkv_runner_append_prefill()
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
-                                        struct rkv_plan *plan,
-                                        uint32_t flags,
-                                        void *stream);
-
-/**
- * Writes K and V of a plan's new positions into their pages, and attends from each new position to
- * the cached and the new ones, in one pass. Decoding is the same call with one new position a row.
- *
- * The first call of a step also does what rkv_runner_prepare_plan() does, unless that was called:
- * it carries out the copies that the step's sequences wait for, in every layer, and confirms them.
- *
- * The query at position p of a row sees the positions 0 to p, or the last `window` of them, and
- * all of the region that p is in. What lies in unused positions of a page is never read into a
- * result, NaN included.
- *
- * CUDA: on a stream that is being captured the call goes into a graph that serves every step that
- * was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with
- * fewer new positions uses the first ones. The plan outlives the graph.
- *
- * @param runner the runner
- * @param plan a plan over the same page table that was set; for a graph also reserved and
- * prepared, see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
- * @param args layer, tensors and parameters
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
- * no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
- * device's, nothing was computed or written: no result, no K and no V.
- * @par Cost
- * O(rows) for the checks, under the shared lock; attention without a lock
- * @par Thread safety
- * any thread, several at once for different plans; nobody else computes the same rows in the same
- * layer, or releases them, meanwhile
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
-                                          const struct rkv_plan *plan,
-                                          const struct rkv_runner_append_prefill_args *args);
-
-/**
- * Attention over the union of disjoint sets of keys, from the attention over each of them: the
- * weights are exp(lse), as in the cascade of FlashInfer and the split KV of FlashDecoding.
- *
- * @param runner the runner, for its shapes, dtype and threads
- * @param args the states and where to write
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
- * @par Cost
- * O(states * elements of one); no lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
-                                        const struct rkv_runner_merge_states_args *args);
-
-/**
- * The most likely bin of a coordinate or a size, from a model's logits, and its value.
- *
- * @param kind RKV_TOKEN_COORD, or RKV_TOKEN_SIZE for a width or a height
- * @param logits logit_count logits, one for each bin; of equal ones the first counts
- * @param logit_count RKV_BIN_COUNT
- * @param out_bin receives the bin
- * @param out_value receives rkv_coord_value() or rkv_size_value() of it; NULL when not wanted
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for a logit that is NaN
- * @par Cost
- * O(logit_count); no lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_spatial_decode(uint32_t kind,
-                                   const float *logits,
-                                   size_t logit_count,
-                                   uint32_t *out_bin,
-                                   double *out_value);
-
-/**
  * Begins a sequence that goes on from another one: its tokens are all that the parent has now, and
  * those that are given. What the parent has computed is taken over by reference: no lookup, no
  * comparison of its tokens, no copy of whole pages, and no eviction can come in between.
@@ -4412,6 +3921,361 @@ enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
                                         size_t *out_count);
 
 /**
+ * Creates a plan without rows. It needs no runner, and computes nothing by itself.
+ *
+ * @param table the page table whose rows it is over; lives until the plan is destroyed too
+ * @param out_plan receives the plan, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(slot_count); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_create(struct rkv_page_table *table,
+                                struct rkv_plan **out_plan);
+
+/**
+ * Destroys a plan, and what runners keep with it, memory on a device included. NULL is allowed and
+ * does nothing. Runners and plans can be destroyed in any order.
+ *
+ * @param plan the plan
+ * @par Cost
+ * O(1), and what runners keep with it; no lock
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
+
+/**
+ * Sets what the next step computes: checks the rows and fills the arrays. Nothing is copied or
+ * computed yet.
+ *
+ * Several plans may be set before the first is computed. A plan is good until a row of it is
+ * released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
+ * (see rkv_sequence_read_copies()) stay open until they are carried out: by the first
+ * rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
+ * finds them among the arrays.
+ *
+ * @param plan the plan
+ * @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
+ * row twice
+ * @param row_count how many; 0 empties the plan
+ * @param element_size sizeof(rkv_plan_row)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
+ * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
+ * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Cost
+ * O(positions + pages of the rows); shared lock
+ * @par Thread safety
+ * any thread; waits for calls that compute the plan
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_set(struct rkv_plan *plan,
+                             const struct rkv_plan_row *rows,
+                             size_t row_count,
+                             size_t element_size);
+
+/**
+ * Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
+ * step takes no more memory, unless rows have regions.
+ *
+ * For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can
+ * be reserved any more.
+ *
+ * @param plan the plan; if it was set, that step fits
+ * @param capacity the largest step
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
+ * captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * @par Cost
+ * O(capacity); no lock
+ * @par Thread safety
+ * any thread; waits for calls that compute the plan
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
+                                 const struct rkv_plan_capacity *capacity);
+
+/**
+ * Whether a plan that was set may still be computed. Runners look by themselves; this is for an
+ * engine with kernels of its own, right before it starts them.
+ *
+ * @param plan the plan
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+ * no rows, or naming the row that changed since: other pages, or the cache owns them by now;
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+ * @par Cost
+ * O(rows + pages of their new positions); shared lock
+ * @par Thread safety
+ * any thread; the answer is good until a row is released, truncated or published
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_plan_check(const struct rkv_plan *plan);
+
+/**
+ * The arrays of a plan, for an engine with kernels of its own.
+ *
+ * @param plan the plan
+ * @param out_arrays receives pointers to them; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); no lock
+ * @par Thread safety
+ * any thread; nobody may set or destroy the plan while the arrays are read
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
+                              struct rkv_plan_arrays *out_arrays);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_runner_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_config_init(struct rkv_runner_config *config,
+                                       size_t struct_size);
+
+/**
+ * Whether this build, on this machine, can run such a runner, and how much memory a page takes:
+ * to be asked before a page table is made.
+ *
+ * @param config how the runner would be built; memory and threads are not looked at
+ * @param page_size positions of a page, 1 to RKV_PAGE_SIZE_MAX
+ * @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
+ * lie densely; NULL when not wanted
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1), but the first call for CUDA opens the driver; no lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
+                                    uint32_t page_size,
+                                    uint64_t *out_page_bytes);
+
+/**
+ * Creates a runner over a page table. The page table lives until the runner is destroyed too.
+ *
+ * On the CPU each call that ends with RKV_STATUS_OUT_OF_MEMORY changed nothing, and memory that a
+ * thread of the runner's may need is there before it computes. With CUDA that is best effort: a
+ * host without memory may end the process.
+ *
+ * @param table the page table, with or without a cache
+ * @param config how to build it; not NULL
+ * @param out_runner receives the runner, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED,
+ * also for a page table with an external pool; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(bytes of KV memory of its own); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_create(struct rkv_page_table *table,
+                                  const struct rkv_runner_config *config,
+                                  struct rkv_runner **out_runner);
+
+/**
+ * Destroys a runner, the memory of its own, and what it keeps with plans. NULL is allowed and does
+ * nothing. Runners and plans can be destroyed in any order.
+ *
+ * @param runner the runner
+ * @par Cost
+ * O(1), and memory of its own; no lock
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_runner_destroy(struct rkv_runner *runner);
+
+/**
+ * What a runner has.
+ *
+ * @param runner the runner
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); no lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_read_stats(const struct rkv_runner *runner,
+                                      struct rkv_runner_stats *out_stats);
+
+/**
+ * Where K and V of a layer lie, for an engine that looks at them or has kernels of its own.
+ *
+ * @param runner the runner
+ * @param layer below layer_count
+ * @param out_memory receives pointers, good until the runner is destroyed, and strides
+ * @param memory_size sizeof(rkv_runner_kv_memory)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); no lock
+ * @par Thread safety
+ * any thread; what is behind the pointers changes with rkv_runner_append_prefill()
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
+                                          uint32_t layer,
+                                          struct rkv_runner_kv_memory *out_memory,
+                                          size_t memory_size);
+
+/**
+ * Copies the first positions of pages to other pages, K and V of every layer.
+ *
+ * The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
+ * this is for an engine that moves pages for reasons of its own.
+ *
+ * @param runner the runner
+ * @param copies copy_count copies; no target is another's source or target
+ * @param copy_count how many
+ * @param element_size sizeof(rkv_page_copy)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * @par Cost
+ * O(copies) for the checks, under the shared lock; O(bytes) for the copies, without
+ * @par Thread safety
+ * any thread, while nobody writes the sources or uses the targets
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
+                                      const struct rkv_page_copy *copies,
+                                      size_t copy_count,
+                                      size_t element_size);
+
+/**
+ * Makes room on the device for every step that was given to rkv_plan_reserve(), so that calls may
+ * be captured into a graph, which then serves every step of such a size; see
+ * rkv_runner_prepare_plan(). The CPU needs none.
+ *
+ * CUDA: all memory that the runner keeps with the plan is allocated here, and none of it moves
+ * afterwards. What is reserved for the plan anew is to be reserved here anew.
+ *
+ * @param runner the runner
+ * @param plan a plan over the same page table, after rkv_plan_reserve()
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE without
+ * rkv_plan_reserve(), or when a call was captured; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_UNSUPPORTED; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure nothing was reserved.
+ * @par Cost
+ * O(capacity); no lock
+ * @par Thread safety
+ * any thread, while nobody computes the plan with this runner
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
+                                        struct rkv_plan *plan);
+
+/**
+ * Does now what the first rkv_runner_append_prefill() of a step does otherwise, once: carries out
+ * the copies that its sequences wait for in every layer of the runner, on CUDA sends the step's
+ * arrays, and confirms the copies.
+ *
+ * Where several runners compute one plan, for layers of different shapes, each has the copies to
+ * carry out in its own, and they may be confirmed only after that. So all runners but one are
+ * prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
+ * With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
+ * engine confirms by rkv_sequence_confirm_copies().
+ *
+ * CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
+ * before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
+ * cuGraphLaunch(), on one stream.
+ *
+ * @param runner the runner
+ * @param plan a plan over the same page table that was set
+ * @param flags RKV_PREPARE_ bits
+ * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+ * no rows, they changed since, or another runner confirmed the copies before this one carried them
+ * out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+ * RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+ * @par Cost
+ * O(rows), shared lock; copies O(bytes), without; a lock to confirm them
+ * @par Thread safety
+ * any thread, as rkv_runner_append_prefill()
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
+                                        struct rkv_plan *plan,
+                                        uint32_t flags,
+                                        void *stream);
+
+/**
+ * Writes K and V of a plan's new positions into their pages, and attends from each new position to
+ * the cached and the new ones, in one pass. Decoding is the same call with one new position a row.
+ *
+ * The first call of a step also does what rkv_runner_prepare_plan() does, unless that was called:
+ * it carries out the copies that the step's sequences wait for, in every layer, and confirms them.
+ *
+ * The query at position p of a row sees the positions 0 to p, or the last `window` of them, and
+ * all of the region that p is in. What lies in unused positions of a page is never read into a
+ * result, NaN included.
+ *
+ * CUDA: on a stream that is being captured the call goes into a graph that serves every step that
+ * was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with
+ * fewer new positions uses the first ones. The plan outlives the graph.
+ *
+ * @param runner the runner
+ * @param plan a plan over the same page table that was set; for a graph also reserved and
+ * prepared, see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
+ * @param args layer, tensors and parameters
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
+ * no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
+ * device's, nothing was computed or written: no result, no K and no V.
+ * @par Cost
+ * O(rows) for the checks, under the shared lock; attention without a lock
+ * @par Thread safety
+ * any thread, several at once for different plans; nobody else computes the same rows in the same
+ * layer, or releases them, meanwhile
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
+                                          const struct rkv_plan *plan,
+                                          const struct rkv_runner_append_prefill_args *args);
+
+/**
+ * Attention over the union of disjoint sets of keys, from the attention over each of them: the
+ * weights are exp(lse), as in the cascade of FlashInfer and the split KV of FlashDecoding.
+ *
+ * @param runner the runner, for its shapes, dtype and threads
+ * @param args the states and where to write
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * @par Cost
+ * O(states * elements of one); no lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
+                                        const struct rkv_runner_merge_states_args *args);
+
+/**
  * Reads records of the journal: which pages came into the cache and left it, in order, whichever
  * call caused it. Needs rkv_cache_config.journal_bytes.
  *
@@ -4420,7 +4284,8 @@ enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
  * reader that is too slow sees lost_count.
  *
  * @param cache the cache
- * @param args what to read, and the buffers
+ * @param after_number the number of the last record that is known; 0 to begin with the first
+ * @param buffers where to
  * @param out_result receives how much was read; set its struct_size first. With
  * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
  * @return RKV_STATUS_OK, also when there is nothing new; RKV_STATUS_BUFFER_TOO_SMALL when not even
@@ -4436,7 +4301,8 @@ enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
-                                       const struct rkv_cache_read_journal_args *args,
+                                       uint64_t after_number,
+                                       const struct rkv_journal_buffers *buffers,
                                        struct rkv_cache_read_journal_result *out_result);
 
 /**
@@ -4445,7 +4311,8 @@ enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
  * until the page table has another cache; the numbers of that one go on from them.
  *
  * @param table the page table
- * @param args what to read, and the buffers
+ * @param after_number the number of the last record that is known; 0 to begin with the first
+ * @param buffers where to
  * @param out_result as in rkv_cache_read_journal()
  * @return as rkv_cache_read_journal()
  * @par Cost
@@ -4456,7 +4323,8 @@ enum rkv_status rkv_cache_read_journal(const struct rkv_cache *cache,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
-                                            const struct rkv_cache_read_journal_args *args,
+                                            uint64_t after_number,
+                                            const struct rkv_journal_buffers *buffers,
                                             struct rkv_cache_read_journal_result *out_result);
 
 /**
@@ -4470,7 +4338,8 @@ enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
  * result is exactly what the cache held at that record, and so after each record that follows.
  *
  * @param cache the cache
- * @param args where to begin, and the buffers
+ * @param first_page the page to begin with: 0, then rkv_cache_read_contents_result.next_page
+ * @param buffers where to
  * @param out_result receives how much was told; set its struct_size first. With
  * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
@@ -4484,7 +4353,8 @@ enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
 RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_contents(const struct rkv_cache *cache,
-                                        const struct rkv_cache_read_contents_args *args,
+                                        uint32_t first_page,
+                                        const struct rkv_journal_buffers *buffers,
                                         struct rkv_cache_read_contents_result *out_result);
 
 /**

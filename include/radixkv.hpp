@@ -43,6 +43,7 @@
 #include "radixkv/error.hpp"
 #include "radixkv/callback.hpp"
 #include "radixkv/library.hpp"
+#include "radixkv/spatial.hpp"
 #include "radixkv/token.hpp"
 #include "radixkv/namespace.hpp"
 #include "radixkv/page_digest.hpp"

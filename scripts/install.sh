@@ -22,7 +22,7 @@ include=$root$prefix/include
 lib=$root$prefix/$libdir
 cmake=$lib/cmake/radixkv
 parts=(include/radixkv/*.hpp) # of radixkv.hpp
-installed=("$include"/radixkv.{h,hpp} "${parts[@]/#include/$include}"
+installed=("$include"/radixkv{,_spatial}.h "$include/radixkv.hpp" "${parts[@]/#include/$include}"
     "$lib"/libradixkv.{a,so} "$lib/$soname" "$lib/libradixkv.so.$version"
     "$lib/pkgconfig"/radixkv{,-static}.pc "$cmake"/radixkvConfig{,Version}.cmake)
 
@@ -84,7 +84,7 @@ fill() {
 }
 
 install -d "$include/radixkv" "$lib/pkgconfig" "$cmake"
-install -m 644 include/radixkv.h include/radixkv.hpp "$include"
+install -m 644 include/radixkv{,_spatial}.h include/radixkv.hpp "$include"
 install -m 644 "${parts[@]}" "$include/radixkv"
 install -m 644 "${built[1]}" "$lib"
 install -m 755 "$work/libradixkv.so" "$lib/libradixkv.so.$version"

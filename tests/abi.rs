@@ -165,18 +165,13 @@ layouts! {
         kind 0, position 4, position_count 8, image_offset 12, image_position_count 16, bin 20,
         height_bin 24, reserved 28, digest 32
     }
-    rkv_cache_read_journal_args 96 {
-        struct_size 0, flags 4, after_number 8, records 16, record_size 24, record_capacity 32,
-        pages 40, page_capacity 48, tokens 56, token_capacity 64, items 72, item_size 80,
-        item_capacity 88
+    rkv_journal_buffers 88 {
+        struct_size 0, flags 4, records 8, record_size 16, record_capacity 24, pages 32,
+        page_capacity 40, tokens 48, token_capacity 56, items 64, item_size 72, item_capacity 80
     }
     rkv_cache_read_journal_result 72 {
         struct_size 0, reserved 4, record_count 8, page_count 16, token_count 24, item_count 32,
         last_number 40, newest_number 48, oldest_number 56, lost_count 64
-    }
-    rkv_cache_read_contents_args 88 {
-        struct_size 0, first_page 4, records 8, record_size 16, record_capacity 24, pages 32,
-        page_capacity 40, tokens 48, token_capacity 56, items 64, item_size 72, item_capacity 80
     }
     rkv_cache_read_contents_result 56 {
         struct_size 0, next_page 4, record_count 8, page_count 16, token_count 24, item_count 32,
@@ -207,9 +202,10 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The header without its comments.
+/// The headers, one after the other, without their comments.
 fn header() -> String {
-    let text = fs::read_to_string(root().join("include/radixkv.h")).unwrap();
+    let read = |name: &str| fs::read_to_string(root().join("include").join(name)).unwrap();
+    let text = read("radixkv.h") + &read("radixkv_spatial.h");
     let mut code = String::new();
     for (at, piece) in text.split("/*").enumerate() {
         code.push_str(if at == 0 { piece } else { piece.split_once("*/").unwrap().1 });

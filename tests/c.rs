@@ -187,6 +187,12 @@ fn strip_comments(text: &str) -> String {
 }
 
 /// M09: tests/c/outputs.c misplaces the outputs of every function that has one.
+/// The C headers, one after the other.
+fn headers() -> String {
+    let read = |name: &str| fs::read_to_string(root().join("include").join(name)).unwrap();
+    read("radixkv.h") + &read("radixkv_spatial.h")
+}
+
 #[test]
 fn m09_every_output_is_misplaced() {
     // Pointers to what is not const are outputs, but for handles, and the memory of a callback.
@@ -198,8 +204,7 @@ fn m09_every_output_is_misplaced() {
         "rkv_snapshot_cache *",
         "void *",
     ];
-    let header = fs::read_to_string(root().join("include/radixkv.h")).unwrap();
-    let text = strip_comments(&header);
+    let text = strip_comments(&headers());
     let mut writing = BTreeSet::new();
     let (_, declarations) = text.split_once("extern \"C\" {").unwrap();
     for declaration in declarations.split("RKV_API").skip(1) {
@@ -226,8 +231,7 @@ fn m09_every_output_is_misplaced() {
 
 #[test]
 fn every_exported_function_is_called() {
-    let header = fs::read_to_string(root().join("include/radixkv.h")).unwrap();
-    let exported = called(&header);
+    let exported = called(&headers());
     assert!(exported.len() > 40, "the header's functions were not found: {exported:?}");
     let mut used = BTreeSet::new();
     for source in sources() {

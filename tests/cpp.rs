@@ -182,7 +182,8 @@ fn every_function_is_wrapped() {
         let text = fs::read_to_string(path).unwrap();
         text.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect()
     };
-    let c = read(&native::root().join("include/radixkv.h"));
+    let include = native::root().join("include");
+    let c = read(&include.join("radixkv.h")) + &read(&include.join("radixkv_spatial.h"));
     let cpp: String = headers().iter().map(read).collect();
     let declared: BTreeSet<_> =
         names(&c).filter(|(_, rest)| rest.starts_with('(')).map(|(name, _)| name).collect();

@@ -92,7 +92,8 @@ fn needs_shared_library(program: &Path) -> bool {
 #[test]
 fn the_files_are_where_they_belong() {
     let lib = prefix().join("lib");
-    for file in ["include/radixkv.h", "include/radixkv.hpp", "lib/libradixkv.a"] {
+    let headers = ["include/radixkv.h", "include/radixkv_spatial.h", "include/radixkv.hpp"];
+    for file in headers.into_iter().chain(["lib/libradixkv.a"]) {
         assert!(prefix().join(file).is_file(), "{file}");
     }
     let link = |name: &str| fs::read_link(lib.join(name)).unwrap().into_os_string();

@@ -9,10 +9,10 @@ static rkv_journal_record records[RECORDS];
 static uint32_t pages[PAGES], tokens_read[PAGES * 16];
 static rkv_journal_item items[ITEMS];
 
-static rkv_cache_read_journal_args journal_args(uint64_t after_number)
+static rkv_journal_buffers room(void)
 {
-    return (rkv_cache_read_journal_args){
-        .struct_size = sizeof(rkv_cache_read_journal_args), .after_number = after_number,
+    return (rkv_journal_buffers){
+        .struct_size = sizeof(rkv_journal_buffers),
         .records = records, .record_size = sizeof *records, .record_capacity = RECORDS,
         .pages = pages, .page_capacity = PAGES,
         .tokens = tokens_read, .token_capacity = PAGES * 16,
@@ -22,30 +22,22 @@ static rkv_cache_read_journal_args journal_args(uint64_t after_number)
 
 static uint64_t follow(const struct house *house, uint64_t number)
 {
+    rkv_journal_buffers into = room();
     rkv_cache_read_journal_result result = {.struct_size = sizeof result};
     do {
-        rkv_cache_read_journal_args args = journal_args(number);
-        TIME(rkv_cache_read_journal, house->cache, &args, &result);
+        TIME(rkv_cache_read_journal, house->cache, number, &into, &result);
         number = result.last_number;
     } while (number < result.newest_number);
-    rkv_cache_read_journal_args args = journal_args(number);
-    TIME(rkv_page_table_read_journal, house->table, &args, &result);
+    TIME(rkv_page_table_read_journal, house->table, number, &into, &result);
     return number;
 }
 
 static void contents(const struct house *house)
 {
     rkv_cache_read_contents_result result = {.struct_size = sizeof result};
-    rkv_cache_read_contents_args args = {
-        .struct_size = sizeof args,
-        .records = records, .record_size = sizeof *records, .record_capacity = RECORDS,
-        .pages = pages, .page_capacity = PAGES,
-        .tokens = tokens_read, .token_capacity = PAGES * 16,
-        .items = items, .item_size = sizeof *items, .item_capacity = ITEMS,
-    };
+    rkv_journal_buffers into = room();
     do {
-        args.first_page = result.next_page;
-        TIME(rkv_cache_read_contents, house->cache, &args, &result);
+        TIME(rkv_cache_read_contents, house->cache, result.next_page, &into, &result);
     } while (result.next_page != 0);
 }
 

@@ -3,12 +3,6 @@ package radixkv
 /*
 #include "call.h"
 
-typedef struct rkvgo_spatial {
-	rkvgo_failure *failure;
-	uint32_t bin;
-	double value;
-} rkvgo_spatial;
-
 static inline rkvgo_failure *rkvgo_runner_append_prefill(
 	rkv_runner *runner, const rkv_plan *plan, rkv_runner_append_prefill_args args
 ) {
@@ -31,15 +25,6 @@ static inline rkvgo_failure *rkvgo_runner_merge_states(
 ) {
 	args.struct_size = sizeof args;
 	return rkvgo_end(rkv_runner_merge_states(runner, &args));
-}
-
-static inline rkvgo_spatial rkvgo_spatial_decode(
-	uint32_t kind, const float *logits, size_t logit_count
-) {
-	rkvgo_spatial made = {0};
-	made.failure = rkvgo_end(
-		rkv_spatial_decode(kind, logits, logit_count, &made.bin, &made.value));
-	return made;
 }
 */
 import "C"
@@ -334,15 +319,6 @@ func pin(pins *runtime.Pinner, pointer unsafe.Pointer) {
 		defer func() { _ = recover() }()
 		pins.Pin(pointer)
 	}
-}
-
-// SpatialDecode is the most likely bin of a coordinate or a size, from a model's BinCount logits,
-// and its value: CoordValue or SizeValue of it. kind is TokenCoord or TokenSize; of equal logits
-// the first counts.
-func SpatialDecode(kind TokenKind, logits []float32) (bin uint32, value float64, err error) {
-	made := C.rkvgo_spatial_decode(
-		C.uint32_t(kind), f32Pointer(logits), C.size_t(len(logits)))
-	return uint32(made.bin), float64(made.value), asError(made.failure)
 }
 
 func f32Pointer(values []float32) *C.float {

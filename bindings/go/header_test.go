@@ -11,14 +11,18 @@ import (
 	radixkv "github.com/radixkv/radixkv/bindings/go"
 )
 
-// The header of the working tree. A module that was downloaded alone does not have it.
+// The headers of the working tree. A module that was downloaded alone does not have them.
 func headerText(t *testing.T) string {
-	text, err := os.ReadFile(filepath.Join("..", "..", "include", "radixkv.h"))
-	if os.IsNotExist(err) {
-		t.Skip("SKIPPED: include/radixkv.h is not beside this module")
+	var all strings.Builder
+	for _, name := range []string{"radixkv.h", "radixkv_spatial.h"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "include", name))
+		if os.IsNotExist(err) {
+			t.Skipf("SKIPPED: include/%s is not beside this module", name)
+		}
+		must(t, err)
+		all.Write(text)
 	}
-	must(t, err)
-	return string(text)
+	return all.String()
 }
 
 // sourceText is all of this package but its tests.

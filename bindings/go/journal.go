@@ -13,15 +13,14 @@ typedef struct rkvgo_contents_made {
 	rkv_cache_read_contents_result result;
 } rkvgo_contents_made;
 
-// The cache, or the page table when that is NULL.
-static inline rkvgo_journal_made rkvgo_read_journal(
-	const rkv_cache *cache, const rkv_page_table *table, uint64_t after_number,
-	rkv_journal_record *records, size_t record_capacity, uint32_t *pages, size_t page_capacity,
-	uint32_t *tokens, size_t token_capacity, rkv_journal_item *items, size_t item_capacity
-) {
-	rkv_cache_read_journal_args args = {
-		.struct_size = sizeof args,
-		.after_number = after_number,
+// The buffers lie in Go memory, which C may be given only one by one.
+#define RKVGO_ROOM \
+	rkv_journal_record *records, size_t record_capacity, uint32_t *pages, size_t page_capacity, \
+		uint32_t *tokens, size_t token_capacity, rkv_journal_item *items, size_t item_capacity
+
+static inline rkv_journal_buffers rkvgo_room(RKVGO_ROOM) {
+	return (rkv_journal_buffers){
+		.struct_size = sizeof(rkv_journal_buffers),
 		.records = records,
 		.record_size = sizeof *records,
 		.record_capacity = record_capacity,
@@ -33,36 +32,30 @@ static inline rkvgo_journal_made rkvgo_read_journal(
 		.item_size = sizeof *items,
 		.item_capacity = item_capacity,
 	};
+}
+
+// The cache, or the page table when that is NULL.
+static inline rkvgo_journal_made rkvgo_read_journal(
+	const rkv_cache *cache, const rkv_page_table *table, uint64_t after_number, RKVGO_ROOM
+) {
+	rkv_journal_buffers room = rkvgo_room(records, record_capacity, pages, page_capacity,
+		tokens, token_capacity, items, item_capacity);
 	rkvgo_journal_made made = {0};
 	made.result.struct_size = sizeof made.result;
 	made.failure = rkvgo_end(cache
-		? rkv_cache_read_journal(cache, &args, &made.result)
-		: rkv_page_table_read_journal(table, &args, &made.result));
+		? rkv_cache_read_journal(cache, after_number, &room, &made.result)
+		: rkv_page_table_read_journal(table, after_number, &room, &made.result));
 	return made;
 }
 
 static inline rkvgo_contents_made rkvgo_read_contents(
-	const rkv_cache *cache, uint32_t first_page,
-	rkv_journal_record *records, size_t record_capacity, uint32_t *pages, size_t page_capacity,
-	uint32_t *tokens, size_t token_capacity, rkv_journal_item *items, size_t item_capacity
+	const rkv_cache *cache, uint32_t first_page, RKVGO_ROOM
 ) {
-	rkv_cache_read_contents_args args = {
-		.struct_size = sizeof args,
-		.first_page = first_page,
-		.records = records,
-		.record_size = sizeof *records,
-		.record_capacity = record_capacity,
-		.pages = pages,
-		.page_capacity = page_capacity,
-		.tokens = tokens,
-		.token_capacity = token_capacity,
-		.items = items,
-		.item_size = sizeof *items,
-		.item_capacity = item_capacity,
-	};
+	rkv_journal_buffers room = rkvgo_room(records, record_capacity, pages, page_capacity,
+		tokens, token_capacity, items, item_capacity);
 	rkvgo_contents_made made = {0};
 	made.result.struct_size = sizeof made.result;
-	made.failure = rkvgo_end(rkv_cache_read_contents(cache, &args, &made.result));
+	made.failure = rkvgo_end(rkv_cache_read_contents(cache, first_page, &room, &made.result));
 	return made;
 }
 */
@@ -83,7 +76,7 @@ const (
 	JournalRemoved JournalKind = C.RKV_JOURNAL_REMOVED
 	// JournalMoved: pages went to another tier. No library writes it yet.
 	JournalMoved JournalKind = C.RKV_JOURNAL_MOVED
-	// JournalCleared: all pages left at once. No library writes it yet.
+	// JournalCleared: a namespace was cleared. It names no pages.
 	JournalCleared JournalKind = C.RKV_JOURNAL_CLEARED
 )
 
@@ -95,7 +88,7 @@ const (
 	ReasonCapacity RemovalReason = C.RKV_REASON_CAPACITY
 	// ReasonCaller: evicted by Evict.
 	ReasonCaller RemovalReason = C.RKV_REASON_CALLER
-	// ReasonInvalidated: not valid any more. No library writes it yet.
+	// ReasonInvalidated: cleared by Clear.
 	ReasonInvalidated RemovalReason = C.RKV_REASON_INVALIDATED
 	// ReasonReplaced: another page took its place. No library writes it yet.
 	ReasonReplaced RemovalReason = C.RKV_REASON_REPLACED

@@ -3,8 +3,6 @@ package radixkv
 /*
 #include "call.h"
 
-#include <stdlib.h>
-
 // The failure of the last item that failed, to which the thread's message belongs.
 static inline rkvgo_failure *rkvgo_end_many(
 	rkv_status status, const rkv_status *statuses, size_t count
@@ -18,79 +16,22 @@ static inline rkvgo_failure *rkvgo_end_many(
 	return count == 0 ? NULL : rkvgo_failure_copy(statuses[count - 1]);
 }
 
-// Token lists that lie one behind the other.
-typedef struct rkvgo_lists {
-	const uint32_t *ids;
-	const size_t *id_counts;
-	const rkv_token_item *items;
-	const size_t *item_counts;
-	size_t count;
-} rkvgo_lists;
-
-static inline rkv_tokens *rkvgo_split(rkvgo_lists lists) {
-	rkv_tokens *split = calloc(lists.count + 1, sizeof *split);
-	for (size_t i = 0; split != NULL && i < lists.count; i++) {
-		split[i] = rkvgo_tokens(lists.ids, lists.id_counts[i], lists.items, lists.item_counts[i]);
-		lists.ids += lists.id_counts[i];
-		lists.items += lists.item_counts[i];
-	}
-	return split;
-}
-
 static inline rkvgo_failure *rkvgo_begin_many(
-	rkv_cache *cache, const rkv_namespace *spaces,
-	const uint32_t *ids, const size_t *id_counts,
-	const rkv_token_item *token_items, const size_t *item_counts,
-	const uint64_t *positions, size_t count, rkv_sequence_info *states, rkv_status *statuses
+	rkv_cache *cache, const rkv_sequence_begin_args *items, size_t count,
+	rkv_sequence_info *results, rkv_status *statuses
 ) {
-	rkvgo_lists lists = {ids, id_counts, token_items, item_counts, count};
-	rkv_tokens *tokens = rkvgo_split(lists);
-	rkv_sequence_begin_args *items = calloc(count + 1, sizeof *items);
-	rkvgo_failure *failure = rkvgo_no_memory();
-	if (tokens != NULL && items != NULL) {
-		for (size_t i = 0; i < count; i++) {
-			items[i].space = &spaces[i];
-			items[i].tokens = &tokens[i];
-			items[i].reserve_position_count = positions[2 * i];
-			items[i].allocate_position_count = positions[2 * i + 1];
-		}
-		failure = rkvgo_end_many(
-			rkv_sequence_begin_many(
-				cache, items, count, sizeof *items, states, sizeof *states, statuses),
-			statuses, count);
-	}
-	free(items);
-	free(tokens);
-	return failure;
+	return rkvgo_end_many(
+		rkv_sequence_begin_many(cache, items, count, sizeof *items, results, sizeof *results, statuses),
+		statuses, count);
 }
 
 static inline rkvgo_failure *rkvgo_append_many(
-	rkv_cache *cache, const rkv_sequence_id *sequences,
-	const uint32_t *ids, const size_t *id_counts,
-	const rkv_token_item *token_items, const size_t *item_counts,
-	size_t count, rkv_status *statuses
+	rkv_cache *cache, const rkv_sequence_append_item *items, size_t count,
+	rkv_status *statuses
 ) {
-	rkvgo_lists lists = {ids, id_counts, token_items, item_counts, count};
-	rkv_tokens *tokens = rkvgo_split(lists);
-	rkv_sequence_append_item *items = calloc(count + 1, sizeof *items);
-	rkvgo_failure *failure = rkvgo_no_memory();
-	if (tokens != NULL && items != NULL) {
-		for (size_t i = 0; i < count; i++) {
-			items[i].sequence = sequences[i];
-			if (item_counts[i] > 0) {
-				items[i].tokens = &tokens[i];
-			} else {
-				items[i].ids = tokens[i].ids;
-				items[i].id_count = tokens[i].count;
-			}
-		}
-		failure = rkvgo_end_many(
-			rkv_sequence_append_many(cache, items, count, sizeof *items, statuses),
-			statuses, count);
-	}
-	free(items);
-	free(tokens);
-	return failure;
+	return rkvgo_end_many(
+		rkv_sequence_append_many(cache, items, count, sizeof *items, statuses),
+		statuses, count);
 }
 
 static inline rkvgo_failure *rkvgo_publish_many(
@@ -98,76 +39,43 @@ static inline rkvgo_failure *rkvgo_publish_many(
 	rkv_sequence_publish_result *results, rkv_status *statuses
 ) {
 	return rkvgo_end_many(
-		rkv_sequence_publish_many(
-			cache, items, count, sizeof *items, results, sizeof *results, statuses),
+		rkv_sequence_publish_many(cache, items, count, sizeof *items, results, sizeof *results, statuses),
 		statuses, count);
 }
 
 static inline rkvgo_failure *rkvgo_release_many(
-	rkv_cache *cache, const rkv_sequence_id *sequences, size_t count, rkv_status *statuses
+	rkv_cache *cache, const rkv_sequence_id *items, size_t count,
+	rkv_status *statuses
 ) {
 	return rkvgo_end_many(
-		rkv_sequence_release_many(cache, sequences, count, statuses), statuses, count);
+		rkv_sequence_release_many(cache, items, count, statuses),
+		statuses, count);
 }
 
 static inline rkvgo_failure *rkvgo_match_many(
-	rkv_cache *cache, const rkv_namespace *spaces,
-	const uint32_t *ids, const size_t *id_counts,
-	const rkv_token_item *token_items, const size_t *item_counts,
-	const uint32_t *flags, uint32_t *pages, const size_t *capacities,
-	size_t count, rkv_cache_match_result *matches, rkv_status *statuses
+	rkv_cache *cache, const rkv_cache_match_item *items, size_t count,
+	rkv_cache_match_result *results, rkv_status *statuses
 ) {
-	rkvgo_lists lists = {ids, id_counts, token_items, item_counts, count};
-	rkv_tokens *tokens = rkvgo_split(lists);
-	rkv_cache_match_item *items = calloc(count + 1, sizeof *items);
-	rkvgo_failure *failure = rkvgo_no_memory();
-	if (tokens != NULL && items != NULL) {
-		for (size_t i = 0; i < count; i++) {
-			items[i].space = &spaces[i];
-			items[i].tokens = &tokens[i];
-			items[i].flags = flags[i];
-			items[i].pages = pages;
-			items[i].page_capacity = capacities[i];
-			pages += capacities[i];
-		}
-		failure = rkvgo_end_many(
-			rkv_cache_match_many(
-				cache, items, count, sizeof *items, matches, sizeof *matches, statuses),
-			statuses, count);
-	}
-	free(items);
-	free(tokens);
-	return failure;
+	return rkvgo_end_many(
+		rkv_cache_match_many(cache, items, count, sizeof *items, results, sizeof *results, statuses),
+		statuses, count);
 }
 
 static inline rkvgo_failure *rkvgo_probe_many(
-	rkv_cache *cache, const rkv_namespace *spaces,
-	const uint32_t *ids, const size_t *id_counts,
-	const rkv_token_item *token_items, const size_t *item_counts,
-	size_t count, rkv_cache_probe_result *results, rkv_status *statuses
+	rkv_cache *cache, const rkv_cache_probe_item *items, size_t count,
+	rkv_cache_probe_result *results, rkv_status *statuses
 ) {
-	rkvgo_lists lists = {ids, id_counts, token_items, item_counts, count};
-	rkv_tokens *tokens = rkvgo_split(lists);
-	rkv_cache_probe_item *items = calloc(count + 1, sizeof *items);
-	rkvgo_failure *failure = rkvgo_no_memory();
-	if (tokens != NULL && items != NULL) {
-		for (size_t i = 0; i < count; i++) {
-			items[i].space = &spaces[i];
-			items[i].tokens = &tokens[i];
-		}
-		failure = rkvgo_end_many(
-			rkv_cache_probe_many(
-				cache, items, count, sizeof *items, results, sizeof *results, statuses),
-			statuses, count);
-	}
-	free(items);
-	free(tokens);
-	return failure;
+	return rkvgo_end_many(
+		rkv_cache_probe_many(cache, items, count, sizeof *items, results, sizeof *results, statuses),
+		statuses, count);
 }
 */
 import "C"
 
-import "unsafe"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // AppendItem is what AppendMany adds to a sequence.
 type AppendItem struct {
@@ -205,48 +113,86 @@ type ProbeResult struct {
 	PositionCount uint64
 }
 
-// lists are the token lists of many items, one behind the other: C may not be given Go memory that
-// holds Go pointers.
+// lists are the namespaces and token lists of many items, pinned while C reads them.
 type lists struct {
-	spaces           []C.rkv_namespace
-	tokens           Tokens
-	idCounts, counts []C.size_t
+	spaces []C.rkv_namespace
+	tokens []C.rkv_tokens
+	pins   runtime.Pinner
 }
 
-func (l *lists) add(namespace Namespace, tokens Tokens) {
-	l.spaces = append(l.spaces, namespace.c())
-	l.tokens.IDs = append(l.tokens.IDs, tokens.IDs...)
-	l.tokens.Items = append(l.tokens.Items, tokens.Items...)
-	l.idCounts = append(l.idCounts, C.size_t(len(tokens.IDs)))
-	l.counts = append(l.counts, C.size_t(len(tokens.Items)))
+// listsOf takes those of count items. Copies of them lie one behind the other: a few pins do.
+func listsOf(count int, item func(int) (Namespace, Tokens)) *lists {
+	l := &lists{spaces: make([]C.rkv_namespace, count), tokens: make([]C.rkv_tokens, count)}
+	var all Tokens
+	for i := range l.spaces {
+		space, tokens := item(i)
+		l.spaces[i] = space.c()
+		all.IDs = append(all.IDs, tokens.IDs...)
+		all.Items = append(all.Items, tokens.Items...)
+		l.tokens[i].count = C.size_t(len(tokens.IDs))
+		l.tokens[i].item_count = C.size_t(len(tokens.Items))
+	}
+	pinned(&l.pins, all.IDs)
+	pinned(&l.pins, all.Items)
+	for i := range l.tokens {
+		tokens := &l.tokens[i]
+		tokens.struct_size, tokens.item_size = C.sizeof_rkv_tokens, C.sizeof_rkv_token_item
+		tokens.ids, tokens.items = all.idPointer(), all.itemPointer()
+		all.IDs, all.Items = all.IDs[tokens.count:], all.Items[tokens.item_count:]
+	}
+	pinned(&l.pins, l.spaces)
+	pinned(&l.pins, l.tokens)
+	return l
 }
 
-func statusPointer(statuses []Status) *C.rkv_status {
-	return (*C.rkv_status)(unsafe.Pointer(unsafe.SliceData(statuses)))
+func pinned[T any](pins *runtime.Pinner, values []T) *T {
+	if len(values) == 0 {
+		return nil
+	}
+	pins.Pin(&values[0])
+	return &values[0]
+}
+
+// walk makes one call for many items, with a result and a status for each.
+func walk[I, R any](
+	c *Cache, count int, item func(int) I,
+	call func(*C.rkv_cache, *I, C.size_t, *R, *C.rkv_status) *C.rkvgo_failure,
+) ([]R, []Status, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer c.mu.RUnlock()
+	items, results, statuses := make([]I, count), make([]R, count), make([]Status, count)
+	for i := range items {
+		items[i] = item(i)
+	}
+	return results, statuses, asError(call(raw, unsafe.SliceData(items), C.size_t(count),
+		unsafe.SliceData(results), (*C.rkv_status)(unsafe.Pointer(unsafe.SliceData(statuses)))))
 }
 
 // BeginMany begins many sequences: as many calls of Begin, in order, in one crossing and with one
 // lock as long as nobody waits for it. Each item has a status; the error is that of the last item
 // that failed, and names it. The sequence of an item that failed is the zero one.
 func (c *Cache) BeginMany(items []BeginArgs) ([]Sequence, []SequenceInfo, []Status, error) {
-	raw, err := c.enter()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer c.mu.RUnlock()
-	var l lists
-	var positions []C.uint64_t
-	for _, item := range items {
-		l.add(item.Namespace, item.Tokens)
-		positions = append(positions, C.uint64_t(item.ReservePositionCount),
-			C.uint64_t(item.AllocatePositionCount))
-	}
-	states, statuses := make([]C.rkv_sequence_info, len(items)), make([]Status, len(items))
-	err = asError(C.rkvgo_begin_many(raw, unsafe.SliceData(l.spaces),
-		l.tokens.idPointer(), unsafe.SliceData(l.idCounts),
-		l.tokens.itemPointer(), unsafe.SliceData(l.counts), unsafe.SliceData(positions),
-		C.size_t(len(items)), unsafe.SliceData(states), statusPointer(statuses)))
-	sequences, infos := make([]Sequence, len(items)), make([]SequenceInfo, len(items))
+	l := listsOf(len(items), func(i int) (Namespace, Tokens) {
+		return items[i].Namespace, items[i].Tokens
+	})
+	defer l.pins.Unpin()
+	states, statuses, err := walk(c, len(items),
+		func(i int) (made C.rkv_sequence_begin_args) {
+			made.space, made.tokens = &l.spaces[i], &l.tokens[i]
+			made.reserve_position_count = C.uint64_t(items[i].ReservePositionCount)
+			made.allocate_position_count = C.uint64_t(items[i].AllocatePositionCount)
+			return made
+		},
+		func(
+			raw *C.rkv_cache, items *C.rkv_sequence_begin_args, count C.size_t,
+			results *C.rkv_sequence_info, statuses *C.rkv_status,
+		) *C.rkvgo_failure {
+			return C.rkvgo_begin_many(raw, items, count, results, statuses)
+		})
+	sequences, infos := make([]Sequence, len(states)), make([]SequenceInfo, len(states))
 	for i := range states {
 		if states[i].sequence != 0 {
 			sequences[i] = Sequence{c, SequenceID(states[i].sequence)}
@@ -260,46 +206,48 @@ func (c *Cache) BeginMany(items []BeginArgs) ([]Sequence, []SequenceInfo, []Stat
 // Append, in order. Each item has a status; the error is that of the last item that failed, and
 // names it.
 func (c *Cache) AppendMany(items []AppendItem) ([]Status, error) {
-	raw, err := c.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer c.mu.RUnlock()
-	var l lists
-	var sequences []C.rkv_sequence_id
-	for _, item := range items {
-		l.add(Namespace{}, item.Tokens)
-		sequences = append(sequences, C.rkv_sequence_id(item.Sequence))
-	}
-	statuses := make([]Status, len(items))
-	return statuses, asError(C.rkvgo_append_many(raw, unsafe.SliceData(sequences),
-		l.tokens.idPointer(), unsafe.SliceData(l.idCounts),
-		l.tokens.itemPointer(), unsafe.SliceData(l.counts),
-		C.size_t(len(items)), statusPointer(statuses)))
+	l := listsOf(len(items), func(i int) (Namespace, Tokens) {
+		return Namespace{}, items[i].Tokens
+	})
+	defer l.pins.Unpin()
+	_, statuses, err := walk(c, len(items),
+		func(i int) C.rkv_sequence_append_item {
+			made := C.rkv_sequence_append_item{sequence: C.rkv_sequence_id(items[i].Sequence)}
+			if tokens := &l.tokens[i]; tokens.item_count > 0 {
+				made.tokens = tokens
+			} else {
+				made.ids, made.id_count = tokens.ids, tokens.count
+			}
+			return made
+		},
+		func(
+			raw *C.rkv_cache, items *C.rkv_sequence_append_item, count C.size_t,
+			_ *struct{}, statuses *C.rkv_status,
+		) *C.rkvgo_failure {
+			return C.rkvgo_append_many(raw, items, count, statuses)
+		})
+	return statuses, err
 }
 
 // PublishMany publishes what many sequences have computed: as many calls of Publish, in order. Each
 // item has a status; the error is that of the last item that failed, and names it.
 func (c *Cache) PublishMany(items []PublishItem) ([]PublishResult, []Status, error) {
-	raw, err := c.enter()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer c.mu.RUnlock()
-	made := make([]C.rkv_sequence_publish_result, len(items))
-	statuses := make([]Status, len(items))
-	err = asError(C.rkvgo_publish_many(raw,
-		(*C.rkv_sequence_publish_item)(unsafe.Pointer(unsafe.SliceData(items))),
-		C.size_t(len(items)), unsafe.SliceData(made), statusPointer(statuses)))
-	results := make([]PublishResult, len(items))
+	made, statuses, err := walk(c, len(items),
+		func(i int) C.rkv_sequence_publish_item {
+			return C.rkv_sequence_publish_item{
+				sequence:                C.rkv_sequence_id(items[i].Sequence),
+				computed_position_count: C.uint64_t(items[i].ComputedPositionCount),
+			}
+		},
+		func(
+			raw *C.rkv_cache, items *C.rkv_sequence_publish_item, count C.size_t,
+			results *C.rkv_sequence_publish_result, statuses *C.rkv_status,
+		) *C.rkvgo_failure {
+			return C.rkvgo_publish_many(raw, items, count, results, statuses)
+		})
+	results := make([]PublishResult, len(made))
 	for i := range made {
-		results[i] = PublishResult{
-			ClaimedPageCount:   int(made[i].claimed_page_count),
-			RemappedPageCount:  int(made[i].remapped_page_count),
-			FirstRemappedIndex: int(made[i].first_remapped_index),
-			SharedPageCount:    int(made[i].shared_page_count),
-			Node:               NodeID(made[i].node),
-		}
+		results[i] = publishResult(&made[i])
 	}
 	return results, statuses, err
 }
@@ -307,49 +255,51 @@ func (c *Cache) PublishMany(items []PublishItem) ([]PublishResult, []Status, err
 // ReleaseMany ends many sequences: as many calls of Release, in order. Each has a status; the error
 // is that of the last one that failed, and names it.
 func (c *Cache) ReleaseMany(sequences []SequenceID) ([]Status, error) {
-	raw, err := c.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer c.mu.RUnlock()
-	statuses := make([]Status, len(sequences))
-	return statuses, asError(C.rkvgo_release_many(raw,
-		(*C.rkv_sequence_id)(unsafe.Pointer(unsafe.SliceData(sequences))),
-		C.size_t(len(sequences)), statusPointer(statuses)))
+	_, statuses, err := walk(c, len(sequences),
+		func(i int) C.rkv_sequence_id { return C.rkv_sequence_id(sequences[i]) },
+		func(
+			raw *C.rkv_cache, items *C.rkv_sequence_id, count C.size_t,
+			_ *struct{}, statuses *C.rkv_status,
+		) *C.rkvgo_failure {
+			return C.rkvgo_release_many(raw, items, count, statuses)
+		})
+	return statuses, err
 }
 
 // MatchMany finds many prefixes: as many calls of Match, in order. Each item has a status; the
 // error is that of the last item that failed, and names it.
 func (c *Cache) MatchMany(items []LookupItem) ([]Match, []Status, error) {
-	raw, err := c.enter()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer c.mu.RUnlock()
-	var l lists
-	var flags []C.uint32_t
-	var capacities []C.size_t
+	l := lookupLists(items)
+	defer l.pins.Unpin()
 	room := 0
 	for _, item := range items {
-		l.add(item.Namespace, item.Tokens)
-		flags = append(flags, C.uint32_t(item.Flags))
-		capacities = append(capacities, C.size_t(len(item.Pages)))
 		room += len(item.Pages)
 	}
 	pages := make([]uint32, room)
-	made, statuses := make([]C.rkv_cache_match_result, len(items)), make([]Status, len(items))
-	err = asError(C.rkvgo_match_many(raw, unsafe.SliceData(l.spaces),
-		l.tokens.idPointer(), unsafe.SliceData(l.idCounts),
-		l.tokens.itemPointer(), unsafe.SliceData(l.counts),
-		unsafe.SliceData(flags), u32Pointer(pages), unsafe.SliceData(capacities),
-		C.size_t(len(items)), unsafe.SliceData(made), statusPointer(statuses)))
-	matches := make([]Match, len(items))
-	for i, item := range items {
+	pinned(&l.pins, pages)
+	left := pages
+	made, statuses, err := walk(c, len(items),
+		func(i int) (made C.rkv_cache_match_item) {
+			made.space, made.tokens = &l.spaces[i], &l.tokens[i]
+			made.flags = C.uint32_t(items[i].Flags)
+			made.pages, made.page_capacity = u32Pointer(left), C.size_t(len(items[i].Pages))
+			left = left[len(items[i].Pages):]
+			return made
+		},
+		func(
+			raw *C.rkv_cache, items *C.rkv_cache_match_item, count C.size_t,
+			results *C.rkv_cache_match_result, statuses *C.rkv_status,
+		) *C.rkvgo_failure {
+			return C.rkvgo_match_many(raw, items, count, results, statuses)
+		})
+	matches := make([]Match, len(made))
+	for i := range made {
 		matches[i] = matchOf(&made[i])
+		into := items[i].Pages
 		if statuses[i] == OK {
-			copy(item.Pages, pages[:min(matches[i].PageCount, len(item.Pages))])
+			copy(into, pages[:min(matches[i].PageCount, len(into))])
 		}
-		pages = pages[len(item.Pages):]
+		pages = pages[len(into):]
 	}
 	return matches, statuses, err
 }
@@ -357,30 +307,30 @@ func (c *Cache) MatchMany(items []LookupItem) ([]Match, []Status, error) {
 // ProbeMany finds the lengths of many prefixes: as many calls of Probe. Each item has a status; the
 // error is that of the last item that failed, and names it.
 func (c *Cache) ProbeMany(items []LookupItem) ([]ProbeResult, []Status, error) {
-	raw, err := c.enter()
-	if err != nil {
-		return nil, nil, err
+	l := lookupLists(items)
+	defer l.pins.Unpin()
+	made, statuses, err := walk(c, len(items),
+		func(i int) C.rkv_cache_probe_item {
+			return C.rkv_cache_probe_item{space: &l.spaces[i], tokens: &l.tokens[i]}
+		},
+		func(
+			raw *C.rkv_cache, items *C.rkv_cache_probe_item, count C.size_t,
+			results *C.rkv_cache_probe_result, statuses *C.rkv_status,
+		) *C.rkvgo_failure {
+			return C.rkvgo_probe_many(raw, items, count, results, statuses)
+		})
+	results := make([]ProbeResult, len(made))
+	for i := range made {
+		results[i] = ProbeResult{uint64(made[i].token_count), uint64(made[i].position_count)}
 	}
-	defer c.mu.RUnlock()
-	var l lists
-	for _, item := range items {
-		l.add(item.Namespace, item.Tokens)
-	}
-	results, statuses := make([]ProbeResult, len(items)), make([]Status, len(items))
-	return results, statuses, asError(C.rkvgo_probe_many(raw, unsafe.SliceData(l.spaces),
-		l.tokens.idPointer(), unsafe.SliceData(l.idCounts),
-		l.tokens.itemPointer(), unsafe.SliceData(l.counts), C.size_t(len(items)),
-		(*C.rkv_cache_probe_result)(unsafe.Pointer(unsafe.SliceData(results))),
-		statusPointer(statuses)))
+	return results, statuses, err
 }
 
-// C reads and writes slices of these in place: an index other than zero does not compile.
-var (
-	_ = [1]struct{}{}[unsafe.Sizeof(OK)-C.sizeof_rkv_status]
-	_ = [1]struct{}{}[unsafe.Sizeof(PublishItem{})-C.sizeof_rkv_sequence_publish_item]
-	_ = [1]struct{}{}[unsafe.Offsetof(PublishItem{}.ComputedPositionCount)-
-		unsafe.Offsetof(C.rkv_sequence_publish_item{}.computed_position_count)]
-	_ = [1]struct{}{}[unsafe.Sizeof(ProbeResult{})-C.sizeof_rkv_cache_probe_result]
-	_ = [1]struct{}{}[unsafe.Offsetof(ProbeResult{}.PositionCount)-
-		unsafe.Offsetof(C.rkv_cache_probe_result{}.position_count)]
-)
+func lookupLists(items []LookupItem) *lists {
+	return listsOf(len(items), func(i int) (Namespace, Tokens) {
+		return items[i].Namespace, items[i].Tokens
+	})
+}
+
+// C writes statuses in place: an index other than zero does not compile.
+var _ = [1]struct{}{}[unsafe.Sizeof(OK)-C.sizeof_rkv_status]

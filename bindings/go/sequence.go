@@ -282,13 +282,17 @@ func (s Sequence) Publish(computedPositionCount int) (PublishResult, error) {
 	defer s.cache.mu.RUnlock()
 	made := C.rkvgo_sequence_publish(raw, C.rkv_sequence_id(s.id),
 		C.uint64_t(computedPositionCount))
+	return publishResult(&made.result), asError(made.failure)
+}
+
+func publishResult(raw *C.rkv_sequence_publish_result) PublishResult {
 	return PublishResult{
-		ClaimedPageCount:   int(made.result.claimed_page_count),
-		RemappedPageCount:  int(made.result.remapped_page_count),
-		FirstRemappedIndex: int(made.result.first_remapped_index),
-		SharedPageCount:    int(made.result.shared_page_count),
-		Node:               NodeID(made.result.node),
-	}, asError(made.failure)
+		ClaimedPageCount:   int(raw.claimed_page_count),
+		RemappedPageCount:  int(raw.remapped_page_count),
+		FirstRemappedIndex: int(raw.first_remapped_index),
+		SharedPageCount:    int(raw.shared_page_count),
+		Node:               NodeID(raw.node),
+	}
 }
 
 // Release ends the sequence: its private pages return to the pool, what it published stays in the

@@ -3,44 +3,10 @@ package radixkv
 /*
 #include "call.h"
 
-typedef struct rkvgo_bin {
-	rkvgo_failure *failure;
-	uint32_t bin;
-} rkvgo_bin;
-
-typedef struct rkvgo_value {
-	rkvgo_failure *failure;
-	double value;
-} rkvgo_value;
-
 typedef struct rkvgo_digest {
 	rkvgo_failure *failure;
 	uint8_t digest[16];
 } rkvgo_digest;
-
-static inline rkvgo_bin rkvgo_coord_bin(double value) {
-	rkvgo_bin made = {0};
-	made.failure = rkvgo_end(rkv_coord_bin(value, &made.bin));
-	return made;
-}
-
-static inline rkvgo_value rkvgo_coord_value(uint32_t bin) {
-	rkvgo_value made = {0};
-	made.failure = rkvgo_end(rkv_coord_value(bin, &made.value));
-	return made;
-}
-
-static inline rkvgo_bin rkvgo_size_bin(double value) {
-	rkvgo_bin made = {0};
-	made.failure = rkvgo_end(rkv_size_bin(value, &made.bin));
-	return made;
-}
-
-static inline rkvgo_value rkvgo_size_value(uint32_t bin) {
-	rkvgo_value made = {0};
-	made.failure = rkvgo_end(rkv_size_value(bin, &made.value));
-	return made;
-}
 
 static inline rkvgo_digest rkvgo_image_digest(const uint8_t *bytes, size_t byte_count) {
 	rkvgo_digest made = {0};
@@ -82,13 +48,8 @@ import "C"
 
 import "unsafe"
 
-// Limits of tokens.
-const (
-	// BinCount is the number of bins of a coordinate, a width or a height.
-	BinCount = C.RKV_BIN_COUNT
-	// TextIDLimit: text token ids are smaller than this.
-	TextIDLimit = C.RKV_TEXT_ID_LIMIT
-)
+// TextIDLimit: text token ids are smaller than this.
+const TextIDLimit = C.RKV_TEXT_ID_LIMIT
 
 // TokenKind is the kind of an [Item].
 type TokenKind uint32
@@ -197,31 +158,6 @@ func (t Tokens) PositionCount() (int, error) {
 	made := C.rkvgo_tokens_position_count(t.idPointer(), C.size_t(len(t.IDs)),
 		t.itemPointer(), C.size_t(len(t.Items)))
 	return int(made.count), asError(made.failure)
-}
-
-// CoordBin is the bin of a coordinate: 1024 bins, evenly spaced over [0, 1], ends included.
-func CoordBin(value float64) (uint32, error) {
-	made := C.rkvgo_coord_bin(C.double(value))
-	return uint32(made.bin), asError(made.failure)
-}
-
-// CoordValue is the value of a coordinate bin. CoordBin of it is the bin again.
-func CoordValue(bin uint32) (float64, error) {
-	made := C.rkvgo_coord_value(C.uint32_t(bin))
-	return float64(made.value), asError(made.failure)
-}
-
-// SizeBin is the bin of a width or a height: 1024 bins, exponentially spaced over [2^-10, 1], ends
-// included.
-func SizeBin(value float64) (uint32, error) {
-	made := C.rkvgo_size_bin(C.double(value))
-	return uint32(made.bin), asError(made.failure)
-}
-
-// SizeValue is the value of a width or height bin. SizeBin of it is the bin again.
-func SizeValue(bin uint32) (float64, error) {
-	made := C.rkvgo_size_value(C.uint32_t(bin))
-	return float64(made.value), asError(made.failure)
 }
 
 // ImageDigest is the content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.

@@ -275,24 +275,16 @@ public:
     /// rkv_cache_read_journal(), into buffers that grow when one record doesn't fit.
     rkv_cache_read_journal_result read_journal(std::uint64_t after_number,
                                                JournalBuffers& into) const {
-        auto args = sized<rkv_cache_read_journal_args>();
-        args.after_number = after_number;
-        auto result = sized<rkv_cache_read_journal_result>();
-        into.read(args, result, [&](const auto& given, auto& out) {
-            return rkv_cache_read_journal(get(), &given, &out);
+        return into.read<rkv_cache_read_journal_result>([&](const auto& room, auto& out) {
+            return rkv_cache_read_journal(get(), after_number, &room, &out);
         });
-        return result;
     }
     /// rkv_cache_read_contents(), likewise. Call it until next_page is 0.
     rkv_cache_read_contents_result read_contents(std::uint32_t first_page,
                                                  JournalBuffers& into) const {
-        auto args = sized<rkv_cache_read_contents_args>();
-        args.first_page = first_page;
-        auto result = sized<rkv_cache_read_contents_result>();
-        into.read(args, result, [&](const auto& given, auto& out) {
-            return rkv_cache_read_contents(get(), &given, &out);
+        return into.read<rkv_cache_read_contents_result>([&](const auto& room, auto& out) {
+            return rkv_cache_read_contents(get(), first_page, &room, &out);
         });
-        return result;
     }
     /// rkv_cache_read_stats().
     [[nodiscard]] rkv_cache_stats stats() const {

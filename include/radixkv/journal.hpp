@@ -68,25 +68,26 @@ private:
 
     /// Makes a call that reads into these buffers; again, with more room, when one record doesn't
     /// fit.
-    template <class Args, class Result, class Call>
-    void read(Args args, Result& result, Call call) {
+    template <class Result, class Call> Result read(Call call) {
+        auto result = sized<Result>();
         count_ = 0;
         for (;;) {
-            args.records = records_.data();
-            args.record_size = sizeof(rkv_journal_record);
-            args.record_capacity = records_.size();
-            args.pages = pages_.data();
-            args.page_capacity = pages_.size();
-            args.tokens = tokens_.data();
-            args.token_capacity = tokens_.size();
-            args.items = items_.data();
-            args.item_size = sizeof(rkv_journal_item);
-            args.item_capacity = items_.size();
-            const rkv_status status = call(args, result);
+            auto room = sized<rkv_journal_buffers>();
+            room.records = records_.data();
+            room.record_size = sizeof(rkv_journal_record);
+            room.record_capacity = records_.size();
+            room.pages = pages_.data();
+            room.page_capacity = pages_.size();
+            room.tokens = tokens_.data();
+            room.token_capacity = tokens_.size();
+            room.items = items_.data();
+            room.item_size = sizeof(rkv_journal_item);
+            room.item_capacity = items_.size();
+            const rkv_status status = call(room, result);
             if (status != RKV_STATUS_BUFFER_TOO_SMALL) {
                 check(status);
                 count_ = static_cast<std::size_t>(result.record_count);
-                return;
+                return result;
             }
             grow(records_, result.record_count);
             grow(pages_, result.page_count);

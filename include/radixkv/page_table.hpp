@@ -136,13 +136,9 @@ public:
     /// rkv_page_table_read_journal(), into buffers that grow when one record doesn't fit.
     rkv_cache_read_journal_result read_journal(std::uint64_t after_number,
                                                JournalBuffers& into) const {
-        auto args = sized<rkv_cache_read_journal_args>();
-        args.after_number = after_number;
-        auto result = sized<rkv_cache_read_journal_result>();
-        into.read(args, result, [&](const auto& given, auto& out) {
-            return rkv_page_table_read_journal(get(), &given, &out);
+        return into.read<rkv_cache_read_journal_result>([&](const auto& room, auto& out) {
+            return rkv_page_table_read_journal(get(), after_number, &room, &out);
         });
-        return result;
     }
     /// rkv_page_table_read_batch().
     [[nodiscard]] Batch batch(span<const rkv_page_table_batch_row> rows) const {

@@ -43,19 +43,6 @@ struct AttentionParams {
     span<const float> sinks;
 };
 
-/// What spatial_decode() found.
-struct SpatialValue {
-    std::uint32_t bin = 0;
-    double value = 0;
-};
-
-/// rkv_spatial_decode(); kind is RKV_TOKEN_COORD or RKV_TOKEN_SIZE.
-[[nodiscard]] inline SpatialValue spatial_decode(std::uint32_t kind, span<const float> logits) {
-    SpatialValue out;
-    check(rkv_spatial_decode(kind, logits.data(), logits.size(), &out.bin, &out.value));
-    return out;
-}
-
 /// Owns an rkv_runner.
 class Runner {
 public:

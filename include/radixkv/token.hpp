@@ -1,12 +1,13 @@
 /**
  * @file token.hpp
- * @brief Token lists, bins, image digests.
+ * @brief Token lists, image digests.
  */
 
 #ifndef RADIXKV_TOKEN_HPP
 #define RADIXKV_TOKEN_HPP
 
 #include "span.hpp"
+#include "spatial.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,34 +27,6 @@ using Digest = std::array<std::uint8_t, 16>;
     Digest digest{};
     check(rkv_image_digest(bytes, byte_count, digest.data()));
     return digest;
-}
-
-/// rkv_coord_bin().
-[[nodiscard]] inline std::uint32_t coord_bin(double value) {
-    std::uint32_t bin = 0;
-    check(rkv_coord_bin(value, &bin));
-    return bin;
-}
-
-/// rkv_coord_value().
-[[nodiscard]] inline double coord_value(std::uint32_t bin) {
-    double value = 0;
-    check(rkv_coord_value(bin, &value));
-    return value;
-}
-
-/// rkv_size_bin().
-[[nodiscard]] inline std::uint32_t size_bin(double value) {
-    std::uint32_t bin = 0;
-    check(rkv_size_bin(value, &bin));
-    return bin;
-}
-
-/// rkv_size_value().
-[[nodiscard]] inline double size_value(std::uint32_t bin) {
-    double value = 0;
-    check(rkv_size_value(bin, &value));
-    return value;
 }
 
 /// Tokens that somebody else owns and keeps while the view is used: an rkv_tokens. Text ids alone

@@ -1,14 +1,13 @@
 //! Plans: the rows of one step as arrays.
-use super::elements::{AbiElement, GivenElements};
-use super::handle::{Handle, Object, Opaque, destroy, with};
-use super::page_table::rkv_page_table;
-use super::pointer::{AbiStruct, check_fit, out, read_struct, slice, write_struct};
-use super::sequence::rkv_sequence_id;
-use super::status::rkv_status;
-use super::token::rkv_region;
 use crate::attention::{Capacity, Region};
+use crate::capi::ffi::{
+    AbiElement, AbiStruct, GivenElements, Handle, Object, Opaque, at_most, check_fit, check_flags,
+    count_of, destroy, out, read_struct, rkv_status, slice, with, write_struct,
+};
+use crate::capi::page_table::rkv_page_table;
+use crate::capi::sequence::rkv_sequence_id;
+use crate::capi::token::rkv_region;
 use crate::error::Error;
-use crate::error::text;
 use crate::ids::SequenceId;
 use crate::memory::{Arc, OutOfMemory};
 use crate::plan::{Plan, PlanRow};
@@ -231,8 +230,8 @@ pub unsafe extern "C" fn rkv_plan_set(
                 left = rest;
                 Ok(PlanRow {
                     row: row_of(&raw),
-                    start: position(raw.start, "start")?,
-                    count: position(raw.count, "count")?,
+                    start: count_of(raw.start, "rows: start")?,
+                    count: count_of(raw.count, "rows: count")?,
                     regions,
                 })
             }))?)
@@ -240,13 +239,9 @@ pub unsafe extern "C" fn rkv_plan_set(
     }
 }
 
-fn position(value: u64, name: &str) -> Result<usize, Error> {
-    let refused = |_| Error::argument(text!("rows: {name} {value} is out of range"));
-    usize::try_from(value).map_err(refused)
-}
-
 fn region_of(raw: &rkv_region) -> Result<Region, Error> {
-    Ok(Region { start: position(raw.start, "regions")?, end: position(raw.end, "regions")? })
+    let edge = |value| count_of(value, "rows: regions");
+    Ok(Region { start: edge(raw.start)?, end: edge(raw.end)? })
 }
 
 /// Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
@@ -274,19 +269,16 @@ pub unsafe extern "C" fn rkv_plan_reserve(
 }
 
 fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
-    if raw.flags & !(RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE) != 0 {
-        return Err(Error::argument(text!("capacity.flags {:#x} is unknown", raw.flags)));
-    }
-    let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    check_flags(raw.flags, RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE, "capacity.flags")?;
     let row_positions = match raw.row_position_count {
         0 => raw.position_count,
         given => given,
     };
     Ok(Capacity {
-        rows: size(raw.row_count),
-        positions: size(raw.position_count),
-        row_positions: size(row_positions),
-        pages: size(raw.page_count),
+        rows: at_most(raw.row_count),
+        positions: at_most(raw.position_count),
+        row_positions: at_most(row_positions),
+        pages: at_most(raw.page_count),
         regions: raw.flags & RKV_PLAN_REGIONS != 0,
         cascade: raw.flags & RKV_PLAN_SEPARATE == 0,
     })

@@ -88,7 +88,7 @@ impl Shared {
             let (newest, oldest) = (ring.newest(), ring.oldest());
             if after > newest {
                 return Err(Error::argument(text!(
-                    "args.after_number {after} is beyond the newest record, {newest}"
+                    "after_number {after} is beyond the newest record, {newest}"
                 )));
             }
             let read = *begun.get_or_insert_with(|| {
@@ -133,7 +133,7 @@ impl Shared {
             let (number, at) = *begun.get_or_insert((newest, first_page as usize));
             if at >= count {
                 return Err(Error::argument(text!(
-                    "args.first_page {first_page} is not below the page table's {count} pages"
+                    "first_page {first_page} is not below the page table's {count} pages"
                 )));
             }
             let from = (at.max(1), number);

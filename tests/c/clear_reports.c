@@ -35,49 +35,42 @@ static rkv_cache_clear_result clear(const fixture *f, uint32_t flags, const rkv_
     return result;
 }
 
+/* Room for all that a test reads. */
+static rkv_journal_buffers all_room(void) {
+    rkv_journal_buffers room;
+    memset(&room, 0, sizeof room);
+    room.struct_size = sizeof room;
+    room.records = records;
+    room.record_size = sizeof *records;
+    room.record_capacity = RECORDS;
+    room.pages = pages_read;
+    room.page_capacity = PAGES;
+    room.tokens = tokens_read;
+    room.token_capacity = TOKENS;
+    room.items = items_read;
+    room.item_size = sizeof *items_read;
+    room.item_capacity = 8;
+    return room;
+}
+
 /* Records after one; returns how many. */
 static size_t read_after(const fixture *f, uint64_t after_number) {
-    rkv_cache_read_journal_args args;
+    rkv_journal_buffers into = all_room();
     rkv_cache_read_journal_result result;
-    memset(&args, 0, sizeof args);
     memset(&result, 0, sizeof result);
-    args.struct_size = sizeof args;
     result.struct_size = sizeof result;
-    args.after_number = after_number;
-    args.records = records;
-    args.record_size = sizeof *records;
-    args.record_capacity = RECORDS;
-    args.pages = pages_read;
-    args.page_capacity = PAGES;
-    args.tokens = tokens_read;
-    args.token_capacity = TOKENS;
-    args.items = items_read;
-    args.item_size = sizeof *items_read;
-    args.item_capacity = 8;
-    CHECK_OK(rkv_cache_read_journal(f->cache, &args, &result));
+    CHECK_OK(rkv_cache_read_journal(f->cache, after_number, &into, &result));
     CHECK_EQ(result.last_number, result.newest_number);
     return (size_t)result.record_count;
 }
 
 /* How many pages rkv_cache_read_contents() tells. */
 static uint64_t told_pages(const fixture *f) {
-    rkv_cache_read_contents_args args;
+    rkv_journal_buffers into = all_room();
     rkv_cache_read_contents_result result;
-    memset(&args, 0, sizeof args);
     memset(&result, 0, sizeof result);
-    args.struct_size = sizeof args;
     result.struct_size = sizeof result;
-    args.records = records;
-    args.record_size = sizeof *records;
-    args.record_capacity = RECORDS;
-    args.pages = pages_read;
-    args.page_capacity = PAGES;
-    args.tokens = tokens_read;
-    args.token_capacity = TOKENS;
-    args.items = items_read;
-    args.item_size = sizeof *items_read;
-    args.item_capacity = 8;
-    CHECK_OK(rkv_cache_read_contents(f->cache, &args, &result));
+    CHECK_OK(rkv_cache_read_contents(f->cache, 0, &into, &result));
     CHECK_EQ(result.next_page, 0);
     return result.page_count;
 }

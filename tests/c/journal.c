@@ -28,51 +28,32 @@ static fixture with_journal(uint32_t page_size, uint32_t page_count, uint64_t jo
     return f;
 }
 
-static rkv_cache_read_journal_args journal_args(uint64_t after_number) {
-    rkv_cache_read_journal_args args;
-    memset(&args, 0, sizeof args);
-    args.struct_size = sizeof args;
-    args.after_number = after_number;
-    args.records = r.records;
-    args.record_size = sizeof r.records[0];
-    args.record_capacity = RECORDS;
-    args.pages = r.pages;
-    args.page_capacity = PAGES;
-    args.tokens = r.tokens;
-    args.token_capacity = TOKENS;
-    args.items = r.items;
-    args.item_size = sizeof r.items[0];
-    args.item_capacity = ITEMS;
+/* Room for everything, and results that nobody has written to. */
+static rkv_journal_buffers all_room(void) {
+    rkv_journal_buffers room;
+    memset(&room, 0, sizeof room);
+    room.struct_size = sizeof room;
+    room.records = r.records;
+    room.record_size = sizeof r.records[0];
+    room.record_capacity = RECORDS;
+    room.pages = r.pages;
+    room.page_capacity = PAGES;
+    room.tokens = r.tokens;
+    room.token_capacity = TOKENS;
+    room.items = r.items;
+    room.item_size = sizeof r.items[0];
+    room.item_capacity = ITEMS;
     memset(&r.journal, 0, sizeof r.journal);
-    r.journal.struct_size = sizeof r.journal;
-    return args;
-}
-
-static rkv_cache_read_contents_args contents_args(uint32_t first_page) {
-    rkv_cache_read_journal_args same = journal_args(0);
-    rkv_cache_read_contents_args args;
-    memset(&args, 0, sizeof args);
-    args.struct_size = sizeof args;
-    args.first_page = first_page;
-    args.records = same.records;
-    args.record_size = same.record_size;
-    args.record_capacity = same.record_capacity;
-    args.pages = same.pages;
-    args.page_capacity = same.page_capacity;
-    args.tokens = same.tokens;
-    args.token_capacity = same.token_capacity;
-    args.items = same.items;
-    args.item_size = same.item_size;
-    args.item_capacity = same.item_capacity;
     memset(&r.contents, 0, sizeof r.contents);
+    r.journal.struct_size = sizeof r.journal;
     r.contents.struct_size = sizeof r.contents;
-    return args;
+    return room;
 }
 
 /* Records after a number, all of them. Returns how many. */
 static size_t read_after(const fixture *f, uint64_t after_number) {
-    rkv_cache_read_journal_args args = journal_args(after_number);
-    CHECK_OK(rkv_cache_read_journal(f->cache, &args, &r.journal));
+    rkv_journal_buffers room = all_room();
+    CHECK_OK(rkv_cache_read_journal(f->cache, after_number, &room, &r.journal));
     CHECK_EQ(r.journal.last_number, r.journal.newest_number);
     return (size_t)r.journal.record_count;
 }
@@ -227,14 +208,14 @@ static void j01_a_destroyed_cache_takes_its_pages_along(void) {
     uint32_t ids[8];
     count_up(ids, 8, 1);
     request(&f, NULL, text(ids, 6));
-    rkv_cache_read_journal_args args = journal_args(0);
-    CHECK_OK(rkv_page_table_read_journal(f.table, &args, &r.journal));
+    rkv_journal_buffers room = all_room();
+    CHECK_OK(rkv_page_table_read_journal(f.table, 0, &room, &r.journal));
     CHECK_EQ(r.journal.record_count, 1);
     uint64_t bytes = table_stats(&f).memory_bytes;
     rkv_cache_destroy(f.cache);
     CHECK(table_stats(&f).memory_bytes >= bytes);
-    args = journal_args(1);
-    CHECK_OK(rkv_page_table_read_journal(f.table, &args, &r.journal));
+    room = all_room();
+    CHECK_OK(rkv_page_table_read_journal(f.table, 1, &room, &r.journal));
     CHECK_EQ(r.journal.record_count, 1);
     CHECK_EQ(r.records[0].reason, RKV_REASON_DESTROYED);
     CHECK_EQ(r.records[0].page_count, 3);
@@ -253,11 +234,11 @@ static void j01_a_destroyed_cache_takes_its_pages_along(void) {
     /* a cache without a journal: nothing is left to read */
     rkv_cache_destroy(f.cache);
     CHECK_OK(rkv_cache_create(f.table, NULL, &f.cache));
-    args = journal_args(0);
-    REFUSED(&f, rkv_page_table_read_journal(f.table, &args, &r.journal),
+    room = all_room();
+    REFUSED(&f, rkv_page_table_read_journal(f.table, 0, &room, &r.journal),
             RKV_STATUS_INVALID_STATE, "journal_bytes was 0");
     rkv_cache_destroy(f.cache);
-    CHECK_STATUS(rkv_page_table_read_journal(f.table, &args, &r.journal),
+    CHECK_STATUS(rkv_page_table_read_journal(f.table, 0, &room, &r.journal),
                  RKV_STATUS_INVALID_STATE);
     rkv_page_table_destroy(f.table);
 }
@@ -272,10 +253,10 @@ static void j02_contents_and_later_records_are_what_is_held(void) {
     uint32_t held[17] = {0}, next = 0;
     uint64_t number = 0;
     for (int call = 0; call == 0 || next != 0; call++) {
-        rkv_cache_read_contents_args args = contents_args(next);
-        args.record_capacity = 1;
-        args.page_capacity = 3;
-        CHECK_STATUS(rkv_cache_read_contents(f.cache, &args, &r.contents),
+        rkv_journal_buffers room = all_room();
+        room.record_capacity = 1;
+        room.page_capacity = 3;
+        CHECK_STATUS(rkv_cache_read_contents(f.cache, next, &room, &r.contents),
                      call == 0 ? RKV_STATUS_BUFFER_TOO_SMALL : RKV_STATUS_OK);
         if (call == 0) { /* six pages in a row are one record */
             CHECK_EQ(r.contents.page_count, 6);
@@ -283,9 +264,9 @@ static void j02_contents_and_later_records_are_what_is_held(void) {
             CHECK_EQ(r.contents.next_page, 0);
             CHECK_EQ(evict(&f, 3), 3);
             number = r.contents.number;
-            args = contents_args(0);
-            args.record_capacity = 1;
-            CHECK_OK(rkv_cache_read_contents(f.cache, &args, &r.contents));
+            room = all_room();
+            room.record_capacity = 1;
+            CHECK_OK(rkv_cache_read_contents(f.cache, 0, &room, &r.contents));
             number = r.contents.number;
             CHECK_EQ(number, 2);
             request(&f, NULL, text(other, 8));
@@ -345,12 +326,12 @@ static void j02_a_reader_asks_and_is_told_what_one_record_needs(void) {
     rkv_token_item item = image(1, 3, 3);
     request(&f, NULL, with_items(ids, 6, &item, 1)); /* 4 pages, 8 tokens, 1 item */
     CHECK_EQ(evict(&f, 1), 1);
-    rkv_cache_read_journal_args args = journal_args(0);
-    args.records = NULL;
-    args.pages = args.tokens = NULL;
-    args.items = NULL;
-    args.record_capacity = args.page_capacity = args.token_capacity = args.item_capacity = 0;
-    CHECK_OK(rkv_cache_read_journal(f.cache, &args, &r.journal));
+    rkv_journal_buffers room = all_room();
+    room.records = NULL;
+    room.pages = room.tokens = NULL;
+    room.items = NULL;
+    room.record_capacity = room.page_capacity = room.token_capacity = room.item_capacity = 0;
+    CHECK_OK(rkv_cache_read_journal(f.cache, 0, &room, &r.journal));
     CHECK_EQ(r.journal.record_count, 2);
     CHECK_EQ(r.journal.page_count, 5);
     CHECK_EQ(r.journal.token_count, 8);
@@ -359,14 +340,14 @@ static void j02_a_reader_asks_and_is_told_what_one_record_needs(void) {
 
     /* each buffer too small in turn: what the first record needs, and nothing else is written */
     for (int which = 0; which < 4; which++) {
-        args = journal_args(0);
-        if (which == 0) args.record_capacity = 0;
-        if (which == 1) args.page_capacity = 3;
-        if (which == 2) args.token_capacity = 7;
-        if (which == 3) args.item_capacity = 0;
+        room = all_room();
+        if (which == 0) room.record_capacity = 0;
+        if (which == 1) room.page_capacity = 3;
+        if (which == 2) room.token_capacity = 7;
+        if (which == 3) room.item_capacity = 0;
         mark(r.pages, sizeof r.pages);
         const char *names[4] = {"records", "pages", "tokens", "items"};
-        REFUSED(&f, rkv_cache_read_journal(f.cache, &args, &r.journal),
+        REFUSED(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal),
                 RKV_STATUS_BUFFER_TOO_SMALL, names[which]);
         UNTOUCHED(r.pages);
         CHECK_EQ(r.journal.record_count, 1);
@@ -376,9 +357,9 @@ static void j02_a_reader_asks_and_is_told_what_one_record_needs(void) {
         CHECK_EQ(r.journal.last_number, 0);
     }
     /* room for the first alone: whole records only, the next call goes on */
-    args = journal_args(0);
-    args.page_capacity = 4;
-    CHECK_OK(rkv_cache_read_journal(f.cache, &args, &r.journal));
+    room = all_room();
+    room.page_capacity = 4;
+    CHECK_OK(rkv_cache_read_journal(f.cache, 0, &room, &r.journal));
     CHECK_EQ(r.journal.record_count, 1);
     CHECK_EQ(r.journal.last_number, 1);
     CHECK_EQ(r.journal.newest_number, 2);
@@ -395,14 +376,14 @@ static void j02_a_reader_asks_and_is_told_what_one_record_needs(void) {
     } larger_item[1];
     mark(larger, sizeof larger);
     mark(larger_item, sizeof larger_item);
-    args = journal_args(0);
-    args.records = &larger[0].base;
-    args.record_size = sizeof larger[0];
-    args.record_capacity = 2;
-    args.items = &larger_item[0].base;
-    args.item_size = sizeof larger_item[0];
-    args.item_capacity = 1;
-    CHECK_OK(rkv_cache_read_journal(f.cache, &args, &r.journal));
+    room = all_room();
+    room.records = &larger[0].base;
+    room.record_size = sizeof larger[0];
+    room.record_capacity = 2;
+    room.items = &larger_item[0].base;
+    room.item_size = sizeof larger_item[0];
+    room.item_capacity = 1;
+    CHECK_OK(rkv_cache_read_journal(f.cache, 0, &room, &r.journal));
     CHECK_EQ(r.journal.record_count, 2);
     CHECK(larger[0].future == 0 && larger[1].future == 0 && larger_item[0].future == 0);
     CHECK_EQ(larger[1].base.number, 2);
@@ -427,54 +408,51 @@ static void m01_journal(void) {
     CHECK(cache == NULL);
     rkv_page_table_destroy(table);
 
-    rkv_cache_read_journal_args args = journal_args(0);
-    rkv_cache_read_contents_args from = contents_args(0);
-    REFUSED(&off, rkv_cache_read_journal(off.cache, &args, &r.journal),
+    rkv_journal_buffers room = all_room();
+    REFUSED(&off, rkv_cache_read_journal(off.cache, 0, &room, &r.journal),
             RKV_STATUS_INVALID_STATE, "journal_bytes was 0");
-    REFUSED(&off, rkv_page_table_read_journal(off.table, &args, &r.journal),
+    REFUSED(&off, rkv_page_table_read_journal(off.table, 0, &room, &r.journal),
             RKV_STATUS_INVALID_STATE, "journal_bytes was 0");
-    REFUSED(&off, rkv_cache_read_contents(off.cache, &from, &r.contents),
+    REFUSED(&off, rkv_cache_read_contents(off.cache, 0, &room, &r.contents),
             RKV_STATUS_INVALID_STATE, "journal_bytes was 0");
-    BAD(&f, rkv_cache_read_journal(NULL, &args, &r.journal), "cache");
-    BAD(&f, rkv_cache_read_journal(f.cache, NULL, &r.journal), "args");
-    BAD(&f, rkv_page_table_read_journal(NULL, &args, &r.journal), "table");
-    BAD(&f, rkv_cache_read_contents(NULL, &from, &r.contents), "cache");
-    BAD_INPUT_SIZES(&f, rkv_cache_read_journal_args, args, p,
-                    rkv_cache_read_journal(f.cache, p, &r.journal), "args");
-    BAD_INPUT_SIZES(&f, rkv_cache_read_contents_args, from, p,
-                    rkv_cache_read_contents(f.cache, p, &r.contents), "args");
-    GOOD_BIGGER_INPUT(rkv_cache_read_journal_args, args, p,
-                      rkv_cache_read_journal(f.cache, p, &r.journal));
+    BAD(&f, rkv_cache_read_journal(NULL, 0, &room, &r.journal), "cache");
+    BAD(&f, rkv_cache_read_journal(f.cache, 0, NULL, &r.journal), "buffers");
+    BAD(&f, rkv_page_table_read_journal(NULL, 0, &room, &r.journal), "table");
+    BAD(&f, rkv_cache_read_contents(NULL, 0, &room, &r.contents), "cache");
+    BAD_INPUT_SIZES(&f, rkv_journal_buffers, room, p,
+                    rkv_cache_read_journal(f.cache, 0, p, &r.journal), "buffers");
+    BAD_INPUT_SIZES(&f, rkv_journal_buffers, room, p,
+                    rkv_cache_read_contents(f.cache, 0, p, &r.contents), "buffers");
+    GOOD_BIGGER_INPUT(rkv_journal_buffers, room, p,
+                      rkv_cache_read_journal(f.cache, 0, p, &r.journal));
     OUTPUT_SIZES(&f, rkv_cache_read_journal_result, p,
-                 rkv_cache_read_journal(f.cache, &args, p), "out_result");
+                 rkv_cache_read_journal(f.cache, 0, &room, p), "out_result");
     GOOD_BIGGER_OUTPUT(rkv_cache_read_journal_result, p,
-                       rkv_cache_read_journal(f.cache, &args, p));
+                       rkv_cache_read_journal(f.cache, 0, &room, p));
     OUTPUT_SIZES(&f, rkv_cache_read_contents_result, p,
-                 rkv_cache_read_contents(f.cache, &from, p), "out_result");
-    args.flags = 1;
-    BAD(&f, rkv_cache_read_journal(f.cache, &args, &r.journal), "args.flags");
-    args = journal_args(1);
-    BAD(&f, rkv_cache_read_journal(f.cache, &args, &r.journal), "args.after_number");
-    args.after_number = UINT64_MAX;
-    BAD(&f, rkv_cache_read_journal(f.cache, &args, &r.journal), "args.after_number");
-    args = journal_args(0);
-    args.record_size = sizeof r.records[0] - 8;
-    BAD(&f, rkv_cache_read_journal(f.cache, &args, &r.journal), "args.record_size");
-    args.record_size = sizeof r.records[0] + 4;
-    BAD(&f, rkv_cache_read_journal(f.cache, &args, &r.journal), "args.record_size");
-    args = journal_args(0);
-    args.item_size = 0;
-    BAD(&f, rkv_cache_read_journal(f.cache, &args, &r.journal), "args.item_size");
-    args = journal_args(0);
-    args.tokens = NULL;
-    BAD(&f, rkv_cache_read_journal(f.cache, &args, &r.journal), "args.tokens");
-    args = journal_args(0);
-    args.record_capacity = SIZE_MAX / 8;
-    BAD(&f, rkv_cache_read_journal(f.cache, &args, &r.journal), "args.records");
-    from.first_page = 9;
-    BAD(&f, rkv_cache_read_contents(f.cache, &from, &r.contents), "args.first_page");
-    from.first_page = UINT32_MAX;
-    BAD(&f, rkv_cache_read_contents(f.cache, &from, &r.contents), "args.first_page");
+                 rkv_cache_read_contents(f.cache, 0, &room, p), "out_result");
+    room.flags = 1;
+    BAD(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal), "buffers.flags");
+    BAD(&f, rkv_cache_read_contents(f.cache, 0, &room, &r.contents), "buffers.flags");
+    room = all_room();
+    BAD(&f, rkv_cache_read_journal(f.cache, 1, &room, &r.journal), "after_number");
+    BAD(&f, rkv_cache_read_journal(f.cache, UINT64_MAX, &room, &r.journal), "after_number");
+    room.record_size = sizeof r.records[0] - 8;
+    BAD(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal), "buffers.record_size");
+    room.record_size = sizeof r.records[0] + 4;
+    BAD(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal), "buffers.record_size");
+    room = all_room();
+    room.item_size = 0;
+    BAD(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal), "buffers.item_size");
+    room = all_room();
+    room.tokens = NULL;
+    BAD(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal), "buffers.tokens");
+    room = all_room();
+    room.record_capacity = SIZE_MAX / 8;
+    BAD(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal), "buffers.records");
+    room = all_room();
+    BAD(&f, rkv_cache_read_contents(f.cache, 9, &room, &r.contents), "first_page");
+    BAD(&f, rkv_cache_read_contents(f.cache, UINT32_MAX, &room, &r.contents), "first_page");
     end_fixture(&f);
     end_fixture(&off);
 }

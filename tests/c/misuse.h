@@ -3,6 +3,7 @@
 #define RKV_TESTS_MISUSE_H
 
 #include "fixture.h"
+#include "radixkv_spatial.h"
 
 /* Another failure's message, so that the one that is looked at next isn't an old one. */
 static inline void forget_message(void) {

@@ -323,51 +323,54 @@ static void m09_journal(void) {
     rkv_cache *cache = w.f->cache;
     static rkv_journal_record record;
     static rkv_journal_item item;
-    rkv_cache_read_journal_args args, *a = &args;
-    rkv_cache_read_contents_args from, *c = &from;
-    memset(&args, 0, sizeof args);
-    memset(&from, 0, sizeof from);
-    args.struct_size = sizeof args;
-    from.struct_size = sizeof from;
-    BAD_STRUCT(&w, rkv_cache_read_journal_result, p, rkv_cache_read_journal(cache, a, p),
+    rkv_journal_buffers buffers, *to = &buffers;
+    memset(&buffers, 0, sizeof buffers);
+    buffers.struct_size = sizeof buffers;
+    BAD_STRUCT(&w, rkv_cache_read_journal_result, p, rkv_cache_read_journal(cache, 0, to, p),
                "out_result");
     BAD_STRUCT(&w, rkv_cache_read_journal_result, p,
-               rkv_page_table_read_journal(w.f->table, a, p), "out_result");
-    BAD_STRUCT(&w, rkv_cache_read_contents_result, p, rkv_cache_read_contents(cache, c, p),
+               rkv_page_table_read_journal(w.f->table, 0, to, p), "out_result");
+    BAD_STRUCT(&w, rkv_cache_read_contents_result, p, rkv_cache_read_contents(cache, 0, to, p),
                "out_result");
-    args.record_size = from.record_size = sizeof record;
-    args.item_size = from.item_size = sizeof item;
-    args.record_capacity = from.record_capacity = 1;
-    args.page_capacity = from.page_capacity = 4;
-    args.token_capacity = from.token_capacity = 4;
-    args.item_capacity = from.item_capacity = 1;
+    buffers.record_size = sizeof record;
+    buffers.item_size = sizeof item;
+    buffers.record_capacity = buffers.item_capacity = 1;
+    buffers.page_capacity = buffers.token_capacity = 4;
 #define GIVEN(x) ((x).records = &record, (x).pages = OTHER, (x).tokens = OTHER, (x).items = &item)
     spare_size = sizeof(rkv_cache_read_journal_result);
-    GIVEN(args);
+    GIVEN(buffers);
     MISPLACED(&w, rkv_journal_record, p,
-              (a->records = p, rkv_cache_read_journal(cache, a, OTHER)), "args.records");
-    GIVEN(args);
-    MISPLACED(&w, uint32_t, p, (a->pages = p, rkv_cache_read_journal(cache, a, OTHER)),
-              "args.pages");
-    GIVEN(args);
-    MISPLACED(&w, uint32_t, p, (a->tokens = p, rkv_cache_read_journal(cache, a, OTHER)),
-              "args.tokens");
-    GIVEN(args);
-    MISPLACED(&w, rkv_journal_item, p, (a->items = p, rkv_cache_read_journal(cache, a, OTHER)),
-              "args.items");
+              (to->records = p, rkv_cache_read_journal(cache, 0, to, OTHER)),
+              "buffers.records");
+    GIVEN(buffers);
+    MISPLACED(&w, uint32_t, p,
+              (to->pages = p, rkv_cache_read_journal(cache, 0, to, OTHER)),
+              "buffers.pages");
+    GIVEN(buffers);
+    MISPLACED(&w, uint32_t, p,
+              (to->tokens = p, rkv_cache_read_journal(cache, 0, to, OTHER)),
+              "buffers.tokens");
+    GIVEN(buffers);
+    MISPLACED(&w, rkv_journal_item, p,
+              (to->items = p, rkv_cache_read_journal(cache, 0, to, OTHER)),
+              "buffers.items");
     spare_size = sizeof(rkv_cache_read_contents_result);
-    GIVEN(from);
+    GIVEN(buffers);
     MISPLACED(&w, rkv_journal_record, p,
-              (c->records = p, rkv_cache_read_contents(cache, c, OTHER)), "args.records");
-    GIVEN(from);
-    MISPLACED(&w, uint32_t, p, (c->pages = p, rkv_cache_read_contents(cache, c, OTHER)),
-              "args.pages");
-    GIVEN(from);
-    MISPLACED(&w, uint32_t, p, (c->tokens = p, rkv_cache_read_contents(cache, c, OTHER)),
-              "args.tokens");
-    GIVEN(from);
-    MISPLACED(&w, rkv_journal_item, p, (c->items = p, rkv_cache_read_contents(cache, c, OTHER)),
-              "args.items");
+              (to->records = p, rkv_cache_read_contents(cache, 0, to, OTHER)),
+              "buffers.records");
+    GIVEN(buffers);
+    MISPLACED(&w, uint32_t, p,
+              (to->pages = p, rkv_cache_read_contents(cache, 0, to, OTHER)),
+              "buffers.pages");
+    GIVEN(buffers);
+    MISPLACED(&w, uint32_t, p,
+              (to->tokens = p, rkv_cache_read_contents(cache, 0, to, OTHER)),
+              "buffers.tokens");
+    GIVEN(buffers);
+    MISPLACED(&w, rkv_journal_item, p,
+              (to->items = p, rkv_cache_read_contents(cache, 0, to, OTHER)),
+              "buffers.items");
 #undef GIVEN
     spare_size = 0;
     close_world(&w);

@@ -1,5 +1,6 @@
 /* The runner: attention over cached and new positions is what full attention would be, however a
  * prompt reaches the pages. */
+#include "radixkv_spatial.h"
 #include "runner_fixture.h"
 
 static uint32_t prompt[ROW_LIMIT];

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "fixture.h"
+#include "radixkv_spatial.h"
 
 static rkv_token_item item(uint64_t token_index, uint32_t kind, uint32_t bin,
                            uint32_t height_bin) {

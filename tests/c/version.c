@@ -2,6 +2,7 @@
 #include <limits.h>
 
 #include "fixture.h"
+#include "radixkv_spatial.h"
 
 static void m01_no_message_before_the_first_failure(void) {
     char buffer[8] = "unset";

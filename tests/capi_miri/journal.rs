@@ -53,7 +53,7 @@ fn journal() {
         let mut records = [newer::<rkv_journal_record>(); 2];
         let mut items = [newer::<rkv_journal_item>(); 1];
         let (mut told, mut ids) = ([0; 4], [0; 12]);
-        let mut args = rkv_cache_read_journal_args {
+        let mut room = rkv_journal_buffers {
             records: records.as_mut_ptr().cast(),
             record_size: size_of_val(&records[0]),
             record_capacity: 2,
@@ -67,34 +67,21 @@ fn journal() {
             ..sized()
         };
         let mut result: rkv_cache_read_journal_result = sized();
-        ok(rkv_cache_read_journal(cache, &args, &mut result));
+        ok(rkv_cache_read_journal(cache, 0, &room, &mut result));
         assert_eq!((result.record_count, result.page_count, result.item_count), (2, 4, 1));
         assert_eq!((records[0].unknown, records[1].unknown, items[0].unknown), (0, 0, 0));
         assert_eq!((told, ids[11]), ([pages[0], pages[1], pages[2], pages[2]], 6));
-        args.token_capacity = 11;
-        let refused = rkv_cache_read_journal(cache, &args, &mut result);
+        room.token_capacity = 11;
+        let refused = rkv_cache_read_journal(cache, 0, &room, &mut result);
         assert_eq!((refused, result.token_count), (rkv_status::BufferTooSmall, 12));
 
-        let args = rkv_cache_read_contents_args {
-            records: records.as_mut_ptr().cast(),
-            record_size: size_of_val(&records[0]),
-            record_capacity: 1,
-            pages: told.as_mut_ptr(),
-            page_capacity: 2,
-            tokens: ids.as_mut_ptr(),
-            token_capacity: 8,
-            items: items.as_mut_ptr().cast(),
-            item_size: size_of_val(&items[0]),
-            item_capacity: 1,
-            ..sized()
-        };
+        (room.record_capacity, room.page_capacity, room.token_capacity) = (1, 2, 8);
         let mut contents: rkv_cache_read_contents_result = sized();
-        ok(rkv_cache_read_contents(cache, &args, &mut contents));
+        ok(rkv_cache_read_contents(cache, 0, &room, &mut contents));
         assert_eq!((contents.page_count, contents.next_page, contents.number), (2, 0, 2));
 
         rkv_cache_destroy(cache);
-        let args = rkv_cache_read_journal_args { after_number: 2, ..sized() };
-        ok(rkv_page_table_read_journal(pair.0, &args, &mut result));
+        ok(rkv_page_table_read_journal(pair.0, 2, &sized(), &mut result));
         assert_eq!((result.record_count, result.page_count), (1, 2));
         // For the pair to destroy.
         let mut last = null_mut();

@@ -154,7 +154,7 @@ impl Library {
             let into = text.as_mut_ptr().cast();
             must(rkv_cache_dump(self.cache, RKV_DUMP_JSON, into, bytes, &mut bytes));
         }
-        (text, self.counts(), self.read_journal(&sized()).newest_number)
+        (text, self.counts(), self.read_journal(0, &sized()).newest_number)
     }
 
     pub fn lookup(&self, tenant: u32, ids: &[u32], lock: bool) -> Match {
@@ -277,23 +277,22 @@ impl Library {
     /// Records after a number, with that of the last. They are those of the page table, so they
     /// can be read when the cache is gone.
     pub fn read(&self, after: u64) -> (Vec<Record>, u64) {
-        let mut args = rkv_cache_read_journal_args {
-            after_number: after,
+        let mut buffers = rkv_journal_buffers {
             record_size: size_of::<rkv_journal_record>(),
             item_size: size_of::<rkv_journal_item>(),
             ..sized()
         };
-        let room = self.read_journal(&args);
+        let room = self.read_journal(after, &buffers);
         assert_eq!(room.lost_count, 0, "the ring is large enough");
         let mut records = Vec::with_capacity(room.record_count as usize);
         let mut pages = vec![0; room.page_count as usize];
         let mut ids = vec![0; room.token_count as usize];
-        args.records = records.as_mut_ptr();
-        args.record_capacity = records.capacity();
-        (args.pages, args.page_capacity) = (pages.as_mut_ptr(), pages.len());
-        (args.tokens, args.token_capacity) = (ids.as_mut_ptr(), ids.len());
+        buffers.records = records.as_mut_ptr();
+        buffers.record_capacity = records.capacity();
+        (buffers.pages, buffers.page_capacity) = (pages.as_mut_ptr(), pages.len());
+        (buffers.tokens, buffers.token_capacity) = (ids.as_mut_ptr(), ids.len());
         if room.record_count > 0 {
-            let read = self.read_journal(&args);
+            let read = self.read_journal(after, &buffers);
             assert_eq!(read.record_count, room.record_count, "what was asked for is read");
             // SAFETY: so many were written.
             unsafe { records.set_len(read.record_count as usize) };
@@ -311,10 +310,14 @@ impl Library {
         (told.collect(), room.newest_number)
     }
 
-    fn read_journal(&self, args: &rkv_cache_read_journal_args) -> rkv_cache_read_journal_result {
+    fn read_journal(
+        &self,
+        after: u64,
+        buffers: &rkv_journal_buffers,
+    ) -> rkv_cache_read_journal_result {
         let mut result = sized();
         // SAFETY: see above.
-        must(unsafe { rkv_page_table_read_journal(self.table, args, &mut result) });
+        must(unsafe { rkv_page_table_read_journal(self.table, after, buffers, &mut result) });
         result
     }
 

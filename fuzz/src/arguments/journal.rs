@@ -22,16 +22,15 @@ fn elements<T>(i: &mut Input<'_>, a: &mut Arena, size: usize) -> (*mut T, usize)
     (room, if room.is_null() && i.flag() { 0 } else { count })
 }
 
-fn journal_args(i: &mut Input<'_>, a: &mut Arena) -> *const rkv_cache_read_journal_args {
+fn buffers(i: &mut Input<'_>, a: &mut Arena) -> *const rkv_journal_buffers {
     let record_size = element(i, size_of::<rkv_journal_record>());
     let item_size = element(i, size_of::<rkv_journal_item>());
     let (records, record_capacity) = elements(i, a, record_size);
     let (items, item_capacity) = elements(i, a, item_size);
     let (pages, page_capacity) = a.room(i, 40);
     let (tokens, token_capacity) = a.room(i, 160);
-    let args = rkv_cache_read_journal_args {
+    let room = rkv_journal_buffers {
         flags: zero(i),
-        after_number: if i.flag() { 0 } else { size(i) as u64 },
         records,
         record_size,
         record_capacity,
@@ -44,40 +43,25 @@ fn journal_args(i: &mut Input<'_>, a: &mut Arena) -> *const rkv_cache_read_journ
         item_capacity,
         ..Sized32::sized()
     };
-    a.read(i, &args)
+    a.read(i, &room)
+}
+
+fn after(i: &mut Input<'_>) -> u64 {
+    if i.flag() { 0 } else { size(i) as u64 }
 }
 
 pub fn read_journal(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
-    let (args, result) = (journal_args(i, a), a.write_partly(i));
-    unsafe { rkv_cache_read_journal(w.cache(i), args, result) }.into()
+    let (after, room, result) = (after(i), buffers(i, a), a.write_partly(i));
+    unsafe { rkv_cache_read_journal(w.cache(i), after, room, result) }.into()
 }
 
 pub fn read_journal_of_table(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
-    let (args, result) = (journal_args(i, a), a.write_partly(i));
-    unsafe { rkv_page_table_read_journal(w.table(i), args, result) }.into()
+    let (after, room, result) = (after(i), buffers(i, a), a.write_partly(i));
+    unsafe { rkv_page_table_read_journal(w.table(i), after, room, result) }.into()
 }
 
 pub fn read_contents(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
-    let record_size = element(i, size_of::<rkv_journal_record>());
-    let item_size = element(i, size_of::<rkv_journal_item>());
-    let (records, record_capacity) = elements(i, a, record_size);
-    let (items, item_capacity) = elements(i, a, item_size);
-    let (pages, page_capacity) = a.room(i, 40);
-    let (tokens, token_capacity) = a.room(i, 160);
-    let args = rkv_cache_read_contents_args {
-        first_page: if i.flag() { 0 } else { number(i) },
-        records,
-        record_size,
-        record_capacity,
-        pages,
-        page_capacity,
-        tokens,
-        token_capacity,
-        items,
-        item_size,
-        item_capacity,
-        ..Sized32::sized()
-    };
-    let (args, result) = (a.read(i, &args), a.write_partly(i));
-    unsafe { rkv_cache_read_contents(w.cache(i), args, result) }.into()
+    let first = if i.flag() { 0 } else { number(i) };
+    let (room, result) = (buffers(i, a), a.write_partly(i));
+    unsafe { rkv_cache_read_contents(w.cache(i), first, room, result) }.into()
 }

@@ -25,6 +25,22 @@ impl Read {
         }
     }
 
+    fn buffers(&mut self) -> rkv_journal_buffers {
+        rkv_journal_buffers {
+            records: place(&mut self.records),
+            record_size: size_of::<rkv_journal_record>(),
+            record_capacity: self.records.len(),
+            pages: place(&mut self.pages),
+            page_capacity: self.pages.len(),
+            tokens: place(&mut self.tokens),
+            token_capacity: self.tokens.len(),
+            items: place(&mut self.items),
+            item_size: size_of::<rkv_journal_item>(),
+            item_capacity: self.items.len(),
+            ..sized()
+        }
+    }
+
     fn truncate(&mut self, [records, pages, tokens, items]: [u64; 4]) {
         self.records.truncate(records as usize);
         self.pages.truncate(pages as usize);
@@ -61,24 +77,11 @@ impl Library {
         into: &mut Read,
     ) -> Result<rkv_cache_read_journal_result, Status> {
         loop {
-            let args = rkv_cache_read_journal_args {
-                after_number: after,
-                records: place(&mut into.records),
-                record_size: size_of::<rkv_journal_record>(),
-                record_capacity: into.records.len(),
-                pages: place(&mut into.pages),
-                page_capacity: into.pages.len(),
-                tokens: place(&mut into.tokens),
-                token_capacity: into.tokens.len(),
-                items: place(&mut into.items),
-                item_size: size_of::<rkv_journal_item>(),
-                item_capacity: into.items.len(),
-                ..sized()
-            };
+            let buffers = into.buffers();
             let mut result: rkv_cache_read_journal_result = sized();
             // SAFETY: see above.
             let status = crate::call_sure("rkv_cache_read_journal", Some(self), &mut || unsafe {
-                rkv_cache_read_journal(self.cache, &args, &mut result)
+                rkv_cache_read_journal(self.cache, after, &buffers, &mut result)
             });
             let counts =
                 [result.record_count, result.page_count, result.token_count, result.item_count];
@@ -98,24 +101,11 @@ impl Library {
         into: &mut Read,
     ) -> Result<rkv_cache_read_contents_result, Status> {
         loop {
-            let args = rkv_cache_read_contents_args {
-                first_page,
-                records: place(&mut into.records),
-                record_size: size_of::<rkv_journal_record>(),
-                record_capacity: into.records.len(),
-                pages: place(&mut into.pages),
-                page_capacity: into.pages.len(),
-                tokens: place(&mut into.tokens),
-                token_capacity: into.tokens.len(),
-                items: place(&mut into.items),
-                item_size: size_of::<rkv_journal_item>(),
-                item_capacity: into.items.len(),
-                ..sized()
-            };
+            let buffers = into.buffers();
             let mut result: rkv_cache_read_contents_result = sized();
             // SAFETY: see above.
             let status = crate::call_sure("rkv_cache_read_contents", Some(self), &mut || unsafe {
-                rkv_cache_read_contents(self.cache, &args, &mut result)
+                rkv_cache_read_contents(self.cache, first_page, &buffers, &mut result)
             });
             let counts =
                 [result.record_count, result.page_count, result.token_count, result.item_count];
@@ -130,10 +120,10 @@ impl Library {
 
     /// The number of the newest record; None without a journal.
     pub fn newest_record(&self) -> Option<u64> {
-        let args = rkv_cache_read_journal_args { ..sized() };
+        let buffers: rkv_journal_buffers = sized();
         let mut result: rkv_cache_read_journal_result = sized();
         // SAFETY: see above.
-        let status = unsafe { rkv_cache_read_journal(self.cache, &args, &mut result) };
+        let status = unsafe { rkv_cache_read_journal(self.cache, 0, &buffers, &mut result) };
         (status == Status::Ok).then_some(result.newest_number)
     }
 }

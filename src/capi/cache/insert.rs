@@ -1,0 +1,152 @@
+//! Publishing pages that the caller computed.
+use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id, write_path};
+use crate::capi::ffi::{
+    AbiStruct, check_fit, check_flags, check_out, out_slice, read_struct, rkv_status, slice, with,
+    write_struct,
+};
+use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
+use crate::error::Error;
+use crate::ids::NodeId;
+use crate::store::InsertRequest;
+use std::ptr::null;
+
+/// Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
+/// can evict it before. Undo with rkv_cache_unlock() of rkv_cache_insert_result.lock.
+pub const RKV_INSERT_LOCK: u32 = 1;
+
+/// What rkv_cache_insert() puts where.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_insert_args {
+    /// sizeof(rkv_cache_insert_args).
+    pub struct_size: u32,
+    /// 0 or RKV_INSERT_LOCK.
+    pub flags: u32,
+    /// The namespace; NULL for the default one. Not read when from_node is set.
+    pub space: *const rkv_namespace,
+    /// All tokens of the prefix, from its beginning.
+    pub tokens: *const rkv_tokens,
+    /// The pages of the prefix, from its beginning; at least one for each whole page of the
+    /// tokens. Those before from_page_index are not read.
+    pub pages: *const u32,
+    /// Number of pages.
+    pub page_count: usize,
+    /// Node of an earlier match to go on from; 0 begins at the root.
+    pub from_node: rkv_node_id,
+    /// Tokens up to from_node's end, as rkv_cache_match_result.token_count says: those of a page
+    /// that matched in part may be counted too. 0 without from_node.
+    pub from_token_index: u64,
+    /// Pages up to from_node's end, as rkv_cache_match_result.page_count says; 0 without from_node.
+    pub from_page_index: u64,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_cache_insert_args {
+    const NAME: &'static str = "args";
+    const V1: usize = 64;
+}
+
+/// What rkv_cache_insert() did.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_insert_result {
+    /// sizeof(rkv_cache_insert_result).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Node that ends where the whole pages of the tokens end; 0 when there is no whole page.
+    pub node: rkv_node_id,
+    /// Pages that the cache owns from now on.
+    pub claimed_page_count: u64,
+    /// Pages that were not claimed because another page is published for the same tokens. They
+    /// stay private to their holder, or outside.
+    pub duplicate_page_count: u64,
+    /// With RKV_INSERT_LOCK: the lock, which protects the prefix up to node; 0 when there is no
+    /// whole page.
+    pub lock: rkv_lock_id,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_cache_insert_result {
+    const NAME: &'static str = "out_result";
+    const V1: usize = 40;
+}
+
+/// Publishes the whole pages of a prefix.
+///
+/// Pages for which the cache has none yet are claimed: they must be private, and are the cache's
+/// from then on, also where they are mapped. Where the cache has another page for the same tokens,
+/// that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
+///
+/// With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where
+/// published_pages has the caller's own page, that is the cache's from then on; where it has
+/// another one, the caller's is outside as before. A page that the cache has at another place, or
+/// that is given twice, is refused.
+///
+/// @param cache the cache
+/// @param args what to insert
+/// @param published_pages receives page_count entries: the cache's page at each whole page of the
+/// tokens, and the caller's own after the last whole page; may be NULL, but not with an external
+/// pool
+/// @param out_result receives what was done; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
+/// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing.
+/// @par Cost
+/// O(tokens + nodes on the path); lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_insert(
+    cache: *mut rkv_cache,
+    args: *const rkv_cache_insert_args,
+    published_pages: *mut u32,
+    out_result: *mut rkv_cache_insert_result,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let args = read_struct(args)?;
+            check_flags(args.flags, RKV_INSERT_LOCK, "args.flags")?;
+            check_fit(out_result)?;
+            let pages = slice(args.pages, args.page_count, "args.pages")?;
+            if !published_pages.is_null() {
+                check_out(published_pages, pages.len(), "published_pages")?;
+            } else if !pages.is_empty() && shared.has_external_pool() {
+                return Err(Error::argument(
+                    "published_pages is NULL: of an external pool's pages it alone says which the \
+                     cache has now",
+                )
+                .into());
+            }
+            let space = if args.from_node == 0 { args.space } else { null() };
+            let namespace = read_namespace(space)?;
+            with_tokens(args.tokens, |tokens| {
+                let mut state = shared.write();
+                let inserted = state.insert(InsertRequest {
+                    namespace: &namespace,
+                    tokens,
+                    pages,
+                    from: (args.from_node != 0).then_some(NodeId(args.from_node)),
+                    from_token: args.from_token_index as usize,
+                    from_page: args.from_page_index as usize,
+                    lock: args.flags & RKV_INSERT_LOCK != 0,
+                })?;
+                if !published_pages.is_null() {
+                    let (count, name) = (pages.len(), "published_pages");
+                    let into = out_slice(published_pages, count, count, name)?;
+                    into.write_copy_of_slice(pages);
+                    write_path(&state, inserted.node, into)?;
+                }
+                let made = rkv_cache_insert_result {
+                    struct_size: 0,
+                    reserved: 0,
+                    node: state.node_id(inserted.node)?,
+                    claimed_page_count: inserted.claimed as u64,
+                    duplicate_page_count: inserted.duplicates as u64,
+                    lock: inserted.lock.map_or(0, |lock| lock.0),
+                };
+                write_struct(out_result, &made)
+            })
+        })
+    }
+}

@@ -1,0 +1,367 @@
+//! Lookups: match and probe, and many of them at once.
+use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id};
+use crate::capi::ffi::{
+    AbiElement, AbiStruct, Fail, Many, WantedElements, check_fit, check_flags, check_out,
+    check_zero, out, out_slice, put, rkv_status, with, write_struct,
+};
+use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
+use crate::error::Error;
+use crate::index::{Namespace, Node};
+use crate::store::State;
+use crate::token::TokenList;
+use std::mem::MaybeUninit;
+
+/// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
+/// rkv_cache_match_result.lock.
+pub const RKV_MATCH_LOCK: u32 = 1;
+/// The longest cached prefix of a token list.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_match_result {
+    /// sizeof(rkv_cache_match_result).
+    pub struct_size: u32,
+    /// Page that holds the positions after the last whole page, for partial_position_count > 0;
+    /// copy them, never write to the page. Else 0.
+    pub partial_page: u32,
+    /// Node that ends where the whole pages end; 0 when no whole page matched.
+    pub node: rkv_node_id,
+    /// Node that owns partial_page; 0 when there is none.
+    pub partial_node: rkv_node_id,
+    /// With RKV_MATCH_LOCK: the lock, which protects all pages of the match, partial_page included;
+    /// 0 when nothing matched.
+    pub lock: rkv_lock_id,
+    /// Tokens matched; the rest begins at this index. Never ends inside an image.
+    pub token_count: u64,
+    /// Positions of those tokens: page_count * page_size + partial_position_count.
+    pub position_count: u64,
+    /// Whole pages matched.
+    pub page_count: u64,
+    /// Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
+    pub partial_position_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_cache_match_result {
+    const NAME: &'static str = "out_match";
+    const V1: usize = 64;
+}
+
+/// Whether the match is to be locked.
+pub(crate) fn check_match_flags(flags: u32) -> Result<bool, Error> {
+    check_flags(flags, RKV_MATCH_LOCK, "flags")?;
+    Ok(flags & RKV_MATCH_LOCK != 0)
+}
+
+/// What is wanted of a match beside the match, and where it goes.
+pub(crate) struct Wanted {
+    pub(crate) lock: bool,
+    pub(crate) pages: *mut u32,
+    pub(crate) page_capacity: usize,
+    /// Receives what is needed when the pages don't fit.
+    pub(crate) page_count: *mut u64,
+}
+
+/// Writes the pages from the beginning to where a node ends; none without a node.
+pub(crate) fn write_path(
+    state: &State,
+    node: Option<Node>,
+    into: &mut [MaybeUninit<u32>],
+) -> Result<(), Error> {
+    state.visit_path(node, |start, pages| {
+        into[start..start + pages.len()].write_copy_of_slice(pages);
+    })
+}
+
+/// Matches, and writes the pages. Whatever fails has changed nothing.
+///
+/// # Safety
+/// `page_count` is writable, and so are `page_capacity` pages unless `pages` is NULL.
+pub(crate) unsafe fn match_tokens(
+    state: &mut State,
+    namespace: &Namespace,
+    tokens: TokenList<'_>,
+    wanted: Wanted,
+) -> Result<rkv_cache_match_result, Fail> {
+    let Wanted { lock, pages, page_capacity, page_count } = wanted;
+    let wanted = !pages.is_null() && page_capacity > 0;
+    let found = state.find(namespace, tokens)?;
+    if wanted && found.pages() > page_capacity {
+        // SAFETY: the caller's contract.
+        unsafe { page_count.write(found.pages() as u64) };
+        return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
+    }
+    let (matched, locked) = state.take_match(found, lock)?;
+    if wanted {
+        // SAFETY: the caller's contract.
+        let into = unsafe { out_slice(pages, page_capacity, matched.pages, "pages")? };
+        write_path(state, matched.node, into)?;
+    }
+    let (source, partial) =
+        matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
+    Ok(rkv_cache_match_result {
+        struct_size: 0,
+        partial_page: source,
+        node: state.node_id(matched.node)?,
+        partial_node: state.node_id(matched.partial.map(|partial| partial.node))?,
+        lock: locked.map_or(0, |lock| lock.0),
+        token_count: matched.tokens as u64,
+        position_count: matched.positions as u64,
+        page_count: matched.pages as u64,
+        partial_position_count: partial as u64,
+    })
+}
+
+/// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
+///
+/// A match that ends inside a node splits the node at the page boundary there. It reports, and
+/// never creates, namespaces and images. The pages stay good while the match is locked; without
+/// RKV_MATCH_LOCK another thread may evict them at once.
+///
+/// @param cache the cache
+/// @param space the namespace; NULL for the default one
+/// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
+/// @param flags 0 or RKV_MATCH_LOCK
+/// @param pages receives the whole pages in order; not reported when page_capacity is 0
+/// @param page_capacity room in pages; positions / page_size is always enough
+/// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
+/// only its page_count is written, and the cache is unchanged
+/// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + nodes on the path); lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_match(
+    cache: *mut rkv_cache,
+    space: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    flags: u32,
+    pages: *mut u32,
+    page_capacity: usize,
+    out_match: *mut rkv_cache_match_result,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let lock = check_match_flags(flags)?;
+            check_fit(out_match)?;
+            check_out(pages, page_capacity, "pages")?;
+            let page_count = &raw mut (*out_match).page_count;
+            let wanted = Wanted { lock, pages, page_capacity, page_count };
+            with_tokens(tokens, |tokens| {
+                let namespace = read_namespace(space)?;
+                let made = match_tokens(&mut shared.write(), &namespace, tokens, wanted)?;
+                write_struct(out_match, &made)
+            })
+        })
+    }
+}
+
+/// Length of the longest cached prefix. Changes nothing: no split, no recency, no lock, no count.
+///
+/// @param cache the cache
+/// @param space the namespace; NULL for the default one
+/// @param tokens what to look for
+/// @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
+/// @param out_position_count receives their positions: admission may charge the prompt less these
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + nodes on the path); no lock, with the exceptions below
+/// @par Thread safety
+/// any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
+/// cache nor holds one up. While another thread changes it, the answer is that of some moment
+/// during the call. It falls back on the lock, shared with other readers, for tokens with an image,
+/// with the block-hash index, and when the prompt's own nodes change again and again while it looks
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_probe(
+    cache: *const rkv_cache,
+    space: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    out_token_count: *mut usize,
+    out_position_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let into = out(out_position_count, "out_position_count")?;
+            with_tokens(tokens, |tokens| {
+                let namespace = read_namespace(space)?;
+                let (token_count, position_count) = shared.probe(&namespace, tokens)?;
+                if !out_token_count.is_null() {
+                    put(token_count, out_token_count, "out_token_count")?;
+                }
+                into.write(position_count);
+                Ok(())
+            })
+        })
+    }
+}
+
+/// One lookup of rkv_cache_match_many().
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_match_item {
+    /// The namespace; NULL for the default one.
+    pub space: *const rkv_namespace,
+    /// What to look for.
+    pub tokens: *const rkv_tokens,
+    /// Receives the whole pages in order; not reported when page_capacity is 0.
+    pub pages: *mut u32,
+    /// Room in pages.
+    pub page_capacity: usize,
+    /// 0 or RKV_MATCH_LOCK.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiElement for rkv_cache_match_item {
+    const V1: usize = 40;
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_cache_match_result {
+    const V1: usize = 64;
+
+    fn sized(self, struct_size: u32) -> Self {
+        Self { struct_size, ..self }
+    }
+}
+
+/// One lookup of rkv_cache_probe_many().
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_probe_item {
+    /// The namespace; NULL for the default one.
+    pub space: *const rkv_namespace,
+    /// What to look for.
+    pub tokens: *const rkv_tokens,
+}
+// SAFETY: pointers, no padding.
+unsafe impl AbiElement for rkv_cache_probe_item {
+    const V1: usize = 16;
+}
+
+/// What one lookup of rkv_cache_probe_many() found.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_cache_probe_result {
+    /// Tokens that rkv_cache_match() would find.
+    pub token_count: u64,
+    /// Their positions.
+    pub position_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_cache_probe_result {
+    const V1: usize = 16;
+}
+
+/// Finds many prefixes: as many calls of rkv_cache_match(), in order. One lock as long as nobody
+/// waits for it; who waits gets in between two items. So without RKV_MATCH_LOCK the pages of one
+/// item may be evicted before the call returns.
+///
+/// Each item has a status of its own, and one that fails does not keep the others from being
+/// carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
+/// `items[3]: ...`.
+///
+/// @param cache the cache
+/// @param items what to look for, and where the pages go
+/// @param count items, also in the arrays below; with 0 those may be NULL
+/// @param item_size sizeof(rkv_cache_match_item)
+/// @param matches receives the matches, struct_size included. That of an item that failed is left
+/// as it is, but for page_count with RKV_STATUS_BUFFER_TOO_SMALL
+/// @param match_size sizeof(rkv_cache_match_result); not read with count 0
+/// @param statuses receives what rkv_cache_match() would have returned for each item
+/// @return RKV_STATUS_OK when all items were gone through, whatever their statuses;
+/// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
+/// RKV_STATUS_POISONED
+/// @par Cost
+/// the sum of the single calls; lock, between two items to who waits
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_match_many(
+    cache: *mut rkv_cache,
+    items: *const rkv_cache_match_item,
+    count: usize,
+    item_size: usize,
+    matches: *mut rkv_cache_match_result,
+    match_size: usize,
+    statuses: *mut rkv_status,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let many = Many::new((items, "items"), count, item_size, statuses)?;
+            let names = ["matches", "match_size"];
+            let matches = WantedElements::new(matches, match_size, count, names)?;
+            many.in_turn(shared, matches, |turn, at, item| {
+                let lock = check_match_flags(item.flags)?;
+                check_zero(item.reserved, "reserved")?;
+                check_out(item.pages, item.page_capacity, "pages")?;
+                let wanted = Wanted {
+                    lock,
+                    pages: item.pages,
+                    page_capacity: item.page_capacity,
+                    page_count: &raw mut (*matches.place(at)).page_count,
+                };
+                with_tokens(item.tokens, |tokens| {
+                    let namespace = read_namespace(item.space)?;
+                    match_tokens(turn.state(), &namespace, tokens, wanted)
+                })
+            })
+        })
+    }
+}
+
+/// Lengths of many cached prefixes: as many calls of rkv_cache_probe(). Changes nothing.
+///
+/// Each item has a status of its own. rkv_last_error_message() is about the last that failed and
+/// names it, e.g. `items[3]: ...`.
+///
+/// @param cache the cache
+/// @param items what to look for
+/// @param count items, also in the arrays below; with 0 those may be NULL
+/// @param item_size sizeof(rkv_cache_probe_item)
+/// @param results receives what was found; that of an item that failed is left as it is
+/// @param result_size sizeof(rkv_cache_probe_result); not read with count 0
+/// @param statuses receives what rkv_cache_probe() would have returned for each item
+/// @return RKV_STATUS_OK when all items were gone through, whatever their statuses;
+/// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves; RKV_STATUS_POISONED
+/// @par Cost
+/// the sum of the single calls; no lock, with the exceptions of rkv_cache_probe()
+/// @par Thread safety
+/// any thread, any number at once, as rkv_cache_probe(). Each answer is that of a moment of its own
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_probe_many(
+    cache: *const rkv_cache,
+    items: *const rkv_cache_probe_item,
+    count: usize,
+    item_size: usize,
+    results: *mut rkv_cache_probe_result,
+    result_size: usize,
+    statuses: *mut rkv_status,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let many = Many::new((items, "items"), count, item_size, statuses)?;
+            let names = ["results", "result_size"];
+            let results = WantedElements::new(results, result_size, count, names)?;
+            many.one_by_one(results, |item| {
+                with_tokens(item.tokens, |tokens| {
+                    let (tokens, positions) = shared.probe(&read_namespace(item.space)?, tokens)?;
+                    Ok(rkv_cache_probe_result {
+                        token_count: tokens as u64,
+                        position_count: positions as u64,
+                    })
+                })
+            })
+        })
+    }
+}

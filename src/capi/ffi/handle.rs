@@ -1,0 +1,132 @@
+//! Handles: what an opaque pointer leads to.
+use super::guard::{Fail, guard_with};
+use super::status::rkv_status;
+use crate::capi::ffi::fork::Process;
+use crate::capi::library::install_panic_hook;
+use crate::error::Error;
+use crate::error::text;
+use crate::memory::{Arc, try_box};
+use crate::store::Shared;
+
+/// What can be behind a handle: something that refuses further work once a call on it panicked.
+pub(crate) trait Object {
+    fn is_poisoned(&self) -> bool;
+    fn poison(&self);
+}
+
+impl Object for Shared {
+    fn is_poisoned(&self) -> bool {
+        self.is_poisoned()
+    }
+
+    fn poison(&self) {
+        self.poison();
+    }
+}
+
+/// A C type whose pointers lead to a `Handle`.
+pub(crate) trait Opaque {
+    type Object: Object;
+    const NAME: &'static str;
+    const MAGIC: u64;
+}
+
+/// What lies behind an opaque pointer.
+#[repr(C)] // the magic first, so that a handle of another kind is told apart
+pub(crate) struct Handle<T: Opaque> {
+    /// An aid against use after destroy and mixed-up handles, not a guarantee.
+    magic: u64,
+    /// The process that made it, and whose calls alone are good.
+    process: Process,
+    object: Arc<T::Object>,
+}
+
+impl<T: Opaque> Handle<T> {
+    pub(crate) fn new(object: Arc<T::Object>) -> Result<Box<Self>, Fail> {
+        install_panic_hook();
+        crate::error::prepare();
+        Ok(try_box(Self { magic: T::MAGIC, process: Process::this(), object })?)
+    }
+
+    /// A pointer for C, which owns what it leads to.
+    pub(crate) fn into_raw(self: Box<Self>) -> *mut T {
+        Box::into_raw(self).cast()
+    }
+
+    /// # Safety
+    /// `pointer` is NULL or leads to a live handle.
+    unsafe fn borrow<'a>(pointer: *const T) -> Result<&'a Self, Fail> {
+        // SAFETY: the caller's contract.
+        let handle = unsafe { pointer.cast::<Self>().as_ref() };
+        let handle = handle.ok_or_else(|| Error::argument(text!("{} is NULL", T::NAME)))?;
+        if handle.magic != T::MAGIC {
+            return Err(Error::argument(text!("{} is no live handle", T::NAME)).into());
+        }
+        handle.process.check()?;
+        Ok(handle)
+    }
+}
+
+/// Runs a call on a handle. A panic poisons what the handle stands on.
+///
+/// # Safety
+/// `pointer` is NULL or came from the create function of its type and is not destroyed.
+#[inline]
+pub(crate) unsafe fn with<T: Opaque>(
+    pointer: *const T,
+    body: impl FnOnce(&Arc<T::Object>) -> Result<(), Fail>,
+) -> rkv_status {
+    let call = || {
+        // SAFETY: the caller's contract.
+        let handle = unsafe { Handle::<T>::borrow(pointer)? };
+        if handle.object.is_poisoned() {
+            return Err(Fail::poisoned());
+        }
+        body(&handle.object)
+    };
+    guard_with(call, || {
+        // SAFETY: the caller's contract; the handle was found good before anything could panic.
+        if let Ok(handle) = unsafe { Handle::<T>::borrow(pointer) } {
+            handle.object.poison();
+        }
+    })
+}
+
+/// What a second handle of a call leads to.
+///
+/// # Safety
+/// As for `with`; the handle is not destroyed during the call.
+pub(crate) unsafe fn borrow<'a, T: Opaque + 'a>(pointer: *const T) -> Result<&'a T::Object, Fail> {
+    // SAFETY: the caller's contract.
+    let handle = unsafe { Handle::<T>::borrow(pointer)? };
+    if handle.object.is_poisoned() { Err(Fail::poisoned()) } else { Ok(&handle.object) }
+}
+
+/// None also in a child process, in which a handle of the parent stays where it is.
+///
+/// # Safety
+/// `pointer` is NULL or came from the create function of its type and is not destroyed.
+unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<T::Object>> {
+    // SAFETY: the caller's contract.
+    unsafe { Handle::<T>::borrow(pointer) }.ok()?;
+    // SAFETY: a live handle came from Box::into_raw in Handle::into_raw.
+    let mut handle = unsafe { Box::from_raw(pointer.cast::<Handle<T>>()) };
+    handle.magic = 0;
+    Some(handle.object)
+}
+
+/// Destroys a handle; `last_words` get what it stands on, unless that is poisoned: what a panic
+/// left half done is better leaked than touched.
+///
+/// # Safety
+/// As for `with`, and the caller is the handle's last user.
+pub(crate) unsafe fn destroy<T: Opaque>(pointer: *mut T, last_words: impl FnOnce(&T::Object)) {
+    let end = || {
+        // SAFETY: the caller's contract.
+        if let Some(object) = unsafe { take(pointer) }.filter(|object| !object.is_poisoned()) {
+            last_words(&object);
+        }
+        Ok(())
+    };
+    guard_with(end, || {});
+}

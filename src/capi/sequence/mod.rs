@@ -1,0 +1,451 @@
+//! Sequences: begin, confirm the copy, publish, append, release.
+mod many;
+mod continuation;
+
+pub use continuation::*;
+pub use many::*;
+
+use crate::capi::cache::{rkv_cache, rkv_node_id};
+use crate::capi::ffi::{
+    AbiStruct, Fail, WantedElements, at_most, check_fit, check_flags, count_of, read_struct,
+    rkv_status, with, write_struct,
+};
+use crate::capi::runner::rkv_page_copy;
+use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::index::Namespace;
+use crate::sequence::Room;
+use crate::store::{SequenceInfo, State};
+use crate::token::TokenList;
+
+/// Names a live sequence of one cache. Zero names none. An id is never used again for another one.
+pub type rkv_sequence_id = u64;
+
+/// How to begin a sequence.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_sequence_begin_args {
+    /// sizeof(rkv_sequence_begin_args).
+    pub struct_size: u32,
+    /// Zero.
+    pub flags: u32,
+    /// The namespace; NULL for the default one.
+    pub space: *const rkv_namespace,
+    /// The prompt, at least one token.
+    pub tokens: *const rkv_tokens,
+    /// Positions beyond the prompt to allocate pages for at once, e.g. for the tokens to come. 0
+    /// is fine: rkv_sequence_append() allocates as it goes.
+    pub reserve_position_count: u64,
+    /// How many of the prompt's first positions get pages at once, e.g. the first chunk of the
+    /// prefill; what is reused always has its pages. rkv_sequence_allocate() adds the others, chunk
+    /// by chunk. 0, or the whole prompt or more: all of it, and what is reserved. Fewer: nothing is
+    /// reserved yet. The prompt and the reserve must fit in any case.
+    pub allocate_position_count: u64,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_sequence_begin_args {
+    const NAME: &'static str = "args";
+    const V1: usize = 40;
+}
+
+/// A sequence as it stands.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_sequence_info {
+    /// sizeof(rkv_sequence_info).
+    pub struct_size: u32,
+    /// Its row in the page table: for rkv_page_table_read_row(), _slot_mapping() and _batch().
+    pub slot: u32,
+    /// The sequence.
+    pub sequence: rkv_sequence_id,
+    /// Positions of its tokens so far.
+    pub position_count: u64,
+    /// Positions whose KV was reused at begin; computing starts here. A token boundary, and less
+    /// than the prompt; only for the children of rkv_sequence_fork() it may be all of it.
+    pub cached_position_count: u64,
+    /// Tokens that those positions hold; the first token to compute has this index.
+    pub cached_token_count: u64,
+    /// Pages of its row. Fewer than its positions need while rkv_sequence_allocate() has not added
+    /// the others.
+    pub page_count: u64,
+    /// Leading pages of its row that the cache owns. The others are private. Never write to these.
+    pub shared_page_count: u64,
+    /// The node that the sequence keeps locked, 0 for none. rkv_sequence_publish() and
+    /// rkv_sequence_confirm_copies() may change it, of a child also the publishing of its parent.
+    pub node: rkv_node_id,
+    /// Page copies to carry out before computing, see rkv_sequence_read_copies(); 0 when there are
+    /// none, or none left.
+    pub copy_count: u64,
+    /// Of the reused positions, those inherited from a parent; 0 unless
+    /// rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
+    pub inherited_position_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_sequence_info {
+    const NAME: &'static str = "out_state";
+    const V1: usize = 80;
+}
+
+/// What rkv_sequence_publish() did.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_sequence_publish_result {
+    /// sizeof(rkv_sequence_publish_result).
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Pages that went from the sequence to the cache.
+    pub claimed_page_count: u64,
+    /// Pages that somebody else had published first: the row maps those now. Ours are free again,
+    /// those from which a child is still to copy once it has.
+    pub remapped_page_count: u64,
+    /// Index in the row of the first remapped page; the row's length when none was. Mirrors of the
+    /// row need an update from here to shared_page_count.
+    pub first_remapped_index: u64,
+    /// Leading pages of the row that the cache owns now.
+    pub shared_page_count: u64,
+    /// The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
+    /// rkv_sequence_info or an earlier publishing named, whose id may be stale.
+    pub node: rkv_node_id,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_sequence_publish_result {
+    const NAME: &'static str = "out_result";
+    const V1: usize = 40;
+}
+
+pub(crate) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
+    rkv_sequence_info {
+        struct_size: 0,
+        slot: info.slot,
+        sequence: info.id.0,
+        position_count: info.positions as u64,
+        cached_position_count: info.cached_positions as u64,
+        cached_token_count: info.cached_tokens as u64,
+        page_count: info.pages as u64,
+        shared_page_count: info.shared_pages as u64,
+        node: info.node.map_or(0, |node| node.0),
+        copy_count: info.copy.is_some() as u64,
+        inherited_position_count: info.inherited_positions as u64,
+    }
+}
+
+/// Reads what a sequence is to begin with, and begins it.
+///
+/// # Safety
+/// What the arguments point to is readable, per the header.
+pub(crate) unsafe fn begin_with(
+    args: &rkv_sequence_begin_args,
+    begin: impl FnOnce(&Namespace, TokenList<'_>, Room) -> Result<SequenceInfo, Error>,
+) -> Result<rkv_sequence_info, Fail> {
+    check_flags(args.flags, 0, "args.flags")?;
+    // SAFETY: the caller's contract.
+    let namespace = unsafe { read_namespace(args.space)? };
+    let body = |tokens: TokenList<'_>| {
+        let reserve = count_of(args.reserve_position_count, "args.reserve_position_count")?;
+        let first = at_most(args.allocate_position_count);
+        Ok(state_struct(&begin(&namespace, tokens, Room { reserve, first })?))
+    };
+    // SAFETY: the caller's contract.
+    unsafe { with_tokens(args.tokens, body) }
+}
+
+/// Publishes, and says what was done.
+pub(crate) fn publish_sequence(
+    state: &mut State,
+    sequence: rkv_sequence_id,
+    computed_position_count: u64,
+) -> Result<rkv_sequence_publish_result, Error> {
+    let computed = at_most(computed_position_count);
+    let done = state.publish(SequenceId(sequence), computed)?;
+    let node = state.sequence_info(SequenceId(sequence))?.node;
+    Ok(rkv_sequence_publish_result {
+        struct_size: 0,
+        reserved: 0,
+        claimed_page_count: done.claimed as u64,
+        remapped_page_count: done.remapped as u64,
+        first_remapped_index: done.first_remapped as u64,
+        shared_page_count: done.shared_pages as u64,
+        node: node.map_or(0, |node| node.0),
+    })
+}
+
+/// Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared
+/// pages and allocates the others, evicting when the pool is short. One transaction: it happens
+/// whole or not at all.
+///
+/// At least one token is left to compute, and the cut is never inside an image. Where the prefix
+/// ends inside a page, there is a copy to carry out: rkv_sequence_read_copies().
+///
+/// Whether it fits is checked for the whole prompt and the reserve. With allocate_position_count
+/// only the first positions get their pages now: a long prompt that is computed in chunks does not
+/// hold pages that it needs much later. Nothing keeps those free for it.
+///
+/// @param cache the cache
+/// @param args the prompt and its namespace
+/// @param out_state receives the sequence; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
+/// evicted; RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row may be;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + nodes on the path + pages of the row + evictions); lock, in slices
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_begin(
+    cache: *mut rkv_cache,
+    args: *const rkv_sequence_begin_args,
+    out_state: *mut rkv_sequence_info,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let args = read_struct(args)?;
+            check_fit(out_state)?;
+            let begin = |space: &_, tokens: TokenList<'_>, room| shared.begin(space, tokens, room);
+            let state = begin_with(&args, begin)?;
+            write_struct(out_state, &state)
+        })
+    }
+}
+
+/// A sequence as it stands.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param out_state receives it; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_read_info(
+    cache: *const rkv_cache,
+    sequence: rkv_sequence_id,
+    out_state: *mut rkv_sequence_info,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_state.
+    unsafe {
+        with(cache, |shared| {
+            let info = shared.read().sequence_info(SequenceId(sequence))?;
+            write_struct(out_state, &state_struct(&info))
+        })
+    }
+}
+
+/// The page copies that a sequence waits for: the first positions of pages of the cache or of a
+/// parent, to private pages of the sequence. Carry them out in every layer before the sequence
+/// computes, then call rkv_sequence_confirm_copies(); until then the sources stay protected.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param copies receives them, as rkv_runner_copy_pages() takes them; (NULL, 0) asks for the count
+/// @param capacity room in copies; one is enough for each group
+/// @param element_size sizeof(rkv_page_copy); not read with capacity 0
+/// @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK, also when there are none; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_read_copies(
+    cache: *const rkv_cache,
+    sequence: rkv_sequence_id,
+    copies: *mut rkv_page_copy,
+    capacity: usize,
+    element_size: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache, copies and out_count.
+    unsafe {
+        with(cache, |shared| {
+            let names = ["copies", "element_size"];
+            let mut into = WantedElements::new(copies, element_size, capacity, names)?;
+            let copy = shared.read().sequence_info(SequenceId(sequence))?.copy;
+            into.fill(copy.iter().map(rkv_page_copy::from), out_count, "copies")
+        })
+    }
+}
+
+/// Says that the copy named at begin is done: the source page is no longer protected by it. (After
+/// a full hit it still is, as part of the prefix that the sequence keeps locked.)
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(nodes on the path); lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_confirm_copies(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| Ok(shared.ending(|state| state.confirm_copies(SequenceId(sequence)))?))
+    }
+}
+
+/// Allocates the pages that a sequence lacks for its first positions, evicting when the pool is
+/// short: for the next chunk of a prompt that began with allocate_position_count. All or nothing,
+/// so it can be tried again when pages came free. Where the row is as long already, nothing is
+/// done.
+///
+/// Until then nobody can compute or publish those positions: rkv_plan_set() and
+/// rkv_sequence_publish() refuse them.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param position_count positions from the beginning that are to have pages, those that have some
+/// included; no more than the sequence has
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
+/// evicted; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
+/// @par Cost
+/// O(new pages + evictions); lock, in slices
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_allocate(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    position_count: u64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| {
+            let positions = at_most(position_count);
+            Ok(shared.allocate(SequenceId(sequence), positions)?)
+        })
+    }
+}
+
+/// Adds tokens to a sequence, e.g. the one just decoded, and the pages they need, evicting when the
+/// pool is short. Positions before them that have no pages yet get theirs too. All or nothing.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param tokens what to add
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
+/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens + evictions); lock, in slices
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_append(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    tokens: *const rkv_tokens,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and tokens.
+    unsafe {
+        with(cache, |shared| {
+            with_tokens(tokens, |tokens| Ok(shared.append(SequenceId(sequence), tokens)?))
+        })
+    }
+}
+
+/// Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with
+/// the row for what comes next.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param position_count positions to keep: no fewer than the prompt's, no fewer than are
+/// published, and not inside an image. The prompt of a child is all that it began with
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
+/// yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+/// @par Cost
+/// O(dropped pages); lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_truncate(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    position_count: u64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| {
+            let keep = at_most(position_count);
+            Ok(shared.write().truncate(SequenceId(sequence), keep)?)
+        })
+    }
+}
+
+/// Publishes the whole pages among the first positions of a sequence, so that others find them. May
+/// be called after every chunk of a prefill and during decode. The sequence keeps exactly one lock,
+/// on what it published last; where others have published more of the same prompt, on the end of
+/// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
+/// stale then: rkv_sequence_publish_result.node is the one to use from now on.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param computed_position_count positions whose KV is written, from the beginning; leave out
+/// draft tokens. Fewer than before does nothing.
+/// @param out_result receives what was done; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
+/// RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has, or than its row has pages
+/// for; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(new whole pages * page_size + nodes on the path); lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_publish(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    computed_position_count: u64,
+    out_result: *mut rkv_sequence_publish_result,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_result.
+    unsafe {
+        with(cache, |shared| {
+            check_fit(out_result)?;
+            let mut state = shared.write();
+            let made = publish_sequence(&mut state, sequence, computed_position_count)?;
+            write_struct(out_result, &made)
+        })
+    }
+}
+
+/// Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What
+/// it published stays in the cache.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages of the row + nodes on the path); lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_release(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with(cache, |shared| Ok(shared.ending(|state| state.release(SequenceId(sequence)))?)) }
+}

@@ -1,0 +1,340 @@
+//! The entries of a snapshot cache: insert, match, probe, release, remove.
+use crate::capi::ffi::{
+    AbiStruct, Fail, check_fit, check_flags, out, put, read_struct, rkv_status, write_struct,
+};
+use crate::capi::snapshot::handle::{Needs, Payload, keep_for_pin, with, with_pin};
+use crate::capi::snapshot::rkv_snapshot_cache;
+use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
+use crate::error::Error;
+use crate::ids::HandleId;
+use crate::snapshot::NewSnapshot;
+use crate::token::TokenList;
+use std::ffi::c_void;
+use std::ptr;
+
+/// Names a pin on a snapshot of one cache. Zero names none.
+///
+/// An id is good until it is released, and never means another pin afterwards: a stale id gives
+/// RKV_STATUS_STALE_PIN. No two caches of a process have an id in common, also not one after the
+/// other. 2^24 pins can be out at once.
+pub type rkv_pin_id = u64;
+
+/// Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
+/// rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
+/// call did everything else and while no lock is held: it may call the library, this cache
+/// included. It must not throw, longjmp or end its thread: the process would end, see Callbacks at
+/// the top. In a child process, after fork(), the parent's snapshots are not destroyed.
+pub type rkv_snapshot_destructor =
+    Option<unsafe extern "C-unwind" fn(data: *mut c_void, size_bytes: u64, user_data: *mut c_void)>;
+
+/// What rkv_snapshot_cache_insert() puts where.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_snapshot_cache_insert_args {
+    /// sizeof(rkv_snapshot_cache_insert_args).
+    pub struct_size: u32,
+    /// Zero.
+    pub flags: u32,
+    /// The namespace; NULL for the default one.
+    pub space: *const rkv_namespace,
+    /// The tokens that led to the state: text only. They are copied.
+    pub tokens: *const rkv_tokens,
+    /// The snapshot, any pointer, NULL included. It is passed on and never followed.
+    pub data: *mut c_void,
+    /// What the snapshot takes, for the byte limit; 0 is allowed.
+    pub size_bytes: u64,
+    /// Destroys the snapshot; NULL when there is nothing to do.
+    pub destructor: rkv_snapshot_destructor,
+    /// Passed to the destructor.
+    pub user_data: *mut c_void,
+    /// 1 when next_token is set, else 0.
+    pub has_next_token: u32,
+    /// The token that the model predicts after these, any number. Zero without has_next_token.
+    pub next_token: u32,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_snapshot_cache_insert_args {
+    const NAME: &'static str = "args";
+    const V1: usize = 64;
+}
+
+/// What rkv_snapshot_cache_insert() did.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_snapshot_cache_insert_result {
+    /// sizeof(rkv_snapshot_cache_insert_result).
+    pub struct_size: u32,
+    /// 1 when the snapshot is in the cache; 0 when it was destroyed at once.
+    pub stored: u32,
+    /// 1 when it took the place of another, else 0.
+    pub replaced: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Entries that went for the limits.
+    pub evicted_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_snapshot_cache_insert_result {
+    const NAME: &'static str = "out_result";
+    const V1: usize = 24;
+}
+
+/// The snapshot of the longest stored prefix of a token list. All zero when there is none.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_snapshot_cache_match_result {
+    /// sizeof(rkv_snapshot_cache_match_result).
+    pub struct_size: u32,
+    /// 1 when the snapshot is that of all tokens: with next_token no forward pass is needed.
+    pub full_hit: u32,
+    /// Keeps the snapshot: rkv_snapshot_cache_release() when it is no longer read. 0 for a miss.
+    pub pin: rkv_pin_id,
+    /// The snapshot.
+    pub data: *mut c_void,
+    /// What it takes.
+    pub size_bytes: u64,
+    /// Tokens that it covers; the rest begins at this index.
+    pub token_count: u64,
+    /// 1 when next_token is set, else 0.
+    pub has_next_token: u32,
+    /// The token that the model predicts after the tokens that the snapshot covers.
+    pub next_token: u32,
+}
+// SAFETY: integers and a pointer, no padding.
+unsafe impl AbiStruct for rkv_snapshot_cache_match_result {
+    const NAME: &'static str = "out_match";
+    const V1: usize = 48;
+}
+
+fn text(tokens: TokenList<'_>) -> Result<&[u32], Error> {
+    if !tokens.items.is_empty() {
+        return Err(Error::argument("tokens.item_count is not zero: snapshots take text only"));
+    }
+    Ok(tokens.ids)
+}
+
+/// Stores a snapshot for a token list, in the place of an earlier one if there is one.
+///
+/// The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
+/// used first, when it is replaced or removed, with the cache. Who has it pinned keeps it until the
+/// release. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
+/// cache is not stored: it is destroyed before the call returns, nothing else changes, and that is
+/// no error. The new entry itself never goes for the limits in this call: when all others are
+/// pinned, the cache is over them until a release.
+///
+/// @param cache the cache
+/// @param args what to insert
+/// @param out_result receives what was done; set its struct_size first; may be NULL
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for an id that is not below
+/// RKV_TEXT_ID_LIMIT, or for items; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. With anything
+/// but RKV_STATUS_OK the snapshot stays the caller's, its destructor is not called, and nothing
+/// changed.
+/// @par Cost
+/// O(tokens), and for each snapshot that goes its destructor, without a lock; its own lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_snapshot_cache_insert(
+    cache: *mut rkv_snapshot_cache,
+    args: *const rkv_snapshot_cache_insert_args,
+    out_result: *mut rkv_snapshot_cache_insert_result,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, Needs::Owner, |call| {
+            let args = read_struct(args)?;
+            let next_token = next_token(&args)?;
+            if !out_result.is_null() {
+                check_fit(out_result)?;
+            }
+            with_tokens(args.tokens, |tokens| {
+                let namespace = read_namespace(args.space)?;
+                let new = NewSnapshot {
+                    namespace: &namespace,
+                    tokens: text(tokens)?,
+                    bytes: args.size_bytes,
+                    next_token,
+                };
+                let rkv_snapshot_cache_insert_args {
+                    data, size_bytes, destructor, user_data, ..
+                } = args;
+                let payload = || Payload { data, size_bytes, destructor, user_data };
+                let inserted = call.cache.insert(new, payload, call.freed)?;
+                if out_result.is_null() {
+                    return Ok(());
+                }
+                let made = rkv_snapshot_cache_insert_result {
+                    struct_size: 0,
+                    stored: inserted.stored as u32,
+                    replaced: inserted.replaced as u32,
+                    reserved: 0,
+                    evicted_count: inserted.evicted as u64,
+                };
+                write_struct(out_result, &made)
+            })
+        })
+    }
+}
+
+fn next_token(args: &rkv_snapshot_cache_insert_args) -> Result<Option<u32>, Fail> {
+    match (args.flags, args.has_next_token, args.next_token) {
+        (0, 0, 0) => Ok(None),
+        (0, 1, token) => Ok(Some(token)),
+        (0, 0, _) => {
+            Err(Error::argument("args.next_token is set without args.has_next_token").into())
+        }
+        (0, ..) => Err(Error::argument("args.has_next_token is neither 0 nor 1").into()),
+        _ => Err(Error::argument("args.flags has an unknown bit").into()),
+    }
+}
+
+/// Finds the snapshot of the longest stored prefix and pins it: it stays as it is, and is not
+/// destroyed, until the pin is released. The entry is in use from now until then.
+///
+/// @param cache the cache
+/// @param space the namespace; NULL for the default one
+/// @param tokens what to look for: text only; ids of RKV_TEXT_ID_LIMIT and above match nothing
+/// @param flags zero
+/// @param out_match receives the match; set its struct_size first
+/// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens); its own shared lock, to pin a few steps under its own lock
+/// @par Thread safety
+/// any thread; any number compare tokens at once
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_snapshot_cache_match(
+    cache: *mut rkv_snapshot_cache,
+    space: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    flags: u32,
+    out_match: *mut rkv_snapshot_cache_match_result,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers; the handle is the owner's.
+    unsafe {
+        with(cache, Needs::Owner, |call| {
+            check_flags(flags, 0, "flags")?;
+            check_fit(out_match)?;
+            with_tokens(tokens, |tokens| {
+                let (namespace, tokens) = (read_namespace(space)?, text(tokens)?);
+                let hit = call.cache.find(&namespace, tokens, |payload| payload.data)?;
+                let mut made = rkv_snapshot_cache_match_result {
+                    struct_size: 0,
+                    full_hit: 0,
+                    pin: 0,
+                    data: ptr::null_mut(),
+                    size_bytes: 0,
+                    token_count: 0,
+                    has_next_token: 0,
+                    next_token: 0,
+                };
+                if let Some(hit) = hit {
+                    keep_for_pin(cache);
+                    made.full_hit = (hit.tokens == tokens.len()) as u32;
+                    made.pin = hit.pin.0;
+                    made.data = hit.value;
+                    made.size_bytes = hit.bytes;
+                    made.token_count = hit.tokens as u64;
+                    made.has_next_token = hit.next_token.is_some() as u32;
+                    made.next_token = hit.next_token.unwrap_or(0);
+                }
+                write_struct(out_match, &made)
+            })
+        })
+    }
+}
+
+/// Length of the longest stored prefix. Changes nothing: no pin, no recency, no count.
+///
+/// @param cache the cache
+/// @param space the namespace; NULL for the default one
+/// @param tokens what to look for: text only
+/// @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens); its own shared lock
+/// @par Thread safety
+/// any thread, any number at once
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_snapshot_cache_probe(
+    cache: *const rkv_snapshot_cache,
+    space: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    out_token_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, Needs::Owner, |call| {
+            let into = out(out_token_count, "out_token_count")?;
+            with_tokens(tokens, |tokens| {
+                let namespace = read_namespace(space)?;
+                into.write(call.cache.probe(&namespace, text(tokens)?));
+                Ok(())
+            })
+        })
+    }
+}
+
+/// Ends a pin. With the last pin on a snapshot the entry was used until now; a snapshot that has
+/// no entry any more is destroyed before the call returns, and so are entries that must go for the
+/// limits.
+///
+/// @param cache the cache, which may be destroyed already
+/// @param pin a pin from rkv_snapshot_cache_match()
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_PIN when it was released already, or is of another
+/// cache; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1), and for each snapshot that goes its destructor, without a lock; its own lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_snapshot_cache_release(
+    cache: *mut rkv_snapshot_cache,
+    pin: rkv_pin_id,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe { with_pin(cache, |call| Ok(call.cache.release(HandleId(pin), call.freed)?)) }
+}
+
+/// Removes the entry of exactly these tokens. Its snapshot is destroyed before the call returns,
+/// or with its last pin.
+///
+/// @param cache the cache
+/// @param space the namespace; NULL for the default one
+/// @param tokens the tokens of the entry: text only
+/// @param out_removed receives whether there was one; may be NULL
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(tokens); its own lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_snapshot_cache_remove(
+    cache: *mut rkv_snapshot_cache,
+    space: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    out_removed: *mut bool,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, Needs::Owner, |call| {
+            if !out_removed.is_null() {
+                out(out_removed, "out_removed")?;
+            }
+            with_tokens(tokens, |tokens| {
+                let (namespace, tokens) = (read_namespace(space)?, text(tokens)?);
+                let removed = call.cache.remove(&namespace, tokens, call.freed);
+                if out_removed.is_null() {
+                    Ok(())
+                } else {
+                    put(removed, out_removed, "out_removed")
+                }
+            })
+        })
+    }
+}

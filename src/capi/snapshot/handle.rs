@@ -1,0 +1,215 @@
+//! What lies behind an rkv_snapshot_cache: a cache of C's snapshots that lives until the last pin
+//! is released, and destructors that run when a call has done everything else.
+use crate::capi::ffi::fork::Process;
+use crate::capi::ffi::{Fail, call_back, guard, guard_with, rkv_status};
+use crate::capi::library::install_panic_hook;
+use crate::capi::snapshot::{rkv_snapshot_cache, rkv_snapshot_destructor};
+use crate::error::Error;
+use crate::memory::try_box;
+use crate::snapshot::{Freed, SnapshotCache, SnapshotLimits};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A snapshot as C gives it. Dropping it calls the destructor.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    pub(crate) data: *mut c_void,
+    pub(crate) size_bytes: u64,
+    pub(crate) destructor: rkv_snapshot_destructor,
+    pub(crate) user_data: *mut c_void,
+}
+// SAFETY: the header demands that the destructor may run on any thread; the pointers are only
+// passed on.
+unsafe impl Send for Payload {}
+// SAFETY: as above.
+unsafe impl Sync for Payload {}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        let Some(destructor) = self.destructor else { return };
+        call_back("rkv_snapshot_cache_insert_args.destructor", || {
+            // SAFETY: the header's contract on the destructor, which is called here alone.
+            unsafe { destructor(self.data, self.size_bytes, self.user_data) };
+        });
+    }
+}
+
+/// What the opaque pointer leads to. It goes with its last share.
+#[repr(C)] // the magic first, as in every handle
+pub(crate) struct SnapshotHandle {
+    /// An aid against use after destroy and mixed-up handles, not a guarantee.
+    magic: u64,
+    /// The process that made it, and whose calls alone are good.
+    process: Process,
+    /// The owner destroyed it; pins keep it.
+    closed: AtomicBool,
+    poisoned: AtomicBool,
+    /// One for the owner and one for each pin that is out: at most 2^24 + 1.
+    shares: AtomicUsize,
+    cache: SnapshotCache<Payload>,
+}
+
+/// What a handle takes beside the cache in it.
+pub(crate) const HANDLE_BYTES: usize =
+    size_of::<SnapshotHandle>() - size_of::<SnapshotCache<Payload>>();
+
+const MAGIC: u64 = u64::from_le_bytes(*b"rkvsnaps");
+
+impl Drop for SnapshotHandle {
+    fn drop(&mut self) {
+        self.magic = 0;
+    }
+}
+
+/// Which calls a handle still takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Those of an owner, before it is destroyed.
+    Owner,
+    /// Those of somebody who has a pin.
+    Pin,
+}
+
+/// What the body of a call works on.
+pub(crate) struct Call<'a> {
+    pub(crate) cache: &'a SnapshotCache<Payload>,
+    /// What the call frees. It is dropped, and so destroyed, after everything else.
+    pub(crate) freed: &'a mut Freed<Payload>,
+}
+
+/// A pointer for C, which owns what it leads to.
+pub(crate) fn into_raw(limits: SnapshotLimits) -> Result<*mut rkv_snapshot_cache, Fail> {
+    install_panic_hook();
+    crate::error::prepare();
+    let handle = SnapshotHandle {
+        magic: MAGIC,
+        process: Process::this(),
+        closed: AtomicBool::new(false),
+        poisoned: AtomicBool::new(false),
+        shares: AtomicUsize::new(1),
+        cache: SnapshotCache::new(limits)?,
+    };
+    Ok(Box::into_raw(try_box(handle)?).cast())
+}
+
+/// # Safety
+/// `pointer` is NULL or leads to a handle that its owner or a pin keeps.
+unsafe fn borrow<'a>(
+    pointer: *const rkv_snapshot_cache,
+    needs: Needs,
+) -> Result<&'a SnapshotHandle, Fail> {
+    // SAFETY: the caller's contract.
+    let handle = unsafe { pointer.cast::<SnapshotHandle>().as_ref() };
+    let handle = handle.ok_or_else(|| Error::argument("cache is NULL"))?;
+    if handle.magic != MAGIC {
+        return Err(Error::argument("cache is no live handle").into());
+    }
+    handle.process.check()?;
+    if handle.closed.load(Ordering::Relaxed) && needs == Needs::Owner {
+        return Err(Error::argument("cache is destroyed: pins can be released, no more").into());
+    }
+    Ok(handle)
+}
+
+/// Runs a call. A panic poisons the cache. Snapshots that the call freed are destroyed at the end,
+/// when no lock is held, every output is written, and the handle is not needed any more.
+///
+/// # Safety
+/// `pointer` is NULL or leads to a handle that its owner or a pin keeps.
+pub(crate) unsafe fn with(
+    pointer: *const rkv_snapshot_cache,
+    needs: Needs,
+    body: impl FnOnce(Call<'_>) -> Result<(), Fail>,
+) -> rkv_status {
+    let mut freed = Freed::new();
+    let call = || {
+        // SAFETY: the caller's contract.
+        let handle = unsafe { borrow(pointer, needs)? };
+        if handle.poisoned.load(Ordering::Relaxed) {
+            return Err(Fail::poisoned());
+        }
+        body(Call { cache: &handle.cache, freed: &mut freed })
+    };
+    let status = guard_with(call, || {
+        // SAFETY: the caller's contract; the handle was found good before anything could panic.
+        if let Ok(handle) = unsafe { borrow(pointer, needs) } {
+            handle.poisoned.store(true, Ordering::Relaxed);
+        }
+    });
+    drop(freed);
+    status
+}
+
+/// Gives a new pin its share in the handle.
+///
+/// # Safety
+/// `pointer` leads to a handle that its owner keeps.
+pub(crate) unsafe fn keep_for_pin(pointer: *const rkv_snapshot_cache) {
+    // SAFETY: the caller's contract.
+    let handle = unsafe { &*pointer.cast::<SnapshotHandle>() };
+    handle.shares.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Ends one share in the handle, the owner's or a pin's. With the last one the cache goes.
+///
+/// # Safety
+/// `pointer` came from `into_raw`, and the share was not ended before.
+unsafe fn end_share(pointer: *const rkv_snapshot_cache) {
+    // Poisoned caches may still have snapshots: their destructors run here, without any lock.
+    guard(|| {
+        let handle = pointer.cast::<SnapshotHandle>().cast_mut();
+        // SAFETY: the share keeps the handle until here.
+        if unsafe { &*handle }.shares.fetch_sub(1, Ordering::Release) == 1 {
+            // What the others did with the cache comes before it goes. A load and no fence:
+            // ThreadSanitizer knows none.
+            // SAFETY: this was the last share, and nothing has gone yet.
+            unsafe { &*handle }.shares.load(Ordering::Acquire);
+            // SAFETY: it came from a box, and this was the last share.
+            drop(unsafe { Box::from_raw(handle) });
+        }
+        Ok(())
+    });
+}
+
+/// Runs `with` for the release of a pin, and ends the pin's share if it succeeds.
+///
+/// # Safety
+/// As for `with`.
+pub(crate) unsafe fn with_pin(
+    pointer: *mut rkv_snapshot_cache,
+    body: impl FnOnce(Call<'_>) -> Result<(), Fail>,
+) -> rkv_status {
+    // SAFETY: the caller's contract. Only who releases a pin that is out gets a success, once.
+    unsafe {
+        let status = with(pointer, Needs::Pin, body);
+        if status == rkv_status::Ok {
+            end_share(pointer);
+        }
+        status
+    }
+}
+
+/// Destroys a handle: snapshots without a pin now, the others with their last pin.
+///
+/// # Safety
+/// As for `with`, and the caller is the last user, but for pins.
+pub(crate) unsafe fn destroy(pointer: *mut rkv_snapshot_cache) {
+    let mut freed = Freed::new();
+    let mut owned = false;
+    guard(|| {
+        // SAFETY: the caller's contract.
+        let handle = unsafe { borrow(pointer, Needs::Owner)? };
+        owned = true;
+        handle.closed.store(true, Ordering::Relaxed);
+        // What a panic left half done is not touched.
+        if !handle.poisoned.load(Ordering::Relaxed) {
+            handle.cache.clear(&mut freed);
+        }
+        Ok(())
+    });
+    drop(freed);
+    if owned {
+        // SAFETY: the owner's share, which `closed` keeps from being ended again.
+        unsafe { end_share(pointer) };
+    }
+}
