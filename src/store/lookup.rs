@@ -183,6 +183,7 @@ impl PrefixCache {
     }
 
     /// How far a token list is cached.
+    #[inline(always)]
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
         with_known_query(tokens, &self.images, |query| Ok(self.find_query(namespace, query)))
     }
@@ -313,7 +314,7 @@ impl State {
     }
 
     /// Takes a match, and perhaps locks it.
-    #[inline]
+    #[inline(always)]
     pub fn take_match(
         &mut self,
         found: Found,

@@ -75,6 +75,7 @@ pub(crate) fn write_path(
 ///
 /// # Safety
 /// `page_count` is writable, and so are `page_capacity` pages unless `pages` is NULL.
+#[inline(always)] // the single match is the hot one
 pub(crate) unsafe fn match_tokens(
     state: &mut State,
     namespace: &Namespace,

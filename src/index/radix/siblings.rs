@@ -2,8 +2,8 @@
 //!
 //! The order serves the search for the child that shares the longest start of a page: it is one of
 //! the two between which the query would stand. (A child that shares a whole page is found by the
-//! `ChildTable`.) A few children are one sorted run; many are sorted runs, no longer than the square
-//! root of their number or RUN, so that neither adding one to a run nor adding a run moves much.
+//! `ChildTable`.) A few children are one sorted run; many are sorted runs, no longer than about the
+//! square root of their number, so that neither adding one to a run nor adding a run moves much.
 //!
 //! Readers without a lock search the same runs. An entry is one atomic, so what they read while
 //! entries move is some child or none; `Row::children` tells them that they have to read again.
