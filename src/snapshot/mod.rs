@@ -51,6 +51,7 @@ mod ledger;
 mod nodes;
 mod pinned;
 mod recency;
+mod rest;
 mod roots;
 mod tree;
 
