@@ -239,8 +239,8 @@ impl<V> SnapshotCache<V> {
         freed.push_all(old.nodes);
     }
 
-    /// Removes the entries that are pinned when it comes to them, and lets others in after every few.
-    /// Their nodes stay: all go together.
+    /// Removes the entries that are pinned when it comes to them, and lets others in after every
+    /// few. Their nodes stay: all go together.
     fn remove_pinned(&self, tree: &mut Store<'_, V>, freed: &mut Freed<V>) {
         let mut at = 0;
         loop {

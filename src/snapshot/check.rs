@@ -44,7 +44,7 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
         }
         if is_root {
             roots += 1;
-            if tree.roots.node(node.before) != at || node.parent != NONE {
+            if node.parent != NONE {
                 return broken("root_place", format_args!("node {at}"));
             }
             continue;
@@ -61,6 +61,11 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
         let hash = tree.child_hash(node.parent, first);
         if tree.buckets.find(&tree.nodes, hash, begins) != Some(at) {
             return broken("child_table", format_args!("node {at}"));
+        }
+    }
+    for (_, root) in tree.roots.iter() {
+        if tree.nodes.get(root).is_none_or(|node| !node.label.is_empty()) {
+            return broken("root_place", format_args!("node {root}"));
         }
     }
     if nodes != tree.nodes.len() || tree.buckets.len() + roots != nodes || tree.roots.len() != roots

@@ -52,12 +52,11 @@ mod nodes;
 mod pinned;
 mod recency;
 mod rest;
-mod roots;
 mod tree;
 
 #[doc(hidden)]
 pub use crate::handles::Numbers;
-pub use crate::index::Namespace;
+pub use crate::tree::Namespace;
 #[doc(hidden)]
 pub use cache::SnapshotBounds;
 pub use cache::SnapshotCache;

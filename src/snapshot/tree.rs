@@ -10,19 +10,18 @@
 //! entry, besides the roots, and a walk takes time in proportion to the query, whatever is stored.
 //! Joining two pieces may need memory. When there is none they stay two, and are joined later.
 //!
-//! A node has a limited number of tokens, so that no work on one takes long: a list that has more of
-//! its own is several nodes in a row, and what would be longer than that is not joined. When a long
-//! row goes, it does so in steps: what is left of it waits meanwhile, a leaf without an entry.
+//! A node has a limited number of tokens, so that no work on one takes long: a list that has more
+//! of its own is several nodes in a row, and what would be longer than that is not joined. When a
+//! long row goes, it does so in steps: what is left of it waits meanwhile, a leaf without an entry.
 use super::buckets::Buckets;
 use super::label::{Cut, Label};
 use super::nodes::{Node, Nodes};
 use super::recency::{Order, fetch_neighbours};
 use super::rest::Rest;
-use super::roots::Roots;
 use super::{NONE, SPARSE};
 use crate::error::Error;
-use crate::index::Namespace;
 use crate::memory::seed;
+use crate::tree::{Namespace, Roots};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
@@ -130,7 +129,7 @@ impl<V> Tree<V> {
     /// fetched while tokens are compared: in a large cache the processor waits for memory most of
     /// the time, and better for several places at once.
     pub(super) fn find(&self, namespace: &Namespace, tokens: &[u32], fetch: bool) -> Option<Found> {
-        let mut node = self.roots.get(namespace)?;
+        let mut node = self.roots.find(namespace)?;
         let (mut at, mut found) = (0, None);
         while let Some(&first) = tokens.get(at) {
             let Some(child) = self.child(node, first) else { break };
@@ -174,7 +173,7 @@ impl<V> Tree<V> {
 
     fn end_of(&self, namespace: &Namespace, tokens: &[u32]) -> End {
         let nothing = || End { node: NONE, tokens: 0, inside: None };
-        self.roots.get(namespace).map_or_else(nothing, |root| self.walk(root, tokens))
+        self.roots.find(namespace).map_or_else(nothing, |root| self.walk(root, tokens))
     }
 
     /// How many of the first tokens are in the tree.
@@ -198,7 +197,7 @@ impl<V> Tree<V> {
         let cut = end.inside.map(|(child, common)| self.nodes[child].label.prepare_cut(common));
         let cut = cut.transpose()?;
         if end.node == NONE {
-            self.roots.try_reserve(namespace)?;
+            self.roots.try_reserve()?;
         }
         self.buckets.try_reserve()?;
         self.nodes
@@ -213,7 +212,7 @@ impl<V> Tree<V> {
         let mut node = end.node;
         if node == NONE {
             node = self.nodes.add(Label::default());
-            self.nodes[node].before = self.roots.insert(namespace, node);
+            self.roots.insert(*namespace, node);
         }
         if let Some((child, count)) = end.inside {
             let parent = end.node;
@@ -356,8 +355,8 @@ impl<V> Tree<V> {
     /// `work` says, from which they are taken off. The others wait.
     pub(super) fn prune(&mut self, mut node: u32, work: &mut usize) {
         loop {
-            let Node { label, parent, before, first_child, entry, link, .. } = &self.nodes[node];
-            let (parent, number, is_root) = (*parent, *before, label.is_empty());
+            let Node { label, parent, first_child, entry, link, .. } = &self.nodes[node];
+            let (parent, is_root) = (*parent, label.is_empty());
             let is_in = link.is_in();
             if entry.is_some() {
                 break;
@@ -372,7 +371,7 @@ impl<V> Tree<V> {
                 break;
             }
             if is_root {
-                self.roots.remove(number);
+                self.roots.remove(node);
             } else {
                 if *work == 0 {
                     if !is_in {
@@ -412,11 +411,11 @@ impl<V> Tree<V> {
         };
         nodes.evacuate(*sweep, may_move, |nodes, from, to| {
             let hash = |parent, first: Option<u32>| hash_child(hasher, parent, first.unwrap_or(0));
-            let Node { label, parent, first_child, before, entry, link, .. } = &nodes[to];
-            let (parent, number, first) = (*parent, *before, label.first());
+            let Node { label, parent, first_child, entry, link, .. } = &nodes[to];
+            let (parent, first) = (*parent, label.first());
             let (is_entry, is_in, mut child) = (entry.is_some(), link.is_in(), *first_child);
             if first.is_none() {
-                roots.renumbered(number, to);
+                roots.renumber(from, to);
             } else {
                 nodes.renumbered(to);
                 buckets.renumbered(nodes, hash(parent, first), [from, to]);
