@@ -44,7 +44,7 @@ fn release(cache: &Cache, pin: PinId) {
 /// A list that leaves others anywhere, and may end where they do.
 fn list(rng: &mut Rng, longest: usize) -> Vec<u32> {
     let parts = rng.u32(..8);
-    (0..rng.usize(1..=longest) as u32).map(|at| at % 7 + (at / 16 & parts) * 100).collect()
+    (0..rng.usize(1..=longest) as u32).map(|at| at % 7 + ((at / 16) & parts) * 100).collect()
 }
 
 /// Nodes of any few tokens, so that every list is several; now and then without memory. What is

@@ -119,10 +119,9 @@ impl<V> SnapshotCache<V> {
         ledger.add(&tree.nodes, node, bytes);
         count(&mut ledger.counters.stored, 1);
         count(&mut ledger.counters.replaced, replaced as usize);
-        drop(ledger);
         tree.join_again();
         // The entry is the newest one now.
-        let evicted = self.evict(&mut tree, true, freed);
+        let evicted = self.evict(&mut tree, ledger, true, freed);
         Ok(SnapshotInserted { stored: true, replaced, evicted })
     }
 
@@ -139,10 +138,15 @@ impl<V> SnapshotCache<V> {
     /// Lets entries go, least recently used first, until the limits hold or all that are left are
     /// pinned; and others in after every few of them. With `keep_newest` the newest stays: what was
     /// just inserted, or an insert beside pinned entries would be in vain.
-    fn evict(&self, tree: &mut Store<'_, V>, keep_newest: bool, freed: &mut Freed<V>) -> usize {
+    fn evict<'a>(
+        &'a self,
+        tree: &mut Store<'_, V>,
+        mut ledger: RwLockWriteGuard<'a, Ledger<V>>,
+        keep_newest: bool,
+        freed: &mut Freed<V>,
+    ) -> usize {
         let mut evicted = 0;
         loop {
-            let mut ledger = self.ledger.write();
             let (gone, more) = evict_some(tree, &mut ledger, keep_newest, freed);
             evicted += gone;
             count(&mut ledger.counters.evicted, gone);
@@ -152,7 +156,8 @@ impl<V> SnapshotCache<V> {
             ledger.evicting += 1;
             drop(ledger);
             RwLockWriteGuard::bump(tree);
-            self.ledger.write().evicting -= 1;
+            ledger = self.ledger.write();
+            ledger.evicting -= 1;
         }
     }
 
@@ -200,7 +205,7 @@ impl<V> SnapshotCache<V> {
         if is_last && ledger.is_over() && ledger.order.oldest().is_some() {
             drop((ledger, tree));
             let mut tree = self.store.write();
-            self.evict(&mut tree, false, freed);
+            self.evict(&mut tree, self.ledger.write(), false, freed);
         }
         Ok(())
     }
@@ -312,6 +317,7 @@ fn take_entry<V>(tree: &mut Tree<V>, ledger: &mut Ledger<V>, node: u32, freed: &
 }
 
 /// A slice of an eviction: how many went, and whether more are to go.
+#[inline]
 fn evict_some<V>(
     tree: &mut Tree<V>,
     ledger: &mut Ledger<V>,

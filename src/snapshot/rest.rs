@@ -7,12 +7,13 @@ use crate::memory::TryGrow;
 #[derive(Debug)]
 pub(super) struct Rest {
     pub(super) from: usize,
-    first: Label,
+    pub(super) first: Label,
     /// Few lists have any.
-    more: Vec<Label>,
+    pub(super) more: Vec<Label>,
 }
 
 impl Rest {
+    #[inline]
     pub(super) fn try_new(tokens: &[u32], from: usize, segment: usize) -> Result<Self, Error> {
         let tokens = &tokens[from..];
         // The one allocation that a caller can make absurd.
@@ -29,10 +30,5 @@ impl Rest {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         !self.first.is_empty() as usize + self.more.len()
-    }
-
-    /// The pieces in order.
-    pub(super) fn into_labels(self) -> impl Iterator<Item = Label> {
-        std::iter::once(self.first).filter(|first| !first.is_empty()).chain(self.more)
     }
 }

@@ -229,13 +229,15 @@ impl<V> Tree<V> {
             list.remove(&self.nodes, node);
         }
         let above = node;
-        for label in rest.into_labels() {
-            self.label_bytes += label.bytes();
-            let leaf = self.nodes.add(label);
-            self.attach(node, leaf);
-            node = leaf;
+        let Rest { first, more, .. } = rest;
+        if first.is_empty() {
+            return node;
         }
-        if waited && node != above {
+        node = self.add_leaf(node, first);
+        for label in more {
+            node = self.add_leaf(node, label);
+        }
+        if waited {
             self.wait_to_join(above);
         }
         node
@@ -259,6 +261,14 @@ impl<V> Tree<V> {
         if self.child_to_join(node).is_some() && !self.nodes[node].link.is_in() {
             self.unjoined.push(&self.nodes, node);
         }
+    }
+
+    #[inline]
+    fn add_leaf(&mut self, parent: u32, label: Label) -> u32 {
+        self.label_bytes += label.bytes();
+        let leaf = self.nodes.add(label);
+        self.attach(parent, leaf);
+        leaf
     }
 
     fn attach(&mut self, parent: u32, child: u32) {
