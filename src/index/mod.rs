@@ -12,7 +12,6 @@ pub(crate) use crate::tree::NAMESPACE_WORDS;
 pub use crate::tree::{Detached, IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Swept};
 pub use block_hash::BlockHashIndex;
 pub use radix::RadixIndex;
-pub(crate) use radix::common_start;
 pub use tags::{IdRange, Tags};
 
 use crate::error::Error;

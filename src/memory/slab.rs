@@ -38,7 +38,8 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
-    fn capacity(&self) -> usize {
+    /// All numbers are below this.
+    pub fn capacity(&self) -> usize {
         self.chunks.len() * CHUNK
     }
 
@@ -92,6 +93,14 @@ impl<T> Slab<T> {
             Place::Taken(item) => Some(item),
             Place::Free(_) => None,
         })
+    }
+
+    /// The item of a number that may have none.
+    pub fn get(&self, at: u32) -> Option<&T> {
+        match self.chunks.get(at as usize / CHUNK)?.get(at as usize % CHUNK)? {
+            Place::Taken(item) => Some(item),
+            Place::Free(_) => None,
+        }
     }
 
     fn place(&mut self, at: u32) -> &mut Place<T> {

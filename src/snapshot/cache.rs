@@ -2,6 +2,7 @@
 use super::freed::{Freed, Snapshot};
 use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
+use super::rest::Rest;
 use super::tree::Tree;
 use super::{
     Counters, ENTRY_LIMIT, Hit, NONE, Namespace, NewSnapshot, SnapshotInserted, SnapshotLimits,
@@ -10,9 +11,19 @@ use super::{
 use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, PinId};
-use crate::lock::RwLock;
+use crate::lock::{RwLock, RwLockWriteGuard};
 use crate::memory::try_box_with;
 use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
+
+/// Tokens of a node: what is copied at once takes a few microseconds.
+const SEGMENT: usize = 1 << 14;
+/// Entries and nodes that go before others are let in.
+const SLICE: usize = 32;
+/// Places that are looked at before others are let in.
+const LOOKS: usize = 128;
+
+/// The right to change what is stored.
+type Store<'a, V> = RwLockWriteGuard<'a, Tree<V>>;
 
 /// How far a cache can count. For tests, which come to the ends sooner than anybody else.
 #[doc(hidden)]
@@ -20,6 +31,8 @@ use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 pub struct SnapshotBounds {
     /// Nodes of the tree.
     pub nodes: u32,
+    /// Tokens of a node.
+    pub segment: usize,
     /// Pins that are out at once.
     pub pins: u32,
     /// Where the numbers of pins come from.
@@ -32,6 +45,7 @@ impl Default for SnapshotBounds {
     fn default() -> Self {
         Self {
             nodes: NODE_LIMIT,
+            segment: SEGMENT,
             pins: HANDLE_LIMIT,
             numbers: Numbers::shared(),
             counters: Counters::default(),
@@ -43,6 +57,8 @@ impl Default for SnapshotBounds {
 #[derive(Debug)]
 pub struct SnapshotCache<V> {
     limits: SnapshotLimits,
+    /// Tokens of a node at most.
+    segment: usize,
     /// What is stored: changes to it exclude everybody, lookups go on side by side.
     store: RwLock<Tree<V>>,
     ledger: RwLock<Ledger<V>>,
@@ -58,10 +74,12 @@ impl<V> SnapshotCache<V> {
     #[doc(hidden)]
     pub fn with_bounds(limits: SnapshotLimits, bounds: SnapshotBounds) -> Result<Self, Error> {
         let limits = SnapshotLimits { entries: limits.entries.min(ENTRY_LIMIT), ..limits };
+        let segment = bounds.segment.max(1);
         let pins = Handles::new("pins", bounds.numbers, bounds.pins)?;
         Ok(Self {
             limits,
-            store: RwLock::new(Tree::new(bounds.nodes)),
+            segment,
+            store: RwLock::new(Tree::new(bounds.nodes, segment)),
             ledger: RwLock::new(Ledger::new(limits, pins, bounds.counters)),
         })
     }
@@ -85,8 +103,9 @@ impl<V> SnapshotCache<V> {
             freed.refuse(make());
             return Ok(SnapshotInserted { stored: false, replaced: false, evicted: 0 });
         }
+        let copy = self.copy_ahead(namespace, tokens)?;
         let mut tree = self.store.write();
-        let plan = tree.plan(namespace, tokens)?;
+        let plan = tree.plan(namespace, tokens, copy)?;
         let snapshot =
             try_box_with(|| Snapshot { value: make(), bytes, next_token, before: None })?;
         // Nothing needs memory from here on.
@@ -100,9 +119,46 @@ impl<V> SnapshotCache<V> {
         ledger.add(&tree.nodes, node, bytes);
         count(&mut ledger.counters.stored, 1);
         count(&mut ledger.counters.replaced, replaced as usize);
-        let evicted = evict(&mut tree, &mut ledger, node, freed);
         tree.join_again();
+        // The entry is the newest one now.
+        let evicted = self.evict(&mut tree, ledger, true, freed);
         Ok(SnapshotInserted { stored: true, replaced, evicted })
+    }
+
+    /// A copy of what the tree has not of a long list, made while others go on. When somebody
+    /// changes that part of the tree meanwhile it is of no use.
+    fn copy_ahead(&self, namespace: &Namespace, tokens: &[u32]) -> Result<Option<Rest>, Error> {
+        if tokens.len() <= self.segment {
+            return Ok(None);
+        }
+        let known = self.store.read().known(namespace, tokens);
+        Rest::try_new(tokens, known, self.segment).map(Some)
+    }
+
+    /// Lets entries go, least recently used first, until the limits hold or all that are left are
+    /// pinned; and others in after every few of them. With `keep_newest` the newest stays: what was
+    /// just inserted, or an insert beside pinned entries would be in vain.
+    fn evict<'a>(
+        &'a self,
+        tree: &mut Store<'_, V>,
+        mut ledger: RwLockWriteGuard<'a, Ledger<V>>,
+        keep_newest: bool,
+        freed: &mut Freed<V>,
+    ) -> usize {
+        let mut evicted = 0;
+        loop {
+            let (gone, more) = evict_some(tree, &mut ledger, keep_newest, freed);
+            evicted += gone;
+            count(&mut ledger.counters.evicted, gone);
+            if !more {
+                return evicted;
+            }
+            ledger.evicting += 1;
+            drop(ledger);
+            RwLockWriteGuard::bump(tree);
+            ledger = self.ledger.write();
+            ledger.evicting -= 1;
+        }
     }
 
     /// Finds the longest stored prefix of `tokens` and pins its snapshot. `view` looks at the value
@@ -149,7 +205,7 @@ impl<V> SnapshotCache<V> {
         if is_last && ledger.is_over() && ledger.order.oldest().is_some() {
             drop((ledger, tree));
             let mut tree = self.store.write();
-            evict(&mut tree, &mut self.ledger.write(), NONE, freed);
+            self.evict(&mut tree, self.ledger.write(), false, freed);
         }
         Ok(())
     }
@@ -160,25 +216,56 @@ impl<V> SnapshotCache<V> {
         let mut tree = self.store.write();
         let Some(node) = tree.exact(namespace, tokens) else { return false };
         let mut ledger = self.ledger.write();
-        remove(&mut tree, &mut ledger, node, freed);
+        let mut work = SLICE;
+        remove(&mut tree, &mut ledger, node, &mut work, freed);
         count(&mut ledger.counters.removed, 1);
         tree.tighten(&mut ledger.order);
+        drop(ledger);
         tree.join_again();
+        while tree.prune_again(&mut work) {
+            RwLockWriteGuard::bump(&mut tree);
+            work = SLICE;
+        }
         true
     }
 
     /// Removes every entry. Readers keep what they have.
     pub fn clear(&self, freed: &mut Freed<V>) {
         let mut tree = self.store.write();
+        self.remove_pinned(&mut tree, freed);
         let mut ledger = self.ledger.write();
         let entries = ledger.entries;
-        let empty = Tree::new(tree.nodes.limit());
+        let empty = Tree::new(tree.nodes.limit(), self.segment);
         let mut old = std::mem::replace(&mut *tree, empty);
         ledger.remove_all(&mut old.nodes);
         count(&mut ledger.counters.removed, entries);
         // The old tree takes longest, and nobody has to wait for it.
         drop((ledger, tree));
         freed.push_all(old.nodes);
+    }
+
+    /// Removes the entries that are pinned when it comes to them, and lets others in after every
+    /// few. Their nodes stay: all go together.
+    fn remove_pinned(&self, tree: &mut Store<'_, V>, freed: &mut Freed<V>) {
+        let mut at = 0;
+        loop {
+            let mut ledger = self.ledger.write();
+            let end = ledger.readers.capacity().min(at + LOOKS);
+            for reader in at..end {
+                let node = ledger.readers.get(reader as u32).map_or(NONE, |reader| reader.node);
+                if node != NONE {
+                    take_entry(tree, &mut ledger, node, freed);
+                    tree.prune_later(node);
+                    count(&mut ledger.counters.removed, 1);
+                }
+            }
+            at = end;
+            if ledger.pinned == 0 || at == ledger.readers.capacity() {
+                return;
+            }
+            drop(ledger);
+            RwLockWriteGuard::bump(tree);
+        }
     }
 
     /// What the cache holds and counted, at one moment.
@@ -213,24 +300,45 @@ fn count(counter: &mut u64, more: usize) {
     *counter = counter.saturating_add(more as u64);
 }
 
-fn remove<V>(tree: &mut Tree<V>, ledger: &mut Ledger<V>, node: u32, freed: &mut Freed<V>) {
-    let entry = tree.nodes[node].entry.take().expect("an entry that is there");
-    ledger.remove(&tree.nodes, node, entry, freed);
-    tree.prune(node);
+fn remove<V>(
+    tree: &mut Tree<V>,
+    ledger: &mut Ledger<V>,
+    node: u32,
+    work: &mut usize,
+    freed: &mut Freed<V>,
+) {
+    take_entry(tree, ledger, node, freed);
+    tree.prune(node, work);
 }
 
-/// Lets entries go, least recently used first, until the limits hold or all that are left are
-/// pinned. `keep` was just inserted: it stays, or an insert beside pinned entries would be in vain.
-fn evict<V>(tree: &mut Tree<V>, ledger: &mut Ledger<V>, keep: u32, freed: &mut Freed<V>) -> usize {
-    let mut evicted = 0;
-    while ledger.is_over() {
-        let Some(oldest) = ledger.order.oldest().filter(|&oldest| oldest != keep) else { break };
-        remove(tree, ledger, oldest, freed);
+fn take_entry<V>(tree: &mut Tree<V>, ledger: &mut Ledger<V>, node: u32, freed: &mut Freed<V>) {
+    let entry = tree.nodes[node].entry.take().expect("an entry that is there");
+    ledger.remove(&tree.nodes, node, entry, freed);
+}
+
+/// A slice of an eviction: how many went, and whether more are to go.
+#[inline]
+fn evict_some<V>(
+    tree: &mut Tree<V>,
+    ledger: &mut Ledger<V>,
+    keep_newest: bool,
+    freed: &mut Freed<V>,
+) -> (usize, bool) {
+    let (mut evicted, mut work) = (0, SLICE);
+    loop {
+        if tree.prune_again(&mut work) {
+            return (evicted, true);
+        }
+        let keep = ledger.order.newest().filter(|_| keep_newest);
+        let oldest = ledger.order.oldest().filter(|&oldest| Some(oldest) != keep);
+        let Some(oldest) = oldest.filter(|_| ledger.is_over()) else {
+            return (evicted, false);
+        };
+        if work == 0 {
+            return (evicted, true);
+        }
+        work -= 1;
+        remove(tree, ledger, oldest, &mut work, freed);
         evicted += 1;
     }
-    count(&mut ledger.counters.evicted, evicted);
-    if evicted > 0 {
-        tree.tighten(&mut ledger.order);
-    }
-    evicted
 }

@@ -34,17 +34,17 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
         let waits = node.link.is_in() && !has_entry;
         let enough = match is_root {
             true => !has_entry && children > 0,
-            false => has_entry || children > 1 || waits,
+            false => has_entry || children > 1 || waits || tree.is_in_a_row(at),
         };
         if !enough {
             return broken("node_needed", format_args!("node {at}"));
         }
-        if waits && (is_root || children != 1) {
+        if waits && (is_root || children > 1) {
             return broken("unjoined", format_args!("node {at} has {children} children"));
         }
         if is_root {
             roots += 1;
-            if tree.roots.node(node.before) != at || node.parent != NONE {
+            if node.parent != NONE {
                 return broken("root_place", format_args!("node {at}"));
             }
             continue;
@@ -63,6 +63,11 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
             return broken("child_table", format_args!("node {at}"));
         }
     }
+    for (_, root) in tree.roots.iter() {
+        if tree.nodes.get(root).is_none_or(|node| !node.label.is_empty()) {
+            return broken("root_place", format_args!("node {root}"));
+        }
+    }
     if nodes != tree.nodes.len() || tree.buckets.len() + roots != nodes || tree.roots.len() != roots
     {
         return broken("node_count", format_args!("{roots} roots"));
@@ -77,7 +82,10 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
 /// the right one.
 fn check_lists<V>(tree: &Tree<V>, ledger: &Ledger<V>) -> Result<(), Error> {
     let nodes = &tree.nodes;
-    if !ledger.order.is_sound(nodes) || !tree.unjoined.is_sound(nodes) {
+    if !ledger.order.is_sound(nodes)
+        || !tree.unjoined.is_sound(nodes)
+        || !tree.dying.is_sound(nodes)
+    {
         return broken("order_links", "a link without an answer");
     }
     for (at, node) in nodes.iter() {
@@ -87,19 +95,22 @@ fn check_lists<V>(tree: &Tree<V>, ledger: &Ledger<V>) -> Result<(), Error> {
         }
     }
     let in_order = ledger.order.iter(nodes);
-    let waiting = tree.unjoined.iter(nodes);
+    let waiting = tree.unjoined.iter(nodes).chain(tree.dying.iter(nodes));
     if in_order.chain(waiting).any(|at| !nodes[at].link.is_in()) {
         return broken("order_members", "a node that says it is in no list");
     }
-    let (in_order, waiting) = (ledger.order.iter(nodes), tree.unjoined.iter(nodes));
-    let in_order = in_order.filter(|&at| nodes[at].entry.is_some()).count();
+    let in_order = ledger.order.iter(nodes).filter(|&at| nodes[at].entry.is_some()).count();
+    let is_dying = |&at: &u32| nodes[at].first_child == NONE;
+    let unjoined = tree.unjoined.iter(nodes).filter(|at| !is_dying(at));
+    let waiting = unjoined.chain(tree.dying.iter(nodes).filter(is_dying));
     let waiting = waiting.filter(|&at| nodes[at].entry.is_none()).count();
     let linked = nodes.iter().filter(|(_, node)| node.link.is_in()).count();
     if in_order + waiting != linked || in_order != ledger.entries - ledger.pinned {
         return broken("order_count", format_args!("{in_order} in use, {waiting} to be joined"));
     }
-    // What was inserted last may be over the limits as long as everything else is pinned.
-    if ledger.is_over() && in_order > 1 {
+    // What was inserted last may be over the limits as long as everything else is pinned; and more
+    // is over them while calls are letting it go.
+    if ledger.is_over() && in_order > 1 && ledger.evicting == 0 {
         return broken("limits", format_args!("{in_order} entries could go"));
     }
     Ok(())

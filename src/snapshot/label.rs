@@ -4,8 +4,8 @@
 //! ends: a split takes the front off, a join puts it back. Either copies the shorter part only.
 //! Room grows by an eighth and is given back when a third of it is unused, so that each token pays
 //! for a bounded amount of copying and memory follows what is stored.
-use crate::index::common_start;
 use crate::memory::{OutOfMemory, TryGrow};
+use crate::tree::common_start;
 
 /// Unused room that is never worth a copy, in tokens.
 const SLACK: usize = 8;

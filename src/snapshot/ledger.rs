@@ -32,6 +32,8 @@ pub(super) struct Ledger<V> {
     pub(super) pins: Handles,
     pub(super) limits: SnapshotLimits,
     pub(super) counters: Counters,
+    /// Calls that are letting entries go, and let others in meanwhile.
+    pub(super) evicting: usize,
     pub(super) entries: usize,
     /// Of those, how many are pinned.
     pub(super) pinned: usize,
@@ -50,6 +52,7 @@ impl<V> Ledger<V> {
             pins,
             limits,
             counters,
+            evicting: 0,
             entries: 0,
             pinned: 0,
             bytes: 0,

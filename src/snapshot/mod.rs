@@ -51,12 +51,12 @@ mod ledger;
 mod nodes;
 mod pinned;
 mod recency;
-mod roots;
+mod rest;
 mod tree;
 
 #[doc(hidden)]
 pub use crate::handles::Numbers;
-pub use crate::index::Namespace;
+pub use crate::tree::Namespace;
 #[doc(hidden)]
 pub use cache::SnapshotBounds;
 pub use cache::SnapshotCache;

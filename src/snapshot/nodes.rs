@@ -17,7 +17,7 @@ pub(super) struct Node<V> {
     /// NONE at a root.
     pub(super) parent: u32,
     pub(super) first_child: u32,
-    /// Siblings, in no order that matters. `before` is the number of a root among the roots.
+    /// Siblings, in no order that matters.
     pub(super) before: u32,
     pub(super) after: u32,
     /// Another node in the same bucket.

@@ -46,6 +46,10 @@ impl Order {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
+    pub(super) fn newest(&self) -> Option<u32> {
+        (self.newest != NONE).then_some(self.newest)
+    }
+
     /// Puts a node that is in no list at the newest end.
     pub(super) fn push<V>(&mut self, nodes: &Nodes<V>, at: u32) {
         let link = &nodes[at].link;

@@ -9,16 +9,19 @@
 //! what is left in one piece becomes one piece again. So there are fewer than two nodes for each
 //! entry, besides the roots, and a walk takes time in proportion to the query, whatever is stored.
 //! Joining two pieces may need memory. When there is none they stay two, and are joined later.
+//!
+//! A node has a limited number of tokens, so that no work on one takes long: a list that has more
+//! of its own is several nodes in a row, and what would be longer than that is not joined. When a
+//! long row goes, it does so in steps: what is left of it waits meanwhile, a leaf without an entry.
 use super::buckets::Buckets;
 use super::label::{Cut, Label};
 use super::nodes::{Node, Nodes};
 use super::recency::{Order, fetch_neighbours};
-use super::roots::Roots;
+use super::rest::Rest;
 use super::{NONE, SPARSE};
 use crate::error::Error;
-use crate::error::text;
-use crate::index::Namespace;
 use crate::memory::seed;
+use crate::tree::{Namespace, Roots};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,13 +49,19 @@ struct End {
     inside: Option<(u32, usize)>,
 }
 
-/// All that a new node needs, made before anything changes.
+impl End {
+    fn known(&self) -> usize {
+        self.tokens + self.inside.map_or(0, |(_, common)| common)
+    }
+}
+
+/// All that new nodes need, made before anything changes.
 #[derive(Debug)]
 pub(super) struct Plan {
     end: End,
     cut: Option<Cut>,
     /// What no node has yet.
-    rest: Label,
+    rest: Rest,
 }
 
 #[derive(Debug)]
@@ -66,12 +75,16 @@ pub(super) struct Tree<V> {
     pub(super) label_bytes: usize,
     /// Nodes without an entry that wait to be joined with their only child.
     pub(super) unjoined: Order,
+    /// Leaves without an entry that wait to go.
+    pub(super) dying: Order,
+    /// Tokens of a node at most.
+    segment: usize,
     /// The chunk of nodes to be moved next.
     sweep: usize,
 }
 
 impl<V> Tree<V> {
-    pub(super) fn new(node_limit: u32) -> Self {
+    pub(super) fn new(node_limit: u32, segment: usize) -> Self {
         Self {
             nodes: Nodes::new(node_limit),
             buckets: Buckets::new(),
@@ -79,6 +92,8 @@ impl<V> Tree<V> {
             hasher: FixedState::with_seed(seed()),
             label_bytes: 0,
             unjoined: Order::new(),
+            dying: Order::new(),
+            segment,
             sweep: 0,
         }
     }
@@ -114,7 +129,7 @@ impl<V> Tree<V> {
     /// fetched while tokens are compared: in a large cache the processor waits for memory most of
     /// the time, and better for several places at once.
     pub(super) fn find(&self, namespace: &Namespace, tokens: &[u32], fetch: bool) -> Option<Found> {
-        let mut node = self.roots.get(namespace)?;
+        let mut node = self.roots.find(namespace)?;
         let (mut at, mut found) = (0, None);
         while let Some(&first) = tokens.get(at) {
             let Some(child) = self.child(node, first) else { break };
@@ -156,22 +171,37 @@ impl<V> Tree<V> {
         end
     }
 
-    /// Makes room for a node that ends exactly where `tokens`, which are some, end.
-    pub(super) fn plan(&mut self, namespace: &Namespace, tokens: &[u32]) -> Result<Plan, Error> {
+    fn end_of(&self, namespace: &Namespace, tokens: &[u32]) -> End {
         let nothing = || End { node: NONE, tokens: 0, inside: None };
-        let end = self.roots.get(namespace).map_or_else(nothing, |root| self.walk(root, tokens));
-        let rest = &tokens[end.tokens + end.inside.map_or(0, |(_, common)| common)..];
-        // The one allocation that a caller can make absurd.
-        let copy = Label::try_new(rest);
-        let rest = copy.map_err(|_| Error::memory(text!("a list of {} tokens", rest.len())))?;
+        self.roots.find(namespace).map_or_else(nothing, |root| self.walk(root, tokens))
+    }
+
+    /// How many of the first tokens are in the tree.
+    pub(super) fn known(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
+        self.end_of(namespace, tokens).known()
+    }
+
+    /// Makes room for a node that ends exactly where `tokens`, which are some, end. `copy` is the
+    /// rest of them, if the tree has all that come before.
+    pub(super) fn plan(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        copy: Option<Rest>,
+    ) -> Result<Plan, Error> {
+        let end = self.end_of(namespace, tokens);
+        let rest = match copy.filter(|copy| copy.from == end.known()) {
+            Some(copy) => copy,
+            None => Rest::try_new(tokens, end.known(), self.segment)?,
+        };
         let cut = end.inside.map(|(child, common)| self.nodes[child].label.prepare_cut(common));
         let cut = cut.transpose()?;
         if end.node == NONE {
-            self.roots.try_reserve(namespace)?;
+            self.roots.try_reserve()?;
         }
         self.buckets.try_reserve()?;
-        let missing = [end.node == NONE, cut.is_some(), !rest.is_empty()];
-        self.nodes.try_reserve(missing.into_iter().filter(|&is_missing| is_missing).count())?;
+        self.nodes
+            .try_reserve((end.node == NONE) as usize + cut.is_some() as usize + rest.len())?;
         Ok(Plan { end, cut, rest })
     }
 
@@ -182,21 +212,62 @@ impl<V> Tree<V> {
         let mut node = end.node;
         if node == NONE {
             node = self.nodes.add(Label::default());
-            self.nodes[node].before = self.roots.insert(namespace, node);
+            self.roots.insert(*namespace, node);
         }
         if let Some((child, count)) = end.inside {
+            let parent = end.node;
             node = self.cut(child, count, cut.expect("a cut was prepared"));
+            // Each part is shorter, and may have room now where the whole had none.
+            self.wait_to_join(parent);
+            self.wait_to_join(child);
         }
-        // It gets an entry or a second child.
-        if self.nodes[node].entry.is_none() && self.nodes[node].link.is_in() {
-            self.unjoined.remove(&self.nodes, node);
+        // It gets an entry or another child.
+        let waited = self.nodes[node].entry.is_none() && self.nodes[node].link.is_in();
+        if waited {
+            let is_leaf = self.nodes[node].first_child == NONE;
+            let list = if is_leaf { &mut self.dying } else { &mut self.unjoined };
+            list.remove(&self.nodes, node);
         }
-        if rest.is_empty() {
+        let above = node;
+        let Rest { first, more, .. } = rest;
+        if first.is_empty() {
             return node;
         }
-        self.label_bytes += rest.bytes();
-        let leaf = self.nodes.add(rest);
-        self.attach(node, leaf);
+        node = self.add_leaf(node, first);
+        for label in more {
+            node = self.add_leaf(node, label);
+        }
+        if waited {
+            self.wait_to_join(above);
+        }
+        node
+    }
+
+    /// The child that a node which has no entry is to be joined with, if the two are not too long.
+    fn child_to_join(&self, node: u32) -> Option<u32> {
+        let Node { label, entry, .. } = &self.nodes[node];
+        let child = self.nodes.only_child(node)?;
+        let is_short = label.len() + self.nodes[child].label.len() <= self.segment;
+        (entry.is_none() && !label.is_empty() && is_short).then_some(child)
+    }
+
+    /// Whether a node without an entry has its only child for the sake of its length.
+    pub(super) fn is_in_a_row(&self, node: u32) -> bool {
+        let is_inner = self.nodes.only_child(node).is_some() && !self.nodes[node].label.is_empty();
+        is_inner && self.child_to_join(node).is_none()
+    }
+
+    fn wait_to_join(&mut self, node: u32) {
+        if self.child_to_join(node).is_some() && !self.nodes[node].link.is_in() {
+            self.unjoined.push(&self.nodes, node);
+        }
+    }
+
+    #[inline]
+    fn add_leaf(&mut self, parent: u32, label: Label) -> u32 {
+        self.label_bytes += label.bytes();
+        let leaf = self.nodes.add(label);
+        self.attach(parent, leaf);
         leaf
     }
 
@@ -262,35 +333,70 @@ impl<V> Tree<V> {
     pub(super) fn join_again(&mut self) {
         let Some(node) = self.unjoined.oldest() else { return };
         self.unjoined.remove(&self.nodes, node);
-        let child = self.nodes.only_child(node).expect("it waits to be joined with it");
-        if !self.join(node, child) {
+        // The child may have become longer meanwhile.
+        if let Some(child) = self.child_to_join(node)
+            && !self.join(node, child)
+        {
             self.unjoined.push(&self.nodes, node);
         }
     }
 
-    /// Removes what only an entry at this node needed, now that it has none.
-    pub(super) fn prune(&mut self, mut node: u32) {
+    /// Goes on to remove rows of which a part is left; whether there are any still.
+    pub(super) fn prune_again(&mut self, work: &mut usize) -> bool {
+        while let Some(leaf) = self.dying.oldest() {
+            if *work == 0 {
+                return true;
+            }
+            self.prune(leaf, work);
+        }
+        false
+    }
+
+    /// Leaves for later what is to be done with a node that has no entry any more.
+    pub(super) fn prune_later(&mut self, node: u32) {
+        if self.nodes[node].first_child == NONE {
+            self.dying.push(&self.nodes, node);
+        } else {
+            self.wait_to_join(node);
+        }
+    }
+
+    /// Removes what only an entry at this node needed, now that it has none: as many nodes as
+    /// `work` says, from which they are taken off. The others wait.
+    pub(super) fn prune(&mut self, mut node: u32, work: &mut usize) {
         loop {
-            let Node { label, parent, before, first_child, entry, link, .. } = &self.nodes[node];
-            let (parent, number, is_root) = (*parent, *before, label.is_empty());
+            let Node { label, parent, first_child, entry, link, .. } = &self.nodes[node];
+            let (parent, is_root) = (*parent, label.is_empty());
+            let is_in = link.is_in();
             if entry.is_some() {
                 break;
             }
             if *first_child != NONE {
-                if let Some(child) = self.nodes.only_child(node).filter(|_| !is_root)
-                    && !link.is_in()
+                if let Some(child) = self.child_to_join(node)
+                    && !is_in
                     && !self.join(node, child)
                 {
                     self.unjoined.push(&self.nodes, node);
                 }
                 break;
             }
-            if link.is_in() {
-                self.unjoined.remove(&self.nodes, node);
-            }
             if is_root {
-                self.roots.remove(number);
+                self.roots.remove(node);
             } else {
+                if *work == 0 {
+                    if !is_in {
+                        self.dying.push(&self.nodes, node);
+                    }
+                    break;
+                }
+                *work -= 1;
+                if is_in {
+                    self.dying.remove(&self.nodes, node);
+                }
+                if self.nodes[parent].entry.is_none() && self.nodes[parent].link.is_in() {
+                    // It waits to be joined with this one, its only child.
+                    self.unjoined.remove(&self.nodes, parent);
+                }
                 self.detach(node);
             }
             self.label_bytes -= self.nodes.remove(node).label.bytes();
@@ -309,23 +415,27 @@ impl<V> Tree<V> {
             return;
         }
         self.sweep = self.sweep.checked_sub(1).unwrap_or(self.nodes.chunks() - 1);
-        let Self { nodes, buckets, roots, unjoined, hasher, sweep, .. } = self;
+        let Self { nodes, buckets, roots, unjoined, dying, hasher, sweep, .. } = self;
         let may_move = |nodes: &Nodes<V>, at: u32| {
             nodes[at].reader.load(Relaxed) == NONE && nodes.children(at).nth(MANY).is_none()
         };
         nodes.evacuate(*sweep, may_move, |nodes, from, to| {
             let hash = |parent, first: Option<u32>| hash_child(hasher, parent, first.unwrap_or(0));
-            let Node { label, parent, first_child, before, entry, link, .. } = &nodes[to];
-            let (parent, number, first) = (*parent, *before, label.first());
+            let Node { label, parent, first_child, entry, link, .. } = &nodes[to];
+            let (parent, first) = (*parent, label.first());
             let (is_entry, is_in, mut child) = (entry.is_some(), link.is_in(), *first_child);
             if first.is_none() {
-                roots.renumbered(number, to);
+                roots.renumber(from, to);
             } else {
                 nodes.renumbered(to);
                 buckets.renumbered(nodes, hash(parent, first), [from, to]);
             }
             if is_in {
-                let list = if is_entry { &mut *order } else { &mut *unjoined };
+                let list = match (is_entry, child) {
+                    (true, _) => &mut *order,
+                    (false, NONE) => &mut *dying,
+                    (false, _) => &mut *unjoined,
+                };
                 list.renumbered(nodes, to);
             }
             while child != NONE {

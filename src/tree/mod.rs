@@ -6,6 +6,7 @@ mod arena;
 mod check;
 mod clear;
 mod child_table;
+mod common;
 mod dump;
 mod info;
 mod limits;
@@ -19,6 +20,7 @@ mod version;
 pub use check::Totals;
 pub(crate) use child_table::{ChildTable, Place, TableView};
 pub use clear::{Detached, Swept};
+pub(crate) use common::common_start;
 pub use dump::Text;
 pub use info::{IndexStats, Node, NodeInfo};
 pub use limits::{Limits, NodeIds};
@@ -26,6 +28,7 @@ pub use namespace::Namespace;
 pub(crate) use namespace::WORDS as NAMESPACE_WORDS;
 pub(crate) use node::NONE;
 pub use node::{Held, State, TreeNode};
+pub use roots::Roots;
 pub(crate) use version::{Changed, Version};
 
 use crate::error::Error;
@@ -33,7 +36,6 @@ use crate::ids::NodeId;
 use crate::memory::OutOfMemory;
 use arena::Arena;
 use order::EvictionOrder;
-use roots::Roots;
 
 /// Nodes from roots down, one root for each namespace.
 #[derive(Debug)]

@@ -17,7 +17,8 @@ pub struct Roots {
 }
 
 impl Roots {
-    pub(super) fn new() -> Self {
+    /// None yet.
+    pub fn new() -> Self {
         Self {
             by_name: OrderedMap::default(),
             names: OrderedMap::default(),
@@ -41,17 +42,17 @@ impl Roots {
         self.names.len()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.by_name.bytes() + self.names.bytes()
     }
 
     /// Makes room for one root more.
-    pub(super) fn try_reserve(&mut self) -> Result<(), OutOfMemory> {
+    pub fn try_reserve(&mut self) -> Result<(), OutOfMemory> {
         self.by_name.try_reserve(1)?;
         self.names.try_reserve(1)
     }
 
-    pub(super) fn find(&self, name: &Namespace) -> Option<u32> {
+    pub fn find(&self, name: &Namespace) -> Option<u32> {
         if *name == Namespace::default() {
             return Some(self.default).filter(|&root| root != NONE);
         }
@@ -63,7 +64,7 @@ impl Roots {
     }
 
     /// Adds a root, for which room was made.
-    pub(super) fn insert(&mut self, name: Namespace, root: u32) {
+    pub fn insert(&mut self, name: Namespace, root: u32) {
         if name == Namespace::default() {
             self.default = root;
         }
@@ -89,7 +90,17 @@ impl Roots {
         name
     }
 
-    pub(super) fn remove(&mut self, root: u32) -> Namespace {
+    /// Gives a root another number, which needs no memory.
+    pub fn renumber(&mut self, from: u32, to: u32) {
+        let name = self.names.remove(&from).expect("a root has a name");
+        self.names.insert(to, name);
+        self.by_name.insert(name, to);
+        if self.default == from {
+            self.default = to;
+        }
+    }
+
+    pub fn remove(&mut self, root: u32) -> Namespace {
         if self.by_name.get(&self.name(root)) == Some(&root) {
             self.detach(root);
         }

@@ -2,7 +2,7 @@
 //! of the call.
 use super::{Extent, model};
 use crate::grace::Reader;
-use crate::index::{Namespace, PrefixIndex, RadixIndex, Reach};
+use crate::index::{Limits, Namespace, NodeIds, PrefixIndex, RadixIndex, Reach};
 use crate::memory::Arc;
 use crate::token::{Images, Keys};
 use loom::thread;
@@ -14,8 +14,11 @@ struct Index {
 }
 
 impl Index {
-    fn new() -> Self {
-        Self { index: RadixIndex::new(1, 1).unwrap(), images: Images::default(), pages: 0 }
+    /// Nodes have so many pages at most.
+    fn new(segment_pages: u32) -> Self {
+        let limits = Limits { segment_words: 2 * segment_pages, ..Limits::default() };
+        let index = RadixIndex::new(1, NodeIds { limits, ..NodeIds::from(1) }).unwrap();
+        Self { index, images: Images::default(), pages: 0 }
     }
 
     fn insert(&mut self, keys: &[u32]) {
@@ -46,8 +49,19 @@ fn probed(
     lengths: &'static [usize],
     change: fn(&mut Index),
 ) {
+    probed_in(100, start, keys, lengths, change);
+}
+
+/// The same with nodes of so many pages at most.
+fn probed_in(
+    segment_pages: u32,
+    start: &'static [&'static [u32]],
+    keys: &'static [u32],
+    lengths: &'static [usize],
+    change: fn(&mut Index),
+) {
     model(Extent::InOrder(2), move || {
-        let mut index = Index::new();
+        let mut index = Index::new(segment_pages);
         start.iter().for_each(|keys| index.insert(keys));
         let prober = Arc::new(index.index.prober().unwrap().unwrap()).unwrap();
         let probe = move || {
@@ -108,4 +122,17 @@ fn b09_a_node_that_is_used_again_is_not_taken_for_the_old_one() {
         index.insert(&[7, 2]);
         index.insert(&[2, 8]);
     });
+}
+
+/// Pages that are several nodes in a row come all at once, also below a node that is split for
+/// them.
+#[test]
+fn b09_a_row_of_nodes_is_found_whole_or_not_at_all() {
+    probed_in(1, &[&[1]], &[1, 2, 3, 9], &[1, 3], |index| index.insert(&[1, 2, 3]));
+    probed_in(2, &[&[1, 5]], &[1, 2, 3, 4], &[1, 4], |index| index.insert(&[1, 2, 3, 4]));
+}
+
+#[test]
+fn b09_a_row_of_nodes_goes_from_its_end() {
+    probed_in(1, &[&[1, 2, 3]], &[1, 2, 3, 9], &[3, 2, 1], |index| index.evict(2));
 }

@@ -40,7 +40,6 @@ use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;
 use row::OwnRows;
-pub(crate) use walk::common_start;
 
 /// A prefix index that compares tokens exactly.
 ///

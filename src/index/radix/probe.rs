@@ -21,11 +21,11 @@
 //! those of nodes on the probe's way matter, so that is rare.
 use super::super::{Namespace, Probe, Reach};
 use super::row::{Rows, SEVERAL, Seen};
-use super::walk::{child_hash, common_start};
+use super::walk::child_hash;
 use crate::grace::Reader;
 use crate::memory::{Arc, OutOfMemory};
 use crate::sync::{AtomicU32, Ordering::Relaxed, limit, spin_loop};
-use crate::tree::{Changed, NONE, TableView, Version};
+use crate::tree::{Changed, NONE, TableView, Version, common_start};
 use foldhash::fast::FixedState;
 use std::cell::Cell;
 
