@@ -90,7 +90,6 @@
 
 pub mod api;
 pub mod attention;
-
 pub mod capi;
 pub mod cpu;
 pub mod error;
