@@ -129,8 +129,8 @@ thread() {
     # std is built too: without that its atomics would be invisible.
     if RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=$build/tsan \
         logged tsan 1800 cargo +nightly test -Zbuild-std --target "$triple" \
-        --lib --test threads --test probes --test journal_threads --test snapshot_threads \
-        --test capi_miri; then
+        --lib --test threads --test probes --test journal_threads --test clear_threads \
+        --test snapshot_threads --test capi_miri; then
         say "PASS thread: $(tests_passed "$build/tsan.log") tests, std instrumented"
     else
         say "FAIL thread"
