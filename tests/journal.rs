@@ -38,6 +38,9 @@ fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> 
     made()
 }
 
+/// Whether every other call goes by its batch verb.
+const BATCHES: bool = true;
+
 /// Whether what follows can't be compared any more.
 fn ends_here() -> bool {
     false

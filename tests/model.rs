@@ -44,6 +44,9 @@ fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Statu
     made()
 }
 
+/// Whether every other call goes by its batch verb.
+const BATCHES: bool = true;
+
 /// Whether what follows can't be compared any more.
 fn ends_here() -> bool {
     false

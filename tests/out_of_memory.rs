@@ -48,6 +48,10 @@ thread_local! {
     static COMPARABLE: Cell<bool> = const { Cell::new(true) };
 }
 
+/// Whether every other call goes by its batch verb. What refuses the item before may ask for memory
+/// too, and do without: too few calls could be compared then.
+const BATCHES: bool = false;
+
 /// Whether what follows can't be compared any more: a call did without memory that it asked for, so
 /// nodes that it would have merged are still apart, which the specification knows nothing of.
 fn ends_here() -> bool {

@@ -50,6 +50,9 @@ thread_local! {
 /// that it might look at is not used again, so other requests for memory are made, and refused.
 static OTHERS: RwLock<()> = RwLock::new(());
 
+/// Whether every other call goes by its batch verb.
+const BATCHES: bool = true;
+
 /// How calls are made here.
 fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
     match FAIL_AFTER.take() {

@@ -9,6 +9,7 @@ use super::tokens::TokenList;
 #[allow(unused_imports)] // not every test that includes this reads records
 pub use journal::Read;
 use radixkv::capi::*;
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 pub type Status = rkv_status;
@@ -43,6 +44,17 @@ pub struct Library {
     table: *mut rkv_page_table,
     cache: *mut rkv_cache,
     cache_config: rkv_cache_config,
+    /// Calls that could have gone by a batch verb.
+    calls: Cell<u32>,
+}
+
+/// The status of the second item of two; the first was refused for its own reason.
+pub fn second(all: Status, first: Status, statuses: [Status; 2]) -> Status {
+    if all != Status::Ok {
+        return all;
+    }
+    assert_eq!(statuses[0], first, "the item before");
+    statuses[1]
 }
 
 impl Drop for Library {
@@ -78,9 +90,16 @@ impl Library {
             journal_bytes: config.journal_bytes as u64,
             ..sized()
         };
-        let mut library = Library { table, cache: null_mut(), cache_config };
+        let mut library = Library { table, cache: null_mut(), cache_config, calls: Cell::new(0) };
         library.create_cache()?;
         Ok(library)
+    }
+
+    /// J03: whether a call goes by its batch verb this time, behind an item that is refused and
+    /// changes nothing. What comes of it must be what comes of the single call.
+    fn in_batch(&self) -> bool {
+        self.calls.set(self.calls.get() + 1);
+        crate::BATCHES && self.calls.get().is_multiple_of(2)
     }
 
     fn create_cache(&mut self) -> Result<(), Status> {

@@ -1,7 +1,7 @@
 //! Sequences.
 use super::super::namespaces::namespace;
 use super::super::tokens::TokenList;
-use super::{Library, Status, done, sized};
+use super::{Library, Status, done, second, sized};
 use radixkv::capi::*;
 use radixkv::sequence::Room;
 use std::ptr::null;
@@ -26,6 +26,9 @@ impl Library {
             allocate_position_count: room.first as u64,
             ..sized()
         };
+        if self.in_batch() {
+            return self.begin_in_batch(args);
+        }
         let mut state = sized();
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_begin", Some(self), &mut || unsafe {
@@ -33,6 +36,22 @@ impl Library {
         });
         done(status, ())?;
         Ok(state)
+    }
+
+    fn begin_in_batch(&self, args: rkv_sequence_begin_args) -> Result<rkv_sequence_info, Status> {
+        let items = [rkv_sequence_begin_args { tokens: null(), ..args }, args];
+        let mut states: [rkv_sequence_info; 2] = [sized(); 2];
+        let (item_size, state_size) = (size_of_val(&items[0]), size_of_val(&states[0]));
+        // SAFETY: see above.
+        let status = crate::call("rkv_sequence_begin_many", Some(self), &mut || unsafe {
+            let (mut statuses, items) = ([Status::Ok; 2], items.as_ptr());
+            let into = (states.as_mut_ptr(), statuses.as_mut_ptr());
+            let all = rkv_sequence_begin_many(
+                self.cache, items, 2, item_size, into.0, state_size, into.1,
+            );
+            second(all, Status::InvalidArgument, statuses)
+        });
+        done(status, states[1])
     }
 
     pub fn go_on(
@@ -182,9 +201,23 @@ impl Library {
     }
 
     pub fn append(&self, sequence: u64, tokens: &TokenList) -> Result<(), Status> {
+        let in_batch = self.in_batch();
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_append", Some(self), &mut || unsafe {
-            rkv_sequence_append(self.cache, sequence, &tokens.raw())
+            let tokens = tokens.raw();
+            if !in_batch {
+                return rkv_sequence_append(self.cache, sequence, &tokens);
+            }
+            let item = |sequence| rkv_sequence_append_item {
+                sequence,
+                ids: null(),
+                id_count: 0,
+                tokens: &tokens,
+            };
+            let (items, mut statuses) = ([item(0), item(sequence)], [Status::Ok; 2]);
+            let (size, into) = (size_of_val(&items[0]), statuses.as_mut_ptr());
+            let all = rkv_sequence_append_many(self.cache, items.as_ptr(), 2, size, into);
+            second(all, Status::StaleSequence, statuses)
         });
         done(status, ())
     }
@@ -202,18 +235,44 @@ impl Library {
         sequence: u64,
         computed: usize,
     ) -> Result<rkv_sequence_publish_result, Status> {
-        let mut result = sized();
+        let mut results: [rkv_sequence_publish_result; 2] = [sized(); 2];
+        let in_batch = self.in_batch();
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_publish", Some(self), &mut || unsafe {
-            rkv_sequence_publish(self.cache, sequence, computed as u64, &mut result)
+            if !in_batch {
+                return rkv_sequence_publish(
+                    self.cache,
+                    sequence,
+                    computed as u64,
+                    &mut results[1],
+                );
+            }
+            let item = |sequence| rkv_sequence_publish_item {
+                sequence,
+                computed_position_count: computed as u64,
+            };
+            let (items, mut statuses) = ([item(0), item(sequence)], [Status::Ok; 2]);
+            let (size, result_size) = (size_of_val(&items[0]), size_of_val(&results[0]));
+            let into = (results.as_mut_ptr(), statuses.as_mut_ptr());
+            let items = items.as_ptr();
+            let all =
+                rkv_sequence_publish_many(self.cache, items, 2, size, into.0, result_size, into.1);
+            second(all, Status::StaleSequence, statuses)
         });
-        done(status, result)
+        done(status, results[1])
     }
 
     pub fn release(&self, sequence: u64) -> Result<(), Status> {
+        let in_batch = self.in_batch();
         // SAFETY: see above.
         let status = crate::call_sure("rkv_sequence_release", Some(self), &mut || unsafe {
-            rkv_sequence_release(self.cache, sequence)
+            if !in_batch {
+                return rkv_sequence_release(self.cache, sequence);
+            }
+            let (items, mut statuses) = ([0, sequence], [Status::Ok; 2]);
+            let into = statuses.as_mut_ptr();
+            let all = rkv_sequence_release_many(self.cache, items.as_ptr(), 2, into);
+            second(all, Status::StaleSequence, statuses)
         });
         done(status, ())
     }
