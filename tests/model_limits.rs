@@ -46,8 +46,8 @@ fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> 
     made()
 }
 
-/// Whether every other call goes by its batch verb.
-const BATCHES: bool = true;
+/// Whether an item that is refused stands before each that goes by a batch verb.
+const REFUSED_BEFORE: bool = true;
 
 /// Whether what follows can't be compared any more.
 fn ends_here() -> bool {

@@ -48,9 +48,8 @@ thread_local! {
     static COMPARABLE: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Whether every other call goes by its batch verb. What refuses the item before may ask for memory
-/// too, and do without: too few calls could be compared then.
-const BATCHES: bool = false;
+/// What refuses an item may ask for memory and do without: no item stands before another here.
+const REFUSED_BEFORE: bool = false;
 
 /// Whether what follows can't be compared any more: a call did without memory that it asked for, so
 /// nodes that it would have merged are still apart, which the specification knows nothing of.

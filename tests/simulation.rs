@@ -50,8 +50,8 @@ thread_local! {
 /// that it might look at is not used again, so other requests for memory are made, and refused.
 static OTHERS: RwLock<()> = RwLock::new(());
 
-/// Whether every other call goes by its batch verb.
-const BATCHES: bool = true;
+/// Whether an item that is refused stands before each that goes by a batch verb.
+const REFUSED_BEFORE: bool = true;
 
 /// How calls are made here.
 fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {

@@ -1,7 +1,7 @@
 //! Lookups, inserts, nodes.
 use super::super::namespaces::namespace;
 use super::super::tokens::TokenList;
-use super::{InsertCall, Library, Status, done, second, sized};
+use super::{COUNT, FIRST, InsertCall, Library, Status, done, second, sized};
 use radixkv::capi::*;
 use std::ptr::{null, null_mut};
 
@@ -41,9 +41,9 @@ impl Library {
             let (items, mut statuses) = ([item(u32::MAX), item(flags)], [Status::Ok; 2]);
             let mut matches = [found; 2];
             let (size, match_size) = (size_of_val(&items[0]), size_of_val(&matches[0]));
-            let to = (matches.as_mut_ptr(), statuses.as_mut_ptr());
-            let items = items.as_ptr();
-            let all = rkv_cache_match_many(self.cache, items, 2, size, to.0, match_size, to.1);
+            let to = (matches[FIRST..].as_mut_ptr(), statuses[FIRST..].as_mut_ptr());
+            let items = items[FIRST..].as_ptr();
+            let all = rkv_cache_match_many(self.cache, items, COUNT, size, to.0, match_size, to.1);
             found = matches[1];
             second(all, Status::InvalidArgument, statuses)
         });
@@ -66,9 +66,9 @@ impl Library {
             let nothing = rkv_cache_probe_result { token_count: 0, position_count: 0 };
             let mut results = [nothing; 2];
             let (size, result_size) = (size_of_val(&items[0]), size_of_val(&results[0]));
-            let to = (results.as_mut_ptr(), statuses.as_mut_ptr());
-            let items = items.as_ptr();
-            let all = rkv_cache_probe_many(self.cache, items, 2, size, to.0, result_size, to.1);
+            let to = (results[FIRST..].as_mut_ptr(), statuses[FIRST..].as_mut_ptr());
+            let items = items[FIRST..].as_ptr();
+            let all = rkv_cache_probe_many(self.cache, items, COUNT, size, to.0, result_size, to.1);
             (count, positions) =
                 (results[1].token_count as usize, results[1].position_count as usize);
             second(all, Status::InvalidArgument, statuses)

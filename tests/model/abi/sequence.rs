@@ -1,7 +1,7 @@
 //! Sequences.
 use super::super::namespaces::namespace;
 use super::super::tokens::TokenList;
-use super::{Library, Status, done, second, sized};
+use super::{COUNT, FIRST, Library, Status, done, second, sized};
 use radixkv::capi::*;
 use radixkv::sequence::Room;
 use std::ptr::null;
@@ -44,10 +44,10 @@ impl Library {
         let (item_size, state_size) = (size_of_val(&items[0]), size_of_val(&states[0]));
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_begin_many", Some(self), &mut || unsafe {
-            let (mut statuses, items) = ([Status::Ok; 2], items.as_ptr());
-            let into = (states.as_mut_ptr(), statuses.as_mut_ptr());
+            let (mut statuses, items) = ([Status::Ok; 2], items[FIRST..].as_ptr());
+            let into = (states[FIRST..].as_mut_ptr(), statuses[FIRST..].as_mut_ptr());
             let all = rkv_sequence_begin_many(
-                self.cache, items, 2, item_size, into.0, state_size, into.1,
+                self.cache, items, COUNT, item_size, into.0, state_size, into.1,
             );
             second(all, Status::InvalidArgument, statuses)
         });
@@ -215,8 +215,9 @@ impl Library {
                 tokens: &tokens,
             };
             let (items, mut statuses) = ([item(0), item(sequence)], [Status::Ok; 2]);
-            let (size, into) = (size_of_val(&items[0]), statuses.as_mut_ptr());
-            let all = rkv_sequence_append_many(self.cache, items.as_ptr(), 2, size, into);
+            let (size, into) = (size_of_val(&items[0]), statuses[FIRST..].as_mut_ptr());
+            let all =
+                rkv_sequence_append_many(self.cache, items[FIRST..].as_ptr(), COUNT, size, into);
             second(all, Status::StaleSequence, statuses)
         });
         done(status, ())
@@ -253,10 +254,17 @@ impl Library {
             };
             let (items, mut statuses) = ([item(0), item(sequence)], [Status::Ok; 2]);
             let (size, result_size) = (size_of_val(&items[0]), size_of_val(&results[0]));
-            let into = (results.as_mut_ptr(), statuses.as_mut_ptr());
-            let items = items.as_ptr();
-            let all =
-                rkv_sequence_publish_many(self.cache, items, 2, size, into.0, result_size, into.1);
+            let into = (results[FIRST..].as_mut_ptr(), statuses[FIRST..].as_mut_ptr());
+            let items = items[FIRST..].as_ptr();
+            let all = rkv_sequence_publish_many(
+                self.cache,
+                items,
+                COUNT,
+                size,
+                into.0,
+                result_size,
+                into.1,
+            );
             second(all, Status::StaleSequence, statuses)
         });
         done(status, results[1])
@@ -270,8 +278,8 @@ impl Library {
                 return rkv_sequence_release(self.cache, sequence);
             }
             let (items, mut statuses) = ([0, sequence], [Status::Ok; 2]);
-            let into = statuses.as_mut_ptr();
-            let all = rkv_sequence_release_many(self.cache, items.as_ptr(), 2, into);
+            let into = statuses[FIRST..].as_mut_ptr();
+            let all = rkv_sequence_release_many(self.cache, items[FIRST..].as_ptr(), COUNT, into);
             second(all, Status::StaleSequence, statuses)
         });
         done(status, ())
