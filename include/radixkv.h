@@ -2978,7 +2978,7 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * page table has a cache; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the
  * process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(slot_count), with a journal O(page_count) too; lock
+ * O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
  * @par Thread safety
  * any thread
  */
@@ -2998,7 +2998,7 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
  *
  * @param cache the cache
  * @par Cost
- * O(cached pages + sequences); lock
+ * O(page_count + slot_count + nodes); lock, in slices
  * @par Thread safety
  * the caller must be the last user of this handle
  */
@@ -3635,7 +3635,7 @@ enum rkv_status rkv_sequence_publish(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(pages of the row + nodes on the path); lock
+ * O(pages of the row + nodes on the path); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -3850,7 +3850,7 @@ enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(pages of the row + nodes on the path), for those that give way too; lock
+ * O(private pages of the row + nodes on the path), for those that give way too; lock
  * @par Thread safety
  * any thread
  */
@@ -3869,7 +3869,7 @@ enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(pages of its prefix + nodes on the path); lock
+ * O(nodes on the path); lock
  * @par Thread safety
  * any thread
  */

@@ -218,7 +218,7 @@ fn j02_followers_of_a_large_ring_know_what_is_held_at_each_record() {
         let (compared, gaps) = run(index, 16 << 20, 1);
         println!("{index:?}: {compared} times compared, {gaps} gaps");
         assert_eq!(gaps, 0, "nothing is lost in a ring for everything");
-        assert!(cfg!(miri) || compared > 100, "{compared} times compared");
+        assert!(cfg!(miri) || compared > 10, "{compared} times compared");
     }
 }
 

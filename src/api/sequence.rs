@@ -94,7 +94,7 @@ impl Sequence {
 impl Drop for Sequence {
     fn drop(&mut self) {
         if !self.has_ended {
-            end(self.cache.shared(), |shared| shared.ending(|state| state.release(self.id)));
+            end(self.cache.shared(), |shared| shared.turn().release(self.id));
         }
     }
 }

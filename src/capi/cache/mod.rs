@@ -125,7 +125,7 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
 /// page table has a cache; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the
 /// process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(slot_count), with a journal O(page_count) too; lock
+/// O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn rkv_cache_create(
 ///
 /// @param cache the cache
 /// @par Cost
-/// O(cached pages + sequences); lock
+/// O(page_count + slot_count + nodes); lock, in slices
 /// @par Thread safety
 /// the caller must be the last user of this handle
 #[unsafe(no_mangle)]

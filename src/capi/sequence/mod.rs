@@ -437,7 +437,7 @@ pub unsafe extern "C" fn rkv_sequence_publish(
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages of the row + nodes on the path); lock
+/// O(pages of the row + nodes on the path); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -447,5 +447,5 @@ pub unsafe extern "C" fn rkv_sequence_release(
     sequence: rkv_sequence_id,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.ending(|state| state.release(SequenceId(sequence)))?)) }
+    unsafe { with(cache, |shared| Ok(shared.turn().release(SequenceId(sequence))?)) }
 }
