@@ -37,6 +37,11 @@ use model::harness::{Kind, soak, soak_block_hash, soak_kind};
 use model::ops::Config;
 use model::prompt::{Piece, Prompt};
 use model::tokens::TokenList;
+use radixkv::error::Error;
+use radixkv::index::{IndexKind, Namespace};
+use radixkv::paging::PageTableConfig;
+use radixkv::store::{CacheConfig, Scope, Shared};
+use radixkv::token as list;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -297,6 +302,54 @@ fn m05_creating() {
     for (block_hash, journal) in [(false, false), (true, false), (false, true), (true, true)] {
         let requests = create(&|| Library::create_and_destroy(block_hash, journal));
         assert!(requests > if journal { 9 } else { 5 }, "{requests} requests only");
+    }
+}
+
+/// K11: what a sequence publishes that began before a clear goes into a tree without a name. When
+/// there is no memory for that, nothing has changed, and it can be tried again.
+#[test]
+fn m05_publishing_into_what_was_cleared() {
+    let (ids, space) = ((0..12).collect::<Vec<u32>>(), Namespace::default());
+    let prompt = || list::TokenList::text(&ids);
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        let config = PageTableConfig {
+            page_size: 4,
+            page_count: 9,
+            slot_count: 2,
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::new(config).unwrap();
+        shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+        let before = shared.begin(&space, prompt(), 0).unwrap().id;
+        // Needs no memory.
+        let (cleared, _) = failing(Failure::From(0), || shared.clear(Scope::default()));
+        cleared.unwrap();
+        let mut refused = 0;
+        for request in 0.. {
+            let seen = format!("{:?}", shared.read().sequence_info(before).unwrap());
+            let publish = || shared.write().publish(before, 12);
+            let (done, failed) = failing(Failure::From(request), publish);
+            shared.read().check().unwrap();
+            shared.read().audit().unwrap();
+            match done {
+                Ok(published) => {
+                    assert_eq!((published.claimed, published.shared_pages), (3, 3));
+                    break;
+                }
+                Err(error) => assert!(matches!(error, Error::OutOfMemory(_)), "{error}"),
+            }
+            assert!(failed > 0, "{index:?}: there was memory");
+            let now = format!("{:?}", shared.read().sequence_info(before).unwrap());
+            assert_eq!(now, seen, "{index:?}, request {request}");
+            refused += 1;
+        }
+        assert!(refused >= 2, "{index:?}: {refused} requests for memory only");
+        assert_eq!(shared.probe(&space, prompt()).unwrap(), (0, 0));
+        // Nobody else has it: it goes with the sequence, for which there need be no memory.
+        let (released, _) = failing(Failure::From(0), || shared.turn().release(before));
+        released.unwrap();
+        let stats = shared.read().page_table_stats();
+        assert_eq!((stats.free, stats.cached), (stats.total, 0), "{index:?}");
     }
 }
 
