@@ -81,11 +81,6 @@ impl State {
         self.sequence(id).ok()?.copy
     }
 
-    /// Whether the pages of a slot are still those of a version.
-    pub fn row_is_unchanged(&self, slot: u32, version: u64) -> bool {
-        self.table.row_version(slot).is_ok_and(|(_, now)| now == version)
-    }
-
     /// Checks pages that are to be copied: from one that holds something to one that may be
     /// written.
     pub fn check_page_copy(&self, copy: &PageCopy) -> Result<(), Error> {

@@ -1,8 +1,7 @@
 //! Reading the journal beside calls that change the cache: in slices of a few microseconds, between
 //! which whoever waits gets in.
-use super::PrefixCache;
 use super::attach::Leaving;
-use super::{Shared, State};
+use super::{PrefixCache, Shared, State};
 use crate::error::{Error, text};
 use crate::journal::{Journal, Record, Ring};
 

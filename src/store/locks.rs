@@ -7,6 +7,7 @@ use crate::index::Node;
 
 /// Pages that are dropped at once when somebody lets go of the last lock on them.
 const LET_GO: usize = 256;
+
 impl PrefixCache {
     /// Makes room for one lock more.
     pub fn reserve_lock(&mut self) -> Result<(), Error> {
