@@ -106,8 +106,18 @@ impl Walk {
     }
 }
 
+/// Lookups whose memory is fetched together: about as many lines as a processor waits for at once.
+pub(crate) const LOOKAHEAD: usize = 16;
+
+/// A lookup that is about to be made: where, and the keys.
+pub type Ask<'a> = (Namespace, &'a [u32]);
+
 /// What an index lets threads ask that have no lock on it.
 pub trait Probe: std::fmt::Debug + Send + Sync {
+    /// Reads what the first LOOKAHEAD of these calls of `reach` are about to, side by side, so that
+    /// they wait less for memory.
+    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>, reader: &Reader);
+
     /// How far keys without images run through a namespace, at some moment during the call. None
     /// when the index changes too fast to tell: whoever asks should take the lock.
     fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach>;
@@ -228,6 +238,10 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Calls `segment` with the pages of each node from the given one up to the root, and the place
     /// of the first of them in the prefix.
     fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32]));
+
+    /// Reads what the first LOOKAHEAD of these walks are about to, side by side, so that they wait
+    /// less for memory.
+    fn fetch<'a>(&self, _asks: &mut dyn Iterator<Item = Ask<'a>>) {}
 
     /// Calls `visit` with the pages and keys of every node; keys of text may be left out.
     fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32]));

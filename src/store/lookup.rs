@@ -3,7 +3,7 @@ use super::{PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::ids::LockId;
-use crate::index::{Namespace, Node, Partial, Probe, Reach, Walk};
+use crate::index::{Ask, Namespace, Node, Partial, Probe, Reach, Walk};
 use crate::token::{Query, TokenList, with_imageless_query, with_known_query};
 
 /// How far a token list is cached. Finding it changes nothing.
@@ -159,6 +159,11 @@ pub struct Prober {
 }
 
 impl Prober {
+    /// Reads what probes are about to.
+    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>, reader: &Reader) {
+        self.index.fetch(asks, reader);
+    }
+
     /// Tokens and positions of a list that are cached. None: whoever asks must take the lock.
     pub fn probe(
         &self,
@@ -308,6 +313,13 @@ impl State {
         fits(&reuse).map(|()| reuse)
     }
 
+    /// Reads what these lookups are about to, side by side, so that they wait less for memory.
+    pub(crate) fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
+        if let Some(cache) = &self.cache {
+            cache.index.fetch(asks);
+        }
+    }
+
     /// How far a token list is cached.
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
         self.cache()?.find(namespace, tokens)
@@ -347,6 +359,14 @@ impl State {
 }
 
 impl Shared {
+    /// Reads what these probes are about to, side by side, without a lock.
+    pub(crate) fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
+        let Some(reader) = Reader::enter() else { return };
+        if let Some(prober) = self.prober.read(&reader).first() {
+            prober.fetch(asks, &reader);
+        }
+    }
+
     /// How many tokens and positions of a list are cached.
     pub fn probe(
         &self,

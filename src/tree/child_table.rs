@@ -21,6 +21,7 @@ use crate::sync::{
     Ordering::{Acquire, Relaxed, Release},
     limit,
 };
+use std::hint::black_box;
 
 /// Slots of a chunk.
 const CHUNK: usize = limit(512, 2);
@@ -181,6 +182,19 @@ pub(crate) struct TableView {
 }
 
 impl TableView {
+    /// Slots of the table that entries are put into.
+    pub(crate) fn slots(&self, reader: &Reader) -> usize {
+        self.current.read(reader).len() * CHUNK
+    }
+
+    /// Reads the first slot of a hash.
+    pub(crate) fn fetch(&self, hash: u32, reader: &Reader) {
+        let chunks = self.current.read(reader);
+        let at = hash as usize & (chunks.len() * CHUNK).wrapping_sub(1);
+        let chunk = chunks.get(at / CHUNK).and_then(|link| link.read(reader).first());
+        black_box(chunk.map(|chunk| chunk[at % CHUNK].load(Relaxed)));
+    }
+
     /// The first entry that matches. None means something only if no entries were moved meanwhile.
     pub(crate) fn find(
         &self,
@@ -243,6 +257,16 @@ impl ChildTable {
         }
         let (old, moved) = self.old.as_ref()?;
         old.find(hash, *moved, matches).map(|at| entry_node(old.get(at)))
+    }
+
+    /// Slots of the table that entries are put into.
+    pub(crate) fn slots(&self) -> usize {
+        self.current.len()
+    }
+
+    /// Reads the first slot of a hash.
+    pub(crate) fn fetch(&self, hash: u32) {
+        black_box(self.current.get(hash as usize & self.current.mask));
     }
 
     /// Slots for entries of these hashes, which are about to be put there.

@@ -4,7 +4,7 @@ use crate::capi::ffi::{
     AbiElement, AbiStruct, Fail, Many, WantedElements, check_fit, check_flags, check_out,
     check_zero, out, out_slice, put, rkv_status, with, write_struct,
 };
-use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
+use crate::capi::token::{lookup_ahead, read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::index::{Namespace, Node};
 use crate::store::State;
@@ -280,7 +280,8 @@ unsafe impl AbiElement for rkv_cache_probe_result {
 /// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// the sum of the single calls; lock, between two items to who waits
+/// the sum of the single calls; lock, between two items to who waits. In a large tree less: what
+/// the lookups of 16 items read is fetched side by side
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -300,6 +301,7 @@ pub unsafe extern "C" fn rkv_cache_match_many(
             let many = Many::new((items, "items"), count, item_size, statuses)?;
             let names = ["matches", "match_size"];
             let matches = WantedElements::new(matches, match_size, count, names)?;
+            let many = many.with_lookups(|item| lookup_ahead(item.space, item.tokens));
             many.in_turn(shared, matches, |turn, at, item| {
                 let lock = check_match_flags(item.flags)?;
                 check_zero(item.reserved, "reserved")?;
@@ -334,7 +336,8 @@ pub unsafe extern "C" fn rkv_cache_match_many(
 /// @return RKV_STATUS_OK when all items were gone through, whatever their statuses;
 /// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves; RKV_STATUS_POISONED
 /// @par Cost
-/// the sum of the single calls; no lock, with the exceptions of rkv_cache_probe()
+/// the sum of the single calls; no lock, with the exceptions of rkv_cache_probe(). In a large tree
+/// less: what the lookups of 16 items read is fetched side by side
 /// @par Thread safety
 /// any thread, any number at once, as rkv_cache_probe(). Each answer is that of a moment of its own
 #[must_use]
@@ -354,7 +357,8 @@ pub unsafe extern "C" fn rkv_cache_probe_many(
             let many = Many::new((items, "items"), count, item_size, statuses)?;
             let names = ["results", "result_size"];
             let results = WantedElements::new(results, result_size, count, names)?;
-            many.one_by_one(results, |item| {
+            let many = many.with_lookups(|item| lookup_ahead(item.space, item.tokens));
+            many.one_by_one(shared, results, |item| {
                 with_tokens(item.tokens, |tokens| {
                     let (tokens, positions) = shared.probe(&read_namespace(item.space)?, tokens)?;
                     Ok(rkv_cache_probe_result {

@@ -3,6 +3,7 @@ use super::elements::{AbiElement, GivenElements, WantedElements};
 use super::guard::{Fail, item_status};
 use super::pointer::check_out;
 use super::status::rkv_status;
+use crate::index::{Ask, LOOKAHEAD};
 use crate::store::{Shared, Turn};
 
 /// The items of a call, and where the statuses go.
@@ -10,9 +11,13 @@ pub(crate) struct Many<'a, T> {
     items: GivenElements<'a, T>,
     name: &'static str,
     statuses: *mut rkv_status,
+    lookup: Option<Lookup<'a, T>>,
 }
 
-impl<T: AbiElement> Many<'_, T> {
+/// What an item is going to look up, if that can be told beforehand.
+type Lookup<'a, T> = fn(&T) -> Option<Ask<'a>>;
+
+impl<'a, T: AbiElement> Many<'a, T> {
     /// # Safety
     /// `items` and `statuses` are NULL, or as long as `count` says, and stay during the call.
     pub(crate) unsafe fn new(
@@ -24,7 +29,12 @@ impl<T: AbiElement> Many<'_, T> {
         // SAFETY: the caller's contract.
         let items = unsafe { GivenElements::new(items, count, (item_size, "item_size"), name)? };
         check_out(statuses, count, "statuses")?;
-        Ok(Self { items, name, statuses })
+        Ok(Self { items, name, statuses, lookup: None })
+    }
+
+    /// Has what the items look up fetched into the processor's cache before, some side by side.
+    pub(crate) fn with_lookups(self, lookup: Lookup<'a, T>) -> Self {
+        Self { lookup: Some(lookup), ..self }
     }
 
     /// Does something for each item, in order, under one lock, which others get between two.
@@ -36,6 +46,7 @@ impl<T: AbiElement> Many<'_, T> {
     ) -> Result<(), Fail> {
         let mut items = self.items.iter();
         shared.each(items.len(), |turn, at| {
+            self.look_ahead(at, items.clone(), |asks| turn.fetch(asks));
             let item = items.next().expect("there are as many items");
             let poisoned = turn.is_poisoned();
             let done = if poisoned { Err(Fail::poisoned()) } else { each(turn, at, item) };
@@ -47,13 +58,31 @@ impl<T: AbiElement> Many<'_, T> {
     /// Does something for each item, in order, without a lock over all.
     pub(crate) fn one_by_one<R: AbiElement>(
         self,
+        shared: &Shared,
         mut results: WantedElements<R>,
         mut each: impl FnMut(T) -> Result<R, Fail>,
     ) -> Result<(), Fail> {
-        for (at, item) in self.items.iter().enumerate() {
+        let mut items = self.items.iter();
+        for at in 0..items.len() {
+            self.look_ahead(at, items.clone(), |asks| shared.fetch(asks));
+            let item = items.next().expect("there are as many items");
             self.put(at, each(item), &mut results);
         }
         Ok(())
+    }
+
+    /// Has what the next items look up fetched, if it is time to.
+    fn look_ahead(
+        &self,
+        at: usize,
+        next: impl ExactSizeIterator<Item = T>,
+        fetch: impl FnOnce(&mut dyn Iterator<Item = Ask<'a>>),
+    ) {
+        let Some(lookup) = self.lookup.filter(|_| at.is_multiple_of(LOOKAHEAD)) else { return };
+        // A single one has nobody to wait beside.
+        if next.len() > 1 {
+            fetch(&mut next.take(LOOKAHEAD).filter_map(|item| lookup(&item)));
+        }
     }
 
     /// Writes what came of an item; a failure, with its name, is the thread's last message.

@@ -5,7 +5,7 @@ use crate::capi::sequence::{
     begin_with, publish_sequence, rkv_sequence_begin_args, rkv_sequence_id, rkv_sequence_info,
     rkv_sequence_publish_result,
 };
-use crate::capi::token::{rkv_tokens, with_tokens};
+use crate::capi::token::{lookup_ahead, rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::token::TokenList;
@@ -102,7 +102,8 @@ unsafe fn with_added(
 /// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// the sum of the single calls; lock, in slices, and between two items to who waits
+/// the sum of the single calls; lock, in slices, and between two items to who waits. In a large
+/// tree less: what the lookups of 16 items read is fetched side by side
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -122,6 +123,7 @@ pub unsafe extern "C" fn rkv_sequence_begin_many(
             let many = Many::new((items, "items"), count, item_size, statuses)?;
             let names = ["states", "state_size"];
             let states = WantedElements::new(states, state_size, count, names)?;
+            let many = many.with_lookups(|args| lookup_ahead(args.space, args.tokens));
             many.in_turn(shared, states, |turn, _, args| {
                 begin_with(&args, |space, tokens, room| turn.begin(space, tokens, room))
             })

@@ -3,8 +3,10 @@ use crate::capi::ffi::{
     AbiElement, AbiStruct, Fail, GivenElements, WantedElements, check_out, fill, guard, out,
     out_slice, put, read_struct, rkv_status, slice,
 };
+use crate::capi::token::namespace::{read_namespace, rkv_namespace};
 use crate::error::Error;
 use crate::error::text;
+use crate::index::Ask;
 use crate::memory::try_collect;
 use crate::token::{Item, TokenKind, TokenList, digest};
 use smallvec::SmallVec;
@@ -161,6 +163,27 @@ pub(crate) unsafe fn with_tokens<R>(
         converted.push(Item::try_from(&item)?);
     }
     body(TokenList { ids, items: &converted })
+}
+
+/// What a lookup of tokens begins with: the namespace, and the ids up to the first item. None of
+/// what is going to be refused.
+///
+/// # Safety
+/// `space` and `tokens` are NULL or readable, per the header, and stay so for 'a.
+pub(crate) unsafe fn lookup_ahead<'a>(
+    space: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+) -> Option<Ask<'a>> {
+    // SAFETY: the caller's contract.
+    let (namespace, raw) = unsafe { (read_namespace(space).ok()?, read_struct(tokens).ok()?) };
+    // SAFETY: the caller's contract.
+    let ids = unsafe { slice(raw.ids, raw.count, "tokens.ids").ok()? };
+    if raw.item_count == 0 {
+        return Some((namespace, ids));
+    }
+    // SAFETY: the caller's contract.
+    let first = unsafe { given_items(&raw).ok()?.iter().next()? };
+    Some((namespace, ids.get(..first.token_index as usize)?))
 }
 
 /// Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes.

@@ -6,15 +6,16 @@
 //!                        └─ image ── question C
 //! ```
 //!
-//! The verbs are in files of their own: `walk` reads, `edit` splits, `insert` adds, `merge`, `lock`
-//! and `evict` keep what may go and in which order, `check` proves the whole. `probe` reads without
-//! the lock what `publish` shows.
+//! The verbs are in files of their own: `walk` reads, `fetch` reads ahead for many, `edit` splits,
+//! `insert` adds, `merge`, `lock` and `evict` keep what may go and in which order, `check` proves the
+//! whole. `probe` reads without the lock what `publish` shows.
 
 mod ages;
 mod check;
 mod dump;
 mod edit;
 mod evict;
+mod fetch;
 mod insert;
 mod label;
 mod lock;
@@ -28,7 +29,8 @@ mod siblings;
 mod walk;
 
 use super::{
-    DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Probe, Walk,
+    Ask, DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Probe,
+    Walk,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
@@ -101,6 +103,10 @@ impl PrefixIndex for RadixIndex {
 
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
         self.walk_down(from.0, keys.keys)
+    }
+
+    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
+        fetch::fetch(self, self.page_size, asks);
     }
 
     fn visit_roots(

@@ -19,7 +19,8 @@
 //! never waits for a call on the index. When a node changes again and again while it looks, it
 //! gives up, and the caller takes the lock; a change takes a fraction of a microsecond, and only
 //! those of nodes on the probe's way matter, so that is rare.
-use super::super::{Namespace, Probe, Reach};
+use super::super::{Ask, Namespace, Probe, Reach};
+use super::fetch::{Next, Paths, fetch};
 use super::row::{Rows, SEVERAL, Seen};
 use super::walk::child_hash;
 use crate::grace::Reader;
@@ -28,6 +29,7 @@ use crate::sync::{AtomicU32, Ordering::Relaxed, limit, spin_loop};
 use crate::tree::{Changed, NONE, TableView, Version, common_start};
 use foldhash::fast::FixedState;
 use std::cell::Cell;
+use std::hint::black_box;
 
 /// Attempts, before the caller takes the lock.
 const ATTEMPTS: usize = limit(32, 2);
@@ -195,7 +197,52 @@ impl View {
     }
 }
 
+/// The tree as a reader sees it.
+struct Seer<'a>(&'a View, &'a Reader);
+
+impl Paths for Seer<'_> {
+    fn slots(&self) -> usize {
+        self.0.table.slots(self.1)
+    }
+
+    fn root(&self, namespace: &Namespace) -> Option<u32> {
+        let root = self.0.root(namespace, self.1).ok().flatten();
+        root.map(|root| root.at)
+    }
+
+    fn next(&self, node: u32, first_page: &[u32]) -> Next {
+        let Self(view, _) = self;
+        match view.rows.get(node).map_or(NONE, |row| row.only.load(Relaxed)) {
+            NONE => Next::None,
+            SEVERAL => Next::Slot(child_hash(&view.hasher, node, first_page)),
+            only => Next::Child(only),
+        }
+    }
+
+    fn fetch_slot(&self, hash: u32) {
+        self.0.table.fetch(hash, self.1);
+    }
+
+    fn in_slot(&self, hash: u32) -> Option<u32> {
+        self.0.table.find(hash, self.1, |_| Ok(true)).ok().flatten()
+    }
+
+    fn fetch_node(&self, node: u32) {
+        black_box(self.0.rows.get(node).map(|row| row.parent.load(Relaxed)));
+    }
+
+    fn keys(&self, node: u32) -> &[u32] {
+        let Self(view, reader) = self;
+        let seen = view.rows.read(node, reader).ok().filter(|seen| !seen.is_root);
+        seen.map_or(&[], |seen| seen.keys)
+    }
+}
+
 impl Probe for Arc<View> {
+    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>, reader: &Reader) {
+        fetch(&Seer(self, reader), self.page_size, asks);
+    }
+
     fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach> {
         (0..ATTEMPTS).find_map(|attempt| {
             (0..attempt).for_each(|_| spin_loop());

@@ -1,9 +1,11 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
-use super::super::{Node, Partial, Walk};
+use super::super::{Namespace, Node, Partial, Walk};
 use super::RadixIndex;
+use super::fetch::{Next, Paths};
 use crate::tree::common_start;
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
+use std::hint::black_box;
 
 /// The hash under which a child with this first page is found; for a root, which has no parent, its
 /// namespace is the page.
@@ -13,6 +15,42 @@ pub(super) fn child_hash(hasher: &FixedState, parent: u32, first_page: &[u32]) -
     hasher.write_u32(parent);
     hasher.write(bytemuck::cast_slice(first_page));
     (hasher.finish() >> 16) as u32
+}
+
+impl Paths for RadixIndex {
+    fn slots(&self) -> usize {
+        self.table.slots()
+    }
+
+    fn root(&self, namespace: &Namespace) -> Option<u32> {
+        self.tree.find_root(namespace)
+    }
+
+    fn next(&self, node: u32, first_page: &[u32]) -> Next {
+        let children = &self.tree.nodes[node].children;
+        match children.only() {
+            Some(only) => Next::Child(only),
+            None if children.is_empty() => Next::None,
+            None => Next::Slot(self.child_hash(node, first_page)),
+        }
+    }
+
+    fn fetch_slot(&self, hash: u32) {
+        self.table.fetch(hash);
+    }
+
+    fn in_slot(&self, hash: u32) -> Option<u32> {
+        self.table.find(hash, |_| true)
+    }
+
+    fn fetch_node(&self, node: u32) {
+        let node = &self.tree.nodes[node];
+        black_box((node.label.len(), node.parent, node.last_access, node.label.pages().last()));
+    }
+
+    fn keys(&self, node: u32) -> &[u32] {
+        self.tree.nodes[node].label.keys(self.page_size)
+    }
 }
 
 impl RadixIndex {
