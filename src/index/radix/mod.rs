@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The verbs are in files of their own: `walk` reads, `fetch` reads ahead for many, `edit` splits,
-//! `insert` adds, `merge`, `lock` and `evict` keep what may go and in which order, `check` proves the
-//! whole. `probe` reads without the lock what `publish` shows.
+//! `insert` adds, `merge`, `lock` and `evict` keep what may go and in which order, `check` proves
+//! the whole. `probe` reads without the lock what `publish` shows.
 
 mod ages;
 mod check;
