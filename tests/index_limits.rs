@@ -1,7 +1,9 @@
 //! Counters of the indexes near their limits. M07
 use radixkv::error::Error;
 use radixkv::ids::{LockId, NodeId};
-use radixkv::index::{IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex, RadixIndex};
+use radixkv::index::{
+    IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex, RadixIndex,
+};
 use radixkv::store::{CacheConfig, PrefixCache};
 use radixkv::token::{Images, Keys};
 use std::collections::BTreeSet;
@@ -40,7 +42,7 @@ fn hot_leaf(kind: IndexKind, generations: u32, rounds: u32) {
         last = Some(id);
         index.unlock(node);
         for gone in [page + 1, page] {
-            let count = index.evict(1, &mut |pages, _| assert_eq!(pages, [gone]));
+            let count = index.evict(Portion::of(1), &mut |pages, _| assert_eq!(pages, [gone]));
             assert_eq!(count, 1);
         }
         page += 2;
@@ -56,7 +58,7 @@ fn hot_leaf(kind: IndexKind, generations: u32, rounds: u32) {
     assert!(index.last_generation() <= 1 + generations);
     index.unlock(node);
     let mut order: Vec<u32> = Vec::new();
-    index.evict(100, &mut |pages, _| order.extend(pages.iter().rev()));
+    index.evict(Portion::of(100), &mut |pages, _| order.extend(pages.iter().rev()));
     assert_eq!(order, prompt.iter().rev().copied().collect::<Vec<_>>());
 }
 
@@ -134,7 +136,7 @@ fn m07_a_node_has_no_more_pages_than_it_could_lose() {
     index.unlock(longer);
     index.check().unwrap();
     let mut evicted: Vec<u32> = Vec::new();
-    while index.evict(1, &mut |pages, _| evicted.extend(pages)) > 0 {
+    while index.evict(Portion::of(1), &mut |pages, _| evicted.extend(pages)) > 0 {
         index.check().unwrap();
     }
     let expected: Vec<u32> = [99].into_iter().chain(pages.iter().rev().copied()).collect();
@@ -191,7 +193,10 @@ fn k07_pages_beyond_a_segment_are_nodes_in_a_row() {
 
         // It goes first in the order of pages, and what is joined again is no longer than before.
         let mut evicted: Vec<u32> = Vec::new();
-        assert_eq!(index.evict(30, &mut |run, _| evicted.extend(run.iter().rev())), 10);
+        assert_eq!(
+            index.evict(Portion::of(30), &mut |run, _| evicted.extend(run.iter().rev())),
+            10
+        );
         assert_eq!(evicted, (11..=20).rev().collect::<Vec<u32>>());
         index.unlock(branch.node);
         index.check().unwrap();
@@ -202,7 +207,7 @@ fn k07_pages_beyond_a_segment_are_nodes_in_a_row() {
         let joined = counts.windows(2).all(|pair| pair[0] + pair[1] > limit);
         assert!(joined || limit == 1, "two nodes would fit in one: {counts:?}");
         evicted.clear();
-        index.evict(30, &mut |run, _| evicted.extend(run.iter().rev()));
+        index.evict(Portion::of(30), &mut |run, _| evicted.extend(run.iter().rev()));
         assert_eq!(evicted, new.iter().rev().copied().collect::<Vec<u32>>());
         index.check().unwrap();
         assert_eq!((index.stats().nodes, index.find_root(&Namespace::default())), (0, None));
@@ -229,7 +234,7 @@ fn k07_a_node_is_made_longer_up_to_the_limit() {
         index.unlock(node);
         assert_eq!(index.reclaimable_pages(), 20);
         let mut evicted: Vec<u32> = Vec::new();
-        while index.evict(1, &mut |run, _| evicted.extend(run)) > 0 {
+        while index.evict(Portion::of(1), &mut |run, _| evicted.extend(run)) > 0 {
             index.check().unwrap();
         }
         assert_eq!(evicted, (1..=20).rev().collect::<Vec<u32>>());

@@ -12,7 +12,7 @@ mod index_memory {
 use failing::{Failure, bytes_in_use, failing};
 use fastrand::Rng;
 use index_memory::world::{Op, PAGES, World};
-use radixkv::index::{IndexKind, Namespace, PrefixIndex};
+use radixkv::index::{IndexKind, Namespace, Portion, PrefixIndex};
 use radixkv::token::{Images, Keys};
 use std::sync::{Mutex, MutexGuard};
 
@@ -177,7 +177,7 @@ fn m10_a_conversation_token_by_token_is_counted() {
         }
         agree("token by token", kind, index.as_ref(), bytes_in_use() - before);
         index.unlock(node);
-        while index.evict(997, &mut |_, _| {}) > 0 {
+        while index.evict(Portion::of(997), &mut |_, _| {}) > 0 {
             agree("evicted", kind, index.as_ref(), bytes_in_use() - before);
         }
     }
@@ -234,7 +234,7 @@ fn m10_many_prefixes_are_counted() {
                 agree("filling", kind, index.as_ref(), bytes_in_use() - before);
             }
         }
-        while index.evict(1500, &mut |_, _| {}) > 0 {
+        while index.evict(Portion::of(1500), &mut |_, _| {}) > 0 {
             agree("evicting", kind, index.as_ref(), bytes_in_use() - before);
         }
     }

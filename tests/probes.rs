@@ -1,7 +1,7 @@
 //! B09: probes take no lock. One thread changes a cache as fast as it can, others probe prompts of
 //! which they know the answer, whatever happens to the rest. Miri and ThreadSanitizer run it too.
 use radixkv::ids::LockId;
-use radixkv::index::Namespace;
+use radixkv::index::{Namespace, Portion};
 use radixkv::journal::Reason;
 use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
@@ -155,7 +155,7 @@ fn b09_probes_are_right_while_the_cache_changes() {
     for lock in locked {
         state.unlock(lock).unwrap();
     }
-    state.evict(usize::MAX, Reason::Caller, &mut |_| {});
+    state.evict(Portion::of(usize::MAX), Reason::Caller, &mut |_| {});
     assert_eq!(state.cache_stats().unwrap().nodes, 0);
     state.check().unwrap();
     state.audit().unwrap();

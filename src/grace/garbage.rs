@@ -6,8 +6,10 @@ use std::ptr::NonNull;
 /// When to look who reads: after so many retired arrays, or bytes.
 const COUNT_LIMIT: usize = limit(16, 1);
 const BYTES_LIMIT: usize = 1 << 14;
-/// Arrays freed at a time: nobody who writes is to be held up by what others left.
+/// Arrays freed at a time, and bytes beyond which it is fewer, since to free an array of links takes
+/// as long as it has links: nobody who writes is to be held up by what others left.
 const FREED_AT_ONCE: usize = 8;
+const BYTES_AT_ONCE: usize = 1 << 12;
 
 /// A reference that a link had.
 #[derive(Debug)]
@@ -66,16 +68,22 @@ impl Garbage {
                 return retired.free();
             }
         }
+        let enough = BYTES_AT_ONCE.max(retired.bytes);
         self.new_bytes += retired.bytes;
         self.bytes += retired.bytes;
         self.new.push(retired);
         if self.new.len() >= self.next_look.max(COUNT_LIMIT) || self.new_bytes >= BYTES_LIMIT {
             self.look();
         }
+        let mut freed = 0;
         for _ in 0..FREED_AT_ONCE {
+            if freed >= enough {
+                return;
+            }
             let Some(retired) = self.free.pop() else {
                 return;
             };
+            freed += retired.bytes;
             self.bytes -= retired.bytes;
             retired.free();
         }

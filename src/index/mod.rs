@@ -54,6 +54,22 @@ pub struct Inserted {
     pub existing: usize,
 }
 
+/// How much an eviction takes at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Portion {
+    /// Pages.
+    pub pages: usize,
+    /// Runs of pages, each of one node: a node that was not used for long is slow to get at.
+    pub runs: usize,
+}
+
+impl Portion {
+    /// So many pages, of any number of nodes.
+    pub fn of(pages: usize) -> Self {
+        Self { pages, runs: usize::MAX }
+    }
+}
+
 /// A text form of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DumpFormat {
@@ -208,9 +224,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// `pages` pages of the prefix.
     fn unprotected_pages(&self, node: Node, pages: usize) -> usize;
 
-    /// Drops up to `count` pages, least recently used first. Reports them by runs of one node, with
+    /// Drops pages, least recently used first. Reports them by runs of one node, with
     /// their keys, of which the keys of text may be left out: of a run the last page goes first.
-    fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
+    fn evict(&mut self, most: Portion, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
 
     /// Lets a namespace lead to its root no more: nothing below it can be found from now on. Who
     /// holds nodes there keeps them. O(log(namespaces)).
@@ -227,7 +243,7 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     fn sweep(&mut self, from: u32, count: usize) -> Swept;
 
     /// `evict` for leaves that nobody can find or holds.
-    fn evict_cleared(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
+    fn evict_cleared(&mut self, most: Portion, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
 
     /// All that nobody can find. For checks.
     fn detached(&self) -> Detached;

@@ -8,9 +8,9 @@ use crate::store::{Claim, Shared, State, Turn};
 use crate::token::{ImageSpan, TokenList, position_count, with_query};
 
 /// The pages that a row lacks for the first positions of its sequence.
-pub(super) struct Lengthen {
-    pub(super) id: SequenceId,
-    pub(super) positions: usize,
+struct Lengthen {
+    id: SequenceId,
+    positions: usize,
 }
 
 impl Claim<()> for Lengthen {
@@ -28,24 +28,44 @@ impl Claim<()> for Lengthen {
         Ok(missing)
     }
 
+    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error> {
+        state.make_room_in_row(self.id.slot(), missing).map(|()| true)
+    }
+
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
         let slot = self.id.slot();
-        let pages = state.table.row(slot)?.len() + missing;
-        state.table.reserve_row(slot, pages).map_err(|_| Error::memory("a row"))?;
+        state.make_room_in_row(slot, missing)?;
         state.extend_row(slot, missing, early);
         Ok(())
     }
 }
 
 /// The pages that a sequence lacks for more tokens, and for those before that lack theirs.
-pub(super) struct Append<'a> {
-    pub(super) id: SequenceId,
-    pub(super) tokens: TokenList<'a>,
+struct Append<'a> {
+    id: SequenceId,
+    tokens: TokenList<'a>,
+    /// Those of the tokens, which are good.
+    positions: usize,
 }
 
 impl Claim<()> for Append<'_> {
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
-        state.plan_append(self.id, self.tokens, early)
+        let known = state.sequence(self.id)?.positions;
+        let pages = state.table.pages_for(self.positions.saturating_add(known), "tokens")?;
+        let missing = pages.saturating_sub(state.table.row(self.id.slot())?.len());
+        state.check_room(missing.saturating_sub(early), 0)?;
+        Ok(missing)
+    }
+
+    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error> {
+        // Images may turn out to be too many.
+        let is_text = self.tokens.items.is_empty();
+        if is_text {
+            state.make_room_in_row(self.id.slot(), missing)?;
+            let no_room = |_| Error::memory("the tokens of a sequence");
+            state.reserve_tail(self.id.slot(), self.positions).map_err(no_room)?;
+        }
+        Ok(is_text)
     }
 
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
@@ -54,23 +74,6 @@ impl Claim<()> for Append<'_> {
 }
 
 impl State {
-    /// Pages that the row of a sequence lacks for more tokens, after making sure that they can be
-    /// had; `early` of them are already.
-    fn plan_append(
-        &self,
-        id: SequenceId,
-        tokens: TokenList<'_>,
-        early: usize,
-    ) -> Result<usize, Error> {
-        let sequence = self.sequence(id)?;
-        let positions = position_count(tokens)?.saturating_add(sequence.positions);
-        let pages = self.table.pages_for(positions, "tokens")?;
-        check_ids(tokens)?;
-        let missing = pages.saturating_sub(self.table.row(id.slot())?.len());
-        self.check_room(missing.saturating_sub(early), 0)?;
-        Ok(missing)
-    }
-
     /// Adds tokens to a sequence, and the pages that it lacks for them: those that were taken
     /// early, and free ones.
     fn finish_append(
@@ -81,7 +84,7 @@ impl State {
         early: &mut Vec<u32>,
     ) -> Result<(), Error> {
         let slot = id.slot();
-        self.table.reserve_row(slot, self.table.row(slot)?.len() + missing)?;
+        self.make_room_in_row(slot, missing)?;
         let cache = self.cache.as_mut().ok_or_else(crate::store::no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let sequence = &mut self.sequences[slot as usize];
@@ -179,7 +182,10 @@ impl Turn<'_> {
 
     /// Adds tokens to a sequence.
     pub fn append(&mut self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
-        self.carry_out(Append { id, tokens })
+        self.sequence(id)?;
+        let positions = position_count(tokens)?;
+        check_ids(tokens)?;
+        self.carry_out(Append { id, tokens, positions })
     }
 }
 

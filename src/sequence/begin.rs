@@ -83,6 +83,11 @@ impl Claim<()> for NewRow {
         Ok(missing)
     }
 
+    fn make_room(&mut self, _: &mut State, _: usize) -> Result<bool, Error> {
+        // It was made at the start.
+        Ok(true)
+    }
+
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
         state.extend_row(self.id.slot(), missing, early);
         Ok(())

@@ -3,7 +3,7 @@ use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};
 use crate::handles::{Handles, Numbers};
-use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex};
+use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
 use crate::memory::try_box;
 use crate::paging::PageTable;
@@ -93,27 +93,26 @@ impl PrefixCache {
         Keys { keys, images: &self.images }
     }
 
-    /// Evicts up to `count` pages into the pool; `report` gets runs, of which the last page goes
-    /// first.
+    /// Evicts pages into the pool; `report` gets runs, of which the last page goes first.
     pub fn evict(
         &mut self,
         table: &mut PageTable,
-        count: usize,
+        most: Portion,
         reason: Reason,
         report: &mut dyn FnMut(&[u32]),
     ) -> usize {
         let evict = |index: &mut dyn PrefixIndex, report: &mut dyn FnMut(&[u32], &[u32])| {
-            index.evict(count, report)
+            index.evict(most, report)
         };
         let evicted = self.drop_pages(table, reason, report, evict);
         self.counters.evicted_pages += evicted as u64;
         evicted
     }
 
-    /// Drops up to `count` of the pages that nobody can find or holds.
-    pub fn drop_cleared(&mut self, table: &mut PageTable, count: usize) -> usize {
+    /// Drops pages that nobody can find or holds.
+    pub fn drop_cleared(&mut self, table: &mut PageTable, most: Portion) -> usize {
         let evict = |index: &mut dyn PrefixIndex, report: &mut dyn FnMut(&[u32], &[u32])| {
-            index.evict_cleared(count, report)
+            index.evict_cleared(most, report)
         };
         let dropped = self.drop_pages(table, Reason::Invalidated, &mut |_| {}, evict);
         self.counters.cleared_pages += dropped as u64;
@@ -242,10 +241,15 @@ pub(crate) fn page_at(index: &dyn PrefixIndex, node: Node, page: usize) -> u32 {
 }
 
 impl State {
-    /// Evicts up to `count` pages into the pool.
-    pub fn evict(&mut self, count: usize, reason: Reason, report: &mut dyn FnMut(&[u32])) -> usize {
+    /// Evicts pages into the pool.
+    pub fn evict(
+        &mut self,
+        most: Portion,
+        reason: Reason,
+        report: &mut dyn FnMut(&[u32]),
+    ) -> usize {
         match &mut self.cache {
-            Some(cache) => cache.evict(&mut self.table, count, reason, report),
+            Some(cache) => cache.evict(&mut self.table, most, reason, report),
             None => 0,
         }
     }
@@ -257,9 +261,8 @@ impl Shared {
         let mut turn = self.turn();
         let mut done = 0;
         while done < count {
-            let mut at = done;
-            let slice = (count - done).min(self.slice);
-            let evicted = turn.evict(slice, Reason::Caller, &mut |pages| {
+            let (mut at, most) = (done, self.portion(count - done));
+            let evicted = turn.evict(most, Reason::Caller, &mut |pages| {
                 for &page in pages.iter().rev() {
                     report(at, page);
                     at += 1;

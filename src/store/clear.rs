@@ -7,7 +7,7 @@
 use super::sequence::Sequence;
 use super::{Shared, State, Turn};
 use crate::error::Error;
-use crate::index::{Namespace, Node};
+use crate::index::{Namespace, Node, Portion};
 
 /// Namespaces that are looked at and cleared before others are let in.
 const NAMES: usize = 256;
@@ -120,10 +120,9 @@ impl State {
 
     /// Puts cleared pages that nobody holds back into the pool. Those of an external one wait for
     /// an eviction, which reports them.
-    pub(super) fn drop_cleared(&mut self, count: usize) {
+    pub(super) fn drop_cleared(&mut self, most: Portion) {
         let cache = self.cache.as_mut().filter(|_| !self.table.pool.is_external());
-        self.has_let_go =
-            cache.is_some_and(|cache| cache.drop_cleared(&mut self.table, count) == count);
+        self.has_let_go = cache.is_some_and(|cache| cache.drop_cleared(&mut self.table, most) > 0);
     }
 
     /// Clears some namespaces of a scope after one; returns how many, and the last one that it
@@ -187,7 +186,7 @@ impl Shared {
             done.held += swept.held;
             done.waiting += if self.has_external_pool() { swept.unlocked } else { 0 };
             turn.let_others_in();
-            turn.drop_cleared(self.slice);
+            turn.drop_cleared(self.portion(self.slice));
             turn.drop_let_go();
         }
         done.freed = (turn.cache()?.counters.cleared_pages - freed_before) as usize;
@@ -209,8 +208,8 @@ impl Turn<'_> {
     pub(crate) fn drop_let_go(&mut self) {
         while self.has_let_go {
             self.let_others_in();
-            let slice = self.shared.slice;
-            self.drop_cleared(slice);
+            let most = self.shared.portion(self.shared.slice);
+            self.drop_cleared(most);
         }
     }
 }

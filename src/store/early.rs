@@ -7,6 +7,7 @@
 //! anew by what names it for ever: an id, or a row's own name.
 use super::{State, Turn};
 use crate::error::Error;
+use crate::index::Portion;
 use crate::journal::Reason;
 
 /// What a call still needs, looked at again each time that others were let in.
@@ -15,12 +16,22 @@ pub(crate) trait Claim<T> {
     /// not as many as `early` yet.
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error>;
 
+    /// Makes the room that `finish` needs, so that it can't fail any more and pages may be evicted
+    /// for it before. False when that can't be known.
+    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error>;
+
     /// Does what the pages are for. `early` has some of them, the others are free; what is left in
     /// it goes back to the pool. Changes nothing when it fails.
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<T, Error>;
 }
 
 impl State {
+    /// Makes room for so many pages more in a row.
+    pub(crate) fn make_room_in_row(&mut self, slot: u32, more: usize) -> Result<(), Error> {
+        let pages = self.table.row(slot)?.len() + more;
+        self.table.reserve_row(slot, pages).map_err(|_| Error::memory("a row"))
+    }
+
     /// Adds missing pages to a row that has room for them: those taken early, then free ones.
     pub(crate) fn extend_row(&mut self, slot: u32, missing: usize, early: &mut Vec<u32>) {
         let first = early.len().saturating_sub(missing);
@@ -35,7 +46,7 @@ impl State {
     pub(crate) fn free_up(&mut self, count: usize) {
         let missing = count.saturating_sub(self.table.pool.free());
         if missing > 0 {
-            let evicted = self.evict(missing, Reason::Capacity, &mut |_| {});
+            let evicted = self.evict(Portion::of(missing), Reason::Capacity, &mut |_| {});
             assert_eq!(evicted, missing, "what is reclaimable can be evicted");
         }
     }
@@ -60,8 +71,24 @@ impl Turn<'_> {
     /// Carries out a claim.
     pub(crate) fn carry_out<T>(&mut self, claim: impl Claim<T>) -> Result<T, Error> {
         let missing = claim.missing(self, 0)?;
-        if missing <= self.shared.slice {
+        if missing <= self.table.pool.free().min(self.shared.slice) {
             return claim.finish(self, missing, &mut Vec::new());
+        }
+        self.carry_out_in_steps(claim, missing)
+    }
+
+    /// The same for many pages, or where some must be evicted first.
+    #[inline(never)]
+    fn carry_out_in_steps<T>(
+        &mut self,
+        mut claim: impl Claim<T>,
+        mut missing: usize,
+    ) -> Result<T, Error> {
+        while missing <= self.shared.slice {
+            if !claim.make_room(self, missing)? || !self.make_free(missing) {
+                return claim.finish(self, missing, &mut Vec::new());
+            }
+            missing = claim.missing(self, 0)?;
         }
         let list = self.open_list(missing)?;
         let done = match self.take_early(&claim, list) {
@@ -90,10 +117,28 @@ impl Turn<'_> {
             let before = early[list].capacity();
             early[list].try_reserve(slice).map_err(|_| Error::memory("a list of pages"))?;
             *early_bytes += (early[list].capacity() - before) * size_of::<u32>();
-            self.free_up(slice);
+            self.make_free(slice);
             let State { early, table, .. } = self.state();
-            table.pool.take_early(slice, &mut early[list]);
+            table.pool.take_early(slice.min(table.pool.free()), &mut early[list]);
             self.let_others_in();
+        }
+    }
+
+    /// Evicts until the pool has so many pages, or nothing is left to evict. Between two portions
+    /// who waits gets in: true if anybody did, who may have taken what there was.
+    fn make_free(&mut self, count: usize) -> bool {
+        let mut let_in = false;
+        loop {
+            let missing = count.saturating_sub(self.table.pool.free());
+            if missing == 0 {
+                return let_in;
+            }
+            let most = self.shared.portion(missing);
+            let evicted = self.evict(most, Reason::Capacity, &mut |_| {});
+            if evicted == 0 {
+                return let_in;
+            }
+            let_in |= evicted < missing && self.let_waiting_in();
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::ids::{LockId, NodeId};
-use crate::index::Node;
+use crate::index::{Node, Portion};
 
 /// Pages that are dropped at once when somebody lets go of the last lock on them.
 const LET_GO: usize = 256;
@@ -41,7 +41,7 @@ impl State {
     pub(crate) fn let_go(&mut self, node: Node) {
         let cache = self.cache.as_mut().expect("a locked node has a cache");
         if cache.index.unlock(node) {
-            self.drop_cleared(LET_GO);
+            self.drop_cleared(Portion::of(LET_GO));
         }
     }
 
@@ -53,7 +53,7 @@ impl State {
     /// Undoes a lock.
     pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
         if self.parts()?.0.unlock(lock)? {
-            self.drop_cleared(LET_GO);
+            self.drop_cleared(Portion::of(LET_GO));
         }
         Ok(())
     }

@@ -2,12 +2,12 @@
 use super::early::Claim;
 use super::{Shared, State};
 use crate::error::{Error, text};
-use crate::memory::OutOfMemory;
 use crate::paging::{BatchArrays, BatchRow, RowId, RowOwner};
 
 /// Pages for the caller.
 struct Allocate {
     count: usize,
+    pages: Vec<u32>,
 }
 
 impl Claim<Vec<u32>> for Allocate {
@@ -16,14 +16,19 @@ impl Claim<Vec<u32>> for Allocate {
         Ok(self.count)
     }
 
+    fn make_room(&mut self, _: &mut State, missing: usize) -> Result<bool, Error> {
+        self.pages.try_reserve_exact(missing).map_err(|_| Error::memory("a list of pages"))?;
+        Ok(true)
+    }
+
     fn finish(
-        self,
+        mut self,
         state: &mut State,
         missing: usize,
         early: &mut Vec<u32>,
     ) -> Result<Vec<u32>, Error> {
-        let mut pages = Vec::new();
-        pages.try_reserve_exact(missing).map_err(|_| Error::memory("a list of pages"))?;
+        self.make_room(state, missing)?;
+        let mut pages = self.pages;
         state.table.pool.hand_over(early, None);
         pages.append(early);
         let more = missing - pages.len();
@@ -50,10 +55,13 @@ impl Claim<()> for Reserve {
         Ok(missing)
     }
 
+    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error> {
+        state.make_room_in_row(self.row.slot, missing).map(|()| true)
+    }
+
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
         let slot = self.row.slot;
-        let pages = state.table.row(slot)?.len() + missing;
-        state.table.reserve_row(slot, pages).map_err(|OutOfMemory| Error::memory("a row"))?;
+        state.make_room_in_row(slot, missing)?;
         state.extend_row(slot, missing, early);
         Ok(())
     }
@@ -139,7 +147,7 @@ impl Shared {
     pub fn allocate_pages(&self, count: usize) -> Result<Vec<u32>, Error> {
         let mut turn = self.turn();
         turn.check_own_pool()?;
-        turn.carry_out(Allocate { count })
+        turn.carry_out(Allocate { count, pages: Vec::new() })
     }
 
     /// Makes a caller's row long enough.

@@ -126,8 +126,8 @@ impl State {
         found.ok_or_else(|| no_sequence(&self.table, id))
     }
 
-    /// Makes room for the keys of a new sequence in a free slot, which keeps it if there will be
-    /// none after all.
+    /// Makes room for more keys of the sequence in a slot, or of a new one, which the slot keeps if
+    /// there will be none after all.
     pub(crate) fn reserve_tail(&mut self, slot: u32, keys: usize) -> Result<(), OutOfMemory> {
         let tail = &mut self.sequences[slot as usize].tail;
         let before = tail.capacity();

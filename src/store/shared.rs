@@ -7,6 +7,7 @@
 use super::{Prober, State};
 use crate::error::Error;
 use crate::grace::Link;
+use crate::index::Portion;
 use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::memory::Arc;
 use crate::paging::PageTableConfig;
@@ -14,6 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Pages evicted or taken before a waiting thread gets in.
 const SLICE: usize = 512;
+
+/// Pages for each node that such a slice evicts from at most.
+const PAGES_PER_RUN: usize = 16;
 
 /// Pauses on a busy lock, about 100 microseconds, before a thread gives up its processor, and how
 /// often it does that before it sleeps. A critical section is about a microsecond, waking a thread
@@ -129,6 +133,11 @@ impl Shared {
         attempt().unwrap_or_else(|| {
             wait(&self.waiting_writers, WRITER_PAUSES, attempt, || self.state.write())
         })
+    }
+
+    /// What is evicted, of so many pages, before others are let in.
+    pub(super) fn portion(&self, pages: usize) -> Portion {
+        Portion { pages: pages.min(self.slice), runs: self.slice.div_ceil(PAGES_PER_RUN) }
     }
 
     /// Whether somebody else hands the pages out, who must be told which the cache has.

@@ -82,16 +82,20 @@ impl Turn<'_> {
         RwLockWriteGuard::unlocked_fair(state, pause);
     }
 
-    /// The same between two short items of a call, at once and only when somebody waits: also who
-    /// spins, and would be at it for as long as all the items take.
-    fn let_waiting_in(&mut self) {
+    /// The same between two short steps of a call, at once and only when somebody waits: also who
+    /// spins, and would be at it for as long as all the steps take. Whether somebody did.
+    pub(super) fn let_waiting_in(&mut self) -> bool {
         let Self { shared, state } = self;
         let readers = shared.waiting_readers.load(Ordering::Relaxed);
         if shared.at_yield.0.is_some() || readers > 0 {
             self.let_others_in();
+            true
         } else if shared.waiting_writers.load(Ordering::Relaxed) > 0 {
             let pause = || (0..TURN_PAUSES).for_each(|_| std::hint::spin_loop());
             RwLockWriteGuard::unlocked_fair(state, pause);
+            true
+        } else {
+            false
         }
     }
 }

@@ -1,7 +1,9 @@
 //! An index, what was done with it, and what can be done next.
 use fastrand::Rng;
 use radixkv::error::Error;
-use radixkv::index::{DumpFormat, IndexKind, Limits, Namespace, Node, NodeIds, PrefixIndex};
+use radixkv::index::{
+    DumpFormat, IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex,
+};
 use radixkv::token::{Images, Keys};
 
 /// Keys of a prompt. Few different ones, so that prompts share beginnings.
@@ -188,7 +190,7 @@ impl World {
 
     pub fn evict(&mut self, count: usize) {
         let evicted = &mut self.evicted;
-        self.index.evict(count, &mut |pages, _| evicted.extend(pages.iter().rev()));
+        self.index.evict(Portion::of(count), &mut |pages, _| evicted.extend(pages.iter().rev()));
     }
 
     /// Uses up the ids that another index gave to roots.

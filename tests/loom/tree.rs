@@ -2,7 +2,7 @@
 //! of the call.
 use super::{Extent, model};
 use crate::grace::Reader;
-use crate::index::{Limits, Namespace, NodeIds, PrefixIndex, RadixIndex, Reach};
+use crate::index::{Limits, Namespace, NodeIds, Portion, PrefixIndex, RadixIndex, Reach};
 use crate::memory::Arc;
 use crate::token::{Images, Keys};
 use loom::thread;
@@ -38,7 +38,7 @@ impl Index {
     }
 
     fn evict(&mut self, count: usize) {
-        assert_eq!(self.index.evict(count, &mut |_, _| {}), count);
+        assert_eq!(self.index.evict(Portion::of(count), &mut |_, _| {}), count);
     }
 }
 

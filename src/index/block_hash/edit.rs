@@ -1,5 +1,5 @@
 //! Adding and dropping pages, and locks.
-use super::super::{Inserted, Node};
+use super::super::{Inserted, Node, Portion};
 use super::BlockHashIndex;
 use super::entry::{Entry, Kept};
 use crate::memory::{OutOfMemory, try_box, try_to_vec};
@@ -106,11 +106,12 @@ impl BlockHashIndex {
     /// Drops pages, one leaf after another, of those that `next` names.
     pub(super) fn evict_pages(
         &mut self,
-        count: usize,
+        most: Portion,
         next: impl Fn(&Tree<Entry>) -> Option<u32>,
         report: &mut dyn FnMut(&[u32], &[u32]),
     ) -> usize {
-        let mut done = 0;
+        // A node has one page.
+        let (count, mut done) = (most.pages.min(most.runs), 0);
         while let Some(victim) = next(&self.tree).filter(|_| done < count) {
             let node = &self.tree.nodes[victim];
             report(node.pages(), node.media_keys());

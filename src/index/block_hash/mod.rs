@@ -14,7 +14,8 @@ mod entry;
 mod walk;
 
 use super::{
-    DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Walk,
+    DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Portion, PrefixIndex,
+    Walk,
 };
 use crate::error::Error;
 use crate::ids::NodeId;
@@ -185,8 +186,8 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.unprotected_pages(node.0, pages)
     }
 
-    fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
-        self.evict_pages(count, Tree::next_victim, report)
+    fn evict(&mut self, most: Portion, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
+        self.evict_pages(most, Tree::next_victim, report)
     }
 
     fn make_detached_root(&mut self, namespace: &Namespace) -> Result<Node, Error> {
@@ -208,8 +209,8 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.sweep(from, count)
     }
 
-    fn evict_cleared(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
-        self.evict_pages(count, Tree::next_cleared, report)
+    fn evict_cleared(&mut self, most: Portion, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
+        self.evict_pages(most, Tree::next_cleared, report)
     }
 
     fn detached(&self) -> Detached {

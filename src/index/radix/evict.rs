@@ -1,4 +1,5 @@
 //! Taking pages from the ends of unlocked leaves, the least recently used first.
+use super::super::Portion;
 use super::RadixIndex;
 use super::node::{Segment, end_of};
 use crate::tree::Tree;
@@ -7,12 +8,12 @@ impl RadixIndex {
     /// Drops pages from the end of one leaf after another, of those that `next` names.
     pub(super) fn evict_pages(
         &mut self,
-        count: usize,
+        most: Portion,
         next: impl Fn(&Tree<Segment>) -> Option<u32>,
         report: &mut dyn FnMut(&[u32], &[u32]),
     ) -> usize {
-        let mut left = count;
-        while let Some(victim) = next(&self.tree).filter(|_| left > 0) {
+        let Portion { pages: mut left, mut runs } = most;
+        while let Some(victim) = next(&self.tree).filter(|_| left > 0 && runs > 0) {
             // Pages that were used earlier than the end take their turn by their own time.
             let node = &self.tree.nodes[victim];
             let (label, older) = (&node.label, node.ages.last(end_of(node)));
@@ -22,7 +23,7 @@ impl RadixIndex {
             report(&label.pages()[kept..], keys);
             self.tree.cached_pages -= taken;
             self.tree.reclaimable_pages -= taken;
-            left -= taken;
+            (left, runs) = (left - taken, runs - 1);
             if kept == 0 {
                 self.tree.retire(victim);
                 self.remove_leaf(victim);
@@ -40,7 +41,7 @@ impl RadixIndex {
                 }
             }
         }
-        count - left
+        most.pages - left
     }
 
     /// Shortens a leaf. Its id meant the longer prefix and becomes stale; its turn stays.

@@ -29,8 +29,8 @@ mod siblings;
 mod walk;
 
 use super::{
-    Ask, DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, PrefixIndex, Probe,
-    Walk,
+    Ask, DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Portion,
+    PrefixIndex, Probe, Walk,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
@@ -196,8 +196,8 @@ impl PrefixIndex for RadixIndex {
         self.tree.unprotected_pages(node.0, pages)
     }
 
-    fn evict(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
-        self.evict_pages(count, Tree::next_victim, report)
+    fn evict(&mut self, most: Portion, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
+        self.evict_pages(most, Tree::next_victim, report)
     }
 
     fn make_detached_root(&mut self, namespace: &Namespace) -> Result<Node, Error> {
@@ -216,8 +216,8 @@ impl PrefixIndex for RadixIndex {
         self.tree.sweep(from, count)
     }
 
-    fn evict_cleared(&mut self, count: usize, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
-        self.evict_pages(count, Tree::next_cleared, report)
+    fn evict_cleared(&mut self, most: Portion, report: &mut dyn FnMut(&[u32], &[u32])) -> usize {
+        self.evict_pages(most, Tree::next_cleared, report)
     }
 
     fn detached(&self) -> Detached {
