@@ -7,30 +7,10 @@
 //! `RKV_MODEL_STEPS` and `RKV_MODEL_SEED` make the runs longer and other ones. A failure prints the
 //! smallest list of operations that still fails, to be pasted below as a regression test.
 
-mod model {
-    pub mod abi;
-    pub mod caching;
-    pub mod children;
-    pub mod compare;
-    pub mod driver;
-    pub mod generate;
-    pub mod harness;
-    pub mod inherit;
-    pub mod journal;
-    pub mod lookups;
-    pub mod naive;
-    pub mod namespaces;
-    pub mod ops;
-    pub mod pages;
-    pub mod prompt;
-    pub mod published;
-    pub mod rows;
-    pub mod sequences;
-    pub mod shrink;
-    pub mod tokens;
-}
+#[path = "model/mod.rs"]
+mod model;
 
-use model::abi::{Library, Status};
+use model::calls::{REFUSED_BEFORE, call, call_sure, ends_here};
 use model::generate::{Generator, Theme};
 use model::harness::{run, smallest, soak, soak_block_hash};
 use model::naive::Fault;
@@ -38,24 +18,6 @@ use model::ops::Op::*;
 use model::ops::{Config, Op, Wrong};
 use model::prompt::Piece::*;
 use model::prompt::prompt;
-
-/// How calls are made here: just so. `tests/out_of_memory.rs` makes the same ones otherwise.
-fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
-}
-
-/// Whether an item that is refused stands before each that goes by a batch verb.
-const REFUSED_BEFORE: bool = true;
-
-/// Whether what follows can't be compared any more.
-fn ends_here() -> bool {
-    false
-}
-
-/// Calls that need no memory.
-fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
-}
 
 // J05 K05 K06 K07 K08 K09 K13 K24 B01 B08
 #[test]

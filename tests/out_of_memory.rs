@@ -7,28 +7,8 @@
 //! `RKV_MODEL_STEPS` and `RKV_MODEL_SEED` make the runs longer and other ones.
 
 mod failing;
-mod model {
-    pub mod abi;
-    pub mod caching;
-    pub mod children;
-    pub mod compare;
-    pub mod driver;
-    pub mod generate;
-    pub mod harness;
-    pub mod inherit;
-    pub mod journal;
-    pub mod lookups;
-    pub mod naive;
-    pub mod namespaces;
-    pub mod ops;
-    pub mod pages;
-    pub mod prompt;
-    pub mod published;
-    pub mod rows;
-    pub mod sequences;
-    pub mod shrink;
-    pub mod tokens;
-}
+#[path = "model/mod.rs"]
+mod model;
 
 use failing::{Failure, bytes_in_use, failing};
 use model::abi::{Library, Status};
