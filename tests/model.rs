@@ -19,7 +19,7 @@ use model::ops::{Config, Op, Wrong};
 use model::prompt::Piece::*;
 use model::prompt::prompt;
 
-// J05 K05 K06 K07 K08 K09 K13 K24 B01 B08
+// J05 K05 K06 K07 K08 K09 K11 K13 K24 B01 B08
 #[test]
 fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
     soak(
@@ -34,11 +34,15 @@ fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
             "an unlock merges nodes",
             "several pages to copy from",
             "a lock splits a node after the page to copy from",
+            "a clear frees pages",
+            "a clear leaves pages to who holds them",
+            "cleared pages go when they are let go",
+            "an insert after what was cleared",
         ],
     );
 }
 
-// J05 J08 K14 K15 K16 K17 K18 K25 B02 B05 B07
+// J05 J08 K11 K14 K15 K16 K17 K18 K25 B02 B05 B07
 #[test]
 fn k14_sequences_do_what_the_specification_does() {
     soak(
@@ -56,6 +60,8 @@ fn k14_sequences_do_what_the_specification_does() {
             "a prompt gets pages for its beginning alone",
             "a prompt gets pages for a further part",
             "a publish of positions without pages",
+            "a sequence of before a clear publishes",
+            "a sequence is taken for one of before a clear",
         ],
     );
 }
@@ -70,7 +76,7 @@ fn k14_sequences_in_a_small_pool_do_what_the_specification_does() {
     );
 }
 
-// C01 C02 C03 C04 C05 C06 C07 C08 C09 K16 K19
+// C01 C02 C03 C04 C05 C06 C07 C08 C09 K11 K16 K19
 #[test]
 fn c08_parents_and_children_do_what_the_specification_does() {
     soak(
@@ -87,6 +93,8 @@ fn c08_parents_and_children_do_what_the_specification_does() {
             "a sequence is too large to be retained",
             "a truncate would take what a child is to copy",
             "refused while pages are retained",
+            "a retained sequence is cleared",
+            "a sequence of before a clear is not retained",
         ],
     );
 }
@@ -123,17 +131,23 @@ fn k19_everything_at_once_does_what_the_specification_does() {
     );
 }
 
-// H02 H03 H04 H05: match, insert, lock and evict with the block-hash index.
+// H02 H03 H04 H05 K11: match, insert, lock and evict with the block-hash index.
 #[test]
 fn h03_block_hash_lookups_do_what_the_specification_does() {
     soak_block_hash(
         Theme::Cache,
         200_000,
-        &["an insert finds a part there", "an image is cached in part", "a stale lock"],
+        &[
+            "an insert finds a part there",
+            "an image is cached in part",
+            "a stale lock",
+            "a clear frees pages",
+            "cleared pages go when they are let go",
+        ],
     );
 }
 
-// H02 H03 H04: sequences with the block-hash index.
+// H02 H03 H04 K11: sequences with the block-hash index.
 #[test]
 fn h04_block_hash_sequences_do_what_the_specification_does() {
     soak_block_hash(
@@ -146,6 +160,7 @@ fn h04_block_hash_sequences_do_what_the_specification_does() {
             "a publish remaps and claims",
             "a publish locks what others published further on",
             "an allocation evicts",
+            "a sequence of before a clear publishes",
         ],
     );
 }
@@ -199,6 +214,10 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
         (Fault::ShortReserve, Theme::PageTable, 4, false),
         (Fault::ForgetsLoan, Theme::Children, 6, false),
         (Fault::ForgetsLoan, Theme::Children, 6, true),
+        (Fault::ForgetsClear, Theme::Sequences, 4, false),
+        (Fault::ForgetsClear, Theme::Sequences, 4, true),
+        (Fault::EvictsCleared, Theme::Cache, 3, false),
+        (Fault::EvictsCleared, Theme::Cache, 3, true),
     ];
     for (fault, theme, most, block_hash) in planted {
         let config = Config {

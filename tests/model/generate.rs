@@ -3,6 +3,7 @@ use super::namespaces::NAMESPACE_COUNT;
 use super::ops::{Config, Op, Wrong};
 use super::prompt::{Piece, Prompt};
 use fastrand::Rng;
+use radixkv::capi::{RKV_CLEAR_EVERYTHING, RKV_CLEAR_NAMESPACE};
 
 /// What a run of operations is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +168,9 @@ impl Generator {
             Theme::Misuse => (20, 20, 15, 45),
             Theme::All => (35, 40, 15, 10),
         };
+        if self.rng.u8(0..120) == 0 {
+            return self.clear();
+        }
         let at = self.rng.u32(0..cache + sequence + table + misuse);
         if at < cache {
             self.cache_op()
@@ -200,6 +204,26 @@ impl Generator {
             90..=98 => Op::Evict { count: self.few(pages), reported: self.rng.u8(0..4) > 0 },
             _ => Op::EvictSmallBuffer { count: self.few(pages), capacity: self.few(pages / 2) },
         }
+    }
+
+    /// One namespace, some, or all; now and then more, one after another, than are remembered.
+    fn clear(&mut self) -> Op {
+        let one = |rng: &mut Rng, namespaces| {
+            let flags = match rng.u8(0..8) {
+                0 => rng.u16(1..15),
+                1 => RKV_CLEAR_EVERYTHING as u16,
+                2 => rng.u16(0..20),
+                _ => RKV_CLEAR_NAMESPACE as u16,
+            };
+            Op::Clear { ns: rng.u8(0..namespaces), flags }
+        };
+        if self.rng.u8(0..8) == 0 {
+            let count = self.rng.usize(30..36);
+            // Of a few that are hardly used, so that what was there before goes on.
+            let flags = RKV_CLEAR_NAMESPACE as u16;
+            self.next = (0..count).map(|at| Op::Clear { ns: 4 + at as u8 % 3, flags }).collect();
+        }
+        one(&mut self.rng, self.namespaces)
     }
 
     fn child_op(&mut self) -> Op {

@@ -5,6 +5,7 @@ pub mod caching;
 #[allow(dead_code)] // for tests that make calls just so
 pub mod calls;
 pub mod children;
+pub mod clearing;
 pub mod compare;
 pub mod driver;
 pub mod generate;
@@ -18,6 +19,7 @@ pub mod ops;
 pub mod pages;
 pub mod prompt;
 pub mod published;
+pub mod requests;
 pub mod rows;
 pub mod sequences;
 pub mod shrink;

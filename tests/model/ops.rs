@@ -109,6 +109,11 @@ pub enum Op {
         count: u16,
         capacity: u16,
     },
+    /// Clears the namespaces that are like one in what the RKV_CLEAR_ flags say.
+    Clear {
+        ns: u8,
+        flags: u16,
+    },
     /// Destroys the cache and makes a new one on the same page table.
     RecreateCache,
     // Sequences.

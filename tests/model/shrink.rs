@@ -103,6 +103,7 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
             (Some(prompt), Some(ns), vec![row])
         }
         Op::InsertWrong { earlier, ns, prompt, .. } => (Some(prompt), Some(ns), vec![earlier]),
+        Op::Clear { ns, flags } => (None, Some(ns), vec![flags]),
         Op::Begin { ns, prompt, reserve, first } => (Some(prompt), Some(ns), vec![reserve, first]),
         Op::Continue { parent, ns, prompt, reserve, first, .. } => {
             (Some(prompt), Some(ns), vec![parent, reserve, first])

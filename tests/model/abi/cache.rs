@@ -129,6 +129,18 @@ impl Library {
         done(status, (evicted, pages))
     }
 
+    pub fn clear(&self, ns: u8, flags: u32) -> Result<rkv_cache_clear_result, Status> {
+        let namespace = namespace(ns).filter(|_| flags != RKV_CLEAR_EVERYTHING);
+        let space = namespace.as_ref().map_or(null(), std::ptr::from_ref);
+        let args = rkv_cache_clear_args { flags, space, ..sized() };
+        let mut result = sized();
+        // SAFETY: see above.
+        let status = crate::call_sure("rkv_cache_clear", Some(self), &mut || unsafe {
+            rkv_cache_clear(self.cache, &args, &mut result)
+        });
+        done(status, result)
+    }
+
     pub fn contains_page(&self, page: u32) -> Result<bool, Status> {
         let mut contains = false;
         // SAFETY: see above.
