@@ -27,6 +27,7 @@ pub struct Lives {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleared {
     pub namespaces: usize,
+    /// Cached pages; those that retained sequences had alone are not counted.
     pub freed: usize,
     pub held: usize,
     pub dropped: usize,
