@@ -4,7 +4,7 @@
 #[path = "model/mod.rs"]
 mod model;
 
-use model::calls::{REFUSED_BEFORE, call, call_sure, ends_here};
+use model::calls::{MEMORY_FAILS, call, call_many, call_sure, ends_here};
 use model::generate::Theme;
 use model::harness::{Kind, soak_kind};
 

@@ -10,7 +10,7 @@
 #[path = "model/mod.rs"]
 mod model;
 
-use model::calls::{REFUSED_BEFORE, call, call_sure, ends_here};
+use model::calls::{MEMORY_FAILS, call, call_many, call_sure, ends_here};
 use model::generate::{Generator, Theme};
 use model::harness::{run, smallest, soak, soak_block_hash};
 use model::naive::Fault;
@@ -19,7 +19,7 @@ use model::ops::{Config, Op, Wrong};
 use model::prompt::Piece::*;
 use model::prompt::prompt;
 
-// J05 K05 K06 K07 K08 K09 K11 K13 K24 B01 B08
+// J03 J05 K05 K06 K07 K08 K09 K11 K13 K24 B01 B08
 #[test]
 fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
     soak(
@@ -38,11 +38,12 @@ fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
             "a clear leaves pages to who holds them",
             "cleared pages go when they are let go",
             "an insert after what was cleared",
+            "an item goes on after one that is refused",
         ],
     );
 }
 
-// J05 J08 K11 K14 K15 K16 K17 K18 K25 B02 B05 B07
+// J03 J05 J08 K11 K14 K15 K16 K17 K18 K25 B02 B05 B07
 #[test]
 fn k14_sequences_do_what_the_specification_does() {
     soak(
@@ -62,6 +63,9 @@ fn k14_sequences_do_what_the_specification_does() {
             "a publish of positions without pages",
             "a sequence of before a clear publishes",
             "a sequence is taken for one of before a clear",
+            "a sequence is released twice at once",
+            "an item goes on after one that is refused",
+            "an item takes the last slot",
         ],
     );
 }
@@ -147,7 +151,7 @@ fn h03_block_hash_lookups_do_what_the_specification_does() {
     );
 }
 
-// H02 H03 H04 K11: sequences with the block-hash index.
+// H02 H03 H04 J03 K11: sequences with the block-hash index.
 #[test]
 fn h04_block_hash_sequences_do_what_the_specification_does() {
     soak_block_hash(
@@ -161,6 +165,8 @@ fn h04_block_hash_sequences_do_what_the_specification_does() {
             "a publish locks what others published further on",
             "an allocation evicts",
             "a sequence of before a clear publishes",
+            "a sequence is released twice at once",
+            "an item takes the last slot",
         ],
     );
 }

@@ -50,14 +50,24 @@ thread_local! {
 /// that it might look at is not used again, so other requests for memory are made, and refused.
 static OTHERS: RwLock<()> = RwLock::new(());
 
-/// Whether an item that is refused stands before each that goes by a batch verb.
-const REFUSED_BEFORE: bool = true;
-
 /// How calls are made here.
 fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
     match FAIL_AFTER.take() {
         Some(requests) => failing(Failure::Once(requests), made).0,
         None => made(),
+    }
+}
+
+/// Calls over many items.
+fn call_many(
+    _: &'static str,
+    _: &Library,
+    statuses: &mut [Status],
+    made: &mut dyn FnMut(&mut [Status]) -> Status,
+) -> Status {
+    match FAIL_AFTER.take() {
+        Some(requests) => failing(Failure::Once(requests), || made(statuses)).0,
+        None => made(statuses),
     }
 }
 

@@ -6,6 +6,16 @@ pub fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> S
     made()
 }
 
+/// A call over many items, which writes their statuses.
+pub fn call_many(
+    _: &'static str,
+    _: &Library,
+    statuses: &mut [Status],
+    made: &mut dyn FnMut(&mut [Status]) -> Status,
+) -> Status {
+    made(statuses)
+}
+
 /// Calls that need no memory.
 pub fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
     made()
@@ -16,5 +26,5 @@ pub fn ends_here() -> bool {
     false
 }
 
-/// Whether an item that is refused stands before each that goes by a batch verb.
-pub const REFUSED_BEFORE: bool = true;
+/// Whether calls run out of memory.
+pub const MEMORY_FAILS: bool = false;

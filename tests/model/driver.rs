@@ -80,15 +80,34 @@ impl Foreign {
     }
 }
 
+/// Why the library refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub status: Status,
+    /// Of a batch, a later item was refused too: what the thread knows of a refusal is about that.
+    pub is_past: bool,
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Refused { status, is_past: false }
+    }
+}
+
 /// Both answers, when the call succeeded; nothing when both refused it for the same reason.
 pub fn agree<T, U: Debug>(
     what: &str,
-    library: Result<T, Status>,
+    library: Result<T, impl Into<Refused>>,
     model: Result<U, Refusal>,
 ) -> Result<Option<(T, U)>, Wrong> {
+    let library = library.map_err(|refused| {
+        let Refused { status, is_past } = refused.into();
+        (status, is_past)
+    });
     match (library, model) {
         (Ok(library), Ok(model)) => Ok(Some((library, model))),
-        (Err(Status::OutOfPages), Err(Refusal::Pages(ours))) => {
+        (Err((Status::OutOfPages, true)), Err(Refusal::Pages(_))) => Ok(None),
+        (Err((Status::OutOfPages, false)), Err(Refusal::Pages(ours))) => {
             let theirs = Library::last_shortage().map_err(|status| format!("{status:?}"))?;
             let theirs = Shortage {
                 needed: theirs.needed_page_count as usize,
@@ -101,8 +120,8 @@ pub fn agree<T, U: Debug>(
             require!(ours == theirs, "{what}: {theirs:?}, in the model {ours:?}");
             Ok(None)
         }
-        (Err(theirs), Err(Refusal::Status(ours))) if theirs == ours => Ok(None),
-        (Err(theirs), model) => Err(format!(
+        (Err((theirs, _)), Err(Refusal::Status(ours))) if theirs == ours => Ok(None),
+        (Err((theirs, _)), model) => Err(format!(
             "{what} returned {theirs:?} ({}), in the model {model:?}",
             Library::last_message()
         )),
@@ -209,6 +228,12 @@ impl Driver {
             Op::PublishBeyond { sequence, more } => self.publish(*sequence, i64::from(*more) + 1),
             Op::Release { sequence } => self.release(*sequence),
             Op::DeadSequence { sequence } => self.dead_sequence(*sequence),
+            Op::BeginMany(items) => self.begin_many(&items.0),
+            Op::AppendMany(items) => self.append_many(&items.0),
+            Op::PublishMany(items) => self.publish_many(&items.0),
+            Op::ReleaseMany(items) => self.release_many(&items.0),
+            Op::MatchMany(items) => self.match_many(&items.0),
+            Op::ProbeMany(items) => self.probe_many(&items.0),
             _ => self.apply_to_children(op),
         }
     }

@@ -1,4 +1,5 @@
 //! The driver's matches and inserts.
+use super::abi::many::Matched;
 use super::abi::{InsertCall, Library, Status};
 use super::clearing::Space;
 use super::compare::equal;
@@ -29,14 +30,26 @@ impl Driver {
         prompt: &Prompt,
         lock: bool,
     ) -> Result<(Vec<u32>, Option<Lock>), Wrong> {
+        let room = prompt.positions() / self.model.config.page_size;
+        let matched = self.library.lookup(ns, &TokenList::of(prompt), lock, room);
+        self.matched("rkv_cache_match", matched, ns, prompt, lock)
+    }
+
+    /// What a match with room enough answered.
+    pub fn matched(
+        &mut self,
+        what: &str,
+        (status, seen, mut pages): Matched,
+        ns: u8,
+        prompt: &Prompt,
+        lock: bool,
+    ) -> Result<(Vec<u32>, Option<Lock>), Wrong> {
         let tokens = Tokens::of(prompt);
         let page_size = self.model.config.page_size;
-        let room = tokens.positions() / page_size;
-        let (status, seen, mut pages) = self.library.lookup(ns, &TokenList::of(prompt), lock, room);
-        require!(status == Status::Ok, "rkv_cache_match: {status:?}: {}", Library::last_message());
+        require!(status == Status::Ok, "{what}: {status:?}: {}", Library::last_message());
         let ns = self.model.space(ns);
         let cut = self.model.match_cut(ns, &tokens);
-        equal!("rkv_cache_match",
+        equal!(what,
             whole_pages: cut.whole_pages, seen.page_count;
             partial: cut.partial, seen.partial_position_count;
             positions: cut.whole_pages * page_size + cut.partial, seen.position_count;
@@ -64,7 +77,12 @@ impl Driver {
         if whole < 2 {
             return Ok(());
         }
-        let (status, seen, _) = self.library.lookup(ns, &TokenList::of(prompt), true, whole - 1);
+        let matched = self.library.lookup(ns, &TokenList::of(prompt), true, whole - 1);
+        self.matched_too_small(matched, whole)
+    }
+
+    /// What a match answered that had less room than the pages that it found.
+    pub fn matched_too_small(&self, (status, seen, _): Matched, whole: usize) -> Result<(), Wrong> {
         require!(status == Status::BufferTooSmall, "a match into too little room: {status:?}");
         equal!("rkv_cache_match with too little room",
             whole_pages: whole, seen.page_count;
@@ -76,11 +94,22 @@ impl Driver {
     }
 
     pub fn probe(&mut self, ns: u8, prompt: &Prompt) -> Result<(), Wrong> {
-        let tokens = Tokens::of(prompt);
         let probed = self.library.probe(ns, &TokenList::of(prompt));
-        let (count, positions) = probed.map_err(|status| format!("rkv_cache_probe: {status:?}"))?;
+        let found = probed.map_err(|status| format!("rkv_cache_probe: {status:?}"))?;
+        self.probed("rkv_cache_probe", found, ns, prompt)
+    }
+
+    /// What a probe found: tokens and positions.
+    pub fn probed(
+        &mut self,
+        what: &str,
+        (count, positions): (usize, usize),
+        ns: u8,
+        prompt: &Prompt,
+    ) -> Result<(), Wrong> {
+        let tokens = Tokens::of(prompt);
         let cut = self.model.match_cut(self.model.space(ns), &tokens);
-        equal!("rkv_cache_probe",
+        equal!(what,
             tokens: cut.tokens, count;
             positions: cut.whole_pages * self.model.config.page_size + cut.partial, positions;
         );

@@ -1,6 +1,7 @@
 //! The model test: random operations, the library, and the specification beside it. Several tests
 //! include this; each says how calls are made (`calls.rs` is the plain way).
 pub mod abi;
+pub mod batches;
 pub mod caching;
 #[allow(dead_code)] // for tests that make calls just so
 pub mod calls;

@@ -1,12 +1,12 @@
 //! The driver's sequences, from begin to release.
 use super::abi::Status;
 use super::compare::{compare_sequence, equal, root_above};
-use super::driver::{Driver, agree, pick};
+use super::driver::{Driver, Refused, agree, pick};
 use super::naive::{Wrong, require};
 use super::ops::Pick;
 use super::prompt::{Piece, Prompt, Tokens};
 use super::tokens::TokenList;
-use radixkv::capi::rkv_sequence_info;
+use radixkv::capi::{rkv_sequence_info, rkv_sequence_publish_result};
 use radixkv::sequence::Room;
 
 impl Driver {
@@ -24,15 +24,17 @@ impl Driver {
     pub fn begun(
         &mut self,
         what: &str,
-        begun: Result<rkv_sequence_info, Status>,
+        begun: Result<rkv_sequence_info, impl Into<Refused>>,
         ns: u8,
         prompt: &Prompt,
         room: Room,
     ) -> Result<(), Wrong> {
+        let begun: Result<_, Refused> = begun.map_err(Into::into);
         let tokens = Tokens::of(prompt);
         if tokens.bad {
             // Which of two reasons is told is open.
-            let refused = matches!(begun, Err(Status::InvalidArgument | Status::OutOfSlots));
+            let reasons = [Status::InvalidArgument, Status::OutOfSlots];
+            let refused = begun.is_err_and(|refused| reasons.contains(&refused.status));
             require!(refused, "{what} takes a text id that is none");
             return Ok(());
         }
@@ -68,10 +70,21 @@ impl Driver {
 
     pub fn append(&mut self, at: Pick, prompt: &Prompt) -> Result<(), Wrong> {
         let Some(index) = self.live_sequence(at) else { return Ok(()) };
-        let tokens = Tokens::of(prompt);
         let appended = self.library.append(self.sequences[index], &TokenList::of(prompt));
+        self.appended("rkv_sequence_append", appended, index, prompt)
+    }
+
+    /// What an append answered.
+    pub fn appended(
+        &mut self,
+        what: &str,
+        appended: Result<(), impl Into<Refused>>,
+        index: usize,
+        prompt: &Prompt,
+    ) -> Result<(), Wrong> {
+        let tokens = Tokens::of(prompt);
         let plan = self.model.append_plan(index, &tokens);
-        let Some(((), lacking)) = agree("rkv_sequence_append", appended, plan)? else {
+        let Some(((), lacking)) = agree(what, appended, plan)? else {
             return Ok(());
         };
         let slot = self.model.sequence(index).expect("it is live").slot;
@@ -91,21 +104,22 @@ impl Driver {
         self.model.grow(slot, &chosen)
     }
 
-    /// The pages by which a row of the library is longer than the model's.
+    /// The first pages by which a row of the library is longer than the model's.
     pub fn new_pages(&self, slot: u32, count: usize) -> Result<Vec<u32>, Wrong> {
         let before = self.model.row(slot).map_or(0, |row| row.pages.len());
         let row = self.library.row(slot, 0).map_err(|status| format!("row: {status:?}"))?;
         require!(
-            row.len() == before + count,
+            row.len() >= before + count,
             "row {slot} grew from {before} to {} pages, in the model to {}",
             row.len(),
             before + count
         );
-        Ok(row[before..].to_vec())
+        // What comes after them a later item of a batch appended; rows are compared in the end.
+        Ok(row[before..before + count].to_vec())
     }
 
     /// The sequence and a number of positions relative to what it has.
-    fn relative(&self, at: Pick, more: i64) -> Option<(usize, usize)> {
+    pub fn relative(&self, at: Pick, more: i64) -> Option<(usize, usize)> {
         let index = self.live_sequence(at)?;
         let positions = self.model.sequence(index).expect("it is live").tokens.positions();
         Some((index, (positions as i64 + more).max(0) as usize))
@@ -121,10 +135,21 @@ impl Driver {
     pub fn publish(&mut self, at: Pick, more: i64) -> Result<(), Wrong> {
         let Some((index, computed)) = self.relative(at, more) else { return Ok(()) };
         let published = self.library.publish(self.sequences[index], computed);
+        self.published("rkv_sequence_publish", published, index, computed)
+    }
+
+    /// What a publish answered.
+    pub fn published(
+        &mut self,
+        what: &str,
+        published: Result<rkv_sequence_publish_result, impl Into<Refused>>,
+        index: usize,
+        computed: usize,
+    ) -> Result<(), Wrong> {
         let hidden = published.is_ok() && self.is_hidden(index)?;
         let done = self.model.publish(index, computed, hidden);
-        if let Some((seen, done)) = agree("rkv_sequence_publish", published, done)? {
-            equal!("rkv_sequence_publish",
+        if let Some((seen, done)) = agree(what, published, done)? {
+            equal!(what,
                 claimed: done.claimed, seen.claimed_page_count;
                 remapped: done.remapped, seen.remapped_page_count;
                 first_remapped: done.first_remapped, seen.first_remapped_index;
@@ -153,16 +178,31 @@ impl Driver {
     pub fn release(&mut self, at: Pick) -> Result<(), Wrong> {
         let Some(index) = self.live_sequence(at) else { return Ok(()) };
         let released = self.library.release(self.sequences[index]);
-        agree("rkv_sequence_release", released, self.model.release(index))?;
+        self.released("rkv_sequence_release", released, index)
+    }
+
+    /// What a release answered.
+    pub fn released(
+        &mut self,
+        what: &str,
+        released: Result<(), impl Into<Refused>>,
+        index: usize,
+    ) -> Result<(), Wrong> {
+        agree(what, released, self.model.release(index))?;
         Ok(())
     }
 
-    pub fn dead_sequence(&mut self, at: Pick) -> Result<(), Wrong> {
+    /// An id that is no live sequence's, or of another cache.
+    pub fn dead_id(&self, at: Pick) -> u64 {
         // Retained ones among them: for these verbs they are gone.
         let dead = (0..self.sequences.len()).filter(|&index| self.model.sequence(index).is_err());
         let mut dead: Vec<u64> = dead.map(|index| self.sequences[index]).collect();
         dead.extend([self.foreign.sequence, 0, u64::MAX]);
-        let id = pick(&dead, at).expect("there are three at least");
+        pick(&dead, at).expect("there are three at least")
+    }
+
+    pub fn dead_sequence(&mut self, at: Pick) -> Result<(), Wrong> {
+        let id = self.dead_id(at);
         let tokens = TokenList::of(&Prompt(vec![Piece::Text(1, 1)]));
         let library = &self.library;
         let answers = [
