@@ -1,9 +1,9 @@
 //! The executable specification of the cache: match, insert, lock, and the end of a cache.
-use super::clearing::Space;
 use super::naive::{Counters, Cut, Fault, Naive, Page, Refusal, Wrong, require};
 use super::ops::Config;
 use super::prompt::Tokens;
 use super::published::{Label, PublishedPages};
+use super::spaces::Space;
 use radixkv::capi::rkv_status as Status;
 use std::collections::BTreeSet;
 

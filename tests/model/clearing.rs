@@ -2,26 +2,10 @@
 //! then on; what it led to before nobody finds, whoever adds to it, and it goes with its last
 //! holder.
 use super::naive::{Fault, Naive, Page, Sequence, Wrong, require};
-use super::namespaces::{NAMESPACE_COUNT, namespace_of};
-
-/// What a namespace leads to between two clears; or what a sequence of before a clear fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Space {
-    pub name: u8,
-    life: u64,
-}
+use super::spaces::Space;
 
 /// Clears that the library remembers.
 const REMEMBERED: usize = 32;
-
-/// Which spaces the names lead to.
-#[derive(Clone, Debug, Default)]
-pub struct Lives {
-    /// By name.
-    now: [u64; NAMESPACE_COUNT as usize],
-    latest: u64,
-    clears: usize,
-}
 
 /// What a clear did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,34 +17,16 @@ pub struct Cleared {
     pub dropped: usize,
 }
 
-impl Lives {
-    /// Clears so far.
-    pub fn clears(&self) -> usize {
-        self.clears
-    }
-
-    /// Whether the name of a space leads to it.
-    pub fn is_found(&self, space: Space) -> bool {
-        self.now[space.name as usize] == space.life
-    }
-
-    fn new_life(&mut self) -> u64 {
-        self.latest += 1;
-        self.latest
-    }
-}
-
 impl Naive {
     /// What a namespace leads to now.
     pub fn space(&self, ns: u8) -> Space {
-        let name = namespace_of(ns);
-        Space { name, life: self.lives.now[name as usize] }
+        self.lives.space(ns)
     }
 
     /// A space to which no name leads.
     pub fn hidden_space(&mut self, name: u8) -> Space {
         self.mark("a sequence of before a clear publishes");
-        Space { name, life: self.lives.new_life() }
+        self.lives.hidden(name)
     }
 
     pub fn is_cleared(&self, space: Space) -> bool {
@@ -70,7 +36,7 @@ impl Naive {
     /// Whether the library may take a sequence for one that began before a clear of its namespace:
     /// it has neither found nor published anything, and more clears came than are remembered.
     pub fn may_count_as_cleared(&self, sequence: &Sequence) -> bool {
-        sequence.base == 0 && self.lives.clears - sequence.began > REMEMBERED
+        sequence.base == 0 && self.lives.clears() - sequence.began > REMEMBERED
     }
 
     /// Whether the library is right to take a sequence for one that began before a clear, or not.
@@ -97,12 +63,9 @@ impl Naive {
     ) -> Result<Cleared, Wrong> {
         let mut done = Cleared::default();
         let before = self.counters.cleared;
-        for name in (0..NAMESPACE_COUNT).filter(|&name| name == namespace_of(name) && covers(name))
-        {
-            done.namespaces += usize::from(self.cache.roots.contains_key(&self.space(name)));
-            self.lives.now[name as usize] = self.lives.new_life();
+        for space in self.lives.clear(covers) {
+            done.namespaces += usize::from(self.cache.roots.contains_key(&space));
         }
-        self.lives.clears += 1;
         for kept in self.retained.clone() {
             let dropped = !stays(kept.index);
             self.check_fate(&kept.sequence, dropped)?;

@@ -1,9 +1,9 @@
 //! Compares everything that can be seen of the library with the model.
 use super::abi::{Library, Status, sized};
-use super::clearing::Space;
 use super::naive::{Naive, Page, Sequence, Wrong, require};
 use super::namespaces::namespace;
 use super::published::Label;
+use super::spaces::Space;
 use radixkv::capi::{rkv_namespace, rkv_node_info, rkv_sequence_info};
 use std::collections::BTreeMap;
 

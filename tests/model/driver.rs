@@ -1,6 +1,5 @@
 //! Carries out operations on the library and on the model, and compares the answers.
 use super::abi::{Library, Status};
-use super::clearing::Space;
 use super::compare::{Names, compare, equal};
 use super::journal::Replica;
 use super::naive::{Fault, Naive, Page, Refusal, Shortage, Wrong, require};
@@ -8,6 +7,7 @@ use super::namespaces::covers;
 use super::ops::{Config, Op, Pick};
 use super::prompt::{Piece, Prompt};
 use super::published::Label;
+use super::spaces::Space;
 use super::tokens::TokenList;
 use radixkv::capi::rkv_page_copy;
 use radixkv::capi::{RKV_CLEAR_EVERYTHING, RKV_REASON_CALLER, RKV_REASON_CAPACITY};

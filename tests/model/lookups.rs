@@ -1,13 +1,13 @@
 //! The driver's matches and inserts.
 use super::abi::many::Matched;
 use super::abi::{InsertCall, Library, Status};
-use super::clearing::Space;
 use super::compare::equal;
 use super::driver::{Driver, Earlier, Lock, agree, pick};
 use super::naive::{Page, Refusal, Wrong, require};
 use super::ops::{Pick, Wrong as Fault};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
+use super::spaces::Space;
 use super::tokens::TokenList;
 
 impl Driver {

@@ -24,4 +24,5 @@ pub mod requests;
 pub mod rows;
 pub mod sequences;
 pub mod shrink;
+pub mod spaces;
 pub mod tokens;

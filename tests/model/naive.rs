@@ -2,11 +2,11 @@
 //!
 //! Where the library is free to choose (page numbers, slots, which of several pages to copy from) a
 //! verb takes the choice as an argument, checks that it was allowed, and follows it.
-use super::clearing::{Lives, Space};
 use super::inherit::Kept;
 use super::ops::Config;
 use super::prompt::{Tokens, images};
 use super::published::{Label, PublishedPages};
+use super::spaces::{Lives, Space};
 use radixkv::capi::rkv_status as Status;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,8 +3,8 @@
 //!
 //! A *node* of the library is a run of pages without a mark between them; the mark is on its last
 //! page, and carries what an id stands for: a label, and the locks that were taken on it.
-use super::clearing::Space;
 use super::prompt::Key;
+use super::spaces::Space;
 use radixkv::index::Limits;
 use std::collections::BTreeMap;
 

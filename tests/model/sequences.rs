@@ -1,8 +1,8 @@
 //! The executable specification of sequences: begin, publish, release and what is between.
-use super::clearing::Space;
 use super::naive::{Copy, Cut, Fault, Naive, Page, Refusal, Sequence, Wrong, require};
 use super::prompt::Tokens;
 use super::published::Label;
+use super::spaces::Space;
 use radixkv::capi::rkv_status as Status;
 use radixkv::sequence::Room;
 
