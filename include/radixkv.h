@@ -1123,7 +1123,7 @@ typedef struct rkv_cache_clear_result {
      */
     uint64_t namespace_count;
     /**
-     * Pages that went back to the free pool during the call.
+     * Cached pages that went back to the free pool during the call.
      */
     uint64_t freed_page_count;
     /**
@@ -3843,14 +3843,15 @@ enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
  * confirmed is given up.
  *
  * While a sequence is retained its pages are not evicted, whatever else is short. It stays until
- * rkv_sequence_drop(), rkv_cache_drop_retained(), or until the bounds of the cache's
- * configuration are exceeded: then those that finished first give way, whether or not somebody
- * went on from them since. To publish what was computed last, call rkv_sequence_publish() before.
+ * rkv_sequence_drop(), rkv_cache_drop_retained(), an rkv_cache_clear() of its namespace, or until
+ * the bounds of the cache's configuration are exceeded: then those that finished first give way,
+ * whether or not somebody went on from them since. To publish what was computed last, call
+ * rkv_sequence_publish() before.
  *
  * @param cache the cache
  * @param sequence the sequence
  * @param out_retained receives false when the sequence alone has more pages than all retained ones
- * may have; it was released then
+ * may have, or began before its namespace was cleared; it was released then
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost

@@ -1,50 +1,12 @@
 //! J01, J02: the journal. A consumer that knows records alone knows what the cache holds, after
 //! every operation of the random runs, whichever call caused a change.
 
-mod model {
-    pub mod abi;
-    pub mod caching;
-    pub mod children;
-    pub mod compare;
-    pub mod driver;
-    pub mod generate;
-    pub mod harness;
-    pub mod inherit;
-    pub mod journal;
-    pub mod lookups;
-    pub mod naive;
-    pub mod namespaces;
-    pub mod ops;
-    pub mod pages;
-    pub mod prompt;
-    pub mod published;
-    pub mod rows;
-    pub mod sequences;
-    pub mod shrink;
-    pub mod tokens;
-}
+#[path = "model/mod.rs"]
+mod model;
 
-use model::abi::{Library, Status};
+use model::calls::{MEMORY_FAILS, call, call_many, call_sure, ends_here};
 use model::generate::Theme;
 use model::harness::{Kind, soak_kind};
-
-/// How calls are made here: just so. `tests/out_of_memory.rs` makes the same ones otherwise.
-fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
-}
-
-/// Calls that need no memory.
-fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
-}
-
-/// Whether an item that is refused stands before each that goes by a batch verb.
-const REFUSED_BEFORE: bool = true;
-
-/// Whether what follows can't be compared any more.
-fn ends_here() -> bool {
-    false
-}
 
 fn soak(block_hash: bool, theme: Theme, marks: &[&str]) {
     soak_kind(Kind { block_hash, journal: true }, theme, 100_000, marks);

@@ -7,30 +7,10 @@
 //! `RKV_MODEL_STEPS` and `RKV_MODEL_SEED` make the runs longer and other ones. A failure prints the
 //! smallest list of operations that still fails, to be pasted below as a regression test.
 
-mod model {
-    pub mod abi;
-    pub mod caching;
-    pub mod children;
-    pub mod compare;
-    pub mod driver;
-    pub mod generate;
-    pub mod harness;
-    pub mod inherit;
-    pub mod journal;
-    pub mod lookups;
-    pub mod naive;
-    pub mod namespaces;
-    pub mod ops;
-    pub mod pages;
-    pub mod prompt;
-    pub mod published;
-    pub mod rows;
-    pub mod sequences;
-    pub mod shrink;
-    pub mod tokens;
-}
+#[path = "model/mod.rs"]
+mod model;
 
-use model::abi::{Library, Status};
+use model::calls::{MEMORY_FAILS, call, call_many, call_sure, ends_here};
 use model::generate::{Generator, Theme};
 use model::harness::{run, smallest, soak, soak_block_hash};
 use model::naive::Fault;
@@ -39,25 +19,7 @@ use model::ops::{Config, Op, Wrong};
 use model::prompt::Piece::*;
 use model::prompt::prompt;
 
-/// How calls are made here: just so. `tests/out_of_memory.rs` makes the same ones otherwise.
-fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
-}
-
-/// Whether an item that is refused stands before each that goes by a batch verb.
-const REFUSED_BEFORE: bool = true;
-
-/// Whether what follows can't be compared any more.
-fn ends_here() -> bool {
-    false
-}
-
-/// Calls that need no memory.
-fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
-}
-
-// J05 K05 K06 K07 K08 K09 K13 K24 B01 B08
+// J03 J05 K05 K06 K07 K08 K09 K11 K13 K24 B01 B08
 #[test]
 fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
     soak(
@@ -72,11 +34,16 @@ fn k05_match_insert_lock_and_evict_do_what_the_specification_does() {
             "an unlock merges nodes",
             "several pages to copy from",
             "a lock splits a node after the page to copy from",
+            "a clear frees pages",
+            "a clear leaves pages to who holds them",
+            "cleared pages go when they are let go",
+            "an insert after what was cleared",
+            "an item goes on after one that is refused",
         ],
     );
 }
 
-// J05 J08 K14 K15 K16 K17 K18 K25 B02 B05 B07
+// J03 J05 J08 K11 K14 K15 K16 K17 K18 K25 B02 B05 B07
 #[test]
 fn k14_sequences_do_what_the_specification_does() {
     soak(
@@ -94,6 +61,11 @@ fn k14_sequences_do_what_the_specification_does() {
             "a prompt gets pages for its beginning alone",
             "a prompt gets pages for a further part",
             "a publish of positions without pages",
+            "a sequence of before a clear publishes",
+            "a sequence is taken for one of before a clear",
+            "a sequence is released twice at once",
+            "an item goes on after one that is refused",
+            "an item takes the last slot",
         ],
     );
 }
@@ -108,7 +80,7 @@ fn k14_sequences_in_a_small_pool_do_what_the_specification_does() {
     );
 }
 
-// C01 C02 C03 C04 C05 C06 C07 C08 C09 K16 K19
+// C01 C02 C03 C04 C05 C06 C07 C08 C09 K11 K16 K19
 #[test]
 fn c08_parents_and_children_do_what_the_specification_does() {
     soak(
@@ -125,6 +97,8 @@ fn c08_parents_and_children_do_what_the_specification_does() {
             "a sequence is too large to be retained",
             "a truncate would take what a child is to copy",
             "refused while pages are retained",
+            "a retained sequence is cleared",
+            "a sequence of before a clear is not retained",
         ],
     );
 }
@@ -161,17 +135,23 @@ fn k19_everything_at_once_does_what_the_specification_does() {
     );
 }
 
-// H02 H03 H04 H05: match, insert, lock and evict with the block-hash index.
+// H02 H03 H04 H05 K11: match, insert, lock and evict with the block-hash index.
 #[test]
 fn h03_block_hash_lookups_do_what_the_specification_does() {
     soak_block_hash(
         Theme::Cache,
         200_000,
-        &["an insert finds a part there", "an image is cached in part", "a stale lock"],
+        &[
+            "an insert finds a part there",
+            "an image is cached in part",
+            "a stale lock",
+            "a clear frees pages",
+            "cleared pages go when they are let go",
+        ],
     );
 }
 
-// H02 H03 H04: sequences with the block-hash index.
+// H02 H03 H04 J03 K11: sequences with the block-hash index.
 #[test]
 fn h04_block_hash_sequences_do_what_the_specification_does() {
     soak_block_hash(
@@ -184,6 +164,9 @@ fn h04_block_hash_sequences_do_what_the_specification_does() {
             "a publish remaps and claims",
             "a publish locks what others published further on",
             "an allocation evicts",
+            "a sequence of before a clear publishes",
+            "a sequence is released twice at once",
+            "an item takes the last slot",
         ],
     );
 }
@@ -237,6 +220,10 @@ fn the_harness_finds_planted_bugs_and_shrinks_them() {
         (Fault::ShortReserve, Theme::PageTable, 4, false),
         (Fault::ForgetsLoan, Theme::Children, 6, false),
         (Fault::ForgetsLoan, Theme::Children, 6, true),
+        (Fault::ForgetsClear, Theme::Sequences, 4, false),
+        (Fault::ForgetsClear, Theme::Sequences, 4, true),
+        (Fault::EvictsCleared, Theme::Cache, 3, false),
+        (Fault::EvictsCleared, Theme::Cache, 3, true),
     ];
     for (fault, theme, most, block_hash) in planted {
         let config = Config {

@@ -3,30 +3,10 @@
 //! moves to another place, and a place is retired. And on caches whose nodes have a page or two:
 //! nor may it when a prefix is several nodes in a row.
 
-mod model {
-    pub mod abi;
-    pub mod caching;
-    pub mod children;
-    pub mod compare;
-    pub mod driver;
-    pub mod generate;
-    pub mod harness;
-    pub mod inherit;
-    pub mod journal;
-    pub mod lookups;
-    pub mod naive;
-    pub mod namespaces;
-    pub mod ops;
-    pub mod pages;
-    pub mod prompt;
-    pub mod published;
-    pub mod rows;
-    pub mod sequences;
-    pub mod shrink;
-    pub mod tokens;
-}
+#[path = "model/mod.rs"]
+mod model;
 
-use model::abi::{Library, Status};
+use model::calls::{MEMORY_FAILS, call, call_many, call_sure, ends_here};
 use model::generate::Theme;
 use model::harness::{soak, soak_block_hash};
 use radixkv::index::Limits;
@@ -35,24 +15,6 @@ use std::sync::Mutex;
 /// As many as the longest node of these pools has pages, and a few for its changes.
 const GENERATIONS: u32 = 48;
 const STEPS: u64 = 60_000;
-
-/// How calls are made here: just so. `tests/out_of_memory.rs` makes the same ones otherwise.
-fn call(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
-}
-
-/// Calls that need no memory.
-fn call_sure(_: &str, _: Option<&Library>, made: &mut dyn FnMut() -> Status) -> Status {
-    made()
-}
-
-/// Whether an item that is refused stands before each that goes by a batch verb.
-const REFUSED_BEFORE: bool = true;
-
-/// Whether what follows can't be compared any more.
-fn ends_here() -> bool {
-    false
-}
 
 /// The limits are those of the whole process: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());

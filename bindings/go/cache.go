@@ -327,7 +327,7 @@ const (
 type ClearResult struct {
 	// NamespaceCount counts the namespaces that it found.
 	NamespaceCount uint64
-	// FreedPageCount counts the pages that went back to the free pool.
+	// FreedPageCount counts the cached pages that went back to the free pool.
 	FreedPageCount uint64
 	// HeldPageCount counts the cleared pages that are still in use. Each goes when it is let go.
 	HeldPageCount uint64

@@ -56,7 +56,7 @@ impl Scope {
 pub struct Cleared {
     /// Namespaces that had pages, or locks.
     pub namespaces: usize,
-    /// Pages that went back to the pool.
+    /// Cached pages that went back to the pool.
     pub freed: usize,
     /// Pages, of this clear and of earlier ones, that go when those who hold them let go.
     pub held: usize,

@@ -3,6 +3,7 @@ use super::naive::{Counters, Cut, Fault, Naive, Page, Refusal, Wrong, require};
 use super::ops::Config;
 use super::prompt::Tokens;
 use super::published::{Label, PublishedPages};
+use super::spaces::Space;
 use radixkv::capi::rkv_status as Status;
 use std::collections::BTreeSet;
 
@@ -31,7 +32,7 @@ impl Naive {
         Cut { tokens: tokens.count_within(at), whole_pages, partial }
     }
 
-    pub fn match_cut(&self, ns: u8, tokens: &Tokens) -> Cut {
+    pub fn match_cut(&self, ns: Space, tokens: &Tokens) -> Cut {
         let longest = self.cache.longest(ns, &tokens.keys);
         let mut raw = longest.path.len() * self.config.page_size + longest.partial;
         if !tokens.is_boundary(raw) {
@@ -44,13 +45,13 @@ impl Naive {
     }
 
     /// The pages of the first whole pages of a prompt.
-    pub fn whole_pages(&self, ns: u8, tokens: &Tokens, count: usize) -> Vec<u32> {
+    pub fn whole_pages(&self, ns: Space, tokens: &Tokens, count: usize) -> Vec<u32> {
         let path = self.cache.longest(ns, &tokens.keys).path;
         path[..count].iter().map(|&page| self.cache.pages[page].page).collect()
     }
 
     /// A lookup reached the end of these whole pages: their node ends there, the path is refreshed.
-    pub fn refresh(&mut self, ns: u8, tokens: &Tokens, whole_pages: usize) -> Option<Label> {
+    pub fn refresh(&mut self, ns: Space, tokens: &Tokens, whole_pages: usize) -> Option<Label> {
         let path = self.cache.longest(ns, &tokens.keys).path;
         let now = self.cache.now();
         let end = *path[..whole_pages].last()?;
@@ -78,7 +79,7 @@ impl Naive {
     /// locked, it ends with that page.
     pub fn copy_node(
         &mut self,
-        ns: u8,
+        ns: Space,
         tokens: &Tokens,
         cut: Cut,
         source: u32,
@@ -103,7 +104,7 @@ impl Naive {
     /// Carries out a match. Returns its node and the node of the partial page.
     pub fn lookup(
         &mut self,
-        ns: u8,
+        ns: Space,
         tokens: &Tokens,
         lock: bool,
         partial_page: u32,
@@ -124,7 +125,7 @@ impl Naive {
     /// How each whole page of an insert fares.
     pub fn insert_plan(
         &self,
-        ns: u8,
+        ns: Space,
         tokens: &Tokens,
         pages: &[u32],
         from_page: usize,
@@ -157,7 +158,7 @@ impl Naive {
         Ok(plan)
     }
 
-    pub fn insert(&mut self, ns: u8, tokens: &Tokens, plan: &InsertPlan) -> Option<Label> {
+    pub fn insert(&mut self, ns: Space, tokens: &Tokens, plan: &InsertPlan) -> Option<Label> {
         let whole = tokens.positions() / self.config.page_size;
         if plan.duplicates > 0 && !plan.claimed.is_empty() {
             self.mark("an insert finds a part there");
@@ -170,7 +171,7 @@ impl Naive {
     /// Adds pages to those that are published already, `whole` in all. Returns the node there.
     pub fn publish_after(
         &mut self,
-        ns: u8,
+        ns: Space,
         tokens: &Tokens,
         whole: usize,
         claimed: &[u32],
@@ -189,7 +190,7 @@ impl Naive {
     }
 
     /// The node that ends after the first whole pages of a prompt.
-    pub fn node_after(&self, ns: u8, tokens: &Tokens, whole: usize) -> Option<Label> {
+    pub fn node_after(&self, ns: Space, tokens: &Tokens, whole: usize) -> Option<Label> {
         let end = self.cache.find(ns, &tokens.keys[..whole * self.config.page_size])?;
         Some(self.cache.label(end))
     }
@@ -204,6 +205,11 @@ impl Naive {
         self.cache.unlock(node);
         if self.cache.node_count() < nodes {
             self.mark("an unlock merges nodes");
+        }
+        let cached = self.cache.pages.len();
+        self.drop_cleared();
+        if self.cache.pages.len() < cached {
+            self.mark("cleared pages go when they are let go");
         }
     }
 

@@ -30,7 +30,7 @@ impl Driver {
     fn retain(&mut self, at: Pick) -> Result<(), Wrong> {
         let Some(index) = self.live_sequence(at) else { return Ok(()) };
         let retained = self.library.retain(self.sequences[index]);
-        let ours = self.model.retain(index);
+        let ours = self.model.retain(index, retained == Ok(true));
         if let Some((retained, ours)) = agree("rkv_sequence_retain", retained, ours)? {
             require!(retained == ours, "rkv_sequence_retain says {retained}, the model {ours}");
         }

@@ -1,15 +1,16 @@
 //! Carries out operations on the library and on the model, and compares the answers.
 use super::abi::{Library, Status};
-use super::compare::{Names, compare, compare_sequence, equal};
+use super::compare::{Names, compare, equal};
 use super::journal::Replica;
 use super::naive::{Fault, Naive, Page, Refusal, Shortage, Wrong, require};
-use super::namespaces::namespace_of;
+use super::namespaces::covers;
 use super::ops::{Config, Op, Pick};
-use super::prompt::{Piece, Prompt, Tokens};
+use super::prompt::{Piece, Prompt};
 use super::published::Label;
+use super::spaces::Space;
 use super::tokens::TokenList;
 use radixkv::capi::rkv_page_copy;
-use radixkv::capi::{RKV_REASON_CALLER, RKV_REASON_CAPACITY, rkv_sequence_info};
+use radixkv::capi::{RKV_CLEAR_EVERYTHING, RKV_REASON_CALLER, RKV_REASON_CAPACITY};
 use radixkv::sequence::Room;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,7 +18,7 @@ use std::fmt::Debug;
 /// A node to go on from, and the prompt that its prefix begins.
 #[derive(Clone)]
 pub struct Earlier {
-    pub ns: u8,
+    pub ns: Space,
     pub prompt: Prompt,
     pub node: Label,
     pub whole_pages: usize,
@@ -79,15 +80,34 @@ impl Foreign {
     }
 }
 
+/// Why the library refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub status: Status,
+    /// Of a batch, a later item was refused too: what the thread knows of a refusal is about that.
+    pub is_past: bool,
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Refused { status, is_past: false }
+    }
+}
+
 /// Both answers, when the call succeeded; nothing when both refused it for the same reason.
 pub fn agree<T, U: Debug>(
     what: &str,
-    library: Result<T, Status>,
+    library: Result<T, impl Into<Refused>>,
     model: Result<U, Refusal>,
 ) -> Result<Option<(T, U)>, Wrong> {
+    let library = library.map_err(|refused| {
+        let Refused { status, is_past } = refused.into();
+        (status, is_past)
+    });
     match (library, model) {
         (Ok(library), Ok(model)) => Ok(Some((library, model))),
-        (Err(Status::OutOfPages), Err(Refusal::Pages(ours))) => {
+        (Err((Status::OutOfPages, true)), Err(Refusal::Pages(_))) => Ok(None),
+        (Err((Status::OutOfPages, false)), Err(Refusal::Pages(ours))) => {
             let theirs = Library::last_shortage().map_err(|status| format!("{status:?}"))?;
             let theirs = Shortage {
                 needed: theirs.needed_page_count as usize,
@@ -100,8 +120,8 @@ pub fn agree<T, U: Debug>(
             require!(ours == theirs, "{what}: {theirs:?}, in the model {ours:?}");
             Ok(None)
         }
-        (Err(theirs), Err(Refusal::Status(ours))) if theirs == ours => Ok(None),
-        (Err(theirs), model) => Err(format!(
+        (Err((theirs, _)), Err(Refusal::Status(ours))) if theirs == ours => Ok(None),
+        (Err((theirs, _)), model) => Err(format!(
             "{what} returned {theirs:?} ({}), in the model {model:?}",
             Library::last_message()
         )),
@@ -193,6 +213,7 @@ impl Driver {
             Op::EvictSmallBuffer { count, capacity } => {
                 self.evict_into(*count as usize, *capacity as usize)
             }
+            Op::Clear { ns, flags } => self.clear(*ns, (*flags).into()),
             Op::RecreateCache => self.recreate_cache(),
             Op::Begin { ns, prompt, reserve, first } => {
                 self.begin(*ns, prompt, room_of(*reserve, *first))
@@ -207,166 +228,15 @@ impl Driver {
             Op::PublishBeyond { sequence, more } => self.publish(*sequence, i64::from(*more) + 1),
             Op::Release { sequence } => self.release(*sequence),
             Op::DeadSequence { sequence } => self.dead_sequence(*sequence),
+            Op::BeginMany(items) => self.begin_many(&items.0),
+            Op::AppendMany(items) => self.append_many(&items.0),
+            Op::PublishMany(items) => self.publish_many(&items.0),
+            Op::ReleaseMany(items) => self.release_many(&items.0),
+            Op::MatchMany(items) => self.match_many(&items.0),
+            Op::ProbeMany(items) => self.probe_many(&items.0),
             _ => self.apply_to_children(op),
         }
     }
-
-    // Sequences.
-
-    pub fn live_sequence(&self, at: Pick) -> Option<usize> {
-        let live: Vec<usize> = self.model.live_sequences().map(|(index, _)| index).collect();
-        pick(&live, at)
-    }
-
-    fn begin(&mut self, ns: u8, prompt: &Prompt, room: Room) -> Result<(), Wrong> {
-        let begun = self.library.begin(ns, &TokenList::of(prompt), room);
-        self.begun("rkv_sequence_begin", begun, ns, prompt, room)
-    }
-
-    /// What a begin answered.
-    pub fn begun(
-        &mut self,
-        what: &str,
-        begun: Result<rkv_sequence_info, Status>,
-        ns: u8,
-        prompt: &Prompt,
-        room: Room,
-    ) -> Result<(), Wrong> {
-        let tokens = Tokens::of(prompt);
-        if tokens.bad {
-            // Which of two reasons is told is open.
-            let refused = matches!(begun, Err(Status::InvalidArgument | Status::OutOfSlots));
-            require!(refused, "{what} takes a text id that is none");
-            return Ok(());
-        }
-        let source = match &begun {
-            Ok(state) => self.copy_of(state.sequence)?.source_page,
-            Err(_) => 0,
-        };
-        let plan = self.model.begin_plan(namespace_of(ns), &tokens, room, source);
-        let Some((state, plan)) = agree(what, begun, plan)? else { return Ok(()) };
-        require!(!self.sequences.contains(&state.sequence), "a sequence id is used again");
-        let row = self.library.row(state.slot, 0).map_err(|status| format!("row: {status:?}"))?;
-        let shared = plan.cut.whole_pages;
-        require!(row.len() >= shared, "the row {row:?} is shorter than the {shared} shared pages");
-        let ns = namespace_of(ns);
-        self.model.begin(ns, tokens, &plan, state.slot, &row[shared..], source)?;
-        self.sequences.push(state.sequence);
-        let sequence = self.model.sequences.last().and_then(Option::as_ref);
-        compare_sequence(
-            &self.model,
-            &self.library,
-            &mut self.names,
-            sequence.expect("just begun"),
-            &state,
-        )
-    }
-
-    fn confirm_copies(&mut self, at: Pick) -> Result<(), Wrong> {
-        let Some(index) = self.live_sequence(at) else { return Ok(()) };
-        let confirmed = self.library.confirm_copies(self.sequences[index]);
-        agree("rkv_sequence_confirm_copies", confirmed, self.model.confirm_copies(index))?;
-        Ok(())
-    }
-
-    fn append(&mut self, at: Pick, prompt: &Prompt) -> Result<(), Wrong> {
-        let Some(index) = self.live_sequence(at) else { return Ok(()) };
-        let tokens = Tokens::of(prompt);
-        let appended = self.library.append(self.sequences[index], &TokenList::of(prompt));
-        let plan = self.model.append_plan(index, &tokens);
-        let Some(((), lacking)) = agree("rkv_sequence_append", appended, plan)? else {
-            return Ok(());
-        };
-        let slot = self.model.sequence(index).expect("it is live").slot;
-        let chosen = self.new_pages(slot, lacking)?;
-        self.model.append(index, &tokens, &chosen)
-    }
-
-    fn lengthen(&mut self, at: Pick, more: i64) -> Result<(), Wrong> {
-        let Some((index, positions)) = self.relative(at, more) else { return Ok(()) };
-        let allocated = self.library.allocate(self.sequences[index], positions);
-        let plan = self.model.allocate_plan(index, positions);
-        let Some(((), lacking)) = agree("rkv_sequence_allocate", allocated, plan)? else {
-            return Ok(());
-        };
-        let slot = self.model.sequence(index).expect("it is live").slot;
-        let chosen = self.new_pages(slot, lacking)?;
-        self.model.grow(slot, &chosen)
-    }
-
-    /// The pages by which a row of the library is longer than the model's.
-    pub fn new_pages(&self, slot: u32, count: usize) -> Result<Vec<u32>, Wrong> {
-        let before = self.model.row(slot).map_or(0, |row| row.pages.len());
-        let row = self.library.row(slot, 0).map_err(|status| format!("row: {status:?}"))?;
-        require!(
-            row.len() == before + count,
-            "row {slot} grew from {before} to {} pages, in the model to {}",
-            row.len(),
-            before + count
-        );
-        Ok(row[before..].to_vec())
-    }
-
-    /// The sequence and a number of positions relative to what it has.
-    fn relative(&self, at: Pick, more: i64) -> Option<(usize, usize)> {
-        let index = self.live_sequence(at)?;
-        let positions = self.model.sequence(index).expect("it is live").tokens.positions();
-        Some((index, (positions as i64 + more).max(0) as usize))
-    }
-
-    fn truncate(&mut self, at: Pick, more: i64) -> Result<(), Wrong> {
-        let Some((index, keep)) = self.relative(at, more) else { return Ok(()) };
-        let truncated = self.library.truncate(self.sequences[index], keep);
-        agree("rkv_sequence_truncate", truncated, self.model.truncate(index, keep))?;
-        Ok(())
-    }
-
-    fn publish(&mut self, at: Pick, more: i64) -> Result<(), Wrong> {
-        let Some((index, computed)) = self.relative(at, more) else { return Ok(()) };
-        let published = self.library.publish(self.sequences[index], computed);
-        let done = self.model.publish(index, computed);
-        if let Some((seen, done)) = agree("rkv_sequence_publish", published, done)? {
-            equal!("rkv_sequence_publish",
-                claimed: done.claimed, seen.claimed_page_count;
-                remapped: done.remapped, seen.remapped_page_count;
-                first_remapped: done.first_remapped, seen.first_remapped_index;
-                shared: done.shared, seen.shared_page_count;
-            );
-        }
-        Ok(())
-    }
-
-    fn release(&mut self, at: Pick) -> Result<(), Wrong> {
-        let Some(index) = self.live_sequence(at) else { return Ok(()) };
-        let released = self.library.release(self.sequences[index]);
-        agree("rkv_sequence_release", released, self.model.release(index))?;
-        Ok(())
-    }
-
-    fn dead_sequence(&mut self, at: Pick) -> Result<(), Wrong> {
-        // Retained ones among them: for these verbs they are gone.
-        let dead = (0..self.sequences.len()).filter(|&index| self.model.sequence(index).is_err());
-        let mut dead: Vec<u64> = dead.map(|index| self.sequences[index]).collect();
-        dead.extend([self.foreign.sequence, 0, u64::MAX]);
-        let id = pick(&dead, at).expect("there are three at least");
-        let tokens = TokenList::of(&Prompt(vec![Piece::Text(1, 1)]));
-        let library = &self.library;
-        let answers = [
-            library.query(id).map(|_| ()),
-            library.confirm_copies(id),
-            library.allocate(id, 1),
-            library.append(id, &tokens),
-            library.truncate(id, 1),
-            library.publish(id, 1).map(|_| ()),
-            library.release(id),
-            library.retain(id).map(|_| ()),
-        ];
-        let stale = answers.iter().all(|answer| *answer == Err(Status::StaleSequence));
-        require!(stale, "the dead sequence {id:#x} gets {answers:?}");
-        Ok(())
-    }
-
-    // Locks and eviction.
 
     /// Any node that was ever seen, live ones preferred.
     fn any_node(&self, at: Pick) -> Option<Label> {
@@ -450,6 +320,28 @@ impl Driver {
         let (_, pages) = evicted.map_err(|status| format!("rkv_cache_evict: {status:?}"))?;
         let ours = self.model.evict(count.min(capacity));
         require!(pages == ours, "pages {pages:?} are evicted, in the model {ours:?}");
+        Ok(())
+    }
+
+    fn clear(&mut self, ns: u8, flags: u32) -> Result<(), Wrong> {
+        let cleared = self.library.clear(ns, flags);
+        if !(1..=RKV_CLEAR_EVERYTHING).contains(&flags) {
+            let refused = cleared.is_err_and(|status| status == Status::InvalidArgument);
+            require!(refused, "rkv_cache_clear takes the flags {flags}");
+            return Ok(());
+        }
+        let seen = cleared.map_err(|status| format!("rkv_cache_clear: {status:?}"))?;
+        let retained = self.library.retained(self.model.retained.len());
+        let retained = retained.map_err(|status| format!("rkv_cache_read_retained: {status:?}"))?;
+        let stays = |index| retained.contains(&self.sequences[index]);
+        let ours = self.model.clear(|other| covers(flags, ns, other), stays)?;
+        equal!("rkv_cache_clear",
+            namespaces: ours.namespaces, seen.namespace_count;
+            freed: ours.freed, seen.freed_page_count;
+            held: ours.held, seen.held_page_count;
+            waiting: 0, seen.waiting_page_count;
+            dropped: ours.dropped, seen.dropped_sequence_count;
+        );
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! Random operations: prompts that often share a beginning, and a mix of verbs for each theme.
 use super::namespaces::NAMESPACE_COUNT;
-use super::ops::{Config, Op, Wrong};
+use super::ops::{Config, Items, Op, Wrong};
 use super::prompt::{Piece, Prompt};
 use fastrand::Rng;
+use radixkv::capi::{RKV_CLEAR_EVERYTHING, RKV_CLEAR_NAMESPACE};
 
 /// What a run of operations is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,11 +168,16 @@ impl Generator {
             Theme::Misuse => (20, 20, 15, 45),
             Theme::All => (35, 40, 15, 10),
         };
+        if self.rng.u8(0..120) == 0 {
+            return self.clear();
+        }
         let at = self.rng.u32(0..cache + sequence + table + misuse);
         if at < cache {
-            self.cache_op()
+            let op = self.cache_op();
+            self.perhaps_many(op)
         } else if at < cache + sequence {
-            self.sequence_op()
+            let op = self.sequence_op();
+            self.perhaps_many(op)
         } else if at < cache + sequence + table {
             self.table_op()
         } else {
@@ -179,14 +185,79 @@ impl Generator {
         }
     }
 
+    /// One to six calls of the same verb at once, some of them such as are refused.
+    fn perhaps_many(&mut self, first: Op) -> Op {
+        type Again = fn(&mut Generator) -> Op;
+        let (again, many): (Again, fn(Items) -> Op) = match first {
+            Op::Match { .. } => (Self::a_match, Op::MatchMany),
+            Op::Probe { .. } => (Self::probe, Op::ProbeMany),
+            Op::Begin { .. } => (Self::begin, Op::BeginMany),
+            Op::Append { .. } => (Self::append, Op::AppendMany),
+            Op::Publish { .. } => (Self::publish, Op::PublishMany),
+            Op::Release { .. } => (Self::release, Op::ReleaseMany),
+            other => return other,
+        };
+        if self.rng.u8(0..3) > 0 || !self.next.is_empty() {
+            return first;
+        }
+        let mut items = vec![Some(first)];
+        // Some sequences stay.
+        let most = if matches!(items[0], Some(Op::Release { .. })) { 3 } else { 6 };
+        for _ in 0..self.rng.u8(0..most) {
+            let item =
+                if self.rng.u8(0..6) == 0 { self.refused(&items[0]) } else { Some(again(self)) };
+            items.insert(self.rng.usize(0..=items.len()), item);
+        }
+        many(Items(items))
+    }
+
+    /// An item that is refused beside others of this verb.
+    fn refused(&mut self, like: &Option<Op>) -> Option<Op> {
+        match like {
+            Some(Op::Match { .. }) if self.rng.bool() => {
+                Some(Op::MatchTooSmall { ns: self.ns(), prompt: self.prompt() })
+            }
+            Some(Op::Publish { .. }) if self.rng.bool() => {
+                Some(Op::PublishBeyond { sequence: self.pick(), more: self.few(100) })
+            }
+            _ => None,
+        }
+    }
+
+    fn a_match(&mut self) -> Op {
+        Op::Match { ns: self.ns(), prompt: self.prompt(), lock: self.rng.u8(0..3) == 0 }
+    }
+
+    fn probe(&mut self) -> Op {
+        Op::Probe { ns: self.ns(), prompt: self.prompt() }
+    }
+
+    fn begin(&mut self) -> Op {
+        let page_size = self.config.page_size;
+        let reserve = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
+        let first = if self.rng.u8(0..3) > 0 { 0 } else { self.few(page_size * 4) };
+        Op::Begin { ns: self.ns(), prompt: self.prompt(), reserve, first }
+    }
+
+    fn append(&mut self) -> Op {
+        Op::Append { sequence: self.pick(), prompt: self.more() }
+    }
+
+    fn publish(&mut self) -> Op {
+        let back = if self.rng.bool() { 0 } else { self.few(self.config.page_size * 3) };
+        Op::Publish { sequence: self.pick(), back }
+    }
+
+    fn release(&mut self) -> Op {
+        Op::Release { sequence: self.pick() }
+    }
+
     fn cache_op(&mut self) -> Op {
         let pages = self.config.page_count;
         match self.rng.u8(0..100) {
-            0..=29 => {
-                Op::Match { ns: self.ns(), prompt: self.prompt(), lock: self.rng.u8(0..3) == 0 }
-            }
+            0..=29 => self.a_match(),
             30 => Op::ReadTokens { prompt: self.prompt() },
-            31..=33 => Op::Probe { ns: self.ns(), prompt: self.prompt() },
+            31..=33 => self.probe(),
             34..=58 => {
                 Op::Insert { ns: self.ns(), prompt: self.prompt(), keep: self.rng.u8(0..20) == 0 }
             }
@@ -200,6 +271,26 @@ impl Generator {
             90..=98 => Op::Evict { count: self.few(pages), reported: self.rng.u8(0..4) > 0 },
             _ => Op::EvictSmallBuffer { count: self.few(pages), capacity: self.few(pages / 2) },
         }
+    }
+
+    /// One namespace, some, or all; now and then more, one after another, than are remembered.
+    fn clear(&mut self) -> Op {
+        let one = |rng: &mut Rng, namespaces| {
+            let flags = match rng.u8(0..8) {
+                0 => rng.u16(1..15),
+                1 => RKV_CLEAR_EVERYTHING as u16,
+                2 => rng.u16(0..20),
+                _ => RKV_CLEAR_NAMESPACE as u16,
+            };
+            Op::Clear { ns: rng.u8(0..namespaces), flags }
+        };
+        if self.rng.u8(0..8) == 0 {
+            let count = self.rng.usize(30..36);
+            // Of a few that are hardly used, so that what was there before goes on.
+            let flags = RKV_CLEAR_NAMESPACE as u16;
+            self.next = (0..count).map(|at| Op::Clear { ns: 4 + at as u8 % 3, flags }).collect();
+        }
+        one(&mut self.rng, self.namespaces)
     }
 
     fn child_op(&mut self) -> Op {
@@ -253,19 +344,14 @@ impl Generator {
                     self.rest = Some(earlier.after(at));
                     return Op::Begin { ns: 0, prompt: earlier.cut(at), reserve: 0, first: 0 };
                 }
-                let reserve = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
-                let first = if self.rng.u8(0..3) > 0 { 0 } else { self.few(page_size * 4) };
-                Op::Begin { ns: self.ns(), prompt: self.prompt(), reserve, first }
+                self.begin()
             }
             22..=34 => Op::ConfirmCopies { sequence: self.pick() },
             35..=41 => Op::Allocate { sequence: self.pick(), back: self.few(page_size * 4) },
-            42..=54 => Op::Append { sequence: self.pick(), prompt: self.more() },
+            42..=54 => self.append(),
             55..=58 => Op::Truncate { sequence: self.pick(), back: self.few(page_size * 2) },
-            59..=81 => {
-                let back = if self.rng.bool() { 0 } else { self.few(page_size * 3) };
-                Op::Publish { sequence: self.pick(), back }
-            }
-            _ => Op::Release { sequence: self.pick() },
+            59..=81 => self.publish(),
+            _ => self.release(),
         }
     }
 

@@ -120,9 +120,15 @@ impl Naive {
         path.into_iter().chain(kept.row[shared..].iter().copied()).collect()
     }
 
-    /// Whether the sequence is retained afterwards.
-    pub fn retain(&mut self, index: usize) -> Result<bool, Refusal> {
+    /// Whether the sequence is retained afterwards. What was cleared is not; where the library may
+    /// err about that, `kept` is what it did.
+    pub fn retain(&mut self, index: usize, kept: bool) -> Result<bool, Refusal> {
         let sequence = self.sequence(index)?.clone();
+        if self.is_cleared(sequence.ns) || (!kept && self.may_count_as_cleared(&sequence)) {
+            self.mark("a sequence of before a clear is not retained");
+            self.release(index)?;
+            return Ok(false);
+        }
         let Sequence { ns, slot, shared, base, copy, node, .. } = sequence;
         let computed = self.computed(&sequence);
         let count =
@@ -189,7 +195,7 @@ impl Naive {
         asked: &Asked,
     ) -> Result<Option<ChildPlan>, Refusal> {
         let Ok((from, _)) = self.parent(parent) else { return Ok(None) };
-        if from.ns != asked.ns {
+        if from.ns.name != asked.ns {
             return Err(Status::InvalidArgument.into());
         }
         if self.kept(parent).is_none() && !asked.running {
@@ -254,7 +260,7 @@ impl Naive {
         source: u32,
     ) -> Result<(), Wrong> {
         let (from, row) = self.parent(parent).expect("it was looked up");
-        let Sequence { ns, base, .. } = *from;
+        let Sequence { ns, began, base, .. } = *from;
         let cut = plan.cut;
         let shared = row[..cut.whole_pages].to_vec();
         let copy = (cut.partial > 0).then(|| row[cut.whole_pages]);
@@ -282,6 +288,7 @@ impl Naive {
         self.counters.inherited_positions += inherited;
         self.sequences.push(Some(Sequence {
             ns,
+            began,
             slot,
             prompt_positions: positions,
             computed: inherited,

@@ -1,12 +1,13 @@
 //! The driver's matches and inserts.
+use super::abi::many::Matched;
 use super::abi::{InsertCall, Library, Status};
 use super::compare::equal;
 use super::driver::{Driver, Earlier, Lock, agree, pick};
 use super::naive::{Page, Refusal, Wrong, require};
-use super::namespaces::namespace_of;
 use super::ops::{Pick, Wrong as Fault};
 use super::prompt::{Piece, Prompt, Tokens};
 use super::published::Label;
+use super::spaces::Space;
 use super::tokens::TokenList;
 
 impl Driver {
@@ -29,14 +30,26 @@ impl Driver {
         prompt: &Prompt,
         lock: bool,
     ) -> Result<(Vec<u32>, Option<Lock>), Wrong> {
+        let room = prompt.positions() / self.model.config.page_size;
+        let matched = self.library.lookup(ns, &TokenList::of(prompt), lock, room);
+        self.matched("rkv_cache_match", matched, ns, prompt, lock)
+    }
+
+    /// What a match with room enough answered.
+    pub fn matched(
+        &mut self,
+        what: &str,
+        (status, seen, mut pages): Matched,
+        ns: u8,
+        prompt: &Prompt,
+        lock: bool,
+    ) -> Result<(Vec<u32>, Option<Lock>), Wrong> {
         let tokens = Tokens::of(prompt);
         let page_size = self.model.config.page_size;
-        let room = tokens.positions() / page_size;
-        let (status, seen, mut pages) = self.library.lookup(ns, &TokenList::of(prompt), lock, room);
-        require!(status == Status::Ok, "rkv_cache_match: {status:?}: {}", Library::last_message());
-        let ns = namespace_of(ns);
+        require!(status == Status::Ok, "{what}: {status:?}: {}", Library::last_message());
+        let ns = self.model.space(ns);
         let cut = self.model.match_cut(ns, &tokens);
-        equal!("rkv_cache_match",
+        equal!(what,
             whole_pages: cut.whole_pages, seen.page_count;
             partial: cut.partial, seen.partial_position_count;
             positions: cut.whole_pages * page_size + cut.partial, seen.position_count;
@@ -60,11 +73,16 @@ impl Driver {
     }
 
     pub fn match_too_small(&mut self, ns: u8, prompt: &Prompt) -> Result<(), Wrong> {
-        let whole = self.model.match_cut(namespace_of(ns), &Tokens::of(prompt)).whole_pages;
+        let whole = self.model.match_cut(self.model.space(ns), &Tokens::of(prompt)).whole_pages;
         if whole < 2 {
             return Ok(());
         }
-        let (status, seen, _) = self.library.lookup(ns, &TokenList::of(prompt), true, whole - 1);
+        let matched = self.library.lookup(ns, &TokenList::of(prompt), true, whole - 1);
+        self.matched_too_small(matched, whole)
+    }
+
+    /// What a match answered that had less room than the pages that it found.
+    pub fn matched_too_small(&self, (status, seen, _): Matched, whole: usize) -> Result<(), Wrong> {
         require!(status == Status::BufferTooSmall, "a match into too little room: {status:?}");
         equal!("rkv_cache_match with too little room",
             whole_pages: whole, seen.page_count;
@@ -76,11 +94,22 @@ impl Driver {
     }
 
     pub fn probe(&mut self, ns: u8, prompt: &Prompt) -> Result<(), Wrong> {
-        let tokens = Tokens::of(prompt);
         let probed = self.library.probe(ns, &TokenList::of(prompt));
-        let (count, positions) = probed.map_err(|status| format!("rkv_cache_probe: {status:?}"))?;
-        let cut = self.model.match_cut(namespace_of(ns), &tokens);
-        equal!("rkv_cache_probe",
+        let found = probed.map_err(|status| format!("rkv_cache_probe: {status:?}"))?;
+        self.probed("rkv_cache_probe", found, ns, prompt)
+    }
+
+    /// What a probe found: tokens and positions.
+    pub fn probed(
+        &mut self,
+        what: &str,
+        (count, positions): (usize, usize),
+        ns: u8,
+        prompt: &Prompt,
+    ) -> Result<(), Wrong> {
+        let tokens = Tokens::of(prompt);
+        let cut = self.model.match_cut(self.model.space(ns), &tokens);
+        equal!(what,
             tokens: cut.tokens, count;
             positions: cut.whole_pages * self.model.config.page_size + cut.partial, positions;
         );
@@ -117,7 +146,7 @@ impl Driver {
             from_token_index: 0,
             from_page_index: 0,
         };
-        self.insert_call(&call, namespace_of(ns), prompt)?;
+        self.insert_call(&call, self.model.space(ns), prompt)?;
         self.free_left_over(&pages, keep)
     }
 
@@ -126,7 +155,7 @@ impl Driver {
         if !at.is_multiple_of(8) {
             return pick(&self.earlier, at / 8);
         }
-        let roots: Vec<(u8, Label)> =
+        let roots: Vec<(Space, Label)> =
             self.model.cache.roots.iter().map(|(&ns, root)| (ns, root.label)).collect();
         let (ns, node) = pick(&roots, at / 8)?;
         Some(Earlier { ns, prompt: Prompt::default(), node, whole_pages: 0 })
@@ -149,7 +178,7 @@ impl Driver {
         let pages: Vec<u32> = std::iter::repeat_n(u32::MAX, from).chain(new.clone()).collect();
         let list = TokenList::of(&prompt);
         let call = InsertCall {
-            ns: earlier.ns + 1,
+            ns: earlier.ns.name + 1,
             tokens: &list,
             pages: &pages,
             from_node: self.names.id(earlier.node),
@@ -159,6 +188,10 @@ impl Driver {
         if !self.model.cache.is_live(earlier.node) {
             let answer = self.library.insert(&call).map(|_| ());
             require!(answer == Err(Status::StaleNode), "insert from a stale node: {answer:?}");
+        } else if !self.model.lives.is_found(earlier.ns) {
+            let answer = self.library.insert(&call).map(|_| ());
+            require!(answer == Err(Status::InvalidState), "insert after a clear: {answer:?}");
+            self.model.mark("an insert after what was cleared");
         } else if valid.is_empty() {
             // The node ends inside an image that goes on for more than a page.
             let answer = self.library.insert(&call).map(|_| ());
@@ -173,7 +206,7 @@ impl Driver {
     pub fn insert_call(
         &mut self,
         call: &InsertCall,
-        ns: u8,
+        ns: Space,
         prompt: &Prompt,
     ) -> Result<Option<(Label, usize)>, Wrong> {
         let tokens = Tokens::of(prompt);
@@ -223,7 +256,7 @@ impl Driver {
             from_token_index: 0,
             from_page_index: 0,
         };
-        if let Some((node, claimed)) = self.insert_call(&call, namespace_of(ns), &prompt)?
+        if let Some((node, claimed)) = self.insert_call(&call, self.model.space(ns), &prompt)?
             && claimed > 0
         {
             // The row maps pages of the cache now, which must stay for as long.
@@ -260,7 +293,7 @@ impl Driver {
     ) -> Result<(), Wrong> {
         let page_size = self.model.config.page_size;
         let tokens = Tokens::of(prompt);
-        let plan = self.model.insert_plan(namespace_of(ns), &tokens, &pages, 0);
+        let plan = self.model.insert_plan(self.model.space(ns), &tokens, &pages, 0);
         let claimed = plan.map_or(0, |plan| plan.claimed.len());
         let mut list = TokenList::of(prompt);
         let (mut from_node, mut from_token_index, mut from_page_index) = (0, 0, 0);
@@ -297,7 +330,8 @@ impl Driver {
             | Fault::PageIndexTooLarge
             | Fault::OtherPrefix => {
                 let Some(earlier) = pick(&self.earlier, earlier) else { return Ok(()) };
-                if !self.model.cache.is_live(earlier.node) {
+                let found = self.model.lives.is_found(earlier.ns);
+                if !found || !self.model.cache.is_live(earlier.node) {
                     return Ok(());
                 }
                 // A page of text more, so that an index too large still lies in the tokens.

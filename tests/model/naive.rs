@@ -6,6 +6,7 @@ use super::inherit::Kept;
 use super::ops::Config;
 use super::prompt::{Tokens, images};
 use super::published::{Label, PublishedPages};
+use super::spaces::{Lives, Space};
 use radixkv::capi::rkv_status as Status;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,10 @@ pub enum Fault {
     ShortReserve,
     /// A page that a copy is still to read is free when its owner goes.
     ForgetsLoan,
+    /// A sequence of before a clear publishes to all.
+    ForgetsClear,
+    /// What was cleared counts as evicted.
+    EvictsCleared,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +63,9 @@ pub struct Copy {
 
 #[derive(Clone, Debug)]
 pub struct Sequence {
-    pub ns: u8,
+    pub ns: Space,
+    /// Clears before it began, or its first ancestor did.
+    pub began: usize,
     pub tokens: Tokens,
     pub slot: u32,
     pub prompt_positions: usize,
@@ -110,6 +117,8 @@ pub struct Counters {
     pub inserted: usize,
     pub duplicates: usize,
     pub evicted: usize,
+    /// Dropped after they were cleared.
+    pub cleared: usize,
     pub inherits: usize,
     pub inherited_positions: usize,
     pub displaced: usize,
@@ -138,6 +147,7 @@ pub struct Naive {
     /// By order of finishing.
     pub retained: Vec<Kept>,
     pub counters: Counters,
+    pub lives: Lives,
     pub marks: RefCell<Marks>,
 }
 
@@ -166,6 +176,7 @@ impl Naive {
             sequences: Vec::new(),
             retained: Vec::new(),
             counters: Counters::default(),
+            lives: Lives::default(),
             marks: RefCell::default(),
         }
     }
@@ -232,8 +243,8 @@ impl Naive {
 
     /// The namespace of a live or retained sequence.
     pub fn namespace(&self, index: usize) -> Option<u8> {
-        let kept = self.kept(index).map(|kept| kept.sequence.ns);
-        kept.or(self.sequence(index).ok().map(|sequence| sequence.ns))
+        let kept = self.kept(index).map(|kept| kept.sequence.ns.name);
+        kept.or(self.sequence(index).ok().map(|sequence| sequence.ns.name))
     }
 
     pub fn sequence(&self, index: usize) -> Result<&Sequence, Status> {

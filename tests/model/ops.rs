@@ -1,6 +1,7 @@
 //! The operations, as data. Each names live objects by an index that is taken modulo their number,
 //! so that any list of operations means something, also after some were dropped.
 use super::prompt::Prompt;
+use std::fmt;
 
 /// How the page table and the cache are built.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,23 @@ pub enum Wrong {
     IndexWithoutNode,
     OtherPrefix,
     ForeignNode,
+}
+
+/// The items of a call over many; none for one that is refused: it has no tokens, or a sequence
+/// that is not alive.
+#[derive(Clone)]
+pub struct Items(pub Vec<Option<Op>>);
+
+/// Items, in the words in which they print themselves.
+#[allow(dead_code)] // only tests with cases written by hand use it
+pub fn items<const N: usize>(items: [Option<Op>; N]) -> Items {
+    Items(items.into())
+}
+
+impl fmt::Debug for Items {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "items({:?})", self.0)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -109,6 +127,11 @@ pub enum Op {
         count: u16,
         capacity: u16,
     },
+    /// Clears the namespaces that are like one in what the RKV_CLEAR_ flags say.
+    Clear {
+        ns: u8,
+        flags: u16,
+    },
     /// Destroys the cache and makes a new one on the same page table.
     RecreateCache,
     // Sequences.
@@ -163,6 +186,15 @@ pub enum Op {
     DeadSequence {
         sequence: Pick,
     },
+    // Calls of one verb, all of them by its batch verb.
+    BeginMany(Items),
+    AppendMany(Items),
+    /// Publishes, some of more positions than there are.
+    PublishMany(Items),
+    ReleaseMany(Items),
+    /// Matches, some with too little room.
+    MatchMany(Items),
+    ProbeMany(Items),
     // Parents and children.
     Retain {
         sequence: Pick,

@@ -4,6 +4,7 @@
 //! A *node* of the library is a run of pages without a mark between them; the mark is on its last
 //! page, and carries what an id stands for: a label, and the locks that were taken on it.
 use super::prompt::Key;
+use super::spaces::Space;
 use radixkv::index::Limits;
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub struct Mark {
 
 #[derive(Clone, Debug)]
 pub struct Published {
-    pub ns: u8,
+    pub ns: Space,
     /// All keys from the beginning to the end of this page.
     pub prefix: Vec<Key>,
     pub page: u32,
@@ -51,7 +52,7 @@ pub struct PublishedPages {
     pub segment_limit: usize,
     pub pages: Vec<Published>,
     /// The mark of each namespace's root.
-    pub roots: BTreeMap<u8, Mark>,
+    pub roots: BTreeMap<Space, Mark>,
     clock: u64,
     next_label: Label,
 }
@@ -95,7 +96,7 @@ impl PublishedPages {
     }
 
     /// The page published for a prefix.
-    pub fn find(&self, ns: u8, prefix: &[Key]) -> Option<usize> {
+    pub fn find(&self, ns: Space, prefix: &[Key]) -> Option<usize> {
         self.pages.iter().position(|page| page.ns == ns && page.prefix == prefix)
     }
 
@@ -105,7 +106,7 @@ impl PublishedPages {
     }
 
     /// Pages that stand directly after a prefix.
-    pub fn after<'a>(&'a self, ns: u8, prefix: &'a [Key]) -> impl Iterator<Item = usize> + 'a {
+    pub fn after<'a>(&'a self, ns: Space, prefix: &'a [Key]) -> impl Iterator<Item = usize> + 'a {
         let length = prefix.len() + self.page_size;
         (0..self.pages.len()).filter(move |&at| {
             let page = &self.pages[at];
@@ -117,7 +118,7 @@ impl PublishedPages {
         self.after(self.pages[page].ns, &self.pages[page].prefix)
     }
 
-    pub fn longest(&self, ns: u8, keys: &[Key]) -> Longest {
+    pub fn longest(&self, ns: Space, keys: &[Key]) -> Longest {
         let mut path = Vec::new();
         for whole in keys.chunks_exact(self.page_size).enumerate().map(|(index, _)| index + 1) {
             match self.find(ns, &keys[..whole * self.page_size]) {
@@ -135,7 +136,7 @@ impl PublishedPages {
     }
 
     /// Pages of which the positions `whole..whole + partial` may be copied.
-    pub fn copy_sources(&self, ns: u8, keys: &[Key], whole: usize, partial: usize) -> Vec<u32> {
+    pub fn copy_sources(&self, ns: Space, keys: &[Key], whole: usize, partial: usize) -> Vec<u32> {
         let wanted = &keys[..whole + partial];
         let sources = self.after(ns, &keys[..whole]).map(|at| &self.pages[at]);
         sources.filter(|page| page.prefix.starts_with(wanted)).map(|page| page.page).collect()
@@ -149,7 +150,7 @@ impl PublishedPages {
         self.pages.iter().position(|page| page.mark.as_ref().is_some_and(|m| m.label == label))
     }
 
-    pub fn root_by_label(&self, label: Label) -> Option<u8> {
+    pub fn root_by_label(&self, label: Label) -> Option<Space> {
         self.roots.iter().find(|(_, root)| root.label == label).map(|(&ns, _)| ns)
     }
 
@@ -203,7 +204,7 @@ impl PublishedPages {
         self.locks_below(self.pages[page].ns, &self.pages[page].prefix)
     }
 
-    pub fn locks_below(&self, ns: u8, prefix: &[Key]) -> u32 {
+    pub fn locks_below(&self, ns: Space, prefix: &[Key]) -> u32 {
         let of_namespace = self.pages.iter().filter(|page| page.ns == ns);
         let below = of_namespace.filter(|page| page.prefix.starts_with(prefix));
         below.filter_map(|page| page.mark.as_ref()).map(|mark| mark.locks).sum()
@@ -255,7 +256,7 @@ impl PublishedPages {
     }
 
     /// Adds pages after a prefix that is published, as a new node.
-    pub fn add(&mut self, ns: u8, keys: &[Key], first: usize, pages: &[u32]) {
+    pub fn add(&mut self, ns: Space, keys: &[Key], first: usize, pages: &[u32]) {
         if pages.is_empty() {
             return;
         }
@@ -277,7 +278,7 @@ impl PublishedPages {
     }
 
     /// A namespace vanishes with its last page, unless its root is locked.
-    pub fn prune_root(&mut self, ns: u8) {
+    pub fn prune_root(&mut self, ns: Space) {
         let empty = self.pages.iter().all(|page| page.ns != ns);
         if empty && self.roots.get(&ns).is_some_and(|root| root.locks == 0) {
             self.roots.remove(&ns);

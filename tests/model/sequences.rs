@@ -2,6 +2,7 @@
 use super::naive::{Copy, Cut, Fault, Naive, Page, Refusal, Sequence, Wrong, require};
 use super::prompt::Tokens;
 use super::published::Label;
+use super::spaces::Space;
 use radixkv::capi::rkv_status as Status;
 use radixkv::sequence::Room;
 
@@ -31,7 +32,7 @@ impl Naive {
     /// refused.
     pub fn begin_plan(
         &self,
-        ns: u8,
+        ns: Space,
         tokens: &Tokens,
         room: Room,
         source: u32,
@@ -77,7 +78,7 @@ impl Naive {
     /// Whether the private pages can be had while what is reused stays.
     fn check_begin(
         &self,
-        ns: u8,
+        ns: Space,
         tokens: &Tokens,
         plan: &BeginPlan,
         source: u32,
@@ -105,14 +106,14 @@ impl Naive {
         pages.iter().filter(|&&page| self.cache.is_reclaimable(page)).count()
     }
 
-    fn pages_of_prefix(&self, ns: u8, tokens: &Tokens, whole: usize) -> Vec<usize> {
+    fn pages_of_prefix(&self, ns: Space, tokens: &Tokens, whole: usize) -> Vec<usize> {
         self.cache.longest(ns, &tokens.keys).path[..whole].to_vec()
     }
 
     /// Carries out a begin with the slot, the new pages and the copy that the library chose.
     pub fn begin(
         &mut self,
-        ns: u8,
+        ns: Space,
         tokens: Tokens,
         plan: &BeginPlan,
         slot: u32,
@@ -150,6 +151,7 @@ impl Naive {
         self.grow(slot, chosen)?;
         self.sequences.push(Some(Sequence {
             ns,
+            began: self.lives.clears(),
             slot,
             prompt_positions: tokens.positions(),
             computed: cut.whole_pages * self.config.page_size + cut.partial,
@@ -246,9 +248,15 @@ impl Naive {
         Ok(())
     }
 
-    pub fn publish(&mut self, index: usize, computed: usize) -> Result<Publishing, Refusal> {
+    /// Publishes; when it is the first that is published, the library says whether nobody finds it.
+    pub fn publish(
+        &mut self,
+        index: usize,
+        computed: usize,
+        hidden: bool,
+    ) -> Result<Publishing, Refusal> {
         let sequence = self.sequence(index)?.clone();
-        let Sequence { ns, slot, shared, base, node, mut tokens, .. } = sequence;
+        let Sequence { mut ns, slot, shared, base, node, mut tokens, .. } = sequence;
         if computed > tokens.positions() {
             return Err(Status::InvalidArgument.into());
         }
@@ -267,6 +275,10 @@ impl Naive {
         let nothing = Publishing { claimed: 0, remapped: 0, first_remapped: row.len(), shared };
         if whole <= shared {
             return Ok(nothing);
+        }
+        if base == 0 && hidden {
+            ns = self.hidden_space(ns.name);
+            self.edit(index).ns = ns;
         }
         tokens.keys.truncate(whole * page_size);
         let mut done = Publishing { shared: whole, ..nothing };
@@ -320,7 +332,7 @@ impl Naive {
 
     fn publish_and_move_lock(
         &mut self,
-        ns: u8,
+        ns: Space,
         tokens: &Tokens,
         whole: usize,
         claimed: &[u32],

@@ -1,6 +1,6 @@
 //! Makes a failing list of operations small: drops what the failure does not need, then makes the
 //! rest simpler.
-use super::ops::Op;
+use super::ops::{Items, Op};
 use super::prompt::{Piece, Prompt};
 
 /// A list that still fails, in which no operation can be dropped.
@@ -8,6 +8,7 @@ pub fn shrink(mut ops: Vec<Op>, mut fails: impl FnMut(&[Op]) -> bool) -> Vec<Op>
     loop {
         let before = format!("{ops:?}").len();
         ops = drop_operations(ops, &mut fails);
+        ops = drop_pairs(ops, &mut fails);
         ops = simplify(ops, &mut fails);
         if format!("{ops:?}").len() == before {
             return ops;
@@ -34,6 +35,22 @@ fn drop_operations(mut ops: Vec<Op>, fails: &mut impl FnMut(&[Op]) -> bool) -> V
     ops
 }
 
+/// Drops two at a time from a short list: where one is gone, the other may mean something else.
+fn drop_pairs(mut ops: Vec<Op>, fails: &mut impl FnMut(&[Op]) -> bool) -> Vec<Op> {
+    const SHORT: usize = 16;
+    let without = |ops: &[Op], pair: [usize; 2]| -> Vec<Op> {
+        let kept = ops.iter().enumerate().filter(|(at, _)| !pair.contains(at));
+        kept.map(|(_, op)| op.clone()).collect()
+    };
+    while ops.len() <= SHORT {
+        let pairs = (0..ops.len()).flat_map(|later| (0..later).map(move |first| [first, later]));
+        let fewer = pairs.map(|pair| without(&ops, pair)).find(|fewer| fails(fewer));
+        let Some(fewer) = fewer else { break };
+        ops = fewer;
+    }
+    ops
+}
+
 fn simplify(mut ops: Vec<Op>, fails: &mut impl FnMut(&[Op]) -> bool) -> Vec<Op> {
     for index in 0..ops.len() {
         while let Some(simpler) = simpler(&ops[index]).into_iter().find(|simpler| {
@@ -49,6 +66,9 @@ fn simplify(mut ops: Vec<Op>, fails: &mut impl FnMut(&[Op]) -> bool) -> Vec<Op> 
 
 /// Operations that do less than this one. Each has a shorter prompt or a smaller number.
 fn simpler(op: &Op) -> Vec<Op> {
+    if let Some(items) = items_of(&mut op.clone()) {
+        return simpler_items(op, &items.0);
+    }
     let mut found = Vec::new();
     let mut with = |change: &dyn Fn(&mut Op) -> bool| {
         let mut changed = op.clone();
@@ -77,6 +97,42 @@ fn simpler(op: &Op) -> Vec<Op> {
     found
 }
 
+/// One item less, one item alone by the single verb, or a simpler item.
+fn simpler_items(op: &Op, items: &[Option<Op>]) -> Vec<Op> {
+    let with = |items: Vec<Option<Op>>| {
+        let mut changed = op.clone();
+        items_of(&mut changed).expect("it has items").0 = items;
+        changed
+    };
+    let mut found = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        found.extend(item.clone());
+        let mut fewer = items.to_vec();
+        fewer.remove(at);
+        found.extend(Some(fewer).filter(|fewer| !fewer.is_empty()).map(with));
+    }
+    for (at, item) in items.iter().enumerate() {
+        for simpler in item.iter().flat_map(simpler) {
+            let mut changed = items.to_vec();
+            changed[at] = Some(simpler);
+            found.push(with(changed));
+        }
+    }
+    found
+}
+
+fn items_of(op: &mut Op) -> Option<&mut Items> {
+    match op {
+        Op::BeginMany(items)
+        | Op::AppendMany(items)
+        | Op::PublishMany(items)
+        | Op::ReleaseMany(items)
+        | Op::MatchMany(items)
+        | Op::ProbeMany(items) => Some(items),
+        _ => None,
+    }
+}
+
 fn drop_piece(prompt: &mut Prompt, piece: usize) -> bool {
     prompt.0.remove(piece);
     true
@@ -103,6 +159,7 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
             (Some(prompt), Some(ns), vec![row])
         }
         Op::InsertWrong { earlier, ns, prompt, .. } => (Some(prompt), Some(ns), vec![earlier]),
+        Op::Clear { ns, flags } => (None, Some(ns), vec![flags]),
         Op::Begin { ns, prompt, reserve, first } => (Some(prompt), Some(ns), vec![reserve, first]),
         Op::Continue { parent, ns, prompt, reserve, first, .. } => {
             (Some(prompt), Some(ns), vec![parent, reserve, first])
@@ -135,6 +192,13 @@ fn parts(op: &mut Op) -> (Option<&mut Prompt>, Option<&mut u8>, Vec<&mut u16>) {
         | Op::Map { row: first, count: second, .. }
         | Op::MapAny { slot: first, page: second, .. }
         | Op::ReadRows { first, count: second, .. } => (None, None, vec![first, second]),
-        Op::RecreateCache | Op::AllocateSlot => (None, None, vec![]),
+        Op::RecreateCache
+        | Op::AllocateSlot
+        | Op::BeginMany(_)
+        | Op::AppendMany(_)
+        | Op::PublishMany(_)
+        | Op::ReleaseMany(_)
+        | Op::MatchMany(_)
+        | Op::ProbeMany(_) => (None, None, vec![]),
     }
 }

@@ -5,6 +5,7 @@
 //! What is computed is a ghost: the digest of everything up to the position. So a wrong hit, or a
 //! page that was written while others read it, is seen by comparing numbers.
 use super::tokens::{Digest, Tokens};
+use crate::model::spaces::{Lives, Space};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -77,6 +78,11 @@ pub struct Books {
     /// What stands before a cached page, and what its first and its last position mean.
     before: Vec<Digest>,
     ends: Vec<(Digest, Digest)>,
+    /// In which space a cached page is.
+    spaces: Vec<Space>,
+    pub lives: Lives,
+    /// Cached pages that somebody let go, to be looked at.
+    unprotected: Vec<u32>,
     /// When a cached page was used last.
     used: Vec<u64>,
     clock: u64,
@@ -102,6 +108,9 @@ impl Books {
             followers: vec![0; page_count],
             before: vec![0; page_count],
             ends: vec![(0, 0); page_count],
+            spaces: vec![Space::default(); page_count],
+            lives: Lives::default(),
+            unprotected: Vec::new(),
             used: vec![0; page_count],
             clock: 0,
             by_end: ByDigest::default(),
@@ -113,6 +122,14 @@ impl Books {
 
     pub fn state(&self, page: u32) -> Page {
         self.states[page as usize]
+    }
+
+    pub fn page_count(&self) -> u32 {
+        self.states.len() as u32
+    }
+
+    pub fn space(&self, page: u32) -> Space {
+        self.spaces[page as usize]
     }
 
     pub fn content(&self, page: u32) -> &[Digest] {
@@ -169,9 +186,7 @@ impl Books {
             require!(state == Some(Page::Cached), "page {page} is evicted while it is {state:?}");
             let holders = self.protectors[page as usize];
             require!(holders == 0, "page {page} is evicted while {holders} rely on it");
-            if let Some(&parent) = self.by_end.get(&self.before[page as usize]) {
-                self.followers[parent as usize] -= 1;
-            }
+            self.follow_no_more(page);
         }
         // While every lock is known, so is who is next.
         if self.wide_locks == 0 {
@@ -186,6 +201,19 @@ impl Books {
         }
         self.counts.evicted += pages.len();
         Ok(())
+    }
+
+    /// A page that nobody finds goes.
+    pub fn drop_cleared(&mut self, page: u32) {
+        self.follow_no_more(page);
+        self.forget(page);
+        self.set(page, Page::Free);
+    }
+
+    fn follow_no_more(&mut self, page: u32) {
+        if let Some(&parent) = self.by_end.get(&self.before[page as usize]) {
+            self.followers[parent as usize] -= 1;
+        }
     }
 
     /// Nothing that could have gone before these pages was used longer ago.
@@ -229,7 +257,9 @@ impl Books {
         let at = index * self.page_size;
         let wanted = &tokens.digests()[at..at + self.page_size];
         require!(self.content(page) == wanted, "page {page} is published with other content");
-        let (before, first, end) = (tokens.before(at), wanted[0], wanted[self.page_size - 1]);
+        let (first, end) = (tokens.key(at), tokens.key(at + self.page_size - 1));
+        let before = tokens.key_before(at);
+        self.spaces[page as usize] = tokens.space;
         self.before[page as usize] = before;
         self.ends[page as usize] = (first, end);
         self.followers[page as usize] = 0;
@@ -277,6 +307,7 @@ impl Books {
         self.followers.fill(0);
         self.by_end.clear();
         self.by_first.clear();
+        self.unprotected.clear();
         (self.counts.protected, self.counts.evicted, self.wide_locks) = (0, 0, 0);
     }
 
@@ -288,14 +319,26 @@ impl Books {
 
     /// The cached whole pages of a prompt.
     pub fn path(&self, tokens: &Tokens) -> Vec<u32> {
-        let ends = tokens.digests().chunks_exact(self.page_size);
-        ends.map_while(|page| self.cached(page[self.page_size - 1])).collect()
+        self.path_from(tokens, 0, tokens.positions()).collect()
+    }
+
+    /// The cached pages of some of its positions, from an index on.
+    pub fn path_from<'a>(
+        &'a self,
+        tokens: &'a Tokens,
+        first: usize,
+        positions: usize,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let pages = first..positions / self.page_size;
+        pages.map_while(|index| self.cached(tokens.key((index + 1) * self.page_size - 1)))
     }
 
     /// Positions after the whole pages that some cached page begins with.
     pub fn partial(&self, tokens: &Tokens, whole: usize) -> usize {
-        let rest = &tokens.digests()[whole * self.page_size..];
-        let Some(candidates) = rest.first().and_then(|first| self.by_first.get(first)) else {
+        let at = whole * self.page_size;
+        let rest = &tokens.digests()[at..];
+        let first = (!rest.is_empty()).then(|| tokens.key(at));
+        let Some(candidates) = first.and_then(|first| self.by_first.get(&first)) else {
             return 0;
         };
         let common = |&page: &u32| {
@@ -332,6 +375,18 @@ impl Books {
             self.protectors[page as usize] -= 1;
             self.counts.protected -= usize::from(self.protectors[page as usize] == 0);
         }
+        self.look_at(pages);
+    }
+
+    /// These may be free by now, if they were cleared.
+    pub fn look_at(&mut self, pages: &[u32]) {
+        if self.lives.clears() > 0 {
+            self.unprotected.extend(pages);
+        }
+    }
+
+    pub fn take_unprotected(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.unprotected)
     }
 
     pub fn is_protected(&self, page: u32) -> bool {

@@ -171,15 +171,22 @@ impl World {
             from_page_index: first,
         };
         self.log.say("insert", tokens.positions() as u64, first as u64);
+        let cleared = self.books.is_cleared(tokens);
         let (seen, published) = match self.call(|library| library.insert(&call)) {
             Ok(done) => done,
+            Err(Status::InvalidState) if cleared => {
+                self.mark("an insert after what was cleared");
+                self.settle()?;
+                return Ok(Err(Refused::Gone));
+            }
             Err(status) => return self.unforeseen("rkv_cache_insert", status),
         };
+        require!(!cleared, "rkv_cache_insert goes on from what was cleared");
         let (mut claimed, mut left) = (0, Vec::new());
         self.books.touch(&[]);
         for (index, &page) in pages.iter().enumerate() {
-            let end = tokens.digests()[(index + 1) * page_size - 1];
-            let wanted = self.books.cached(end).unwrap_or(page);
+            let there = self.books.cached(tokens.key((index + 1) * page_size - 1));
+            let wanted = there.unwrap_or(page);
             require!(published[index] == wanted, "page {wanted} is published at {index}");
             if index < first {
                 continue;

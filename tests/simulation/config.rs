@@ -37,6 +37,7 @@ pub struct Traffic {
     pub snapshots: u8,
     /// A chunk of a prefill is published at once.
     pub publishes: u8,
+    pub clears: u8,
 }
 
 const SMALL: [usize; 8] = [1, 1, 2, 3, 4, 4, 8, 16];
@@ -90,6 +91,7 @@ impl RunConfig {
             foreign: chance(rng, 150),
             snapshots: chance(rng, 30),
             publishes: rng.u8(60..=255),
+            clears: chance(rng, 4),
         };
         RunConfig {
             pool,

@@ -10,6 +10,7 @@ use super::tokens::Tokens;
 use super::world::{Fault, Refused, World};
 use crate::model::prompt::Piece;
 use fastrand::Rng;
+use radixkv::capi::{RKV_CLEAR_EVERYTHING, RKV_CLEAR_NAMESPACE};
 use radixkv::sequence::Room;
 use std::collections::VecDeque;
 
@@ -48,6 +49,8 @@ pub struct Engine {
 }
 
 const CHATS: usize = 12;
+/// As many as the library remembers: what it may err about afterwards, the model test knows.
+const CLEARS: usize = 32;
 /// Steps between two caches, in the middle.
 const STEPS_OF_A_CACHE: u32 = 3000;
 
@@ -90,6 +93,12 @@ impl Engine {
         }
         if self.chance(2) {
             self.tidy(world)?;
+        }
+        if self.chance(self.traffic.clears) && world.books.lives.clears() < CLEARS {
+            let all = self.rng.u8(0..4) == 0;
+            let flags =
+                if all { self.rng.u32(1..=RKV_CLEAR_EVERYTHING) } else { RKV_CLEAR_NAMESPACE };
+            world.clear(self.rng.u8(0..self.traffic.namespaces), flags)?;
         }
         if self.rng.u32(0..STEPS_OF_A_CACHE) == 0 {
             self.running.clear();
@@ -171,6 +180,7 @@ impl Engine {
         let reserve = if self.rng.u8(0..4) == 0 { self.rng.usize(0..6) } else { 0 };
         let limit = world.row_limit() * world.page_size();
         let request = &mut self.waiting[0];
+        request.tokens.space = world.books.lives.space(request.tokens.ns);
         if let Some((parent, more)) = &request.parent {
             // One that runs has grown since.
             let more = more.iter().map(|piece| piece.positions()).sum::<usize>();

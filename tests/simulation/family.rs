@@ -46,15 +46,20 @@ impl World {
             limit => limit,
         };
         let fits = sequence.path.len() + usize::from(partial.is_some()) <= limit;
+        let cleared = self.books.is_cleared(&sequence.tokens);
+        let retains = fits && !cleared;
         self.log.say("retain", slot.into(), computed as u64);
         match self.call(|library| library.retain(id)) {
-            Ok(retained) => require!(retained == fits, "retain of slot {slot} says {retained}"),
+            Ok(retained) => require!(retained == retains, "retain of slot {slot} says {retained}"),
             Err(status) => return self.unforeseen("rkv_sequence_retain", status),
         }
-        let mut sequence = self.end(slot, partial.filter(|_| fits))?;
-        if !fits {
+        let mut sequence = self.end(slot, partial.filter(|_| retains))?;
+        if !retains {
             self.gone(&sequence);
-            self.mark("a sequence is too large to be retained");
+            self.mark(match cleared {
+                true => "a sequence of before a clear is not retained",
+                false => "a sequence is too large to be retained",
+            });
             self.settle()?;
             return Ok(Ok(false));
         }
@@ -78,7 +83,7 @@ impl World {
         Ok(Ok(true))
     }
 
-    fn forget_kept(&mut self, at: usize) {
+    pub fn forget_kept(&mut self, at: usize) {
         let kept = self.kept.remove(at).expect("it is retained");
         for page in Self::kept_pages_of(&kept) {
             self.keepers[page as usize] -= 1;

@@ -33,7 +33,8 @@ impl Foreign {
     }
 
     pub fn step(&mut self, world: &mut World, prompts: &mut Prompts) -> Result<(), Wrong> {
-        let tokens = prompts.prompt(&mut self.rng);
+        let mut tokens = prompts.prompt(&mut self.rng);
+        tokens.space = world.books.lives.space(tokens.ns);
         match self.rng.u8(0..20) {
             0..=4 => {
                 let lock = self.rng.bool() && self.locks.len() < LOCKS;

@@ -115,10 +115,14 @@ impl World {
         sequence.computed = sequence.computed.max(computed);
         let whole = (computed / page_size).max(shared);
         self.books.touch(&[]);
+        if whole > shared && sequence.path.is_empty() && self.books.is_cleared(&sequence.tokens) {
+            self.mark("a sequence of before a clear publishes");
+            sequence.tokens.space = self.books.lives.hidden(sequence.tokens.space.name);
+        }
         let (mut claimed, mut first_remapped) = (Vec::new(), sequence.row.len());
         for index in shared..whole {
             let own = sequence.row[index];
-            match self.books.cached(sequence.tokens.digests()[(index + 1) * page_size - 1]) {
+            match self.books.cached(sequence.tokens.key((index + 1) * page_size - 1)) {
                 None => {
                     self.books.publish(own, &sequence.tokens, index)?;
                     claimed.push(own);
@@ -147,9 +151,7 @@ impl World {
             let mut path = sequence.row[base..whole].to_vec();
             if claimed.is_empty() {
                 // Others published more of the prompt; the lock goes to the end of that.
-                let known = &sequence.tokens.digests()[..prompt_positions];
-                let further = known.chunks_exact(page_size).skip(whole);
-                path.extend(further.map_while(|page| self.books.cached(page[page_size - 1])));
+                path.extend(self.books.path_from(&sequence.tokens, whole, prompt_positions));
             }
             self.books.protect(&path);
             sequence.path.extend(path);

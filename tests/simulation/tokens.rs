@@ -2,6 +2,7 @@
 //! that stands up to there. Two positions with one digest hold the same KV.
 use crate::model::namespaces::namespace_of;
 use crate::model::prompt::Piece;
+use crate::model::spaces::Space;
 use crate::model::tokens::TokenList;
 
 pub type Digest = u64;
@@ -24,6 +25,8 @@ pub fn beginning(ns: u8) -> Digest {
 #[derive(Clone)]
 pub struct Tokens {
     pub ns: u8,
+    /// Where it is looked for, or published: what the namespace led to when it was asked for.
+    pub space: Space,
     /// For the library.
     pub list: TokenList,
     /// By position.
@@ -34,7 +37,8 @@ pub struct Tokens {
 
 impl Tokens {
     pub fn new(ns: u8) -> Self {
-        Tokens { ns, list: TokenList::default(), digests: Vec::new(), ends: Vec::new() }
+        let space = Space { name: namespace_of(ns), life: 0 };
+        Tokens { ns, space, list: TokenList::default(), digests: Vec::new(), ends: Vec::new() }
     }
 
     pub fn positions(&self) -> usize {
@@ -49,6 +53,20 @@ impl Tokens {
     /// What stands before a position.
     pub fn before(&self, position: usize) -> Digest {
         position.checked_sub(1).map_or(beginning(self.ns), |last| self.digests[last])
+    }
+
+    /// Under what a position is found: what it means, and in which space.
+    pub fn key(&self, position: usize) -> Digest {
+        self.in_space(self.digests[position])
+    }
+
+    /// The same of what stands before a position.
+    pub fn key_before(&self, position: usize) -> Digest {
+        self.in_space(self.before(position))
+    }
+
+    fn in_space(&self, digest: Digest) -> Digest {
+        digest ^ self.space.life.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     pub fn push(&mut self, piece: Piece) {

@@ -45,6 +45,8 @@ pub enum Fault {
     LostEviction,
     /// A retained sequence is not crossed off.
     LostDrop,
+    /// The library does not hear of a clear.
+    SkippedClear,
 }
 
 /// Counts since the cache was created.
@@ -213,6 +215,7 @@ impl World {
     pub fn settle(&mut self) -> Result<(), Wrong> {
         self.operations += 1;
         self.log.done(self.operations);
+        self.drop_cleared()?;
         let stats = self.library.table_stats().map_err(|status| format!("stats: {status:?}"))?;
         let counts = self.books.counts;
         let seen = [stats.free_page_count, stats.cached_page_count, stats.private_page_count];

@@ -48,7 +48,7 @@ pub struct rkv_cache_clear_result {
     pub reserved: u32,
     /// Namespaces that it found.
     pub namespace_count: u64,
-    /// Pages that went back to the free pool during the call.
+    /// Cached pages that went back to the free pool during the call.
     pub freed_page_count: u64,
     /// Cleared pages that locks, sequences and open copies still hold, those of earlier clears
     /// included. Each goes back when the last of them lets it go.

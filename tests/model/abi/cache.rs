@@ -1,20 +1,18 @@
 //! Lookups, inserts, nodes.
 use super::super::namespaces::namespace;
 use super::super::tokens::TokenList;
-use super::{COUNT, FIRST, InsertCall, Library, Status, done, second, sized};
+use super::many::{MatchItem, Matched, only};
+use super::{InsertCall, Library, Status, done, sized};
 use radixkv::capi::*;
 use std::ptr::{null, null_mut};
 
 // Every unsafe block has the reason that `mod.rs` gives.
 impl Library {
     /// The match and its pages, with room for `room` pages.
-    pub fn lookup(
-        &self,
-        ns: u8,
-        tokens: &TokenList,
-        lock: bool,
-        room: usize,
-    ) -> (Status, rkv_cache_match_result, Vec<u32>) {
+    pub fn lookup(&self, ns: u8, tokens: &TokenList, lock: bool, room: usize) -> Matched {
+        if self.in_batch() {
+            return only(self.match_many(&[MatchItem { ns, tokens: Some(tokens), lock, room }]));
+        }
         let mut pages = vec![0; room];
         let mut found: rkv_cache_match_result = sized();
         let namespace = namespace(ns);
@@ -22,56 +20,24 @@ impl Library {
         let flags = if lock { RKV_MATCH_LOCK } else { 0 };
         let into = if room == 0 { null_mut() } else { pages.as_mut_ptr() };
         let tokens = tokens.raw();
-        let in_batch = self.in_batch();
         // SAFETY: see above.
         let status = crate::call("rkv_cache_match", Some(self), &mut || unsafe {
-            if !in_batch {
-                return rkv_cache_match(
-                    self.cache, namespace, &tokens, flags, into, room, &mut found,
-                );
-            }
-            let item = |flags| rkv_cache_match_item {
-                space: namespace,
-                tokens: &tokens,
-                pages: into,
-                page_capacity: room,
-                flags,
-                reserved: 0,
-            };
-            let (items, mut statuses) = ([item(u32::MAX), item(flags)], [Status::Ok; 2]);
-            let mut matches = [found; 2];
-            let (size, match_size) = (size_of_val(&items[0]), size_of_val(&matches[0]));
-            let to = (matches[FIRST..].as_mut_ptr(), statuses[FIRST..].as_mut_ptr());
-            let items = items[FIRST..].as_ptr();
-            let all = rkv_cache_match_many(self.cache, items, COUNT, size, to.0, match_size, to.1);
-            found = matches[1];
-            second(all, Status::InvalidArgument, statuses)
+            rkv_cache_match(self.cache, namespace, &tokens, flags, into, room, &mut found)
         });
         (status, found, pages)
     }
 
     pub fn probe(&self, ns: u8, tokens: &TokenList) -> Result<(usize, usize), Status> {
+        if self.in_batch() {
+            return only(self.probe_many(&[(ns, Some(tokens))]));
+        }
         let namespace = namespace(ns);
         let namespace = namespace.as_ref().map_or(null(), std::ptr::from_ref);
         let (mut count, mut positions) = (usize::MAX, usize::MAX);
-        let in_batch = self.in_batch();
+        let tokens = tokens.raw();
         // SAFETY: see above.
         let status = crate::call("rkv_cache_probe", Some(self), &mut || unsafe {
-            let tokens = tokens.raw();
-            if !in_batch {
-                return rkv_cache_probe(self.cache, namespace, &tokens, &mut count, &mut positions);
-            }
-            let item = |tokens| rkv_cache_probe_item { space: namespace, tokens };
-            let (items, mut statuses) = ([item(null()), item(&tokens)], [Status::Ok; 2]);
-            let nothing = rkv_cache_probe_result { token_count: 0, position_count: 0 };
-            let mut results = [nothing; 2];
-            let (size, result_size) = (size_of_val(&items[0]), size_of_val(&results[0]));
-            let to = (results[FIRST..].as_mut_ptr(), statuses[FIRST..].as_mut_ptr());
-            let items = items[FIRST..].as_ptr();
-            let all = rkv_cache_probe_many(self.cache, items, COUNT, size, to.0, result_size, to.1);
-            (count, positions) =
-                (results[1].token_count as usize, results[1].position_count as usize);
-            second(all, Status::InvalidArgument, statuses)
+            rkv_cache_probe(self.cache, namespace, &tokens, &mut count, &mut positions)
         });
         done(status, (count, positions))
     }
@@ -127,6 +93,18 @@ impl Library {
         });
         pages.truncate(if room.is_some() { evicted } else { 0 });
         done(status, (evicted, pages))
+    }
+
+    pub fn clear(&self, ns: u8, flags: u32) -> Result<rkv_cache_clear_result, Status> {
+        let namespace = namespace(ns).filter(|_| flags != RKV_CLEAR_EVERYTHING);
+        let space = namespace.as_ref().map_or(null(), std::ptr::from_ref);
+        let args = rkv_cache_clear_args { flags, space, ..sized() };
+        let mut result = sized();
+        // SAFETY: see above.
+        let status = crate::call_sure("rkv_cache_clear", Some(self), &mut || unsafe {
+            rkv_cache_clear(self.cache, &args, &mut result)
+        });
+        done(status, result)
     }
 
     pub fn contains_page(&self, page: u32) -> Result<bool, Status> {

@@ -1,6 +1,7 @@
 //! The C ABI with Rust's manners: slices in, results out, nothing interpreted.
 mod cache;
 mod journal;
+pub mod many;
 mod page_table;
 mod sequence;
 
@@ -46,20 +47,8 @@ pub struct Library {
     cache_config: rkv_cache_config,
     /// Calls that could have gone by a batch verb.
     calls: Cell<u32>,
-}
-
-/// Of two items of a batch, the first that is given: one that is refused stands before the other,
-/// unless a test does without.
-pub const FIRST: usize = !crate::REFUSED_BEFORE as usize;
-pub const COUNT: usize = 2 - FIRST;
-
-/// The status of the second item of two; the first was refused for its own reason.
-pub fn second(all: Status, first: Status, statuses: [Status; 2]) -> Status {
-    if all != Status::Ok {
-        return all;
-    }
-    assert!(FIRST == 1 || statuses[0] == first, "the item before: {:?}", statuses[0]);
-    statuses[1]
+    /// Calls over many items.
+    batches: Cell<u32>,
 }
 
 impl Drop for Library {
@@ -95,13 +84,20 @@ impl Library {
             journal_bytes: config.journal_bytes as u64,
             ..sized()
         };
-        let mut library = Library { table, cache: null_mut(), cache_config, calls: Cell::new(0) };
+        let (cache, calls, batches) = (null_mut(), Cell::new(0), Cell::new(0));
+        let mut library = Library { table, cache, cache_config, calls, batches };
         library.create_cache()?;
         Ok(library)
     }
 
-    /// J03: whether a call goes by its batch verb this time. What comes of it must be what comes of
-    /// the single call.
+    /// Calls over many items so far.
+    #[allow(dead_code)] // as above
+    pub fn batches(&self) -> u32 {
+        self.batches.get()
+    }
+
+    /// J03: whether a call goes by its batch verb this time, alone. What comes of it must be what
+    /// comes of the single call.
     fn in_batch(&self) -> bool {
         self.calls.set(self.calls.get() + 1);
         self.calls.get().is_multiple_of(2)

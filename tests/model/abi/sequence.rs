@@ -1,7 +1,8 @@
 //! Sequences.
 use super::super::namespaces::namespace;
 use super::super::tokens::TokenList;
-use super::{COUNT, FIRST, Library, Status, done, second, sized};
+use super::many::only;
+use super::{Library, Status, done, sized};
 use radixkv::capi::*;
 use radixkv::sequence::Room;
 use std::ptr::null;
@@ -17,6 +18,9 @@ impl Library {
         tokens: &TokenList,
         room: Room,
     ) -> Result<rkv_sequence_info, Status> {
+        if self.in_batch() {
+            return only(self.begin_many(&[(ns, Some(tokens), room)]));
+        }
         let namespace = namespace(ns);
         let tokens = tokens.raw();
         let args = rkv_sequence_begin_args {
@@ -26,9 +30,6 @@ impl Library {
             allocate_position_count: room.first as u64,
             ..sized()
         };
-        if self.in_batch() {
-            return self.begin_in_batch(args);
-        }
         let mut state = sized();
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_begin", Some(self), &mut || unsafe {
@@ -36,22 +37,6 @@ impl Library {
         });
         done(status, ())?;
         Ok(state)
-    }
-
-    fn begin_in_batch(&self, args: rkv_sequence_begin_args) -> Result<rkv_sequence_info, Status> {
-        let items = [rkv_sequence_begin_args { tokens: null(), ..args }, args];
-        let mut states: [rkv_sequence_info; 2] = [sized(); 2];
-        let (item_size, state_size) = (size_of_val(&items[0]), size_of_val(&states[0]));
-        // SAFETY: see above.
-        let status = crate::call("rkv_sequence_begin_many", Some(self), &mut || unsafe {
-            let (mut statuses, items) = ([Status::Ok; 2], items[FIRST..].as_ptr());
-            let into = (states[FIRST..].as_mut_ptr(), statuses[FIRST..].as_mut_ptr());
-            let all = rkv_sequence_begin_many(
-                self.cache, items, COUNT, item_size, into.0, state_size, into.1,
-            );
-            second(all, Status::InvalidArgument, statuses)
-        });
-        done(status, states[1])
     }
 
     pub fn go_on(
@@ -201,24 +186,13 @@ impl Library {
     }
 
     pub fn append(&self, sequence: u64, tokens: &TokenList) -> Result<(), Status> {
-        let in_batch = self.in_batch();
+        if self.in_batch() {
+            return only(self.append_many(&[(sequence, tokens)]));
+        }
+        let tokens = tokens.raw();
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_append", Some(self), &mut || unsafe {
-            let tokens = tokens.raw();
-            if !in_batch {
-                return rkv_sequence_append(self.cache, sequence, &tokens);
-            }
-            let item = |sequence| rkv_sequence_append_item {
-                sequence,
-                ids: null(),
-                id_count: 0,
-                tokens: &tokens,
-            };
-            let (items, mut statuses) = ([item(0), item(sequence)], [Status::Ok; 2]);
-            let (size, into) = (size_of_val(&items[0]), statuses[FIRST..].as_mut_ptr());
-            let all =
-                rkv_sequence_append_many(self.cache, items[FIRST..].as_ptr(), COUNT, size, into);
-            second(all, Status::StaleSequence, statuses)
+            rkv_sequence_append(self.cache, sequence, &tokens)
         });
         done(status, ())
     }
@@ -236,51 +210,24 @@ impl Library {
         sequence: u64,
         computed: usize,
     ) -> Result<rkv_sequence_publish_result, Status> {
-        let mut results: [rkv_sequence_publish_result; 2] = [sized(); 2];
-        let in_batch = self.in_batch();
+        if self.in_batch() {
+            return only(self.publish_many(&[(sequence, computed)]));
+        }
+        let mut result = sized();
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_publish", Some(self), &mut || unsafe {
-            if !in_batch {
-                return rkv_sequence_publish(
-                    self.cache,
-                    sequence,
-                    computed as u64,
-                    &mut results[1],
-                );
-            }
-            let item = |sequence| rkv_sequence_publish_item {
-                sequence,
-                computed_position_count: computed as u64,
-            };
-            let (items, mut statuses) = ([item(0), item(sequence)], [Status::Ok; 2]);
-            let (size, result_size) = (size_of_val(&items[0]), size_of_val(&results[0]));
-            let into = (results[FIRST..].as_mut_ptr(), statuses[FIRST..].as_mut_ptr());
-            let items = items[FIRST..].as_ptr();
-            let all = rkv_sequence_publish_many(
-                self.cache,
-                items,
-                COUNT,
-                size,
-                into.0,
-                result_size,
-                into.1,
-            );
-            second(all, Status::StaleSequence, statuses)
+            rkv_sequence_publish(self.cache, sequence, computed as u64, &mut result)
         });
-        done(status, results[1])
+        done(status, result)
     }
 
     pub fn release(&self, sequence: u64) -> Result<(), Status> {
-        let in_batch = self.in_batch();
+        if self.in_batch() {
+            return only(self.release_many(&[sequence]));
+        }
         // SAFETY: see above.
         let status = crate::call_sure("rkv_sequence_release", Some(self), &mut || unsafe {
-            if !in_batch {
-                return rkv_sequence_release(self.cache, sequence);
-            }
-            let (items, mut statuses) = ([0, sequence], [Status::Ok; 2]);
-            let into = statuses[FIRST..].as_mut_ptr();
-            let all = rkv_sequence_release_many(self.cache, items[FIRST..].as_ptr(), COUNT, into);
-            second(all, Status::StaleSequence, statuses)
+            rkv_sequence_release(self.cache, sequence)
         });
         done(status, ())
     }
