@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 /// When to look who reads: after so many retired arrays, or bytes.
 const COUNT_LIMIT: usize = limit(16, 1);
 const BYTES_LIMIT: usize = 1 << 14;
-/// Arrays freed at a time, and bytes beyond which it is fewer, since to free an array of links takes
-/// as long as it has links: nobody who writes is to be held up by what others left.
+/// Arrays freed at a time, and bytes beyond which it is fewer, since to free an array of links
+/// takes as long as it has links: nobody who writes is to be held up by what others left.
 const FREED_AT_ONCE: usize = 8;
 const BYTES_AT_ONCE: usize = 1 << 12;
 
