@@ -156,8 +156,8 @@ pub fn tell(out: &mut dyn Write) -> Told {
     writeln!(
         story.out,
         "5. A batch of both: indptr {}, last page lengths {}",
-        words(&batch.indptr),
-        words(&batch.last_page_len)
+        words(batch.indptr()),
+        words(batch.last_page_len())
     )?;
     story.print_pages()?;
 

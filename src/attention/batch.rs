@@ -4,6 +4,7 @@ use super::mask::{Mask, Region};
 use crate::error::Error;
 use crate::error::{Message, text};
 use crate::memory::{OutOfMemory, TryGrow};
+use crate::paging::BatchArrays;
 use std::ops::Range;
 
 /// A row of a batch: new positions behind what the KV cache holds already.
@@ -31,33 +32,25 @@ impl Row {
 /// The rows of a step, and the arrays that kernels take.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    page_size: usize,
     rows: Vec<Row>,
-    pages: Vec<u32>,
+    pages: BatchArrays,
     regions: Vec<Region>,
     slot_mapping: Vec<i64>,
-    last_page_len: Vec<i32>,
-    page_indptr: Vec<i32>,
     query_indptr: Vec<i32>,
 }
 
 impl Batch {
     /// No rows yet.
     pub fn new(page_size: usize) -> Result<Self, OutOfMemory> {
-        assert!(page_size > 0, "a page has positions");
-        let mut made = Self {
-            page_size,
+        let mut query_indptr = Vec::new();
+        query_indptr.try_push(0)?;
+        Ok(Self {
             rows: Vec::new(),
-            pages: Vec::new(),
+            pages: BatchArrays::new(page_size)?,
             regions: Vec::new(),
             slot_mapping: Vec::new(),
-            last_page_len: Vec::new(),
-            page_indptr: Vec::new(),
-            query_indptr: Vec::new(),
-        };
-        made.page_indptr.try_push(0)?;
-        made.query_indptr.try_push(0)?;
-        Ok(made)
+            query_indptr,
+        })
     }
 
     /// Takes all rows away and keeps the room.
@@ -66,8 +59,6 @@ impl Batch {
         self.pages.clear();
         self.regions.clear();
         self.slot_mapping.clear();
-        self.last_page_len.clear();
-        self.page_indptr.truncate(1);
         self.query_indptr.truncate(1);
     }
 
@@ -79,12 +70,10 @@ impl Batch {
         pages: usize,
     ) -> Result<(), OutOfMemory> {
         let more = rows.saturating_sub(self.rows.len());
-        self.pages.try_reserve_exact(pages.saturating_sub(self.pages.len()))?;
+        self.pages.reserve(more, pages.saturating_sub(self.pages().len()))?;
         self.rows.try_reserve_exact(more)?;
         self.slot_mapping.try_reserve_exact(positions.saturating_sub(self.slot_mapping.len()))?;
-        for list in [&mut self.last_page_len, &mut self.page_indptr, &mut self.query_indptr] {
-            list.try_reserve_exact(more)?;
-        }
+        self.query_indptr.try_reserve_exact(more)?;
         Ok(())
     }
 
@@ -105,11 +94,12 @@ impl Batch {
         let Some(key_count) = start.checked_add(count) else {
             return fail(text!("start {start} + count {count} is beyond 2^64"));
         };
-        let page_count = key_count.div_ceil(self.page_size);
+        let page_size = self.page_size();
+        let page_count = key_count.div_ceil(page_size);
         if page_count > pages.len() {
             return fail(text!(
                 "start {start} + count {count} is beyond the row's {} positions",
-                pages.len() * self.page_size
+                pages.len() * page_size
             ));
         }
         let mut before = 0;
@@ -120,29 +110,26 @@ impl Batch {
             before = region.end;
         }
         let first_query = self.slot_mapping.len();
-        let page_end = i32::try_from(self.pages.len() + page_count);
-        let query_end = i32::try_from(first_query + count);
-        let (Ok(page_end), Ok(query_end)) = (page_end, query_end) else {
+        let query_end = i32::try_from(first_query + count).ok();
+        let Some(query_end) = query_end.filter(|_| self.pages.may_have(page_count)) else {
             return fail("count: the batch has 2^31 pages or new positions".into());
         };
         self.reserve_row(count, page_count, regions.len())?;
-        let page_start = self.pages.len();
-        self.pages.extend_from_slice(&pages[..page_count]);
+        let page_start = self.pages().len();
+        self.pages.push(key_count, pages);
         let region_start = self.regions.len();
         self.regions.extend_from_slice(regions);
         self.rows.push(Row {
             start,
             count,
             first_query,
-            pages: page_start..self.pages.len(),
+            pages: page_start..self.pages().len(),
             regions: region_start..self.regions.len(),
         });
-        let size = self.page_size;
         self.slot_mapping.extend((start..key_count).map(|position| {
-            i64::from(pages[position / size]) * size as i64 + (position % size) as i64
+            let (page, offset) = (pages[position / page_size], position % page_size);
+            i64::from(page) * page_size as i64 + offset as i64
         }));
-        self.last_page_len.push((key_count - (page_count - 1) * size) as i32);
-        self.page_indptr.push(page_end);
         self.query_indptr.push(query_end);
         Ok(())
     }
@@ -154,19 +141,17 @@ impl Batch {
         pages: usize,
         regions: usize,
     ) -> Result<(), OutOfMemory> {
-        self.pages.try_reserve(pages)?;
+        self.pages.reserve(1, pages)?;
         self.regions.try_reserve(regions)?;
         self.rows.try_reserve(1)?;
         self.slot_mapping.try_reserve(count)?;
-        self.last_page_len.try_reserve(1)?;
-        self.page_indptr.try_reserve(1)?;
         self.query_indptr.try_reserve(1)?;
         Ok(())
     }
 
     /// Positions of a page.
     pub fn page_size(&self) -> usize {
-        self.page_size
+        self.pages.page_size()
     }
 
     /// The rows.
@@ -181,12 +166,12 @@ impl Batch {
 
     /// Pages of all rows, one row after another.
     pub fn pages(&self) -> &[u32] {
-        &self.pages
+        self.pages.indices()
     }
 
     /// Pages of a row, from position 0 on.
     pub fn pages_of(&self, row: &Row) -> &[u32] {
-        &self.pages[row.pages.clone()]
+        &self.pages()[row.pages.clone()]
     }
 
     /// Regions of all rows, one row after another.
@@ -207,7 +192,7 @@ impl Batch {
 
     /// Where each row begins in `pages`, and where the last one ends.
     pub fn page_indptr(&self) -> &[i32] {
-        &self.page_indptr
+        self.pages.indptr()
     }
 
     /// Where each row begins among the new positions, and where the last one ends.
@@ -217,6 +202,6 @@ impl Batch {
 
     /// Positions in each row's last page.
     pub fn last_page_len(&self) -> &[i32] {
-        &self.last_page_len
+        self.pages.last_page_len()
     }
 }

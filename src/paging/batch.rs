@@ -3,9 +3,8 @@
 //! The layout is that of FlashInfer's paged KV cache: `indices[indptr[i]..indptr[i + 1]]` are the
 //! pages of row i, and `last_page_len[i]` of the positions of its last page count.
 use super::table::PageTable;
-use crate::error::Error;
-use crate::error::text;
-use crate::memory::{OutOfMemory, TryGrow};
+use crate::error::{Error, text};
+use crate::memory::OutOfMemory;
 
 /// One row of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -16,24 +15,81 @@ pub struct BatchRow {
     pub positions: usize,
 }
 
-/// The arrays.
-#[derive(Debug, Default)]
+/// The arrays. They are reused from batch to batch.
+#[derive(Debug, Clone)]
 pub struct BatchArrays {
+    page_size: usize,
+    indptr: Vec<i32>,
+    indices: Vec<u32>,
+    last_page_len: Vec<i32>,
+}
+
+impl BatchArrays {
+    /// No rows yet.
+    pub fn new(page_size: usize) -> Result<Self, OutOfMemory> {
+        assert!(page_size > 0, "a page has positions");
+        let mut indptr = Vec::new();
+        indptr.try_reserve(1)?;
+        indptr.push(0);
+        Ok(Self { page_size, indptr, indices: Vec::new(), last_page_len: Vec::new() })
+    }
+
+    /// Takes all rows away and keeps the room.
+    pub fn clear(&mut self) {
+        self.indptr.truncate(1);
+        self.indices.clear();
+        self.last_page_len.clear();
+    }
+
+    /// Makes room for so many more rows, with so many pages in all.
+    pub fn reserve(&mut self, rows: usize, pages: usize) -> Result<(), OutOfMemory> {
+        self.indices.try_reserve(pages)?;
+        self.indptr.try_reserve(rows)?;
+        self.last_page_len.try_reserve(rows)?;
+        Ok(())
+    }
+
+    /// Whether numbers suffice for so many more pages.
+    pub fn may_have(&self, pages: usize) -> bool {
+        i32::try_from(self.indices.len().saturating_add(pages)).is_ok()
+    }
+
+    /// Adds a row of so many positions, of which `pages` has all. There is room for it, and numbers
+    /// suffice.
+    pub fn push(&mut self, positions: usize, pages: &[u32]) {
+        let count = positions.div_ceil(self.page_size);
+        self.indices.extend_from_slice(&pages[..count]);
+        self.indptr.push(i32::try_from(self.indices.len()).expect("numbers suffice"));
+        let unused = count * self.page_size - positions;
+        self.last_page_len.push(if count == 0 { 0 } else { self.page_size - unused } as i32);
+    }
+
+    /// Positions of a page.
+    pub fn page_size(&self) -> usize {
+        self.page_size
+    }
+
     /// Where each row begins in `indices`, and where the last ends.
-    pub indptr: Vec<i32>,
-    /// Pages.
-    pub indices: Vec<i32>,
-    /// Positions in each row's last page.
-    pub last_page_len: Vec<i32>,
+    pub fn indptr(&self) -> &[i32] {
+        &self.indptr
+    }
+
+    /// Pages. Their numbers stay below 2^31: a larger pool is refused at creation.
+    pub fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// Positions in each row's last page; 0 in a row without pages.
+    pub fn last_page_len(&self) -> &[i32] {
+        &self.last_page_len
+    }
 }
 
 impl PageTable {
     /// The arrays for a batch.
     pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
-        let mut made = BatchArrays::default();
-        made.indptr.try_reserve_exact(rows.len() + 1).map_err(OutOfMemory::from)?;
-        made.last_page_len.try_reserve_exact(rows.len()).map_err(OutOfMemory::from)?;
-        made.indptr.push(0);
+        let mut made = BatchArrays::new(self.page_size())?;
+        made.reserve(rows.len(), 0)?;
         for (at, asked) in rows.iter().enumerate() {
             let row = self.row(asked.slot)?;
             let pages = asked.positions.div_ceil(self.page_size());
@@ -44,13 +100,11 @@ impl PageTable {
                     row.len() * self.page_size()
                 )));
             }
-            // Page numbers and counts stay below 2^31: a larger pool is refused at creation.
-            made.indices.try_extend(row[..pages].iter().map(|&page| page as i32))?;
-            let end = i32::try_from(made.indices.len());
-            made.indptr.push(end.map_err(|_| Error::argument("rows: the batch has 2^31 pages"))?);
-            let unused = pages * self.page_size() - asked.positions;
-            let last = if pages == 0 { 0 } else { self.page_size() - unused };
-            made.last_page_len.push(last as i32);
+            if !made.may_have(pages) {
+                return Err(Error::argument("rows: the batch has 2^31 pages"));
+            }
+            made.reserve(1, pages)?;
+            made.push(asked.positions, row);
         }
         Ok(made)
     }

@@ -117,19 +117,19 @@ pub unsafe extern "C" fn rkv_page_table_read_batch(
                     positions: row.position_count as usize,
                 }))?;
             let made = shared.read().batch(&rows)?;
+            let indices = bytemuck::cast_slice(made.indices());
             let capacity = arrays.indices_capacity;
             let names = ["arrays.indices", "out_index_count"];
-            let fill_indices =
-                || fill(&made.indices, arrays.indices, capacity, out_index_count, names);
-            if arrays.indices.is_null() && !made.indices.is_empty() {
+            let fill_indices = || fill(indices, arrays.indices, capacity, out_index_count, names);
+            if arrays.indices.is_null() && !indices.is_empty() {
                 return fill_indices();
             }
             let indptr = out_slice(arrays.indptr, row_count + 1, row_count + 1, "arrays.indptr")?;
             let last =
                 out_slice(arrays.last_page_len, row_count, row_count, "arrays.last_page_len")?;
             fill_indices()?;
-            indptr.write_copy_of_slice(&made.indptr);
-            last.write_copy_of_slice(&made.last_page_len);
+            indptr.write_copy_of_slice(made.indptr());
+            last.write_copy_of_slice(made.last_page_len());
             Ok(())
         })
     }
