@@ -99,10 +99,11 @@ fn s08_lists_longer_than_a_node_come_and_go() {
 }
 
 /// A list of many nodes, any of whose requests for memory fails: it is stored whole, or nothing
-/// changed.
+/// changed. (What only gives memory back may fail and does no harm.)
 #[test]
 fn m05_a_row_of_nodes_is_stored_or_it_is_not() {
     for segment in [1, 3, 8] {
+        let mut refused = 0;
         let long: Vec<u32> = (0..60).collect();
         let mut other = long.clone();
         other[20..].iter_mut().for_each(|token| *token += 1000);
@@ -112,10 +113,14 @@ fn m05_a_row_of_nodes_is_stored_or_it_is_not() {
             let before = cache.stats();
             let (stored, failed) = failing(Failure::Once(at), || insert(&cache, &other, 2));
             cache.check().unwrap();
-            if failed == 0 {
+            if stored.is_ok() {
                 assert_eq!(find(&cache, &other).unwrap().1, 60);
-                break;
+                if failed == 0 {
+                    break;
+                }
+                continue;
             }
+            refused += 1;
             assert!(matches!(stored, Err(Error::OutOfMemory(_))), "{stored:?}");
             let after = cache.stats();
             assert_eq!((after.entries, after.nodes), (before.entries, before.nodes));
@@ -123,6 +128,7 @@ fn m05_a_row_of_nodes_is_stored_or_it_is_not() {
             insert(&cache, &other, 3).unwrap();
             assert_eq!(find(&cache, &other).unwrap().0, 3);
         }
+        assert!(refused > 40 / segment, "{refused} were refused");
     }
 }
 

@@ -49,9 +49,6 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
             }
             continue;
         }
-        if !node.label.is_tight() {
-            return broken("label_room", format_args!("node {at}"));
-        }
         // Finds the first child with this token: it must be this one.
         let first = node.label.first().unwrap_or(NONE);
         let begins = |other: u32| {

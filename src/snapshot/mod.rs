@@ -46,7 +46,6 @@ mod buckets;
 mod cache;
 mod check;
 mod freed;
-mod label;
 mod ledger;
 mod nodes;
 mod pinned;
@@ -64,6 +63,9 @@ pub use freed::Freed;
 pub use pinned::Pinned;
 
 use crate::ids::PinId;
+
+/// The tokens of a node's segment; none at a root.
+type Label = crate::tree::Label<false>;
 
 /// No node.
 const NONE: u32 = u32::MAX;

@@ -1,8 +1,7 @@
 //! The nodes of the tree: what lies in them, and how they hang together.
-use super::NONE;
 use super::freed::Snapshot;
-use super::label::Label;
 use super::recency::Link;
+use super::{Label, NONE};
 use crate::memory::{OutOfMemory, TryGrow, try_collect};
 use std::sync::atomic::AtomicU32;
 
@@ -35,12 +34,30 @@ const CHUNK: usize = u64::BITS as usize;
 /// Numbers that there are: NONE and the one before it mean something else.
 pub(super) const NODE_LIMIT: u32 = NONE - 1;
 
-type Places<V> = [Option<Node<V>>; CHUNK];
+impl<V> Node<V> {
+    /// A node that hangs nowhere.
+    fn new(label: Label) -> Self {
+        Self {
+            label,
+            parent: NONE,
+            first_child: NONE,
+            before: NONE,
+            after: NONE,
+            next: NONE,
+            link: Link::default(),
+            reader: AtomicU32::new(NONE),
+            entry: None,
+        }
+    }
+}
+
+type Places<V> = [Node<V>; CHUNK];
 
 #[derive(Debug)]
 struct Chunk<V> {
     /// None as long as no number of the chunk is in use.
     places: Option<Box<Places<V>>>,
+    /// Which of them have a node; in the others there is one that hangs nowhere.
     taken: u64,
     /// Neighbours among the chunks that have room; among those without memory only `after`.
     before: u32,
@@ -88,7 +105,7 @@ impl<V> Nodes<V> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.places * size_of::<Option<Node<V>>>() + self.chunks.capacity() * size_of::<Chunk<V>>()
+        self.places * size_of::<Node<V>>() + self.chunks.capacity() * size_of::<Chunk<V>>()
     }
 
     /// Makes room for so many nodes more.
@@ -97,7 +114,8 @@ impl<V> Nodes<V> {
             return Err(OutOfMemory);
         }
         while self.places - self.len < count {
-            let places = try_collect((0..CHUNK).map(|_| None))?.into_boxed_slice();
+            let places =
+                try_collect((0..CHUNK).map(|_| Node::new(Label::default())))?.into_boxed_slice();
             let places = Some(places.try_into().unwrap_or_else(|_| unreachable!("its size")));
             if self.bare == NONE {
                 // Chunks are numbered, and places in them, by less than 32 bits.
@@ -141,17 +159,7 @@ impl<V> Nodes<V> {
 
     /// A node, for which room was made, that hangs nowhere yet.
     pub(super) fn add(&mut self, label: Label) -> u32 {
-        self.put(Node {
-            label,
-            parent: NONE,
-            first_child: NONE,
-            before: NONE,
-            after: NONE,
-            next: NONE,
-            link: Link::default(),
-            reader: AtomicU32::new(NONE),
-            entry: None,
-        })
+        self.put(Node::new(label))
     }
 
     fn put(&mut self, node: Node<V>) -> u32 {
@@ -160,7 +168,7 @@ impl<V> Nodes<V> {
         let chunk = &mut self.chunks[at as usize];
         let place = (!chunk.taken).trailing_zeros();
         let places = chunk.places.as_mut().expect("a chunk with room has memory");
-        places[place as usize] = Some(node);
+        places[place as usize] = node;
         chunk.taken |= 1 << place;
         if chunk.taken == u64::MAX {
             self.unlink_roomy(at);
@@ -180,10 +188,11 @@ impl<V> Nodes<V> {
 
     fn take(&mut self, at: u32) -> Node<V> {
         let (chunk, place) = (&mut self.chunks[at as usize / CHUNK], at as usize % CHUNK);
+        assert!(chunk.taken & 1 << place != 0, "a node that is there");
         chunk.taken &= !(1 << place);
         self.len -= 1;
-        let places = chunk.places.as_mut();
-        places.and_then(|places| places[place].take()).expect("a node that is there")
+        let places = chunk.places.as_mut().expect("a chunk with a node has memory");
+        std::mem::replace(&mut places[place], Node::new(Label::default()))
     }
 
     /// Gives the memory of a chunk that has room back, if it is empty and others have room too: a
@@ -227,8 +236,8 @@ impl<V> Nodes<V> {
     }
 
     pub(super) fn get(&self, at: u32) -> Option<&Node<V>> {
-        let places = self.chunks.get(at as usize / CHUNK)?.places.as_ref()?;
-        places[at as usize % CHUNK].as_ref()
+        let (chunk, place) = (self.chunks.get(at as usize / CHUNK)?, at as usize % CHUNK);
+        if chunk.taken & 1 << place == 0 { None } else { Some(&chunk.places.as_ref()?[place]) }
     }
 
     /// Every node that has an entry, with its number.
@@ -239,7 +248,7 @@ impl<V> Nodes<V> {
     /// Takes every entry out.
     pub(super) fn take_entries(&mut self) -> impl Iterator<Item = Box<Snapshot<V>>> {
         let places = self.chunks.iter_mut().filter_map(|chunk| chunk.places.as_mut());
-        places.flat_map(|places| places.iter_mut().flatten()).filter_map(|node| node.entry.take())
+        places.flat_map(|places| places.iter_mut()).filter_map(|node| node.entry.take())
     }
 
     /// Every node with its number.
@@ -321,10 +330,9 @@ impl<V> std::ops::Index<u32> for Nodes<V> {
 impl<V> std::ops::IndexMut<u32> for Nodes<V> {
     #[inline]
     fn index_mut(&mut self, at: u32) -> &mut Node<V> {
-        let places = self.chunks[at as usize / CHUNK].places.as_mut();
-        places
-            .and_then(|places| places[at as usize % CHUNK].as_mut())
-            .expect("a node that is there")
+        let (chunk, place) = (&mut self.chunks[at as usize / CHUNK], at as usize % CHUNK);
+        assert!(chunk.taken & 1 << place != 0, "a node that is there");
+        &mut chunk.places.as_mut().expect("a chunk with a node has memory")[place]
     }
 }
 
@@ -334,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_node_is_a_line_of_the_cache() {
-        assert_eq!(size_of::<Option<Node<[usize; 4]>>>(), 64);
+        assert_eq!(size_of::<Node<[usize; 4]>>(), 64);
     }
 
     /// Numbers go round, memory comes and goes, and a moved node is what it was.

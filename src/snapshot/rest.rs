@@ -1,5 +1,5 @@
 //! A copy of the end of a token list, in pieces that are no longer than a node may be.
-use super::label::Label;
+use super::Label;
 use crate::error::{Error, text};
 use crate::memory::TryGrow;
 
@@ -19,9 +19,10 @@ impl Rest {
         // The one allocation that a caller can make absurd.
         let refused = |_| Error::memory(text!("a list of {} tokens", tokens.len()));
         let (first, rest) = tokens.split_at(tokens.len().min(segment));
-        let mut copy = Self { from, first: Label::try_new(first).map_err(refused)?, more: vec![] };
+        let mut copy =
+            Self { from, first: Label::of_tokens(first).map_err(refused)?, more: vec![] };
         for piece in rest.chunks(segment) {
-            let piece = Label::try_new(piece).map_err(refused)?;
+            let piece = Label::of_tokens(piece).map_err(refused)?;
             copy.more.try_push(piece).map_err(refused)?;
         }
         Ok(copy)

@@ -14,14 +14,13 @@
 //! of its own is several nodes in a row, and what would be longer than that is not joined. When a
 //! long row goes, it does so in steps: what is left of it waits meanwhile, a leaf without an entry.
 use super::buckets::Buckets;
-use super::label::{Cut, Label};
 use super::nodes::{Node, Nodes};
 use super::recency::{Order, fetch_neighbours};
 use super::rest::Rest;
-use super::{NONE, SPARSE};
+use super::{Label, NONE, SPARSE};
 use crate::error::Error;
 use crate::memory::seed;
-use crate::tree::{Namespace, Roots};
+use crate::tree::{Namespace, Roots, common_start};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
@@ -59,7 +58,8 @@ impl End {
 #[derive(Debug)]
 pub(super) struct Plan {
     end: End,
-    cut: Option<Cut>,
+    /// The shorter part of the node that ends in two.
+    cut: Option<Label>,
     /// What no node has yet.
     rest: Rest,
 }
@@ -138,7 +138,7 @@ impl<V> Tree<V> {
             if fetch && *first_child == NONE {
                 fetch_neighbours(&self.nodes, child);
             }
-            if !label.begins(&tokens[at..]) {
+            if !tokens[at..].starts_with(label.tokens()) {
                 break;
             }
             at += label.len();
@@ -161,7 +161,7 @@ impl<V> Tree<V> {
         while let Some(&first) = tokens.get(end.tokens) {
             let Some(child) = self.child(end.node, first) else { break };
             let label = &self.nodes[child].label;
-            let common = label.common(&tokens[end.tokens..]);
+            let common = common_start(label.tokens(), &tokens[end.tokens..]);
             if common < label.len() {
                 end.inside = Some((child, common));
                 break;
@@ -194,7 +194,8 @@ impl<V> Tree<V> {
             Some(copy) => copy,
             None => Rest::try_new(tokens, end.known(), self.segment)?,
         };
-        let cut = end.inside.map(|(child, common)| self.nodes[child].label.prepare_cut(common));
+        let cut =
+            end.inside.map(|(child, common)| self.nodes[child].label.copy_for_split(1, common));
         let cut = cut.transpose()?;
         if end.node == NONE {
             self.roots.try_reserve()?;
@@ -294,11 +295,11 @@ impl<V> Tree<V> {
 
     /// Makes a node end after the first `count` tokens of another's segment. The deep end keeps its
     /// number, so whatever ends there goes on doing so.
-    fn cut(&mut self, node: u32, count: usize, cut: Cut) -> u32 {
+    fn cut(&mut self, node: u32, count: usize, copy: Label) -> u32 {
         let hash = self.own_hash(node);
         let label = &mut self.nodes[node].label;
         let before = label.bytes();
-        let front = label.cut(count, cut);
+        let front = label.split_front(1, count, copy);
         self.label_bytes = self.label_bytes - before + label.bytes() + front.bytes();
         let upper = self.nodes.add(front);
         self.nodes.replace(node, upper);
@@ -314,7 +315,7 @@ impl<V> Tree<V> {
         let (first, own) = (front.first(), self.own_hash(child));
         let label = &mut self.nodes[child].label;
         let before = front.bytes() + label.bytes();
-        if label.try_prepend(&mut front).is_err() {
+        if label.prepend(1, &mut front).is_err() {
             self.nodes[node].label = front;
             return false;
         }

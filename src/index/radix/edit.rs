@@ -3,13 +3,12 @@
 //! What a change needs is made first, all of it; from then on nothing can fail.
 use super::RadixIndex;
 use super::ages::Ages;
-use super::label::Label;
 use super::node::end_of;
 use super::run::{self, Sibling};
 use super::siblings::{Room, Siblings};
 use crate::grace::Garbage;
 use crate::memory::OutOfMemory;
-use crate::tree::{NONE, Place, State};
+use crate::tree::{Label, NONE, Place, State};
 
 /// What a split needs.
 pub(super) struct Split {

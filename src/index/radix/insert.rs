@@ -5,12 +5,11 @@
 //! where no reader finds them; what is missing then is one place below the node above.
 use super::super::{Inserted, Node};
 use super::RadixIndex;
-use super::label::Label;
 use super::run::{self, Sibling};
 use super::siblings::Room;
 use crate::memory::OutOfMemory;
 use crate::token::all_text;
-use crate::tree::{Held, NONE, Place, State};
+use crate::tree::{Held, Label, NONE, Place, State};
 
 /// Where an insert runs to.
 struct End {

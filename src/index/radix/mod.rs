@@ -17,7 +17,6 @@ mod edit;
 mod evict;
 mod fetch;
 mod insert;
-mod label;
 mod lock;
 mod merge;
 mod node;

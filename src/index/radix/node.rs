@@ -1,10 +1,9 @@
 //! What a node of the radix tree holds: a segment of keys and pages between its parent's end and
 //! its own.
 use super::ages::{Ages, End};
-use super::label::Label;
 use super::row::Row;
 use super::siblings::Siblings;
-use crate::tree::{Held, TreeNode};
+use crate::tree::{Held, Label, TreeNode};
 
 /// A segment, and what hangs below it.
 #[derive(Debug, Default)]

@@ -39,7 +39,10 @@ impl RadixIndex {
         row.version.begin();
         row.parent.store(parent, Relaxed);
         row.media.store(node.media, Relaxed);
-        node.label.publish(self.page_size, row, &mut self.garbage);
+        let (words, [first_key, key_count]) = node.held.label.shown(self.page_size);
+        row.first_key.store(first_key, Relaxed);
+        row.key_count.store(key_count, Relaxed);
+        row.words.set(words, &mut self.garbage);
         row.version.end();
     }
 
