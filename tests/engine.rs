@@ -11,9 +11,16 @@ use std::{env, fs};
 #[path = "cuda/emulated_driver.rs"]
 mod emulated_driver;
 mod native;
+#[path = "engine/real_model.rs"]
+mod real_model;
 
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// The folder that everything is built in; `make` uses the same one.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
 
 /// Says what is not tested, past the capture of the test harness.
@@ -52,6 +59,7 @@ fn cmake(build: &Path) {
         .arg(build)
         .arg(format!("-DRADIXKV_LIBRARY={}", library.display()))
         .args(["-DENGINE_TESTS=ON", "-DENGINE_OPTIMIZATION=-O1"])
+        .arg(format!("-DENGINE_TEXT_TARGET={}", target().join("engine_text").display()))
         .arg(format!(
             "-DENGINE_NVCC={}",
             native::root().join("tests/engine/emulated/nvcc.sh").display()
@@ -231,7 +239,7 @@ fn b11_soak() {
 
 #[test]
 fn every_program_of_tests_engine_is_run() {
-    let text = fs::read_to_string(file!()).unwrap();
+    let text = fs::read_to_string(file!()).unwrap() + include_str!("engine/real_model.rs");
     for path in native::files(&native::root().join("tests/engine"), "cpp") {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let is_run =

@@ -1,7 +1,5 @@
 #include "http/completion_request.hpp"
 
-#include "serve/text.hpp"
-
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -65,9 +63,9 @@ std::vector<std::uint32_t> ids_of(const Json& list, const char* name) {
     return ids;
 }
 
-/// A text, which begins with the model's begin-of-text token, or ids that are taken as they are;
-/// either may stand alone in an array, as clients send it.
-std::vector<std::uint32_t> prompt_of(const Json& body, const ModelConfig& model) {
+/// A text, or ids that are taken as they are; either may stand alone in an array, as clients send
+/// it.
+std::vector<std::uint32_t> prompt_of(const Json& body, const Tokenizer& tokenizer) {
     const Json* prompt = find(body, "prompt");
     if (prompt == nullptr) refuse("prompt", "missing");
     if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number()) {
@@ -76,10 +74,7 @@ std::vector<std::uint32_t> prompt_of(const Json& body, const ModelConfig& model)
     }
     if (prompt->is_array()) return ids_of(*prompt, "prompt");
     if (!prompt->is_string()) refuse("prompt", "neither a string nor an array of token ids");
-    std::vector<std::uint32_t> ids;
-    if (model.bos_token_id) ids.push_back(*model.bos_token_id);
-    for (const std::uint32_t id : encode(prompt->get_ref<const std::string&>())) ids.push_back(id);
-    return ids;
+    return tokenizer.encode_whole(prompt->get_ref<const std::string&>());
 }
 
 /// A continuation needs no prompt; an empty one is none.
@@ -88,7 +83,7 @@ bool has_prompt(const Json& body) {
     return prompt != nullptr && *prompt != "" && !(prompt->is_array() && prompt->empty());
 }
 
-std::optional<Continuation> continuation_of(const Json& body) {
+std::optional<Continuation> continuation_of(const Json& body, const Tokenizer& tokenizer) {
     const Json* parent = find(body, "continuation_of");
     const Json* suffix = find(body, "continuation_suffix");
     if (parent == nullptr) {
@@ -102,7 +97,7 @@ std::optional<Continuation> continuation_of(const Json& body) {
     if (suffix->is_array())
         continuation.suffix = ids_of(*suffix, "continuation_suffix");
     else if (suffix->is_string())
-        continuation.suffix = encode(suffix->get_ref<const std::string&>());
+        continuation.suffix = tokenizer.encode(suffix->get_ref<const std::string&>());
     else
         refuse("continuation_suffix", "neither a string nor an array of token ids");
     return continuation;
@@ -222,7 +217,7 @@ std::string ApiError::body() const {
     return Json{{"error", error}}.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-CompletionRequest parse_completion(const std::string& body, const ModelConfig& model,
+CompletionRequest parse_completion(const std::string& body, const Tokenizer& tokenizer,
                                    const std::string& served_model) {
     const Json json = parse_json(body);
     check_model(json, served_model);
@@ -230,8 +225,8 @@ CompletionRequest parse_completion(const std::string& body, const ModelConfig& m
     CompletionRequest request;
     RequestSpec& spec = request.spec;
     spec.id = new_id();
-    spec.continuation = continuation_of(json);
-    if (!spec.continuation || has_prompt(json)) spec.prompt = prompt_of(json, model);
+    spec.continuation = continuation_of(json, tokenizer);
+    if (!spec.continuation || has_prompt(json)) spec.prompt = prompt_of(json, tokenizer);
     spec.retain = flag(json, "retain");
     read_choices(json, spec);
     spec.max_tokens = count(json, "max_tokens", 16, 1, SIZE_MAX / 2);

@@ -2,8 +2,8 @@
 #ifndef ENGINE_HTTP_COMPLETION_REQUEST_HPP
 #define ENGINE_HTTP_COMPLETION_REQUEST_HPP
 
-#include "model/config.hpp"
 #include "serve/request.hpp"
+#include "serve/tokenizer.hpp"
 
 #include <stdexcept>
 #include <string>
@@ -43,7 +43,7 @@ struct CompletionRequest {
 /// from what was retained under it. `served_model` is the only model that may be asked for. Throws
 /// ApiError: 400 with the field that is wrong, 404 for another model.
 [[nodiscard]] CompletionRequest parse_completion(const std::string& body,
-                                                 const ModelConfig& model,
+                                                 const Tokenizer& tokenizer,
                                                  const std::string& served_model);
 
 }  // namespace engine

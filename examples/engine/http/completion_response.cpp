@@ -14,9 +14,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The bytes of a token as text that is valid by itself.
-std::string token_text(std::uint32_t id) {
+std::string token_text(const Tokenizer& tokenizer, std::uint32_t id) {
     Utf8Stream stream;
-    std::string text = stream.push(decode(id));
+    std::string text = stream.push(tokenizer.decode(id));
     return text + stream.finish();
 }
 
@@ -29,16 +29,17 @@ Json usage_json(const RequestResult& result) {
               {"inherited_tokens", result.inherited_tokens}}}};
 }
 
-Json logprobs_json(const std::vector<OutputToken>& tokens, std::size_t text_offset) {
+Json logprobs_json(const Tokenizer& tokenizer, const std::vector<OutputToken>& tokens,
+                   std::size_t text_offset) {
     Json texts = Json::array(), logprobs = Json::array(), tops = Json::array();
     Json offsets = Json::array();
     for (const OutputToken& token : tokens) {
-        texts.push_back(token_text(token.id));
+        texts.push_back(token_text(tokenizer, token.id));
         logprobs.push_back(token.logprobs.logprob);
         Json top = Json::object();
         for (const auto& [id, value] : token.logprobs.top) {
             // Bytes that are no character by themselves all read alike; the likeliest counts.
-            const std::string text = token_text(id);
+            const std::string text = token_text(tokenizer, id);
             if (!top.contains(text)) top[text] = value;
         }
         tops.push_back(std::move(top));
@@ -51,11 +52,11 @@ Json logprobs_json(const std::vector<OutputToken>& tokens, std::size_t text_offs
             {"text_offset", offsets}};
 }
 
-Json choice_json(const CompletionRequest& request, std::size_t index,
-                 const std::vector<OutputToken>& tokens, const std::string& text,
-                 std::size_t text_offset) {
+Json choice_json(const CompletionRequest& request, const Tokenizer& tokenizer,
+                 std::size_t index, const std::vector<OutputToken>& tokens,
+                 const std::string& text, std::size_t text_offset) {
     Json choice = {{"index", index}, {"text", text}, {"logprobs", nullptr}};
-    if (request.spec.logprobs) choice["logprobs"] = logprobs_json(tokens, text_offset);
+    if (request.spec.logprobs) choice["logprobs"] = logprobs_json(tokenizer, tokens, text_offset);
     choice["finish_reason"] = nullptr;
     if (request.return_token_ids) {
         Json ids = Json::array();
@@ -88,9 +89,10 @@ std::string data(const std::string& json) { return "data: " + json + "\n\n"; }
 }  // namespace
 
 CompletionResponse::CompletionResponse(const CompletionRequest& request,
-                                       std::string served_model)
+                                       std::string served_model, const Tokenizer& tokenizer)
     : request_(request),
       served_model_(std::move(served_model)),
+      tokenizer_(tokenizer),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()),
@@ -100,7 +102,7 @@ std::string CompletionResponse::prompt_text() const {
     if (!request_.echo) return {};
     Utf8Stream stream;
     std::string text;
-    for (const std::uint32_t id : request_.spec.prompt) text += stream.push(decode(id));
+    for (const std::uint32_t id : request_.spec.prompt) text += stream.push(tokenizer_.decode(id));
     return text + stream.finish();
 }
 
@@ -110,7 +112,7 @@ std::string CompletionResponse::token_event(const OutputToken& token) {
         std::exchange(output.began, true) ? std::string() : prompt_text();
     const std::string text = before + token.text;
     const Json choice =
-        choice_json(request_, token.sequence, {token}, text, output.text_offset);
+        choice_json(request_, tokenizer_, token.sequence, {token}, text, output.text_offset);
     output.text_offset += text.size();
     return data(
         body_json(request_.spec.id, created_, served_model_, Json::array({choice})).dump());
@@ -119,7 +121,7 @@ std::string CompletionResponse::token_event(const OutputToken& token) {
 std::string CompletionResponse::last_event(std::size_t index) {
     const ChoiceResult& result = result_->choices[index];
     const std::size_t offset = outputs_.at(result.sequence).text_offset;
-    Json choice = choice_json(request_, index, {}, result.text, offset);
+    Json choice = choice_json(request_, tokenizer_, index, {}, result.text, offset);
     add_result(request_, result, choice);
     return data(
         body_json(request_.spec.id, created_, served_model_, Json::array({choice})).dump());
@@ -156,7 +158,7 @@ std::string CompletionResponse::whole() const {
         const ChoiceResult& result = result_->choices[i];
         const Output& output = outputs_.at(result.sequence);
         const std::string text = prompt_text() + output.text + result.text;
-        Json choice = choice_json(request_, i, output.tokens, text, 0);
+        Json choice = choice_json(request_, tokenizer_, i, output.tokens, text, 0);
         add_result(request_, result, choice);
         choices.push_back(std::move(choice));
     }

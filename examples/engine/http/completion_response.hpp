@@ -16,7 +16,9 @@ namespace engine {
 /// Renders the output of one request, whole or in server-sent events.
 class CompletionResponse {
 public:
-    CompletionResponse(const CompletionRequest& request, std::string served_model);
+    /// The tokenizer must outlive it.
+    CompletionResponse(const CompletionRequest& request, std::string served_model,
+                       const Tokenizer& tokenizer);
 
     /// The events for tokens that arrived, and after the result, the end of the stream.
     [[nodiscard]] std::string events(const OutputQueue::Output& output);
@@ -41,6 +43,7 @@ private:
 
     CompletionRequest request_;
     std::string served_model_;
+    const Tokenizer& tokenizer_;
     std::int64_t created_;
     std::vector<Output> outputs_;
     std::optional<RequestResult> result_;

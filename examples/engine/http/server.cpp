@@ -42,7 +42,7 @@ public:
           stream_(request.stream),
           queue_(std::make_shared<OutputQueue>()),
           number_(engine.submit(request.spec, queue_)),
-          response_(request, std::move(served_model)) {}
+          response_(request, std::move(served_model), engine.core().tokenizer()) {}
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
     ~Exchange() {
@@ -177,7 +177,7 @@ private:
     void begin(const std::string& body, httplib::Response& response,
                std::shared_ptr<Active> active) {
         const auto exchange = std::make_shared<Exchange>(
-            parse_completion(body, engine_.core().model_config(), config_.served_model),
+            parse_completion(body, engine_.core().tokenizer(), config_.served_model),
             config_.served_model, engine_);
         if (!exchange->streams() && exchange->finishes_within(whole_answer))
             return exchange->finish(response);
