@@ -11,6 +11,8 @@ use std::{env, fs};
 #[path = "cuda/emulated_driver.rs"]
 mod emulated_driver;
 mod native;
+#[path = "engine/outside_clients.rs"]
+mod outside_clients;
 #[path = "engine/real_model.rs"]
 mod real_model;
 
@@ -192,8 +194,18 @@ fn b11_text() {
 }
 
 #[test]
+fn b11_tokenizer() {
+    run("tokenizer", &[]);
+}
+
+#[test]
 fn b11_server() {
     run("server", &[]);
+}
+
+#[test]
+fn b11_chat() {
+    run("chat", &[]);
 }
 
 #[test]

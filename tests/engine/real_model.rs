@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use super::{built, native, run, skip, target};
 
 /// The folder of the model; None, and said once, where it cannot be fetched.
-fn model() -> Option<&'static Path> {
+pub(super) fn model() -> Option<&'static Path> {
     static MODEL: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = MODEL.get_or_init(|| {
         let output = Command::new("bash")

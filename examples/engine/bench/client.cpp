@@ -47,8 +47,8 @@ private:
 /// The fields that a whole answer has and the events of a stream, too.
 void read_answer(const Json& json, BenchRecord& record) {
     if (json.contains("error")) record.error = json["error"]["message"].get<std::string>();
-    if (json.contains("usage")) {
-        const Json& usage = json["usage"];
+    // Null until the last event.
+    if (const Json usage = json.value("usage", Json()); usage.is_object()) {
         const Json& details = usage["prompt_tokens_details"];
         record.prompt_tokens = usage["prompt_tokens"].get<std::size_t>();
         record.cached_tokens = details["cached_tokens"].get<std::size_t>();

@@ -113,12 +113,24 @@ public:
             socket_ = socket;
         });
         http_.Post("/v1/completions", [this](const auto& request, auto& response) {
-            completions(request.body, response);
+            completions(response, [&] { return completion_of(request.body); });
+        });
+        http_.Post("/v1/chat/completions", [this](const auto& request, auto& response) {
+            completions(response, [&] { return chat_of(request.body); });
         });
         http_.Delete(R"(/v1/completions/([^/]+))", [this](const auto& request, auto& response) {
             forget(request.matches[1], response);
         });
-        http_.Get("/v1/models", [this](const auto&, auto& response) { models(response); });
+        http_.Get("/v1/models", [this](const auto&, auto& response) {
+            const nlohmann::json list = {{"object", "list"}, {"data", {model()}}};
+            response.set_content(list.dump(), json_type);
+        });
+        http_.Get(R"(/v1/models/(.+))", [this](const auto& request, auto& response) {
+            if (request.matches[1] != config_.served_model)
+                return answer(response, ApiError(404, "there is no such model", "model",
+                                                 "model_not_found"));
+            response.set_content(model().dump(), json_type);
+        });
         http_.Get("/health", [this](const auto&, auto& response) { health(response); });
         http_.Get("/metrics", [this](const auto&, auto& response) {
             response.set_content(prometheus_text(engine_.core()),
@@ -149,6 +161,10 @@ private:
     std::atomic<bool> draining_{false};
     std::atomic<std::size_t> active_{0};
     int socket_ = -1;
+    /// In seconds, as clients want to know when a model was made.
+    const std::int64_t started_ = std::chrono::duration_cast<std::chrono::seconds>(
+                                      std::chrono::system_clock::now().time_since_epoch())
+                                      .count();
 
     static ApiError status_error(const httplib::Request& request, int status) {
         if (status == 404) return {404, "there is no " + request.method + " " + request.path};
@@ -156,11 +172,19 @@ private:
         return {status, "the request cannot be read"};
     }
 
-    void completions(const std::string& body, httplib::Response& response) {
+    [[nodiscard]] CompletionRequest completion_of(const std::string& body) const {
+        return parse_completion(body, engine_.core().tokenizer(), config_.served_model);
+    }
+    [[nodiscard]] CompletionRequest chat_of(const std::string& body) const {
+        return parse_chat(body, engine_.core().tokenizer(), config_.served_model,
+                          engine_.core().longest_text());
+    }
+
+    template <class Parse> void completions(httplib::Response& response, Parse parse) {
         try {
             if (draining_) throw ApiError(503, "the server is shutting down");
             auto active = std::make_shared<Active>(active_);
-            begin(body, response, std::move(active));
+            begin(parse(), response, std::move(active));
         } catch (const ApiError& error) {
             answer(response, error);
         } catch (const UnknownParent& error) {
@@ -174,11 +198,10 @@ private:
         }
     }
 
-    void begin(const std::string& body, httplib::Response& response,
+    void begin(CompletionRequest request, httplib::Response& response,
                std::shared_ptr<Active> active) {
-        const auto exchange = std::make_shared<Exchange>(
-            parse_completion(body, engine_.core().tokenizer(), config_.served_model),
-            config_.served_model, engine_);
+        const auto exchange =
+            std::make_shared<Exchange>(std::move(request), config_.served_model, engine_);
         if (!exchange->streams() && exchange->finishes_within(whole_answer))
             return exchange->finish(response);
         response.set_chunked_content_provider(
@@ -199,10 +222,11 @@ private:
         response.set_content(body.dump(), json_type);
     }
 
-    void models(httplib::Response& response) const {
-        const nlohmann::json model = {{"id", config_.served_model}, {"object", "model"}};
-        response.set_content(
-            nlohmann::json{{"object", "list"}, {"data", {model}}}.dump(), json_type);
+    [[nodiscard]] nlohmann::json model() const {
+        return {{"id", config_.served_model},
+                {"object", "model"},
+                {"created", started_},
+                {"owned_by", "radixkv"}};
     }
 
     void health(httplib::Response& response) const {

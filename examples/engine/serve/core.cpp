@@ -86,6 +86,12 @@ void Core::resolve(RequestSpec& spec) const {
     continuation.tokens = parent->tokens;
 }
 
+std::size_t Core::longest_text() const {
+    const std::size_t pages = kv_.table().stats().total_page_count;
+    // The last token is never computed: it takes no position.
+    return std::min(position_limit(), pages * kv_.cache().page_size()) + 1;
+}
+
 void Core::validate(const RequestSpec& spec) const {
     if (spec.prompt.empty()) throw InvalidRequest("prompt: it has no tokens");
     if (spec.max_tokens == 0) throw InvalidRequest("max_tokens: at least one");

@@ -73,6 +73,8 @@ public:
     [[nodiscard]] bool healthy() const noexcept { return healthy_.load(); }
     [[nodiscard]] const ModelConfig& model_config() const noexcept { return model_->config(); }
     [[nodiscard]] std::size_t position_limit() const noexcept { return model_->position_limit(); }
+    /// Prompt and output together have at most so many tokens.
+    [[nodiscard]] std::size_t longest_text() const;
     [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
     [[nodiscard]] const Kv& kv() const noexcept { return kv_; }
     [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
