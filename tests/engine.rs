@@ -239,6 +239,11 @@ fn b12_benchmark() {
 }
 
 #[test]
+fn b12_chat() {
+    run("bench_chat", &[]);
+}
+
+#[test]
 fn c11_two_stage() {
     run("two_stage", &[]);
 }
@@ -277,11 +282,11 @@ fn b12_engine_bench() {
         .unwrap();
     native::check(&output, folder);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said.matches("outputs identical: yes").count(), 4, "{said}");
+    assert_eq!(said.matches("outputs identical: yes").count(), 5, "{said}");
     let progress = String::from_utf8(output.stderr).unwrap();
     assert!(!progress.contains("after 0."), "{progress}");
     assert_eq!(said.matches("identical results: yes").count(), 1, "{said}");
-    assert_eq!(fs::read_to_string(json).unwrap().matches("\"ttft_each_s\"").count(), 8);
+    assert_eq!(fs::read_to_string(json).unwrap().matches("\"ttft_each_s\"").count(), 10);
     assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
 }
 

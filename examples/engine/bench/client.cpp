@@ -116,7 +116,7 @@ std::string body_of(const BenchRequest& request) {
     Json body = {{"max_tokens", request.output},
                  {"temperature", request.temperature},
                  {"seed", request.seed},
-                 {"ignore_eos", true},
+                 {"ignore_eos", !request.ends_early},
                  {"return_token_ids", true}};
     if (request.beam_width > 0) {
         body["use_beam_search"] = true;
@@ -179,7 +179,7 @@ void DirectClient::start(const BenchRequest& request, Done done) {
     RequestSpec spec;
     spec.prompt = request.prompt;
     spec.max_tokens = request.output;
-    spec.ignore_eos = true;
+    spec.ignore_eos = !request.ends_early;
     spec.sampling.temperature = request.temperature;
     spec.sampling.seed = request.seed;
     spec.beam_width = request.beam_width;
