@@ -218,6 +218,25 @@ static void b11_bad_chats_get_a_reason() {
     running.audit_idle();
 }
 
+/// curl calls every body a form, which may not be long for HTTP libraries.
+static void b11_a_body_is_read_whatever_it_is_called() {
+    Running running = running_chat();
+    const auto status = [&](const std::string& type) {
+        const Json asked = with(chat(only_user("Hi"), 2), "user", std::string(50000, 'u'));
+        const std::string body = asked.dump();
+        const Socket socket(running.port());
+        CHECK(socket.send("POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\n"
+                          "Connection: close\r\nContent-Type: " + type +
+                          "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+                          body));
+        return parse_response(socket.read_all()).status;
+    };
+    CHECK_EQ(status("application/x-www-form-urlencoded"), 200);
+    CHECK_EQ(status("application/json"), 200);
+    CHECK_EQ(status("text/plain"), 200);
+    running.audit_idle();
+}
+
 int main() {
     RUN(b11_a_chat_is_a_completion_of_its_template);
     RUN(b11_a_streamed_chat_is_the_same_in_pieces);
@@ -225,5 +244,6 @@ int main() {
     RUN(b11_logprobs_of_a_chat);
     RUN(b11_a_chat_may_be_as_long_as_there_is_room);
     RUN(b11_bad_chats_get_a_reason);
+    RUN(b11_a_body_is_read_whatever_it_is_called);
     return 0;
 }

@@ -112,12 +112,8 @@ public:
             setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
             socket_ = socket;
         });
-        http_.Post("/v1/completions", [this](const auto& request, auto& response) {
-            completions(response, [&] { return completion_of(request.body); });
-        });
-        http_.Post("/v1/chat/completions", [this](const auto& request, auto& response) {
-            completions(response, [&] { return chat_of(request.body); });
-        });
+        on_post("/v1/completions", &Routes::completion_of);
+        on_post("/v1/chat/completions", &Routes::chat_of);
         http_.Delete(R"(/v1/completions/([^/]+))", [this](const auto& request, auto& response) {
             forget(request.matches[1], response);
         });
@@ -172,6 +168,26 @@ private:
         return {status, "the request cannot be read"};
     }
 
+    using Parse = CompletionRequest (Routes::*)(const std::string& body) const;
+
+    /// Takes the body as it is, whatever its client calls it: to curl JSON is a form, of which the
+    /// library would read no more than 8 KiB.
+    void on_post(const char* path, Parse parse) {
+        http_.Post(path, [this, parse](const httplib::Request& request,
+                                       httplib::Response& response,
+                                       const httplib::ContentReader& read) {
+            if (request.is_multipart_form_data())
+                return answer(response, ApiError(400, "the body has several parts"));
+            std::string body;
+            const bool is_whole = read([&body](const char* data, std::size_t size) {
+                body.append(data, size);
+                return true;
+            });
+            // If it isn't, the library has set a status.
+            if (is_whole) completions(body, parse, response);
+        });
+    }
+
     [[nodiscard]] CompletionRequest completion_of(const std::string& body) const {
         return parse_completion(body, engine_.core().tokenizer(), config_.served_model);
     }
@@ -180,11 +196,11 @@ private:
                           engine_.core().longest_text());
     }
 
-    template <class Parse> void completions(httplib::Response& response, Parse parse) {
+    void completions(const std::string& body, Parse parse, httplib::Response& response) {
         try {
             if (draining_) throw ApiError(503, "the server is shutting down");
             auto active = std::make_shared<Active>(active_);
-            begin(parse(), response, std::move(active));
+            begin((this->*parse)(body), response, std::move(active));
         } catch (const ApiError& error) {
             answer(response, error);
         } catch (const UnknownParent& error) {
