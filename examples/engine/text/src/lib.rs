@@ -1,5 +1,6 @@
 //! What the reference engine knows of text: the `tokenizers` and `minijinja` crates behind the C
 //! functions of engine_text.h, where they are described. A panic ends the process.
+use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -20,7 +21,7 @@ fn tell(on_bytes: OnBytes, to: *mut c_void, text: &str) {
 
 /// # Safety
 /// `bytes` points at `count` bytes.
-unsafe fn text_of<'a>(bytes: *const c_char, count: usize) -> std::borrow::Cow<'a, str> {
+unsafe fn text_of<'a>(bytes: *const c_char, count: usize) -> Cow<'a, str> {
     if count == 0 {
         return "".into();
     }

@@ -21,11 +21,12 @@ impl Text {
         Ok(Self { tokenizer, pieces, chat: ChatTemplate::find(folder)? })
     }
 
-    /// `begins`: with the tokens that the model wants around a whole text.
+    /// `begins`: with the tokens that the model wants around a whole text. Empty when the
+    /// vocabulary cannot spell it.
     pub fn encode(&self, text: &str, begins: bool) -> Vec<u32> {
         // Offsets in the text are for those who point into it.
         let encoded = self.tokenizer.encode_fast(text, begins);
-        encoded.expect("a text has no reason to fail").get_ids().to_vec()
+        encoded.map(|encoded| encoded.get_ids().to_vec()).unwrap_or_default()
     }
 
     pub fn piece(&self, id: u32) -> &[u8] {
