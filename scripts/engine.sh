@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Builds the library, the reference engine (examples/engine) and a small model for it, in
-# target/engine. Then, by the first argument:
-#   demo        48 requests with a shared system prompt, without caching and with it
+# Builds the library and the reference engine (examples/engine) in target/engine. Then, by the first
+# argument:
+#   demo        users chat about one long system prompt, without caching and with it
 #   serve ...   the HTTP server; further arguments are its options
 #   bench ...   the benchmark client
 #   build       none of these; the program that tests --device cuda is built too
+# `demo` and `serve` have the model of scripts/model.sh, unless another one is named. `bench`, and
+# who cannot fetch that one, has a small model with random weights.
 # With nvcc (CUDA_HOME, make cuda-toolchain, or on the PATH) they know --device cuda, unless
 # RADIXKV_CUDA is 0.
 set -euo pipefail
@@ -14,7 +16,7 @@ source scripts/logged.sh
 
 target="${CARGO_TARGET_DIR:-target}"
 out=target/engine
-model="$out/model"
+random_model="$out/model"
 
 what="${1:-demo}"
 [ $# -eq 0 ] || shift
@@ -43,15 +45,27 @@ mkdir -p "$out"
 cargo build --locked --release
 echo "building the engine ..." >&2
 logged "$out/configure.log" cmake -S examples/engine -B "$out" \
-    -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" "${options[@]}"
+    -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" \
+    -DENGINE_TEXT_TARGET="$(cd "$target" && pwd)/engine_text" "${options[@]}"
 logged "$out/build.log" cmake --build "$out" -j "$(nproc)" "${targets[@]}"
 [ "$what" != build ] || exit 0
-[ -f "$model/config.json" ] || "$out/make_checkpoint" --out "$model"
+[ -f "$random_model/config.json" ] || "$out/make_checkpoint" --out "$random_model"
+
+model=$random_model
+case "$what $*" in
+*" --model "* | *--help* | bench*) ;;
+demo* | serve*)
+    model=$(bash scripts/model.sh) || {
+        echo "so the model is a small one with random weights, which says nothing sensible" >&2
+        model=$random_model
+    }
+    ;;
+esac
 
 case "$what" in
 demo)
-    exec "$out/engine_bench" --model "$model" --workload prefix_caching --max-output 64 \
-        --json "$out/prefix_caching.json" --svg "$out/prefix_caching.svg" "$@"
+    exec "$out/engine_bench" --model "$model" --workload chat \
+        --json "$out/chat.json" --svg "$out/chat.svg" "$@"
     ;;
 serve) exec "$out/engine_server" --model "$model" "$@" ;;
 bench) exec "$out/engine_bench" --model "$model" "$@" ;;

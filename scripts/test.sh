@@ -23,12 +23,15 @@ stage_lint() { # formatting, clippy, rustdoc
     if cargo fmt --version >/dev/null 2>&1; then
         cargo fmt --check
         cargo fmt --check --manifest-path fuzz/Cargo.toml
+        cargo fmt --check --manifest-path examples/engine/text/Cargo.toml
     else
         echo "SKIP formatting: rustfmt is not installed"
     fi
     if cargo clippy --version >/dev/null 2>&1; then
         cargo clippy --locked --all-targets -- -D warnings
         cargo clippy --locked --all-targets --all-features -- -D warnings
+        cargo clippy --locked --manifest-path examples/engine/text/Cargo.toml \
+            --target-dir "$target/engine_text" -- -D warnings
     else
         echo "SKIP clippy: it is not installed"
     fi

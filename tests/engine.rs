@@ -11,9 +11,18 @@ use std::{env, fs};
 #[path = "cuda/emulated_driver.rs"]
 mod emulated_driver;
 mod native;
+#[path = "engine/outside_clients.rs"]
+mod outside_clients;
+#[path = "engine/real_model.rs"]
+mod real_model;
 
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// The folder that everything is built in; `make` uses the same one.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
 
 /// Says what is not tested, past the capture of the test harness.
@@ -52,6 +61,7 @@ fn cmake(build: &Path) {
         .arg(build)
         .arg(format!("-DRADIXKV_LIBRARY={}", library.display()))
         .args(["-DENGINE_TESTS=ON", "-DENGINE_OPTIMIZATION=-O1"])
+        .arg(format!("-DENGINE_TEXT_TARGET={}", target().join("engine_text").display()))
         .arg(format!(
             "-DENGINE_NVCC={}",
             native::root().join("tests/engine/emulated/nvcc.sh").display()
@@ -184,8 +194,18 @@ fn b11_text() {
 }
 
 #[test]
+fn b11_tokenizer() {
+    run("tokenizer", &[]);
+}
+
+#[test]
 fn b11_server() {
     run("server", &[]);
+}
+
+#[test]
+fn b11_chat() {
+    run("chat", &[]);
 }
 
 #[test]
@@ -219,6 +239,11 @@ fn b12_benchmark() {
 }
 
 #[test]
+fn b12_chat() {
+    run("bench_chat", &[]);
+}
+
+#[test]
 fn c11_two_stage() {
     run("two_stage", &[]);
 }
@@ -231,7 +256,7 @@ fn b11_soak() {
 
 #[test]
 fn every_program_of_tests_engine_is_run() {
-    let text = fs::read_to_string(file!()).unwrap();
+    let text = fs::read_to_string(file!()).unwrap() + include_str!("engine/real_model.rs");
     for path in native::files(&native::root().join("tests/engine"), "cpp") {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let is_run =
@@ -257,11 +282,11 @@ fn b12_engine_bench() {
         .unwrap();
     native::check(&output, folder);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said.matches("outputs identical: yes").count(), 4, "{said}");
+    assert_eq!(said.matches("outputs identical: yes").count(), 5, "{said}");
     let progress = String::from_utf8(output.stderr).unwrap();
     assert!(!progress.contains("after 0."), "{progress}");
     assert_eq!(said.matches("identical results: yes").count(), 1, "{said}");
-    assert_eq!(fs::read_to_string(json).unwrap().matches("\"ttft_each_s\"").count(), 8);
+    assert_eq!(fs::read_to_string(json).unwrap().matches("\"ttft_each_s\"").count(), 10);
     assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
 }
 

@@ -47,8 +47,8 @@ private:
 /// The fields that a whole answer has and the events of a stream, too.
 void read_answer(const Json& json, BenchRecord& record) {
     if (json.contains("error")) record.error = json["error"]["message"].get<std::string>();
-    if (json.contains("usage")) {
-        const Json& usage = json["usage"];
+    // Null until the last event.
+    if (const Json usage = json.value("usage", Json()); usage.is_object()) {
         const Json& details = usage["prompt_tokens_details"];
         record.prompt_tokens = usage["prompt_tokens"].get<std::size_t>();
         record.cached_tokens = details["cached_tokens"].get<std::size_t>();
@@ -116,7 +116,7 @@ std::string body_of(const BenchRequest& request) {
     Json body = {{"max_tokens", request.output},
                  {"temperature", request.temperature},
                  {"seed", request.seed},
-                 {"ignore_eos", true},
+                 {"ignore_eos", !request.ends_early},
                  {"return_token_ids", true}};
     if (request.beam_width > 0) {
         body["use_beam_search"] = true;
@@ -179,7 +179,7 @@ void DirectClient::start(const BenchRequest& request, Done done) {
     RequestSpec spec;
     spec.prompt = request.prompt;
     spec.max_tokens = request.output;
-    spec.ignore_eos = true;
+    spec.ignore_eos = !request.ends_early;
     spec.sampling.temperature = request.temperature;
     spec.sampling.seed = request.seed;
     spec.beam_width = request.beam_width;

@@ -1,5 +1,6 @@
 // Runs workloads with caching off and on: engine_bench --model FOLDER
 #include "bench/chart.hpp"
+#include "bench/chat.hpp"
 #include "bench/client.hpp"
 #include "bench/report.hpp"
 #include "bench/run.hpp"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -21,6 +23,7 @@ namespace {
 
 using namespace engine;
 
+constexpr const char* chat = "chat";
 constexpr const char* two_stage = "two_stage";
 
 struct BenchOptions {
@@ -32,6 +35,7 @@ struct BenchOptions {
 
     void add_to(Options& options) {
         std::vector<std::string> names = workload_names();
+        names.emplace_back(chat);
         names.emplace_back(two_stage);
         names.emplace_back("all");
         engine.add_to(options);
@@ -109,11 +113,6 @@ private:
     }
 };
 
-BenchRun run_engine(const BenchOptions& options, const Workload& workload, bool caching) {
-    Subject subject(options, caching);
-    return run_workload(workload, subject.client(), caching ? "caching on" : "caching off");
-}
-
 WorkloadOptions workload_options(const BenchOptions& options, const std::string& name) {
     WorkloadOptions workload = options.workload;
     workload.name = name;
@@ -129,21 +128,50 @@ std::string setting(const BenchOptions& options) {
            std::to_string(options.engine.chunk_size);
 }
 
+/// The runs that --caching or --url asks for. `run` makes one with a client and a label.
+template <class Run> void for_each_run(const BenchOptions& options, Run run) {
+    if (!options.url.empty()) {
+        HttpClient client(options.url);
+        return run(client, "server");
+    }
+    for (const bool caching : {false, true}) {
+        if (options.caching == (caching ? "off" : "on")) continue;
+        Subject subject(options, caching);
+        run(subject.client(), caching ? "caching on" : "caching off");
+    }
+}
+
 BenchReport run_one(const BenchOptions& options, const std::string& name) {
     BenchReport report;
     report.workload = make_workload(workload_options(options, name));
     report.setting = setting(options);
-    if (!options.url.empty()) {
-        HttpClient client(options.url);
-        report.runs.push_back(run_workload(report.workload, client, "server"));
-    } else {
-        if (options.caching != "on")
-            report.runs.push_back(run_engine(options, report.workload, false));
-        if (options.caching != "off")
-            report.runs.push_back(run_engine(options, report.workload, true));
-    }
-    for (const BenchRun& run : report.runs)
-        report.summaries.push_back(summarize(report.workload, run));
+    for_each_run(options, [&](Client& client, const char* label) {
+        report.runs.push_back(run_workload(report.workload, client, label));
+        report.summaries.push_back(summarize(report.workload, report.runs.back()));
+    });
+    if (report.runs.size() == 2)
+        report.identical = same_outputs(report.runs[0], report.runs[1]);
+    return report;
+}
+
+/// What is asked depends on what was answered, and when on how long it took.
+BenchReport run_chats(const BenchOptions& options) {
+    const std::filesystem::path folder = options.engine.config().model;
+    const auto tokenizer = load_tokenizer(folder, read_model_config(folder / "config.json"));
+    const ChatScript script = library_chat(workload_options(options, chat));
+    const auto say = [](const std::string& text) {
+        std::fputs(text.c_str(), stdout);
+        std::fflush(stdout);
+    };
+    BenchReport report;
+    report.setting = setting(options);
+    for_each_run(options, [&](Client& client, const char* label) {
+        ChatRun made = run_chat(script, client, *tokenizer, label, say);
+        say("\n");
+        report.summaries.push_back(summarize(made.workload, made.run));
+        report.runs.push_back(std::move(made.run));
+        report.workload = std::move(made.workload);
+    });
     if (report.runs.size() == 2)
         report.identical = same_outputs(report.runs[0], report.runs[1]);
     return report;
@@ -191,17 +219,22 @@ int bench(int count, char** arguments) {
     if (options.workloads == two_stage && !options.svg.empty())
         throw UsageError(std::string("--svg: ") + two_stage + " has no chart");
     std::vector<BenchReport> reports;
-    for (const std::string& name : workload_names()) {
-        if (options.workloads != "all" && options.workloads != name) continue;
-        reports.push_back(run_one(options, name));
-        std::printf("%s\n", report_table(reports.back()).c_str());
+    const auto is_wanted = [&](const std::string& name) {
+        return options.workloads == "all" || options.workloads == name;
+    };
+    const auto add = [&](BenchReport report) {
+        std::printf("%s\n", report_table(report).c_str());
         std::fflush(stdout);
-    }
+        reports.push_back(std::move(report));
+    };
+    for (const std::string& name : workload_names())
+        if (is_wanted(name)) add(run_one(options, name));
+    if (is_wanted(chat)) add(run_chats(options));
     bool differ = std::any_of(reports.begin(), reports.end(), [](const BenchReport& report) {
         return report.identical == false;
     });
     std::vector<std::string> json = report_json(reports);
-    if (options.workloads == "all" || options.workloads == two_stage) {
+    if (is_wanted(two_stage)) {
         const TwoStageWorkload workload = make_two_stage(workload_options(options, two_stage));
         const std::vector<TwoStageRun> runs = run_stages(options, workload);
         std::printf("%s\n", two_stage_table(workload, setting(options), runs).c_str());

@@ -16,8 +16,10 @@ struct BenchRequest {
     std::vector<std::uint32_t> prompt;
     /// Tokens at the beginning of the prompt that all requests have in common.
     std::size_t shared = 0;
-    /// Tokens to generate: exactly so many, an end of text is passed over.
+    /// Tokens to generate: exactly so many, an end of text is passed over,
     std::size_t output = 0;
+    /// unless it ends the output.
+    bool ends_early = false;
     /// 0: greedy.
     double temperature = 0;
     std::uint64_t seed = 0;

@@ -1,8 +1,7 @@
 #include "compute/linear.hpp"
 
-#include "compute/packed_gemm.hpp"
-
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -21,15 +20,35 @@ std::size_t columns_for(std::size_t outputs) {
     return (outputs + packed_width - 1) / packed_width;
 }
 
-std::vector<float> pack(const std::vector<float>& weight, std::size_t outputs,
-                        std::size_t inputs) {
-    std::vector<float> packed(columns_for(outputs) * packed_width * inputs, 0.0F);
+std::uint32_t bits_of(float number) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+/// Whether the lower half of each number is 0, as it is when a checkpoint stores the upper one.
+bool are_bfloats(const std::vector<float>& numbers) {
+    return std::all_of(numbers.begin(), numbers.end(),
+                       [](float number) { return (bits_of(number) & 0xffffU) == 0; });
+}
+
+template <class Weight, class Convert>
+std::vector<Weight> pack(const std::vector<float>& weight, std::size_t outputs,
+                         std::size_t inputs, Convert convert) {
+    std::vector<Weight> packed(columns_for(outputs) * packed_width * inputs, Weight{0});
     for (std::size_t n = 0; n < outputs; ++n) {
-        float* column = packed.data() + n / packed_width * packed_width * inputs;
+        Weight* column = packed.data() + n / packed_width * packed_width * inputs;
         for (std::size_t k = 0; k < inputs; ++k)
-            column[k * packed_width + n % packed_width] = weight[n * inputs + k];
+            column[k * packed_width + n % packed_width] = convert(weight[n * inputs + k]);
     }
     return packed;
+}
+
+/// For one column in floats; of the thread, so that steps don't allocate.
+float* column_room(std::size_t depth) {
+    thread_local std::vector<float> room;
+    if (room.size() < depth * packed_width) room.resize(depth * packed_width);
+    return room.data();
 }
 
 }  // namespace
@@ -59,7 +78,15 @@ Linear::Linear(std::vector<float> weight, std::size_t outputs, std::size_t input
         throw std::logic_error("a linear layer's weights don't have its size");
     if (gemm == Gemm::blas && !has_blas())
         throw std::runtime_error("this build has no BLAS: CMake found none");
-    if (gemm == Gemm::packed) weight_ = pack(weight_, outputs, inputs);
+    if (gemm == Gemm::blas) return;
+    if (are_bfloats(weight_)) {
+        halves_ = pack<Bfloat>(weight_, outputs, inputs, [](float number) {
+            return static_cast<Bfloat>(bits_of(number) >> 16);
+        });
+        weight_ = std::vector<float>();  // an empty list would keep the memory
+    } else {
+        weight_ = pack<float>(weight_, outputs, inputs, [](float number) { return number; });
+    }
 }
 
 void Linear::apply(const float* x, std::size_t rows, float* y, ThreadPool& pool) const {
@@ -81,8 +108,14 @@ void Linear::apply_packed(const float* x, std::size_t rows, float* y, std::size_
                           std::size_t end) const {
     const std::size_t columns = columns_for(end - first);
     const std::size_t last_width = end - first - (columns - 1) * packed_width;
-    packed_gemm()(x, rows, inputs_, weight_.data() + first * inputs_, columns, last_width,
-                  y + first, outputs_);
+    const auto multiply = [&](auto gemm, const auto& weight) {
+        gemm(x, rows, inputs_, weight.data() + first * inputs_, columns, last_width, y + first,
+             outputs_, column_room(inputs_));
+    };
+    if (halves_.empty())
+        multiply(packed_gemms().floats, weight_);
+    else
+        multiply(packed_gemms().bfloats, halves_);
 }
 
 void Linear::apply_blas([[maybe_unused]] const float* x, [[maybe_unused]] std::size_t rows,

@@ -2,6 +2,7 @@
 #ifndef ENGINE_COMPUTE_LINEAR_HPP
 #define ENGINE_COMPUTE_LINEAR_HPP
 
+#include "compute/packed_gemm.hpp"
 #include "compute/thread_pool.hpp"
 
 #include <cstddef>
@@ -41,6 +42,8 @@ public:
 
 private:
     std::vector<float> weight_;
+    /// Instead of weight_, packed, where that loses nothing.
+    std::vector<Bfloat> halves_;
     std::vector<float> bias_;
     std::size_t outputs_ = 0;
     std::size_t inputs_ = 0;

@@ -7,18 +7,16 @@ namespace engine {
 static_assert(packed_width == width, "the kernel computes the columns that weights are packed in");
 
 #if defined(__x86_64__)
-void packed_gemm_avx2(const float* x, std::size_t rows, std::size_t depth, const float* packed,
-                      std::size_t columns, std::size_t last_width, float* y,
-                      std::size_t y_stride);
+PackedGemms packed_gemms_avx2();
 #endif
 
-PackedGemm packed_gemm() {
+PackedGemms packed_gemms() {
 #if defined(__x86_64__)
     static const bool has_avx2 =
         __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-    if (has_avx2) return packed_gemm_avx2;
+    if (has_avx2) return packed_gemms_avx2();
 #endif
-    return packed_gemm_here;
+    return {packed_gemm_here<float>, packed_gemm_here<Bfloat>};
 }
 
 }  // namespace engine

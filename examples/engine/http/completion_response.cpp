@@ -2,8 +2,6 @@
 
 #include "serve/text.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <chrono>
 #include <utility>
 
@@ -13,13 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The bytes of a token as text that is valid by itself.
-std::string token_text(std::uint32_t id) {
-    Utf8Stream stream;
-    std::string text = stream.push(decode(id));
-    return text + stream.finish();
-}
-
 Json usage_json(const RequestResult& result) {
     return {{"prompt_tokens", result.prompt_tokens},
             {"completion_tokens", result.completion_tokens},
@@ -27,42 +18,6 @@ Json usage_json(const RequestResult& result) {
             {"prompt_tokens_details",
              {{"cached_tokens", result.cached_tokens},
               {"inherited_tokens", result.inherited_tokens}}}};
-}
-
-Json logprobs_json(const std::vector<OutputToken>& tokens, std::size_t text_offset) {
-    Json texts = Json::array(), logprobs = Json::array(), tops = Json::array();
-    Json offsets = Json::array();
-    for (const OutputToken& token : tokens) {
-        texts.push_back(token_text(token.id));
-        logprobs.push_back(token.logprobs.logprob);
-        Json top = Json::object();
-        for (const auto& [id, value] : token.logprobs.top) {
-            // Bytes that are no character by themselves all read alike; the likeliest counts.
-            const std::string text = token_text(id);
-            if (!top.contains(text)) top[text] = value;
-        }
-        tops.push_back(std::move(top));
-        offsets.push_back(text_offset);
-        text_offset += token.text.size();
-    }
-    return {{"tokens", texts},
-            {"token_logprobs", logprobs},
-            {"top_logprobs", tops},
-            {"text_offset", offsets}};
-}
-
-Json choice_json(const CompletionRequest& request, std::size_t index,
-                 const std::vector<OutputToken>& tokens, const std::string& text,
-                 std::size_t text_offset) {
-    Json choice = {{"index", index}, {"text", text}, {"logprobs", nullptr}};
-    if (request.spec.logprobs) choice["logprobs"] = logprobs_json(tokens, text_offset);
-    choice["finish_reason"] = nullptr;
-    if (request.return_token_ids) {
-        Json ids = Json::array();
-        for (const OutputToken& token : tokens) ids.push_back(token.id);
-        choice["token_ids"] = std::move(ids);
-    }
-    return choice;
 }
 
 /// What is known of a choice when it is over.
@@ -74,23 +29,17 @@ void add_result(const CompletionRequest& request, const ChoiceResult& result, Js
         result.retained_id.empty() ? Json(nullptr) : Json(result.retained_id);
 }
 
-Json body_json(const std::string& id, std::int64_t created, const std::string& model,
-               Json choices) {
-    return {{"id", id},
-            {"object", "text_completion"},
-            {"created", created},
-            {"model", model},
-            {"choices", std::move(choices)}};
-}
-
 std::string data(const std::string& json) { return "data: " + json + "\n\n"; }
 
 }  // namespace
 
 CompletionResponse::CompletionResponse(const CompletionRequest& request,
-                                       std::string served_model)
+                                       std::string served_model, const Tokenizer& tokenizer)
     : request_(request),
       served_model_(std::move(served_model)),
+      tokenizer_(tokenizer),
+      format_(request.chat ? chat_format(request, tokenizer)
+                           : completion_format(request, tokenizer)),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()),
@@ -100,29 +49,52 @@ std::string CompletionResponse::prompt_text() const {
     if (!request_.echo) return {};
     Utf8Stream stream;
     std::string text;
-    for (const std::uint32_t id : request_.spec.prompt) text += stream.push(decode(id));
+    for (const std::uint32_t id : request_.spec.prompt) text += stream.push(tokenizer_.decode(id));
     return text + stream.finish();
+}
+
+CompletionResponse::Json CompletionResponse::body(bool streams, Json choices) const {
+    return {{"id", request_.spec.id},
+            {"object", format_->object(streams)},
+            {"created", created_},
+            {"model", served_model_},
+            {"choices", std::move(choices)}};
+}
+
+/// Of a choice that is not over.
+CompletionResponse::Json CompletionResponse::unfinished(
+    Json choice, const std::vector<OutputToken>& tokens) const {
+    choice["finish_reason"] = nullptr;
+    if (!request_.return_token_ids) return choice;
+    choice["token_ids"] = Json::array();
+    for (const OutputToken& token : tokens) choice["token_ids"].push_back(token.id);
+    return choice;
+}
+
+std::string CompletionResponse::event(Json choices) const {
+    Json json = body(true, std::move(choices));
+    if (request_.include_usage) json["usage"] = nullptr;
+    return data(json.dump());
 }
 
 std::string CompletionResponse::token_event(const OutputToken& token) {
     Output& output = outputs_.at(token.sequence);
-    const std::string before =
-        std::exchange(output.began, true) ? std::string() : prompt_text();
-    const std::string text = before + token.text;
-    const Json choice =
-        choice_json(request_, token.sequence, {token}, text, output.text_offset);
+    const bool is_first = !std::exchange(output.began, true);
+    const std::string text = (is_first ? prompt_text() : std::string()) + token.text;
+    const std::vector<OutputToken> tokens = {token};
+    const Json choice = unfinished(
+        format_->event({token.sequence, tokens, text, output.text_offset, is_first}), tokens);
     output.text_offset += text.size();
-    return data(
-        body_json(request_.spec.id, created_, served_model_, Json::array({choice})).dump());
+    return event(Json::array({choice}));
 }
 
-std::string CompletionResponse::last_event(std::size_t index) {
+std::string CompletionResponse::last_event(std::size_t index) const {
     const ChoiceResult& result = result_->choices[index];
-    const std::size_t offset = outputs_.at(result.sequence).text_offset;
-    Json choice = choice_json(request_, index, {}, result.text, offset);
+    const Output& output = outputs_.at(result.sequence);
+    Json choice = unfinished(
+        format_->event({index, {}, result.text, output.text_offset, !output.began}), {});
     add_result(request_, result, choice);
-    return data(
-        body_json(request_.spec.id, created_, served_model_, Json::array({choice})).dump());
+    return event(Json::array({choice}));
 }
 
 std::string CompletionResponse::events(const OutputQueue::Output& output) {
@@ -133,9 +105,9 @@ std::string CompletionResponse::events(const OutputQueue::Output& output) {
     if (const std::optional<ApiError> error = failure()) return out + data(error->body());
     for (std::size_t i = 0; i < result_->choices.size(); ++i) out += last_event(i);
     if (request_.include_usage) {
-        Json body = body_json(request_.spec.id, created_, served_model_, Json::array());
-        body["usage"] = usage_json(*result_);
-        out += data(body.dump());
+        Json json = body(true, Json::array());
+        json["usage"] = usage_json(*result_);
+        out += data(json.dump());
     }
     return out + "data: [DONE]\n\n";
 }
@@ -156,14 +128,14 @@ std::string CompletionResponse::whole() const {
         const ChoiceResult& result = result_->choices[i];
         const Output& output = outputs_.at(result.sequence);
         const std::string text = prompt_text() + output.text + result.text;
-        Json choice = choice_json(request_, i, output.tokens, text, 0);
+        Json choice = unfinished(format_->choice({i, output.tokens, text, 0, true}), output.tokens);
         add_result(request_, result, choice);
         choices.push_back(std::move(choice));
     }
-    Json body = body_json(request_.spec.id, created_, served_model_, std::move(choices));
-    body["usage"] = usage_json(*result_);
-    body["first_token_seconds"] = result_->first_token_seconds;
-    return body.dump();
+    Json json = body(false, std::move(choices));
+    json["usage"] = usage_json(*result_);
+    json["first_token_seconds"] = result_->first_token_seconds;
+    return json.dump();
 }
 
 std::optional<ApiError> CompletionResponse::failure() const {

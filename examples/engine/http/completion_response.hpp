@@ -1,12 +1,14 @@
-// What POST /v1/completions answers.
+// What POST /v1/completions and POST /v1/chat/completions answer.
 #ifndef ENGINE_HTTP_COMPLETION_RESPONSE_HPP
 #define ENGINE_HTTP_COMPLETION_RESPONSE_HPP
 
+#include "http/answer_format.hpp"
 #include "http/completion_request.hpp"
 #include "http/output_queue.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +18,9 @@ namespace engine {
 /// Renders the output of one request, whole or in server-sent events.
 class CompletionResponse {
 public:
-    CompletionResponse(const CompletionRequest& request, std::string served_model);
+    /// The tokenizer must outlive it.
+    CompletionResponse(const CompletionRequest& request, std::string served_model,
+                       const Tokenizer& tokenizer);
 
     /// The events for tokens that arrived, and after the result, the end of the stream.
     [[nodiscard]] std::string events(const OutputQueue::Output& output);
@@ -30,6 +34,8 @@ public:
     [[nodiscard]] std::optional<ApiError> failure() const;
 
 private:
+    using Json = AnswerFormat::Json;
+
     /// The output of one sequence, as far as it has come.
     struct Output {
         std::vector<OutputToken> tokens;
@@ -41,13 +47,18 @@ private:
 
     CompletionRequest request_;
     std::string served_model_;
+    const Tokenizer& tokenizer_;
+    std::unique_ptr<AnswerFormat> format_;
     std::int64_t created_;
     std::vector<Output> outputs_;
     std::optional<RequestResult> result_;
 
     [[nodiscard]] std::string prompt_text() const;
     [[nodiscard]] std::string token_event(const OutputToken& token);
-    [[nodiscard]] std::string last_event(std::size_t index);
+    [[nodiscard]] std::string last_event(std::size_t index) const;
+    [[nodiscard]] std::string event(Json choices) const;
+    [[nodiscard]] Json body(bool streams, Json choices) const;
+    [[nodiscard]] Json unfinished(Json choice, const std::vector<OutputToken>& tokens) const;
 };
 
 }  // namespace engine

@@ -42,7 +42,7 @@ public:
           stream_(request.stream),
           queue_(std::make_shared<OutputQueue>()),
           number_(engine.submit(request.spec, queue_)),
-          response_(request, std::move(served_model)) {}
+          response_(request, std::move(served_model), engine.core().tokenizer()) {}
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
     ~Exchange() {
@@ -112,13 +112,21 @@ public:
             setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
             socket_ = socket;
         });
-        http_.Post("/v1/completions", [this](const auto& request, auto& response) {
-            completions(request.body, response);
-        });
+        on_post("/v1/completions", &Routes::completion_of);
+        on_post("/v1/chat/completions", &Routes::chat_of);
         http_.Delete(R"(/v1/completions/([^/]+))", [this](const auto& request, auto& response) {
             forget(request.matches[1], response);
         });
-        http_.Get("/v1/models", [this](const auto&, auto& response) { models(response); });
+        http_.Get("/v1/models", [this](const auto&, auto& response) {
+            const nlohmann::json list = {{"object", "list"}, {"data", {model()}}};
+            response.set_content(list.dump(), json_type);
+        });
+        http_.Get(R"(/v1/models/(.+))", [this](const auto& request, auto& response) {
+            if (request.matches[1] != config_.served_model)
+                return answer(response, ApiError(404, "there is no such model", "model",
+                                                 "model_not_found"));
+            response.set_content(model().dump(), json_type);
+        });
         http_.Get("/health", [this](const auto&, auto& response) { health(response); });
         http_.Get("/metrics", [this](const auto&, auto& response) {
             response.set_content(prometheus_text(engine_.core()),
@@ -149,6 +157,10 @@ private:
     std::atomic<bool> draining_{false};
     std::atomic<std::size_t> active_{0};
     int socket_ = -1;
+    /// In seconds, as clients want to know when a model was made.
+    const std::int64_t started_ = std::chrono::duration_cast<std::chrono::seconds>(
+                                      std::chrono::system_clock::now().time_since_epoch())
+                                      .count();
 
     static ApiError status_error(const httplib::Request& request, int status) {
         if (status == 404) return {404, "there is no " + request.method + " " + request.path};
@@ -156,11 +168,39 @@ private:
         return {status, "the request cannot be read"};
     }
 
-    void completions(const std::string& body, httplib::Response& response) {
+    using Parse = CompletionRequest (Routes::*)(const std::string& body) const;
+
+    /// Takes the body as it is, whatever its client calls it: to curl JSON is a form, of which the
+    /// library would read no more than 8 KiB.
+    void on_post(const char* path, Parse parse) {
+        http_.Post(path, [this, parse](const httplib::Request& request,
+                                       httplib::Response& response,
+                                       const httplib::ContentReader& read) {
+            if (request.is_multipart_form_data())
+                return answer(response, ApiError(400, "the body has several parts"));
+            std::string body;
+            const bool is_whole = read([&body](const char* data, std::size_t size) {
+                body.append(data, size);
+                return true;
+            });
+            // If it isn't, the library has set a status.
+            if (is_whole) completions(body, parse, response);
+        });
+    }
+
+    [[nodiscard]] CompletionRequest completion_of(const std::string& body) const {
+        return parse_completion(body, engine_.core().tokenizer(), config_.served_model);
+    }
+    [[nodiscard]] CompletionRequest chat_of(const std::string& body) const {
+        return parse_chat(body, engine_.core().tokenizer(), config_.served_model,
+                          engine_.core().longest_text());
+    }
+
+    void completions(const std::string& body, Parse parse, httplib::Response& response) {
         try {
             if (draining_) throw ApiError(503, "the server is shutting down");
             auto active = std::make_shared<Active>(active_);
-            begin(body, response, std::move(active));
+            begin((this->*parse)(body), response, std::move(active));
         } catch (const ApiError& error) {
             answer(response, error);
         } catch (const UnknownParent& error) {
@@ -174,11 +214,10 @@ private:
         }
     }
 
-    void begin(const std::string& body, httplib::Response& response,
+    void begin(CompletionRequest request, httplib::Response& response,
                std::shared_ptr<Active> active) {
-        const auto exchange = std::make_shared<Exchange>(
-            parse_completion(body, engine_.core().model_config(), config_.served_model),
-            config_.served_model, engine_);
+        const auto exchange =
+            std::make_shared<Exchange>(std::move(request), config_.served_model, engine_);
         if (!exchange->streams() && exchange->finishes_within(whole_answer))
             return exchange->finish(response);
         response.set_chunked_content_provider(
@@ -199,10 +238,11 @@ private:
         response.set_content(body.dump(), json_type);
     }
 
-    void models(httplib::Response& response) const {
-        const nlohmann::json model = {{"id", config_.served_model}, {"object", "model"}};
-        response.set_content(
-            nlohmann::json{{"object", "list"}, {"data", {model}}}.dump(), json_type);
+    [[nodiscard]] nlohmann::json model() const {
+        return {{"id", config_.served_model},
+                {"object", "model"},
+                {"created", started_},
+                {"owned_by", "radixkv"}};
     }
 
     void health(httplib::Response& response) const {

@@ -1,5 +1,5 @@
-// The HTTP server: POST /v1/completions and DELETE of what one retained, GET /v1/models, /health,
-// /metrics.
+// The HTTP server: POST /v1/chat/completions, POST /v1/completions and DELETE of what one retained,
+// GET /v1/models, /health, /metrics.
 #ifndef ENGINE_HTTP_SERVER_HPP
 #define ENGINE_HTTP_SERVER_HPP
 

@@ -19,8 +19,9 @@ HostMatrix WeightReader::stacked(const std::vector<std::pair<std::string, std::s
     all.inputs = inputs;
     bool has_bias = false;
     for (const auto& [name, size] : parts) {
-        const std::vector<float> rows = file_.get(name + ".weight", {size, inputs}).read_all();
-        all.weight.insert(all.weight.end(), rows.begin(), rows.end());
+        all.weight.resize(all.weight.size() + size * inputs);
+        file_.get(name + ".weight", {size, inputs})
+            .read(0, size * inputs, all.weight.data() + all.outputs * inputs);
         const std::vector<float> own = vector_if_present(name + ".bias", size);
         all.bias.insert(all.bias.end(), own.begin(), own.end());
         has_bias = has_bias || !own.empty();

@@ -49,10 +49,11 @@ Core::Core(const EngineConfig& config)
     : config_(complete(config)),
       pool_(config_.thread_count),
       model_(load_model(config_, pool_)),
+      tokenizer_(load_tokenizer(config_.model, model_->config())),
       kv_(model_->config(), config_.kv, pool_),
       retained_(kv_.cache()),
       scheduler_(config_.scheduler, kv_, retained_, metrics_),
-      decoder_(model_->config(), scheduler_, metrics_) {}
+      decoder_(model_->config(), *tokenizer_, scheduler_, metrics_) {}
 
 RequestSpec Core::accept(RequestSpec spec) const {
     if (spec.retain && config_.retain_nothing)
@@ -83,6 +84,12 @@ void Core::resolve(RequestSpec& spec) const {
                              "suffix");
     spec.prompt = std::move(tokens);
     continuation.tokens = parent->tokens;
+}
+
+std::size_t Core::longest_text() const {
+    const std::size_t pages = kv_.table().stats().total_page_count;
+    // The last token is never computed: it takes no position.
+    return std::min(position_limit(), pages * kv_.cache().page_size()) + 1;
 }
 
 void Core::validate(const RequestSpec& spec) const {

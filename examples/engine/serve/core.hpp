@@ -11,6 +11,7 @@
 #include "serve/request.hpp"
 #include "serve/retained.hpp"
 #include "serve/scheduler.hpp"
+#include "serve/tokenizer.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -72,6 +73,9 @@ public:
     [[nodiscard]] bool healthy() const noexcept { return healthy_.load(); }
     [[nodiscard]] const ModelConfig& model_config() const noexcept { return model_->config(); }
     [[nodiscard]] std::size_t position_limit() const noexcept { return model_->position_limit(); }
+    /// Prompt and output together have at most so many tokens.
+    [[nodiscard]] std::size_t longest_text() const;
+    [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
     [[nodiscard]] const Kv& kv() const noexcept { return kv_; }
     [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
@@ -79,6 +83,7 @@ private:
     EngineConfig config_;
     ThreadPool pool_;
     std::unique_ptr<Model> model_;
+    std::unique_ptr<Tokenizer> tokenizer_;
     Metrics metrics_;
     Kv kv_;
     Retained retained_;

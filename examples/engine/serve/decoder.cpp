@@ -173,7 +173,7 @@ void Decoder::draw(Request& request, Branch& branch, const float* logits, Clock:
     }
     if (spec.logprobs) logprobs.top = top_logprobs(logits, model_.vocab_size, *spec.logprobs);
     const bool ended = is_end_token(request, id);
-    const std::string text = ended ? std::string() : branch.text.push(decode(id));
+    const std::string text = ended ? std::string() : branch.text.push(tokenizer_.decode(id));
     request.listener->on_token({branch.number, id, text, spec.logprobs ? &logprobs : nullptr,
                                 logits, model_.vocab_size});
     if (ended || branch.text.stopped())
@@ -182,15 +182,22 @@ void Decoder::draw(Request& request, Branch& branch, const float* logits, Clock:
         finish_branch(request, branch, Finish::length);
 }
 
-/// So many candidates that `beam_width` of them go on whatever the others do: an end needs an
-/// end-of-text token, or the last byte of a stop string.
+/// So many candidates that `beam_width` go on whatever the others do. Few tokens end a text; many
+/// can complete a stop string where they are longer than a byte.
 void Decoder::note_candidates(const Request& request, Branch& branch, const float* logits) const {
     const RequestSpec& spec = request.spec;
-    const std::size_t wanted =
-        spec.beam_width + model_.eos_token_ids.size() + spec.stop.size();
     const std::size_t shown = spec.logprobs.value_or(0);
-    branch.top = top_logprobs(logits, model_.vocab_size, std::max(wanted, shown));
-    for (std::size_t i = 0; i < std::min(wanted, branch.top.size()); ++i)
+    const auto goes_on = [&](const auto& likely) {
+        return !ends_with(request, branch, likely.first);
+    };
+    std::size_t wanted = spec.beam_width + model_.eos_token_ids.size() + spec.stop.size();
+    for (bool enough = false; !enough; wanted *= 2) {
+        branch.top = top_logprobs(logits, model_.vocab_size, std::max(wanted, shown));
+        const auto live = std::count_if(branch.top.begin(), branch.top.end(), goes_on);
+        enough = wanted >= model_.vocab_size ||
+                 static_cast<std::size_t>(live) >= spec.beam_width;
+    }
+    for (std::size_t i = 0; i < branch.top.size(); ++i)
         branch.candidates.push_back({branch.top[i].first, branch.top[i].second});
     branch.top.resize(std::min(shown, branch.top.size()));
 }
@@ -204,7 +211,7 @@ bool Decoder::ends_with(const Request& request, const Branch& branch, std::uint3
     if (is_end_token(request, id)) return true;
     if (request.spec.stop.empty()) return false;
     OutputText text = branch.text;
-    (void)text.push(decode(id));
+    (void)text.push(tokenizer_.decode(id));
     return text.stopped();
 }
 
@@ -229,7 +236,8 @@ void Decoder::search(Request& request, Clock::time_point now) {
     const auto add = [&](const Extension& extension, bool ended) {
         std::unique_ptr<Branch> branch = succession.extend(extension);
         BeamToken& token = branch->beam_tokens.back();
-        if (!is_end_token(request, token.id)) token.text = branch->text.push(decode(token.id));
+        if (!is_end_token(request, token.id))
+            token.text = branch->text.push(tokenizer_.decode(token.id));
         if (ended ? spec.retain : live_keeps_pages) succession.hand_over(extension, *branch);
         if (ended || last)
             finish_branch(request, *branch, ended ? Finish::stop : Finish::length);

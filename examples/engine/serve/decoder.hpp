@@ -5,6 +5,7 @@
 #include "model/config.hpp"
 #include "serve/metrics.hpp"
 #include "serve/scheduler.hpp"
+#include "serve/tokenizer.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +17,9 @@ namespace engine {
 
 class Decoder {
 public:
-    Decoder(const ModelConfig& model, Scheduler& scheduler, Metrics& metrics)
-        : model_(model), scheduler_(scheduler), metrics_(metrics) {}
+    Decoder(const ModelConfig& model, const Tokenizer& tokenizer, Scheduler& scheduler,
+            Metrics& metrics)
+        : model_(model), tokenizer_(tokenizer), scheduler_(scheduler), metrics_(metrics) {}
 
     /// Takes the logits after the last token of a branch. Returns why the request is over, if so.
     /// Branches of the request may be gone then: the losing beams.
@@ -28,6 +30,7 @@ public:
 
 private:
     const ModelConfig& model_;
+    const Tokenizer& tokenizer_;
     Scheduler& scheduler_;
     Metrics& metrics_;
 

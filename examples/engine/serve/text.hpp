@@ -1,4 +1,5 @@
-// Text in and out. Tokens are bytes: ids 0 to 255; other ids (begin and end of text) are no text.
+// Bytes on their way to text. And the rule for models without a tokenizer: tokens are bytes, ids 0
+// to 255; other ids (begin and end of text) are no text.
 #ifndef ENGINE_SERVE_TEXT_HPP
 #define ENGINE_SERVE_TEXT_HPP
 

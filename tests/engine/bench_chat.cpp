@@ -1,0 +1,131 @@
+// B12: the chat of the demo: who asks when, what a prompt consists of, what is told.
+#include "bench/chat.hpp"
+#include "bench/report.hpp"
+#include "http/server.hpp"
+#include "small_tokenizer.hpp"
+
+#include <thread>
+
+using namespace test;
+using Ids = std::vector<std::uint32_t>;
+
+namespace {
+
+engine::ChatScript script() {
+    engine::ChatScript script;
+    script.system = std::string(300, 's');
+    script.users = {{"Ann", {"the first?", "the third?"}}, {"Ben", {"the second?"}}};
+    script.max_output = 10;
+    script.turn_count = 3;
+    return script;
+}
+
+/// Runs it with an engine of its own; `told` gets what is said.
+engine::ChatRun run(const engine::ChatScript& script, bool caching,
+                    std::vector<std::string>* told = nullptr) {
+    static const ChatCheckpoint checkpoint;
+    engine::EngineConfig config;
+    config.model = checkpoint.path();
+    config.kv.page_count = 4096;
+    config.thread_count = 1;
+    config.prefix_caching = caching;
+    engine::Engine served(config);
+    engine::DirectClient client(served);
+    return engine::run_chat(script, client, served.core().tokenizer(), "here",
+                            [told](const std::string& text) {
+                                if (told != nullptr) told->push_back(text);
+                            });
+}
+
+}  // namespace
+
+static void b12_a_chat_grows_turn_by_turn() {
+    const engine::ChatRun off = run(script(), false), on = run(script(), true);
+    const std::vector<engine::BenchRequest>& requests = on.workload.requests;
+    CHECK_EQ(requests.size(), 3U);
+    const auto tokenizer = ChatCheckpoint().tokenizer();
+    const auto prompt = [&](const std::string& rest) {
+        return tokenizer->encode("<turn>system:" + std::string(300, 's') + "<end><turn>user:" +
+                                 rest + "<end><turn>assistant:");
+    };
+    CHECK(requests[0].prompt == prompt("the first?"));
+    CHECK(requests[1].prompt == prompt("the second?"));
+    // Ann's second turn begins with her first, and what was answered.
+    const Ids& first = requests[0].prompt;
+    CHECK(std::equal(first.begin(), first.end(), requests[2].prompt.begin()));
+    const Ids asked = tokenizer->encode("<end><turn>user:the third?<end><turn>assistant:");
+    CHECK(requests[2].prompt.size() > first.size() + asked.size());
+    CHECK(std::equal(asked.rbegin(), asked.rend(), requests[2].prompt.rbegin()));
+    // What is known of a prompt: both users' begin alike, up to their questions.
+    CHECK_EQ(requests[0].shared, 0U);
+    const Ids common = tokenizer->encode("<turn>system:" + std::string(300, 's') +
+                                         "<end><turn>user:the");
+    CHECK(requests[1].shared > common.size() && requests[1].shared < requests[1].prompt.size());
+    CHECK(requests[2].shared >= first.size());
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK_EQ(on.run.records[i].prompt_tokens, requests[i].prompt.size());
+        CHECK_EQ(off.run.records[i].cached_tokens, 0U);
+        const std::size_t found = on.run.records[i].cached_tokens;
+        CHECK(found <= requests[i].shared && found + 16 >= requests[i].shared);
+        CHECK(i == 0 || requests[i].arrival > requests[i - 1].arrival);
+    }
+    CHECK(engine::same_outputs(off.run, on.run));
+    CHECK(on.workload.description.find("2 users take turns") == 0);
+}
+
+static void b12_a_chat_is_told_as_it_happens() {
+    std::vector<std::string> told;
+    const engine::ChatRun made = run(script(), true, &told);
+    CHECK_EQ(told.size(), 1U + 2U * 3U);
+    const std::vector<std::string> names = {"Ann", "Ben", "Ann"};
+    const std::vector<std::string> questions = {"the first?", "the second?", "the third?"};
+    for (std::size_t turn = 0; turn < 3; ++turn) {
+        CHECK(told[1 + 2 * turn].find(names[turn]) == 2);
+        CHECK(told[1 + 2 * turn].find(questions[turn]) != std::string::npos);
+        CHECK(told[2 + 2 * turn].find(" ms  ") != std::string::npos);
+        CHECK_EQ(told[2 + 2 * turn].back(), '\n');
+    }
+    // An answer ends where its end token is, or its length.
+    for (const engine::BenchRecord& record : made.run.records)
+        CHECK(record.tokens.size() == 10 || record.tokens.back() == end_id);
+    engine::ChatScript shorter = script();
+    shorter.turn_count = 1;
+    CHECK_EQ(run(shorter, true).run.records.size(), 1U);
+}
+
+/// The chat of the demo over HTTP, a model without a tokenizer.
+static void b12_a_chat_over_http() {
+    const Checkpoint checkpoint;
+    engine::EngineConfig config = tiny_config(checkpoint);
+    config.kv.page_count = 1024;
+    engine::Engine served(config);
+    engine::ServerConfig server_config;
+    server_config.port = 0;
+    engine::Server server(server_config, served);
+    std::thread thread([&] { server.run(); });
+    engine::WorkloadOptions options;
+    options.max_output = 5;
+    options.request_count = 4;
+    const engine::ChatScript library = engine::library_chat(options);
+    CHECK_EQ(library.turn_count, 4U);
+    {
+        engine::HttpClient client("http://127.0.0.1:" + std::to_string(server.port()));
+        const engine::ChatRun made = engine::run_chat(
+            library, client, served.core().tokenizer(), "http", [](const std::string&) {});
+        CHECK_EQ(made.run.records.size(), 4U);
+        CHECK(made.run.records[1].cached_tokens > 2000);
+    }
+    server.shutdown();
+    thread.join();
+    engine::HttpClient nobody("http://127.0.0.1:1");
+    CHECK_REFUSES(std::runtime_error, "chat: no answer",
+                  (void)engine::run_chat(library, nobody, served.core().tokenizer(), "nobody",
+                                         [](const std::string&) {}));
+}
+
+int main() {
+    RUN(b12_a_chat_grows_turn_by_turn);
+    RUN(b12_a_chat_is_told_as_it_happens);
+    RUN(b12_a_chat_over_http);
+    return 0;
+}

@@ -1,0 +1,99 @@
+// B11: tokenizer.json and chat templates, good ones and bad ones.
+#include "small_tokenizer.hpp"
+
+using namespace test;
+using Ids = std::vector<std::uint32_t>;
+
+static std::string decoded(const engine::Tokenizer& tokenizer, const Ids& ids) {
+    std::string bytes;
+    for (const std::uint32_t id : ids) bytes += tokenizer.decode(id);
+    return bytes;
+}
+
+static void b11_text_to_tokens_and_back() {
+    const ChatCheckpoint folder;
+    const auto tokenizer = folder.tokenizer();
+    CHECK(tokenizer->encode("the the") == Ids({the_id, space_the_id}));
+    CHECK(tokenizer->encode("<turn>the<end>") == Ids({turn_id, the_id, end_id}));
+    CHECK(tokenizer->encode("").empty());
+    std::string everything;
+    for (int byte = 1; byte < 128; ++byte) everything += static_cast<char>(byte);
+    for (const std::string& text :
+         {everything, std::string("\xE2\x82\xAC 5 \xF0\x9F\x98\x80 f\xC3\xBCr the cat\n\n")})
+        CHECK_EQ(decoded(*tokenizer, tokenizer->encode(text)), text);
+    // Each byte of a character is a token here.
+    CHECK(tokenizer->encode("\xE2\x82\xAC") == Ids({0xE2, 0x82, 0xAC}));
+    for (std::uint32_t byte = 0; byte < 256; ++byte)
+        CHECK_EQ(tokenizer->decode(byte), std::string(1, static_cast<char>(byte)));
+    // Special tokens are no text; others that were added are.
+    CHECK_EQ(tokenizer->decode(turn_id), "");
+    CHECK_EQ(tokenizer->decode(marker_id), "<marker>");
+    for (const std::uint32_t id : {263U, 100000U, UINT32_MAX}) CHECK_EQ(tokenizer->decode(id), "");
+}
+
+/// As Llama 2 has them: a space is a character of its own, other bytes are written in hexadecimal.
+static void b11_bytes_in_hexadecimal() {
+    const ChatCheckpoint folder;
+    Json tokenizer = small_tokenizer();
+    tokenizer["added_tokens"] = Json::array();
+    tokenizer["pre_tokenizer"] = nullptr;
+    tokenizer["decoder"] = {{"type", "Sequence"},
+                            {"decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}};
+    tokenizer["model"] = {{"type", "BPE"},
+                          {"vocab", {{"\xE2\x96\x81the", 0}, {"<0x0A>", 1}, {"<0xE2>", 2}}},
+                          {"merges", Json::array()}};
+    folder.write("tokenizer.json", tokenizer.dump());
+    CHECK_EQ(decoded(*folder.tokenizer(), {0, 1, 2, 3}), " the\n\xE2");
+}
+
+static void b11_chat_templates() {
+    const ChatCheckpoint folder;
+    const std::string messages =
+        R"([{"role": "system", "content": " Be brief. "}, {"role": "user", "content": "Hi"}])";
+    const std::string prompt = "<turn>system:Be brief.<end><turn>user:Hi<end><turn>assistant:";
+    CHECK_EQ(folder.tokenizer()->chat(messages), prompt);
+    CHECK_REFUSES(engine::ChatError, "not that",
+                  (void)folder.tokenizer()->chat(R"([{"role": "user", "content": "refuse me"}])"));
+    // A file of its own goes first; of several templates the default.
+    folder.write("chat_template.jinja", "{{ messages[0]['content'] }}\n{{ eos_token }}");
+    CHECK_EQ(folder.tokenizer()->chat(messages), " Be brief. \n<end>");
+    folder.remove("chat_template.jinja");
+    const Json named = {{{"name", "tools"}, {"template", "no"}},
+                        {{"name", "default"},
+                         {"template", "{% for m in messages %}{{ m.role }} {% endfor %}"}}};
+    folder.write("tokenizer_config.json", Json{{"chat_template", named}}.dump());
+    CHECK_EQ(folder.tokenizer()->chat(messages), "system user ");
+    folder.remove("tokenizer_config.json");
+    CHECK_REFUSES(engine::ChatError, "the model has no chat template",
+                  (void)folder.tokenizer()->chat(messages));
+    // Without a tokenizer, tokens are bytes and messages are lines.
+    folder.remove("tokenizer.json");
+    CHECK_EQ(folder.tokenizer()->chat(messages), "system:  Be brief. \nuser: Hi\nassistant: ");
+    CHECK(folder.tokenizer()->encode("the") == Ids({'t', 'h', 'e'}));
+}
+
+static void b11_files_that_are_wrong() {
+    const ChatCheckpoint folder;
+    const auto refused = [&](const char* reason) {
+        CHECK_REFUSES(std::runtime_error, reason, (void)folder.tokenizer());
+    };
+    folder.write("tokenizer_config.json", "{");
+    refused("tokenizer_config.json: ");
+    folder.write("tokenizer_config.json", R"({"chat_template": "{% for %}"})");
+    refused("the chat template: ");
+    folder.remove("tokenizer_config.json");
+    Json tokenizer = small_tokenizer();
+    tokenizer["decoder"] = nullptr;
+    folder.write("tokenizer.json", tokenizer.dump());
+    refused("tokenizer.json: its decoder is neither ByteLevel nor ByteFallback");
+    folder.write("tokenizer.json", "{}");
+    refused("tokenizer.json: ");
+}
+
+int main() {
+    RUN(b11_text_to_tokens_and_back);
+    RUN(b11_bytes_in_hexadecimal);
+    RUN(b11_chat_templates);
+    RUN(b11_files_that_are_wrong);
+    return 0;
+}
