@@ -14,6 +14,7 @@
 #   scripts/bench.sh snapshot               the snapshot cache, as a table
 #   scripts/bench.sh snapshot --docs        the same into the documentation
 #   scripts/bench.sh snapshot --count       its instructions per call
+#   scripts/bench.sh snapshot --trees       the same entries in an index of page size 1
 #   scripts/bench.sh longest                the longest call of each function in large worlds
 #   scripts/bench.sh longest --docs         the same into the documentation
 #   scripts/bench.sh longest nodes --all    every function in one world; names are in its main.c

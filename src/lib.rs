@@ -81,6 +81,18 @@
 //! below that: no `runner`. Beside them stands [`snapshot`], states of models without paged KV by
 //! token list: of the others it uses tokens and namespaces, no page and no sequence.
 //!
+//! Two things are there twice, and why:
+//!
+//! - *Trees.* Under the index and the snapshot cache are one label, one set of roots, namespaces
+//!   and comparisons. Their nodes are two types. An index's node owns pages, ends where pages end,
+//!   has an id and a time, and is read without a lock; so it takes 160 bytes, never moves, and its
+//!   place is kept. A snapshot's is a line of the processor's cache, may have its value at an inner
+//!   node, and moves when memory is to be given back. The index's tree in its place takes 1.8 times
+//!   the memory and no less time: `docs/PERFORMANCE.md`, "One tree or two".
+//! - *Nodes of the index.* The owner has its own, and publishes a row for readers without a lock.
+//!   A lookup under the lock changes times, hits and locks; a probe reads none of these, and its
+//!   lines stay in the caches of other processors only while nobody writes to them.
+//!
 //! A module uses only those below it. Only [`capi`], [`runner`], [`cpu`] and [`gpu`] have `unsafe`
 //! code, and two modules at the bottom: `grace`, which keeps memory alive for threads that probe
 //! without a lock, and a lock for race detectors that is built for tests alone.

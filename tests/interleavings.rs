@@ -19,7 +19,7 @@ use radixkv::ids::{LockId, SequenceId};
 use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::PageTableConfig;
 use radixkv::sequence::{Continuation, Room};
-use radixkv::store::{CacheConfig, InsertRequest, Shared};
+use radixkv::store::{CacheConfig, InsertRequest, SequenceInfo, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -181,7 +181,14 @@ const LONG: [Long; 14] = [
     Long { name: "begin with a hit", call: |world| begin(&world.shared, 2, 30), slot: |_| None },
     Long {
         name: "fork",
-        call: |world| world.shared.fork(world.published, 2, 12).map(drop),
+        call: |world| {
+            world.shared.append(world.published, TokenList::text(&tokens(DRAFTS[0], 2)))?;
+            let children = world.shared.fork(world.published, 2, 12)?;
+            let alike = |child: &SequenceInfo| (child.positions, child.inherited_positions);
+            assert_eq!(alike(&children[0]), alike(&children[1]));
+            check_one_draft(world, children.iter().map(|child| child.id));
+            Ok(())
+        },
         slot: |_| None,
     },
     Long {
@@ -223,6 +230,26 @@ const LONG: [Long; 14] = [
     Long { name: "follow the journal", call: |world| follow(&world.shared), slot: |_| None },
 ];
 
+/// Whose tokens the parent of a fork has beyond its prompt.
+const DRAFTS: [u32; 2] = [50, 51];
+
+/// Children of one fork have the same tokens: when all have published theirs, of the drafts that
+/// their parent had at some time only one is found.
+fn check_one_draft(world: &World, children: impl Iterator<Item = SequenceId>) {
+    let mut state = world.shared.write();
+    for child in children {
+        let positions = state.sequence_info(child).unwrap().positions;
+        drop(state.confirm_copies(child));
+        state.publish(child, positions).unwrap();
+    }
+    let is_found = |family: &&u32| {
+        let ids = [tokens(2, 7), tokens(**family, 2)].concat();
+        let found = state.find(&Namespace::default(), TokenList::text(&ids)).unwrap();
+        found.positions() > 7
+    };
+    assert!(DRAFTS.iter().filter(is_found).count() <= 1);
+}
+
 fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
     let ids = tokens(family, count);
     shared.begin(&Namespace::default(), TokenList::text(&ids), 0).map(drop)
@@ -231,7 +258,7 @@ fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
 /// What somebody else does meanwhile. It may be refused.
 type Second = (&'static str, fn(&World));
 
-const SECOND: [Second; 30] = [
+const SECOND: [Second; 32] = [
     ("release", |world| drop(world.shared.write().release(world.fresh))),
     ("release, and another takes the slot", |world| {
         drop(world.shared.write().release(world.fresh));
@@ -261,6 +288,13 @@ const SECOND: [Second; 30] = [
     ("publish the same", |world| drop(world.shared.write().publish(world.fresh, 4))),
     ("fork the same", |world| drop(world.shared.fork(world.fresh, 1, 4))),
     ("truncate", |world| drop(world.shared.write().truncate(world.published, 7))),
+    ("other draft tokens for the parent", |world| {
+        drop(world.shared.write().truncate(world.published, 7));
+        drop(world.shared.append(world.published, TokenList::text(&tokens(DRAFTS[1], 2))));
+    }),
+    ("append to the parent", |world| {
+        drop(world.shared.append(world.published, TokenList::text(&tokens(9, 3))));
+    }),
     ("release the parent", |world| drop(world.shared.write().release(world.published))),
     ("retain the parent", |world| drop(world.shared.write().retain(world.published))),
     ("confirm a copy", |world| drop(world.shared.write().confirm_copies(world.child))),

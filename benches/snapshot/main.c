@@ -255,8 +255,11 @@ int main(int argument_count, char **arguments)
             options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
         } else if (strcmp(arguments[i], "--count") == 0) {
             options.count = true;
+        } else if (strcmp(arguments[i], "--trees") == 0) {
+            run_trees();
+            return 0;
         } else {
-            fprintf(stderr, "usage: snapshot-bench [--runs N] [--count]\n");
+            fprintf(stderr, "usage: snapshot-bench [--runs N] [--count] [--trees]\n");
             return 2;
         }
     }

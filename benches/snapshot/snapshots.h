@@ -35,4 +35,7 @@ void scan_close(struct scan *scan);
 /* Tokens of the longest list that the query begins with. */
 size_t scan_longest(const struct scan *scan, const uint32_t *ids, size_t count);
 
+/* The same entries in a tree of their own and in an index of page size 1, as a table. */
+void run_trees(void);
+
 #endif

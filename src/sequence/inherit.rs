@@ -210,34 +210,17 @@ impl State {
         started.map(Some)
     }
 
-    /// Starts the children, and makes room for what is said of them.
-    fn start_fork(
-        &mut self,
-        parent: SequenceId,
-        count: usize,
-        reserve: usize,
-        made: &mut Vec<SequenceInfo>,
-    ) -> Result<Vec<Begun>, Error> {
+    /// What each child of a fork takes over.
+    fn share_for_fork(&self, parent: SequenceId, reserve: usize) -> Result<Share, Error> {
         let from = self.heritable(parent)?;
         let room = (0, Room::from(reserve));
-        let share = self.share(from, from.positions, room, "args.reserve_position_count")?;
-        self.check_children(share, count)?;
-        let mut children: Vec<Begun> = Vec::new();
-        let no_room = |_| Error::memory("the children");
-        children.try_reserve_exact(count).map_err(no_room)?;
-        made.try_reserve_exact(count).map_err(no_room)?;
-        let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: false };
-        for _ in 0..count {
-            match self.start_child(parent, share, nothing, &[]) {
-                Ok(child) => children.push(child),
-                Err(error) => {
-                    children.iter().for_each(|child| self.end(child.id.slot()));
-                    return Err(error);
-                }
-            }
-        }
-        self.touch_parent(parent);
-        Ok(children)
+        self.share(from, from.positions, room, "args.reserve_position_count")
+    }
+
+    /// Whether a parent still has the tokens that a child took over.
+    fn is_like(&self, parent: SequenceId, child: &Begun) -> Result<bool, Error> {
+        let (from, child) = (self.heritable(parent)?, &self.sequences[child.id.slot() as usize]);
+        Ok(from.base_pages == child.base_pages && from.tail() == child.tail())
     }
 }
 
@@ -261,9 +244,15 @@ impl Shared {
         count: usize,
         reserve: usize,
     ) -> Result<Vec<SequenceInfo>, Error> {
+        let no_room = |_| Error::memory("the children");
+        let (mut children, mut made) = (Vec::new(), Vec::new());
+        children.try_reserve_exact(count).map_err(no_room)?;
+        made.try_reserve_exact(count).map_err(no_room)?;
         let mut turn = self.turn();
-        let mut made = Vec::new();
-        let children = turn.start_fork(parent, count, reserve, &mut made)?;
+        let same = turn.start_fork(parent, (count, reserve), true, &mut children)?;
+        if !same {
+            turn.start_fork(parent, (count, reserve), false, &mut children)?;
+        }
         turn.complete(&children)?;
         for child in &children {
             made.push(turn.sequence_info(child.id)?);
@@ -273,6 +262,38 @@ impl Shared {
 }
 
 impl Turn<'_> {
+    /// Starts the children. Each has a long row, perhaps, so who waits gets in between two of them.
+    /// False, and no child, when the parent has changed by then: the children are to be alike.
+    fn start_fork(
+        &mut self,
+        parent: SequenceId,
+        (count, reserve): (usize, usize),
+        lets_in: bool,
+        children: &mut Vec<Begun>,
+    ) -> Result<bool, Error> {
+        let share = self.share_for_fork(parent, reserve)?;
+        self.check_children(share, count)?;
+        let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: false };
+        // None: the parent has changed.
+        let started = (0..count).try_for_each(|at| -> Result<(), Option<Error>> {
+            if at > 0 && lets_in && self.let_waiting_in() {
+                let now = self.share_for_fork(parent, reserve).map_err(Some)?;
+                let is_like = self.is_like(parent, &children[0]).map_err(Some)?;
+                if !is_like || now.positions != share.positions {
+                    return Err(None);
+                }
+            }
+            children.push(self.start_child(parent, share, nothing, &[]).map_err(Some)?);
+            Ok(())
+        });
+        if let Err(why) = started {
+            children.drain(..).for_each(|child| self.abandon(&child));
+            return why.map_or(Ok(false), Err);
+        }
+        self.touch_parent(parent);
+        Ok(true)
+    }
+
     /// Takes the pages that children lack, for all or for none.
     fn complete(&mut self, children: &[Begun]) -> Result<(), Error> {
         let done = children.iter().map(Begun::row).try_for_each(|row| self.carry_out(row));

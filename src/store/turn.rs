@@ -84,7 +84,7 @@ impl Turn<'_> {
 
     /// The same between two short steps of a call, at once and only when somebody waits: also who
     /// spins, and would be at it for as long as all the steps take. Whether somebody did.
-    pub(super) fn let_waiting_in(&mut self) -> bool {
+    pub(crate) fn let_waiting_in(&mut self) -> bool {
         let Self { shared, state } = self;
         let readers = shared.waiting_readers.load(Ordering::Relaxed);
         if shared.at_yield.0.is_some() || readers > 0 {
