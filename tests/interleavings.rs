@@ -10,16 +10,18 @@ mod interleavings {
     pub mod clear;
     mod destroy;
     pub mod follow;
+    pub mod fork;
 }
 
 use interleavings::clear::clear;
 use interleavings::follow::follow;
+use interleavings::fork::{fork, other_drafts};
 use radixkv::error::Error;
 use radixkv::ids::{LockId, SequenceId};
 use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::PageTableConfig;
 use radixkv::sequence::{Continuation, Room};
-use radixkv::store::{CacheConfig, InsertRequest, SequenceInfo, Shared};
+use radixkv::store::{CacheConfig, InsertRequest, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -179,18 +181,7 @@ const LONG: [Long; 14] = [
     },
     Long { name: "begin", call: |world| begin(&world.shared, 6, 36), slot: |_| None },
     Long { name: "begin with a hit", call: |world| begin(&world.shared, 2, 30), slot: |_| None },
-    Long {
-        name: "fork",
-        call: |world| {
-            world.shared.append(world.published, TokenList::text(&tokens(DRAFTS[0], 2)))?;
-            let children = world.shared.fork(world.published, 2, 12)?;
-            let alike = |child: &SequenceInfo| (child.positions, child.inherited_positions);
-            assert_eq!(alike(&children[0]), alike(&children[1]));
-            check_one_draft(world, children.iter().map(|child| child.id));
-            Ok(())
-        },
-        slot: |_| None,
-    },
+    Long { name: "fork", call: fork, slot: |_| None },
     Long {
         name: "continue",
         call: |world| {
@@ -230,26 +221,6 @@ const LONG: [Long; 14] = [
     Long { name: "follow the journal", call: |world| follow(&world.shared), slot: |_| None },
 ];
 
-/// Whose tokens the parent of a fork has beyond its prompt.
-const DRAFTS: [u32; 2] = [50, 51];
-
-/// Children of one fork have the same tokens: when all have published theirs, of the drafts that
-/// their parent had at some time only one is found.
-fn check_one_draft(world: &World, children: impl Iterator<Item = SequenceId>) {
-    let mut state = world.shared.write();
-    for child in children {
-        let positions = state.sequence_info(child).unwrap().positions;
-        drop(state.confirm_copies(child));
-        state.publish(child, positions).unwrap();
-    }
-    let is_found = |family: &&u32| {
-        let ids = [tokens(2, 7), tokens(**family, 2)].concat();
-        let found = state.find(&Namespace::default(), TokenList::text(&ids)).unwrap();
-        found.positions() > 7
-    };
-    assert!(DRAFTS.iter().filter(is_found).count() <= 1);
-}
-
 fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
     let ids = tokens(family, count);
     shared.begin(&Namespace::default(), TokenList::text(&ids), 0).map(drop)
@@ -288,10 +259,7 @@ const SECOND: [Second; 32] = [
     ("publish the same", |world| drop(world.shared.write().publish(world.fresh, 4))),
     ("fork the same", |world| drop(world.shared.fork(world.fresh, 1, 4))),
     ("truncate", |world| drop(world.shared.write().truncate(world.published, 7))),
-    ("other draft tokens for the parent", |world| {
-        drop(world.shared.write().truncate(world.published, 7));
-        drop(world.shared.append(world.published, TokenList::text(&tokens(DRAFTS[1], 2))));
-    }),
+    ("other draft tokens for the parent", other_drafts),
     ("append to the parent", |world| {
         drop(world.shared.append(world.published, TokenList::text(&tokens(9, 3))));
     }),
