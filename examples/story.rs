@@ -9,8 +9,8 @@ use radixkv::error::Error;
 use radixkv::index::Namespace;
 use radixkv::paging::{BatchRow, PageTableConfig};
 use radixkv::store::CacheConfig;
-use radixkv::token::digest::image_digest;
-use radixkv::token::{Item, TokenKind, TokenList, position_count};
+
+use radixkv::token::{Item, TokenKind, TokenList, image_digest, position_count};
 use std::error;
 use std::io::{Write, stdout};
 use std::ops::Range;

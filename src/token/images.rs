@@ -8,9 +8,18 @@ use super::list::{Item, TokenKind};
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::{OrderedMap, TryGrow, try_filled};
+use sha2::{Digest, Sha256};
 
 /// Digest and length: what makes two images the same.
 pub(super) type Content = ([u8; 16], u32);
+
+/// The digest of an image: the first 16 bytes of SHA-256.
+pub fn image_digest(bytes: &[u8]) -> [u8; 16] {
+    let digest: [u8; 32] = Sha256::digest(bytes).into();
+    let mut first = [0; 16];
+    first.copy_from_slice(&digest[..16]);
+    first
+}
 
 /// No number: the end of the list of free ones.
 const NONE: u32 = u32::MAX;

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bins;
-pub mod digest;
 mod digest_chain;
 mod images;
 mod keys;
@@ -12,7 +11,7 @@ mod parts;
 mod query;
 
 pub use digest_chain::{DigestChain, KeyPieces, Keys, OpenImage, page_digest_count, page_digests};
-pub use images::Images;
+pub use images::{Images, image_digest};
 pub(crate) use keys::TEXT_ID_LIMIT;
 pub use keys::{all_text, image_number, is_text};
 pub(crate) use list::bad_id;

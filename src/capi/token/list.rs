@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::index::Ask;
 use crate::memory::try_collect;
-use crate::token::{Item, TokenKind, TokenList, digest};
+use crate::token::{Item, TokenKind, TokenList, image_digest};
 use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn rkv_image_digest(
                 out(out_digest.cast::<[u8; 16]>(), "out_digest")?,
             )
         };
-        into.write(digest::image_digest(bytes));
+        into.write(image_digest(bytes));
         Ok(())
     })
 }
