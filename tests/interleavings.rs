@@ -10,6 +10,7 @@ mod interleavings {
     pub mod clear;
     mod destroy;
     pub mod follow;
+    mod lookup;
 }
 
 use interleavings::clear::clear;
