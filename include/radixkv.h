@@ -3069,7 +3069,8 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(tokens + nodes on the path); lock
+ * O(tokens + nodes on the path); lock. With the block-hash index others have the lock while a long
+ * prompt is hashed
  * @par Thread safety
  * any thread
  */
@@ -3094,7 +3095,8 @@ enum rkv_status rkv_cache_match(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(tokens + nodes on the path); no lock, with the exceptions below
+ * O(tokens + nodes on the path); no lock, with the exceptions below; none while a long prompt is
+ * hashed
  * @par Thread safety
  * any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
  * cache nor holds one up. While another thread changes it, the answer is that of some moment
@@ -3111,7 +3113,8 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
 
 /**
  * Finds many prefixes: as many calls of rkv_cache_match(), in order. One lock as long as nobody
- * waits for it; who waits gets in between two items. So without RKV_MATCH_LOCK the pages of one
+ * waits for it; who waits gets in between two items, and where rkv_cache_match() lets others have
+ * the lock. So without RKV_MATCH_LOCK the pages of one
  * item may be evicted before the call returns.
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
@@ -3458,7 +3461,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic(struct rkv_cache *cache);
  * RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row may be;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(tokens + nodes on the path + pages of the row + evictions); lock, in slices
+ * O(tokens + nodes on the path + pages of the row + evictions); lock, in slices. With the
+ * block-hash index others have the lock while a long prompt is hashed
  * @par Thread safety
  * any thread
  */
@@ -3650,7 +3654,7 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
 /**
  * Begins many sequences: as many calls of rkv_sequence_begin(), in order, so a later one finds
  * what an earlier one changed. One lock as long as nobody waits for it; who waits gets in between
- * two items.
+ * two items, and where rkv_sequence_begin() lets others have the lock.
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
  * carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;

@@ -11,6 +11,7 @@ mod interleavings {
     mod destroy;
     pub mod follow;
     pub mod fork;
+    mod lookup;
 }
 
 use interleavings::clear::clear;

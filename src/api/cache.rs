@@ -117,7 +117,7 @@ impl Cache {
     /// Finds and locks the longest cached prefix.
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Match, Error> {
         let (matched, node, lock, pages) = call(self.shared(), |shared| {
-            let mut state = shared.write();
+            let mut state = shared.turn();
             let found = state.find(namespace, tokens)?;
             let mut pages = try_filled(0, found.pages())?;
             let (matched, lock) = state.take_match(found, true)?;

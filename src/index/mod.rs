@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::grace::Reader;
 use crate::ids::NodeId;
 use crate::memory::try_box;
-use crate::token::Keys;
+use crate::token::{Keys, PageDigest};
 
 /// How far a query runs through the index. Reading it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -158,6 +158,16 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Follows any number of keys down from a node's end. Keys may be other than of tokens: nothing
     /// is found for those.
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk;
+
+    /// Whether a walk makes the digest of each page, which whoever asks may do before.
+    fn digests_pages(&self) -> bool {
+        false
+    }
+
+    /// The same walk down from a root, for keys whose first pages, of text, have these digests.
+    fn walk_digested(&self, root: Node, keys: Keys<'_>, _digests: &[PageDigest]) -> Walk {
+        self.walk(root, keys)
+    }
 
     /// Gives `visit` the namespaces after one, in an order of their own, with their roots, until it
     /// returns false. None begins with the first.

@@ -4,7 +4,9 @@ use crate::ids::SequenceId;
 use crate::index::{Namespace, Node};
 use crate::memory::try_to_vec;
 use crate::paging::PageCopy;
-use crate::store::{Claim, Found, SequenceInfo, Shared, State, Turn, no_cache, page_at};
+use crate::store::{
+    Claim, Found, PrefixCache, SequenceInfo, Shared, State, Turn, no_cache, page_at,
+};
 use crate::token::{Query, TokenList, position_count, with_query};
 
 /// Which positions of a new sequence get pages at once.
@@ -96,12 +98,13 @@ impl Claim<()> for NewRow {
 
 impl State {
     /// Does everything but taking private pages, after making sure that they can be had: those of
-    /// all positions, also where only the first get theirs now.
+    /// all positions, also where only the first get theirs now. `find` looks the tokens up.
     pub(super) fn start(
         &mut self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
         room: Room,
+        find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<Begun, Error> {
         if tokens.ids.is_empty() {
             return Err(Error::argument("args.tokens: a sequence needs at least one token"));
@@ -111,8 +114,9 @@ impl State {
         let slot = self.table.next_slot()?;
         let cache = self.cache.as_mut().ok_or_else(no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
-        let started =
-            with_query(tokens, &images, |query| self.start_query(namespace, query, slot, most));
+        let started = with_query(tokens, &images, |query| {
+            self.start_query(namespace, query, slot, most, find)
+        });
         if started.is_err() {
             self.cache.as_mut().expect("it was there").images.release(&images);
         }
@@ -133,9 +137,10 @@ impl State {
         query: Query<'_>,
         slot: u32,
         row_pages: usize,
+        find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<Reused, Error> {
         let page_size = self.table.page_size();
-        let reuse = self.find_reuse(namespace, query, row_pages)?;
+        let reuse = self.find_reuse(query, row_pages, find)?;
         let own_keys = &query.keys[reuse.found.pages() * page_size..];
         let no_room = |_| Error::memory("the tokens of a sequence");
         self.reserve_tail(slot, own_keys.len()).map_err(no_room)?;
@@ -224,7 +229,16 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<SequenceInfo, Error> {
-        let begun = self.start(namespace, tokens, room.into())?;
+        let begun = if self.digests_many(tokens) {
+            let digests = self.digest_ahead(namespace, tokens);
+            let find = |cache: &PrefixCache, query: Query<'_>| {
+                cache.find_digested(namespace, query, &digests)
+            };
+            self.start(namespace, tokens, room.into(), find)?
+        } else {
+            let find = |cache: &PrefixCache, query: Query<'_>| cache.find_query(namespace, query);
+            self.start(namespace, tokens, room.into(), find)?
+        };
         if let Err(error) = self.carry_out(begun.row()) {
             self.abandon(&begun);
             return Err(error);

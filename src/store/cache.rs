@@ -78,13 +78,15 @@ impl PrefixCache {
         config: CacheConfig,
     ) -> Result<Self, Error> {
         let ids = NodeIds { limits: config.limits, ..ids.into() };
+        let index = config.index.open(page_size, ids)?;
+        let digests_pages = index.digests_pages();
         Ok(Self {
-            index: config.index.open(page_size, ids)?,
+            index,
             images: Images::default(),
             counters: Counters::default(),
             journal: None,
             locks: Handles::new("locks", Numbers::shared(), config.limits.locks)?,
-            sharing: Sharing { page_size, whole_pages: config.whole_pages },
+            sharing: Sharing { page_size, whole_pages: config.whole_pages, digests_pages },
         })
     }
 

@@ -62,13 +62,6 @@ impl Shared {
         self.slice * WORDS_PER_PAGE
     }
 
-    /// What others do while nobody has the lock.
-    pub(super) fn without_lock(&self) {
-        if let Some(at_yield) = &self.at_yield.0 {
-            at_yield();
-        }
-    }
-
     /// Gives `take` the records after a number, in order, until it returns false or all are read
     /// that were there when the call began.
     pub fn read_journal(

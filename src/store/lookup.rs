@@ -3,8 +3,8 @@ use super::{PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::ids::LockId;
-use crate::index::{Ask, Namespace, Node, Partial, Probe, Reach, Walk};
-use crate::token::{Query, TokenList, with_imageless_query, with_known_query};
+use crate::index::{Ask, Namespace, Node, Partial, PrefixIndex, Probe, Reach, Walk};
+use crate::token::{Keys, PageDigest, Query, TokenList, with_imageless_query, with_known_query};
 
 /// How far a token list is cached. Finding it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +78,7 @@ impl Found {
     }
 
     /// The node that has the page after the whole ones.
-    fn partial_node(&self, walk: &Walk, index: &dyn crate::index::PrefixIndex) -> Option<Node> {
+    fn partial_node(&self, walk: &Walk, index: &dyn PrefixIndex) -> Option<Node> {
         if self.positions.is_multiple_of(self.page_size) {
             return None;
         }
@@ -119,6 +119,8 @@ pub enum WithPartial {
 pub(crate) struct Sharing {
     pub(crate) page_size: usize,
     pub(crate) whole_pages: bool,
+    /// Lookups make the digests of pages.
+    pub(crate) digests_pages: bool,
 }
 
 impl Sharing {
@@ -195,6 +197,26 @@ impl PrefixCache {
 
     /// How far a query is cached.
     pub fn find_query(&self, namespace: &Namespace, query: Query<'_>) -> Found {
+        self.find_by(namespace, query, |index, root, keys| index.walk(root, keys))
+    }
+
+    /// The same where its first pages, of text, have these digests.
+    pub(crate) fn find_digested(
+        &self,
+        namespace: &Namespace,
+        query: Query<'_>,
+        digests: &[PageDigest],
+    ) -> Found {
+        self.find_by(namespace, query, |index, root, keys| index.walk_digested(root, keys, digests))
+    }
+
+    #[inline(always)]
+    fn find_by(
+        &self,
+        namespace: &Namespace,
+        query: Query<'_>,
+        walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
+    ) -> Found {
         let page_size = self.sharing.page_size;
         let nothing = Found::nothing(page_size, query.positions);
         let Some(root) = self.index.find_root(namespace) else {
@@ -202,7 +224,7 @@ impl PrefixCache {
         };
         let mut walk = None;
         let positions = self.sharing.positions(query, |keys| {
-            walk = Some(self.index.walk(root, self.keys(keys)));
+            walk = Some(walk_keys(self.index.as_ref(), root, self.keys(keys)));
             walk.as_ref().map(Walk::reach)
         });
         let positions = positions.unwrap_or(0);
@@ -288,16 +310,17 @@ impl PrefixCache {
 }
 
 impl State {
-    /// As much of a prompt as can be reused while a row of so many pages can still be had.
+    /// As much of a prompt as `find` finds and can be reused while a row of so many pages can still
+    /// be had.
     pub(crate) fn find_reuse(
         &self,
-        namespace: &Namespace,
         query: Query<'_>,
         row_pages: usize,
+        find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<Reuse, Error> {
         let cache = self.cache()?;
         let page_size = cache.sharing.page_size;
-        let found = cache.find_query(namespace, query);
+        let found = find(cache, query);
         query.check_text(found.pages() * page_size)?;
         let fits = |reuse: &Reuse| {
             self.check_room(row_pages - reuse.positions / page_size, reuse.protected)
@@ -376,8 +399,20 @@ impl Shared {
         if let Some(found) = self.probe_without_lock(namespace, tokens)? {
             return Ok(found);
         }
-        let found = self.read().find(namespace, tokens)?;
+        let found = self.find(namespace, tokens)?;
         Ok((found.tokens(), found.positions()))
+    }
+
+    fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
+        let state = self.read();
+        let cache = state.cache()?;
+        if !cache.digests_many(tokens, self.slice) {
+            return cache.find(namespace, tokens);
+        }
+        let page_size = cache.sharing.page_size;
+        drop(state);
+        let digests = self.digest_ahead(namespace, tokens, page_size);
+        self.read().find_digested(namespace, tokens, &digests)
     }
 
     /// None when that doesn't work: for images, when the index changes too fast or can't do it, or

@@ -6,6 +6,7 @@
 //! take a prompt through a life: begin, append, publish, release, fork, continue.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod attach;
 mod audit;
 mod cache;

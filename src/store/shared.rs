@@ -135,6 +135,13 @@ impl Shared {
         })
     }
 
+    /// What others do while nobody has the lock.
+    pub(super) fn without_lock(&self) {
+        if let Some(at_yield) = &self.at_yield.0 {
+            at_yield();
+        }
+    }
+
     /// What is evicted, of so many pages, before others are let in.
     pub(super) fn portion(&self, pages: usize) -> Portion {
         Portion { pages: pages.min(self.slice), runs: self.slice.div_ceil(PAGES_PER_RUN) }

@@ -14,7 +14,7 @@ const TURN_PAUSES: u32 = 16 * WRITER_PAUSES;
 /// The lock, and the state that it guards.
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,
-    state: RwLockWriteGuard<'a, State>,
+    pub(super) state: RwLockWriteGuard<'a, State>,
 }
 
 impl Deref for Turn<'_> {

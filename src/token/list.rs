@@ -63,6 +63,12 @@ impl<'a> TokenList<'a> {
         Self { ids, items: &[] }
     }
 
+    /// The text before the first item; nothing when that has no good place.
+    pub fn leading_text(&self) -> &'a [u32] {
+        let end = self.items.first().map_or(self.ids.len(), |item| item.token_index);
+        self.ids.get(..end).unwrap_or_default()
+    }
+
     /// Checks the items: their order, their place, their values.
     pub(super) fn check_items(&self) -> Result<(), Error> {
         let mut next = 0;

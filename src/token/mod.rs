@@ -9,6 +9,8 @@ mod list;
 mod page_digest;
 mod parts;
 mod query;
+mod scratch;
+mod text_digests;
 
 pub use digest_chain::{DigestChain, KeyPieces, Keys, OpenImage, page_digest_count, page_digests};
 pub use images::{Images, image_digest};
@@ -20,3 +22,4 @@ pub(crate) use page_digest::PAGE_SIZE_MAX;
 pub use page_digest::{PageDigest, PageHasher};
 pub use parts::{Part, visit_parts};
 pub use query::{ImageSpan, Query, with_imageless_query, with_known_query, with_query};
+pub use text_digests::{TextDigester, TextDigests};

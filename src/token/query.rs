@@ -2,8 +2,8 @@
 use super::images::Images;
 use super::keys::{self, all_text, is_text};
 use super::list::{Item, TokenKind, TokenList, bad_id, positions};
+use super::scratch::Scratches;
 use crate::error::Error;
-use crate::lock::RwLock;
 use crate::memory::TryGrow;
 
 /// The positions of one image.
@@ -90,29 +90,11 @@ struct Scratch {
     images: Vec<ImageSpan>,
 }
 
-/// Scratches that are kept, and keys in one of them at most.
-const KEPT: usize = 8;
+/// Keys in a scratch that is kept, at most: a mebibyte of them.
 const KEYS_KEPT: usize = 1 << 18;
 
-/// Keys of lists with items are made here, so that a lookup allocates nothing. They belong to no
-/// thread: what is thread-local and has to be freed needs memory when a thread uses it first, and
-/// there the standard library takes no for no answer.
-static SCRATCHES: [RwLock<Option<Scratch>>; KEPT] = [const { RwLock::new(None) }; KEPT];
-
-/// A scratch that nobody uses.
-fn take_scratch() -> Scratch {
-    let mut free = SCRATCHES.iter().filter_map(|scratch| scratch.try_write()?.take());
-    free.next().unwrap_or_default()
-}
-
-fn keep_scratch(scratch: Scratch) {
-    if scratch.keys.capacity() <= KEYS_KEPT {
-        let mut locked = SCRATCHES.iter().filter_map(RwLock::try_write);
-        if let Some(mut place) = locked.find(|place| place.is_none()) {
-            *place = Some(scratch);
-        }
-    }
-}
+/// Keys of lists with items are made here.
+static SCRATCHES: Scratches<Scratch> = Scratches::new();
 
 impl Scratch {
     /// Makes the keys. `image` gives the key of an image, or None to end the keys before it; an id
@@ -203,6 +185,7 @@ pub fn with_query<R>(
     with_keys(tokens, false, |_, _| images.next(), body)
 }
 
+#[inline(always)] // lists of text have nothing to be made
 fn with_keys<R>(
     tokens: TokenList<'_>,
     lenient: bool,
@@ -213,11 +196,20 @@ fn with_keys<R>(
         let (keys, positions) = (tokens.ids, tokens.ids.len());
         return body(Query { keys, positions, images: &[], unchecked: true });
     }
+    with_made_keys(tokens, lenient, image, body)
+}
+
+fn with_made_keys<R>(
+    tokens: TokenList<'_>,
+    lenient: bool,
+    image: impl FnMut([u8; 16], u32) -> Option<u32>,
+    body: impl FnOnce(Query<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
     if lenient {
         // Others were counted before, and are good.
         tokens.check_items()?;
     }
-    let mut scratch = take_scratch();
+    let mut scratch = SCRATCHES.take();
     let done = scratch.expand(tokens, lenient, image).and_then(|()| {
         body(Query {
             keys: &scratch.keys,
@@ -226,6 +218,8 @@ fn with_keys<R>(
             unchecked: false,
         })
     });
-    keep_scratch(scratch);
+    if scratch.keys.capacity() <= KEYS_KEPT {
+        SCRATCHES.keep(scratch);
+    }
     done
 }

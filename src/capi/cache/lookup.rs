@@ -7,7 +7,7 @@ use crate::capi::ffi::{
 use crate::capi::token::{lookup_ahead, read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::index::{Namespace, Node};
-use crate::store::State;
+use crate::store::{State, Turn};
 use crate::token::TokenList;
 use std::mem::MaybeUninit;
 
@@ -77,14 +77,15 @@ pub(crate) fn write_path(
 /// `page_count` is writable, and so are `page_capacity` pages unless `pages` is NULL.
 #[inline(always)] // the single match is the hot one
 pub(crate) unsafe fn match_tokens(
-    state: &mut State,
+    turn: &mut Turn<'_>,
     namespace: &Namespace,
     tokens: TokenList<'_>,
     wanted: Wanted,
 ) -> Result<rkv_cache_match_result, Fail> {
     let Wanted { lock, pages, page_capacity, page_count } = wanted;
     let wanted = !pages.is_null() && page_capacity > 0;
-    let found = state.find(namespace, tokens)?;
+    let found = turn.find(namespace, tokens)?;
+    let state = turn.state();
     if wanted && found.pages() > page_capacity {
         // SAFETY: the caller's contract.
         unsafe { page_count.write(found.pages() as u64) };
@@ -129,7 +130,8 @@ pub(crate) unsafe fn match_tokens(
 /// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(tokens + nodes on the path); lock
+/// O(tokens + nodes on the path); lock. With the block-hash index others have the lock while a long
+/// prompt is hashed
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -153,7 +155,7 @@ pub unsafe extern "C" fn rkv_cache_match(
             let wanted = Wanted { lock, pages, page_capacity, page_count };
             with_tokens(tokens, |tokens| {
                 let namespace = read_namespace(space)?;
-                let made = match_tokens(&mut shared.write(), &namespace, tokens, wanted)?;
+                let made = match_tokens(&mut shared.turn(), &namespace, tokens, wanted)?;
                 write_struct(out_match, &made)
             })
         })
@@ -170,7 +172,8 @@ pub unsafe extern "C" fn rkv_cache_match(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(tokens + nodes on the path); no lock, with the exceptions below
+/// O(tokens + nodes on the path); no lock, with the exceptions below; none while a long prompt is
+/// hashed
 /// @par Thread safety
 /// any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
 /// cache nor holds one up. While another thread changes it, the answer is that of some moment
@@ -261,7 +264,8 @@ unsafe impl AbiElement for rkv_cache_probe_result {
 }
 
 /// Finds many prefixes: as many calls of rkv_cache_match(), in order. One lock as long as nobody
-/// waits for it; who waits gets in between two items. So without RKV_MATCH_LOCK the pages of one
+/// waits for it; who waits gets in between two items, and where rkv_cache_match() lets others have
+/// the lock. So without RKV_MATCH_LOCK the pages of one
 /// item may be evicted before the call returns.
 ///
 /// Each item has a status of its own, and one that fails does not keep the others from being
@@ -314,7 +318,7 @@ pub unsafe extern "C" fn rkv_cache_match_many(
                 };
                 with_tokens(item.tokens, |tokens| {
                     let namespace = read_namespace(item.space)?;
-                    match_tokens(turn.state(), &namespace, tokens, wanted)
+                    match_tokens(turn, &namespace, tokens, wanted)
                 })
             })
         })

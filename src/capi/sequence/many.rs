@@ -84,7 +84,7 @@ unsafe fn with_added(
 
 /// Begins many sequences: as many calls of rkv_sequence_begin(), in order, so a later one finds
 /// what an earlier one changed. One lock as long as nobody waits for it; who waits gets in between
-/// two items.
+/// two items, and where rkv_sequence_begin() lets others have the lock.
 ///
 /// Each item has a status of its own, and one that fails does not keep the others from being
 /// carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;

@@ -190,7 +190,8 @@ pub(crate) fn publish_sequence(
 /// RKV_STATUS_INVALID_ARGUMENT, also for a prompt longer than a row may be;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(tokens + nodes on the path + pages of the row + evictions); lock, in slices
+/// O(tokens + nodes on the path + pages of the row + evictions); lock, in slices. With the
+/// block-hash index others have the lock while a long prompt is hashed
 /// @par Thread safety
 /// any thread
 #[must_use]

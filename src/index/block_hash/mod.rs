@@ -109,6 +109,14 @@ impl PrefixIndex for BlockHashIndex {
         self.walk_down(from.0, keys)
     }
 
+    fn digests_pages(&self) -> bool {
+        true
+    }
+
+    fn walk_digested(&self, root: Node, keys: Keys<'_>, digests: &[PageDigest]) -> Walk {
+        self.walk_known(root.0, keys, digests)
+    }
+
     fn visit_roots(
         &self,
         after: Option<&Namespace>,

@@ -1,7 +1,7 @@
 //! Reading the index: the leading run of known pages.
 use super::super::{Node, Walk};
 use super::BlockHashIndex;
-use crate::token::Keys;
+use crate::token::{Keys, PageDigest};
 use smallvec::SmallVec;
 
 /// Pages that are looked up together, at most.
@@ -35,6 +35,29 @@ impl BlockHashIndex {
             }
             size = (size * 2).min(BATCH);
         }
-        Walk { node: Node(at), pages: self.tree.nodes[at].end(), partial: None, media }
+        Walk { media, ..self.walk_to(at) }
+    }
+
+    /// Looks up pages of text whose digests are known, and then the rest. A digest stands for all
+    /// pages before it, which are all there when that one is: a few look-ups find the last.
+    pub(super) fn walk_known(&self, root: u32, keys: Keys<'_>, digests: &[PageDigest]) -> Walk {
+        let find = |digest: &PageDigest| self.find(root, digest);
+        let all = digests.last().and_then(find);
+        let last = all.or_else(|| {
+            let known = digests.partition_point(|digest| find(digest).is_some());
+            digests[..known].last().and_then(find)
+        });
+        let at = last.unwrap_or(root);
+        let known = self.tree.nodes[at].end();
+        debug_assert!(last.is_none_or(|at| self.tree.nodes[at].digest == digests[known - 1]));
+        if known < digests.len() {
+            return self.walk_to(at);
+        }
+        self.walk_down(at, Keys { keys: &keys.keys[known * self.page_size..], ..keys })
+    }
+
+    /// Pages of text from a root to a node.
+    fn walk_to(&self, at: u32) -> Walk {
+        Walk { node: Node(at), pages: self.tree.nodes[at].end(), partial: None, media: false }
     }
 }
