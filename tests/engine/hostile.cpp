@@ -277,6 +277,23 @@ static void b11_who_takes_nothing_is_cut() {
     serves(running);
 }
 
+/// A client that always has another request gives its place back.
+static void b11_requests_of_a_connection_are_counted() {
+    Running running;
+    const Socket socket(running.port());
+    std::string asked;
+    for (int i = 0; i < 300; ++i) asked += "GET /health HTTP/1.1\r\n\r\n";
+    CHECK(socket.send(asked));
+    const std::string text = socket.read_all();
+    std::size_t answers = 0, closes = 0;
+    for (std::size_t at = 0; (at = text.find("HTTP/1.1 200", at)) != std::string::npos; ++at)
+        ++answers;
+    for (std::size_t at = 0; (at = text.find("Connection: close", at)) != std::string::npos; ++at)
+        ++closes;
+    CHECK_EQ(answers, 100U);
+    CHECK_EQ(closes, 1U);
+}
+
 /// B06: half of 500 streams hang up in the middle; the others end, and every page comes back.
 static void b06_five_hundred_streams_and_hang_ups() {
     Running running(
@@ -337,6 +354,7 @@ int main() {
     RUN(b11_slow_clients_keep_nobody_out);
     RUN(b11_answers_are_neither_cut_nor_in_the_way);
     RUN(b11_who_takes_nothing_is_cut);
+    RUN(b11_requests_of_a_connection_are_counted);
     RUN(b06_five_hundred_streams_and_hang_ups);
     return 0;
 }

@@ -30,7 +30,7 @@ private:
     Connections connections_;
 
     bool process_and_close_socket(socket_t socket) override;
-    [[nodiscard]] bool answer_one(Connection& connection);
+    [[nodiscard]] bool answer_one(Connection& connection, bool is_last);
 };
 
 }  // namespace engine
