@@ -214,6 +214,11 @@ fn b11_b06_clients() {
 }
 
 #[test]
+fn b11_b06_hostile_clients() {
+    run("hostile", &[]);
+}
+
+#[test]
 fn c08_choices() {
     run("choices", &[]);
 }
@@ -374,6 +379,8 @@ fn b11_command_lines_that_are_wrong() {
         (&["--port"], 2, "--port: needs a value"),
         (&["--port", "99999"], 2, "--port: from 0 to 65535"),
         (&["--port", "x"], 2, "--port: x is not a number"),
+        (&["--pages", "9999999999"], 2, "--pages: from 0 to 1073741824"),
+        (&["--max-answers", "768"], 2, "--max-connections: not more than --max-answers"),
         (&["--gemm", "magic"], 2, "--gemm: magic is no choice"),
         (&[], 2, "--model: say which folder"),
         (&["--model", "/nowhere"], 1, "/nowhere/config.json: cannot be opened"),

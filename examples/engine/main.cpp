@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -29,27 +30,69 @@ std::string name_of(const std::string& folder) {
     return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
+/// What the command line says of clients.
+class ClientOptions {
+public:
+    void add_to(engine::Options& options) {
+        options
+            .number("--max-connections", "open at once; then the slowest client is cut",
+                    max_connections_, 2, 16384)
+            .number("--max-answers", "completions answered at once; then 503", max_answers_, 1,
+                    16383)
+            .number("--max-body-mib", "longest body of a request", max_body_mib_, 1, 1024)
+            .number("--idle-seconds", "for a connection without a request", idle_, 1, 3600)
+            .number("--head-seconds", "for the head of a request", head_, 1, 3600)
+            .number("--body-seconds", "for its body", body_, 1, 3600)
+            .number("--write-seconds", "for a client that takes nothing", write_, 1, 3600);
+    }
+    void apply_to(engine::ServerConfig& config) const {
+        if (max_connections_ <= max_answers_)
+            throw engine::UsageError("--max-connections: not more than --max-answers");
+        allow_open_files(max_connections_ + 64);
+        config.max_answers = max_answers_;
+        config.connections.count = max_connections_;
+        config.connections.body_bytes = max_body_mib_ << 20;
+        config.connections.idle = std::chrono::seconds(idle_);
+        config.connections.head = std::chrono::seconds(head_);
+        config.connections.body = std::chrono::seconds(body_);
+        config.connections.write = std::chrono::seconds(write_);
+    }
+
+private:
+    std::uint64_t max_connections_ = 768, max_answers_ = 512, max_body_mib_ = 4;
+    std::uint64_t idle_ = 5, head_ = 10, body_ = 30, write_ = 10;
+
+    static void allow_open_files(std::uint64_t count) {
+        rlimit files{};
+        if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= count) return;
+        if (files.rlim_max < count)
+            throw engine::UsageError("--max-connections: this process may open only " +
+                                     std::to_string(files.rlim_max) + " files");
+        files.rlim_cur = count;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+};
+
 int serve(int count, char** arguments) {
     engine::EngineOptions engine_options;
     engine::ServerConfig config;
-    std::uint64_t port = 8080, http_threads = 128, max_body_mib = 4, drain = 5, max_waiting = 1024;
+    ClientOptions client_options;
+    std::uint64_t port = 8080, drain = 5, max_waiting = 1024;
     engine::Options options;
     engine_options.add_to(options);
     options.text("--host", "address to listen on", config.host)
         .number("--port", "0: any that is free", port, 0, 65535)
-        .number("--http-threads", "connections served at once", http_threads, 1, 65536)
-        .number("--max-body-mib", "longest body of a request", max_body_mib, 1, 1024)
         .number("--max-waiting", "requests that may wait", max_waiting, 1, 1U << 20)
         .number("--drain-seconds", "for running requests, on SIGTERM", drain, 0, 3600);
+    client_options.add_to(options);
     if (!options.parse(count, arguments)) {
         std::printf("usage: %s --model FOLDER [option...]\n%s", arguments[0],
                     options.help().c_str());
         return 0;
     }
     config.port = static_cast<int>(port);
-    config.thread_count = http_threads;
-    config.max_body_bytes = max_body_mib << 20;
     config.drain = std::chrono::seconds(drain);
+    client_options.apply_to(config);
     const engine::EngineConfig engine_config = engine_options.config();
     config.served_model = name_of(engine_options.model);
 

@@ -10,11 +10,13 @@ namespace engine {
 
 namespace {
 
-std::string short_number(double number) {
+std::string number_text(double number) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", number);
     return text;
 }
+
+std::string number_text(std::uint64_t number) { return std::to_string(number); }
 
 /// Reads all of a text as a number of some type.
 template <class T> T parse_number(const std::string& name, const std::string& text) {
@@ -28,8 +30,7 @@ template <class T> T parse_number(const std::string& name, const std::string& te
 template <class T>
 void check_range(const std::string& name, T value, T least, T most) {
     if (value >= least && value <= most) return;
-    throw UsageError(name + ": from " + short_number(static_cast<double>(least)) + " to " +
-                     short_number(static_cast<double>(most)));
+    throw UsageError(name + ": from " + number_text(least) + " to " + number_text(most));
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ Options& Options::number(const std::string& name, const std::string& help, std::
 
 Options& Options::real(const std::string& name, const std::string& help, double& to, double least,
                        double most) {
-    options_.push_back({name, help, short_number(to), true, [=, &to](const std::string& value) {
+    options_.push_back({name, help, number_text(to), true, [=, &to](const std::string& value) {
                             to = parse_number<double>(name, value);
                             check_range(name, to, least, most);
                         }});

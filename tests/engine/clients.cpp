@@ -17,7 +17,7 @@ static void b11_what_is_no_request_is_refused() {
         CHECK_EQ(status(body), 400);
     CHECK_EQ(status(std::string(50000, '[')), 400);
     CHECK_EQ(status("{\"prompt\":\"" + std::string(200000, 'x') + "\"}"), 413);
-    CHECK_EQ(http(running.port(), "GET", "/v1/completions").status, 404);
+    CHECK_EQ(http(running.port(), "GET", "/v1/completions").status, 405);
     CHECK_EQ(http(running.port(), "GET", "/nowhere").status, 404);
     CHECK(http(running.port(), "GET", "/nowhere").json()["error"]["message"].is_string());
     // No HTTP at all, and clients that stop in the middle.

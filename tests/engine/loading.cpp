@@ -93,6 +93,9 @@ static void b11_configs_that_are_wrong_name_the_field() {
     refuses_config("sliding_window", set("sliding_window", 4096));
     refuses_config("num_experts", set("num_experts", 8));
     refuses_config("rms_norm_eps", set("rms_norm_eps", Json("small")));
+    for (const Json& eps : {Json(1e308), Json(1e-300), Json(0), Json(-1e-6)})
+        refuses_config("rms_norm_eps is not a positive number", set("rms_norm_eps", eps));
+    refuses_config("rope_theta is not a positive number", set("rope_theta", 1e308));
     refuses_config("tie_word_embeddings", set("tie_word_embeddings", 1));
     refuses_config("eos_token_id is not a token id", set("eos_token_id", 258));
     refuses_config("type \"yarn\"", set("rope_scaling", {{"rope_type", "yarn"}}));
@@ -103,6 +106,25 @@ static void b11_configs_that_are_wrong_name_the_field() {
     // Right altogether, but the library has no attention for it.
     const Checkpoint narrow(engine::llama_checkpoint(1, 64, 64, 2, 1, 32));
     CHECK_REFUSES(rkv::Error, "head_dim", TestCore core(tiny_config(narrow)));
+}
+
+/// Nothing that comes in a folder overflows the stack.
+static void b11_files_of_brackets_are_refused() {
+    const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+    for (const char* name : {"eos_token_id", "rope_scaling", "model_type"}) {
+        const Checkpoint checkpoint;
+        const std::filesystem::path path = checkpoint.path() / "config.json";
+        std::string config = read_file(path);
+        config.replace(config.rfind('}'), 1, ",\"" + std::string(name) + "\":" + deep + "}");
+        write_file(path, config);
+        CHECK_REFUSES(std::exception, "config.json: JSON nested deeper than 64",
+                      TestCore core(tiny_config(checkpoint)));
+    }
+    refuses_bytes("JSON nested deeper than 64", File{"{\"a\":" + deep + "}", ""}.bytes());
+    const Checkpoint checkpoint;
+    write_file(checkpoint.path() / "model.safetensors.index.json", deep);
+    CHECK_REFUSES(std::exception, "JSON nested deeper than 64",
+                  TestCore core(tiny_config(checkpoint)));
 }
 
 static void b11_newer_rope_parameters_are_understood() {
@@ -221,6 +243,7 @@ static void b11_half_precision_numbers_are_read_exactly() {
 
 int main() {
     RUN(b11_configs_that_are_wrong_name_the_field);
+    RUN(b11_files_of_brackets_are_refused);
     RUN(b11_newer_rope_parameters_are_understood);
     RUN(b11_weights_that_are_wrong_name_the_tensor);
     RUN(b11_files_that_are_cut_are_refused);

@@ -25,9 +25,10 @@ inline const Checkpoint& model() {
 class Running {
 public:
     explicit Running(std::function<void(engine::EngineConfig&)> change = {},
-                     std::size_t max_waiting = 64)
+                     std::size_t max_waiting = 64,
+                     const std::function<void(engine::ServerConfig&)>& change_server = {})
         : engine_(engine_config(change), max_waiting),
-          server_(server_config(), engine_),
+          server_(server_config(change_server), engine_),
           thread_([this] { server_.run(); }) {}
     ~Running() {
         if (thread_.joinable()) shutdown();
@@ -59,13 +60,14 @@ private:
         if (change) change(config);
         return config;
     }
-    static engine::ServerConfig server_config() {
+    static engine::ServerConfig server_config(
+        const std::function<void(engine::ServerConfig&)>& change) {
         engine::ServerConfig config;
         config.port = 0;
         config.served_model = "tiny";
-        config.max_body_bytes = 100000;
-        config.thread_count = 32;
+        config.connections.body_bytes = 100000;
         config.drain = 10s;
+        if (change) change(config);
         return config;
     }
     engine::Engine engine_;

@@ -1,7 +1,8 @@
 #include "bench/client.hpp"
 
+#include "model/json.hpp"
+
 #include <httplib.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -64,7 +65,7 @@ void read_answer(const Json& json, BenchRecord& record) {
 
 /// An answer that came in one piece.
 void read_whole(const std::string& body, BenchRecord& record) {
-    const Json json = Json::parse(body);
+    const Json json = parse_json(body);
     read_answer(json, record);
     if (!json.contains("choices")) return;
     for (const Json& choice : json["choices"]) {
@@ -102,7 +103,7 @@ private:
             complete_ = true;
             return;
         }
-        const Json json = Json::parse(text.substr(prefix));
+        const Json json = parse_json(text.substr(prefix));
         read_answer(json, record_);
         if (!json.contains("choices") || json["choices"].empty()) return;
         for (const Json& id : json["choices"][0]["token_ids"]) {

@@ -4,6 +4,18 @@
 
 namespace engine {
 
+ApiError ApiError::wrong_method(const std::string& path, const std::string& right) {
+    ApiError error(405, "there is only " + right + " " + path);
+    error.allowed_ = right;
+    return error;
+}
+
+std::vector<std::pair<std::string, std::string>> ApiError::headers() const {
+    if (!allowed_.empty()) return {{"Allow", allowed_}};
+    if (status_ == 503) return {{"Retry-After", "1"}};
+    return {};
+}
+
 std::string ApiError::body() const {
     using Json = nlohmann::json;
     const auto text = [](const std::string& word) { return word.empty() ? Json() : Json(word); };

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace engine {
 
@@ -17,9 +18,14 @@ public:
           param_(std::move(param)),
           code_(std::move(code)) {}
 
+    /// A path that is asked for with a method that it doesn't have.
+    [[nodiscard]] static ApiError wrong_method(const std::string& path, const std::string& right);
+
     [[nodiscard]] int status() const noexcept { return status_; }
     /// {"error": {...}}
     [[nodiscard]] std::string body() const;
+    /// Header fields that go with it.
+    [[nodiscard]] std::vector<std::pair<std::string, std::string>> headers() const;
 
 private:
     int status_;
@@ -27,6 +33,8 @@ private:
     std::string param_;
     /// A word for programs, where OpenAI's API has one.
     std::string code_;
+    /// For 405: the method that would be right.
+    std::string allowed_;
 };
 
 }  // namespace engine

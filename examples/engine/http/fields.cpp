@@ -1,5 +1,7 @@
 #include "http/fields.hpp"
 
+#include "model/json.hpp"
+
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -39,6 +41,10 @@ std::string salt_of(const Json& body) {
     if (salt == nullptr) return {};
     if (!salt->is_string() || salt->get_ref<const std::string&>().empty())
         refuse("cache_salt", "not a string that isn't empty");
+    // It is kept for as long as something is retained under it.
+    constexpr std::size_t longest = 256;
+    if (salt->get_ref<const std::string&>().size() > longest)
+        refuse("cache_salt", "longer than " + std::to_string(longest) + " bytes");
     return salt->get<std::string>();
 }
 
@@ -67,11 +73,13 @@ void check_model(const Json& body, const std::string& served_model) {
 
 Json parse_body(const std::string& body) {
     try {
-        Json json = Json::parse(body);
+        Json json = parse_json(body);
         if (!json.is_object()) throw ApiError(400, "the body is not a JSON object");
         return json;
-    } catch (const Json::parse_error& error) {
+    } catch (const Json::exception& error) {  // also for a number that no double holds
         throw ApiError(400, std::string("the body is not valid JSON: ") + error.what());
+    } catch (const JsonTooDeep& error) {
+        throw ApiError(400, std::string("the body: ") + error.what());
     }
 }
 

@@ -2,8 +2,10 @@
 
 #include "http/completion_request.hpp"
 #include "http/completion_response.hpp"
+#include "http/limited_server.hpp"
 #include "http/output_queue.hpp"
 #include "http/prometheus.hpp"
+#include "http/request_head.hpp"
 
 #include <httplib.h>
 #include <nlohmann/json.hpp>
@@ -30,7 +32,7 @@ constexpr auto whole_answer = 500ms;
 
 void answer(httplib::Response& response, const ApiError& error) {
     response.status = error.status();
-    if (error.status() == 503) response.set_header("Retry-After", "1");
+    for (const auto& [name, value] : error.headers()) response.set_header(name, value);
     response.set_content(error.body(), json_type);
 }
 
@@ -84,10 +86,14 @@ private:
     CompletionResponse response_;
 };
 
-/// Counts the connections that are being answered.
+/// Counts the completions that are being answered. Throws ApiError when there are too many.
 class Active {
 public:
-    explicit Active(std::atomic<std::size_t>& count) : count_(count) { ++count_; }
+    Active(std::atomic<std::size_t>& count, std::size_t most) : count_(count) {
+        if (++count_ <= most) return;
+        --count_;
+        throw ApiError(503, "too many requests are being answered: " + std::to_string(most));
+    }
     Active(const Active&) = delete;
     Active& operator=(const Active&) = delete;
     ~Active() { --count_; }
@@ -100,10 +106,13 @@ private:
 
 class Server::Routes {
 public:
-    Routes(const ServerConfig& config, Engine& engine) : config_(config), engine_(engine) {
-        const std::size_t threads = config.thread_count;
-        http_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
-        http_.set_payload_max_length(config.max_body_bytes);
+    Routes(const ServerConfig& config, Engine& engine)
+        : config_(config),
+          engine_(engine),
+          http_(config.connections, [this](const httplib::Request& request) {
+              check_head(request, config_.connections.body_bytes);
+          }) {
+        http_.set_payload_max_length(config.connections.body_bytes);
         // A small event must not wait for the next one.
         http_.set_tcp_nodelay(true);
         // The library's own options let a second server share the port with the first.
@@ -153,7 +162,7 @@ public:
 private:
     const ServerConfig& config_;
     Engine& engine_;
-    httplib::Server http_;
+    LimitedServer http_;
     std::atomic<bool> draining_{false};
     std::atomic<std::size_t> active_{0};
     int socket_ = -1;
@@ -164,7 +173,6 @@ private:
 
     static ApiError status_error(const httplib::Request& request, int status) {
         if (status == 404) return {404, "there is no " + request.method + " " + request.path};
-        if (status == 413) return {413, "the body is too long"};
         return {status, "the request cannot be read"};
     }
 
@@ -173,17 +181,14 @@ private:
     /// Takes the body as it is, whatever its client calls it: to curl JSON is a form, of which the
     /// library would read no more than 8 KiB.
     void on_post(const char* path, Parse parse) {
-        http_.Post(path, [this, parse](const httplib::Request& request,
-                                       httplib::Response& response,
+        http_.Post(path, [this, parse](const httplib::Request&, httplib::Response& response,
                                        const httplib::ContentReader& read) {
-            if (request.is_multipart_form_data())
-                return answer(response, ApiError(400, "the body has several parts"));
             std::string body;
             const bool is_whole = read([&body](const char* data, std::size_t size) {
                 body.append(data, size);
                 return true;
             });
-            // If it isn't, the library has set a status.
+            // If it isn't, the client has left, or has been answered.
             if (is_whole) completions(body, parse, response);
         });
     }
@@ -199,7 +204,7 @@ private:
     void completions(const std::string& body, Parse parse, httplib::Response& response) {
         try {
             if (draining_) throw ApiError(503, "the server is shutting down");
-            auto active = std::make_shared<Active>(active_);
+            auto active = std::make_shared<Active>(active_, config_.max_answers);
             begin((this->*parse)(body), response, std::move(active));
         } catch (const ApiError& error) {
             answer(response, error);
@@ -254,6 +259,8 @@ private:
 
 Server::Server(const ServerConfig& config, Engine& engine)
     : config_(config), engine_(engine), routes_(std::make_unique<Routes>(config_, engine)) {
+    if (config.connections.count <= config.max_answers)
+        throw std::runtime_error("max-connections: not more than max-answers");
     httplib::Server& http = routes_->http();
     port_ = config.port;
     const bool bound = config.port == 0 ? (port_ = http.bind_to_any_port(config.host)) > 0

@@ -3,6 +3,7 @@
 #ifndef ENGINE_HTTP_SERVER_HPP
 #define ENGINE_HTTP_SERVER_HPP
 
+#include "http/connections.hpp"
 #include "serve/engine.hpp"
 
 #include <atomic>
@@ -19,17 +20,19 @@ struct ServerConfig {
     int port = 8080;
     /// What the model is called in requests and responses.
     std::string served_model = "model";
-    /// Longer bodies are refused.
-    std::size_t max_body_bytes = std::size_t{4} << 20;
-    /// Connections served at once; each takes a thread that mostly sleeps.
-    std::size_t thread_count = 128;
+    /// Of clients, who may mean ill.
+    ConnectionLimits connections;
+    /// Completions answered at once; more are refused. Fewer than connections, so that there always
+    /// is one for who asks how the server is.
+    std::size_t max_answers = 512;
     /// How long requests may go on after shutdown().
     std::chrono::milliseconds drain{5000};
 };
 
 class Server {
 public:
-    /// Binds. Throws std::runtime_error when that fails.
+    /// Binds. Throws std::runtime_error when that fails, or when there are not more connections
+    /// than answers.
     Server(const ServerConfig& config, Engine& engine);
     ~Server();
 

@@ -1,6 +1,6 @@
 #include "model/config.hpp"
 
-#include <nlohmann/json.hpp>
+#include "model/json.hpp"
 
 #include <fstream>
 #include <limits>
@@ -40,12 +40,15 @@ std::size_t count_or(const Json& config, const char* name, std::size_t otherwise
     return value != nullptr ? to_count(*value, name) : otherwise;
 }
 
-double real_or(const Json& config, const char* name, double otherwise) {
+/// Up to `most`; from 1e-30, so that it is a positive float too.
+double real_or(const Json& config, const char* name, double otherwise, double most) {
     const Json* value = find(config, name);
     if (value == nullptr) return otherwise;
-    if (!value->is_number() || !(value->get<double>() > 0))
-        refuse(std::string(name) + " is not a positive number");
-    return value->get<double>();
+    constexpr double least = 1e-30;
+    const double given = value->is_number() ? value->get<double>() : 0;
+    if (!(given >= least && given <= most))
+        refuse(std::string(name) + " is not a positive number up to " + Json(most).dump());
+    return given;
 }
 
 bool flag_or(const Json& config, const char* name, bool otherwise) {
@@ -66,21 +69,23 @@ std::uint32_t token_id(const Json& value, const char* name, std::size_t vocab_si
 void read_rope(const Json& json, ModelConfig& config) {
     const Json* parameters = find(json, "rope_parameters");
     const Json* scaling = parameters != nullptr ? parameters : find(json, "rope_scaling");
-    config.rope_theta = real_or(json, "rope_theta", 10000);
+    // Far above any model's.
+    constexpr double most = 1e15;
+    config.rope_theta = real_or(json, "rope_theta", 10000, most);
     if (scaling == nullptr) return;
     if (!scaling->is_object()) refuse("rope_scaling is not an object");
-    config.rope_theta = real_or(*scaling, "rope_theta", config.rope_theta);
+    config.rope_theta = real_or(*scaling, "rope_theta", config.rope_theta, most);
     const Json* type = find(*scaling, "rope_type");
     if (type == nullptr) type = find(*scaling, "type");
     if (type == nullptr || *type == "default") return;
     if (*type != "llama3")
         refuse("rope_scaling: type " + type->dump() + " is not among default and llama3");
     Llama3Rope rope;
-    rope.factor = real_or(*scaling, "factor", 0);
-    rope.low_freq_factor = real_or(*scaling, "low_freq_factor", 1);
-    rope.high_freq_factor = real_or(*scaling, "high_freq_factor", 4);
+    rope.factor = real_or(*scaling, "factor", 0, most);
+    rope.low_freq_factor = real_or(*scaling, "low_freq_factor", 1, most);
+    rope.high_freq_factor = real_or(*scaling, "high_freq_factor", 4, most);
     rope.original_max_position_embeddings =
-        real_or(*scaling, "original_max_position_embeddings", 8192);
+        real_or(*scaling, "original_max_position_embeddings", 8192, most);
     if (!(rope.factor > 0)) refuse("rope_scaling: factor is missing");
     if (!(rope.high_freq_factor > rope.low_freq_factor))
         refuse("rope_scaling: high_freq_factor is not above low_freq_factor");
@@ -127,7 +132,7 @@ ModelConfig parse(const Json& json) {
     config.kv_head_count = count_or(json, "num_key_value_heads", config.query_head_count);
     config.head_dim = count_or(json, "head_dim", config.hidden_size / config.query_head_count);
     config.max_position_count = count_or(json, "max_position_embeddings", 2048);
-    config.rms_norm_eps = static_cast<float>(real_or(json, "rms_norm_eps", 1e-6));
+    config.rms_norm_eps = static_cast<float>(real_or(json, "rms_norm_eps", 1e-6, 1));
     config.tie_word_embeddings = flag_or(json, "tie_word_embeddings", false);
     if (config.query_head_count % config.kv_head_count != 0)
         refuse("num_attention_heads is no multiple of num_key_value_heads");
@@ -143,7 +148,7 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) refuse(path.string() + ": cannot be opened");
     try {
-        return parse(Json::parse(file));
+        return parse(parse_json(file));
     } catch (const std::exception& error) {
         refuse(path.string() + ": " + error.what());
     }

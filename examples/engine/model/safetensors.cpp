@@ -1,6 +1,6 @@
 #include "model/safetensors.hpp"
 
-#include <nlohmann/json.hpp>
+#include "model/json.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -152,7 +152,7 @@ Safetensors::Safetensors(const std::filesystem::path& folder) {
     std::set<std::string> names;
     try {
         std::ifstream stream(index, std::ios::binary);
-        const Json json = Json::parse(stream);
+        const Json json = parse_json(stream);
         for (const auto& [tensor, file] : json.at("weight_map").items())
             names.insert(file.get<std::string>());
     } catch (const std::exception& error) {
@@ -179,7 +179,7 @@ void Safetensors::add_file(const std::filesystem::path& path) {
     const std::size_t data_bytes = file->bytes() - sizeof header_bytes - header_bytes;
     std::string name = "header";
     try {
-        const Json json = Json::parse(header, header + header_bytes);
+        const Json json = parse_json(header, header + header_bytes);
         if (!json.is_object()) refuse("not an object");
         for (const auto& [key, entry] : json.items()) {
             name = key;

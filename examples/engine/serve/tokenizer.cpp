@@ -1,9 +1,8 @@
 #include "serve/tokenizer.hpp"
 
+#include "model/json.hpp"
 #include "serve/text.hpp"
 #include "text/engine_text.h"
-
-#include <nlohmann/json.hpp>
 
 #include <optional>
 
@@ -28,7 +27,7 @@ public:
     /// A line for each message.
     std::string chat(const std::string& messages) const override {
         std::string text;
-        for (const nlohmann::json& message : nlohmann::json::parse(messages))
+        for (const nlohmann::json& message : parse_json(messages))
             text += message.at("role").get<std::string>() + ": " +
                     message.at("content").get<std::string>() + "\n";
         return text + "assistant: ";
