@@ -74,6 +74,7 @@ impl View {
         Ok(found)
     }
 
+    #[inline(always)] // a probe's first step
     fn root<'a>(
         &'a self,
         namespace: &Namespace,

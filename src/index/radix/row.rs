@@ -70,6 +70,7 @@ pub(super) struct Seen<'a> {
 }
 
 impl Row {
+    #[inline(always)] // a probe's step
     fn read<'a>(&'a self, at: u32, reader: &'a Reader) -> Result<Seen<'a>, Changed> {
         let version = self.version.read()?;
         let (first, count) = (self.first_key.load(Relaxed), self.key_count.load(Relaxed));
@@ -179,6 +180,7 @@ impl Rows {
     }
 
     /// The fields of a row.
+    #[inline(always)]
     pub(super) fn read<'a>(&'a self, at: u32, reader: &'a Reader) -> Result<Seen<'a>, Changed> {
         self.get(at).ok_or(Changed)?.read(at, reader)
     }
