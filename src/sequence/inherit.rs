@@ -244,14 +244,11 @@ impl Shared {
         count: usize,
         reserve: usize,
     ) -> Result<Vec<SequenceInfo>, Error> {
-        let no_room = |_| Error::memory("the children");
         let (mut children, mut made) = (Vec::new(), Vec::new());
-        children.try_reserve_exact(count).map_err(no_room)?;
-        made.try_reserve_exact(count).map_err(no_room)?;
         let mut turn = self.turn();
-        let same = turn.start_fork(parent, (count, reserve), true, &mut children)?;
-        if !same {
-            turn.start_fork(parent, (count, reserve), false, &mut children)?;
+        let how = (count, reserve);
+        if !turn.start_fork(parent, how, true, (&mut children, &mut made))? {
+            turn.start_fork(parent, how, false, (&mut children, &mut made))?;
         }
         turn.complete(&children)?;
         for child in &children {
@@ -262,17 +259,21 @@ impl Shared {
 }
 
 impl Turn<'_> {
-    /// Starts the children. Each has a long row, perhaps, so who waits gets in between two of them.
-    /// False, and no child, when the parent has changed by then: the children are to be alike.
+    /// Starts the children, and makes room for what is said of them. Each has a long row, perhaps,
+    /// so who waits gets in between two of them. False, and no child, when the parent has changed
+    /// by then: the children are to be alike.
     fn start_fork(
         &mut self,
         parent: SequenceId,
         (count, reserve): (usize, usize),
         lets_in: bool,
-        children: &mut Vec<Begun>,
+        (children, made): (&mut Vec<Begun>, &mut Vec<SequenceInfo>),
     ) -> Result<bool, Error> {
         let share = self.share_for_fork(parent, reserve)?;
         self.check_children(share, count)?;
+        let no_room = |_| Error::memory("the children");
+        children.try_reserve_exact(count).map_err(no_room)?;
+        made.try_reserve_exact(count).map_err(no_room)?;
         let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: false };
         // None: the parent has changed.
         let started = (0..count).try_for_each(|at| -> Result<(), Option<Error>> {
