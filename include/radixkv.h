@@ -3114,8 +3114,8 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
 /**
  * Finds many prefixes: as many calls of rkv_cache_match(), in order. One lock as long as nobody
  * waits for it; who waits gets in between two items, and where rkv_cache_match() lets others have
- * the lock. So without RKV_MATCH_LOCK the pages of one
- * item may be evicted before the call returns.
+ * the lock. So without RKV_MATCH_LOCK the pages of one item may be evicted before the call
+ * returns.
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
  * carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
