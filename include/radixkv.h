@@ -97,7 +97,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 3
+#define RKV_ABI_VERSION 4
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -169,6 +169,34 @@
  * could be done, or takes a slot or a sequence returns RKV_STATUS_UNSUPPORTED.
  */
 #define RKV_PAGE_TABLE_EXTERNAL_POOL 1
+
+/**
+ * Most groups, and most pools.
+ */
+#define RKV_GROUP_LIMIT 8
+
+/**
+ * Kind of rkv_group_config: a prefix can be reused when all pages are there. Full attention.
+ */
+#define RKV_GROUP_FULL 0
+
+/**
+ * Kind of rkv_group_config: when those of the last window - 1 positions are there, and those of
+ * the first `sinks`. Sliding windows.
+ */
+#define RKV_GROUP_WINDOW 1
+
+/**
+ * Kind of rkv_group_config: when those from the beginning of the next position's chunk are there.
+ * Chunked attention.
+ */
+#define RKV_GROUP_CHUNK 2
+
+/**
+ * Kind of rkv_group_config: when there is a checkpoint at exactly its end, which lies between two
+ * pages. A page holds one state, of any size. Recurrent layers.
+ */
+#define RKV_GROUP_STATE 3
 
 /**
  * "No slot yet", for rkv_page_table_can_reserve().
@@ -489,9 +517,9 @@ typedef struct rkv_shortage {
      */
     uint32_t struct_size;
     /**
-     * Zero.
+     * The pool that is short; 0 without a list of pools.
      */
-    uint32_t reserved;
+    uint32_t pool;
     /**
      * Pages that the call needed beyond those it could share.
      */
@@ -677,6 +705,51 @@ typedef struct rkv_tokens_page_digests_args {
 } rkv_tokens_page_digests_args;
 
 /**
+ * A group: the layers that share one row of pages. Unused fields are zero.
+ */
+typedef struct rkv_group_config {
+    /**
+     * RKV_GROUP_FULL, RKV_GROUP_WINDOW, RKV_GROUP_CHUNK or RKV_GROUP_STATE.
+     */
+    uint32_t kind;
+    /**
+     * The pool that its pages come from: an index into rkv_page_table_config.pools. Groups whose
+     * pages have equal bytes may share one.
+     */
+    uint32_t pool;
+    /**
+     * WINDOW: positions that a query attends to, its own included; at least 1.
+     */
+    uint32_t window;
+    /**
+     * WINDOW: positions at the beginning that are always attended to. Else 0.
+     */
+    uint32_t sinks;
+    /**
+     * CHUNK: positions of a chunk; at least 1.
+     */
+    uint32_t chunk;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_group_config;
+
+/**
+ * A pool of physical pages. Each pool numbers its own from 1 on; page 0 is reserved.
+ */
+typedef struct rkv_pool_config {
+    /**
+     * Physical pages, the reserved page 0 included: 2 to 2^31 - 1.
+     */
+    uint32_t page_count;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_pool_config;
+
+/**
  * How to build a page table. Fill with rkv_page_table_config_init(), then change fields.
  */
 typedef struct rkv_page_table_config {
@@ -708,6 +781,32 @@ typedef struct rkv_page_table_config {
      * 0 or RKV_PAGE_TABLE_EXTERNAL_POOL. Default 0.
      */
     uint32_t flags;
+    /**
+     * The groups of the model's layers, of which the first is FULL and draws from pool 0. Default
+     * NULL: one FULL group.
+     */
+    const struct rkv_group_config *groups;
+    /**
+     * Number of groups, at most RKV_GROUP_LIMIT. Default 0.
+     */
+    size_t group_count;
+    /**
+     * sizeof(rkv_group_config); not read without groups.
+     */
+    size_t group_size;
+    /**
+     * The pools of pages; all are external with RKV_PAGE_TABLE_EXTERNAL_POOL. page_count is 0
+     * then. Default NULL: one pool, of page_count pages.
+     */
+    const struct rkv_pool_config *pools;
+    /**
+     * Number of pools, at most RKV_GROUP_LIMIT. Default 0.
+     */
+    size_t pool_count;
+    /**
+     * sizeof(rkv_pool_config); not read without pools.
+     */
+    size_t pool_size;
 } rkv_page_table_config;
 
 /**
@@ -808,6 +907,45 @@ typedef struct rkv_page_table_batch_arrays {
 } rkv_page_table_batch_arrays;
 
 /**
+ * Pages of a pool by state. free + cached + private + outside == total at all times: outside is 0
+ * unless the pools are external, and then free and private are.
+ */
+typedef struct rkv_pool_stats {
+    /**
+     * sizeof(rkv_pool_stats).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Pages that can be handed out, by whomever: all but page 0.
+     */
+    uint64_t total_page_count;
+    /**
+     * Pages in the free pool.
+     */
+    uint64_t free_page_count;
+    /**
+     * Pages that the cache owns, of all groups that draw from the pool.
+     */
+    uint64_t cached_page_count;
+    /**
+     * Pages that belong to rows or to callers.
+     */
+    uint64_t private_page_count;
+    /**
+     * Cached pages that nothing protects: exactly what eviction can free.
+     */
+    uint64_t reclaimable_page_count;
+    /**
+     * Pages of an external pool that the cache does not own.
+     */
+    uint64_t outside_page_count;
+} rkv_pool_stats;
+
+/**
  * How to build a cache. Fill with rkv_cache_config_init(), then change fields.
  */
 typedef struct rkv_cache_config {
@@ -906,9 +1044,29 @@ typedef struct rkv_cache_match_result {
      */
     uint64_t page_count;
     /**
-     * Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
+     * Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES, and
+     * with a STATE group.
      */
     uint64_t partial_position_count;
+    /**
+     * Positions that are known, of which groups beside the first can reuse only position_count:
+     * rkv_cache_probe_groups() says which costs how much. With one group the same number.
+     */
+    uint64_t known_position_count;
+    /**
+     * With a STATE group: where to end a chunk and save the states, so that the next request gets
+     * that far: at the end of what is known, and at the last page boundary that leaves a token of
+     * the prompt to compute. The smaller one first; 0 where there is none to be saved.
+     */
+    uint64_t checkpoint_at[2];
+    /**
+     * The group that cost the most of the known positions; 0 when none did.
+     */
+    uint32_t limiting_group;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_cache_match_result;
 
 /**
@@ -970,6 +1128,35 @@ typedef struct rkv_cache_probe_result {
 } rkv_cache_probe_result;
 
 /**
+ * The pages of one group along the prefix of rkv_cache_insert_args.
+ */
+typedef struct rkv_group_row {
+    /**
+     * The group: 1 and up. The pages of group 0 are rkv_cache_insert_args.pages.
+     */
+    uint32_t group;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * A page for each whole page of the tokens, from the prefix' beginning; 0 where there is none.
+     * Of a STATE group: the state after that page. Those before from_page_index are not read.
+     */
+    const uint32_t *pages;
+    /**
+     * Number of pages.
+     */
+    size_t page_count;
+    /**
+     * Receives page_count entries: the cache's page of the group at each whole page of the tokens,
+     * 0 where it has none, and the caller's own after the last whole page. May be NULL, but not
+     * with an external pool.
+     */
+    uint32_t *published_pages;
+} rkv_group_row;
+
+/**
  * What rkv_cache_insert() puts where.
  */
 typedef struct rkv_cache_insert_args {
@@ -1011,6 +1198,18 @@ typedef struct rkv_cache_insert_args {
      * Pages up to from_node's end, as rkv_cache_match_result.page_count says; 0 without from_node.
      */
     uint64_t from_page_index;
+    /**
+     * The pages of other groups, one row for each that has any; NULL without.
+     */
+    const struct rkv_group_row *groups;
+    /**
+     * Number of rows.
+     */
+    size_t group_count;
+    /**
+     * sizeof(rkv_group_row); not read without rows.
+     */
+    size_t group_size;
 } rkv_cache_insert_args;
 
 /**
@@ -1043,6 +1242,14 @@ typedef struct rkv_cache_insert_result {
      * whole page.
      */
     rkv_lock_id lock;
+    /**
+     * Pages of other groups that the cache owns from now on.
+     */
+    uint64_t claimed_group_page_count;
+    /**
+     * Pages of other groups that were not claimed because another page is published there.
+     */
+    uint64_t duplicate_group_page_count;
 } rkv_cache_insert_result;
 
 /**
@@ -1141,6 +1348,80 @@ typedef struct rkv_cache_clear_result {
      */
     uint64_t dropped_sequence_count;
 } rkv_cache_clear_result;
+
+/**
+ * What one group costs of what is known.
+ */
+typedef struct rkv_group_cost {
+    /**
+     * The group.
+     */
+    uint32_t group;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Positions that can't be reused because of it. Groups are asked in order, each about what
+     * those before it left: together this is known_position_count - position_count.
+     */
+    uint64_t lost_position_count;
+} rkv_group_cost;
+
+/**
+ * How far a prompt is known, and how far it can be reused.
+ */
+typedef struct rkv_group_depths {
+    /**
+     * sizeof(rkv_group_depths).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Positions that rkv_cache_match() would find: every group can reuse them.
+     */
+    uint64_t position_count;
+    /**
+     * Positions that are known, whatever groups lack.
+     */
+    uint64_t known_position_count;
+    /**
+     * As rkv_cache_match_result.checkpoint_at.
+     */
+    uint64_t checkpoint_at[2];
+} rkv_group_depths;
+
+/**
+ * A page of a group that a lock protects.
+ */
+typedef struct rkv_locked_page {
+    /**
+     * Its place in the prefix: it covers the positions from page_index * page_size on; of a STATE
+     * group, it is the state after those of this place.
+     */
+    uint32_t page_index;
+    /**
+     * The page, in the group's pool.
+     */
+    uint32_t page;
+} rkv_locked_page;
+
+/**
+ * A page that an eviction took.
+ */
+typedef struct rkv_evicted_page {
+    /**
+     * Its group.
+     */
+    uint32_t group;
+    /**
+     * The page, in the group's pool.
+     */
+    uint32_t page;
+} rkv_evicted_page;
 
 /**
  * Counters of a cache. Counts since creation unless they say "now".
@@ -2762,6 +3043,68 @@ enum rkv_status rkv_page_table_read_batch(const struct rkv_page_table *table,
                                           size_t *out_index_count);
 
 /**
+ * Pages of one pool by state, at one moment.
+ *
+ * @param table the page table
+ * @param pool the pool's number; 0 without a list of pools
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_read_pool_stats(const struct rkv_page_table *table,
+                                               uint32_t pool,
+                                               struct rkv_pool_stats *out_stats);
+
+/**
+ * rkv_page_table_allocate_pages() from a pool of one's choice.
+ *
+ * @param table the page table
+ * @param pool the pool's number
+ * @param page_count how many
+ * @param pages receives page_count pages, private to the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), which names the pool;
+ * RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages + evictions); lock, in slices
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_allocate_pool_pages(struct rkv_page_table *table,
+                                                   uint32_t pool,
+                                                   size_t page_count,
+                                                   uint32_t *pages);
+
+/**
+ * rkv_page_table_free_pages() into a pool of one's choice.
+ *
+ * @param table the page table
+ * @param pool the pool's number
+ * @param pages page_count different pages of the pool that are the caller's
+ * @param page_count how many
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT
+ * naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages); lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_page_table_free_pool_pages(struct rkv_page_table *table,
+                                               uint32_t pool,
+                                               const uint32_t *pages,
+                                               size_t page_count);
+
+/**
  * Takes a slot with an empty row.
  *
  * @param table the page table
@@ -3344,6 +3687,99 @@ RKV_MUST_CHECK
 enum rkv_status rkv_cache_clear(struct rkv_cache *cache,
                                 const struct rkv_cache_clear_args *args,
                                 struct rkv_cache_clear_result *out_result);
+
+/**
+ * How far a prompt is known, how far it can be reused, and which group costs how much of the
+ * difference. Changes nothing, like rkv_cache_probe().
+ *
+ * @param cache the cache
+ * @param space the namespace; NULL for the default one
+ * @param tokens what to look for
+ * @param costs receives one for each group; may be NULL
+ * @param cost_size sizeof(rkv_group_cost); not read when costs is NULL
+ * @param capacity room in costs; RKV_GROUP_LIMIT is always enough
+ * @param out_count receives the number of groups, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @param out_depths receives the depths; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens + nodes on the path + pages behind the result); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_probe_groups(const struct rkv_cache *cache,
+                                       const struct rkv_namespace *space,
+                                       const struct rkv_tokens *tokens,
+                                       struct rkv_group_cost *costs,
+                                       size_t cost_size,
+                                       size_t capacity,
+                                       size_t *out_count,
+                                       struct rkv_group_depths *out_depths);
+
+/**
+ * The pages of a group that a lock protects: those that the prefix needs on which the lock was
+ * taken, as far as they were there. Of a match with RKV_MATCH_LOCK all are: the pages of the
+ * window and the sinks, that of a partial match included, or the checkpoint.
+ *
+ * @param cache the cache
+ * @param lock a lock
+ * @param group the group, 1 and up: those of group 0 come with the match
+ * @param pages receives the pages in the order of their places; (NULL, 0) asks for the count
+ * @param element_size sizeof(rkv_locked_page); not read when pages is NULL
+ * @param capacity room in pages
+ * @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages copied); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_read_locked_pages(const struct rkv_cache *cache,
+                                            rkv_lock_id lock,
+                                            uint32_t group,
+                                            struct rkv_locked_page *pages,
+                                            size_t element_size,
+                                            size_t capacity,
+                                            size_t *out_count);
+
+/**
+ * Evicts until a pool has got so many pages, or there are no more to be had. Pages of sliding
+ * groups that no end of what is cached needs go first, then the least recently used of all groups
+ * that draw from the pool. A page of group 0 takes those of other groups that hang on it, so that
+ * a few more pages may go than were asked for, also of other pools.
+ *
+ * @param cache the cache
+ * @param pool the pool's number; 0 without a list of pools
+ * @param page_count how many pages the pool is to get
+ * @param evicted receives every page that went, in order; may be NULL, but not with an external
+ * pool
+ * @param evicted_size sizeof(rkv_evicted_page); not read when evicted is NULL
+ * @param capacity room in `evicted`, at least the number of groups: the call ends early when there
+ * may be too little for the next page and all that goes with it
+ * @param out_evicted_count receives the pages that went, of all pools; may be NULL
+ * @param out_freed_count receives those that the pool got
+ * @return RKV_STATUS_OK, also when fewer could be had; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages + log(nodes)); lock, in slices
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_evict_pool(struct rkv_cache *cache,
+                                     uint32_t pool,
+                                     size_t page_count,
+                                     struct rkv_evicted_page *evicted,
+                                     size_t evicted_size,
+                                     size_t capacity,
+                                     size_t *out_evicted_count,
+                                     size_t *out_freed_count);
 
 /**
  * Counters of a cache, at one moment.

@@ -106,6 +106,7 @@ pub mod capi;
 pub mod cpu;
 pub mod error;
 pub mod gpu;
+pub mod group;
 pub mod ids;
 pub mod index;
 pub mod journal;

@@ -44,16 +44,30 @@ macro_rules! layouts {
 #[cfg(target_pointer_width = "64")]
 layouts! {
     rkv_shortage 56 {
-        struct_size 0, reserved 4, needed_page_count 8, free_page_count 16,
+        struct_size 0, pool 4, needed_page_count 8, free_page_count 16,
         reclaimable_page_count 24, locked_page_count 32, private_page_count 40,
         retained_page_count 48
     }
     rkv_token_item 40 { token_index 0, kind 8, position_count 12, bin 16, height_bin 20, digest 24 }
     rkv_tokens 40 { struct_size 0, item_size 4, ids 8, count 16, items 24, item_count 32 }
     rkv_region 16 { start 0, end 8 }
-    rkv_page_table_config 24 {
-        struct_size 0, page_size 4, page_count 8, slot_count 12, row_page_limit 16, flags 20
+    rkv_page_table_config 72 {
+        struct_size 0, page_size 4, page_count 8, slot_count 12, row_page_limit 16, flags 20,
+        groups 24, group_count 32, group_size 40, pools 48, pool_count 56, pool_size 64
     }
+    rkv_group_config 24 { kind 0, pool 4, window 8, sinks 12, chunk 16, reserved 20 }
+    rkv_pool_config 8 { page_count 0, reserved 4 }
+    rkv_pool_stats 56 {
+        struct_size 0, reserved 4, total_page_count 8, free_page_count 16, cached_page_count 24,
+        private_page_count 32, reclaimable_page_count 40, outside_page_count 48
+    }
+    rkv_group_row 32 { group 0, reserved 4, pages 8, page_count 16, published_pages 24 }
+    rkv_group_cost 16 { group 0, reserved 4, lost_position_count 8 }
+    rkv_group_depths 40 {
+        struct_size 0, reserved 4, position_count 8, known_position_count 16, checkpoint_at 24
+    }
+    rkv_locked_page 8 { page_index 0, page 4 }
+    rkv_evicted_page 8 { group 0, page 4 }
     rkv_page_table_stats 80 {
         struct_size 0, page_size 4, total_page_count 8, free_page_count 16, cached_page_count 24,
         private_page_count 32, reclaimable_page_count 40, slot_count 48, free_slot_count 56,
@@ -72,9 +86,10 @@ layouts! {
     rkv_tokens_page_digests_args 40 {
         struct_size 0, page_size 4, space 8, tokens 16, parent 24, first_page 32
     }
-    rkv_cache_match_result 64 {
+    rkv_cache_match_result 96 {
         struct_size 0, partial_page 4, node 8, partial_node 16, lock 24, token_count 32,
-        position_count 40, page_count 48, partial_position_count 56
+        position_count 40, page_count 48, partial_position_count 56, known_position_count 64,
+        checkpoint_at 72, limiting_group 88, reserved 92
     }
     rkv_cache_match_item 40 {
         space 0, tokens 8, pages 16, page_capacity 24, flags 32, reserved 36
@@ -86,12 +101,13 @@ layouts! {
         struct_size 0, reserved 4, namespace_count 8, freed_page_count 16, held_page_count 24,
         waiting_page_count 32, dropped_sequence_count 40
     }
-    rkv_cache_insert_args 64 {
+    rkv_cache_insert_args 88 {
         struct_size 0, flags 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
-        from_token_index 48, from_page_index 56
+        from_token_index 48, from_page_index 56, groups 64, group_count 72, group_size 80
     }
-    rkv_cache_insert_result 40 {
-        struct_size 0, reserved 4, node 8, claimed_page_count 16, duplicate_page_count 24, lock 32
+    rkv_cache_insert_result 56 {
+        struct_size 0, reserved 4, node 8, claimed_page_count 16, duplicate_page_count 24, lock 32,
+        claimed_group_page_count 40, duplicate_group_page_count 48
     }
     rkv_node_info 64 {
         struct_size 0, lock_count 4, parent 8, position_count 16, page_count 24, end_position 32,

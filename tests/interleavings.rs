@@ -298,6 +298,7 @@ const SECOND: [Second; 32] = [
         let ids = tokens(11, 4);
         let mut state = world.shared.write();
         let request = InsertRequest {
+            groups: &[],
             namespace: &Namespace::default(),
             tokens: TokenList::text(&ids),
             pages: &world.loose[1..],

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["ids", "error", "memory", "sync", "grace", "lock", "handles"],
     &["token"],
+    &["group"],
     &["tree"],
     &["index"],
     &["paging"],

@@ -146,6 +146,7 @@ impl Cache {
     ) -> Result<Inserted, Error> {
         let (inserted, node, pages) = call(self.shared(), |shared| {
             let request = InsertRequest {
+                groups: &[],
                 namespace,
                 tokens,
                 pages,

@@ -101,13 +101,25 @@ impl From<OutOfMemory> for Error {
     }
 }
 
+/// Which pool, for messages; the first is the only one that most have.
+struct OfPool(usize);
+
+impl std::fmt::Display for OfPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, " of pool {}", self.0) }
+    }
+}
+
 /// The numbers behind a refused allocation, in pages: free + reclaimable < needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{needed} pages needed, but only {free} are free and {reclaimable} reclaimable \
-     ({locked} cached ones are locked, {private} are private; retained sequences keep {retained})"
+    "{needed} pages{} needed, but only {free} are free and {reclaimable} reclaimable \
+     ({locked} cached ones are locked, {private} are private; retained sequences keep {retained})",
+    OfPool(*pool)
 )]
 pub struct Shortage {
+    /// The pool that is short.
+    pub pool: usize,
     /// Pages that were needed beyond the shared ones.
     pub needed: usize,
     /// Pages in the pool.

@@ -103,6 +103,15 @@ impl Handles {
         HandleId::new(self.block.block, number, at)
     }
 
+    /// The number of what a handle is on. None when there is no such handle.
+    pub fn get(&self, handle: HandleId) -> Option<u32> {
+        let at = handle.slot();
+        let slot = self.chunks.get(at as usize / CHUNK)?.get(at as usize % CHUNK)?;
+        let is_out = slot.number & FREE == 0;
+        let named = HandleId::new(self.block.block, slot.number, at);
+        Some(slot.at).filter(|_| is_out && named == handle)
+    }
+
     /// Ends a handle; the number of what it was on. None when there is no such handle.
     pub fn release(&mut self, handle: HandleId) -> Option<u32> {
         let (at, block) = (handle.slot(), self.block.block);

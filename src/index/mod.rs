@@ -281,6 +281,20 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// The node of an id that is not stale.
     fn resolve(&self, id: NodeId) -> Result<Node, Error>;
 
+    /// Whether pages of several groups can hang on those of its nodes.
+    fn can_have_groups(&self) -> bool {
+        false
+    }
+
+    /// When the last node was used, in the index's own time.
+    fn now(&self) -> u64;
+
+    /// When the pages were used that an eviction would take next.
+    fn victim_time(&self) -> Option<u64>;
+
+    /// Nodes right below a node.
+    fn child_count(&self, node: Node) -> usize;
+
     /// What can be seen of a node.
     fn info(&self, node: Node) -> NodeInfo;
 

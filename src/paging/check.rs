@@ -1,5 +1,5 @@
 //! Proves that each page is in exactly one state, and that rows map only what they may.
-use super::pool::{PageState, RowOwner};
+use super::pool::{PagePool, PageState, RowOwner};
 use super::table::PageTable;
 use crate::error::{Error, text};
 use crate::memory::try_zeros;
@@ -13,24 +13,6 @@ impl PageTable {
         retained: impl Iterator<Item = u32>,
         taken: impl Iterator<Item = u32>,
     ) -> Result<(), Error> {
-        let mut indexed = try_zeros(self.pool.total() + 1)?;
-        for page in cached {
-            if !self.pool.is_cached(page) {
-                return corrupt(page, "is in the index, but not marked as cached");
-            }
-            if std::mem::replace(&mut indexed[page as usize], true) {
-                return corrupt(page, "is in the index twice");
-            }
-        }
-        let mut free = try_zeros(self.pool.total() + 1)?;
-        for &page in self.pool.free_list() {
-            if self.pool.state(page) != Some(PageState::Free) {
-                return corrupt(page, "is in the pool, but not marked as free");
-            }
-            if std::mem::replace(&mut free[page as usize], true) {
-                return corrupt(page, "is in the pool twice");
-            }
-        }
         let mut rows = self.count_rows()?;
         for page in retained {
             if self.pool.state(page) != Some(PageState::Retained) {
@@ -46,43 +28,13 @@ impl PageTable {
             rows[page as usize] += 1;
         }
         self.audit_loans()?;
-        let mut counts = (0, 0, 0, 0);
-        for page in 1..=self.pool.total() as u32 {
-            let at = page as usize;
-            match self.pool.state(page) {
-                Some(PageState::Free) if !free[at] => return corrupt(page, "leaked: free nowhere"),
-                Some(PageState::Cached) if !indexed[at] => {
-                    return corrupt(page, "leaked: cached, but not in the index");
-                }
-                Some(PageState::Mapped | PageState::Sequence) if rows[at] != 1 => {
-                    return corrupt(page, "is private to a row, but not in exactly one");
-                }
-                Some(PageState::Loose | PageState::Lent) if rows[at] != 0 => {
-                    return corrupt(page, "is private and loose, but in a row");
-                }
-                Some(PageState::Retained | PageState::Taken) if rows[at] != 1 => {
-                    return corrupt(
-                        page,
-                        "is private, but not of exactly one retained sequence or call",
-                    );
-                }
-                Some(PageState::Lent) if self.pool.borrowers(page).next().is_none() => {
-                    return corrupt(page, "leaked: kept for copies, but none reads it");
-                }
-                Some(PageState::Free) => counts.0 += 1,
-                Some(PageState::Cached) => counts.1 += 1,
-                // The counts tell when this is not the pool for it.
-                Some(PageState::Outside) => counts.3 += 1,
-                _ => counts.2 += 1,
-            }
-        }
-        let pool = &self.pool;
-        if counts != (pool.free(), pool.cached(), pool.private(), pool.outside()) {
-            return Err(Error::Corrupt(text!(
-                "page_counts: counted {counts:?} free, cached, private and outside pages"
-            )));
-        }
-        Ok(())
+        audit_pages(&self.pool, cached, &rows)
+    }
+
+    /// The same of a pool beside the first, whose pages are in no row.
+    pub fn audit_pool(&self, pool: usize, cached: impl Iterator<Item = u32>) -> Result<(), Error> {
+        let pool = self.pool_at(pool);
+        audit_pages(pool, cached, &try_zeros(pool.total() + 1)?)
     }
 
     fn audit_loans(&self) -> Result<(), Error> {
@@ -134,6 +86,69 @@ impl PageTable {
         }
         Ok(rows)
     }
+}
+
+/// Proves of each page of a pool that it is in exactly one state. `rows` has how often each is in a
+/// row, or with a call.
+fn audit_pages(
+    pool: &PagePool,
+    cached: impl Iterator<Item = u32>,
+    rows: &[u32],
+) -> Result<(), Error> {
+    let mut indexed = try_zeros(pool.total() + 1)?;
+    for page in cached {
+        if !pool.is_cached(page) {
+            return corrupt(page, "is in the index, but not marked as cached");
+        }
+        if std::mem::replace(&mut indexed[page as usize], true) {
+            return corrupt(page, "is in the index twice");
+        }
+    }
+    let mut free = try_zeros(pool.total() + 1)?;
+    for &page in pool.free_list() {
+        if pool.state(page) != Some(PageState::Free) {
+            return corrupt(page, "is in the pool, but not marked as free");
+        }
+        if std::mem::replace(&mut free[page as usize], true) {
+            return corrupt(page, "is in the pool twice");
+        }
+    }
+    let mut counts = (0, 0, 0, 0);
+    for page in 1..=pool.total() as u32 {
+        let at = page as usize;
+        match pool.state(page) {
+            Some(PageState::Free) if !free[at] => return corrupt(page, "leaked: free nowhere"),
+            Some(PageState::Cached) if !indexed[at] => {
+                return corrupt(page, "leaked: cached, but not in the index");
+            }
+            Some(PageState::Mapped | PageState::Sequence) if rows[at] != 1 => {
+                return corrupt(page, "is private to a row, but not in exactly one");
+            }
+            Some(PageState::Loose | PageState::Lent) if rows[at] != 0 => {
+                return corrupt(page, "is private and loose, but in a row");
+            }
+            Some(PageState::Retained | PageState::Taken) if rows[at] != 1 => {
+                return corrupt(
+                    page,
+                    "is private, but not of exactly one retained sequence or call",
+                );
+            }
+            Some(PageState::Lent) if pool.borrowers(page).next().is_none() => {
+                return corrupt(page, "leaked: kept for copies, but none reads it");
+            }
+            Some(PageState::Free) => counts.0 += 1,
+            Some(PageState::Cached) => counts.1 += 1,
+            // The counts tell when this is not the pool for it.
+            Some(PageState::Outside) => counts.3 += 1,
+            _ => counts.2 += 1,
+        }
+    }
+    if counts != (pool.free(), pool.cached(), pool.private(), pool.outside()) {
+        return Err(Error::Corrupt(text!(
+            "page_counts: counted {counts:?} free, cached, private and outside pages"
+        )));
+    }
+    Ok(())
 }
 
 fn corrupt<T>(page: u32, what: &str) -> Result<T, Error> {

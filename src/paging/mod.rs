@@ -3,12 +3,14 @@
 
 mod batch;
 mod check;
+mod config;
 mod pool;
 mod table;
 
 pub use batch::{BatchArrays, BatchRow};
+pub use config::{MorePools, PageTableConfig};
 pub use pool::{Claimed, PagePool, RowOwner};
-pub use table::{PageTable, PageTableConfig, RowId};
+pub use table::{PageTable, RowId};
 
 /// Positions to copy from a page of the cache or of a parent to a private one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

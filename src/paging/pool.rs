@@ -225,7 +225,7 @@ impl PagePool {
     /// Gives pages that must be private, and no sequence's, or outside, to the index, all or none;
     /// returns what `take_back` undoes it with. `first` is the place of the first in the caller's
     /// list, for the message.
-    pub fn claim_all(&mut self, pages: &[u32], first: usize) -> Result<Claimed, Error> {
+    pub fn claim_all(&mut self, pages: &[u32], name: &str, first: usize) -> Result<Claimed, Error> {
         let mut before = Claimed(Vec::new());
         before.0.try_reserve_exact(pages.len()).map_err(OutOfMemory::from)?;
         for (at, &page) in pages.iter().enumerate() {
@@ -237,20 +237,20 @@ impl PagePool {
                 continue;
             }
             self.take_back(&pages[..at], before);
-            return Err(self.not_to_claim(first + at, page));
+            return Err(self.not_to_claim(name, first + at, page));
         }
         Ok(before)
     }
 
     /// Why a page of the caller's list can't be claimed.
     #[cold]
-    pub fn not_to_claim(&self, at: usize, page: u32) -> Error {
+    pub fn not_to_claim(&self, name: &str, at: usize, page: u32) -> Error {
         let what = match (self.state(page), self.is_external()) {
             (None, _) => "no page of this table",
             (_, true) => "the cache's at another place, or given twice",
             (_, false) => "not private to the caller, or given twice",
         };
-        Error::argument(text!("args.pages[{at}] {page} is {what}"))
+        Error::argument(text!("{name}[{at}] {page} is {what}"))
     }
 
     /// Marks a page that stays outside, until `unmark`: false when it is not outside, or marked.

@@ -1,70 +1,11 @@
 //! Rows: the pages of each slot, in order.
+use super::config::PageTableConfig;
 use super::pool::{PagePool, PageState, RowOwner, refused};
 use crate::error::Error;
-use crate::error::{Message, text};
-use crate::ids::SLOT_LIMIT;
-use crate::memory::OutOfMemory;
-use crate::token::PAGE_SIZE_MAX;
+use crate::error::text;
+use crate::group::Groups;
+use crate::memory::{OutOfMemory, TryGrow};
 use std::ops::Range;
-
-/// How to build a page table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageTableConfig {
-    /// Positions of a page.
-    pub page_size: u32,
-    /// Pages, the reserved one included.
-    pub page_count: u32,
-    /// Rows.
-    pub slot_count: u32,
-    /// Pages of the longest row; 0 for all.
-    pub row_page_limit: u32,
-    /// Somebody else hands the pages out. Then there are no rows, and neither of the two fields
-    /// before counts.
-    pub external_pool: bool,
-}
-
-impl Default for PageTableConfig {
-    fn default() -> Self {
-        Self {
-            page_size: 16,
-            page_count: 0,
-            slot_count: 256,
-            row_page_limit: 0,
-            external_pool: false,
-        }
-    }
-}
-
-impl PageTableConfig {
-    fn check(&self) -> Result<(), Error> {
-        let fail = |text: Message| Err(Error::argument(text));
-        if self.page_size == 0 || self.page_size as usize > PAGE_SIZE_MAX {
-            return fail(text!("config.page_size {} is not in 1..=256", self.page_size));
-        }
-        if self.page_count < 2 {
-            return fail(text!(
-                "config.page_count {} is less than 2: page 0 is reserved",
-                self.page_count
-            ));
-        }
-        if self.page_count > i32::MAX as u32 {
-            return fail(text!("config.page_count {} is not below 2^31", self.page_count));
-        }
-        if self.external_pool {
-            return Ok(());
-        }
-        if self.slot_count == 0 || self.slot_count > SLOT_LIMIT {
-            return fail(text!("config.slot_count {} is not in 1..=2^20", self.slot_count));
-        }
-        if self.row_page_limit >= self.page_count {
-            return fail(text!(
-                "config.row_page_limit {} is more than the pages there are",
-                self.row_page_limit
-            ));
-        }
-        Ok(())
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Row {
@@ -98,8 +39,11 @@ pub struct RowId {
 pub struct PageTable {
     page_size: usize,
     row_page_limit: usize,
-    /// The pool.
+    /// The pool that rows are made of: pool 0.
     pub pool: PagePool,
+    /// The others.
+    more_pools: Vec<PagePool>,
+    groups: Groups,
     pub(super) rows: Vec<Row>,
     free_slots: Vec<u32>,
     /// Heap memory of the rows.
@@ -123,10 +67,16 @@ impl PageTable {
             0 => config.page_count - 1,
             limit => limit,
         };
+        let mut more_pools = Vec::new();
+        for &pages in config.more_pools.list() {
+            more_pools.try_push(PagePool::new(pages, config.external_pool)?)?;
+        }
         Ok(Self {
             page_size: config.page_size as usize,
             row_page_limit: row_page_limit as usize,
             pool: PagePool::new(config.page_count, config.external_pool)?,
+            more_pools,
+            groups: config.groups,
             rows,
             free_slots,
             row_bytes: 0,
@@ -152,7 +102,39 @@ impl PageTable {
     pub fn bytes(&self) -> usize {
         let slots = self.rows.capacity() * size_of::<Row>();
         let free_slots = self.free_slots.capacity() * size_of::<u32>();
-        slots + free_slots + self.row_bytes + self.pool.bytes()
+        let more_pools: usize = self.more_pools.iter().map(PagePool::bytes).sum();
+        slots + free_slots + self.row_bytes + self.pool.bytes() + more_pools
+    }
+
+    /// The groups that pages belong to.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// Pools in all.
+    pub fn pool_count(&self) -> usize {
+        1 + self.more_pools.len()
+    }
+
+    /// A pool that there is.
+    pub fn pool_at(&self, pool: usize) -> &PagePool {
+        pool.checked_sub(1).map_or(&self.pool, |at| &self.more_pools[at])
+    }
+
+    /// The same, to change it.
+    pub fn pool_at_mut(&mut self, pool: usize) -> &mut PagePool {
+        match pool {
+            0 => &mut self.pool,
+            _ => &mut self.more_pools[pool - 1],
+        }
+    }
+
+    /// Refuses the number of a pool that there is not.
+    pub fn check_pool(&self, pool: u32) -> Result<usize, Error> {
+        if (pool as usize) < self.pool_count() {
+            return Ok(pool as usize);
+        }
+        Err(Error::argument(text!("pool {pool} is not one of the {} there are", self.pool_count())))
     }
 
     /// Pages for a number of positions, if a row may be that long.

@@ -109,6 +109,7 @@ impl State {
         if tokens.ids.is_empty() {
             return Err(Error::argument("args.tokens: a sequence needs at least one token"));
         }
+        self.check_one_group()?;
         let positions = position_count(tokens)?;
         let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
         let slot = self.table.next_slot()?;

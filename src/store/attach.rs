@@ -8,8 +8,10 @@ use super::sequence::Sequence;
 use super::{CacheConfig, PrefixCache, Prober, Shared, State, Turn};
 use crate::error::Error;
 use crate::grace::{Garbage, One};
+use crate::group::Groups;
 use crate::index::{IdRange, Tags};
 use crate::journal::Reason;
+use crate::memory::try_collect;
 use crate::paging::RowOwner;
 
 /// The highest numbers in the ids of a cache that is gone.
@@ -36,6 +38,15 @@ struct Coming {
     tag: u8,
 }
 
+/// What a cache must fit to.
+struct Shape {
+    slots: usize,
+    page_size: usize,
+    groups: Groups,
+    /// Of each pool, page 0 included.
+    pool_pages: Vec<usize>,
+}
+
 /// A cache that is being taken off, and how far that is.
 #[derive(Debug)]
 pub(super) struct Leaving {
@@ -45,8 +56,9 @@ pub(super) struct Leaving {
     sequence_bytes: usize,
     retained: Registry,
     used: UsedIds,
-    /// The next row to look at, and then the next page.
+    /// The next row to look at, and then the next page of a pool.
     slot: u32,
+    pool: usize,
     page: u32,
 }
 
@@ -64,7 +76,7 @@ impl Leaving {
 
     /// Pages of retained sequences that are still to come back.
     pub(super) fn private_pages(&self) -> impl Iterator<Item = u32> + '_ {
-        self.retained.private_pages().filter(|&page| page >= self.page)
+        self.retained.private_pages().filter(|&page| self.pool == 0 && page >= self.page)
     }
 }
 
@@ -83,7 +95,7 @@ impl Shared {
         loop {
             let state = self.read();
             state.check_no_cache()?;
-            let (last_number, shape) = (state.last_number, state.shape());
+            let (last_number, shape) = (state.last_number, state.shape()?);
             drop(state);
             let coming = Coming::new(config, ids, shape, last_number)?;
             let mut turn = self.turn();
@@ -116,12 +128,20 @@ impl Coming {
     fn new(
         config: CacheConfig,
         ids: IdRange,
-        (slots, page_size, pages): (usize, usize, usize),
+        shape: Shape,
         last_number: u64,
     ) -> Result<Self, Error> {
+        let Shape { slots, page_size, groups, pool_pages } = shape;
+        let pages = pool_pages[0] - 1;
         let mut sequences = Vec::new();
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
         let mut cache = PrefixCache::new(page_size, ids, config)?;
+        if config.journal_bytes > 0 && groups.list().len() > 1 {
+            return Err(Error::unsupported(
+                "config.journal_bytes: with several groups there is no journal",
+            ));
+        }
+        cache.open_groups(&groups, &pool_pages)?;
         cache.open_journal(config.journal_bytes, pages, last_number + 1)?;
         let prober = cache.prober()?.map(One::new).transpose()?;
         let number = ids.first_sequence.max(config.limits.first_sequence) - 1;
@@ -137,9 +157,16 @@ impl State {
         if self.cache.is_some() || self.leaving.is_some() { Err(Error::Busy) } else { Ok(()) }
     }
 
-    /// Slots, positions of a page, and pages: these never change.
-    fn shape(&self) -> (usize, usize, usize) {
-        (self.table.slots(), self.table.page_size(), self.table.pool.total())
+    /// What never changes of a page table.
+    fn shape(&self) -> Result<Shape, Error> {
+        let table = &self.table;
+        let pages = (0..table.pool_count()).map(|pool| table.pool_at(pool).total() + 1);
+        Ok(Shape {
+            slots: table.slots(),
+            page_size: table.page_size(),
+            groups: *table.groups(),
+            pool_pages: try_collect(pages)?,
+        })
     }
 
     /// The ids that the cache has used, if there is one.
@@ -171,6 +198,7 @@ impl State {
             retained: std::mem::take(&mut self.retained),
             used,
             slot: 0,
+            pool: 0,
             page: 1,
         });
         true
@@ -198,23 +226,24 @@ impl State {
             }
         }
         let journal = &mut leaving.cache.journal;
-        while left > 0 && leaving.page as usize <= table.pool.total() {
-            let page = leaving.page;
-            leaving.page += 1;
+        while left > 0 && leaving.pool < table.pool_count() {
+            let (at, page, pool) = (leaving.pool, leaving.page, table.pool_at_mut(leaving.pool));
             left -= 1;
-            if table.pool.is_cached(page) {
-                table.pool.put_back_all(&[page]);
-                if let Some(journal) = journal {
+            if pool.is_cached(page) {
+                pool.put_back_all(&[page]);
+                if let Some(journal) = journal.as_mut().filter(|_| at == 0) {
                     journal.remove(&[page], Reason::Destroyed);
                 }
-            } else if table.pool.is_retained(page) {
-                table.pool.put_back(page);
+            } else if pool.is_retained(page) {
+                pool.put_back(page);
             }
+            let is_last = page as usize == pool.total();
+            (leaving.pool, leaving.page) = if is_last { (at + 1, 1) } else { (at, page + 1) };
         }
         if let Some(journal) = journal {
             journal.end_removal();
         }
-        leaving.page as usize <= table.pool.total()
+        leaving.pool < table.pool_count()
     }
 
     /// Ends it, and keeps the records of its journal; the rest is to be dropped without the lock.

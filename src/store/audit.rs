@@ -17,6 +17,15 @@ impl State {
                 listed = listed.and_then(|()| cached.try_extend_from_slice(pages));
             });
             listed?;
+            if let Some(groups) = &cache.groups {
+                for (page, _) in groups.hung.of_pool(0) {
+                    cached.try_push(page.page)?;
+                }
+                for pool in 1..self.table.pool_count() {
+                    let pages = groups.hung.of_pool(pool).map(|(page, _)| page.page);
+                    self.table.audit_pool(pool, pages)?;
+                }
+            }
         }
         let early = self.early.iter().flatten().copied();
         if let Some(leaving) = &self.leaving {
@@ -40,6 +49,9 @@ impl State {
     pub fn check(&self) -> Result<(), Error> {
         let cache = self.cache()?;
         cache.index.check()?;
+        if let Some(groups) = &cache.groups {
+            groups.check(&self.table)?;
+        }
         let (mut keys, mut listed) = (Vec::new(), Ok(()));
         cache.index.visit_all(&mut |_, more| {
             for &key in more.iter().filter(|&&key| crate::token::image_number(key).is_some()) {
@@ -168,7 +180,7 @@ impl PrefixCache {
     pub fn check_locks(&self, sequences: impl Iterator<Item = Node>) -> Result<(), Error> {
         let mut nodes = Vec::new();
         nodes.try_reserve(self.locks.out()).map_err(OutOfMemory::from)?;
-        for node in self.locks.iter().chain(sequences.map(|node| node.0)) {
+        for node in self.locked_nodes().chain(sequences.map(|node| node.0)) {
             nodes.try_push(node)?;
         }
         nodes.sort_unstable();

@@ -1,4 +1,5 @@
 //! The index over the pages of a table: what a cache is, and what goes out of it.
+use super::groups::GroupCache;
 use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};
@@ -68,6 +69,8 @@ pub struct PrefixCache {
     /// Locks of callers, each on a node.
     pub(crate) locks: Handles,
     pub(crate) sharing: Sharing,
+    /// The groups beside the spine, when there are any.
+    pub(super) groups: Option<Box<GroupCache>>,
 }
 
 impl PrefixCache {
@@ -86,8 +89,14 @@ impl PrefixCache {
             counters: Counters::default(),
             journal: None,
             locks: Handles::new("locks", Numbers::shared(), config.limits.locks)?,
+            groups: None,
             sharing: Sharing { page_size, whole_pages: config.whole_pages, digests_pages },
         })
+    }
+
+    /// Positions of a page.
+    pub fn page_size(&self) -> usize {
+        self.sharing.page_size
     }
 
     /// Keys as the index reads them.
@@ -95,13 +104,27 @@ impl PrefixCache {
         Keys { keys, images: &self.images }
     }
 
-    /// Evicts pages into the pool; `report` gets runs, of which the last page goes first.
+    /// Evicts pages into pool 0; `report` gets runs of a group, of which the last page goes first.
     pub fn evict(
         &mut self,
         table: &mut PageTable,
         most: Portion,
         reason: Reason,
-        report: &mut dyn FnMut(&[u32]),
+        report: &mut dyn FnMut(usize, &[u32]),
+    ) -> usize {
+        match self.groups {
+            None => self.evict_spine(table, most, reason, report),
+            Some(_) => self.evict_from_pool(table, (0, most), reason, report),
+        }
+    }
+
+    /// Evicts pages of group 0, and what hangs on them.
+    pub(super) fn evict_spine(
+        &mut self,
+        table: &mut PageTable,
+        most: Portion,
+        reason: Reason,
+        report: &mut dyn FnMut(usize, &[u32]),
     ) -> usize {
         let evict = |index: &mut dyn PrefixIndex, report: &mut dyn FnMut(&[u32], &[u32])| {
             index.evict(most, report)
@@ -116,7 +139,7 @@ impl PrefixCache {
         let evict = |index: &mut dyn PrefixIndex, report: &mut dyn FnMut(&[u32], &[u32])| {
             index.evict_cleared(most, report)
         };
-        let dropped = self.drop_pages(table, Reason::Invalidated, &mut |_| {}, evict);
+        let dropped = self.drop_pages(table, Reason::Invalidated, &mut |_, _| {}, evict);
         self.counters.cleared_pages += dropped as u64;
         dropped
     }
@@ -134,11 +157,14 @@ impl PrefixCache {
         &mut self,
         table: &mut PageTable,
         reason: Reason,
-        report: &mut dyn FnMut(&[u32]),
+        report: &mut dyn FnMut(usize, &[u32]),
         evict: impl FnOnce(&mut dyn PrefixIndex, &mut dyn FnMut(&[u32], &[u32])) -> usize,
     ) -> usize {
-        let (images, journal) = (&mut self.images, &mut self.journal);
+        let Self { images, journal, groups, .. } = self;
         let evicted = evict(self.index.as_mut(), &mut |pages, keys| {
+            if let Some(groups) = groups {
+                groups.put_back_hung(table, pages, report);
+            }
             if !images.is_empty() {
                 images.release(keys);
             }
@@ -146,7 +172,7 @@ impl PrefixCache {
             if let Some(journal) = journal {
                 journal.remove(pages, reason);
             }
-            report(pages);
+            report(0, pages);
         });
         if let Some(journal) = journal {
             journal.end_removal();
@@ -161,7 +187,8 @@ impl PrefixCache {
 
     /// Heap memory beside the index.
     pub fn bytes(&self) -> usize {
-        self.images.bytes() + self.journal_bytes() + self.locks.bytes()
+        let groups = self.groups.as_ref().map_or(0, |groups| groups.bytes());
+        self.images.bytes() + self.journal_bytes() + self.locks.bytes() + groups
     }
 
     /// Begins a journal of so many bytes, if any, with the record of a number.
@@ -223,8 +250,9 @@ impl PrefixCache {
         protected: usize,
         retained: usize,
     ) -> Shortage {
-        let reclaimable = self.index.reclaimable_pages() - protected;
+        let reclaimable = self.reclaimable_of(0) - protected;
         Shortage {
+            pool: 0,
             needed,
             free: table.pool.free(),
             reclaimable,
@@ -248,7 +276,7 @@ impl State {
         &mut self,
         most: Portion,
         reason: Reason,
-        report: &mut dyn FnMut(&[u32]),
+        report: &mut dyn FnMut(usize, &[u32]),
     ) -> usize {
         match &mut self.cache {
             Some(cache) => cache.evict(&mut self.table, most, reason, report),
@@ -258,14 +286,15 @@ impl State {
 }
 
 impl Shared {
-    /// Evicts pages; `report` gets their place in the order and the page.
+    /// Evicts pages of pool 0; `report` gets their place in the order and the page.
     pub fn evict(&self, count: usize, mut report: impl FnMut(usize, u32)) -> Result<usize, Error> {
         let mut turn = self.turn();
         let mut done = 0;
         while done < count {
             let (mut at, most) = (done, self.portion(count - done));
-            let evicted = turn.evict(most, Reason::Caller, &mut |pages| {
-                for &page in pages.iter().rev() {
+            let in_pool = turn.table.groups().in_pool(0);
+            let evicted = turn.evict(most, Reason::Caller, &mut |group, pages| {
+                for &page in pages.iter().rev().filter(|_| in_pool[group]) {
                     report(at, page);
                     at += 1;
                 }

@@ -46,8 +46,8 @@ impl State {
     pub(crate) fn free_up(&mut self, count: usize) {
         let missing = count.saturating_sub(self.table.pool.free());
         if missing > 0 {
-            let evicted = self.evict(Portion::of(missing), Reason::Capacity, &mut |_| {});
-            assert_eq!(evicted, missing, "what is reclaimable can be evicted");
+            let evicted = self.evict(Portion::of(missing), Reason::Capacity, &mut |_, _| {});
+            assert!(evicted >= missing, "what is reclaimable can be evicted");
         }
     }
 
@@ -134,7 +134,7 @@ impl Turn<'_> {
                 return let_in;
             }
             let most = self.shared.portion(missing);
-            let evicted = self.evict(most, Reason::Capacity, &mut |_| {});
+            let evicted = self.evict(most, Reason::Capacity, &mut |_, _| {});
             if evicted == 0 {
                 return let_in;
             }

@@ -1,4 +1,5 @@
 //! Publishing pages that a caller holds.
+use super::hang::{GroupRow, HangResult};
 use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::error::text;
@@ -24,6 +25,8 @@ pub struct InsertRequest<'a> {
     pub from_page: usize,
     /// Lock what was inserted in the same step.
     pub lock: bool,
+    /// The pages of groups beside the spine.
+    pub groups: &'a [GroupRow<'a>],
 }
 
 /// What an insert did.
@@ -39,6 +42,8 @@ pub struct InsertResult {
     pub duplicates: usize,
     /// The lock on the node, if it was asked for.
     pub lock: Option<LockId>,
+    /// What became of the pages of groups.
+    pub hung: HangResult,
 }
 
 impl PrefixCache {
@@ -57,13 +62,14 @@ impl PrefixCache {
             )));
         }
         if request.lock {
-            self.reserve_lock()?;
+            self.reserve_lock(pages * self.page_size())?;
         }
         let held = self.images.hold_all(request.tokens.items)?;
         let done = with_query(request.tokens, &held, |query| {
             query.check_text(0)?;
             let mut done = self.insert_query(table, &request, query)?;
-            done.lock = done.node.filter(|_| request.lock).map(|node| self.lock_node(node));
+            let locked = done.node.filter(|_| request.lock);
+            done.lock = locked.map(|node| self.lock_node(node));
             Ok(done)
         });
         self.images.release(&held);
@@ -80,7 +86,8 @@ impl PrefixCache {
         let from = self.insert_start(request, query)?;
         if pages <= request.from_page {
             let node = from.filter(|_| pages > 0);
-            return Ok(InsertResult { node, pages, claimed: 0, duplicates: 0, lock: None });
+            let hung = HangResult::default();
+            return Ok(InsertResult { node, pages, claimed: 0, duplicates: 0, lock: None, hung });
         }
         let start = request.from_page * self.sharing.page_size;
         let keys = &query.keys[start..pages * self.sharing.page_size];
@@ -89,19 +96,31 @@ impl PrefixCache {
         let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
         let new = &request.pages[existing..pages];
         self.reserve_journal()?;
-        let claimed = table.pool.claim_all(new, existing)?;
+        let claimed = table.pool.claim_all(new, "args.pages", existing)?;
 
         let given = &request.pages[request.from_page..pages];
         let checked =
             walk.map_or(Ok(()), |walk| self.check_duplicates(table, request, walk.node, existing));
-        let inserted =
-            match checked.and_then(|()| self.insert_from(from, request.namespace, keys, given)) {
-                Ok(inserted) => inserted,
+        let known = walk.map(|walk| walk.node).filter(|_| existing > 0);
+        let coming =
+            checked.and_then(|()| self.claim_rows(table, request, (known, existing, pages)));
+        let done = coming.and_then(|coming| {
+            let inserted = self.insert_from(from, request.namespace, keys, given);
+            match inserted {
+                Ok(inserted) => Ok((inserted, coming)),
                 Err(error) => {
-                    table.pool.take_back(new, claimed);
-                    return Err(error);
+                    coming.take_back(table, self.groups.as_deref());
+                    Err(error)
                 }
-            };
+            }
+        });
+        let (inserted, coming) = match done {
+            Ok(done) => done,
+            Err(error) => {
+                table.pool.take_back(new, claimed);
+                return Err(error);
+            }
+        };
         assert_eq!(inserted.existing + request.from_page, existing, "the walk found as much");
         let claimed_keys =
             &query.keys[existing * self.sharing.page_size..pages * self.sharing.page_size];
@@ -109,12 +128,14 @@ impl PrefixCache {
             self.images.add_uses(claimed_keys);
         }
         self.note_stored(inserted.node, existing, new, claimed_keys);
+        let hung = self.hang_rows(coming, inserted.node, existing);
         let mut duplicates = 0;
         self.visit_duplicates(request, inserted.node, existing, |_| duplicates += 1);
         let claimed = pages - existing;
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
-        Ok(InsertResult { node: Some(inserted.node), pages, claimed, duplicates, lock: None })
+        let node = Some(inserted.node);
+        Ok(InsertResult { node, pages, claimed, duplicates, lock: None, hung })
     }
 
     /// Gives `visit` the places of the pages before `existing` for which another one is published.
@@ -151,7 +172,7 @@ impl PrefixCache {
             }
         });
         self.visit_duplicates(request, end, existing, |at| pool.unmark(request.pages[at]));
-        wrong.map_or(Ok(()), |at| Err(pool.not_to_claim(at, request.pages[at])))
+        wrong.map_or(Ok(()), |at| Err(pool.not_to_claim("args.pages", at, request.pages[at])))
     }
 
     /// Inserts after a node, or from the root of a namespace, which is made if need be.

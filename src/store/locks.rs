@@ -1,5 +1,7 @@
 //! Locks of callers: each has an id of its own, and protects what it was taken on, whatever
 //! becomes of the nodes.
+use super::groups::Use;
+use super::lookup::Matched;
 use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::ids::{LockId, NodeId};
@@ -9,29 +11,63 @@ use crate::index::{Node, Portion};
 const LET_GO: usize = 256;
 
 impl PrefixCache {
-    /// Makes room for one lock more.
-    pub fn reserve_lock(&mut self) -> Result<(), Error> {
-        self.locks.try_reserve()
+    /// Makes room for one lock more, on a prefix of so many positions.
+    pub fn reserve_lock(&mut self, positions: usize) -> Result<(), Error> {
+        self.locks.try_reserve()?;
+        if self.groups.is_some() { self.reserve_hold(positions) } else { Ok(()) }
     }
 
-    /// Protects a node and all above it. Room was made.
-    pub fn lock_node(&mut self, node: Node) -> LockId {
+    /// Protects a node and all above it, and what a match that ends there needs of the groups. Room
+    /// was made.
+    #[inline]
+    pub fn lock_match(&mut self, node: Node, matched: &Matched, positions: usize) -> LockId {
         self.index.lock(node);
         // A locked node keeps its number, also when it is split.
-        self.locks.take(node.0)
+        let on = match self.groups {
+            None => node.0,
+            Some(_) => self.begin_hold(node, matched.node, matched.partial, positions),
+        };
+        self.locks.take(on)
+    }
+
+    /// The same of a node's prefix.
+    pub fn lock_node(&mut self, node: Node) -> LockId {
+        self.index.lock(node);
+        let on = if self.groups.is_some() { self.begin_hold_to(node) } else { node.0 };
+        self.locks.take(on)
     }
 
     /// The same for whoever knows the node by its id.
     pub fn lock(&mut self, id: NodeId) -> Result<LockId, Error> {
         let node = self.index.resolve(id)?;
-        self.reserve_lock()?;
+        self.locks.try_reserve()?;
+        if self.groups.is_some() {
+            self.reserve_hold(self.index.end_page(node) * self.page_size())?;
+        }
         Ok(self.lock_node(node))
     }
 
     /// Undoes a lock. Returns whether leaves that nobody can find or holds wait to be dropped.
     pub fn unlock(&mut self, lock: LockId) -> Result<bool, Error> {
-        let node = self.locks.release(lock).ok_or(Error::StaleLock(lock.0))?;
-        Ok(self.index.unlock(Node(node)))
+        let on = self.locks.release(lock).ok_or(Error::StaleLock(lock.0))?;
+        let node = if self.groups.is_some() { self.end_hold(on) } else { Node(on) };
+        Ok(self.index.unlock(node))
+    }
+
+    /// The pages of a group beside the spine that a lock uses, in the order of their places.
+    pub fn locked_pages(&self, lock: LockId, group: usize) -> Result<&[Use], Error> {
+        let on = self.locks.get(lock).ok_or(Error::StaleLock(lock.0))?;
+        let Some(groups) = &self.groups else { return Ok(&[]) };
+        let uses = &groups.holds[on].uses;
+        let first = uses.partition_point(|used| used.page.group < group);
+        let count = uses[first..].partition_point(|used| used.page.group == group);
+        Ok(&uses[first..first + count])
+    }
+
+    /// The nodes on which locks of callers are.
+    pub fn locked_nodes(&self) -> impl Iterator<Item = u32> + '_ {
+        let node = |on| self.groups.as_ref().map_or(on, |groups| groups.holds[on].node.0);
+        self.locks.iter().map(node)
     }
 }
 

@@ -1,4 +1,5 @@
 //! Lookups: how far a prefix is cached, and where it may be cut. With the lock, or without.
+use super::groups::Depths;
 use super::{PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
@@ -9,11 +10,13 @@ use crate::token::{Keys, PageDigest, Query, TokenList, with_imageless_query, wit
 /// How far a token list is cached. Finding it changes nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
-    walk: Option<Walk>,
+    pub(super) walk: Option<Walk>,
     tokens: usize,
     positions: usize,
     page_size: usize,
     asked_positions: usize,
+    /// What more is known, with several groups.
+    depths: Depths,
 }
 
 /// A match that was taken: its nodes end where it ends.
@@ -40,7 +43,8 @@ impl Matched {
 
 impl Found {
     fn nothing(page_size: usize, asked_positions: usize) -> Self {
-        Self { walk: None, tokens: 0, positions: 0, page_size, asked_positions }
+        let depths = Depths::default();
+        Self { walk: None, tokens: 0, positions: 0, page_size, asked_positions, depths }
     }
 
     /// Whole pages.
@@ -56,6 +60,16 @@ impl Found {
     /// Positions of the tokens.
     pub fn positions(&self) -> usize {
         self.positions
+    }
+
+    /// How far the tokens are known, whatever groups lack; without several groups, nothing.
+    pub fn depths(&self) -> Depths {
+        self.depths
+    }
+
+    /// The same, with what more is known.
+    pub(super) fn at(self, depths: Depths) -> Self {
+        Self { depths, ..self }
     }
 
     /// The same, ending at an earlier token boundary.
@@ -185,7 +199,8 @@ impl Prober {
 impl PrefixCache {
     /// What looks up without a lock, if the index can.
     pub fn prober(&self) -> Result<Option<Prober>, Error> {
-        let index = self.index.prober()?;
+        // What groups have is seen under the lock alone.
+        let index = if self.groups.is_some() { None } else { self.index.prober()? };
         Ok(index.map(|index| Prober { index, sharing: self.sharing }))
     }
 
@@ -212,6 +227,20 @@ impl PrefixCache {
 
     #[inline(always)]
     fn find_by(
+        &self,
+        namespace: &Namespace,
+        query: Query<'_>,
+        walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
+    ) -> Found {
+        match self.groups {
+            None => self.find_spine(namespace, query, walk_keys),
+            Some(_) => self.find_for_groups(namespace, query),
+        }
+    }
+
+    /// How far a query is cached in group 0.
+    #[inline(always)]
+    pub(super) fn find_spine(
         &self,
         namespace: &Namespace,
         query: Query<'_>,
@@ -291,6 +320,9 @@ impl PrefixCache {
             page: index.pages(node)[0],
             positions: found.positions % self.sharing.page_size,
         });
+        if self.groups.is_some() {
+            self.touch_groups(node, partial, found.positions);
+        }
         Ok(Matched { node, pages, tokens: found.tokens, positions: found.positions, partial })
     }
 
@@ -357,13 +389,14 @@ impl State {
     ) -> Result<(Matched, Option<LockId>), Error> {
         let (cache, _) = self.parts()?;
         if lock {
-            cache.reserve_lock()?;
+            cache.reserve_lock(found.positions)?;
         }
         let with = if lock { WithPartial::Locked } else { WithPartial::Named };
         let matched = cache.take(&found, with)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(&found, found.positions(), partial);
-        let locked = matched.deepest().filter(|_| lock).map(|node| cache.lock_node(node));
+        let locked = matched.deepest().filter(|_| lock);
+        let locked = locked.map(|node| cache.lock_match(node, &matched, found.positions));
         Ok((matched, locked))
     }
 

@@ -67,7 +67,7 @@ impl State {
     }
 
     pub(crate) fn reclaimable(&self) -> usize {
-        self.cache.as_ref().map_or(0, |cache| cache.index.reclaimable_pages())
+        self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(0))
     }
 
     /// Pages that an allocation could have.
@@ -86,6 +86,7 @@ impl State {
                 cache.shortage(&self.table, needed, protected, retained)
             }
             None => crate::error::Shortage {
+                pool: 0,
                 needed,
                 free: self.table.pool.free(),
                 reclaimable: 0,

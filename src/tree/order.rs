@@ -151,6 +151,12 @@ impl<H: Held> Tree<H> {
         }
     }
 
+    /// When the leaf whose turn it is was used; what was cleared goes before all others.
+    pub fn victim_time(&self) -> Option<u64> {
+        let is_cleared = self.order.cleared != NONE;
+        self.next_victim().map(|at| if is_cleared { 0 } else { self.nodes[at].last_access })
+    }
+
     /// The nodes of a list from its first; one more than there are, should it be a ring.
     fn linked(&self, first: u32) -> impl Iterator<Item = u32> {
         let next = |at: &u32| Some(self.nodes[*at].newer).filter(|&at| at != NONE);

@@ -44,7 +44,7 @@ fn table() -> Arc<Shared> {
         page_count: 64,
         slot_count: 8,
         row_page_limit: 0,
-        external_pool: false,
+        ..PageTableConfig::default()
     };
     let shared = Shared::new(config).unwrap();
     shared.attach_cache(CacheConfig::default()).unwrap();

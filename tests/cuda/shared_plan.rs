@@ -76,7 +76,7 @@ impl Model {
             page_count,
             slot_count: 8,
             row_page_limit: 0,
-            external_pool: false,
+            ..PageTableConfig::default()
         };
         let shared = Shared::new(config).unwrap();
         shared.attach_cache(CacheConfig::default()).unwrap();

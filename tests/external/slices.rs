@@ -23,6 +23,7 @@ fn insert(shared: &Shared) {
     let first = PREFIXES.replace(PREFIXES.get() + 1) * 10;
     let ids = [first, first + 1, first + 2];
     let request = InsertRequest {
+        groups: &[],
         namespace: &Namespace::default(),
         tokens: TokenList::text(&ids),
         pages: &pages,

@@ -1,14 +1,16 @@
 //! Publishing pages that the caller computed.
-use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id, write_path};
+use crate::capi::cache::{rkv_cache, rkv_group_row, rkv_lock_id, rkv_node_id, write_path};
 use crate::capi::ffi::{
-    AbiStruct, check_fit, check_flags, check_out, out_slice, read_struct, rkv_status, slice, with,
-    write_struct,
+    AbiStruct, Fail, GivenElements, check_fit, check_flags, check_out, check_zero, out_slice,
+    read_struct, rkv_status, slice, with, write_struct,
 };
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
-use crate::error::Error;
+use crate::error::{Error, text};
+use crate::group::{GROUP_LIMIT, check_count};
 use crate::ids::NodeId;
-use crate::store::InsertRequest;
-use std::ptr::null;
+use crate::index::Node;
+use crate::store::{GroupRow, InsertRequest, State};
+use std::ptr::{null, null_mut};
 
 /// Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
 /// can evict it before. Undo with rkv_cache_unlock() of rkv_cache_insert_result.lock.
@@ -38,6 +40,12 @@ pub struct rkv_cache_insert_args {
     pub from_token_index: u64,
     /// Pages up to from_node's end, as rkv_cache_match_result.page_count says; 0 without from_node.
     pub from_page_index: u64,
+    /// The pages of other groups, one row for each that has any; NULL without.
+    pub groups: *const rkv_group_row,
+    /// Number of rows.
+    pub group_count: usize,
+    /// sizeof(rkv_group_row); not read without rows.
+    pub group_size: usize,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_cache_insert_args {
@@ -63,11 +71,81 @@ pub struct rkv_cache_insert_result {
     /// With RKV_INSERT_LOCK: the lock, which protects the prefix up to node; 0 when there is no
     /// whole page.
     pub lock: rkv_lock_id,
+    /// Pages of other groups that the cache owns from now on.
+    pub claimed_group_page_count: u64,
+    /// Pages of other groups that were not claimed because another page is published there.
+    pub duplicate_group_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_insert_result {
     const NAME: &'static str = "out_result";
     const V1: usize = 40;
+}
+
+/// The rows of other groups that an insert was given.
+struct GivenRows<'a> {
+    rows: [GroupRow<'a>; GROUP_LIMIT],
+    published: [*mut u32; GROUP_LIMIT],
+    count: usize,
+}
+
+impl GivenRows<'_> {
+    /// # Safety
+    /// What the rows of `args` name is readable and writable during the call.
+    unsafe fn read(args: &rkv_cache_insert_args, is_external: bool) -> Result<Self, Fail> {
+        let (count, size) = (args.group_count, (args.group_size, "args.group_size"));
+        let empty = GroupRow { group: 0, pages: &[] };
+        let mut read =
+            Self { rows: [empty; GROUP_LIMIT], published: [null_mut(); GROUP_LIMIT], count };
+        if count == 0 {
+            return Ok(read);
+        }
+        check_count(count, "args.group_count")?;
+        // SAFETY: the caller's contract.
+        let given = unsafe { GivenElements::new(args.groups, count, size, "args.groups")? };
+        for (at, row) in given.iter().enumerate() {
+            let name = |field: &str| text!("args.groups[{at}].{field}");
+            check_zero(row.reserved, &name("reserved"))?;
+            // SAFETY: the caller's contract.
+            let pages = unsafe { slice(row.pages, row.page_count, &name("pages"))? };
+            if is_external && row.published_pages.is_null() && !pages.is_empty() {
+                let what = "is NULL: it alone says which pages of an external pool the cache has";
+                return Err(Error::argument(text!("{} {what}", name("published_pages"))).into());
+            }
+            read.rows[at] = GroupRow { group: row.group as usize, pages };
+            read.published[at] = row.published_pages;
+        }
+        Ok(read)
+    }
+
+    fn list(&self) -> &[GroupRow<'_>] {
+        &self.rows[..self.count]
+    }
+
+    /// Writes the page of the cache at each whole page, and the caller's own after them.
+    ///
+    /// # Safety
+    /// As of `read`.
+    unsafe fn write_published(
+        &self,
+        state: &State,
+        end: Option<Node>,
+        pages: usize,
+    ) -> Result<(), Fail> {
+        for (row, &into) in self.list().iter().zip(&self.published).filter(|(_, to)| !to.is_null())
+        {
+            let count = row.pages.len();
+            // SAFETY: the caller's contract.
+            let into = unsafe { out_slice(into, count, count, "args.groups[].published_pages")? };
+            into.write_copy_of_slice(row.pages);
+            state.write_group_row(end, row.group, |place, page| {
+                if place < pages {
+                    into[place].write(page);
+                }
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// Publishes the whole pages of a prefix.
@@ -118,6 +196,8 @@ pub unsafe extern "C" fn rkv_cache_insert(
                 )
                 .into());
             }
+            let rows = GivenRows::read(&args, shared.has_external_pool())?;
+            let groups = rows.list();
             let space = if args.from_node == 0 { args.space } else { null() };
             let namespace = read_namespace(space)?;
             with_tokens(args.tokens, |tokens| {
@@ -130,7 +210,9 @@ pub unsafe extern "C" fn rkv_cache_insert(
                     from_token: args.from_token_index as usize,
                     from_page: args.from_page_index as usize,
                     lock: args.flags & RKV_INSERT_LOCK != 0,
+                    groups,
                 })?;
+                rows.write_published(&state, inserted.node, inserted.pages)?;
                 if !published_pages.is_null() {
                     let (count, name) = (pages.len(), "published_pages");
                     let into = out_slice(published_pages, count, count, name)?;
@@ -144,6 +226,8 @@ pub unsafe extern "C" fn rkv_cache_insert(
                     claimed_page_count: inserted.claimed as u64,
                     duplicate_page_count: inserted.duplicates as u64,
                     lock: inserted.lock.map_or(0, |lock| lock.0),
+                    claimed_group_page_count: inserted.hung.claimed as u64,
+                    duplicate_group_page_count: inserted.hung.duplicates as u64,
                 };
                 write_struct(out_result, &made)
             })

@@ -36,8 +36,20 @@ pub struct rkv_cache_match_result {
     pub position_count: u64,
     /// Whole pages matched.
     pub page_count: u64,
-    /// Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES.
+    /// Positions at the start of partial_page that match as well; 0 with RKV_CACHE_WHOLE_PAGES, and
+    /// with a STATE group.
     pub partial_position_count: u64,
+    /// Positions that are known, of which groups beside the first can reuse only position_count:
+    /// rkv_cache_probe_groups() says which costs how much. With one group the same number.
+    pub known_position_count: u64,
+    /// With a STATE group: where to end a chunk and save the states, so that the next request gets
+    /// that far: at the end of what is known, and at the last page boundary that leaves a token of
+    /// the prompt to compute. The smaller one first; 0 where there is none to be saved.
+    pub checkpoint_at: [u64; 2],
+    /// The group that cost the most of the known positions; 0 when none did.
+    pub limiting_group: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_match_result {
@@ -91,6 +103,7 @@ pub(crate) unsafe fn match_tokens(
         unsafe { page_count.write(found.pages() as u64) };
         return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
     }
+    let depths = found.depths();
     let (matched, locked) = state.take_match(found, lock)?;
     if wanted {
         // SAFETY: the caller's contract.
@@ -109,6 +122,10 @@ pub(crate) unsafe fn match_tokens(
         position_count: matched.positions as u64,
         page_count: matched.pages as u64,
         partial_position_count: partial as u64,
+        known_position_count: u64::from(depths.known).max(matched.positions as u64),
+        checkpoint_at: depths.checkpoint_at.map(u64::from),
+        limiting_group: depths.costliest,
+        reserved: 0,
     })
 }
 

@@ -3,9 +3,11 @@ mod lookup;
 mod insert;
 mod node;
 mod clear;
+mod groups;
 mod introspection;
 
 pub use clear::*;
+pub use groups::*;
 pub use insert::*;
 pub use introspection::*;
 pub use lookup::*;
@@ -208,6 +210,7 @@ pub unsafe extern "C" fn rkv_cache_evict(
                 )
                 .into());
             }
+            shared.check_told_by_pool()?;
             let reported = if pages.is_null() { 0 } else { capacity };
             let limit = if pages.is_null() { page_count } else { page_count.min(capacity) };
             let room = out_slice(pages, reported, reported, "pages")?;

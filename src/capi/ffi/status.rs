@@ -57,8 +57,8 @@ pub enum rkv_status {
 pub struct rkv_shortage {
     /// sizeof(rkv_shortage).
     pub struct_size: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// The pool that is short; 0 without a list of pools.
+    pub pool: u32,
     /// Pages that the call needed beyond those it could share.
     pub needed_page_count: u64,
     /// Pages in the free pool.

@@ -17,7 +17,7 @@ pub const RKV_VERSION_MINOR: u32 = 2;
 /// Patch version of the release that this header came with.
 pub const RKV_VERSION_PATCH: u32 = 0;
 /// Version of the ABI that this header describes; grows by one with every addition.
-pub const RKV_ABI_VERSION: u32 = 3;
+pub const RKV_ABI_VERSION: u32 = 4;
 
 /// Bit of rkv_features(): the radix tree index.
 pub const RKV_FEATURE_RADIX_INDEX: u64 = 1;
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn rkv_last_shortage(out_shortage: *mut rkv_shortage) -> r
         let last = last_shortage().ok_or(Error::NoShortage)?;
         let shortage = rkv_shortage {
             struct_size: 0,
-            reserved: 0,
+            pool: last.pool as u32,
             needed_page_count: last.needed as u64,
             free_page_count: last.free as u64,
             reclaimable_page_count: last.reclaimable as u64,

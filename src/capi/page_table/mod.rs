@@ -1,8 +1,10 @@
 //! The page table: a pool of physical pages, and one row of pages per slot.
 mod batch;
+mod groups;
 mod rows;
 
 pub use batch::*;
+pub use groups::*;
 pub use rows::*;
 
 use crate::capi::ffi::{
@@ -11,6 +13,7 @@ use crate::capi::ffi::{
 };
 use crate::paging::PageTableConfig;
 use crate::store::Shared;
+use std::ptr::null;
 
 /// A pool of physical pages and one row of pages per slot. Created by rkv_page_table_create().
 ///
@@ -58,8 +61,22 @@ pub struct rkv_page_table_config {
     pub row_page_limit: u32,
     /// 0 or RKV_PAGE_TABLE_EXTERNAL_POOL. Default 0.
     pub flags: u32,
+    /// The groups of the model's layers, of which the first is FULL and draws from pool 0. Default
+    /// NULL: one FULL group.
+    pub groups: *const rkv_group_config,
+    /// Number of groups, at most RKV_GROUP_LIMIT. Default 0.
+    pub group_count: usize,
+    /// sizeof(rkv_group_config); not read without groups.
+    pub group_size: usize,
+    /// The pools of pages; all are external with RKV_PAGE_TABLE_EXTERNAL_POOL. page_count is 0
+    /// then. Default NULL: one pool, of page_count pages.
+    pub pools: *const rkv_pool_config,
+    /// Number of pools, at most RKV_GROUP_LIMIT. Default 0.
+    pub pool_count: usize,
+    /// sizeof(rkv_pool_config); not read without pools.
+    pub pool_size: usize,
 }
-// SAFETY: plain integers, no padding.
+// SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_page_table_config {
     const NAME: &'static str = "config";
     const V1: usize = 24;
@@ -124,6 +141,12 @@ pub unsafe extern "C" fn rkv_page_table_config_init(
         slot_count: defaults.slot_count,
         row_page_limit: defaults.row_page_limit,
         flags: 0,
+        groups: null(),
+        group_count: 0,
+        group_size: size_of::<rkv_group_config>(),
+        pools: null(),
+        pool_count: 0,
+        pool_size: size_of::<rkv_pool_config>(),
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
@@ -148,10 +171,19 @@ pub unsafe extern "C" fn rkv_page_table_create(
         // SAFETY: the caller's contract on config and out_table.
         let (raw, into) = unsafe { (read_struct(config)?, out(out_table, "out_table")?) };
         check_flags(raw.flags, RKV_PAGE_TABLE_EXTERNAL_POOL, "config.flags")?;
+        // SAFETY: the caller's contract on config.
+        let (groups, (page_count, more_pools)) = unsafe {
+            (
+                read_groups(raw.groups, raw.group_count, raw.group_size)?,
+                read_pools(raw.pools, raw.pool_count, raw.pool_size, raw.page_count)?,
+            )
+        };
         fork::watch()?;
         let shared = Shared::new(PageTableConfig {
             page_size: raw.page_size,
-            page_count: raw.page_count,
+            page_count,
+            groups,
+            more_pools,
             slot_count: raw.slot_count,
             row_page_limit: raw.row_page_limit,
             external_pool: raw.flags & RKV_PAGE_TABLE_EXTERNAL_POOL != 0,

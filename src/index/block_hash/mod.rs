@@ -260,6 +260,18 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.resolve(id)
     }
 
+    fn now(&self) -> u64 {
+        self.tree.clock
+    }
+
+    fn victim_time(&self) -> Option<u64> {
+        self.tree.victim_time()
+    }
+
+    fn child_count(&self, node: Node) -> usize {
+        self.tree.nodes[node.0].child_count()
+    }
+
     fn info(&self, node: Node) -> NodeInfo {
         self.tree.info(node.0)
     }

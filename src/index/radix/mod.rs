@@ -36,7 +36,7 @@ use crate::grace::Garbage;
 use crate::ids::NodeId;
 use crate::memory::{Arc, OutOfMemory, seed, try_box};
 use crate::token::Keys;
-use crate::tree::{ChildTable, Detached, Swept, Tree};
+use crate::tree::{ChildTable, Detached, Held, Swept, Tree};
 use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;
@@ -255,6 +255,22 @@ impl PrefixIndex for RadixIndex {
 
     fn resolve(&self, id: NodeId) -> Result<Node, Error> {
         self.tree.resolve(id)
+    }
+
+    fn can_have_groups(&self) -> bool {
+        true
+    }
+
+    fn now(&self) -> u64 {
+        self.tree.clock
+    }
+
+    fn victim_time(&self) -> Option<u64> {
+        self.tree.victim_time()
+    }
+
+    fn child_count(&self, node: Node) -> usize {
+        self.tree.nodes[node.0].child_count()
     }
 
     fn info(&self, node: Node) -> NodeInfo {

@@ -1,0 +1,84 @@
+//! How far a prefix can be reused by every group at once.
+//!
+//! The search goes from the deep end up. A page that a group needs and that is not there rules out
+//! every prefix that ends behind it and needs it; so what is left to try ends before that page.
+//! Each group looks at each page once, from the end up, and stops when it has all that it needs: a
+//! hit costs as many pages as are needed, a long miss those that lie behind the result.
+use super::{GROUP_LIMIT, Groups, Hung};
+
+/// The pages of group 0 along a prefix.
+pub trait Spine {
+    /// The page at a place. Asked for places that fall, but for a few at the beginning.
+    fn page(&mut self, place: usize) -> u32;
+}
+
+/// What all groups have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    /// Positions that every group can reuse.
+    pub positions: usize,
+    /// Positions that each group cost, in the order in which they were asked: together, all that
+    /// are known less those.
+    pub lost: [usize; GROUP_LIMIT],
+}
+
+impl Reached {
+    /// The group that cost the most; 0 when none cost any.
+    pub fn costliest(&self) -> usize {
+        let most = self.lost.iter().copied().max().unwrap_or(0);
+        if most == 0 { 0 } else { self.lost.iter().position(|&lost| lost == most).unwrap_or(0) }
+    }
+}
+
+/// The longest prefix, of at most `known` positions, that every group can reuse. `fit` lowers a
+/// number of positions to one at which a prefix may end. `spine` makes a view of the path for each
+/// group.
+pub fn reach<S: Spine>(
+    groups: &Groups,
+    hung: &Hung,
+    (known, page_size): (usize, usize),
+    fit: impl Fn(usize) -> usize,
+    spine: impl Fn() -> S,
+) -> Reached {
+    let mut reached = Reached { positions: known, lost: [0; GROUP_LIMIT] };
+    if known == 0 {
+        return reached;
+    }
+    // Of each group: its view, and the place from which on it has all pages up to the end.
+    let mut views: [Option<(S, usize)>; GROUP_LIMIT] = std::array::from_fn(|_| None);
+    loop {
+        let before = reached.positions;
+        for (group, config) in groups.hung() {
+            let (view, verified) =
+                views[group].get_or_insert_with(|| (spine(), known.div_ceil(page_size)));
+            while reached.positions > 0 {
+                let hole = match config.kind.needs(reached.positions, page_size) {
+                    None => Some(reached.positions / page_size),
+                    Some(needs) => {
+                        let mut has = |place: &usize| hung.page(group, view.page(*place)) != 0;
+                        let mut last = (needs.last.start..needs.last.end.min(*verified)).rev();
+                        let hole = last.find(|place| !has(place));
+                        *verified = match hole {
+                            None => (*verified).min(needs.last.start),
+                            Some(hole) => hole + 1,
+                        };
+                        // Sinks are few, and at the other end of the path.
+                        hole.or_else(|| {
+                            let mut first = spine();
+                            let mut sinks = needs.sinks.rev();
+                            sinks.find(|&place| hung.page(group, first.page(place)) == 0)
+                        })
+                    }
+                };
+                let Some(hole) = hole else { break };
+                let positions = fit(config.kind.retreat(reached.positions, hole, page_size));
+                assert!(positions < reached.positions, "a hole shortens what is reached");
+                reached.lost[group] += reached.positions - positions;
+                reached.positions = positions;
+            }
+        }
+        if reached.positions == before {
+            return reached;
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The groups beside the spine: how much of a match they can reuse, which of their pages are in
+//! use, and of what class those are that come in.
+use super::lookup::Found;
+use super::{PrefixCache, State};
+use crate::error::{Error, text};
+use crate::group::{Class, GroupKind, Groups, Hung, HungPage, Reached, Spine, reach};
+use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
+use crate::memory::{OutOfMemory, Slab, try_zeros};
+use crate::paging::PageTable;
+use crate::token::{Keys, Query, TokenList, with_known_query};
+
+/// How far the tokens are known, beside how far they can be reused.
+///
+/// Every lookup has one; so it is small.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// Positions that are known, whatever groups lack.
+    pub known: u32,
+    /// Where states should be saved, so that the next request gets there: where the tokens are
+    /// known, and before the last token. The smaller one first; 0 for none.
+    pub checkpoint_at: [u32; 2],
+    /// The group that cost the most of what is known; 0 for none.
+    pub costliest: u32,
+}
+
+/// A page that a lock uses.
+#[derive(Debug, Clone, Copy)]
+pub struct Use {
+    /// The page.
+    pub page: HungPage,
+    /// Its place in the prefix.
+    pub place: usize,
+}
+
+/// What a lock protects.
+#[derive(Debug)]
+pub(super) struct Hold {
+    /// On which the index has the lock.
+    pub(super) node: Node,
+    pub(super) uses: Vec<Use>,
+}
+
+/// The groups of a cache, when there are several.
+#[derive(Debug)]
+pub(crate) struct GroupCache {
+    pub(super) groups: Groups,
+    pub(super) hung: Hung,
+    pub(super) holds: Slab<Hold>,
+    /// Heap memory of those.
+    hold_bytes: usize,
+    /// Room for what the next lock protects, made beforehand.
+    room: Vec<Use>,
+}
+
+impl GroupCache {
+    /// Nothing is cached yet.
+    pub(super) fn new(groups: &Groups, pool_pages: &[usize]) -> Result<Self, Error> {
+        let hung = Hung::new(groups, pool_pages)?;
+        Ok(Self { groups: *groups, hung, holds: Slab::default(), hold_bytes: 0, room: Vec::new() })
+    }
+
+    /// Heap memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.hung.bytes()
+            + self.holds.bytes()
+            + self.hold_bytes
+            + self.room.capacity() * size_of::<Use>()
+    }
+
+    /// The pages of all groups that a prefix needs, as far as they are there; those of each group
+    /// from its end up.
+    fn needed<'a>(
+        &self,
+        (positions, page_size): (usize, usize),
+        path: impl Fn() -> Path<'a>,
+        mut visit: impl FnMut(Use),
+    ) {
+        for (group, config) in self.groups.hung() {
+            let Some(needs) = config.kind.needs(positions, page_size) else { continue };
+            for places in [needs.last, needs.sinks] {
+                let mut path = path();
+                for place in places.rev() {
+                    let page = self.hung.page(group, path.page(place));
+                    if page != 0 {
+                        visit(Use { page: HungPage { group, page }, place });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks what hangs where, and that each page has the users that can be found.
+    pub(super) fn check(&self, table: &PageTable) -> Result<(), Error> {
+        self.hung.check()?;
+        let wrong = |what: &str| Err(Error::Corrupt(text!("groups: {what}")));
+        for pool in 0..table.pool_count() {
+            let mut users = try_zeros::<u32>(table.pool_at(pool).total() + 1)?;
+            let uses = self.holds.iter().flat_map(|hold| &hold.uses);
+            for used in uses.filter(|used| self.hung.pool_of(used.page.group) == pool) {
+                users[used.page.page as usize] += 1;
+            }
+            for (page, spine) in self.hung.of_pool(pool) {
+                if !table.pool.is_cached(spine) {
+                    return wrong("a page hangs on one that is not cached");
+                }
+                if self.hung.users(page) != users[page.page as usize] {
+                    return wrong("a page has other users than there are");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many those are at most.
+    fn needed_count(&self, positions: usize, page_size: usize) -> usize {
+        let needs = self.groups.hung().map(|(_, config)| config.kind.needs(positions, page_size));
+        needs.flatten().map(|needs| needs.sinks.len() + needs.last.len()).sum()
+    }
+}
+
+/// The pages of the spine on the way to a node, from its end up.
+pub(super) struct Path<'a> {
+    index: &'a dyn PrefixIndex,
+    /// The node at which the view is; None for a prefix of less than a page.
+    at: Option<Node>,
+    first: usize,
+    pages: &'a [u32],
+    /// The page after the last whole one, at its place.
+    after: Option<(usize, u32)>,
+}
+
+impl<'a> Path<'a> {
+    pub(super) fn new(
+        index: &'a dyn PrefixIndex,
+        node: Option<Node>,
+        after: Option<(usize, u32)>,
+    ) -> Self {
+        let pages = node.map_or(&[][..], |node| index.pages(node));
+        let first = node.map_or(0, |node| index.end_page(node) - pages.len());
+        Self { index, at: node, first, pages, after }
+    }
+
+    /// To where a match ends.
+    fn of_match(
+        index: &'a dyn PrefixIndex,
+        node: Option<Node>,
+        partial: Option<Partial>,
+        pages: usize,
+    ) -> Self {
+        Self::new(index, node, partial.map(|partial| (pages, partial.page)))
+    }
+
+    fn of_walk(index: &'a dyn PrefixIndex, walk: &Walk) -> Self {
+        let node = Some(walk.node).filter(|_| walk.pages > 0);
+        Self::new(index, node, walk.partial.map(|partial| (walk.pages, partial.page)))
+    }
+
+    /// The node that has the page at a place, as far as the view has come.
+    fn node(&mut self, place: usize) -> Node {
+        let at = self.at.expect("a whole page has a node");
+        if place >= self.first {
+            return at;
+        }
+        let above = self.index.node_at_page(at, place);
+        *self = Self::new(self.index, Some(above), None);
+        above
+    }
+}
+
+impl Spine for Path<'_> {
+    fn page(&mut self, place: usize) -> u32 {
+        match self.after {
+            Some((at, page)) if at == place => page,
+            _ => {
+                self.node(place);
+                self.pages[place - self.first]
+            }
+        }
+    }
+}
+
+impl PrefixCache {
+    /// Gives the cache the groups of its page table.
+    pub fn open_groups(&mut self, groups: &Groups, pool_pages: &[usize]) -> Result<(), Error> {
+        if groups.list().len() == 1 {
+            return Ok(());
+        }
+        if !self.index.can_have_groups() {
+            return Err(Error::unsupported(
+                "config.index: the page table has several groups, which only RKV_INDEX_RADIX has",
+            ));
+        }
+        // A state is that of a whole page's end, and so nothing can end elsewhere.
+        self.sharing.whole_pages |= groups.end_with_pages();
+        self.groups = Some(crate::memory::try_box(GroupCache::new(groups, pool_pages)?)?);
+        Ok(())
+    }
+
+    fn reach_of_groups(&self, groups: &GroupCache, found: &Found, query: Query<'_>) -> Reached {
+        let fit = |positions| self.reusable(query.boundary(positions), query);
+        let path = || {
+            let walk = found.walk.as_ref().expect("something was found");
+            Path::of_walk(self.index.as_ref(), walk)
+        };
+        let bounds = (found.positions(), self.page_size());
+        reach(&groups.groups, &groups.hung, bounds, fit, path)
+    }
+
+    /// Shortens what was found to what every group can reuse.
+    fn limit_to_groups(&self, groups: &GroupCache, found: Found, query: Query<'_>) -> Found {
+        let known = found.positions();
+        let reached = self.reach_of_groups(groups, &found, query);
+        let mut checkpoint_at = [0; 2];
+        if groups.groups.end_with_pages() {
+            let boundary = |positions| query.page_boundary(positions, self.page_size());
+            let places = [boundary(known), boundary(query.positions.saturating_sub(1))];
+            let [first, second] = places.map(|at| if at > reached.positions { at } else { 0 });
+            checkpoint_at = match first.min(second) {
+                0 => [first.max(second), 0],
+                _ if first == second => [first, 0],
+                first_of_both => [first_of_both, first.max(second)],
+            };
+        }
+        // As many keys would take more memory than there is.
+        let short = |positions: usize| u32::try_from(positions).unwrap_or(u32::MAX);
+        let depths = Depths {
+            known: short(known),
+            checkpoint_at: checkpoint_at.map(short),
+            costliest: reached.costliest() as u32,
+        };
+        found.cut(reached.positions, query).at(depths)
+    }
+
+    /// How far a query can be reused by every group.
+    #[inline(never)]
+    pub(super) fn find_for_groups(&self, namespace: &Namespace, query: Query<'_>) -> Found {
+        let groups = self.groups.as_deref().expect("there are several groups");
+        let found = self.find_spine(namespace, query, |index, root, keys| index.walk(root, keys));
+        self.limit_to_groups(groups, found, query)
+    }
+
+    /// How far a list is known, and what each group costs of that.
+    pub fn costs(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<(Found, Reached), Error> {
+        with_known_query(tokens, &self.images, |query| {
+            let walk = |index: &dyn PrefixIndex, root, keys: Keys<'_>| index.walk(root, keys);
+            let found = self.find_spine(namespace, query, walk);
+            let nothing = Reached { positions: found.positions(), lost: Default::default() };
+            Ok(match &self.groups {
+                None => (found, nothing),
+                Some(groups) => (
+                    self.limit_to_groups(groups, found, query),
+                    self.reach_of_groups(groups, &found, query),
+                ),
+            })
+        })
+    }
+
+    /// Marks what a match needs of the groups as used now.
+    #[inline(never)]
+    pub(super) fn touch_groups(
+        &mut self,
+        node: Option<Node>,
+        partial: Option<Partial>,
+        positions: usize,
+    ) {
+        let (page_size, now) = (self.page_size(), self.index.now());
+        let Some(groups) = self.groups.as_deref_mut() else { return };
+        let index = self.index.as_ref();
+        let GroupCache { groups, hung, .. } = groups;
+        for (group, config) in groups.hung() {
+            let needs = config.kind.needs(positions, page_size);
+            let needs = needs.expect("a match ends where every group can");
+            for places in [needs.last, needs.sinks] {
+                let mut path = Path::of_match(index, node, partial, positions / page_size);
+                for place in places.rev() {
+                    let page = hung.page(group, path.page(place));
+                    hung.touch(HungPage { group, page }, Class::Tail, now);
+                }
+            }
+        }
+    }
+
+    /// Makes room for what one lock more protects, on a prefix of so many positions.
+    #[inline(never)]
+    pub(super) fn reserve_hold(&mut self, positions: usize) -> Result<(), Error> {
+        let page_size = self.page_size();
+        let groups = self.groups.as_deref_mut().expect("there are several groups");
+        let no_room = |_: OutOfMemory| Error::memory("what a lock protects");
+        let count = groups.needed_count(positions, page_size);
+        groups.room.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
+        groups.holds.try_reserve(1).map_err(no_room)
+    }
+
+    /// Says that a lock uses the pages of groups that a prefix needs, as far as they are there.
+    /// Returns what the lock is to be on.
+    #[inline(never)]
+    pub(super) fn begin_hold(
+        &mut self,
+        node: Node,
+        end: Option<Node>,
+        partial: Option<Partial>,
+        positions: usize,
+    ) -> u32 {
+        let bounds = (positions, self.page_size());
+        let groups = self.groups.as_deref_mut().expect("there are several groups");
+        let mut uses = std::mem::take(&mut groups.room);
+        let pages = positions / bounds.1;
+        let path = || Path::of_match(self.index.as_ref(), end, partial, pages);
+        groups.needed(bounds, path, |used| uses.push(used));
+        uses.sort_unstable_by_key(|used| (used.page.group, used.place));
+        uses.iter().for_each(|used| groups.hung.begin_use(used.page));
+        groups.hold_bytes += uses.capacity() * size_of::<Use>();
+        groups.holds.insert(Hold { node, uses })
+    }
+
+    /// The same of a node's prefix.
+    #[inline(never)]
+    pub(super) fn begin_hold_to(&mut self, node: Node) -> u32 {
+        let positions = self.index.end_page(node) * self.page_size();
+        self.begin_hold(node, Some(node), None, positions)
+    }
+
+    /// Ends it; returns the node that the index has locked.
+    #[inline(never)]
+    pub(super) fn end_hold(&mut self, at: u32) -> Node {
+        let now = self.index.now();
+        let groups = self.groups.as_deref_mut().expect("there are several groups");
+        let Hold { node, uses } = groups.holds.remove(at);
+        groups.hold_bytes -= uses.capacity() * size_of::<Use>();
+        uses.iter().for_each(|used| groups.hung.end_use(used.page, None, now));
+        node
+    }
+
+    /// Says of what class the pages of sliding groups are from a place on, now that a prefix ends
+    /// at a node: those that it needs, or a fork or a checkpoint on the way, are of the tail.
+    pub(super) fn classify(&mut self, end: Node, from: usize) {
+        let (page_size, now) = (self.page_size(), self.index.now());
+        let Some(groups) = self.groups.as_deref_mut() else { return };
+        let (index, GroupCache { groups, hung, .. }) = (self.index.as_ref(), groups);
+        let last = index.end_page(end);
+        let states = |group: &(usize, _)| groups.list()[group.0].kind == GroupKind::State;
+        for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
+            let needs = |end: usize| config.kind.needs(end * page_size, page_size);
+            let before = needs(from).map_or(from, |needs| needs.last.start);
+            let mut path = Path::new(index, Some(end), None);
+            let mut needed = needs(last).expect("sliding groups end anywhere");
+            for place in (before..last).rev() {
+                let node = path.node(place);
+                let page = path.page(place);
+                let forks = place + 1 == index.end_page(node) && index.child_count(node) > 1;
+                let saved = groups.hung().filter(states);
+                let is_saved = saved.into_iter().any(|(group, _)| hung.page(group, page) != 0);
+                if forks || is_saved {
+                    needed = needs(place + 1).expect("sliding groups end anywhere");
+                }
+                let page = HungPage { group, page: hung.page(group, page) };
+                let class = if needed.contain(place) { Class::Tail } else { Class::Inner };
+                if page.page != 0 && hung.class(page) != class {
+                    hung.touch(page, class, now);
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    /// How far a list is known, and what each group costs of that.
+    pub fn costs(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<(Found, Reached), Error> {
+        self.cache()?.costs(namespace, tokens)
+    }
+}

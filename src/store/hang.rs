@@ -1,0 +1,232 @@
+//! Pages of the groups beside the spine that come in with an insert: checked and claimed before the
+//! index changes, hung where they belong after it did.
+use super::groups::{GroupCache, Path};
+use super::insert::InsertRequest;
+use super::{PrefixCache, State};
+use crate::error::{Error, text};
+use crate::group::{Class, HungPage, Spine};
+use crate::index::Node;
+use crate::memory::{OutOfMemory, TryGrow};
+use crate::paging::{Claimed, PageTable};
+
+/// The pages of a group along a prefix.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupRow<'a> {
+    /// The group; not that of the spine.
+    pub group: usize,
+    /// A page for each whole page of the prefix, from its beginning; 0 for a hole.
+    pub pages: &'a [u32],
+}
+
+/// What became of a group's pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HangResult {
+    /// Pages claimed.
+    pub claimed: usize,
+    /// Pages for which another one is published.
+    pub duplicates: usize,
+}
+
+/// A page that is to be hung, claimed already.
+#[derive(Debug)]
+struct Coming {
+    page: HungPage,
+    /// Its place in the prefix.
+    place: usize,
+    claimed: Claimed,
+}
+
+/// All that come with an insert.
+#[derive(Debug, Default)]
+pub(super) struct ComingPages {
+    pages: Vec<Coming>,
+    duplicates: usize,
+}
+
+impl ComingPages {
+    /// Gives what was claimed back.
+    pub(super) fn take_back(self, table: &mut PageTable, groups: Option<&GroupCache>) {
+        let Some(groups) = groups else { return };
+        for coming in self.pages {
+            let pool = table.pool_at_mut(groups.hung.pool_of(coming.page.group));
+            pool.take_back(&[coming.page.page], coming.claimed);
+        }
+    }
+}
+
+/// The pages of the spine that are known already.
+struct InsertPath<'a> {
+    known: Option<Path<'a>>,
+    known_pages: usize,
+}
+
+impl InsertPath<'_> {
+    /// The one at a place; none where it is still to come.
+    fn page(&mut self, place: usize) -> Option<u32> {
+        let known = self.known.as_mut().filter(|_| place < self.known_pages);
+        known.map(|path| path.page(place))
+    }
+}
+
+impl PrefixCache {
+    /// Checks the rows of groups, of which the first `known_pages` places lie on the way to a node,
+    /// and claims the pages that fill holes. Changes nothing when it fails.
+    pub(super) fn claim_rows(
+        &mut self,
+        table: &mut PageTable,
+        request: &InsertRequest<'_>,
+        (known, known_pages, pages): (Option<Node>, usize, usize),
+    ) -> Result<ComingPages, Error> {
+        let mut coming = ComingPages::default();
+        if request.groups.is_empty() {
+            return Ok(coming);
+        }
+        let done = self.claim_each(table, request, (known, known_pages, pages), &mut coming);
+        match done {
+            Ok(()) => Ok(coming),
+            Err(error) => {
+                coming.take_back(table, self.groups.as_deref());
+                Err(error)
+            }
+        }
+    }
+
+    fn claim_each(
+        &self,
+        table: &mut PageTable,
+        request: &InsertRequest<'_>,
+        (known, known_pages, pages): (Option<Node>, usize, usize),
+        coming: &mut ComingPages,
+    ) -> Result<(), Error> {
+        for (at, row) in request.groups.iter().enumerate() {
+            let name = |error: Error| error.within(&text!("args.groups[{at}]"));
+            let hung = match &self.groups {
+                Some(groups) if (1..groups.hung.group_count()).contains(&row.group) => &groups.hung,
+                _ => {
+                    let what = text!("group {} hangs on no spine of this cache", row.group);
+                    return Err(name(Error::argument(what)));
+                }
+            };
+            if request.groups[..at].iter().any(|before| before.group == row.group) {
+                return Err(name(Error::argument(text!("group {} is given twice", row.group))));
+            }
+            if row.pages.len() < pages {
+                let (count, what) = (row.pages.len(), "whole pages of the tokens");
+                return Err(name(Error::argument(text!(
+                    "page_count {count} is less than the {pages} {what}"
+                ))));
+            }
+            let path = known.map(|node| Path::new(self.index.as_ref(), Some(node), None));
+            let mut path = InsertPath { known: path, known_pages };
+            let pool = table.pool_at_mut(hung.pool_of(row.group));
+            for place in (request.from_page..pages).rev() {
+                let page = row.pages[place];
+                let there = path.page(place).map_or(0, |spine| hung.page(row.group, spine));
+                if page == 0 || page == there {
+                    continue;
+                }
+                if there != 0 {
+                    coming.duplicates += 1;
+                    continue;
+                }
+                coming.pages.try_reserve(1).map_err(OutOfMemory::from)?;
+                let claimed = pool.claim_all(&[page], "pages", place).map_err(name)?;
+                let page = HungPage { group: row.group, page };
+                coming.pages.try_push(Coming { page, place, claimed })?;
+            }
+        }
+        self.check_duplicate_rows(table, request, (known, known_pages.min(pages)))
+    }
+
+    /// Gives `visit` the pages of groups for which another one is published: the number of the row,
+    /// the place and the page.
+    fn visit_duplicate_rows(
+        &self,
+        request: &InsertRequest<'_>,
+        (known, known_pages): (Option<Node>, usize),
+        mut visit: impl FnMut(usize, usize, u32),
+    ) {
+        let Some((groups, known)) = self.groups.as_ref().zip(known) else { return };
+        for (at, row) in request.groups.iter().enumerate() {
+            let mut path = Path::new(self.index.as_ref(), Some(known), None);
+            for place in (request.from_page..known_pages).rev() {
+                let (page, spine) = (row.pages[place], path.page(place));
+                let there = groups.hung.page(row.group, spine);
+                if page != 0 && there != 0 && page != there {
+                    visit(at, place, page);
+                }
+            }
+        }
+    }
+
+    /// Duplicates of an external pool stay outside, and are told to: each must be, and given once.
+    fn check_duplicate_rows(
+        &self,
+        table: &mut PageTable,
+        request: &InsertRequest<'_>,
+        known: (Option<Node>, usize),
+    ) -> Result<(), Error> {
+        if !table.pool.is_external() {
+            return Ok(());
+        }
+        let hung = &self.groups.as_ref().expect("rows were found good").hung;
+        let pool_of = |at: usize| hung.pool_of(request.groups[at].group);
+        let mut wrong = None;
+        self.visit_duplicate_rows(request, known, |at, place, page| {
+            if !table.pool_at_mut(pool_of(at)).mark_outside(page) {
+                wrong = Some((at, place, page));
+            }
+        });
+        self.visit_duplicate_rows(request, known, |at, _, page| {
+            table.pool_at_mut(pool_of(at)).unmark(page);
+        });
+        wrong.map_or(Ok(()), |(at, place, page)| {
+            let error = table.pool_at(pool_of(at)).not_to_claim("pages", place, page);
+            Err(error.within(&text!("args.groups[{at}]")))
+        })
+    }
+
+    /// Hangs the pages that come on the prefix that ends at a node, of which those from a place on
+    /// are new, and says of what class all are.
+    pub(super) fn hang_rows(
+        &mut self,
+        coming: ComingPages,
+        end: Node,
+        first_new: usize,
+    ) -> HangResult {
+        let (now, index) = (self.index.now(), self.index.as_ref());
+        let Some(groups) = self.groups.as_deref_mut() else { return HangResult::default() };
+        let (mut first, mut last_group, mut path) = (first_new, 0, None);
+        let done = HangResult { claimed: coming.pages.len(), duplicates: coming.duplicates };
+        for Coming { page, place, .. } in coming.pages {
+            if page.group != last_group {
+                (last_group, path) = (page.group, Some(Path::new(index, Some(end), None)));
+            }
+            let spine = path.as_mut().expect("it was just made").page(place);
+            groups.hung.hang(page, spine, Class::Tail, now);
+            first = first.min(place);
+        }
+        self.classify(end, first);
+        done
+    }
+}
+
+impl State {
+    /// Writes the page of a group at each whole page of a prefix; 0 for a hole.
+    pub fn write_group_row(
+        &self,
+        end: Option<Node>,
+        group: usize,
+        mut write: impl FnMut(usize, u32),
+    ) -> Result<(), Error> {
+        let cache = self.cache()?;
+        if let (Some(groups), Some(end)) = (&cache.groups, end) {
+            cache.index.visit_path(end, &mut |start, pages| {
+                for (at, &spine) in pages.iter().enumerate() {
+                    write(start + at, groups.hung.page(group, spine));
+                }
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! Pools by number: their pages by state, pages for callers, and evictions that name the pool.
+use super::groups::{GroupCache, Use};
+use super::{PrefixCache, Shared, State};
+use crate::error::{Error, Shortage, text};
+use crate::group::Class;
+use crate::ids::LockId;
+use crate::index::Portion;
+use crate::journal::Reason;
+use crate::paging::PageTable;
+
+/// Pages of a pool by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Pages that can be handed out.
+    pub total: usize,
+    /// Pages in the pool.
+    pub free: usize,
+    /// Pages of the cache.
+    pub cached: usize,
+    /// Pages of rows, retained sequences, open copies and callers.
+    pub private: usize,
+    /// Pages of an external pool that are not cached.
+    pub outside: usize,
+    /// Cached pages that eviction could free.
+    pub reclaimable: usize,
+}
+
+/// A page that an eviction took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EvictedPage {
+    /// Its group.
+    pub group: usize,
+    /// Its number in the group's pool.
+    pub page: u32,
+}
+
+impl GroupCache {
+    /// Puts back what hangs on pages of the spine that go, the last of them first.
+    pub(super) fn put_back_hung(
+        &mut self,
+        table: &mut PageTable,
+        spine: &[u32],
+        report: &mut dyn FnMut(usize, &[u32]),
+    ) {
+        for &page in spine.iter().rev() {
+            let groups = &self.groups;
+            self.hung.take_down_all(page, |hung| {
+                let pool = groups.list()[hung.group].pool as usize;
+                table.pool_at_mut(pool).put_back_all(&[hung.page]);
+                report(hung.group, &[hung.page]);
+            });
+        }
+    }
+}
+
+impl PrefixCache {
+    /// Pages of a pool that eviction could free. O(1).
+    pub(crate) fn reclaimable_of(&self, pool: usize) -> usize {
+        let spine = if pool == 0 { self.index.reclaimable_pages() } else { 0 };
+        spine + self.groups.as_ref().map_or(0, |groups| groups.hung.reclaimable(pool))
+    }
+
+    /// Evicts until a pool has got so many pages, or a few more: a page of the spine takes all that
+    /// hangs on it. First those go that no end of what is cached needs, then the least recently
+    /// used of all groups.
+    pub(super) fn evict_from_pool(
+        &mut self,
+        table: &mut PageTable,
+        (pool, most): (usize, Portion),
+        reason: Reason,
+        report: &mut dyn FnMut(usize, &[u32]),
+    ) -> usize {
+        let in_pool = table.groups().in_pool(pool as u32);
+        // As long as nothing else of the pool goes with them, many at once.
+        let spine_alone = in_pool.iter().filter(|&&is_in| is_in).count() == 1;
+        let (mut done, mut runs) = (0, most.runs);
+        let mut count = |group: usize, pages: &[u32]| {
+            done += if in_pool[group] { pages.len() } else { 0 };
+            report(group, pages);
+            done
+        };
+        let mut so_far = 0;
+        while so_far < most.pages && runs > 0 {
+            runs -= 1;
+            let groups = self.groups.as_deref_mut().expect("there are several groups");
+            let next = groups.hung.next(pool);
+            let spine = Some(&self.index).filter(|_| pool == 0);
+            let spine = spine.and_then(|index| index.victim_time());
+            let takes_spine = match (next, spine) {
+                (None, None) => break,
+                (None, Some(_)) => true,
+                (Some((_, Class::Tail, time)), Some(spine)) => spine <= time,
+                (Some(_), _) => false,
+            };
+            if takes_spine {
+                let pages = if spine_alone { most.pages - so_far } else { 1 };
+                let portion = Portion { pages, runs: 1 };
+                self.evict_spine(table, portion, reason, &mut |group, pages| {
+                    so_far = count(group, pages);
+                });
+            } else if let Some((page, ..)) = next {
+                groups.hung.take_down(page);
+                table.pool_at_mut(pool).put_back_all(&[page.page]);
+                self.counters.evicted_pages += 1;
+                so_far = count(page.group, &[page.page]);
+            }
+        }
+        so_far
+    }
+}
+
+impl State {
+    /// Groups of the page table.
+    pub fn group_count(&self) -> usize {
+        self.table.groups().list().len()
+    }
+
+    /// Refuses what knows of one group only.
+    pub(crate) fn check_one_group(&self) -> Result<(), Error> {
+        if self.group_count() == 1 {
+            return Ok(());
+        }
+        Err(Error::unsupported(
+            "the page table has several groups: there are no sequences, the engine keeps the rows",
+        ))
+    }
+
+    /// The pages of a group beside the spine that a lock uses.
+    pub fn locked_pages(&self, lock: LockId, group: usize) -> Result<&[Use], Error> {
+        if group == 0 || group >= self.group_count() {
+            return Err(Error::argument(text!("group {group} hangs on no spine of this cache")));
+        }
+        self.cache()?.locked_pages(lock, group)
+    }
+
+    /// Pages of a pool by state.
+    pub fn pool_stats(&self, pool: u32) -> Result<PoolStats, Error> {
+        let at = self.table.check_pool(pool)?;
+        let pool = self.table.pool_at(at);
+        Ok(PoolStats {
+            total: pool.total(),
+            free: pool.free(),
+            cached: pool.cached(),
+            private: pool.private(),
+            outside: pool.outside(),
+            reclaimable: self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+        })
+    }
+
+    /// Refuses pages of a pool that can't be had even by evicting everything.
+    fn check_pool_room(&self, pool: usize, needed: usize) -> Result<(), Error> {
+        if pool == 0 {
+            return self.check_room(needed, 0);
+        }
+        let (of, cache) = (self.table.pool_at(pool), self.cache.as_ref());
+        let (free, reclaimable) = (of.free(), cache.map_or(0, |cache| cache.reclaimable_of(pool)));
+        if needed <= free + reclaimable {
+            return Ok(());
+        }
+        Err(Error::OutOfPages(Shortage {
+            pool,
+            needed,
+            free,
+            reclaimable,
+            locked: of.cached() - reclaimable,
+            private: of.private(),
+            retained: 0,
+        }))
+    }
+
+    /// Puts loose pages of a pool back.
+    pub fn free_pool_pages(&mut self, pool: u32, pages: &[u32]) -> Result<(), Error> {
+        let pool = self.table.check_pool(pool)?;
+        self.table.pool_at_mut(pool).free_loose(pages)
+    }
+}
+
+impl Shared {
+    /// Refuses an eviction that could not tell its caller of pages of other pools.
+    pub fn check_told_by_pool(&self) -> Result<(), Error> {
+        if self.has_external_pool() && self.read().group_count() > 1 {
+            return Err(Error::unsupported(
+                "with several groups an eviction takes pages of other pools too, which \
+                 rkv_cache_evict_pool() reports",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Allocates pages of a pool for the caller, all or none; evicts in slices what is missing.
+    pub fn allocate_pool_pages(&self, pool: u32, count: usize) -> Result<Vec<u32>, Error> {
+        let at = self.read().table.check_pool(pool)?;
+        if at == 0 {
+            return self.allocate_pages(count);
+        }
+        let mut turn = self.turn();
+        turn.check_own_pool()?;
+        turn.check_pool_room(at, count)?;
+        let mut pages = Vec::new();
+        pages.try_reserve_exact(count).map_err(|_| Error::memory("a list of pages"))?;
+        loop {
+            let missing = count.saturating_sub(turn.table.pool_at(at).free());
+            if missing == 0 {
+                turn.table.pool_at_mut(at).take_loose(count, &mut pages);
+                return Ok(pages);
+            }
+            let most = (at, self.portion(missing));
+            let (cache, table) = turn.state().parts()?;
+            let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
+            // Who was let in may have taken what there was.
+            if evicted == 0 || (evicted < missing && turn.let_waiting_in()) {
+                turn.check_pool_room(at, count)?;
+            }
+        }
+    }
+
+    /// Evicts until a pool has got so many pages, or there are no more to be had; returns how many.
+    /// Stops before a step whose pages `report` may have no room for: it has room for so many more.
+    pub fn evict_from_pool(
+        &self,
+        pool: u32,
+        count: usize,
+        mut room: usize,
+        mut report: impl FnMut(EvictedPage),
+    ) -> Result<usize, Error> {
+        let mut turn = self.turn();
+        let at = turn.table.check_pool(pool)?;
+        let group_count = turn.table.groups().list().len();
+        if count > 0 && room < group_count {
+            return Err(Error::argument(text!(
+                "capacity {room} is less than the {group_count} pages that may go together"
+            )));
+        }
+        let mut done = 0;
+        while done < count && room >= group_count {
+            let portion = self.portion(count - done);
+            let most = Portion { pages: portion.pages.min(room / group_count), ..portion };
+            let (cache, table) = turn.state().parts()?;
+            let mut tell = |group: usize, pages: &[u32]| {
+                for &page in pages.iter().rev() {
+                    room -= 1;
+                    report(EvictedPage { group, page });
+                }
+            };
+            let evicted = match cache.groups {
+                None => cache.evict_spine(table, most, Reason::Caller, &mut tell),
+                Some(_) => cache.evict_from_pool(table, (at, most), Reason::Caller, &mut tell),
+            };
+            if evicted == 0 {
+                break;
+            }
+            done += evicted;
+            turn.let_others_in();
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,375 @@
+//! An engine that keeps books of its own and does anything that the header allows, at random.
+use super::library::{Counts, Library, Rows, World};
+use super::model::{Model, Pages, Prefix};
+use fastrand::Rng;
+use radixkv::capi::{rkv_lock_id, rkv_status};
+use std::collections::BTreeSet;
+
+/// What a run came across.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    pub claimed: u64,
+    pub filled: u64,
+    pub duplicates: u64,
+    pub evicted: u64,
+    pub lost: u64,
+    pub partial: u64,
+    pub refused: u64,
+    pub out_of_memory: u64,
+}
+
+/// A lock, and what it protects.
+struct Lock {
+    id: rkv_lock_id,
+    /// Pages of group 0.
+    spine: Vec<u32>,
+    /// Group and page.
+    uses: Vec<(usize, u32)>,
+}
+
+pub struct Engine {
+    pub world: World,
+    library: Library,
+    model: Model,
+    rng: Rng,
+    locks: Vec<Lock>,
+    /// Of an external pool: the pages that are the engine's.
+    outside: Vec<BTreeSet<u32>>,
+    pub seen: Seen,
+}
+
+impl Engine {
+    pub fn new(world: &World, seed: u64) -> Self {
+        Self {
+            library: Library::new(world),
+            model: Model {
+                page_size: world.page_size as usize,
+                groups: world.groups.clone(),
+                whole_pages: world.whole_pages,
+                ..Model::default()
+            },
+            rng: Rng::with_seed(seed),
+            locks: Vec::new(),
+            outside: world.pools.iter().map(|&pages| (1..=pages).collect()).collect(),
+            world: world.clone(),
+            seen: Seen::default(),
+        }
+    }
+
+    /// Prompts have few tokens to choose from, so that they often share beginnings.
+    fn prompt(&mut self) -> (u32, Vec<u32>) {
+        let most = 9 * self.model.page_size + 3;
+        let mut ids: Vec<u32> = match self.model.entries.len() {
+            0 => Vec::new(),
+            count => {
+                let (_, prefix) =
+                    self.model.entries.keys().nth(self.rng.usize(..count)).unwrap().clone();
+                prefix[..self.rng.usize(..=prefix.len())].to_vec()
+            }
+        };
+        let more = self.rng.usize(..=most - ids.len().min(most));
+        ids.extend((0..more).map(|_| self.rng.u32(..2)));
+        ids.truncate(most);
+        if ids.is_empty() {
+            ids.push(0);
+        }
+        (self.rng.u32(..2), ids)
+    }
+
+    pub fn step(&mut self) {
+        match self.rng.u32(..100) {
+            0..40 => self.insert(),
+            40..60 => self.lookup(),
+            60..75 => self.unlock(),
+            75..80 => self.lock_node(),
+            80..99 => {
+                let pool = self.rng.usize(..self.world.pools.len());
+                let count = self.rng.usize(..6);
+                self.evict(pool, count);
+            }
+            _ => self.restart(),
+        }
+        self.seen.out_of_memory = self.library.out_of_memory.get();
+    }
+
+    /// Pages of a pool that are nobody else's; None when all others are in use.
+    fn take(&mut self, pool: usize, count: usize) -> Option<Vec<u32>> {
+        let free = match self.world.external {
+            true => self.outside[pool].len(),
+            false => self.library.counts(pool).free as usize,
+        };
+        if free < count {
+            self.evict(pool, count - free);
+        }
+        if self.world.external {
+            let has = self.outside[pool].len() >= count;
+            return has
+                .then(|| (0..count).map(|_| self.outside[pool].pop_first().unwrap()).collect());
+        }
+        match self.library.allocate(pool, count) {
+            Ok(pages) => Some(pages),
+            Err(status) => {
+                assert_eq!(status, rkv_status::OutOfPages);
+                let shortage = self.library.shortage();
+                assert_eq!((shortage.pool as usize, shortage.reclaimable_page_count), (pool, 0));
+                self.seen.refused += 1;
+                None
+            }
+        }
+    }
+
+    fn give_back(&mut self, pool: usize, page: u32) {
+        match self.world.external {
+            true => assert!(self.outside[pool].insert(page), "page {page} is in two places"),
+            false => self.library.free(pool, &[page]),
+        }
+    }
+
+    /// Inserts the pages of a prompt: some its own, some the cache's, some missing.
+    fn insert(&mut self) {
+        let (tenant, ids) = self.prompt();
+        let places = ids.len() / self.model.page_size;
+        let groups = self.world.groups.clone();
+        let mut rows: Rows = vec![vec![0; places]; groups.len()];
+        let mut fresh: Vec<(usize, u32)> = Vec::new();
+        let density = self.rng.u32(..5);
+        // What eviction for the pages takes is not in the cache any more.
+        for (group, of) in groups.iter().enumerate() {
+            let wanted = (0..places).filter(|_| group == 0 || self.rng.u32(..4) < density);
+            let wanted: Vec<usize> = wanted.collect();
+            let Some(pages) = self.take(of.pool, wanted.len()) else {
+                fresh.drain(..).for_each(|(pool, page)| self.give_back(pool, page));
+                return;
+            };
+            for (place, page) in wanted.into_iter().zip(pages) {
+                rows[group][place] = page;
+                fresh.push((of.pool, page));
+            }
+        }
+        for (group, row) in rows.iter_mut().enumerate() {
+            for (place, page) in row.iter_mut().enumerate() {
+                let entry = self.model.entry(tenant, &ids, place);
+                let cached = entry.map_or(0, |pages| pages[group]);
+                if cached != 0 && self.rng.bool() {
+                    *page = cached;
+                }
+            }
+        }
+        let lock = self.rng.bool();
+        let (published, counts, id) = self.library.insert(tenant, &ids, &rows, lock).unwrap();
+        let mut expected = [0; 4];
+        let mut claimed = BTreeSet::new();
+        for place in 0..places {
+            let key: Prefix = (tenant, ids[..(place + 1) * self.model.page_size].to_vec());
+            let entry = self.model.entries.entry(key).or_insert_with(|| vec![0; groups.len()]);
+            for (group, there) in entry.iter_mut().enumerate() {
+                let (given, kind) = (rows[group][place], if group == 0 { 0 } else { 2 });
+                if *there == 0 && given != 0 {
+                    *there = given;
+                    expected[kind] += 1;
+                    claimed.insert((groups[group].pool, given));
+                    self.seen.filled += u64::from(group > 0);
+                } else if given != 0 && given != *there {
+                    expected[kind + 1] += 1;
+                }
+                assert_eq!(published[group][place], *there, "group {group}, place {place}");
+            }
+        }
+        assert_eq!(counts, expected, "claimed and duplicate pages");
+        self.seen.claimed += expected[0] as u64;
+        self.seen.duplicates += (expected[1] + expected[3]) as u64;
+        for (pool, page) in fresh {
+            if !claimed.contains(&(pool, page)) {
+                self.give_back(pool, page);
+            }
+        }
+        if lock && places > 0 {
+            self.note_lock(id, tenant, &ids[..places * self.model.page_size], false);
+        }
+    }
+
+    /// The pages that a prefix needs, as far as they are there.
+    fn needed(&self, tenant: u32, ids: &[u32], part: Option<&Pages>) -> Vec<Vec<(usize, u32)>> {
+        let page_size = self.model.page_size;
+        let needs = |kind: super::model::Kind| kind.needs(ids.len(), page_size).unwrap_or_default();
+        let page = |group: usize, place: usize| {
+            let whole = (place + 1) * page_size <= ids.len();
+            let entry = if whole { self.model.entry(tenant, ids, place) } else { part };
+            entry.map_or(0, |pages| pages[group])
+        };
+        let groups = self.world.groups.iter().enumerate();
+        let pages = groups.map(|(group, of)| {
+            let places = needs(of.kind).into_iter().map(|place| (place, page(group, place)));
+            places.filter(|(_, page)| *page != 0).collect()
+        });
+        pages.collect()
+    }
+
+    /// Writes down what a lock protects, and that the library says so. `part` for one whose prefix
+    /// ends inside a page, which the caller protects besides.
+    fn note_lock(&mut self, id: rkv_lock_id, tenant: u32, ids: &[u32], all: bool) {
+        self.note_lock_with(id, (tenant, ids), None, all);
+    }
+
+    fn note_lock_with(
+        &mut self,
+        id: rkv_lock_id,
+        (tenant, ids): (u32, &[u32]),
+        part: Option<Pages>,
+        all: bool,
+    ) {
+        let page_size = self.model.page_size;
+        let needed = self.needed(tenant, ids, part.as_ref());
+        let mut uses = Vec::new();
+        for (group, pages) in needed.iter().enumerate().skip(1) {
+            assert_eq!(&self.library.locked(id, group), pages, "group {group}");
+            let kind = self.world.groups[group].kind;
+            let places = kind.needs(ids.len(), page_size).map(|places| places.len());
+            assert!(!all || places == Some(pages.len()), "a match has all that it needs");
+            uses.extend(pages.iter().map(|&(_, page)| (group, page)));
+        }
+        let places = 0..ids.len() / page_size;
+        let mut spine: Vec<u32> =
+            places.map(|place| self.model.entry(tenant, ids, place).unwrap()[0]).collect();
+        spine.extend(part.map(|pages| pages[0]));
+        self.locks.push(Lock { id, spine, uses });
+    }
+
+    fn lookup(&mut self) {
+        let (tenant, ids) = self.prompt();
+        let lock = self.rng.bool();
+        let found = self.library.lookup(tenant, &ids, lock);
+        let (known, usable) = self.model.depths(tenant, &ids);
+        assert_eq!(found.known, known, "of {ids:?}");
+        assert!(usable.contains(&found.positions), "{found:?}, but {usable:?} of {ids:?}");
+        let whole = found.positions / self.model.page_size;
+        for (place, &page) in found.pages.iter().enumerate() {
+            assert_eq!(self.model.entry(tenant, &ids, place).unwrap()[0], page);
+        }
+        assert_eq!(found.pages.len(), whole);
+        let mut saved = found.checkpoint_at.to_vec();
+        saved.retain(|&at| at > 0);
+        assert_eq!(saved, self.model.checkpoint_at(ids.len(), known, found.positions));
+        assert_eq!(found.limiting_group > 0, found.positions < known);
+        self.seen.lost += u64::from(found.positions < known);
+        self.seen.partial += u64::from(!found.positions.is_multiple_of(self.model.page_size));
+        if lock && found.positions > 0 {
+            let part = (found.partial_page != 0).then(|| {
+                let is_it = |pages: &&Pages| pages[0] == found.partial_page;
+                self.model.entries.values().find(is_it).expect("it is cached").clone()
+            });
+            let ids = &ids[..found.positions];
+            self.note_lock_with(found.lock, (tenant, ids), part, true);
+        } else {
+            assert_eq!(found.lock, 0);
+        }
+    }
+
+    fn lock_node(&mut self) {
+        let (tenant, ids) = self.prompt();
+        let found = self.library.lookup(tenant, &ids, false);
+        if found.node == 0 {
+            return;
+        }
+        let id = self.library.lock(found.node);
+        let whole = found.pages.len() * self.model.page_size;
+        self.note_lock(id, tenant, &ids[..whole], false);
+    }
+
+    fn unlock(&mut self) {
+        if self.locks.is_empty() {
+            return;
+        }
+        let lock = self.locks.swap_remove(self.rng.usize(..self.locks.len()));
+        self.library.unlock(lock.id);
+    }
+
+    /// Pages of group 0 that are protected, and those of others.
+    fn in_use(&self) -> (BTreeSet<u32>, BTreeSet<(usize, u32)>) {
+        let spine = self.locks.iter().flat_map(|lock| &lock.spine).copied().collect();
+        (spine, self.locks.iter().flat_map(|lock| &lock.uses).copied().collect())
+    }
+
+    fn evict(&mut self, pool: usize, count: usize) {
+        let (spine, uses) = self.in_use();
+        let (gone, freed) = self.library.evict(pool, count);
+        let in_pool = |group: usize| self.world.groups[group].pool == pool;
+        assert_eq!(freed, gone.iter().filter(|(group, _)| in_pool(*group)).count());
+        for (group, page) in gone {
+            let is_it = |(_, pages): &(&Prefix, &Pages)| pages[group] == page;
+            let (prefix, _) = self.model.entries.iter().find(is_it).expect("it was cached");
+            let prefix = prefix.clone();
+            if group == 0 {
+                assert!(!spine.contains(&page), "page {page} is locked");
+                let (tenant, ids) = &prefix;
+                let below = self.model.entries.keys().any(|(of, longer)| {
+                    of == tenant && longer.len() > ids.len() && longer.starts_with(ids)
+                });
+                assert!(!below, "page {page} has others behind it");
+                let pages = self.model.entries.remove(&prefix).unwrap();
+                assert!(pages[1..].iter().all(|&page| page == 0), "what hung on it goes first");
+            } else {
+                assert!(!uses.contains(&(group, page)), "page {page} of {group} is in use");
+                self.model.entries.get_mut(&prefix).unwrap()[group] = 0;
+            }
+            self.seen.evicted += 1;
+            if self.world.external {
+                let pool = self.world.groups[group].pool;
+                assert!(self.outside[pool].insert(page), "page {page} is in two places");
+            }
+        }
+        assert!(freed >= count || self.library.counts(pool).reclaimable == 0);
+        let together = self.world.groups.iter().filter(|group| group.pool == pool).count();
+        assert!(freed < count + together.max(1), "{freed} pages, {count} were asked for");
+    }
+
+    fn restart(&mut self) {
+        self.library.restart_cache();
+        self.locks.clear();
+        self.model.entries.clear();
+        for (outside, &pages) in self.outside.iter_mut().zip(&self.world.pools) {
+            *outside = (1..=pages).collect();
+        }
+    }
+
+    /// Whether the library's numbers are those that the model has.
+    pub fn agree(&mut self) {
+        self.library.check();
+        let (spine, uses) = self.in_use();
+        for pool in 0..self.world.pools.len() {
+            let (mut cached, mut reclaimable) = (0, 0);
+            for pages in self.model.entries.values() {
+                for (group, &page) in pages.iter().enumerate().filter(|(_, page)| **page != 0) {
+                    if self.world.groups[group].pool == pool {
+                        let used = match group {
+                            0 => spine.contains(&page),
+                            _ => uses.contains(&(group, page)),
+                        };
+                        cached += 1;
+                        reclaimable += u64::from(!used);
+                    }
+                }
+            }
+            let total = u64::from(self.world.pools[pool]);
+            let rest = total - cached;
+            let (free, outside) = if self.world.external { (0, rest) } else { (rest, 0) };
+            let wanted = Counts { total, free, cached, private: 0, outside, reclaimable };
+            assert_eq!(self.library.counts(pool), wanted, "pool {pool}");
+        }
+        let (tenant, ids) = self.prompt();
+        let probe = self.library.probe(tenant, &ids);
+        let (known, usable) = self.model.depths(tenant, &ids);
+        assert_eq!(probe.known, known);
+        assert!(usable.contains(&probe.positions), "{probe:?}, but {usable:?} of {ids:?}");
+        assert_eq!(probe.lost.iter().sum::<usize>(), known - probe.positions);
+        assert_eq!((probe.lost[0], probe.lost.len()), (0, self.world.groups.len()));
+        let mut saved = probe.checkpoint_at.to_vec();
+        saved.retain(|&at| at > 0);
+        assert_eq!(saved, self.model.checkpoint_at(ids.len(), known, probe.positions));
+    }
+
+    #[allow(dead_code)] // of tests/groups_memory.rs
+    pub fn into_library(self) -> Library {
+        self.library
+    }
+}

@@ -1,0 +1,393 @@
+//! The library through its header, as an engine with several groups and books of its own uses it.
+use super::failing::{Failure, failing};
+use super::model::{Group, Kind};
+use radixkv::capi::*;
+use std::cell::Cell;
+use std::ptr::{null, null_mut};
+
+pub fn sized<T: Copy>() -> T {
+    let mut made = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: called for structs of the header alone: repr(C), plain integers and pointers, for
+    // which zero is a value, with struct_size: u32 first.
+    unsafe {
+        made.as_mut_ptr().cast::<u32>().write(size_of::<T>() as u32);
+        made.assume_init()
+    }
+}
+
+#[track_caller]
+pub fn must(status: rkv_status) {
+    assert_eq!(status, rkv_status::Ok);
+}
+
+fn namespace(tenant: u32) -> rkv_namespace {
+    rkv_namespace { flags: RKV_NAMESPACE_LORA, lora_id: u64::from(tenant), ..sized() }
+}
+
+fn tokens(ids: &[u32]) -> rkv_tokens {
+    rkv_tokens { ids: ids.as_ptr(), count: ids.len(), ..sized() }
+}
+
+/// How a page table is made.
+#[derive(Debug, Clone)]
+pub struct World {
+    pub page_size: u32,
+    pub groups: Vec<Group>,
+    /// Pages of each pool that can be handed out.
+    pub pools: Vec<u32>,
+    pub external: bool,
+    pub whole_pages: bool,
+    pub failures: bool,
+}
+
+#[derive(Debug)]
+pub struct Match {
+    pub pages: Vec<u32>,
+    pub partial_page: u32,
+    pub positions: usize,
+    pub known: usize,
+    pub checkpoint_at: [usize; 2],
+    pub limiting_group: usize,
+    pub node: rkv_node_id,
+    pub lock: rkv_lock_id,
+}
+
+#[derive(Debug)]
+pub struct Probe {
+    pub positions: usize,
+    pub known: usize,
+    pub checkpoint_at: [usize; 2],
+    pub lost: Vec<usize>,
+}
+
+/// Pages of a prefix, by group; 0 for a hole.
+pub type Rows = Vec<Vec<u32>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    pub total: u64,
+    pub free: u64,
+    pub cached: u64,
+    pub private: u64,
+    pub outside: u64,
+    pub reclaimable: u64,
+}
+
+pub struct Library {
+    world: World,
+    table: *mut rkv_page_table,
+    cache: *mut rkv_cache,
+    /// Calls that were refused for want of memory.
+    pub out_of_memory: Cell<u64>,
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: both were created by this object, which is their last user.
+        unsafe {
+            rkv_cache_destroy(self.cache);
+            rkv_page_table_destroy(self.table);
+        }
+    }
+}
+
+pub fn group_config(group: &Group) -> rkv_group_config {
+    // SAFETY: plain integers.
+    let mut made: rkv_group_config = unsafe { std::mem::zeroed() };
+    made.pool = group.pool as u32;
+    match group.kind {
+        Kind::Full => made.kind = RKV_GROUP_FULL,
+        Kind::Window(window, sinks) => {
+            (made.kind, made.window, made.sinks) = (RKV_GROUP_WINDOW, window as u32, sinks as u32);
+        }
+        Kind::Chunk(chunk) => (made.kind, made.chunk) = (RKV_GROUP_CHUNK, chunk as u32),
+        Kind::State => made.kind = RKV_GROUP_STATE,
+    }
+    made
+}
+
+// Every block below has this reason: the handles live as long as the object, each pointer comes
+// from a reference or from a slice with its length, and the library keeps none of them.
+impl Library {
+    pub fn new(world: &World) -> Self {
+        let groups: Vec<_> = world.groups.iter().map(group_config).collect();
+        let pool = |&pages: &u32| rkv_pool_config { page_count: pages + 1, reserved: 0 };
+        let pools: Vec<_> = world.pools.iter().map(pool).collect();
+        let config = rkv_page_table_config {
+            page_size: world.page_size,
+            slot_count: 1,
+            flags: if world.external { RKV_PAGE_TABLE_EXTERNAL_POOL } else { 0 },
+            groups: groups.as_ptr(),
+            group_count: groups.len(),
+            group_size: size_of::<rkv_group_config>(),
+            pools: pools.as_ptr(),
+            pool_count: pools.len(),
+            pool_size: size_of::<rkv_pool_config>(),
+            ..sized()
+        };
+        let mut table = null_mut();
+        // SAFETY: see above.
+        must(unsafe { rkv_page_table_create(&config, &mut table) });
+        let mut made =
+            Self { world: world.clone(), table, cache: null_mut(), out_of_memory: Cell::new(0) };
+        made.start_cache();
+        made
+    }
+
+    fn start_cache(&mut self) {
+        let flags = if self.world.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 };
+        let config = rkv_cache_config { flags, ..sized() };
+        // SAFETY: see above.
+        must(unsafe { rkv_cache_create(self.table, &config, &mut self.cache) });
+    }
+
+    pub fn restart_cache(&mut self) {
+        // SAFETY: see above.
+        unsafe { rkv_cache_destroy(self.cache) };
+        self.cache = null_mut();
+        // SAFETY: see above.
+        must(unsafe { rkv_page_table_check(self.table) });
+        self.start_cache();
+    }
+
+    /// Makes a call; with failures again and again, with one more of its requests for memory
+    /// granted each time.
+    fn call(&self, made: &mut dyn FnMut() -> rkv_status) -> rkv_status {
+        if !self.world.failures {
+            return made();
+        }
+        let before = self.look();
+        for request in 0.. {
+            for failure in [Failure::From(request), Failure::Once(request)] {
+                let (status, failed) = failing(failure, &mut *made);
+                if status != rkv_status::OutOfMemory {
+                    return status;
+                }
+                assert!(failed > 0, "there was memory");
+                assert_eq!(self.look(), before, "a call without memory changed something");
+                self.out_of_memory.set(self.out_of_memory.get() + 1);
+            }
+        }
+        unreachable!("a call ends")
+    }
+
+    /// Everything that a refused call could have changed.
+    fn look(&self) -> (Vec<u8>, Vec<Counts>) {
+        self.check();
+        let (mut bytes, mut text) = (0, Vec::new());
+        // SAFETY: see above.
+        unsafe {
+            must(rkv_cache_dump(self.cache, RKV_DUMP_JSON, null_mut(), 0, &mut bytes));
+            text.resize(bytes, 0);
+            let into = text.as_mut_ptr().cast();
+            must(rkv_cache_dump(self.cache, RKV_DUMP_JSON, into, bytes, &mut bytes));
+        }
+        (text, (0..self.world.pools.len()).map(|pool| self.counts(pool)).collect())
+    }
+
+    pub fn lookup(&self, tenant: u32, ids: &[u32], lock: bool) -> Match {
+        let (space, list) = (namespace(tenant), tokens(ids));
+        let mut pages = vec![0; ids.len() / self.world.page_size as usize + 1];
+        let mut found: rkv_cache_match_result = sized();
+        let flags = if lock { RKV_MATCH_LOCK } else { 0 };
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe {
+            let (into, room) = (pages.as_mut_ptr(), pages.len());
+            rkv_cache_match(self.cache, &space, &list, flags, into, room, &mut found)
+        }));
+        pages.truncate(found.page_count as usize);
+        Match {
+            pages,
+            partial_page: found.partial_page,
+            positions: found.position_count as usize,
+            known: found.known_position_count as usize,
+            checkpoint_at: found.checkpoint_at.map(|at| at as usize),
+            limiting_group: found.limiting_group as usize,
+            node: found.node,
+            lock: found.lock,
+        }
+    }
+
+    pub fn probe(&self, tenant: u32, ids: &[u32]) -> Probe {
+        let (space, list, mut count) = (namespace(tenant), tokens(ids), 0);
+        let mut depths: rkv_group_depths = sized();
+        let none = rkv_group_cost { group: 0, reserved: 0, lost_position_count: 0 };
+        let mut costs = [none; RKV_GROUP_LIMIT as usize];
+        let (size, mut positions) = (size_of::<rkv_group_cost>(), 0);
+        // SAFETY: see above.
+        unsafe {
+            must(self.call(&mut || {
+                let (into, room) = (costs.as_mut_ptr(), costs.len());
+                let (cache, out) = (self.cache, &mut count);
+                rkv_cache_probe_groups(cache, &space, &list, into, size, room, out, &mut depths)
+            }));
+            must(rkv_cache_probe(self.cache, &space, &list, null_mut(), &mut positions));
+        }
+        assert_eq!(positions as u64, depths.position_count, "both probes agree");
+        assert!(costs[..count].iter().enumerate().all(|(at, cost)| cost.group as usize == at));
+        Probe {
+            positions,
+            known: depths.known_position_count as usize,
+            checkpoint_at: depths.checkpoint_at.map(|at| at as usize),
+            lost: costs[..count].iter().map(|cost| cost.lost_position_count as usize).collect(),
+        }
+    }
+
+    pub fn lock(&self, node: rkv_node_id) -> rkv_lock_id {
+        let mut lock = 0;
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe { rkv_cache_lock(self.cache, node, &mut lock) }));
+        lock
+    }
+
+    pub fn unlock(&self, lock: rkv_lock_id) {
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe { rkv_cache_unlock(self.cache, lock) }));
+    }
+
+    /// The pages of a group that a lock protects, with their places.
+    pub fn locked(&self, lock: rkv_lock_id, group: usize) -> Vec<(usize, u32)> {
+        let (mut count, size, group) = (0, size_of::<rkv_locked_page>(), group as u32);
+        let (cache, none) = (self.cache, rkv_locked_page { page_index: 0, page: 0 });
+        // SAFETY: see above.
+        let pages = unsafe {
+            must(rkv_cache_read_locked_pages(cache, lock, group, null_mut(), 0, 0, &mut count));
+            let (mut pages, room) = (vec![none; count], count);
+            let into = pages.as_mut_ptr();
+            must(rkv_cache_read_locked_pages(cache, lock, group, into, size, room, &mut count));
+            pages
+        };
+        assert_eq!(pages.len(), count);
+        pages.iter().map(|locked| (locked.page_index as usize, locked.page)).collect()
+    }
+
+    /// Inserts, and locks if asked; what is published then, by group, the pages claimed and
+    /// duplicate of group 0 and of the others, and the lock.
+    pub fn insert(
+        &self,
+        tenant: u32,
+        ids: &[u32],
+        rows: &Rows,
+        lock: bool,
+    ) -> Result<(Rows, [usize; 4], rkv_lock_id), rkv_status> {
+        let (space, list) = (namespace(tenant), tokens(ids));
+        let mut published: Rows = rows.iter().map(|row| vec![u32::MAX; row.len()]).collect();
+        let group_rows: Vec<_> = (1..rows.len())
+            .map(|group| rkv_group_row {
+                group: group as u32,
+                reserved: 0,
+                pages: rows[group].as_ptr(),
+                page_count: rows[group].len(),
+                published_pages: published[group].as_mut_ptr(),
+            })
+            .collect();
+        let args = rkv_cache_insert_args {
+            flags: if lock { RKV_INSERT_LOCK } else { 0 },
+            space: &space,
+            tokens: &list,
+            pages: rows[0].as_ptr(),
+            page_count: rows[0].len(),
+            groups: if group_rows.is_empty() { null() } else { group_rows.as_ptr() },
+            group_count: group_rows.len(),
+            group_size: size_of::<rkv_group_row>(),
+            ..sized()
+        };
+        let mut result: rkv_cache_insert_result = sized();
+        let spine = published[0].as_mut_ptr();
+        // SAFETY: see above.
+        let status =
+            self.call(&mut || unsafe { rkv_cache_insert(self.cache, &args, spine, &mut result) });
+        if status != rkv_status::Ok {
+            assert!(published.iter().flatten().all(|&page| page == u32::MAX), "it was refused");
+            return Err(status);
+        }
+        let counts = [
+            result.claimed_page_count,
+            result.duplicate_page_count,
+            result.claimed_group_page_count,
+            result.duplicate_group_page_count,
+        ];
+        Ok((published, counts.map(|count| count as usize), result.lock))
+    }
+
+    /// The pages that went, with their groups, and how many the pool got.
+    pub fn evict(&self, pool: usize, count: usize) -> (Vec<(usize, u32)>, usize) {
+        let none = rkv_evicted_page { group: 0, page: 0 };
+        let mut pages = vec![none; (count + 1) * self.world.groups.len()];
+        let (mut evicted, mut freed) = (0, 0);
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe {
+            rkv_cache_evict_pool(
+                self.cache,
+                pool as u32,
+                count,
+                pages.as_mut_ptr(),
+                size_of::<rkv_evicted_page>(),
+                pages.len(),
+                &mut evicted,
+                &mut freed,
+            )
+        }));
+        pages.truncate(evicted);
+        (pages.iter().map(|page| (page.group as usize, page.page)).collect(), freed)
+    }
+
+    pub fn allocate(&self, pool: usize, count: usize) -> Result<Vec<u32>, rkv_status> {
+        let mut pages = vec![0; count];
+        // SAFETY: see above.
+        let status = self.call(&mut || unsafe {
+            let into = pages.as_mut_ptr();
+            rkv_page_table_allocate_pool_pages(self.table, pool as u32, count, into)
+        });
+        if status == rkv_status::Ok { Ok(pages) } else { Err(status) }
+    }
+
+    pub fn free(&self, pool: usize, pages: &[u32]) {
+        let (pages, count) = (pages.as_ptr(), pages.len());
+        // SAFETY: see above.
+        must(unsafe { rkv_page_table_free_pool_pages(self.table, pool as u32, pages, count) });
+    }
+
+    pub fn shortage(&self) -> rkv_shortage {
+        let mut shortage = sized();
+        // SAFETY: see above.
+        must(unsafe { rkv_last_shortage(&mut shortage) });
+        shortage
+    }
+
+    pub fn counts(&self, pool: usize) -> Counts {
+        let mut stats: rkv_pool_stats = sized();
+        // SAFETY: see above.
+        must(unsafe { rkv_page_table_read_pool_stats(self.table, pool as u32, &mut stats) });
+        let counts = Counts {
+            total: stats.total_page_count,
+            free: stats.free_page_count,
+            cached: stats.cached_page_count,
+            private: stats.private_page_count,
+            outside: stats.outside_page_count,
+            reclaimable: stats.reclaimable_page_count,
+        };
+        let Counts { total, free, cached, private, outside, .. } = counts;
+        assert_eq!(free + cached + private + outside, total, "each page is in one state");
+        counts
+    }
+
+    #[allow(dead_code)] // of tests/groups_memory.rs
+    pub fn counted_bytes(&self) -> usize {
+        let (mut cache, mut table): (rkv_cache_stats, rkv_page_table_stats) = (sized(), sized());
+        // SAFETY: see above.
+        unsafe {
+            must(rkv_cache_read_stats(self.cache, &mut cache));
+            must(rkv_page_table_read_stats(self.table, &mut table));
+        }
+        (table.memory_bytes + cache.index_bytes) as usize
+    }
+
+    pub fn check(&self) {
+        // SAFETY: see above.
+        unsafe {
+            must(rkv_page_table_check(self.table));
+            must(rkv_cache_check(self.cache));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! G: several groups over one spine, driven through the header. An engine with books of its own
+//! does anything at random; a naive model says after each step what must be so.
+//!
+//! `RKV_GROUPS_STEPS` and `RKV_GROUPS_SEED` make the runs longer and other ones.
+mod engine;
+#[path = "../failing/mod.rs"]
+mod failing;
+mod library;
+mod model;
+mod order;
+mod worlds;
+
+use engine::Seen;
+use library::World;
+use worlds::{run, worlds};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+fn g02_g03_g06_g09_any_mix_of_groups_at_random() {
+    let (steps, seed) = (number("RKV_GROUPS_STEPS", 48_000), number("RKV_GROUPS_SEED", 1));
+    let (mut seen, worlds) = (Seen::default(), worlds());
+    let runs = (steps / 400).max(worlds.len() as u64);
+    for run_number in 0..runs {
+        let world = &worlds[run_number as usize % worlds.len()];
+        run(world, 400, seed * 1_000_000 + run_number, &mut seen);
+    }
+    println!("{seen:?}");
+    let Seen { claimed, filled, duplicates, evicted, lost, partial, refused, .. } = seen;
+    assert!([claimed, filled, duplicates, evicted, lost, partial, refused].iter().all(|&n| n > 0));
+}
+
+/// M05: each request for memory of each call fails in turn. A refused call has changed nothing.
+#[test]
+fn g02_a_call_without_memory_changes_nothing() {
+    let mut seen = Seen::default();
+    for (at, world) in worlds().into_iter().enumerate() {
+        run(&World { failures: true, ..world }, 60, at as u64, &mut seen);
+    }
+    assert!(seen.out_of_memory > 1000, "hardly a call was refused: {seen:?}");
+}

@@ -1,0 +1,332 @@
+//! Which pages go first, and what is refused: small stories, page by page.
+use super::library::{Library, Rows, World, group_config, must, sized};
+use super::model::{Group, Kind};
+use super::worlds::{group, world};
+use radixkv::capi::*;
+use std::ptr::null_mut;
+
+const PAGE: usize = 4;
+
+/// A prompt of so many pages that begins with `first`.
+fn prompt(first: &[u32], pages: usize) -> Vec<u32> {
+    let rest = (first.len() as u32..).map(|id| 1000 + id);
+    first.iter().copied().chain(rest).take(pages * PAGE).collect()
+}
+
+/// Inserts a prompt with pages of all groups at all places, but those that `leave` says.
+fn insert(library: &Library, world: &World, ids: &[u32], leave: impl Fn(usize, usize) -> bool) {
+    let places = ids.len() / PAGE;
+    let mut rows: Rows = Vec::new();
+    for (group, of) in world.groups.iter().enumerate() {
+        let kept = (0..places).map(|place| group > 0 && leave(group, place));
+        let kept: Vec<bool> = kept.collect();
+        let count = kept.iter().filter(|left| !**left).count();
+        let mut pages = library.allocate(of.pool, count).unwrap().into_iter();
+        rows.push(kept.iter().map(|left| if *left { 0 } else { pages.next().unwrap() }).collect());
+    }
+    let (published, ..) = library.insert(0, ids, &rows, false).unwrap();
+    for (group, of) in world.groups.iter().enumerate() {
+        for (given, now) in rows[group].iter().zip(&published[group]) {
+            if *given != 0 && given != now {
+                library.free(of.pool, &[*given]);
+            }
+        }
+    }
+}
+
+fn nothing(_: usize, _: usize) -> bool {
+    false
+}
+
+/// The places of a prompt at which a group has a page.
+fn places(library: &Library, ids: &[u32], group: usize, groups: usize) -> Vec<usize> {
+    // An insert of nothing says what there is.
+    let count = ids.len() / PAGE;
+    let spine = library.lookup(0, ids, false);
+    let mut rows: Rows = vec![vec![0; count]; groups];
+    rows[0].copy_from_slice(&spine_of(library, ids, &spine.pages, count));
+    let (published, ..) = library.insert(0, ids, &rows, false).unwrap();
+    (0..count).filter(|&place| published[group][place] != 0).collect()
+}
+
+/// Pages of group 0; those beyond what can be reused are any that are not the cache's to claim.
+fn spine_of(library: &Library, ids: &[u32], found: &[u32], count: usize) -> Vec<u32> {
+    let known = library.probe(0, ids).known / PAGE;
+    assert!(known >= count, "the prompt is known");
+    let mut pages = found.to_vec();
+    pages.resize(count, 1);
+    pages
+}
+
+/// G08: pages that no end of what is cached needs go first. A fork makes a new end, and so does a
+/// checkpoint.
+#[test]
+fn g08_inner_pages_go_before_tails() {
+    let world = world(4, &[group(Kind::Window(9, 0), 1)], &[60, 40]);
+    let library = Library::new(&world);
+    // A prefix of 40 needs the pages 8 and 9.
+    let long = prompt(&[], 10);
+    insert(&library, &world, &long, nothing);
+    assert_eq!(library.counts(1).reclaimable, 10);
+    // It ends in the middle of the other one, which gets an end there: it needs pages 4 and 5.
+    let other =
+        prompt(&long[..24], 8).into_iter().enumerate().map(|(at, id)| id + u32::from(at >= 24));
+    let other: Vec<u32> = other.collect();
+    insert(&library, &world, &other, nothing);
+    assert_eq!(library.counts(1).cached, 12, "pages 6 and 7 of the other one came");
+    let (gone, freed) = library.evict(1, 6);
+    assert_eq!((gone.len(), freed), (6, 6));
+    assert_eq!(places(&library, &long, 1, 2), [4, 5, 8, 9]);
+    assert_eq!(places(&library, &other, 1, 2), [4, 5, 6, 7]);
+    // Of the tails those go first that were not used for the longest time: those of the fork, since
+    // both prompts were looked up whole.
+    library.evict(1, 2);
+    assert_eq!(places(&library, &long, 1, 2), [8, 9]);
+    assert_eq!(library.probe(0, &long).positions, 40);
+    assert_eq!(library.probe(0, &other).positions, 32);
+    let third = long[..24].to_vec();
+    assert_eq!((library.probe(0, &third).positions, library.probe(0, &third).known), (0, 24));
+    assert_eq!(library.probe(0, &third).lost, [0, 24]);
+}
+
+/// G08: a chunk that is added behind the last one makes its end the middle.
+#[test]
+fn g08_the_end_of_a_chunk_is_no_end_for_long() {
+    let world = world(4, &[group(Kind::Window(5, 0), 1)], &[60, 40]);
+    let library = Library::new(&world);
+    let long = prompt(&[], 8);
+    for pages in [2, 4, 6, 8] {
+        insert(&library, &world, &long[..pages * PAGE], |_, place| place + 2 < pages);
+    }
+    assert_eq!(places(&library, &long, 1, 2), (0..8).collect::<Vec<_>>());
+    library.evict(1, 7);
+    assert_eq!(places(&library, &long, 1, 2), [7]);
+    assert_eq!(library.lookup(0, &long, false).positions, 32);
+}
+
+/// G08: what a checkpoint needs of a window stays with it.
+#[test]
+fn g08_a_checkpoint_is_an_end() {
+    let groups = [group(Kind::Window(5, 0), 1), group(Kind::State, 2)];
+    let world = world(4, &groups, &[60, 40, 9]);
+    let library = Library::new(&world);
+    let long = prompt(&[], 8);
+    insert(&library, &world, &long, |group, place| group == 2 && place != 3);
+    let found = library.lookup(0, &long, false);
+    assert_eq!((found.positions, found.known, found.limiting_group), (16, 32, 2));
+    library.evict(1, 6);
+    assert_eq!(places(&library, &long, 1, 3), [3, 7]);
+    assert_eq!(library.lookup(0, &long, false).positions, 16);
+    // Without the checkpoint there is nothing to go on from.
+    assert_eq!(library.evict(2, 1).0.len(), 1);
+    let found = library.lookup(0, &long, false);
+    assert_eq!((found.positions, found.known, found.limiting_group), (0, 32, 2));
+}
+
+/// G08: in a pool that several groups draw from, the pages of all go by their last use; a page of
+/// group 0 takes what hangs on it.
+#[test]
+fn g08_groups_of_one_pool_go_by_last_use() {
+    let world = world(4, &[group(Kind::State, 0)], &[60]);
+    let library = Library::new(&world);
+    let (first, second) = (prompt(&[1], 2), prompt(&[2], 2));
+    for ids in [&first, &second] {
+        insert(&library, &world, ids, |_, place| place != 1);
+    }
+    // Used again, so the other one goes first, from its end, with what hangs there.
+    assert_eq!(library.lookup(0, &first, false).positions, 8);
+    let (gone, freed) = library.evict(0, 1);
+    assert_eq!((gone.iter().map(|(group, _)| *group).collect::<Vec<_>>(), freed), (vec![1, 0], 2));
+    assert_eq!((library.probe(0, &second).known, library.probe(0, &second).positions), (4, 0));
+    assert_eq!(library.evict(0, 1).0.len(), 1);
+    assert_eq!(library.probe(0, &second).known, 0);
+    assert_eq!(library.probe(0, &first).positions, 8);
+}
+
+/// G06: what a lock protects stays when all else goes, also what was behind it on the same node.
+#[test]
+fn g06_a_lock_keeps_what_a_match_needs() {
+    let groups = [group(Kind::Window(6, 2), 1), group(Kind::State, 2)];
+    let world = world(4, &groups, &[60, 40, 9]);
+    let library = Library::new(&world);
+    let long = prompt(&[], 8);
+    insert(&library, &world, &long, |group, place| group == 2 && place != 4);
+    let found = library.lookup(0, &long, true);
+    assert_eq!(found.positions, 20);
+    let pages = |group| library.locked(found.lock, group);
+    let window: Vec<usize> = pages(1).iter().map(|(place, _)| *place).collect();
+    assert_eq!((window, pages(2)[0].0), (vec![0, 3, 4], 4));
+    for pool in 0..3 {
+        library.evict(pool, 100);
+    }
+    assert_eq!([0, 1, 2].map(|pool| library.counts(pool).cached), [5, 3, 1]);
+    assert_eq!(library.lookup(0, &long, false).positions, 20);
+    library.unlock(found.lock);
+    for pool in [2, 1, 0] {
+        library.evict(pool, 100);
+    }
+    assert_eq!([0, 1, 2].map(|pool| library.counts(pool).cached), [0; 3]);
+}
+
+/// G04: a caller that saves states where it is told reuses all it can at the third request.
+#[test]
+fn g04_checkpoints_where_it_is_told() {
+    let world = world(4, &[group(Kind::State, 1)], &[90, 20]);
+    let library = Library::new(&world);
+    // A system prompt of five pages and a bit, then a question of its own for each request.
+    let request = |user: u32| {
+        let mut ids = prompt(&[], 6);
+        ids.truncate(22);
+        ids.extend((0..15).map(|at| user * 100 + at));
+        ids
+    };
+    let mut found = Vec::new();
+    for user in [1, 2, 3, 3] {
+        let ids = request(user);
+        let lookup = library.lookup(0, &ids, false);
+        found.push((lookup.positions, lookup.checkpoint_at));
+        let saved: Vec<usize> = lookup.checkpoint_at.iter().map(|at| at / PAGE).collect();
+        insert(&library, &world, &ids, |_, place| !saved.contains(&(place + 1)));
+    }
+    // Of 37 tokens the last boundary is at 36; the system prompt's at 20.
+    assert_eq!(found, [(0, [36, 0]), (0, [20, 36]), (20, [36, 0]), (36, [0, 0])]);
+}
+
+/// G09: pages of each pool come by eviction when they are short, and the shortage names the pool.
+#[test]
+fn g09_allocation_evicts_in_its_pool() {
+    let world = world(4, &[group(Kind::Window(9, 0), 1)], &[20, 10]);
+    let library = Library::new(&world);
+    insert(&library, &world, &prompt(&[], 8), nothing);
+    let pages = library.allocate(1, 9).unwrap();
+    assert_eq!((library.counts(1).cached, library.counts(0).cached), (1, 8));
+    assert_eq!(library.allocate(1, 2), Err(rkv_status::OutOfPages));
+    let shortage = library.shortage();
+    let numbers = (shortage.pool, shortage.needed_page_count, shortage.reclaimable_page_count);
+    assert_eq!((numbers, shortage.private_page_count), ((1, 2, 1), 9));
+    assert_eq!(library.counts(1).cached, 1, "a refused call evicts nothing");
+    library.free(1, &pages);
+    assert_eq!(library.allocate(0, 20).unwrap().len(), 20);
+    assert_eq!([0, 1].map(|pool| library.counts(pool).cached), [0, 0]);
+}
+
+fn refused_table(change: impl FnOnce(&mut rkv_page_table_config)) -> String {
+    let full = rkv_group_config { kind: RKV_GROUP_FULL, ..zero() };
+    let groups = [full; 2];
+    let pools = [rkv_pool_config { page_count: 9, reserved: 0 }; 2];
+    let mut config = rkv_page_table_config {
+        page_size: 4,
+        slot_count: 1,
+        groups: groups.as_ptr(),
+        group_count: 2,
+        group_size: size_of::<rkv_group_config>(),
+        pools: pools.as_ptr(),
+        pool_count: 2,
+        pool_size: size_of::<rkv_pool_config>(),
+        ..sized()
+    };
+    change(&mut config);
+    let mut table = null_mut();
+    // SAFETY: the lists live as long as the call.
+    let status = unsafe { rkv_page_table_create(&config, &mut table) };
+    assert_eq!((status, table.is_null()), (rkv_status::InvalidArgument, true));
+    message()
+}
+
+fn zero() -> rkv_group_config {
+    group_config(&Group { kind: Kind::Full, pool: 0 })
+}
+
+fn message() -> String {
+    let mut text = [0u8; 512];
+    // SAFETY: so much room there is.
+    let bytes = unsafe { rkv_last_error_message(text.as_mut_ptr().cast(), text.len()) };
+    assert!(bytes < text.len());
+    std::ffi::CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap().to_owned()
+}
+
+/// M01: what makes no sense is refused by name.
+#[test]
+fn g01_bad_lists_are_refused_by_name() {
+    let window = rkv_group_config { kind: RKV_GROUP_WINDOW, ..zero() };
+    let bad = |second: rkv_group_config| {
+        let groups = [zero(), second];
+        refused_table(|config| config.groups = groups.as_ptr())
+    };
+    assert!(bad(window).starts_with("config.groups[1].window"));
+    assert!(bad(rkv_group_config { kind: 9, ..zero() }).starts_with("config.groups[1].kind"));
+    assert!(bad(rkv_group_config { chunk: 1, ..zero() }).starts_with("config.groups[1].chunk"));
+    assert!(bad(rkv_group_config { pool: 2, ..zero() }).starts_with("config.groups[1].pool"));
+    assert!(bad(rkv_group_config { reserved: 1, ..zero() }).contains("reserved"));
+    assert!(refused_table(|config| config.group_size = 7).contains("config.group_size"));
+    assert!(refused_table(|config| config.pool_size = 7).contains("config.pool_size"));
+    assert!(refused_table(|config| config.group_count = 9).contains("config.group_count"));
+    assert!(refused_table(|config| config.page_count = 9).contains("config.page_count"));
+    let pools = [rkv_pool_config { page_count: 9, reserved: 0 }, zero_pool()];
+    let text = refused_table(|config| config.pools = pools.as_ptr());
+    assert!(text.starts_with("config.pools[1].page_count"), "{text}");
+    let pools = [rkv_pool_config { page_count: 9, reserved: 1 }; 2];
+    assert!(refused_table(|config| config.pools = pools.as_ptr()).contains("reserved"));
+}
+
+fn zero_pool() -> rkv_pool_config {
+    rkv_pool_config { page_count: 0, reserved: 0 }
+}
+
+/// G12, and what knows of one group only.
+#[test]
+fn g12_what_several_groups_do_not_have_is_unsupported() {
+    let window = rkv_group_config { kind: RKV_GROUP_WINDOW, window: 8, ..zero() };
+    let groups = [zero(), window];
+    let config = rkv_page_table_config {
+        page_size: 4,
+        page_count: 9,
+        slot_count: 1,
+        groups: groups.as_ptr(),
+        group_count: 2,
+        group_size: size_of::<rkv_group_config>(),
+        ..sized()
+    };
+    let (mut table, mut cache) = (null_mut(), null_mut());
+    let hashed = rkv_cache_config { index: RKV_INDEX_BLOCK_HASH, ..sized() };
+    let told = rkv_cache_config { journal_bytes: 1 << 20, ..sized() };
+    let ids = [1, 2, 3];
+    let tokens = rkv_tokens { ids: ids.as_ptr(), count: 3, ..sized() };
+    let begin = rkv_sequence_begin_args { tokens: &tokens, ..sized() };
+    // SAFETY: the pointers are those of locals, and the handles are destroyed once.
+    unsafe {
+        must(rkv_page_table_create(&config, &mut table));
+        for config in [hashed, told] {
+            assert_eq!(rkv_cache_create(table, &config, &mut cache), rkv_status::Unsupported);
+        }
+        must(rkv_cache_create(table, &sized(), &mut cache));
+        let status = rkv_sequence_begin(cache, &begin, &mut sized());
+        assert_eq!(status, rkv_status::Unsupported);
+        rkv_cache_destroy(cache);
+        rkv_page_table_destroy(table);
+    }
+}
+
+/// M01: rows of groups that are wrong are refused, by name, and nothing is claimed.
+#[test]
+fn g02_bad_rows_are_refused_by_name() {
+    let world = world(4, &[group(Kind::Window(9, 0), 1)], &[20, 10]);
+    let library = Library::new(&world);
+    let ids = prompt(&[], 3);
+    let (spine, mine) = (library.allocate(0, 3).unwrap(), library.allocate(1, 3).unwrap());
+    let refused = |row: Vec<u32>| {
+        let before = [0, 1].map(|pool| library.counts(pool));
+        let done = library.insert(0, &ids, &vec![spine.clone(), row], true);
+        assert_eq!(done.unwrap_err(), rkv_status::InvalidArgument);
+        assert_eq!([0, 1].map(|pool| library.counts(pool)), before);
+        library.check();
+        message()
+    };
+    let text = refused(vec![mine[0], mine[0], 0]);
+    assert!(text.starts_with("args.groups[0]: pages[0]"), "{text}");
+    assert!(refused(vec![mine[0], 9, mine[2]]).contains("pages[1] 9"), "a free page");
+    assert!(refused(vec![99, 0, 0]).contains("pages[0] 99"), "a page that there is not");
+    assert!(refused(mine[..2].to_vec()).contains("page_count 2"));
+    library.insert(0, &ids, &vec![spine.clone(), mine.clone()], false).unwrap();
+    assert!(library.insert(0, &ids, &vec![spine, mine], false).is_ok(), "its own pages again");
+}

@@ -1,0 +1,62 @@
+//! Page tables of all kinds, and runs over them.
+use super::engine::{Engine, Seen};
+use super::library::World;
+use super::model::{Group, Kind};
+
+pub fn group(kind: Kind, pool: usize) -> Group {
+    Group { kind, pool }
+}
+
+/// A world of groups, the first of which is FULL.
+pub fn world(page_size: u32, groups: &[Group], pools: &[u32]) -> World {
+    let mut all = vec![group(Kind::Full, 0)];
+    all.extend(groups);
+    World {
+        page_size,
+        groups: all,
+        pools: pools.to_vec(),
+        external: false,
+        whole_pages: false,
+        failures: false,
+    }
+}
+
+pub fn worlds() -> Vec<World> {
+    use Kind::{Chunk, Full, State, Window};
+    let external = |world: World| World { external: true, ..world };
+    let whole = |world: World| World { whole_pages: true, ..world };
+    vec![
+        world(4, &[group(Window(9, 0), 1)], &[40, 25]),
+        world(1, &[group(Window(3, 1), 0)], &[60]),
+        world(4, &[group(State, 1)], &[40, 4]),
+        world(2, &[group(Window(5, 3), 1), group(State, 2)], &[40, 20, 5]),
+        external(world(3, &[group(Window(7, 0), 0), group(State, 1)], &[50, 6])),
+        world(4, &[group(Chunk(10), 1)], &[40, 20]),
+        whole(world(4, &[group(Chunk(6), 0), group(Window(6, 5), 1)], &[50, 20])),
+        external(world(2, &[group(Full, 1), group(Window(4, 0), 1)], &[40, 40])),
+        world(4, &[group(Window(1, 0), 1), group(Window(100, 0), 2)], &[30, 10, 30]),
+        world(16, &[group(State, 0), group(State, 1), group(Window(40, 4), 1)], &[40, 20]),
+        world(2, &[group(Window(4, 0), 1)], &[3, 1]),
+        external(world(1, &[group(State, 1), group(Window(2, 0), 2)], &[9, 1, 2])),
+    ]
+}
+
+/// So many steps, after each of which the library and the model must agree.
+pub fn run(world: &World, steps: u64, seed: u64, seen: &mut Seen) -> Engine {
+    let mut engine = Engine::new(world, seed);
+    for step in 0..steps {
+        engine.step();
+        let at = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| engine.agree()));
+        assert!(at.is_ok(), "{world:?}, seed {seed}, after step {step}");
+    }
+    let more = engine.seen;
+    seen.claimed += more.claimed;
+    seen.filled += more.filled;
+    seen.duplicates += more.duplicates;
+    seen.evicted += more.evicted;
+    seen.lost += more.lost;
+    seen.partial += more.partial;
+    seen.refused += more.refused;
+    seen.out_of_memory += more.out_of_memory;
+    engine
+}
