@@ -47,36 +47,32 @@ impl Needs {
 }
 
 impl GroupKind {
-    /// What a prefix of so many positions needs. None when it can't end there, whatever there is.
+    /// What a prefix of so many positions needs. None when it can't end there, whatever there is. A
+    /// page inside which it ends is needed whatever the next position attends to: it is copied, and
+    /// others may need all of the copy.
     pub fn needs(self, positions: usize, page_size: usize) -> Option<Needs> {
         let end = positions.div_ceil(page_size);
         let from = |first: usize| Needs { sinks: 0..0, last: first.min(end)..end };
         Some(match self {
             Self::Full => from(0),
             Self::Window { window, sinks } => {
-                let first = match window {
-                    1 => end,
-                    _ => (positions + 1).saturating_sub(window as usize) / page_size,
-                };
+                let first = (positions + 1).saturating_sub(window as usize) / page_size;
                 let sinks = (sinks as usize).min(positions).div_ceil(page_size);
                 Needs { sinks: 0..sinks.min(first), ..from(first) }
             }
-            Self::Chunk { chunk } => match positions - positions % chunk as usize {
-                start if start == positions => from(end),
-                start => from(start / page_size),
-            },
+            Self::Chunk { chunk } => from((positions - positions % chunk as usize) / page_size),
             Self::State if !positions.is_multiple_of(page_size) => return None,
             Self::State => from(end.saturating_sub(1)),
         })
     }
 
-    /// The longest prefix below one that needs a page which is not there, that doesn't.
-    pub fn retreat(self, positions: usize, hole: usize, page_size: usize) -> usize {
-        let before = hole * page_size;
+    /// Places before its end that a prefix may need, but for sinks.
+    pub fn span(self, page_size: usize) -> usize {
         match self {
-            // What begins a chunk needs nothing of it.
-            Self::Chunk { chunk } => before.max(positions - positions % chunk as usize),
-            _ => before.min(positions),
+            Self::Full => usize::MAX / 2,
+            Self::Window { window, .. } => (window as usize).div_ceil(page_size) + 1,
+            Self::Chunk { chunk } => (chunk as usize).div_ceil(page_size) + 1,
+            Self::State => 1,
         }
     }
 
@@ -191,6 +187,9 @@ mod tests {
         };
         let mut pages: Vec<usize> =
             (0..positions).filter(|&at| attended(at)).map(|at| at / page_size).collect();
+        if !positions.is_multiple_of(page_size) {
+            pages.push(positions / page_size);
+        }
         pages.dedup();
         pages
     }

@@ -71,7 +71,7 @@ pub fn reach<S: Spine>(
                     }
                 };
                 let Some(hole) = hole else { break };
-                let positions = fit(config.kind.retreat(reached.positions, hole, page_size));
+                let positions = fit((hole * page_size).min(reached.positions));
                 assert!(positions < reached.positions, "a hole shortens what is reached");
                 reached.lost[group] += reached.positions - positions;
                 reached.positions = positions;

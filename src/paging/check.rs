@@ -31,10 +31,17 @@ impl PageTable {
         audit_pages(&self.pool, cached, &rows)
     }
 
-    /// The same of a pool beside the first, whose pages are in no row.
-    pub fn audit_pool(&self, pool: usize, cached: impl Iterator<Item = u32>) -> Result<(), Error> {
+    /// The same of a pool beside the first. `private` has the pages of its groups' rows.
+    pub fn audit_pool(
+        &self,
+        pool: usize,
+        cached: impl Iterator<Item = u32>,
+        private: impl Iterator<Item = u32>,
+    ) -> Result<(), Error> {
         let pool = self.pool_at(pool);
-        audit_pages(pool, cached, &try_zeros(pool.total() + 1)?)
+        let mut rows = try_zeros(pool.total() + 1)?;
+        private.for_each(|page| rows[page as usize] += 1);
+        audit_pages(pool, cached, &rows)
     }
 
     fn audit_loans(&self) -> Result<(), Error> {

@@ -162,8 +162,15 @@ impl PagePool {
     }
 
     /// Takes pages that become a row's.
-    pub(super) fn take_for_row(&mut self, owner: RowOwner, count: usize, row: &mut Vec<u32>) {
+    pub fn take_for_row(&mut self, owner: RowOwner, count: usize, row: &mut Vec<u32>) {
         self.take(owner.pages(), count, row);
+    }
+
+    /// Takes one that becomes a row's, of which the pool has some.
+    pub fn take_one(&mut self, owner: RowOwner) -> u32 {
+        let page = self.free.pop().expect("it was seen that a page is free");
+        self.states[page as usize] = owner.pages();
+        page
     }
 
     /// Takes pages that belong to the caller.

@@ -136,6 +136,9 @@ impl State {
     /// Keeps the first positions of a sequence; the row keeps its pages.
     pub fn truncate(&mut self, id: SequenceId, keep: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
+        if self.table.groups().end_with_pages() {
+            return Err(Error::unsupported("a state can't be taken back to an earlier position"));
+        }
         let published = sequence.shared * self.table.page_size();
         let least = sequence.prompt_positions.max(published);
         if keep < least || keep > sequence.positions {
@@ -177,7 +180,30 @@ pub(super) fn check_ids(tokens: TokenList<'_>) -> Result<(), Error> {
 impl Turn<'_> {
     /// Makes the row of a sequence long enough for its first positions.
     pub fn allocate(&mut self, id: SequenceId, positions: usize) -> Result<(), Error> {
-        self.carry_out(Lengthen { id, positions })
+        let mut claim = Lengthen { id, positions };
+        if self.group_count() == 1 {
+            return self.carry_out(claim);
+        }
+        let spine = claim.missing(self, 0)?;
+        claim.make_room(self, spine)?;
+        self.in_all_groups(id, spine, |turn| turn.carry_out(claim))
+    }
+
+    /// Makes the rows of all groups longer, and then that of the spine, by so many pages; all or
+    /// none.
+    fn in_all_groups(
+        &mut self,
+        id: SequenceId,
+        spine: usize,
+        lengthen: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let places = self.table.row(id.slot())?.len() + spine;
+        self.extend_groups(id, places, spine)?;
+        let done = lengthen(self);
+        if done.is_err() {
+            self.shorten_groups(id);
+        }
+        done
     }
 
     /// Adds tokens to a sequence.
@@ -185,7 +211,13 @@ impl Turn<'_> {
         self.sequence(id)?;
         let positions = position_count(tokens)?;
         check_ids(tokens)?;
-        self.carry_out(Append { id, tokens, positions })
+        let mut claim = Append { id, tokens, positions };
+        if self.group_count() == 1 {
+            return self.carry_out(claim);
+        }
+        let spine = claim.missing(self, 0)?;
+        claim.make_room(self, spine)?;
+        self.in_all_groups(id, spine, |turn| turn.carry_out(claim))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::index::{Namespace, Node};
 use crate::memory::try_to_vec;
 use crate::paging::PageCopy;
 use crate::store::{
-    Claim, Found, PrefixCache, SequenceInfo, Shared, State, Turn, no_cache, page_at,
+    Claim, Found, GroupRoom, PrefixCache, SequenceInfo, Shared, State, Turn, no_cache, page_at,
 };
 use crate::token::{Query, TokenList, position_count, with_query};
 
@@ -26,6 +26,12 @@ impl From<usize> for Room {
 }
 
 impl Room {
+    /// The same for the rows of groups, which slide with each chunk.
+    fn of_groups(self, places: usize, positions: usize) -> GroupRoom {
+        let is_chunked = self.first > 0 && self.first < positions;
+        GroupRoom { places, chunk: if is_chunked { self.first } else { 0 } }
+    }
+
     /// Pages that the row of a sequence begins with, of the `row_pages` that it may come to. What
     /// is reused has a page: the one to copy into too.
     pub(super) fn row_pages(
@@ -109,14 +115,13 @@ impl State {
         if tokens.ids.is_empty() {
             return Err(Error::argument("args.tokens: a sequence needs at least one token"));
         }
-        self.check_one_group()?;
         let positions = position_count(tokens)?;
         let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
         let slot = self.table.next_slot()?;
         let cache = self.cache.as_mut().ok_or_else(no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let started = with_query(tokens, &images, |query| {
-            self.start_query(namespace, query, slot, most, find)
+            self.start_query(namespace, query, slot, (most, room), find)
         });
         if started.is_err() {
             self.cache.as_mut().expect("it was there").images.release(&images);
@@ -137,11 +142,17 @@ impl State {
         namespace: &Namespace,
         query: Query<'_>,
         slot: u32,
-        row_pages: usize,
+        (row_pages, room): (usize, Room),
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<Reused, Error> {
-        let page_size = self.table.page_size();
-        let reuse = self.find_reuse(query, row_pages, find)?;
+        let (page_size, has_groups) = (self.table.page_size(), self.group_count() > 1);
+        let reuse = match has_groups {
+            false => self.find_reuse(query, row_pages, find)?,
+            true => {
+                self.reserve_group_rows(slot, row_pages)?;
+                self.find_group_reuse(query, room.of_groups(row_pages, query.positions), find)?
+            }
+        };
         let own_keys = &query.keys[reuse.found.pages() * page_size..];
         let no_room = |_| Error::memory("the tokens of a sequence");
         self.reserve_tail(slot, own_keys.len()).map_err(no_room)?;
@@ -174,6 +185,9 @@ impl State {
         new.lock = matched.deepest();
         if let Some(node) = new.lock {
             cache.index.lock(node);
+        }
+        if has_groups {
+            self.map_groups(slot, (matched.node, matched.partial), reuse.positions);
         }
         Ok(Reused::Found(reuse.found, reuse.positions, copied))
     }
@@ -214,6 +228,9 @@ impl State {
         if let Some(copy) = &mut sequence.copy {
             copy.target = self.table.row(slot).expect("the slot is in use")[sequence.shared];
         }
+        if self.group_count() > 1 {
+            self.aim_group_copies(slot);
+        }
         let cache = self.cache.as_mut().expect("it was there");
         match begun.reuse {
             Reused::Found(found, reused, copied) => cache.count_lookup(&found, reused, copied),
@@ -240,7 +257,11 @@ impl Turn<'_> {
             let find = |cache: &PrefixCache, query: Query<'_>| cache.find_query(namespace, query);
             self.start(namespace, tokens, room.into(), find)?
         };
-        if let Err(error) = self.carry_out(begun.row()) {
+        let mut filled = self.carry_out(begun.row());
+        if self.group_count() > 1 {
+            filled = filled.and_then(|()| self.extend_groups(begun.id, begun.row_pages, 0));
+        }
+        if let Err(error) = filled {
             self.abandon(&begun);
             return Err(error);
         }

@@ -40,6 +40,9 @@ impl State {
         let (slot, positions, copy) = match row {
             ComputedRow::Sequence(id) => {
                 let sequence = self.sequence(id)?;
+                if !sequence.groups.copies().is_empty() {
+                    return Err(Error::state("copies of groups are not confirmed yet"));
+                }
                 (id.slot(), sequence.positions, sequence.copy)
             }
             ComputedRow::Slot(slot) => {

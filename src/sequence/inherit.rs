@@ -54,6 +54,7 @@ impl State {
 
     /// The same, but for retained ones of what was cleared: they are about to be dropped.
     fn heritable(&self, id: SequenceId) -> Result<&Sequence, Error> {
+        self.check_one_group()?;
         let parent = self.parent(id)?;
         let is_gone = self.retained.get(id).is_some() && self.is_cleared(parent);
         if is_gone { Err(Error::StaleSequence(id.0)) } else { Ok(parent) }

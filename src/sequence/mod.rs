@@ -14,6 +14,7 @@
 mod append;
 mod begin;
 mod compute;
+mod groups;
 mod inherit;
 mod publish;
 mod release;

@@ -33,7 +33,7 @@ impl State {
                 sequence.positions
             )));
         }
-        if sequence.copy.is_some() {
+        if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("the copy that begin named is not confirmed yet"));
         }
         let (slot, row_len) = (id.slot(), self.table.row(id.slot())?.len());
@@ -52,6 +52,9 @@ impl State {
         let sequence = &mut self.sequences[slot as usize];
         sequence.computed = sequence.computed.max(computed);
         if pages <= before {
+            if self.group_count() > 1 {
+                self.slide_groups(slot, computed);
+            }
             return Ok(done);
         }
         // Pages that were computed again although the cache has them: a full hit, or a cut before
@@ -64,6 +67,10 @@ impl State {
             done.first_remapped = before;
         }
         self.sequences[slot as usize].shared = pages;
+        if self.group_count() > 1 {
+            self.publish_groups(slot, before, pages);
+            self.slide_groups(slot, computed);
+        }
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         cache.counters.inserted_pages += done.claimed as u64;
         cache.counters.duplicate_pages += done.remapped as u64;
@@ -155,10 +162,12 @@ impl State {
 
     /// Says that the copy is done.
     pub fn confirm_copies(&mut self, id: SequenceId) -> Result<(), Error> {
-        if self.sequence(id)?.copy.is_none() {
+        let sequence = self.sequence(id)?;
+        if sequence.copy.is_none() && sequence.groups.copies().is_empty() {
             return Err(Error::state("no copy is open"));
         }
         self.end_copy(id.slot());
+        self.end_group_copies(id.slot());
         Ok(())
     }
 

@@ -17,6 +17,7 @@ impl State {
     /// than the limit allows: it was released then.
     pub fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
         let sequence = self.sequence(id)?;
+        self.check_one_group()?;
         if self.is_cleared(sequence) {
             // Nobody may go on from it.
             self.release(id)?;

@@ -3,6 +3,7 @@
 //! Both take long, and neither under the lock. What a new cache needs is made before. A cache that
 //! goes is gone at one moment; then its rows and pages come back in slices, by their numbers, and
 //! the rest is dropped by whoever took it off, when the lock is free.
+use super::group_rows::private_in_groups;
 use super::retained::Registry;
 use super::sequence::Sequence;
 use super::{CacheConfig, PrefixCache, Prober, Shared, State, Turn};
@@ -12,7 +13,7 @@ use crate::group::Groups;
 use crate::index::{IdRange, Tags};
 use crate::journal::Reason;
 use crate::memory::try_collect;
-use crate::paging::RowOwner;
+use crate::paging::{PageTable, RowOwner};
 
 /// The highest numbers in the ids of a cache that is gone.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +73,15 @@ impl Leaving {
     /// Its journal is still written to.
     pub(super) fn cache(&self) -> &PrefixCache {
         &self.cache
+    }
+
+    /// Private pages of groups of pool 0 that are still to come back.
+    pub(super) fn private_in_groups<'a>(
+        &'a self,
+        table: &'a PageTable,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let first = (self.slot as usize).min(self.sequences.len());
+        private_in_groups(&self.sequences[first..], table, 0)
     }
 
     /// Pages of retained sequences that are still to come back.
@@ -217,6 +227,13 @@ impl State {
                     let sequence = &leaving.sequences[slot as usize];
                     if let Some(copy) = sequence.copy {
                         table.pool.end_loan(copy.source, slot);
+                    }
+                    for page in sequence.groups.pages() {
+                        let pool = table.groups().list()[page.group].pool as usize;
+                        let pool = table.pool_at_mut(pool);
+                        if !pool.is_cached(page.page) {
+                            pool.put_back(page.page);
+                        }
                     }
                     table.release_slot(slot, sequence.shared);
                 }

@@ -23,7 +23,7 @@ impl State {
                 }
                 for pool in 1..self.table.pool_count() {
                     let pages = groups.hung.of_pool(pool).map(|(page, _)| page.page);
-                    self.table.audit_pool(pool, pages)?;
+                    self.table.audit_pool(pool, pages, self.private_in_groups(pool))?;
                 }
             }
         }
@@ -32,9 +32,11 @@ impl State {
             // What it still has, its index doesn't know.
             let pages = 1..=self.table.pool.total() as u32;
             let cached = pages.filter(|&page| self.table.pool.is_cached(page));
-            return self.table.audit(cached, leaving.private_pages(), early);
+            let taken = early.chain(leaving.private_in_groups(&self.table));
+            return self.table.audit(cached, leaving.private_pages(), taken);
         }
-        self.table.audit(cached.into_iter(), self.retained.private_pages(), early)?;
+        let taken = early.chain(self.private_in_groups(0));
+        self.table.audit(cached.into_iter(), self.retained.private_pages(), taken)?;
         for sequence in self.sequences.iter().filter(|sequence| sequence.id.is_some()) {
             self.audit_live(sequence)?;
         }
@@ -50,7 +52,7 @@ impl State {
         let cache = self.cache()?;
         cache.index.check()?;
         if let Some(groups) = &cache.groups {
-            groups.check(&self.table)?;
+            groups.check(&self.table, &self.sequences)?;
         }
         let (mut keys, mut listed) = (Vec::new(), Ok(()));
         cache.index.visit_all(&mut |_, more| {

@@ -1,7 +1,8 @@
 //! The groups beside the spine: how much of a match they can reuse, which of their pages are in
 //! use, and of what class those are that come in.
-use super::lookup::Found;
-use super::{PrefixCache, State};
+use super::group_rows::ByPool;
+use super::lookup::{Found, Reuse};
+use super::{PrefixCache, Sequence, State};
 use crate::error::{Error, text};
 use crate::group::{Class, GroupKind, Groups, Hung, HungPage, Reached, Spine, reach};
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
@@ -90,8 +91,9 @@ impl GroupCache {
         }
     }
 
-    /// Checks what hangs where, and that each page has the users that can be found.
-    pub(super) fn check(&self, table: &PageTable) -> Result<(), Error> {
+    /// Checks what hangs where, and that each page has the users that can be found: locks, and
+    /// sequences.
+    pub(super) fn check(&self, table: &PageTable, sequences: &[Sequence]) -> Result<(), Error> {
         self.hung.check()?;
         let wrong = |what: &str| Err(Error::Corrupt(text!("groups: {what}")));
         for pool in 0..table.pool_count() {
@@ -99,6 +101,11 @@ impl GroupCache {
             let uses = self.holds.iter().flat_map(|hold| &hold.uses);
             for used in uses.filter(|used| self.hung.pool_of(used.page.group) == pool) {
                 users[used.page.page as usize] += 1;
+            }
+            let rows = sequences.iter().map(|sequence| &sequence.groups);
+            let mapped = rows.flat_map(|rows| rows.pages().chain(rows.sources()));
+            for page in mapped.filter(|page| self.hung.pool_of(page.group) == pool) {
+                users[page.page as usize] += 1;
             }
             for (page, spine) in self.hung.of_pool(pool) {
                 if !table.pool.is_cached(spine) {
@@ -338,29 +345,35 @@ impl PrefixCache {
 
     /// Says of what class the pages of sliding groups are from a place on, now that a prefix ends
     /// at a node: those that it needs, or a fork or a checkpoint on the way, are of the tail.
-    pub(super) fn classify(&mut self, end: Node, from: usize) {
+    /// `to` is where those end that are looked at.
+    pub(super) fn classify(&mut self, end: Node, from: usize, to: usize) {
         let (page_size, now) = (self.page_size(), self.index.now());
         let Some(groups) = self.groups.as_deref_mut() else { return };
         let (index, GroupCache { groups, hung, .. }) = (self.index.as_ref(), groups);
         let last = index.end_page(end);
         let states = |group: &(usize, _)| groups.list()[group.0].kind == GroupKind::State;
         for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
-            let needs = |end: usize| config.kind.needs(end * page_size, page_size);
-            let before = needs(from).map_or(from, |needs| needs.last.start);
+            let needs = |end: usize| {
+                let needs = config.kind.needs(end * page_size, page_size);
+                needs.expect("sliding groups end anywhere")
+            };
+            let before = needs(from).last.start;
             let mut path = Path::new(index, Some(end), None);
-            let mut needed = needs(last).expect("sliding groups end anywhere");
-            for place in (before..last).rev() {
+            // An end farther away needs nothing of what comes before `to`.
+            let seen = last.min(to + config.kind.span(page_size));
+            let mut needed = needs(if seen == last { last } else { 0 });
+            for place in (before..seen).rev() {
                 let node = path.node(place);
                 let page = path.page(place);
                 let forks = place + 1 == index.end_page(node) && index.child_count(node) > 1;
                 let saved = groups.hung().filter(states);
                 let is_saved = saved.into_iter().any(|(group, _)| hung.page(group, page) != 0);
                 if forks || is_saved {
-                    needed = needs(place + 1).expect("sliding groups end anywhere");
+                    needed = needs(place + 1);
                 }
                 let page = HungPage { group, page: hung.page(group, page) };
                 let class = if needed.contain(place) { Class::Tail } else { Class::Inner };
-                if page.page != 0 && hung.class(page) != class {
+                if place < to && page.page != 0 && hung.class(page) != class {
                     hung.touch(page, class, now);
                 }
             }
@@ -368,7 +381,95 @@ impl PrefixCache {
     }
 }
 
+/// Depths that a new sequence tries to reuse before it reuses nothing.
+const ATTEMPTS: usize = 8;
+
+/// What a new sequence is to get pages for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupRoom {
+    /// Places of its rows, when it has all its positions.
+    pub(crate) places: usize,
+    /// Positions of a chunk, when pages come chunk by chunk; 0 when all come at once.
+    pub(crate) chunk: usize,
+}
+
+impl PrefixCache {
+    /// Reclaimable pages that a sequence which reuses so many positions would protect, by pool.
+    fn protected_in_groups(&self, found: &Found, positions: usize) -> ByPool {
+        let mut protected = ByPool::default();
+        let groups = self.groups.as_deref().expect("there are several groups");
+        if let Some(walk) = found.walk.as_ref().filter(|_| positions > 0) {
+            let path = || Path::of_walk(self.index.as_ref(), walk);
+            groups.needed((positions, self.page_size()), path, |used| {
+                let is_free = groups.hung.users(used.page) == 0;
+                protected[groups.hung.pool_of(used.page.group)] += usize::from(is_free);
+            });
+        }
+        protected
+    }
+}
+
 impl State {
+    /// Pages that the rows of a new sequence need beside what it reuses, by pool. A window that
+    /// slides with each chunk needs no more than it and the chunk cover.
+    fn needed_in_groups(&self, room: GroupRoom, positions: usize) -> ByPool {
+        let (mut needed, page_size) = (ByPool::default(), self.table.page_size());
+        let all = room.places - positions / page_size;
+        for (_, config) in self.table.groups().hung() {
+            let window = match config.kind {
+                GroupKind::State => 1,
+                GroupKind::Window { window, sinks } if room.chunk > 0 => {
+                    let positions = window as usize - 1 + room.chunk;
+                    positions.div_ceil(page_size) + 1 + (sinks as usize).div_ceil(page_size)
+                }
+                GroupKind::Chunk { chunk } if room.chunk > 0 => {
+                    (chunk as usize + room.chunk).div_ceil(page_size) + 1
+                }
+                _ => usize::MAX,
+            };
+            let state = config.kind == GroupKind::State;
+            needed[config.pool as usize] += if state { 1 } else { window.min(all) };
+        }
+        needed[0] += all;
+        needed
+    }
+
+    /// As much of a prompt as `find` finds, every group can reuse, and all pools have the pages for:
+    /// the next shallower depth where what is found would take the pages that are needed.
+    #[inline(never)]
+    pub(crate) fn find_group_reuse(
+        &self,
+        query: Query<'_>,
+        room: GroupRoom,
+        find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
+    ) -> Result<Reuse, Error> {
+        let cache = self.cache()?;
+        let groups = cache.groups.as_deref().expect("there are several groups");
+        let page_size = cache.page_size();
+        let found = find(cache, query);
+        query.check_text(found.pages() * page_size)?;
+        let fit = |positions| cache.reusable(query.boundary(positions), query);
+        let (mut limit, mut refused) = (found.positions().min(query.positions - 1), None);
+        for attempt in 0..=ATTEMPTS {
+            let positions = if attempt == ATTEMPTS { 0 } else { fit(limit) };
+            let found = found.cut(positions, query);
+            let positions = cache.reach_of_groups(groups, &found, query).positions;
+            let found = found.cut(positions, query);
+            let reuse = cache.reuse(found, positions, query);
+            let mut protected = cache.protected_in_groups(&found, positions);
+            protected[0] += reuse.protected;
+            let needed = self.needed_in_groups(room, positions);
+            let fits = (0..self.table.pool_count())
+                .try_for_each(|pool| self.check_pool_room(pool, needed[pool], protected[pool]));
+            match fits {
+                Ok(()) => return Ok(reuse),
+                Err(error) if positions == 0 => return Err(refused.unwrap_or(error)),
+                Err(error) => limit = (positions - 1, refused.get_or_insert(error)).0,
+            }
+        }
+        unreachable!("the last attempt reuses nothing")
+    }
+
     /// How far a list is known, and what each group costs of that.
     pub fn costs(
         &self,

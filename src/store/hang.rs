@@ -206,7 +206,7 @@ impl PrefixCache {
             groups.hung.hang(page, spine, Class::Tail, now);
             first = first.min(place);
         }
-        self.classify(end, first);
+        self.classify(end, first, self.index.end_page(end));
         done
     }
 }

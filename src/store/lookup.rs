@@ -112,7 +112,7 @@ pub(crate) struct Reuse {
     /// Positions to reuse: a token boundary that leaves a token to compute.
     pub(crate) positions: usize,
     /// Reclaimable pages that the lock will protect.
-    protected: usize,
+    pub(super) protected: usize,
     /// What is taken of the page after the whole ones: its lock, or nothing.
     pub(crate) with: WithPartial,
 }
@@ -271,7 +271,7 @@ impl PrefixCache {
         self.sharing.reusable(positions, query)
     }
 
-    fn reuse(&self, found: Found, positions: usize, query: Query<'_>) -> Reuse {
+    pub(super) fn reuse(&self, found: Found, positions: usize, query: Query<'_>) -> Reuse {
         let page_size = self.sharing.page_size;
         let positions = self.reusable(positions, query);
         let ends_inside =

@@ -1,6 +1,7 @@
 //! Pools by number: their pages by state, pages for callers, and evictions that name the pool.
+use super::group_rows::ByPool;
 use super::groups::{GroupCache, Use};
-use super::{PrefixCache, Shared, State};
+use super::{PrefixCache, Shared, State, Turn};
 use crate::error::{Error, Shortage, text};
 use crate::group::Class;
 use crate::ids::LockId;
@@ -121,7 +122,7 @@ impl State {
             return Ok(());
         }
         Err(Error::unsupported(
-            "the page table has several groups: there are no sequences, the engine keeps the rows",
+            "the page table has several groups: no sequence is retained, and none goes on from another",
         ))
     }
 
@@ -147,13 +148,19 @@ impl State {
         })
     }
 
-    /// Refuses pages of a pool that can't be had even by evicting everything.
-    fn check_pool_room(&self, pool: usize, needed: usize) -> Result<(), Error> {
+    /// Refuses pages of a pool that can't be had even by evicting everything but `protected` more.
+    pub(crate) fn check_pool_room(
+        &self,
+        pool: usize,
+        needed: usize,
+        protected: usize,
+    ) -> Result<(), Error> {
         if pool == 0 {
-            return self.check_room(needed, 0);
+            return self.check_room(needed, protected);
         }
         let (of, cache) = (self.table.pool_at(pool), self.cache.as_ref());
-        let (free, reclaimable) = (of.free(), cache.map_or(0, |cache| cache.reclaimable_of(pool)));
+        let reclaimable = cache.map_or(0, |cache| cache.reclaimable_of(pool)) - protected;
+        let free = of.free();
         if needed <= free + reclaimable {
             return Ok(());
         }
@@ -172,6 +179,29 @@ impl State {
     pub fn free_pool_pages(&mut self, pool: u32, pages: &[u32]) -> Result<(), Error> {
         let pool = self.table.check_pool(pool)?;
         self.table.pool_at_mut(pool).free_loose(pages)
+    }
+}
+
+impl Turn<'_> {
+    /// Evicts until each pool has so many pages, which it was seen that it can have. True when
+    /// others were let in: all may be different then.
+    pub(crate) fn make_pools_free(&mut self, count: &ByPool) -> Result<bool, Error> {
+        for pool in 0..self.table.pool_count() {
+            loop {
+                let missing = count[pool].saturating_sub(self.table.pool_at(pool).free());
+                if missing == 0 {
+                    break;
+                }
+                let most = (pool, self.shared.portion(missing));
+                let (cache, table) = self.state().parts()?;
+                let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
+                assert!(evicted > 0, "what is reclaimable can be evicted");
+                if evicted < missing && self.let_waiting_in() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -195,7 +225,7 @@ impl Shared {
         }
         let mut turn = self.turn();
         turn.check_own_pool()?;
-        turn.check_pool_room(at, count)?;
+        turn.check_pool_room(at, count, 0)?;
         let mut pages = Vec::new();
         pages.try_reserve_exact(count).map_err(|_| Error::memory("a list of pages"))?;
         loop {
@@ -209,7 +239,7 @@ impl Shared {
             let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
             // Who was let in may have taken what there was.
             if evicted == 0 || (evicted < missing && turn.let_waiting_in()) {
-                turn.check_pool_room(at, count)?;
+                turn.check_pool_room(at, count, 0)?;
             }
         }
     }

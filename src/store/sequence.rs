@@ -1,5 +1,6 @@
 //! What is kept of a sequence, how it comes into a slot, and how it leaves it again.
 use super::State;
+use super::group_rows::GroupRows;
 use crate::error::Error;
 use crate::ids::{NUMBER_LIMIT, NodeId, SequenceId};
 use crate::index::{Namespace, Node};
@@ -33,6 +34,8 @@ pub struct SequenceInfo {
     pub node: Option<NodeId>,
     /// The copy that is not confirmed yet.
     pub copy: Option<PageCopy>,
+    /// Those of groups beside the spine.
+    pub group_copies: usize,
 }
 
 /// A sequence.
@@ -72,6 +75,8 @@ pub(crate) struct Sequence {
     pub(crate) images: Vec<u32>,
     /// Where those are.
     pub(crate) image_spans: Vec<ImageSpan>,
+    /// Its rows in the groups beside the spine.
+    pub(crate) groups: GroupRows,
 }
 
 impl Sequence {
@@ -96,7 +101,8 @@ impl Sequence {
     /// Heap memory.
     pub(crate) fn bytes(&self) -> usize {
         let keys = self.tail.capacity() + self.images.capacity();
-        keys * size_of::<u32>() + self.image_spans.capacity() * size_of::<ImageSpan>()
+        let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
+        keys * size_of::<u32>() + spans + self.groups.bytes()
     }
 
     pub(crate) fn tail(&self) -> &[u32] {
@@ -147,8 +153,9 @@ impl State {
         }
         let id = SequenceId::new(self.tag, place.number, slot);
         (place.id, place.incomplete) = (Some(id), true);
-        // The tail is counted already.
-        self.sequence_bytes += place.bytes() - place.tail.capacity() * size_of::<u32>();
+        // The tail and the rows are counted already.
+        let counted = place.tail.capacity() * size_of::<u32>() + place.groups.bytes();
+        self.sequence_bytes += place.bytes() - counted;
         self.live += 1;
         id
     }
@@ -168,6 +175,7 @@ impl State {
             shared_pages: sequence.shared,
             node: sequence.lock.map(|node| cache.index.id(node)),
             copy: sequence.copy,
+            group_copies: sequence.groups.copies().len(),
         })
     }
 
@@ -178,6 +186,10 @@ impl State {
         if let Some(copy) = place.copy {
             self.table.pool.end_loan(copy.source, slot);
         }
+        if !place.groups.is_empty() {
+            self.end_groups(slot);
+        }
+        let place = &mut self.sequences[slot as usize];
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         cache.images.release(&place.images);
         self.table.release_slot(slot, place.shared);

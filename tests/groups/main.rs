@@ -8,10 +8,12 @@ mod failing;
 mod library;
 mod model;
 mod order;
+mod requests;
 mod worlds;
 
 use engine::Seen;
 use library::World;
+use requests::Requests;
 use worlds::{run, worlds};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -40,4 +42,41 @@ fn g02_a_call_without_memory_changes_nothing() {
         run(&World { failures: true, ..world }, 60, at as u64, &mut seen);
     }
     assert!(seen.out_of_memory > 1000, "hardly a call was refused: {seen:?}");
+}
+
+fn serve(world: &World, steps: u64, seed: u64, seen: &mut requests::Seen) {
+    let mut requests = Requests::new(world, seed);
+    for step in 0..steps {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| requests.step()));
+        assert!(done.is_ok(), "{world:?}, seed {seed}, step {step}");
+    }
+    requests.end();
+    let mut more = requests.seen;
+    seen.counts().into_iter().zip(more.counts()).for_each(|(sum, more)| *sum += *more);
+}
+
+/// Every page that a request reads holds what was computed of its own tokens, whatever is reused,
+/// copied, published by others first, slid or evicted; and no page is lost.
+#[test]
+fn g05_g07_g09_g11_requests_read_what_was_computed() {
+    let (steps, seed) = (number("RKV_GROUPS_STEPS", 48_000), number("RKV_GROUPS_SEED", 1));
+    let (mut seen, mut worlds) = (requests::Seen::default(), worlds());
+    worlds.retain(|world| !world.external);
+    for run in 0..(steps / 400).max(worlds.len() as u64) {
+        let world = &worlds[run as usize % worlds.len()];
+        serve(world, 400, seed * 1_000_000 + run, &mut seen);
+    }
+    println!("{seen:?}");
+    seen.out_of_memory = 1;
+    assert!(seen.counts().into_iter().all(|count| *count > 0), "{seen:?}");
+}
+
+/// M05: each request for memory of each call fails in turn. A refused call has changed nothing.
+#[test]
+fn g11_a_call_of_a_sequence_without_memory_changes_nothing() {
+    let mut seen = requests::Seen::default();
+    for (at, world) in worlds().into_iter().filter(|world| !world.external).enumerate() {
+        serve(&World { failures: true, ..world }, 150, at as u64, &mut seen);
+    }
+    assert!(seen.out_of_memory > 500, "hardly a call was refused: {seen:?}");
 }

@@ -49,6 +49,10 @@ impl Kind {
         }
         let attended = (0..positions).filter(|&at| self.attends(at, positions));
         let mut places: Vec<usize> = attended.map(|at| at / page_size).collect();
+        if !positions.is_multiple_of(page_size) {
+            // It is copied, and others may need all of the copy.
+            places.push(positions / page_size);
+        }
         places.dedup();
         Some(places)
     }

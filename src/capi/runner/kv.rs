@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::memory::try_collect;
 use crate::paging::PageCopy;
+use crate::store::GroupCopy;
 use std::ffi::c_void;
 
 /// 32-bit IEEE 754 floats.
@@ -61,6 +62,17 @@ pub struct rkv_page_copy {
 // SAFETY: plain integers, no padding.
 unsafe impl AbiElement for rkv_page_copy {
     const V1: usize = 16;
+}
+
+impl From<&GroupCopy> for rkv_page_copy {
+    fn from(copy: &GroupCopy) -> Self {
+        Self {
+            source_page: copy.source,
+            target_page: copy.target,
+            position_count: copy.positions as u32,
+            group: copy.group as u32,
+        }
+    }
 }
 
 impl From<&PageCopy> for rkv_page_copy {

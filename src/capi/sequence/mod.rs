@@ -1,8 +1,10 @@
 //! Sequences: begin, confirm the copy, publish, append, release.
 mod many;
 mod continuation;
+mod groups;
 
 pub use continuation::*;
+pub use groups::*;
 pub use many::*;
 
 use crate::capi::cache::{rkv_cache, rkv_node_id};
@@ -126,7 +128,7 @@ pub(crate) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
         page_count: info.pages as u64,
         shared_page_count: info.shared_pages as u64,
         node: info.node.map_or(0, |node| node.0),
-        copy_count: info.copy.is_some() as u64,
+        copy_count: info.copy.is_some() as u64 + info.group_copies as u64,
         inherited_position_count: info.inherited_positions as u64,
     }
 }
@@ -271,8 +273,13 @@ pub unsafe extern "C" fn rkv_sequence_read_copies(
         with(cache, |shared| {
             let names = ["copies", "element_size"];
             let mut into = WantedElements::new(copies, element_size, capacity, names)?;
-            let copy = shared.read().sequence_info(SequenceId(sequence))?.copy;
-            into.fill(copy.iter().map(rkv_page_copy::from), out_count, "copies")
+            let state = shared.read();
+            let (copy, of_groups) = state.open_copies(SequenceId(sequence))?;
+            let count = of_groups.len() + copy.is_some() as usize;
+            let mut all =
+                copy.iter().map(rkv_page_copy::from).chain(of_groups.iter().map(Into::into));
+            let values = (0..count).map(|_| all.next().expect("there are so many"));
+            into.fill(values, out_count, "copies")
         })
     }
 }

@@ -1,0 +1,134 @@
+//! Sequences with several groups: pages of all pools for their rows, states that are saved, windows
+//! that slide.
+use crate::error::{Error, text};
+use crate::ids::SequenceId;
+use crate::paging::PageCopy;
+use crate::store::{ByPool, GroupCopy, State, Turn};
+
+impl State {
+    /// The row of a sequence in a group, from an index on.
+    pub fn group_row(
+        &self,
+        id: SequenceId,
+        group: usize,
+        first_index: usize,
+    ) -> Result<&[u32], Error> {
+        let sequence = self.sequence(id)?;
+        if group >= self.group_count() {
+            let count = self.group_count();
+            return Err(Error::argument(text!(
+                "group {group} is not one of the {count} there are"
+            )));
+        }
+        let row = match group {
+            0 => self.table.row(id.slot())?,
+            _ => sequence.groups.row(group),
+        };
+        row.get(first_index..).ok_or_else(|| {
+            Error::argument(text!("first_index {first_index} is beyond the row's {}", row.len()))
+        })
+    }
+
+    /// The copies that a sequence waits for: of the spine, and of the other groups.
+    pub fn open_copies(&self, id: SequenceId) -> Result<(Option<PageCopy>, &[GroupCopy]), Error> {
+        let sequence = self.sequence(id)?;
+        Ok((sequence.copy, sequence.groups.copies()))
+    }
+
+    /// Refuses pages that can't be had, of any pool.
+    fn check_all_rooms(&self, missing: &ByPool) -> Result<(), Error> {
+        let pools = 0..self.table.pool_count();
+        pools.into_iter().try_for_each(|pool| self.check_pool_room(pool, missing[pool], 0))
+    }
+
+    /// The place of a sequence's end, as far as it is computed and the cache has it: where a state
+    /// can be saved.
+    fn place_to_save(&self, id: SequenceId) -> Result<usize, Error> {
+        let sequence = self.sequence(id)?;
+        if !self.table.groups().end_with_pages() {
+            return Err(Error::unsupported("the page table has no STATE group"));
+        }
+        if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
+            return Err(Error::state("a copy is not confirmed yet"));
+        }
+        let page_size = self.table.page_size();
+        let (computed, shared) = (sequence.computed, sequence.shared);
+        if computed == 0 || computed != shared * page_size {
+            return Err(Error::state(text!(
+                "a state can be saved where a published page ends: {computed} positions are \
+                 computed, {} published",
+                shared * page_size
+            )));
+        }
+        Ok(shared - 1)
+    }
+
+    /// Lets the windows of a sequence slide without publishing: pages that nobody published go back
+    /// to their pools.
+    pub fn slide(&mut self, id: SequenceId, computed: usize) -> Result<(), Error> {
+        let sequence = self.sequence(id)?;
+        if computed > sequence.positions {
+            return Err(Error::argument(text!(
+                "computed_position_count {computed} is more than the sequence's {} positions",
+                sequence.positions
+            )));
+        }
+        if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
+            return Err(Error::state("a copy is not confirmed yet"));
+        }
+        if self.group_count() > 1 {
+            self.slide_groups(id.slot(), computed);
+        }
+        Ok(())
+    }
+}
+
+impl Turn<'_> {
+    /// Makes the rows of a sequence in all groups beside the spine so many places long, all or
+    /// none, after making sure that `spine` more pages of pool 0 can be had.
+    pub(super) fn extend_groups(
+        &mut self,
+        id: SequenceId,
+        places: usize,
+        spine: usize,
+    ) -> Result<(), Error> {
+        let slot = id.slot();
+        loop {
+            if self.sequences.get(slot as usize).is_none_or(|place| place.id != Some(id)) {
+                return Err(Error::StaleSequence(id.0));
+            }
+            self.reserve_group_rows(slot, places)?;
+            let mut missing = self.missing_in_groups(slot, places);
+            missing[0] += spine;
+            self.check_all_rooms(&missing)?;
+            missing[0] -= spine;
+            if !self.make_pools_free(&missing)? {
+                self.extend_group_rows(slot, places);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Undoes `extend_groups` when the row of the spine doesn't get its pages.
+    pub(super) fn shorten_groups(&mut self, id: SequenceId) {
+        let slot = id.slot();
+        if self.sequences.get(slot as usize).is_some_and(|place| place.id == Some(id)) {
+            let places = self.table.row(slot).map_or(0, <[u32]>::len);
+            self.shorten_group_rows(slot, places);
+        }
+    }
+
+    /// Begins to save the states of a sequence: pages for the checkpoints, and the copies that fill
+    /// them. Returns how many there are to carry out; none when all are saved already.
+    pub fn checkpoint(&mut self, id: SequenceId) -> Result<usize, Error> {
+        loop {
+            let place = self.place_to_save(id)?;
+            self.reserve_group_rows(id.slot(), 0)?;
+            let missing = self.missing_checkpoints(id.slot(), place);
+            self.check_all_rooms(&missing)?;
+            if !self.make_pools_free(&missing)? {
+                return Ok(self.begin_checkpoints(id.slot(), place));
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The rows of a sequence in the groups beside the spine: which pages it has there, which of those
+//! are the cache's, and what is still to be copied.
+//!
+//! A row has a place for each page of the sequence, with holes where its window has passed; that of
+//! a STATE group has one place, for the state that the next step changes. What the cache has of a
+//! row is in use; the rest is private.
+use super::groups::Path;
+use super::{Sequence, State};
+use crate::error::Error;
+use crate::group::{Class, GROUP_LIMIT, GroupKind, HungPage, Spine};
+use crate::index::{Node, Partial};
+use crate::memory::{OutOfMemory, TryGrow};
+use crate::paging::RowOwner;
+
+/// What is to be copied in a group beside the spine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupCopy {
+    /// The group.
+    pub group: usize,
+    /// From.
+    pub source: u32,
+    /// To.
+    pub target: u32,
+    /// How many positions, from the page's beginning; of a state, all that it is.
+    pub positions: usize,
+    /// The place after which the target is to hang as a checkpoint, when it is one.
+    pub(super) saves: Option<usize>,
+}
+
+/// The rows of a sequence.
+#[derive(Debug, Default)]
+pub(crate) struct GroupRows {
+    /// By group; that of the spine is empty. None with one group.
+    pub(super) rows: Vec<Vec<u32>>,
+    pub(super) copies: Vec<GroupCopy>,
+}
+
+/// A number for each pool.
+pub(crate) type ByPool = [usize; GROUP_LIMIT];
+
+impl GroupRows {
+    /// Heap memory.
+    pub(super) fn bytes(&self) -> usize {
+        let pages: usize = self.rows.iter().map(Vec::capacity).sum();
+        pages * size_of::<u32>()
+            + self.rows.capacity() * size_of::<Vec<u32>>()
+            + self.copies.capacity() * size_of::<GroupCopy>()
+    }
+
+    /// Whether there is only the spine.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The row of a group beside the spine.
+    pub(crate) fn row(&self, group: usize) -> &[u32] {
+        &self.rows[group]
+    }
+
+    /// What is to be copied.
+    pub(crate) fn copies(&self) -> &[GroupCopy] {
+        &self.copies
+    }
+
+    /// All pages with their groups; those of open checkpoints too.
+    pub(super) fn pages(&self) -> impl Iterator<Item = HungPage> + '_ {
+        let rows = self.rows.iter().enumerate();
+        let mapped = rows.flat_map(|(group, row)| row.iter().map(move |&page| (group, page)));
+        let saved = self.copies.iter().filter(|copy| copy.saves.is_some());
+        let mapped = mapped.filter(|(_, page)| *page != 0);
+        let all = mapped.chain(saved.map(|copy| (copy.group, copy.target)));
+        all.map(|(group, page)| HungPage { group, page })
+    }
+
+    /// Pages of the cache that copies read.
+    pub(super) fn sources(&self) -> impl Iterator<Item = HungPage> + '_ {
+        let reading = self.copies.iter().filter(|copy| copy.saves.is_none());
+        reading.map(|copy| HungPage { group: copy.group, page: copy.source })
+    }
+}
+
+impl State {
+    /// Makes room for rows of so many places, and for what is copied.
+    pub(crate) fn reserve_group_rows(&mut self, slot: u32, places: usize) -> Result<(), Error> {
+        let groups = *self.table.groups();
+        let sequence = &mut self.sequences[slot as usize];
+        let before = sequence.bytes();
+        let reserve = |rows: &mut GroupRows| -> Result<(), OutOfMemory> {
+            while rows.rows.len() < groups.list().len() {
+                rows.rows.try_push(Vec::new())?;
+            }
+            // A copy out of the cache and one into it, for each group.
+            let more = (2 * groups.list().len()).saturating_sub(rows.copies.len());
+            rows.copies.try_reserve(more)?;
+            for (group, config) in groups.hung() {
+                let places = if config.kind == GroupKind::State { 1 } else { places };
+                let row = &mut rows.rows[group];
+                row.try_reserve(places.saturating_sub(row.len()))?;
+            }
+            Ok(())
+        };
+        let done = reserve(&mut sequence.groups);
+        self.sequence_bytes += sequence.bytes() - before;
+        done.map_err(|_| Error::memory("the rows of groups"))
+    }
+
+    /// Pages that the rows of a sequence lack for so many places, by pool.
+    pub(crate) fn missing_in_groups(&self, slot: u32, places: usize) -> ByPool {
+        let (rows, mut missing) = (&self.sequences[slot as usize].groups.rows, ByPool::default());
+        for (group, config) in self.table.groups().hung() {
+            let wanted = if config.kind == GroupKind::State { 1 } else { places };
+            let has = rows.get(group).map_or(0, Vec::len);
+            missing[config.pool as usize] += wanted.saturating_sub(has);
+        }
+        missing
+    }
+
+    /// Adds free pages to the rows of a sequence, for which room was made, up to so many places.
+    pub(crate) fn extend_group_rows(&mut self, slot: u32, places: usize) {
+        let groups = *self.table.groups();
+        let rows = &mut self.sequences[slot as usize].groups.rows;
+        for (group, config) in groups.hung() {
+            let wanted = if config.kind == GroupKind::State { 1 } else { places };
+            let row = &mut rows[group];
+            let more = wanted.saturating_sub(row.len());
+            self.table.pool_at_mut(config.pool as usize).take_for_row(
+                RowOwner::Sequence,
+                more,
+                row,
+            );
+        }
+    }
+
+    /// Puts back the last pages of the rows, which are private, until they have so many places.
+    pub(crate) fn shorten_group_rows(&mut self, slot: u32, places: usize) {
+        let groups = *self.table.groups();
+        let rows = &mut self.sequences[slot as usize].groups.rows;
+        for (group, config) in groups.hung().filter(|(_, group)| group.kind != GroupKind::State) {
+            let places = places.min(rows[group].len());
+            for page in rows[group].drain(places..).rev() {
+                self.table.pool_at_mut(config.pool as usize).put_back(page);
+            }
+        }
+    }
+
+    /// The STATE groups that have no checkpoint after a place of a sequence.
+    fn unsaved(&self, slot: u32, place: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let cache = self.cache.as_ref().expect("a sequence has a cache");
+        let hung = &cache.groups.as_ref().expect("there are several groups").hung;
+        let spine = self.table.row(slot).expect("the slot is in use")[place];
+        let states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
+        let unsaved = states.filter(move |(group, _)| hung.page(*group, spine) == 0);
+        unsaved.map(|(group, config)| (group, config.pool as usize))
+    }
+
+    /// Pages that checkpoints after a place of a sequence take, by pool.
+    pub(crate) fn missing_checkpoints(&self, slot: u32, place: usize) -> ByPool {
+        let mut missing = ByPool::default();
+        self.unsaved(slot, place).for_each(|(_, pool)| missing[pool] += 1);
+        missing
+    }
+
+    /// Takes the pages of checkpoints, which are free, for copies for which room was made.
+    pub(crate) fn begin_checkpoints(&mut self, slot: u32, place: usize) -> usize {
+        let mut unsaved = [(0, 0); GROUP_LIMIT];
+        let mut count = 0;
+        for (at, group) in unsaved.iter_mut().zip(self.unsaved(slot, place)) {
+            *at = group;
+            count += 1;
+        }
+        let rows = &mut self.sequences[slot as usize].groups;
+        for &(group, pool) in &unsaved[..count] {
+            let target = self.table.pool_at_mut(pool).take_one(RowOwner::Sequence);
+            let (source, positions) = (rows.rows[group][0], self.table.page_size());
+            let copy = GroupCopy { group, source, target, positions, saves: Some(place) };
+            rows.copies.push(copy);
+        }
+        count
+    }
+
+    /// Maps what a new sequence reuses, for which room was made: pages of the cache, in use from
+    /// now on. What it has to copy is in use too.
+    pub(crate) fn map_groups(
+        &mut self,
+        slot: u32,
+        (node, partial): (Option<Node>, Option<Partial>),
+        positions: usize,
+    ) {
+        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
+        let GroupRows { rows, copies } = &mut self.sequences[slot as usize].groups;
+        let whole = positions / page_size;
+        for (group, config) in groups.hung() {
+            let needs = config.kind.needs(positions, page_size);
+            let needs = needs.expect("what is reused ends where every group can");
+            let is_state = config.kind == GroupKind::State;
+            let row = &mut rows[group];
+            assert!(row.is_empty(), "a free slot has no rows");
+            row.resize(if is_state { 0 } else { whole }, 0);
+            for places in [needs.last, needs.sinks] {
+                let after = partial.map(|partial| (whole, partial.page));
+                let mut path = Path::new(cache.index.as_ref(), node, after);
+                for place in places.rev() {
+                    let page = hung.page(group, path.page(place));
+                    hung.begin_use(HungPage { group, page });
+                    if is_state || place == whole {
+                        let positions = if is_state { page_size } else { positions % page_size };
+                        let copy =
+                            GroupCopy { group, source: page, target: 0, positions, saves: None };
+                        copies.push(copy);
+                    } else {
+                        row[place] = page;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says where copies go, now that the rows have their pages.
+    pub(crate) fn aim_group_copies(&mut self, slot: u32) {
+        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+        let sequence = &mut self.sequences[slot as usize];
+        let whole = sequence.computed / page_size;
+        let GroupRows { rows, copies } = &mut sequence.groups;
+        for copy in copies.iter_mut() {
+            let is_state = groups.list()[copy.group].kind == GroupKind::State;
+            copy.target = rows[copy.group][if is_state { 0 } else { whole }];
+        }
+    }
+
+    /// What was to be copied is there: its sources are not in use any more, and what was saved can
+    /// be found.
+    pub(crate) fn end_group_copies(&mut self, slot: u32) {
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let Some(groups) = cache.groups.as_deref_mut() else { return };
+        let (hung, now) = (&mut groups.hung, cache.index.now());
+        let mut first = None;
+        while let Some(copy) = self.sequences[slot as usize].groups.copies.pop() {
+            let Some(place) = copy.saves else {
+                hung.end_use(HungPage { group: copy.group, page: copy.source }, None, now);
+                continue;
+            };
+            let spine = self.table.row(slot).expect("the slot is in use")[place];
+            let pool = self.table.pool_at_mut(hung.pool_of(copy.group));
+            if hung.page(copy.group, spine) != 0 {
+                // Somebody else saved the same meanwhile.
+                pool.put_back(copy.target);
+                continue;
+            }
+            pool.claim(&[copy.target]);
+            let page = HungPage { group: copy.group, page: copy.target };
+            hung.hang(page, spine, Class::Tail, now);
+            first = Some(place);
+        }
+        let base = self.sequences[slot as usize].base;
+        if let (Some(place), Some(base)) = (first, base) {
+            let cache = self.cache.as_mut().expect("a sequence has a cache");
+            let node = cache.index.node_at_page(base, place);
+            cache.classify(node, place, place + 1);
+        }
+    }
+
+    /// Hangs the pages of a range of places that came to the cache, where there are none yet; where
+    /// there are, those take the place of ours.
+    pub(crate) fn publish_groups(&mut self, slot: u32, from: usize, to: usize) {
+        let groups = *self.table.groups();
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let now = cache.index.now();
+        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
+        let sequence = &mut self.sequences[slot as usize];
+        for (group, config) in groups.hung().filter(|(_, group)| group.kind != GroupKind::State) {
+            for place in from..to {
+                let Some(ours) = sequence.groups.rows[group].get_mut(place) else { break };
+                let spine = self.table.row(slot).expect("the slot is in use")[place];
+                let pool = self.table.pool_at_mut(config.pool as usize);
+                if *ours == 0 || pool.is_cached(*ours) {
+                    continue;
+                }
+                match hung.page(group, spine) {
+                    0 => {
+                        pool.claim(&[*ours]);
+                        hung.hang(HungPage { group, page: *ours }, spine, Class::Tail, now);
+                    }
+                    theirs => {
+                        pool.put_back(*ours);
+                        *ours = theirs;
+                    }
+                }
+                hung.begin_use(HungPage { group, page: *ours });
+            }
+        }
+        let base = sequence.base.expect("it was published");
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        cache.classify(base, from, to);
+    }
+
+    /// Lets go of the pages that the next position after so many does not need: those of the cache
+    /// are in use no more, the others go back to their pools.
+    pub(crate) fn slide_groups(&mut self, slot: u32, computed: usize) {
+        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let now = cache.index.now();
+        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
+        let rows = &mut self.sequences[slot as usize].groups.rows;
+        for (group, config) in groups.hung().filter(|(_, group)| group.kind.slides()) {
+            let needs = config.kind.needs(computed, page_size);
+            let needs = needs.expect("sliding groups end anywhere");
+            // The page that is written next stays.
+            let end = needs.last.start.min(computed / page_size).min(rows[group].len());
+            // What lies farther back has gone before, down to the first hole.
+            for place in (needs.sinks.end..end).rev() {
+                let page = std::mem::take(&mut rows[group][place]);
+                if page == 0 {
+                    break;
+                }
+                let pool = self.table.pool_at_mut(config.pool as usize);
+                match pool.is_cached(page) {
+                    true => hung.end_use(HungPage { group, page }, None, now),
+                    false => pool.put_back(page),
+                }
+            }
+        }
+    }
+
+    /// Lets go of all that a sequence has in the groups beside the spine.
+    pub(super) fn end_groups(&mut self, slot: u32) {
+        let Some(cache) = &mut self.cache else { return };
+        let now = cache.index.now();
+        let Some(groups) = cache.groups.as_deref_mut() else { return };
+        let rows = std::mem::take(&mut self.sequences[slot as usize].groups);
+        for source in rows.sources() {
+            groups.hung.end_use(source, None, now);
+        }
+        for page in rows.pages() {
+            let pool = self.table.pool_at_mut(groups.hung.pool_of(page.group));
+            match pool.is_cached(page.page) {
+                true => groups.hung.end_use(page, None, now),
+                false => pool.put_back(page.page),
+            }
+        }
+    }
+
+    /// The private pages that sequences have in the groups of a pool.
+    pub(super) fn private_in_groups(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
+        private_in_groups(&self.sequences, &self.table, pool)
+    }
+}
+
+/// The private pages that sequences have in the groups of a pool.
+pub(super) fn private_in_groups<'a>(
+    sequences: &'a [Sequence],
+    table: &'a crate::paging::PageTable,
+    pool: usize,
+) -> impl Iterator<Item = u32> + 'a {
+    let of_pool = move |page: &HungPage| table.groups().list()[page.group].pool as usize == pool;
+    let pages = sequences.iter().flat_map(|sequence| sequence.groups.pages()).filter(of_pool);
+    pages.map(|page| page.page).filter(move |&page| !table.pool_at(pool).is_cached(page))
+}

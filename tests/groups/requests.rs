@@ -1,0 +1,463 @@
+//! Sequences through the header, and a memory that holds what an engine would have computed: the
+//! hash of all tokens up to each position, or up to a state. So a page that holds anything else than
+//! what a row says is seen, whoever mixed it up.
+use super::library::{Library, World, must, sized};
+use super::model::Kind;
+use fastrand::Rng;
+use radixkv::capi::*;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+
+/// A request that runs.
+struct Running {
+    id: rkv_sequence_id,
+    tenant: u32,
+    ids: Vec<u32>,
+    computed: usize,
+    /// Positions of a chunk, when pages come chunk by chunk.
+    chunk: usize,
+    waits: bool,
+}
+
+/// What a run came across.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    pub begun: u64,
+    pub hits: u64,
+    pub partial: u64,
+    pub states: u64,
+    pub saved: u64,
+    pub remapped: u64,
+    pub slid: u64,
+    pub appended: u64,
+    pub refused: u64,
+    pub evicted: u64,
+    pub out_of_memory: u64,
+}
+
+impl Seen {
+    pub fn counts(&mut self) -> [&mut u64; 11] {
+        [
+            &mut self.begun,
+            &mut self.hits,
+            &mut self.partial,
+            &mut self.states,
+            &mut self.saved,
+            &mut self.remapped,
+            &mut self.slid,
+            &mut self.appended,
+            &mut self.refused,
+            &mut self.evicted,
+            &mut self.out_of_memory,
+        ]
+    }
+}
+
+pub struct Requests {
+    world: World,
+    library: Library,
+    rng: Rng,
+    running: Vec<Running>,
+    /// Prompts that were asked before.
+    asked: Vec<Vec<u32>>,
+    /// By pool and page: what it holds at each position; of a state, one number.
+    memory: BTreeMap<(usize, u32), Vec<u64>>,
+    hasher: RandomState,
+    pub seen: Seen,
+}
+
+impl Requests {
+    pub fn new(world: &World, seed: u64) -> Self {
+        Self {
+            library: Library::new(world),
+            world: world.clone(),
+            rng: Rng::with_seed(seed),
+            running: Vec::new(),
+            asked: Vec::new(),
+            memory: BTreeMap::new(),
+            hasher: RandomState::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    fn page_size(&self) -> usize {
+        self.world.page_size as usize
+    }
+
+    /// What is computed of a prefix.
+    fn hash(&self, tenant: u32, ids: &[u32]) -> u64 {
+        self.hasher.hash_one((tenant, ids))
+    }
+
+    pub fn step(&mut self) {
+        match self.rng.u32(..100) {
+            0..25 => self.begin(),
+            25..75 => self.compute(),
+            75..85 => self.append(),
+            85..93 => self.release(),
+            _ => {
+                let pool = self.rng.usize(..self.world.pools.len());
+                let count = self.rng.usize(..4);
+                self.seen.evicted += self.library.evict(pool, count).0.len() as u64;
+            }
+        }
+        self.library.check();
+        (0..self.world.pools.len()).for_each(|pool| {
+            self.library.counts(pool);
+        });
+        self.seen.out_of_memory = self.library.out_of_memory.get();
+    }
+
+    fn prompt(&mut self) -> Vec<u32> {
+        let most = 7 * self.page_size() + 2;
+        let mut ids = Vec::new();
+        if !self.asked.is_empty() {
+            let before = &self.asked[self.rng.usize(..self.asked.len())];
+            ids.extend_from_slice(&before[..self.rng.usize(..=before.len())]);
+        }
+        let more = self.rng.usize(..=most - ids.len().min(most));
+        ids.extend((0..more).map(|_| self.rng.u32(..3)));
+        ids.truncate(most);
+        if ids.is_empty() {
+            ids.push(1);
+        }
+        ids
+    }
+
+    fn begin(&mut self) {
+        let (tenant, ids) = (self.rng.u32(..2), self.prompt());
+        let chunk = if self.rng.bool() { 1 + self.rng.usize(..3 * self.page_size()) } else { 0 };
+        let before: Vec<_> =
+            (0..self.world.pools.len()).map(|pool| self.library.counts(pool)).collect();
+        let found = self.library.probe(tenant, &ids);
+        let info = match self.library.begin(tenant, &ids, chunk) {
+            Ok(info) => info,
+            Err(status) => {
+                let short = [rkv_status::OutOfPages, rkv_status::OutOfSlots];
+                let is_long = ids.len().div_ceil(self.page_size()) > self.world.pools[0] as usize;
+                assert!(is_long || short.contains(&status), "{status:?}");
+                let after = (0..self.world.pools.len()).map(|pool| self.library.counts(pool));
+                assert!(after.eq(before), "a refused request evicts nothing");
+                self.seen.refused += 1;
+                return;
+            }
+        };
+        let computed = info.cached_position_count as usize;
+        assert!(computed < ids.len() && computed <= found.positions);
+        self.seen.begun += 1;
+        self.seen.hits += u64::from(computed > 0);
+        if self.asked.len() < 40 {
+            self.asked.push(ids.clone());
+        } else {
+            let at = self.rng.usize(..self.asked.len());
+            self.asked[at] = ids.clone();
+        }
+        let waits = info.copy_count > 0;
+        let id = info.sequence;
+        self.running.push(Running { id, tenant, ids, computed, chunk, waits });
+        let at = self.running.len() - 1;
+        self.verify(at);
+    }
+
+    fn pool_of(&self, group: usize) -> usize {
+        self.world.groups[group].pool
+    }
+
+    fn is_state(&self, group: usize) -> bool {
+        self.world.groups[group].kind == Kind::State
+    }
+
+    /// What the next position attends to must be there: mapped or to be copied, and right.
+    fn verify(&mut self, at: usize) {
+        let request = &self.running[at];
+        let copies = self.library.copies(request.id);
+        let page_size = self.page_size();
+        for (group, of) in self.world.groups.iter().enumerate() {
+            let row = self.library.group_row(request.id, group);
+            let needs = of.kind.needs(request.computed, page_size).unwrap_or_default();
+            if self.is_state(group) {
+                if request.computed == 0 {
+                    continue;
+                }
+                let reading = copies.iter().find(|copy| copy.group as usize == group);
+                let page = reading.map_or(row[0], |copy| copy.source_page);
+                let holds = self.memory.get(&(of.pool, page)).expect("the state was computed");
+                let wanted = self.hash(request.tenant, &request.ids[..request.computed]);
+                assert_eq!(holds[0], wanted, "the state of group {group}");
+                continue;
+            }
+            for place in needs {
+                assert!(row[place] != 0, "group {group} has a hole at {place}");
+                let end = request.computed.min((place + 1) * page_size);
+                let reading = |copy: &&rkv_page_copy| {
+                    copy.group as usize == group && copy.target_page == row[place]
+                };
+                let page = copies.iter().find(reading).map_or(row[place], |copy| copy.source_page);
+                let holds = self.memory.get(&(of.pool, page)).expect("it was computed");
+                for position in place * page_size..end {
+                    let attended = of.kind.needs(request.computed, 1).unwrap();
+                    if attended.contains(&position) {
+                        let wanted = self.hash(request.tenant, &request.ids[..=position]);
+                        assert_eq!(holds[position % page_size], wanted, "{group} at {position}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out what a request waits for.
+    fn copy(&mut self, at: usize) {
+        let id = self.running[at].id;
+        for copy in self.library.copies(id) {
+            let (group, count) = (copy.group as usize, copy.position_count as usize);
+            let pool = self.pool_of(group);
+            let source = self.memory.get(&(pool, copy.source_page)).expect("it holds something");
+            let source = source.clone();
+            let size = self.page_size();
+            let target = self.memory.entry((pool, copy.target_page)).or_default();
+            target.clear();
+            target.resize(size, 0);
+            let count = if self.world.groups[group].kind == Kind::State { 1 } else { count };
+            target[..count].copy_from_slice(&source[..count]);
+            self.seen.states += u64::from(self.world.groups[group].kind == Kind::State);
+            self.seen.partial += u64::from(group == 0);
+        }
+        self.library.confirm(id);
+        self.running[at].waits = false;
+    }
+
+    /// Computes the next chunk of a request, and publishes it, or not.
+    fn compute(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let at = self.rng.usize(..self.running.len());
+        if self.running[at].waits {
+            self.verify(at);
+            return self.copy(at);
+        }
+        let request = &self.running[at];
+        let (id, left) = (request.id, request.ids.len() - request.computed);
+        if left == 0 {
+            return;
+        }
+        let most = if request.chunk > 0 { request.chunk.min(left) } else { left };
+        let mut count = self.rng.usize(1..=most);
+        if self.rng.bool() {
+            // Where a state may be saved.
+            let end = (request.computed + count) / self.page_size() * self.page_size();
+            count = if end > request.computed { end - request.computed } else { count };
+        }
+        let end = request.computed + count;
+        if let Err(status) = self.library.allocate_positions(id, end) {
+            assert_eq!(status, rkv_status::OutOfPages);
+            self.seen.refused += 1;
+            return;
+        }
+        self.verify(at);
+        self.write(at, end);
+        self.running[at].computed = end;
+        match self.rng.u32(..10) {
+            0..8 => self.publish(at),
+            8 => {
+                self.library.slide(id, end);
+                self.seen.slid += 1;
+            }
+            _ => {}
+        }
+        self.verify(at);
+    }
+
+    /// Writes what a chunk computes: into pages of the request alone.
+    fn write(&mut self, at: usize, end: usize) {
+        let page_size = self.page_size();
+        let request = &self.running[at];
+        let (id, tenant, ids, computed) =
+            (request.id, request.tenant, request.ids.clone(), request.computed);
+        for group in 0..self.world.groups.len() {
+            let (row, pool) = (self.library.group_row(id, group), self.pool_of(group));
+            if self.is_state(group) {
+                let hash = self.hash(tenant, &ids[..end]);
+                self.memory.insert((pool, row[0]), vec![hash; 1].repeat(page_size));
+                continue;
+            }
+            for position in computed..end {
+                let page = row[position / page_size];
+                assert!(page != 0, "group {group} has no page for position {position}");
+                let hash = self.hash(tenant, &ids[..=position]);
+                let holds = self.memory.entry((pool, page)).or_default();
+                holds.resize(page_size, 0);
+                holds[position % page_size] = hash;
+            }
+        }
+    }
+
+    fn publish(&mut self, at: usize) {
+        let request = &self.running[at];
+        let (id, computed) = (request.id, request.computed);
+        let result = self.library.publish(id, computed);
+        self.seen.remapped += result.remapped_page_count;
+        let whole = computed.is_multiple_of(self.page_size());
+        if !whole || !self.world.groups.iter().any(|of| of.kind == Kind::State) {
+            return;
+        }
+        match self.library.checkpoint(id) {
+            Ok(0) => {}
+            Ok(_) => {
+                self.copy(at);
+                self.seen.saved += 1;
+                // Now it is found.
+                let request = &self.running[at];
+                let mut longer = request.ids[..computed].to_vec();
+                longer.push(9);
+                let found = self.library.probe(request.tenant, &longer);
+                assert_eq!(found.positions, computed, "{found:?}");
+            }
+            Err(status) => assert_eq!(status, rkv_status::OutOfPages),
+        }
+    }
+
+    fn append(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let at = self.rng.usize(..self.running.len());
+        let most = 9 * self.page_size();
+        if self.running[at].waits || self.running[at].ids.len() > most {
+            return;
+        }
+        let ids: Vec<u32> = (0..self.rng.usize(1..4)).map(|_| self.rng.u32(..3)).collect();
+        match self.library.append(self.running[at].id, &ids) {
+            Ok(()) => {
+                self.running[at].ids.extend(ids);
+                self.seen.appended += 1;
+            }
+            Err(status) => {
+                let refused = [rkv_status::OutOfPages, rkv_status::InvalidArgument];
+                assert!(refused.contains(&status), "{status:?}");
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let at = self.rng.usize(..self.running.len());
+        let request = self.running.swap_remove(at);
+        self.library.release(request.id);
+    }
+
+    /// Ends all requests: everything can be evicted then, and each page is free.
+    pub fn end(&mut self) {
+        while !self.running.is_empty() {
+            self.release();
+        }
+        for pool in 0..self.world.pools.len() {
+            let counts = self.library.counts(pool);
+            assert_eq!((counts.private, counts.cached), (0, counts.reclaimable), "pool {pool}");
+        }
+        (0..self.world.pools.len()).rev().for_each(|pool| {
+            self.library.evict(pool, 10_000);
+        });
+        for pool in 0..self.world.pools.len() {
+            let counts = self.library.counts(pool);
+            assert_eq!(counts.free, counts.total, "pool {pool}");
+        }
+        self.library.check();
+    }
+}
+
+// Every block below has this reason: the handles live as long as the object, each pointer comes
+// from a reference or from a slice with its length, and the library keeps none of them.
+impl Library {
+    pub fn begin(
+        &self,
+        tenant: u32,
+        ids: &[u32],
+        chunk: usize,
+    ) -> Result<rkv_sequence_info, rkv_status> {
+        let (space, list) = (Self::namespace(tenant), Self::tokens(ids));
+        let args = rkv_sequence_begin_args {
+            space: &space,
+            tokens: &list,
+            allocate_position_count: chunk as u64,
+            ..sized()
+        };
+        let mut info = sized();
+        // SAFETY: see above.
+        let status =
+            self.call(&mut || unsafe { rkv_sequence_begin(self.cache(), &args, &mut info) });
+        if status == rkv_status::Ok { Ok(info) } else { Err(status) }
+    }
+
+    pub fn copies(&self, id: rkv_sequence_id) -> Vec<rkv_page_copy> {
+        // SAFETY: plain integers.
+        let mut copies = vec![unsafe { std::mem::zeroed::<rkv_page_copy>() }; 16];
+        let (size, mut count) = (size_of::<rkv_page_copy>(), 0);
+        // SAFETY: see above.
+        must(unsafe {
+            let (into, room) = (copies.as_mut_ptr(), copies.len());
+            rkv_sequence_read_copies(self.cache(), id, into, room, size, &mut count)
+        });
+        copies.truncate(count);
+        copies
+    }
+
+    pub fn confirm(&self, id: rkv_sequence_id) {
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe { rkv_sequence_confirm_copies(self.cache(), id) }));
+    }
+
+    pub fn group_row(&self, id: rkv_sequence_id, group: usize) -> Vec<u32> {
+        let (mut pages, mut count, group) = (vec![0; 200], 0, group as u32);
+        // SAFETY: see above.
+        must(unsafe {
+            let (into, room) = (pages.as_mut_ptr(), pages.len());
+            rkv_sequence_read_group_row(self.cache(), id, group, 0, into, room, &mut count)
+        });
+        pages.truncate(count);
+        pages
+    }
+
+    pub fn allocate_positions(&self, id: rkv_sequence_id, end: usize) -> Result<(), rkv_status> {
+        // SAFETY: see above.
+        let status =
+            self.call(&mut || unsafe { rkv_sequence_allocate(self.cache(), id, end as u64) });
+        if status == rkv_status::Ok { Ok(()) } else { Err(status) }
+    }
+
+    pub fn publish(&self, id: rkv_sequence_id, computed: usize) -> rkv_sequence_publish_result {
+        let mut result = sized();
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe {
+            rkv_sequence_publish(self.cache(), id, computed as u64, &mut result)
+        }));
+        result
+    }
+
+    pub fn slide(&self, id: rkv_sequence_id, computed: usize) {
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe { rkv_sequence_slide(self.cache(), id, computed as u64) }));
+    }
+
+    pub fn checkpoint(&self, id: rkv_sequence_id) -> Result<usize, rkv_status> {
+        let mut count = 0;
+        // SAFETY: see above.
+        let status =
+            self.call(&mut || unsafe { rkv_sequence_checkpoint(self.cache(), id, &mut count) });
+        if status == rkv_status::Ok { Ok(count) } else { Err(status) }
+    }
+
+    pub fn append(&self, id: rkv_sequence_id, ids: &[u32]) -> Result<(), rkv_status> {
+        let list = Self::tokens(ids);
+        // SAFETY: see above.
+        let status = self.call(&mut || unsafe { rkv_sequence_append(self.cache(), id, &list) });
+        if status == rkv_status::Ok { Ok(()) } else { Err(status) }
+    }
+
+    pub fn release(&self, id: rkv_sequence_id) {
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe { rkv_sequence_release(self.cache(), id) }));
+    }
+}
