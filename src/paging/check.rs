@@ -45,14 +45,16 @@ impl PageTable {
     }
 
     fn audit_loans(&self) -> Result<(), Error> {
-        for (page, slot) in self.pool.loans() {
-            let kept = matches!(
-                self.pool.state(page),
-                Some(PageState::Sequence | PageState::Retained | PageState::Lent)
-            );
-            let reader = self.rows.get(slot as usize).and_then(|row| row.owner);
-            if !kept || reader != Some(RowOwner::Sequence) {
-                return corrupt(page, "is read by a copy, but not kept, or by no sequence's");
+        for pool in (0..self.pool_count()).map(|pool| self.pool_at(pool)) {
+            for (page, slot) in pool.loans() {
+                let kept = matches!(
+                    pool.state(page),
+                    Some(PageState::Sequence | PageState::Retained | PageState::Lent)
+                );
+                let reader = self.rows.get(slot as usize).and_then(|row| row.owner);
+                if !kept || reader != Some(RowOwner::Sequence) {
+                    return corrupt(page, "is read by a copy, but not kept, or by no sequence's");
+                }
             }
         }
         Ok(())

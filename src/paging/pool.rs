@@ -334,7 +334,7 @@ impl PagePool {
     }
 
     /// Keeps a page of a sequence's row for the sequence when it is retained.
-    pub(super) fn set_retained(&mut self, page: u32) {
+    pub fn set_retained(&mut self, page: u32) {
         debug_assert_eq!(self.state(page), Some(PageState::Sequence));
         self.states[page as usize] = PageState::Retained;
     }

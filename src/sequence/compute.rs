@@ -43,6 +43,11 @@ impl State {
                 if !sequence.groups.copies().is_empty() {
                     return Err(Error::state("copies of groups are not confirmed yet"));
                 }
+                if self.group_count() > 1 && self.lends_state(id.slot()) {
+                    return Err(Error::state(
+                        "children are still to copy the state that the step would change",
+                    ));
+                }
                 (id.slot(), sequence.positions, sequence.copy)
             }
             ComputedRow::Slot(slot) => {

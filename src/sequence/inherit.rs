@@ -54,7 +54,6 @@ impl State {
 
     /// The same, but for retained ones of what was cleared: they are about to be dropped.
     fn heritable(&self, id: SequenceId) -> Result<&Sequence, Error> {
-        self.check_one_group()?;
         let parent = self.parent(id)?;
         let is_gone = self.retained.get(id).is_some() && self.is_cleared(parent);
         if is_gone { Err(Error::StaleSequence(id.0)) } else { Ok(parent) }
@@ -89,7 +88,19 @@ impl State {
             unchecked: false,
         };
         let computed = parent.computed(self.table.page_size());
-        let positions = self.cache()?.reusable(known.boundary(computed.min(limit)), known);
+        let mut positions = self.cache()?.reusable(known.boundary(computed.min(limit)), known);
+        if self.group_count() > 1 {
+            let id = parent.id.expect("it was looked up");
+            if !parent.groups.copies().is_empty() {
+                return Err(Error::state("the parent waits for copies of its own"));
+            }
+            // A state can't be taken back, and a window may have passed.
+            let exact = known.boundary(computed.min(limit));
+            let exact = if self.cache()?.inherits_parts() { exact } else { positions };
+            let depths = [exact, positions, 0];
+            let found = depths.into_iter().find(|&at| self.can_inherit_groups(id, at));
+            positions = found.expect("nothing can always be inherited");
+        }
         let most = parent.positions.saturating_add(more).saturating_add(room.reserve);
         Ok(Share {
             positions,
@@ -103,7 +114,13 @@ impl State {
     fn check_children(&self, share: Share, count: usize) -> Result<(), Error> {
         self.table.check_slots(count)?;
         let own = share.row_pages - share.positions / self.table.page_size();
-        self.check_room(own.saturating_mul(count), 0)
+        if self.group_count() == 1 {
+            return self.check_room(own.saturating_mul(count), 0);
+        }
+        let mut needed = self.needed_by_children(share.row_pages, share.positions, count);
+        needed[0] = needed[0].saturating_add(own.saturating_mul(count));
+        let mut pools = 0..self.table.pool_count();
+        pools.try_for_each(|pool| self.check_pool_room(pool, needed[pool], 0))
     }
 
     /// Does everything for one child but taking private pages.
@@ -120,6 +137,10 @@ impl State {
         let slot = self.table.next_slot()?;
         self.table.reserve_row(slot, share.row_pages).map_err(no_room)?;
         self.table.pool.reserve_loans(1).map_err(no_room)?;
+        if self.group_count() > 1 {
+            self.reserve_group_loans()?;
+            self.reserve_group_rows(slot, share.row_pages)?;
+        }
         let source = (copied > 0).then(|| self.parent_page(parent, shared));
         let from = self.parent(parent)?;
         let images = concat(&from.images, suffix_images.iter().copied()).map_err(no_room)?;
@@ -132,6 +153,7 @@ impl State {
 
         // Nothing can fail from here on.
         let mut tail = std::mem::take(&mut self.sequences[slot as usize].tail);
+        let groups = std::mem::take(&mut self.sequences[slot as usize].groups);
         let from = self.parent(parent).expect("it was looked up");
         tail.extend_from_slice(from.tail());
         tail.extend_from_slice(suffix.keys);
@@ -154,6 +176,7 @@ impl State {
             copy: source.map(|source| PageCopy { source, target: 0, positions: copied }),
             images,
             image_spans,
+            groups,
             ..Sequence::default()
         };
         let cache = self.cache.as_mut().expect("a sequence has a cache");
@@ -165,6 +188,9 @@ impl State {
         let base = child.base;
         self.sequences[slot as usize] = child;
         let id = self.occupy(slot);
+        if self.group_count() > 1 {
+            self.inherit_groups(parent, slot, share.positions);
+        }
         self.map_path(slot, base, shared);
         // A page of the cache is protected by the lock on the node, which ends there or later.
         if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {
@@ -298,7 +324,13 @@ impl Turn<'_> {
 
     /// Takes the pages that children lack, for all or for none.
     fn complete(&mut self, children: &[Begun]) -> Result<(), Error> {
-        let done = children.iter().map(Begun::row).try_for_each(|row| self.carry_out(row));
+        let done = children.iter().try_for_each(|child| {
+            self.carry_out(child.row())?;
+            match self.group_count() {
+                1 => Ok(()),
+                _ => self.extend_groups(child.id, child.row_pages, 0),
+            }
+        });
         match done {
             Ok(()) => children.iter().for_each(|child| self.finish(child)),
             Err(_) => children.iter().for_each(|child| self.abandon(child)),

@@ -17,7 +17,9 @@ impl State {
     /// than the limit allows: it was released then.
     pub fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
         let sequence = self.sequence(id)?;
-        self.check_one_group()?;
+        if !sequence.groups.copies().is_empty() {
+            return Err(Error::state("a copy is not confirmed yet"));
+        }
         if self.is_cleared(sequence) {
             // Nobody may go on from it.
             self.release(id)?;
@@ -28,7 +30,7 @@ impl State {
         let computed = sequence.computed(page_size);
         let shared = sequence.shared;
         debug_assert!((shared..=shared + 1).contains(&computed.div_ceil(page_size)));
-        let has_partial = cache.shares_parts() && computed > shared * page_size;
+        let has_partial = cache.inherits_parts() && computed > shared * page_size;
         let partial = has_partial.then(|| self.table.row(id.slot()).expect("it is live")[shared]);
         if sequence.base_pages + has_partial as usize > self.retained.page_limit {
             self.release(id)?;
@@ -40,6 +42,9 @@ impl State {
 
         let slot = id.slot();
         self.end_copy(slot);
+        if self.group_count() > 1 {
+            self.keep_groups(slot, computed);
+        }
         self.table.retire_row(slot, shared, partial);
         let ended = self.vacate(slot);
         let sequence = Sequence { tail, tail_start: 0, computed, ..ended };

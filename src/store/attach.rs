@@ -228,6 +228,10 @@ impl State {
                     if let Some(copy) = sequence.copy {
                         table.pool.end_loan(copy.source, slot);
                     }
+                    for source in sequence.groups.sources() {
+                        let pool = table.groups().list()[source.group].pool as usize;
+                        table.pool_at_mut(pool).end_loan(source.page, slot);
+                    }
                     for page in sequence.groups.pages() {
                         let pool = table.groups().list()[page.group].pool as usize;
                         let pool = table.pool_at_mut(pool);

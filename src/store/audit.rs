@@ -1,5 +1,6 @@
 //! Proofs, for tests and for engines that want them: each page is in exactly one state, and every
 //! count is what a recount finds.
+use super::group_rows::private_in_groups;
 use super::sequence::Sequence;
 use super::{PrefixCache, Retained, State};
 use crate::error::{Error, text};
@@ -23,7 +24,9 @@ impl State {
                 }
                 for pool in 1..self.table.pool_count() {
                     let pages = groups.hung.of_pool(pool).map(|(page, _)| page.page);
-                    self.table.audit_pool(pool, pages, self.private_in_groups(pool))?;
+                    let kept = private_in_groups(self.retained.sequences(), &self.table, pool);
+                    let private = self.private_in_groups(pool).chain(kept);
+                    self.table.audit_pool(pool, pages, private)?;
                 }
             }
         }
@@ -36,7 +39,9 @@ impl State {
             return self.table.audit(cached, leaving.private_pages(), taken);
         }
         let taken = early.chain(self.private_in_groups(0));
-        self.table.audit(cached.into_iter(), self.retained.private_pages(), taken)?;
+        let kept = private_in_groups(self.retained.sequences(), &self.table, 0);
+        let retained = self.retained.private_pages().chain(kept);
+        self.table.audit(cached.into_iter(), retained, taken)?;
         for sequence in self.sequences.iter().filter(|sequence| sequence.id.is_some()) {
             self.audit_live(sequence)?;
         }
@@ -52,7 +57,7 @@ impl State {
         let cache = self.cache()?;
         cache.index.check()?;
         if let Some(groups) = &cache.groups {
-            groups.check(&self.table, &self.sequences)?;
+            groups.check(&self.table, self.sequences.iter().chain(self.retained.sequences()))?;
         }
         let (mut keys, mut listed) = (Vec::new(), Ok(()));
         cache.index.visit_all(&mut |_, more| {

@@ -7,10 +7,10 @@
 use super::groups::Path;
 use super::{Sequence, State};
 use crate::error::Error;
-use crate::group::{Class, GROUP_LIMIT, GroupKind, HungPage, Spine};
+use crate::group::{Class, GROUP_LIMIT, GroupKind, Hung, HungPage, Spine};
 use crate::index::{Node, Partial};
 use crate::memory::{OutOfMemory, TryGrow};
-use crate::paging::RowOwner;
+use crate::paging::{PageTable, RowOwner};
 
 /// What is to be copied in a group beside the spine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl GroupRows {
         all.map(|(group, page)| HungPage { group, page })
     }
 
-    /// Pages of the cache that copies read.
+    /// Pages that copies read: of the cache, or of a parent.
     pub(super) fn sources(&self) -> impl Iterator<Item = HungPage> + '_ {
         let reading = self.copies.iter().filter(|copy| copy.saves.is_none());
         reading.map(|copy| HungPage { group: copy.group, page: copy.source })
@@ -137,7 +137,7 @@ impl State {
         let rows = &mut self.sequences[slot as usize].groups.rows;
         for (group, config) in groups.hung().filter(|(_, group)| group.kind != GroupKind::State) {
             let places = places.min(rows[group].len());
-            for page in rows[group].drain(places..).rev() {
+            for page in rows[group].drain(places..).rev().filter(|&page| page != 0) {
                 self.table.pool_at_mut(config.pool as usize).put_back(page);
             }
         }
@@ -237,8 +237,9 @@ impl State {
         let (hung, now) = (&mut groups.hung, cache.index.now());
         let mut first = None;
         while let Some(copy) = self.sequences[slot as usize].groups.copies.pop() {
+            let source = HungPage { group: copy.group, page: copy.source };
             let Some(place) = copy.saves else {
-                hung.end_use(HungPage { group: copy.group, page: copy.source }, None, now);
+                end_source(&mut self.table, hung, (source, slot), now);
                 continue;
             };
             let spine = self.table.row(slot).expect("the slot is in use")[place];
@@ -279,8 +280,14 @@ impl State {
                 }
                 match hung.page(group, spine) {
                     0 => {
+                        let page = HungPage { group, page: *ours };
                         pool.claim(&[*ours]);
-                        hung.hang(HungPage { group, page: *ours }, spine, Class::Tail, now);
+                        hung.hang(page, spine, Class::Tail, now);
+                        // Children that are to copy it use it now, where they borrowed it.
+                        while let Some(child) = pool.first_borrower(*ours) {
+                            pool.end_loan(*ours, child);
+                            hung.begin_use(page);
+                        }
                     }
                     theirs => {
                         pool.put_back(*ours);
@@ -324,13 +331,12 @@ impl State {
     }
 
     /// Lets go of all that a sequence has in the groups beside the spine.
-    pub(super) fn end_groups(&mut self, slot: u32) {
+    pub(super) fn end_groups(&mut self, rows: &GroupRows, slot: u32) {
         let Some(cache) = &mut self.cache else { return };
         let now = cache.index.now();
         let Some(groups) = cache.groups.as_deref_mut() else { return };
-        let rows = std::mem::take(&mut self.sequences[slot as usize].groups);
         for source in rows.sources() {
-            groups.hung.end_use(source, None, now);
+            end_source(&mut self.table, &mut groups.hung, (source, slot), now);
         }
         for page in rows.pages() {
             let pool = self.table.pool_at_mut(groups.hung.pool_of(page.group));
@@ -341,19 +347,28 @@ impl State {
         }
     }
 
-    /// The private pages that sequences have in the groups of a pool.
+    /// The private pages that live sequences have in the groups of a pool.
     pub(super) fn private_in_groups(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
         private_in_groups(&self.sequences, &self.table, pool)
     }
 }
 
+/// A copy has read its page, or never will: what was borrowed goes back, of the cache's it is one
+/// use less.
+fn end_source(table: &mut PageTable, hung: &mut Hung, (page, slot): (HungPage, u32), now: u64) {
+    let pool = table.pool_at_mut(hung.pool_of(page.group));
+    if !pool.end_loan(page.page, slot) {
+        hung.end_use(page, None, now);
+    }
+}
+
 /// The private pages that sequences have in the groups of a pool.
 pub(super) fn private_in_groups<'a>(
-    sequences: &'a [Sequence],
-    table: &'a crate::paging::PageTable,
+    sequences: impl IntoIterator<Item = &'a Sequence> + 'a,
+    table: &'a PageTable,
     pool: usize,
 ) -> impl Iterator<Item = u32> + 'a {
     let of_pool = move |page: &HungPage| table.groups().list()[page.group].pool as usize == pool;
-    let pages = sequences.iter().flat_map(|sequence| sequence.groups.pages()).filter(of_pool);
+    let pages = sequences.into_iter().flat_map(|sequence| sequence.groups.pages()).filter(of_pool);
     pages.map(|page| page.page).filter(move |&page| !table.pool_at(pool).is_cached(page))
 }

@@ -6,7 +6,7 @@ use super::{PrefixCache, Sequence, State};
 use crate::error::{Error, text};
 use crate::group::{Class, GroupKind, Groups, Hung, HungPage, Reached, Spine, reach};
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
-use crate::memory::{OutOfMemory, Slab, try_zeros};
+use crate::memory::{OutOfMemory, Slab, TryGrow, try_zeros};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, with_known_query};
 
@@ -47,6 +47,8 @@ pub(crate) struct GroupCache {
     pub(super) groups: Groups,
     pub(super) hung: Hung,
     pub(super) holds: Slab<Hold>,
+    /// A sequence that goes on from another one copies what that computed of a page.
+    inherits_parts: bool,
     /// Heap memory of those.
     hold_bytes: usize,
     /// Room for what the next lock protects, made beforehand.
@@ -55,9 +57,16 @@ pub(crate) struct GroupCache {
 
 impl GroupCache {
     /// Nothing is cached yet.
-    pub(super) fn new(groups: &Groups, pool_pages: &[usize]) -> Result<Self, Error> {
+    fn new(groups: &Groups, pool_pages: &[usize], inherits_parts: bool) -> Result<Self, Error> {
         let hung = Hung::new(groups, pool_pages)?;
-        Ok(Self { groups: *groups, hung, holds: Slab::default(), hold_bytes: 0, room: Vec::new() })
+        Ok(Self {
+            inherits_parts,
+            groups: *groups,
+            hung,
+            holds: Slab::default(),
+            hold_bytes: 0,
+            room: Vec::new(),
+        })
     }
 
     /// Heap memory.
@@ -93,20 +102,28 @@ impl GroupCache {
 
     /// Checks what hangs where, and that each page has the users that can be found: locks, and
     /// sequences.
-    pub(super) fn check(&self, table: &PageTable, sequences: &[Sequence]) -> Result<(), Error> {
+    pub(super) fn check<'a>(
+        &self,
+        table: &PageTable,
+        sequences: impl Iterator<Item = &'a Sequence>,
+    ) -> Result<(), Error> {
         self.hung.check()?;
         let wrong = |what: &str| Err(Error::Corrupt(text!("groups: {what}")));
+        let mut users = Vec::new();
         for pool in 0..table.pool_count() {
-            let mut users = try_zeros::<u32>(table.pool_at(pool).total() + 1)?;
-            let uses = self.holds.iter().flat_map(|hold| &hold.uses);
-            for used in uses.filter(|used| self.hung.pool_of(used.page.group) == pool) {
-                users[used.page.page as usize] += 1;
+            users.try_push(try_zeros::<u32>(table.pool_at(pool).total() + 1)?)?;
+        }
+        let mut count = |page: HungPage| {
+            let pool = self.hung.pool_of(page.group);
+            if table.pool_at(pool).is_cached(page.page) {
+                users[pool][page.page as usize] += 1;
             }
-            let rows = sequences.iter().map(|sequence| &sequence.groups);
-            let mapped = rows.flat_map(|rows| rows.pages().chain(rows.sources()));
-            for page in mapped.filter(|page| self.hung.pool_of(page.group) == pool) {
-                users[page.page as usize] += 1;
-            }
+        };
+        self.holds.iter().flat_map(|hold| &hold.uses).for_each(|used| count(used.page));
+        for rows in sequences.map(|sequence| &sequence.groups) {
+            rows.pages().chain(rows.sources()).for_each(&mut count);
+        }
+        for (pool, users) in users.iter().enumerate() {
             for (page, spine) in self.hung.of_pool(pool) {
                 if !table.pool.is_cached(spine) {
                     return wrong("a page hangs on one that is not cached");
@@ -199,9 +216,16 @@ impl PrefixCache {
             ));
         }
         // A state is that of a whole page's end, and so nothing can end elsewhere.
+        let inherits_parts = !self.sharing.whole_pages;
         self.sharing.whole_pages |= groups.end_with_pages();
-        self.groups = Some(crate::memory::try_box(GroupCache::new(groups, pool_pages)?)?);
+        let made = GroupCache::new(groups, pool_pages, inherits_parts)?;
+        self.groups = Some(crate::memory::try_box(made)?);
         Ok(())
+    }
+
+    /// Whether a sequence that goes on from another one copies what that computed of a page.
+    pub fn inherits_parts(&self) -> bool {
+        self.groups.as_ref().map_or(!self.sharing.whole_pages, |groups| groups.inherits_parts)
     }
 
     fn reach_of_groups(&self, groups: &GroupCache, found: &Found, query: Query<'_>) -> Reached {

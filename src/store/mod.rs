@@ -12,6 +12,7 @@ mod audit;
 mod cache;
 mod clear;
 mod early;
+mod group_children;
 mod group_rows;
 mod groups;
 mod hang;

@@ -116,16 +116,6 @@ impl State {
         self.table.groups().list().len()
     }
 
-    /// Refuses what knows of one group only.
-    pub(crate) fn check_one_group(&self) -> Result<(), Error> {
-        if self.group_count() == 1 {
-            return Ok(());
-        }
-        Err(Error::unsupported(
-            "the page table has several groups: no sequence is retained, and none goes on from another",
-        ))
-    }
-
     /// The pages of a group beside the spine that a lock uses.
     pub fn locked_pages(&self, lock: LockId, group: usize) -> Result<&[Use], Error> {
         if group == 0 || group >= self.group_count() {

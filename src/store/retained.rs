@@ -126,6 +126,8 @@ impl State {
         if let Some(page) = entry.partial {
             table.pool.put_back(page);
         }
+        // Nothing of it is to be copied any more: no slot has a part in it.
+        self.end_groups(&entry.sequence.groups, u32::MAX);
         if let Some(node) = entry.sequence.lock {
             self.let_go(node);
         }

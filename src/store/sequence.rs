@@ -187,7 +187,8 @@ impl State {
             self.table.pool.end_loan(copy.source, slot);
         }
         if !place.groups.is_empty() {
-            self.end_groups(slot);
+            let rows = std::mem::take(&mut place.groups);
+            self.end_groups(&rows, slot);
         }
         let place = &mut self.sequences[slot as usize];
         let cache = self.cache.as_mut().expect("a sequence has a cache");

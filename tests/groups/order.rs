@@ -302,14 +302,6 @@ fn g12_what_several_groups_do_not_have_is_unsupported() {
         must(rkv_cache_create(table, &sized(), &mut cache));
         let mut info: rkv_sequence_info = sized();
         must(rkv_sequence_begin(cache, &begin, &mut info));
-        let mut retained = false;
-        let status = rkv_sequence_retain(cache, info.sequence, &mut retained);
-        assert_eq!(status, rkv_status::Unsupported);
-        let fork = rkv_sequence_fork_args { parent: info.sequence, child_count: 1, ..sized() };
-        let mut child = std::mem::zeroed();
-        let size = size_of::<rkv_sequence_fork_child>();
-        let status = rkv_sequence_fork(cache, &fork, &mut child, size);
-        assert_eq!(status, rkv_status::Unsupported);
         let mut count = 0;
         let status = rkv_sequence_checkpoint(cache, info.sequence, &mut count);
         assert_eq!(status, rkv_status::Unsupported, "there is no state");

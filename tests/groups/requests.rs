@@ -17,6 +17,9 @@ struct Running {
     /// Positions of a chunk, when pages come chunk by chunk.
     chunk: usize,
     waits: bool,
+    parent: rkv_sequence_id,
+    /// Positions of which the library was told that they are computed.
+    told: usize,
 }
 
 /// What a run came across.
@@ -32,12 +35,18 @@ pub struct Seen {
     pub appended: u64,
     pub refused: u64,
     pub evicted: u64,
+    pub forked: u64,
+    pub inherited: u64,
+    pub retained: u64,
     pub out_of_memory: u64,
 }
 
 impl Seen {
-    pub fn counts(&mut self) -> [&mut u64; 11] {
+    pub fn counts(&mut self) -> [&mut u64; 14] {
         [
+            &mut self.forked,
+            &mut self.inherited,
+            &mut self.retained,
             &mut self.begun,
             &mut self.hits,
             &mut self.partial,
@@ -58,6 +67,7 @@ pub struct Requests {
     library: Library,
     rng: Rng,
     running: Vec<Running>,
+    retained: Vec<Running>,
     /// Prompts that were asked before.
     asked: Vec<Vec<u32>>,
     /// By pool and page: what it holds at each position; of a state, one number.
@@ -73,6 +83,7 @@ impl Requests {
             world: world.clone(),
             rng: Rng::with_seed(seed),
             running: Vec::new(),
+            retained: Vec::new(),
             asked: Vec::new(),
             memory: BTreeMap::new(),
             hasher: RandomState::new(),
@@ -93,8 +104,11 @@ impl Requests {
         match self.rng.u32(..100) {
             0..25 => self.begin(),
             25..75 => self.compute(),
-            75..85 => self.append(),
-            85..93 => self.release(),
+            75..83 => self.append(),
+            83..88 => self.release(),
+            88..90 => self.retain(),
+            90..92 => self.fork(),
+            92..95 => self.go_on(),
             _ => {
                 let pool = self.rng.usize(..self.world.pools.len());
                 let count = self.rng.usize(..4);
@@ -154,9 +168,119 @@ impl Requests {
         }
         let waits = info.copy_count > 0;
         let id = info.sequence;
-        self.running.push(Running { id, tenant, ids, computed, chunk, waits });
+        self.running.push(Running {
+            id,
+            tenant,
+            ids,
+            computed,
+            chunk,
+            waits,
+            parent: 0,
+            told: computed,
+        });
         let at = self.running.len() - 1;
         self.verify(at);
+    }
+
+    /// A state is that of all that is computed, so the library must know how much that is.
+    fn is_told(&self, at: usize) -> bool {
+        let has_states = self.world.groups.iter().any(|of| of.kind == Kind::State);
+        !has_states || self.running[at].told == self.running[at].computed
+    }
+
+    /// Children with the same tokens as a request that runs.
+    fn fork(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let at = self.rng.usize(..self.running.len());
+        if self.running[at].waits || !self.is_told(at) {
+            return;
+        }
+        let count = self.rng.usize(1..3);
+        let (parent, tenant) = (self.running[at].id, self.running[at].tenant);
+        let (ids, computed) = (self.running[at].ids.clone(), self.running[at].computed);
+        match self.library.fork(parent, count) {
+            Ok(children) => {
+                for child in children {
+                    let info = self.library.info(child);
+                    self.add_child(parent, tenant, ids.clone(), info, computed);
+                }
+                self.seen.forked += 1;
+            }
+            Err(status) => {
+                assert!([rkv_status::OutOfPages, rkv_status::OutOfSlots].contains(&status));
+            }
+        }
+    }
+
+    fn add_child(
+        &mut self,
+        parent: rkv_sequence_id,
+        tenant: u32,
+        ids: Vec<u32>,
+        info: rkv_sequence_info,
+        most: usize,
+    ) {
+        let (id, computed) = (info.sequence, info.cached_position_count as usize);
+        assert!(computed <= most, "no more than was computed");
+        self.seen.inherited += u64::from(computed > 0);
+        let waits = info.copy_count > 0;
+        self.running.push(Running {
+            id,
+            tenant,
+            ids,
+            computed,
+            chunk: 0,
+            waits,
+            parent,
+            told: computed,
+        });
+        self.verify(self.running.len() - 1);
+    }
+
+    fn retain(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let at = self.rng.usize(..self.running.len());
+        if self.running[at].waits || !self.is_told(at) {
+            return;
+        }
+        self.library.retain(self.running[at].id);
+        self.seen.retained += 1;
+        let request = self.running.swap_remove(at);
+        self.retained.push(request);
+        if self.retained.len() > 4 {
+            let gone = self.retained.remove(0);
+            self.library.drop_sequence(gone.id);
+        }
+    }
+
+    /// A request that goes on from one that was retained.
+    fn go_on(&mut self) {
+        if self.retained.is_empty() {
+            return;
+        }
+        let parent = &self.retained[self.rng.usize(..self.retained.len())];
+        let (id, tenant, computed) = (parent.id, parent.tenant, parent.computed);
+        let mut ids = parent.ids.clone();
+        if ids.len() > 9 * self.page_size() {
+            return;
+        }
+        let more: Vec<u32> = (0..self.rng.usize(..4)).map(|_| self.rng.u32(..3)).collect();
+        match self.library.go_on(id, tenant, &more) {
+            Ok(info) => {
+                ids.extend(more);
+                self.add_child(0, tenant, ids, info, computed);
+            }
+            Err(status) => {
+                // It may have been displaced.
+                use rkv_status::{InvalidArgument, OutOfPages, OutOfSlots, StaleSequence};
+                let refused = [OutOfPages, OutOfSlots, InvalidArgument, StaleSequence];
+                assert!(refused.contains(&status), "{status:?}");
+            }
+        }
     }
 
     fn pool_of(&self, group: usize) -> usize {
@@ -236,6 +360,13 @@ impl Requests {
             self.verify(at);
             return self.copy(at);
         }
+        // A step changes the state, which children are still to copy.
+        let id = self.running[at].id;
+        while let Some(child) =
+            self.running.iter().position(|child| child.parent == id && child.waits)
+        {
+            self.copy(child);
+        }
         let request = &self.running[at];
         let (id, left) = (request.id, request.ids.len() - request.computed);
         if left == 0 {
@@ -296,6 +427,7 @@ impl Requests {
         let request = &self.running[at];
         let (id, computed) = (request.id, request.computed);
         let result = self.library.publish(id, computed);
+        self.running[at].told = computed;
         self.seen.remapped += result.remapped_page_count;
         let whole = computed.is_multiple_of(self.page_size());
         if !whole || !self.world.groups.iter().any(|of| of.kind == Kind::State) {
@@ -352,6 +484,9 @@ impl Requests {
     pub fn end(&mut self) {
         while !self.running.is_empty() {
             self.release();
+        }
+        for request in std::mem::take(&mut self.retained) {
+            self.library.drop_sequence(request.id);
         }
         for pool in 0..self.world.pools.len() {
             let counts = self.library.counts(pool);
@@ -454,6 +589,59 @@ impl Library {
         // SAFETY: see above.
         let status = self.call(&mut || unsafe { rkv_sequence_append(self.cache(), id, &list) });
         if status == rkv_status::Ok { Ok(()) } else { Err(status) }
+    }
+
+    pub fn info(&self, id: rkv_sequence_id) -> rkv_sequence_info {
+        let mut info = sized();
+        // SAFETY: see above.
+        must(unsafe { rkv_sequence_read_info(self.cache(), id, &mut info) });
+        info
+    }
+
+    pub fn fork(
+        &self,
+        parent: rkv_sequence_id,
+        count: usize,
+    ) -> Result<Vec<rkv_sequence_id>, rkv_status> {
+        let args = rkv_sequence_fork_args { parent, child_count: count, ..sized() };
+        // SAFETY: plain integers.
+        let mut children = vec![unsafe { std::mem::zeroed::<rkv_sequence_fork_child>() }; count];
+        let size = size_of::<rkv_sequence_fork_child>();
+        // SAFETY: see above.
+        let status = self.call(&mut || unsafe {
+            rkv_sequence_fork(self.cache(), &args, children.as_mut_ptr(), size)
+        });
+        match status {
+            rkv_status::Ok => Ok(children.iter().map(|child| child.sequence).collect()),
+            status => Err(status),
+        }
+    }
+
+    pub fn retain(&self, id: rkv_sequence_id) {
+        let mut retained = false;
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe { rkv_sequence_retain(self.cache(), id, &mut retained) }));
+    }
+
+    pub fn drop_sequence(&self, id: rkv_sequence_id) {
+        // SAFETY: see above. It may have been displaced.
+        let status = self.call(&mut || unsafe { rkv_sequence_drop(self.cache(), id) });
+        assert!([rkv_status::Ok, rkv_status::StaleSequence].contains(&status));
+    }
+
+    pub fn go_on(
+        &self,
+        parent: rkv_sequence_id,
+        tenant: u32,
+        more: &[u32],
+    ) -> Result<rkv_sequence_info, rkv_status> {
+        let (space, list) = (Self::namespace(tenant), Self::tokens(more));
+        let args = rkv_sequence_continue_args { parent, space: &space, tokens: &list, ..sized() };
+        let mut info = sized();
+        // SAFETY: see above.
+        let status =
+            self.call(&mut || unsafe { rkv_sequence_continue(self.cache(), &args, &mut info) });
+        if status == rkv_status::Ok { Ok(info) } else { Err(status) }
     }
 
     pub fn release(&self, id: rkv_sequence_id) {
