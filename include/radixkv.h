@@ -4366,6 +4366,89 @@ enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
                                         size_t *out_count);
 
 /**
+ * The row of a sequence in one group, from an index on: a page for each page_size positions, 0
+ * where the window has passed. Of a STATE group: one page, the state that the next step changes,
+ * whatever the position.
+ *
+ * Leading pages of the row may be the cache's, as far as rkv_sequence_info.shared_page_count says:
+ * never write to these. The pages from there on, and the page of a STATE group, are private.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param group the group; the row of group 0 is that of rkv_page_table_read_row() too
+ * @param first_index the first index to report
+ * @param pages receives the pages; (NULL, 0) asks for the count
+ * @param capacity room in pages
+ * @param out_count receives the number of pages from first_index on, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages copied); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
+                                            rkv_sequence_id sequence,
+                                            uint32_t group,
+                                            size_t first_index,
+                                            uint32_t *pages,
+                                            size_t capacity,
+                                            size_t *out_count);
+
+/**
+ * Begins to save the states of a sequence where it is: a page for each STATE group that has no
+ * checkpoint there, and the copies that fill it, from the sequence's own state. Carry them out, as
+ * rkv_sequence_read_copies() names them, before the next step changes the states; then call
+ * rkv_sequence_confirm_copies(), and the checkpoints can be found. Where to save:
+ * rkv_cache_match_result.checkpoint_at, rkv_group_depths.checkpoint_at.
+ *
+ * All that is computed must be published, and end with a page.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param out_copy_count receives the number of copies to carry out; 0 when the cache has all the
+ * checkpoints already, and nothing is to be confirmed then
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(): nothing has changed;
+ * RKV_STATUS_INVALID_STATE when a copy is open, or for positions that are not published or end
+ * inside a page; RKV_STATUS_UNSUPPORTED without a STATE group; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(groups + evictions); lock, in slices
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_checkpoint(struct rkv_cache *cache,
+                                        rkv_sequence_id sequence,
+                                        size_t *out_copy_count);
+
+/**
+ * Lets the windows of a sequence slide without publishing, for tokens that nobody wants to keep:
+ * pages that the next position does not need go back to their pools, those of the cache become
+ * reclaimable. rkv_sequence_publish() does it by itself.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param computed_position_count positions whose KV is enqueued: who gets a page that leaves must
+ * come behind that on the same stream. Draft tokens that may be taken back don't count
+ * @return RKV_STATUS_OK, also with one group; RKV_STATUS_INVALID_STATE when a copy is open;
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages that leave); lock; allocates nothing
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_slide(struct rkv_cache *cache,
+                                   rkv_sequence_id sequence,
+                                   uint64_t computed_position_count);
+
+/**
  * Creates a plan without rows. It needs no runner, and computes nothing by itself.
  *
  * @param table the page table whose rows it is over; lives until the plan is destroyed too
