@@ -77,6 +77,10 @@
 //!            └───────────┘
 //! ```
 //!
+//! A model whose layers differ has several [`group`]s: the index and the rows know the first one
+//! alone. Pages of the others hang on its pages, by number, and stand in rows of their own; `store`
+//! has what they mean for a lookup, a lock, an eviction and a sequence in files named `group_…`.
+//!
 //! An engine with kernels of its own uses `capi`, [`plan`] for the arrays of a step, and what is
 //! below that: no `runner`. Beside them stands [`snapshot`], states of models without paged KV by
 //! token list: of the others it uses tokens and namespaces, no page and no sequence.

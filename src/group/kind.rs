@@ -129,6 +129,12 @@ impl Groups {
         &self.groups[..self.count as usize]
     }
 
+    /// Whether there is more than the spine.
+    #[inline]
+    pub fn are_several(&self) -> bool {
+        self.count > 1
+    }
+
     /// Those that are not the spine, with their numbers.
     pub fn hung(&self) -> impl Iterator<Item = (usize, GroupConfig)> + '_ {
         self.list().iter().copied().enumerate().skip(1)

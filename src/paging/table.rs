@@ -111,6 +111,12 @@ impl PageTable {
         &self.groups
     }
 
+    /// Whether there are groups beside the first.
+    #[inline]
+    pub fn has_groups(&self) -> bool {
+        self.groups.are_several()
+    }
+
     /// Pools in all.
     pub fn pool_count(&self) -> usize {
         1 + self.more_pools.len()

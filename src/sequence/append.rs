@@ -181,7 +181,7 @@ impl Turn<'_> {
     /// Makes the row of a sequence long enough for its first positions.
     pub fn allocate(&mut self, id: SequenceId, positions: usize) -> Result<(), Error> {
         let mut claim = Lengthen { id, positions };
-        if self.group_count() == 1 {
+        if !self.has_groups() {
             return self.carry_out(claim);
         }
         let spine = claim.missing(self, 0)?;
@@ -212,7 +212,7 @@ impl Turn<'_> {
         let positions = position_count(tokens)?;
         check_ids(tokens)?;
         let mut claim = Append { id, tokens, positions };
-        if self.group_count() == 1 {
+        if !self.has_groups() {
             return self.carry_out(claim);
         }
         let spine = claim.missing(self, 0)?;

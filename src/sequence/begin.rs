@@ -145,7 +145,7 @@ impl State {
         (row_pages, room): (usize, Room),
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<Reused, Error> {
-        let (page_size, has_groups) = (self.table.page_size(), self.group_count() > 1);
+        let (page_size, has_groups) = (self.table.page_size(), self.has_groups());
         let reuse = match has_groups {
             false => self.find_reuse(query, row_pages, find)?,
             true => {
@@ -228,7 +228,7 @@ impl State {
         if let Some(copy) = &mut sequence.copy {
             copy.target = self.table.row(slot).expect("the slot is in use")[sequence.shared];
         }
-        if self.group_count() > 1 {
+        if self.has_groups() {
             self.aim_group_copies(slot);
         }
         let cache = self.cache.as_mut().expect("it was there");
@@ -258,7 +258,7 @@ impl Turn<'_> {
             self.start(namespace, tokens, room.into(), find)?
         };
         let mut filled = self.carry_out(begun.row());
-        if self.group_count() > 1 {
+        if self.has_groups() {
             filled = filled.and_then(|()| self.extend_groups(begun.id, begun.row_pages, 0));
         }
         if let Err(error) = filled {

@@ -43,7 +43,7 @@ impl State {
                 if !sequence.groups.copies().is_empty() {
                     return Err(Error::state("copies of groups are not confirmed yet"));
                 }
-                if self.group_count() > 1 && self.lends_state(id.slot()) {
+                if self.has_groups() && self.lends_state(id.slot()) {
                     return Err(Error::state(
                         "children are still to copy the state that the step would change",
                     ));

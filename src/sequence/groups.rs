@@ -76,7 +76,7 @@ impl State {
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
         }
-        if self.group_count() > 1 {
+        if self.has_groups() {
             self.slide_groups(id.slot(), computed);
         }
         Ok(())

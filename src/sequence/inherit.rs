@@ -89,7 +89,7 @@ impl State {
         };
         let computed = parent.computed(self.table.page_size());
         let mut positions = self.cache()?.reusable(known.boundary(computed.min(limit)), known);
-        if self.group_count() > 1 {
+        if self.has_groups() {
             let id = parent.id.expect("it was looked up");
             if !parent.groups.copies().is_empty() {
                 return Err(Error::state("the parent waits for copies of its own"));
@@ -114,7 +114,7 @@ impl State {
     fn check_children(&self, share: Share, count: usize) -> Result<(), Error> {
         self.table.check_slots(count)?;
         let own = share.row_pages - share.positions / self.table.page_size();
-        if self.group_count() == 1 {
+        if !self.has_groups() {
             return self.check_room(own.saturating_mul(count), 0);
         }
         let mut needed = self.needed_by_children(share.row_pages, share.positions, count);
@@ -137,7 +137,7 @@ impl State {
         let slot = self.table.next_slot()?;
         self.table.reserve_row(slot, share.row_pages).map_err(no_room)?;
         self.table.pool.reserve_loans(1).map_err(no_room)?;
-        if self.group_count() > 1 {
+        if self.has_groups() {
             self.reserve_group_loans()?;
             self.reserve_group_rows(slot, share.row_pages)?;
         }
@@ -188,7 +188,7 @@ impl State {
         let base = child.base;
         self.sequences[slot as usize] = child;
         let id = self.occupy(slot);
-        if self.group_count() > 1 {
+        if self.has_groups() {
             self.inherit_groups(parent, slot, share.positions);
         }
         self.map_path(slot, base, shared);
@@ -326,9 +326,9 @@ impl Turn<'_> {
     fn complete(&mut self, children: &[Begun]) -> Result<(), Error> {
         let done = children.iter().try_for_each(|child| {
             self.carry_out(child.row())?;
-            match self.group_count() {
-                1 => Ok(()),
-                _ => self.extend_groups(child.id, child.row_pages, 0),
+            match self.has_groups() {
+                false => Ok(()),
+                true => self.extend_groups(child.id, child.row_pages, 0),
             }
         });
         match done {

@@ -52,7 +52,7 @@ impl State {
         let sequence = &mut self.sequences[slot as usize];
         sequence.computed = sequence.computed.max(computed);
         if pages <= before {
-            if self.group_count() > 1 {
+            if self.has_groups() {
                 self.slide_groups(slot, computed);
             }
             return Ok(done);
@@ -67,7 +67,7 @@ impl State {
             done.first_remapped = before;
         }
         self.sequences[slot as usize].shared = pages;
-        if self.group_count() > 1 {
+        if self.has_groups() {
             self.publish_groups(slot, before, pages);
             self.slide_groups(slot, computed);
         }
@@ -79,6 +79,7 @@ impl State {
 
     /// Publishes from the end of the base on; the base and the lock move there. Returns how many
     /// pages were claimed.
+    #[inline(always)] // of every chunk and decoded page
     fn publish_tail(&mut self, slot: u32, pages: usize) -> Result<usize, Error> {
         let page_size = self.table.page_size();
         let cache = self.cache.as_mut().expect("a sequence has a cache");

@@ -42,7 +42,7 @@ impl State {
 
         let slot = id.slot();
         self.end_copy(slot);
-        if self.group_count() > 1 {
+        if self.has_groups() {
             self.keep_groups(slot, computed);
         }
         self.table.retire_row(slot, shared, partial);

@@ -1,5 +1,5 @@
 //! The index over the pages of a table: what a cache is, and what goes out of it.
-use super::groups::GroupCache;
+use super::group_cache::GroupCache;
 use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};

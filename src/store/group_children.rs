@@ -1,5 +1,5 @@
-//! What sequences take over from each other in the groups beside the spine: children of a fork, those
-//! that go on from another, and what is kept of one that is retained.
+//! What sequences take over from each other in the groups beside the spine: children of a fork,
+//! those that go on from another, and what is kept of one that is retained.
 use super::State;
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
 use crate::error::Error;
@@ -61,8 +61,8 @@ impl State {
         Ok(())
     }
 
-    /// Maps what a child takes over, for which room was made: the pages of the cache that its parent
-    /// has, in use from now on. What the parent alone has is borrowed, to be copied.
+    /// Maps what a child takes over, for which room was made: the pages of the cache that its
+    /// parent has, in use from now on. What the parent alone has is borrowed, to be copied.
     pub(crate) fn inherit_groups(&mut self, parent: SequenceId, slot: u32, positions: usize) {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let mut child = std::mem::take(&mut self.sequences[slot as usize].groups);

@@ -4,7 +4,7 @@
 //! A row has a place for each page of the sequence, with holes where its window has passed; that of
 //! a STATE group has one place, for the state that the next step changes. What the cache has of a
 //! row is in use; the rest is private.
-use super::groups::Path;
+use super::group_cache::Path;
 use super::{Sequence, State};
 use crate::error::Error;
 use crate::group::{Class, GROUP_LIMIT, GroupKind, Hung, HungPage, Spine};
@@ -40,7 +40,13 @@ pub(crate) type ByPool = [usize; GROUP_LIMIT];
 
 impl GroupRows {
     /// Heap memory.
+    #[inline]
     pub(super) fn bytes(&self) -> usize {
+        if self.rows.is_empty() { 0 } else { self.rows_bytes() }
+    }
+
+    #[inline(never)]
+    fn rows_bytes(&self) -> usize {
         let pages: usize = self.rows.iter().map(Vec::capacity).sum();
         pages * size_of::<u32>()
             + self.rows.capacity() * size_of::<Vec<u32>>()

@@ -1,5 +1,5 @@
 //! Publishing pages that a caller holds.
-use super::hang::{GroupRow, HangResult};
+use super::group_insert::{GroupRow, HangResult};
 use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::error::text;

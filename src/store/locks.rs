@@ -1,6 +1,6 @@
 //! Locks of callers: each has an id of its own, and protects what it was taken on, whatever
 //! becomes of the nodes.
-use super::groups::Use;
+use super::group_cache::Use;
 use super::lookup::Matched;
 use super::{PrefixCache, State};
 use crate::error::Error;
@@ -31,6 +31,7 @@ impl PrefixCache {
     }
 
     /// The same of a node's prefix.
+    #[inline(always)] // short, but for groups
     pub fn lock_node(&mut self, node: Node) -> LockId {
         self.index.lock(node);
         let on = if self.groups.is_some() { self.begin_hold_to(node) } else { node.0 };

@@ -1,5 +1,5 @@
 //! Lookups: how far a prefix is cached, and where it may be cut. With the lock, or without.
-use super::groups::Depths;
+use super::group_cache::Depths;
 use super::{PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;

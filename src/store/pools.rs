@@ -1,6 +1,6 @@
 //! Pools by number: their pages by state, pages for callers, and evictions that name the pool.
+use super::group_cache::{GroupCache, Use};
 use super::group_rows::ByPool;
-use super::groups::{GroupCache, Use};
 use super::{PrefixCache, Shared, State, Turn};
 use crate::error::{Error, Shortage, text};
 use crate::group::Class;
@@ -111,6 +111,12 @@ impl PrefixCache {
 }
 
 impl State {
+    /// Whether the page table has groups beside the first.
+    #[inline]
+    pub(crate) fn has_groups(&self) -> bool {
+        self.table.has_groups()
+    }
+
     /// Groups of the page table.
     pub fn group_count(&self) -> usize {
         self.table.groups().list().len()
@@ -198,7 +204,7 @@ impl Turn<'_> {
 impl Shared {
     /// Refuses an eviction that could not tell its caller of pages of other pools.
     pub fn check_told_by_pool(&self) -> Result<(), Error> {
-        if self.has_external_pool() && self.read().group_count() > 1 {
+        if self.has_external_pool() && self.read().has_groups() {
             return Err(Error::unsupported(
                 "with several groups an eviction takes pages of other pools too, which \
                  rkv_cache_evict_pool() reports",

@@ -76,10 +76,16 @@ impl State {
     }
 
     /// Refuses what cannot be had even by evicting everything but `protected` more pages.
+    #[inline]
     pub(crate) fn check_room(&self, needed: usize, protected: usize) -> Result<(), Error> {
         if needed <= self.table.pool.free() + self.reclaimable() - protected {
             return Ok(());
         }
+        self.short_of_room(needed, protected)
+    }
+
+    #[cold]
+    fn short_of_room(&self, needed: usize, protected: usize) -> Result<(), Error> {
         Err(Error::OutOfPages(match &self.cache {
             Some(cache) => {
                 let retained = self.retained.pages(Some(cache));

@@ -9,6 +9,7 @@ mod library;
 mod model;
 mod order;
 mod requests;
+mod sequences;
 mod worlds;
 
 use engine::Seen;

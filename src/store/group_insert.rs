@@ -1,6 +1,6 @@
 //! Pages of the groups beside the spine that come in with an insert: checked and claimed before the
 //! index changes, hung where they belong after it did.
-use super::groups::{GroupCache, Path};
+use super::group_cache::{GroupCache, Path};
 use super::insert::InsertRequest;
 use super::{PrefixCache, State};
 use crate::error::{Error, text};
