@@ -8,7 +8,9 @@ mod failing;
 mod library;
 mod model;
 mod order;
+mod refusals;
 mod requests;
+mod seen;
 mod sequences;
 mod worlds;
 
@@ -45,7 +47,7 @@ fn g02_a_call_without_memory_changes_nothing() {
     assert!(seen.out_of_memory > 1000, "hardly a call was refused: {seen:?}");
 }
 
-fn serve(world: &World, steps: u64, seed: u64, seen: &mut requests::Seen) {
+fn serve(world: &World, steps: u64, seed: u64, seen: &mut seen::Seen) {
     let mut requests = Requests::new(world, seed);
     for step in 0..steps {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| requests.step()));
@@ -61,7 +63,7 @@ fn serve(world: &World, steps: u64, seed: u64, seen: &mut requests::Seen) {
 #[test]
 fn g05_g07_g09_g11_requests_read_what_was_computed() {
     let (steps, seed) = (number("RKV_GROUPS_STEPS", 48_000), number("RKV_GROUPS_SEED", 1));
-    let (mut seen, mut worlds) = (requests::Seen::default(), worlds());
+    let (mut seen, mut worlds) = (seen::Seen::default(), worlds());
     worlds.retain(|world| !world.external);
     for run in 0..(steps / 400).max(worlds.len() as u64) {
         let world = &worlds[run as usize % worlds.len()];
@@ -75,7 +77,7 @@ fn g05_g07_g09_g11_requests_read_what_was_computed() {
 /// M05: each request for memory of each call fails in turn. A refused call has changed nothing.
 #[test]
 fn g11_a_call_of_a_sequence_without_memory_changes_nothing() {
-    let mut seen = requests::Seen::default();
+    let mut seen = seen::Seen::default();
     for (at, world) in worlds().into_iter().filter(|world| !world.external).enumerate() {
         serve(&World { failures: true, ..world }, 150, at as u64, &mut seen);
     }

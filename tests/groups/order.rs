@@ -1,14 +1,13 @@
-//! Which pages go first, and what is refused: small stories, page by page.
-use super::library::{Library, Rows, World, group_config, must, sized};
-use super::model::{Group, Kind};
+//! Which pages go first and which stay: small stories, page by page.
+use super::library::{Library, Rows, World};
+use super::model::Kind;
 use super::worlds::{group, world};
 use radixkv::capi::*;
-use std::ptr::null_mut;
 
 const PAGE: usize = 4;
 
 /// A prompt of so many pages that begins with `first`.
-fn prompt(first: &[u32], pages: usize) -> Vec<u32> {
+pub fn prompt(first: &[u32], pages: usize) -> Vec<u32> {
     let rest = (first.len() as u32..).map(|id| 1000 + id);
     first.iter().copied().chain(rest).take(pages * PAGE).collect()
 }
@@ -210,126 +209,99 @@ fn g09_allocation_evicts_in_its_pool() {
     assert_eq!([0, 1].map(|pool| library.counts(pool).cached), [0, 0]);
 }
 
-fn refused_table(change: impl FnOnce(&mut rkv_page_table_config)) -> String {
-    let full = rkv_group_config { kind: RKV_GROUP_FULL, ..zero() };
-    let groups = [full; 2];
-    let pools = [rkv_pool_config { page_count: 9, reserved: 0 }; 2];
-    let mut config = rkv_page_table_config {
-        page_size: 4,
-        slot_count: 1,
-        groups: groups.as_ptr(),
-        group_count: 2,
-        group_size: size_of::<rkv_group_config>(),
-        pools: pools.as_ptr(),
-        pool_count: 2,
-        pool_size: size_of::<rkv_pool_config>(),
-        ..sized()
-    };
-    change(&mut config);
-    let mut table = null_mut();
-    // SAFETY: the lists live as long as the call.
-    let status = unsafe { rkv_page_table_create(&config, &mut table) };
-    assert_eq!((status, table.is_null()), (rkv_status::InvalidArgument, true));
-    message()
+/// Positions of a window group that a sequence has pages for.
+fn held(library: &Library, id: rkv_sequence_id) -> usize {
+    library.group_row(id, 1).iter().filter(|&&page| page != 0).count()
 }
 
-fn zero() -> rkv_group_config {
-    group_config(&Group { kind: Kind::Full, pool: 0 })
-}
-
-fn message() -> String {
-    let mut text = [0u8; 512];
-    // SAFETY: so much room there is.
-    let bytes = unsafe { rkv_last_error_message(text.as_mut_ptr().cast(), text.len()) };
-    assert!(bytes < text.len());
-    std::ffi::CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap().to_owned()
-}
-
-/// M01: what makes no sense is refused by name.
+/// G05: a running sequence that gets its pages chunk by chunk holds a window and a chunk of a
+/// WINDOW group, rounded up, and one page more; what leaves goes to the cache, reclaimable at once.
 #[test]
-fn g01_bad_lists_are_refused_by_name() {
-    let window = rkv_group_config { kind: RKV_GROUP_WINDOW, ..zero() };
-    let bad = |second: rkv_group_config| {
-        let groups = [zero(), second];
-        refused_table(|config| config.groups = groups.as_ptr())
-    };
-    assert!(bad(window).starts_with("config.groups[1].window"));
-    assert!(bad(rkv_group_config { kind: 9, ..zero() }).starts_with("config.groups[1].kind"));
-    assert!(bad(rkv_group_config { chunk: 1, ..zero() }).starts_with("config.groups[1].chunk"));
-    assert!(bad(rkv_group_config { pool: 2, ..zero() }).starts_with("config.groups[1].pool"));
-    assert!(bad(rkv_group_config { reserved: 1, ..zero() }).contains("reserved"));
-    assert!(refused_table(|config| config.group_size = 7).contains("config.group_size"));
-    assert!(refused_table(|config| config.pool_size = 7).contains("config.pool_size"));
-    assert!(refused_table(|config| config.group_count = 9).contains("config.group_count"));
-    assert!(refused_table(|config| config.page_count = 9).contains("config.page_count"));
-    let pools = [rkv_pool_config { page_count: 9, reserved: 0 }, zero_pool()];
-    let text = refused_table(|config| config.pools = pools.as_ptr());
-    assert!(text.starts_with("config.pools[1].page_count"), "{text}");
-    let pools = [rkv_pool_config { page_count: 9, reserved: 1 }; 2];
-    assert!(refused_table(|config| config.pools = pools.as_ptr()).contains("reserved"));
-}
-
-fn zero_pool() -> rkv_pool_config {
-    rkv_pool_config { page_count: 0, reserved: 0 }
-}
-
-/// G12, and what knows of one group only.
-#[test]
-fn g12_what_several_groups_do_not_have_is_unsupported() {
-    let window = rkv_group_config { kind: RKV_GROUP_WINDOW, window: 8, ..zero() };
-    let groups = [zero(), window];
-    let config = rkv_page_table_config {
-        page_size: 4,
-        page_count: 9,
-        slot_count: 1,
-        groups: groups.as_ptr(),
-        group_count: 2,
-        group_size: size_of::<rkv_group_config>(),
-        ..sized()
-    };
-    let (mut table, mut cache) = (null_mut(), null_mut());
-    let hashed = rkv_cache_config { index: RKV_INDEX_BLOCK_HASH, ..sized() };
-    let told = rkv_cache_config { journal_bytes: 1 << 20, ..sized() };
-    let ids = [1, 2, 3];
-    let tokens = rkv_tokens { ids: ids.as_ptr(), count: 3, ..sized() };
-    let begin = rkv_sequence_begin_args { tokens: &tokens, ..sized() };
-    // SAFETY: the pointers are those of locals, and the handles are destroyed once.
-    unsafe {
-        must(rkv_page_table_create(&config, &mut table));
-        for config in [hashed, told] {
-            assert_eq!(rkv_cache_create(table, &config, &mut cache), rkv_status::Unsupported);
-        }
-        must(rkv_cache_create(table, &sized(), &mut cache));
-        let mut info: rkv_sequence_info = sized();
-        must(rkv_sequence_begin(cache, &begin, &mut info));
-        let mut count = 0;
-        let status = rkv_sequence_checkpoint(cache, info.sequence, &mut count);
-        assert_eq!(status, rkv_status::Unsupported, "there is no state");
-        rkv_cache_destroy(cache);
-        rkv_page_table_destroy(table);
-    }
-}
-
-/// M01: rows of groups that are wrong are refused, by name, and nothing is claimed.
-#[test]
-fn g02_bad_rows_are_refused_by_name() {
-    let world = world(4, &[group(Kind::Window(9, 0), 1)], &[20, 10]);
+fn g05_a_window_slides_with_each_chunk() {
+    let (window, chunk, pages) = (10, 6, 40);
+    let world = world(4, &[group(Kind::Window(window, 0), 1)], &[60, 60]);
     let library = Library::new(&world);
-    let ids = prompt(&[], 3);
-    let (spine, mine) = (library.allocate(0, 3).unwrap(), library.allocate(1, 3).unwrap());
-    let refused = |row: Vec<u32>| {
-        let before = [0, 1].map(|pool| library.counts(pool));
-        let done = library.insert(0, &ids, &vec![spine.clone(), row], true);
-        assert_eq!(done.unwrap_err(), rkv_status::InvalidArgument);
-        assert_eq!([0, 1].map(|pool| library.counts(pool)), before);
-        library.check();
-        message()
-    };
-    let text = refused(vec![mine[0], mine[0], 0]);
-    assert!(text.starts_with("args.groups[0]: pages[0]"), "{text}");
-    assert!(refused(vec![mine[0], 9, mine[2]]).contains("pages[1] 9"), "a free page");
-    assert!(refused(vec![99, 0, 0]).contains("pages[0] 99"), "a page that there is not");
-    assert!(refused(mine[..2].to_vec()).contains("page_count 2"));
-    library.insert(0, &ids, &vec![spine.clone(), mine.clone()], false).unwrap();
-    assert!(library.insert(0, &ids, &vec![spine, mine], false).is_ok(), "its own pages again");
+    let ids = prompt(&[], pages);
+    let id = library.begin(0, &ids, chunk).unwrap().sequence;
+    let most = (window - 1 + chunk).div_ceil(PAGE) + 1;
+    let mut computed = 0;
+    while computed < ids.len() {
+        let end = (computed + chunk).min(ids.len());
+        library.allocate_positions(id, end).unwrap();
+        assert!(held(&library, id) <= most, "{} pages at {end}", held(&library, id));
+        library.publish(id, end);
+        let needed = Kind::Window(window, 0).needs(end, PAGE).unwrap().len();
+        assert!((needed..=needed + 1).contains(&held(&library, id)));
+        let counts = library.counts(1);
+        let own = held(&library, id) as u64;
+        assert_eq!(counts.reclaimable + own, counts.cached + counts.private);
+        computed = end;
+    }
+    assert_eq!(library.counts(1).cached, pages as u64);
+    // Decoding, with nothing published: what leaves is free.
+    for _ in 0..20 {
+        library.append(id, &[1]).unwrap();
+        computed += 1;
+        library.slide(id, computed);
+        assert!(held(&library, id) <= most);
+    }
+    assert_eq!(library.counts(1).cached, pages as u64);
+    library.release(id);
+    assert_eq!(library.counts(1).private, 0);
+}
+
+/// G10: where the checkpoint that was found is the only page of its pool, and the sequence needs
+/// that page for its own state, less is reused rather than the request refused.
+#[test]
+fn g10_less_is_reused_before_a_request_is_refused() {
+    let world = world(4, &[group(Kind::State, 1)], &[60, 2]);
+    let library = Library::new(&world);
+    let ids = prompt(&[], 6);
+    let first = library.begin(0, &ids, 0).unwrap().sequence;
+    library.publish(first, 16);
+    assert_eq!(library.checkpoint(first), Ok(1));
+    library.confirm(first);
+    // Its own state and the checkpoint take both pages.
+    assert_eq!((library.counts(1).free, library.counts(1).cached), (0, 1));
+    assert_eq!(library.probe(0, &ids).positions, 16);
+    let second = library.begin(0, &ids, 0).unwrap();
+    assert_eq!((second.cached_position_count, second.copy_count), (0, 0));
+    assert_eq!(library.counts(1).cached, 0, "it took the page of the checkpoint");
+    assert_eq!(library.begin(0, &ids, 0).err(), Some(rkv_status::OutOfPages));
+    assert_eq!(library.shortage().pool, 1);
+    library.release(first);
+    library.release(second.sequence);
+}
+
+/// G07: a checkpoint is found when it is confirmed, not before; each sequence has a state of its
+/// own.
+#[test]
+fn g07_a_checkpoint_is_found_once_it_is_confirmed() {
+    let world = world(4, &[group(Kind::State, 1)], &[60, 9]);
+    let library = Library::new(&world);
+    let ids = prompt(&[], 6);
+    let first = library.begin(0, &ids, 0).unwrap().sequence;
+    library.publish(first, 13);
+    let refused = Err(rkv_status::InvalidState);
+    assert_eq!(library.checkpoint(first), refused, "no page ends at 13");
+    library.publish(first, 16);
+    assert_eq!(library.checkpoint(first), Ok(1));
+    assert_eq!(library.probe(0, &ids).positions, 0);
+    assert_eq!(library.checkpoint(first), refused, "a copy is open");
+    library.confirm(first);
+    assert_eq!(library.probe(0, &ids).positions, 16);
+    assert_eq!(library.checkpoint(first), Ok(0), "it is saved");
+    let begin = || library.begin(0, &ids, 0).unwrap().sequence;
+    let (second, third) = (begin(), begin());
+    let state = |id| library.group_row(id, 1);
+    let (copies, others) = (library.copies(second), library.copies(third));
+    assert_eq!(copies[0].source_page, others[0].source_page);
+    assert_eq!(vec![copies[0].target_page], state(second));
+    assert!(state(first) != state(second) && state(second) != state(third));
+    // Until the copies are made, nothing takes the checkpoint.
+    assert_eq!(library.evict(1, 9).1, 0);
+    library.confirm(second);
+    library.confirm(third);
+    assert_eq!(library.evict(1, 9).1, 1);
+    [first, second, third].into_iter().for_each(|id| library.release(id));
 }

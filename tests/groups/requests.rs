@@ -3,6 +3,7 @@
 //! seen, whoever mixed it up.
 use super::library::{Library, World};
 use super::model::Kind;
+use super::seen::Seen;
 use fastrand::Rng;
 use radixkv::capi::*;
 use std::collections::BTreeMap;
@@ -20,46 +21,6 @@ struct Running {
     parent: rkv_sequence_id,
     /// Positions of which the library was told that they are computed.
     told: usize,
-}
-
-/// What a run came across.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
-    pub begun: u64,
-    pub hits: u64,
-    pub partial: u64,
-    pub states: u64,
-    pub saved: u64,
-    pub remapped: u64,
-    pub slid: u64,
-    pub appended: u64,
-    pub refused: u64,
-    pub evicted: u64,
-    pub forked: u64,
-    pub inherited: u64,
-    pub retained: u64,
-    pub out_of_memory: u64,
-}
-
-impl Seen {
-    pub fn counts(&mut self) -> [&mut u64; 14] {
-        [
-            &mut self.forked,
-            &mut self.inherited,
-            &mut self.retained,
-            &mut self.begun,
-            &mut self.hits,
-            &mut self.partial,
-            &mut self.states,
-            &mut self.saved,
-            &mut self.remapped,
-            &mut self.slid,
-            &mut self.appended,
-            &mut self.refused,
-            &mut self.evicted,
-            &mut self.out_of_memory,
-        ]
-    }
 }
 
 pub struct Requests {

@@ -1,0 +1,131 @@
+//! What is refused, by name, with nothing changed.
+use super::library::{Library, group_config, must, sized};
+use super::model::{Group, Kind};
+use super::order::prompt;
+use super::worlds::{group, world};
+use radixkv::capi::*;
+use std::ptr::null_mut;
+
+fn refused_table(change: impl FnOnce(&mut rkv_page_table_config)) -> String {
+    let full = rkv_group_config { kind: RKV_GROUP_FULL, ..zero() };
+    let groups = [full; 2];
+    let pools = [rkv_pool_config { page_count: 9, reserved: 0 }; 2];
+    let mut config = rkv_page_table_config {
+        page_size: 4,
+        slot_count: 1,
+        groups: groups.as_ptr(),
+        group_count: 2,
+        group_size: size_of::<rkv_group_config>(),
+        pools: pools.as_ptr(),
+        pool_count: 2,
+        pool_size: size_of::<rkv_pool_config>(),
+        ..sized()
+    };
+    change(&mut config);
+    let mut table = null_mut();
+    // SAFETY: the lists live as long as the call.
+    let status = unsafe { rkv_page_table_create(&config, &mut table) };
+    assert_eq!((status, table.is_null()), (rkv_status::InvalidArgument, true));
+    message()
+}
+
+fn zero() -> rkv_group_config {
+    group_config(&Group { kind: Kind::Full, pool: 0 })
+}
+
+fn message() -> String {
+    let mut text = [0u8; 512];
+    // SAFETY: so much room there is.
+    let bytes = unsafe { rkv_last_error_message(text.as_mut_ptr().cast(), text.len()) };
+    assert!(bytes < text.len());
+    std::ffi::CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap().to_owned()
+}
+
+/// M01: what makes no sense is refused by name.
+#[test]
+fn g01_bad_lists_are_refused_by_name() {
+    let window = rkv_group_config { kind: RKV_GROUP_WINDOW, ..zero() };
+    let bad = |second: rkv_group_config| {
+        let groups = [zero(), second];
+        refused_table(|config| config.groups = groups.as_ptr())
+    };
+    assert!(bad(window).starts_with("config.groups[1].window"));
+    assert!(bad(rkv_group_config { kind: 9, ..zero() }).starts_with("config.groups[1].kind"));
+    assert!(bad(rkv_group_config { chunk: 1, ..zero() }).starts_with("config.groups[1].chunk"));
+    assert!(bad(rkv_group_config { pool: 2, ..zero() }).starts_with("config.groups[1].pool"));
+    assert!(bad(rkv_group_config { reserved: 1, ..zero() }).contains("reserved"));
+    assert!(refused_table(|config| config.group_size = 7).contains("config.group_size"));
+    assert!(refused_table(|config| config.pool_size = 7).contains("config.pool_size"));
+    assert!(refused_table(|config| config.group_count = 9).contains("config.group_count"));
+    assert!(refused_table(|config| config.page_count = 9).contains("config.page_count"));
+    let pools = [rkv_pool_config { page_count: 9, reserved: 0 }, zero_pool()];
+    let text = refused_table(|config| config.pools = pools.as_ptr());
+    assert!(text.starts_with("config.pools[1].page_count"), "{text}");
+    let pools = [rkv_pool_config { page_count: 9, reserved: 1 }; 2];
+    assert!(refused_table(|config| config.pools = pools.as_ptr()).contains("reserved"));
+}
+
+fn zero_pool() -> rkv_pool_config {
+    rkv_pool_config { page_count: 0, reserved: 0 }
+}
+
+/// G12, and what knows of one group only.
+#[test]
+fn g12_what_several_groups_do_not_have_is_unsupported() {
+    let window = rkv_group_config { kind: RKV_GROUP_WINDOW, window: 8, ..zero() };
+    let groups = [zero(), window];
+    let config = rkv_page_table_config {
+        page_size: 4,
+        page_count: 9,
+        slot_count: 1,
+        groups: groups.as_ptr(),
+        group_count: 2,
+        group_size: size_of::<rkv_group_config>(),
+        ..sized()
+    };
+    let (mut table, mut cache) = (null_mut(), null_mut());
+    let hashed = rkv_cache_config { index: RKV_INDEX_BLOCK_HASH, ..sized() };
+    let told = rkv_cache_config { journal_bytes: 1 << 20, ..sized() };
+    let ids = [1, 2, 3];
+    let tokens = rkv_tokens { ids: ids.as_ptr(), count: 3, ..sized() };
+    let begin = rkv_sequence_begin_args { tokens: &tokens, ..sized() };
+    // SAFETY: the pointers are those of locals, and the handles are destroyed once.
+    unsafe {
+        must(rkv_page_table_create(&config, &mut table));
+        for config in [hashed, told] {
+            assert_eq!(rkv_cache_create(table, &config, &mut cache), rkv_status::Unsupported);
+        }
+        must(rkv_cache_create(table, &sized(), &mut cache));
+        let mut info: rkv_sequence_info = sized();
+        must(rkv_sequence_begin(cache, &begin, &mut info));
+        let mut count = 0;
+        let status = rkv_sequence_checkpoint(cache, info.sequence, &mut count);
+        assert_eq!(status, rkv_status::Unsupported, "there is no state");
+        rkv_cache_destroy(cache);
+        rkv_page_table_destroy(table);
+    }
+}
+
+/// M01: rows of groups that are wrong are refused, by name, and nothing is claimed.
+#[test]
+fn g02_bad_rows_are_refused_by_name() {
+    let world = world(4, &[group(Kind::Window(9, 0), 1)], &[20, 10]);
+    let library = Library::new(&world);
+    let ids = prompt(&[], 3);
+    let (spine, mine) = (library.allocate(0, 3).unwrap(), library.allocate(1, 3).unwrap());
+    let refused = |row: Vec<u32>| {
+        let before = [0, 1].map(|pool| library.counts(pool));
+        let done = library.insert(0, &ids, &vec![spine.clone(), row], true);
+        assert_eq!(done.unwrap_err(), rkv_status::InvalidArgument);
+        assert_eq!([0, 1].map(|pool| library.counts(pool)), before);
+        library.check();
+        message()
+    };
+    let text = refused(vec![mine[0], mine[0], 0]);
+    assert!(text.starts_with("args.groups[0]: pages[0]"), "{text}");
+    assert!(refused(vec![mine[0], 9, mine[2]]).contains("pages[1] 9"), "a free page");
+    assert!(refused(vec![99, 0, 0]).contains("pages[0] 99"), "a page that there is not");
+    assert!(refused(mine[..2].to_vec()).contains("page_count 2"));
+    library.insert(0, &ids, &vec![spine.clone(), mine.clone()], false).unwrap();
+    assert!(library.insert(0, &ids, &vec![spine, mine], false).is_ok(), "its own pages again");
+}

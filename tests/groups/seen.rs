@@ -1,0 +1,41 @@
+//! What a run of requests came across.
+
+/// What a run came across.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    pub begun: u64,
+    pub hits: u64,
+    pub partial: u64,
+    pub states: u64,
+    pub saved: u64,
+    pub remapped: u64,
+    pub slid: u64,
+    pub appended: u64,
+    pub refused: u64,
+    pub evicted: u64,
+    pub forked: u64,
+    pub inherited: u64,
+    pub retained: u64,
+    pub out_of_memory: u64,
+}
+
+impl Seen {
+    pub fn counts(&mut self) -> [&mut u64; 14] {
+        [
+            &mut self.forked,
+            &mut self.inherited,
+            &mut self.retained,
+            &mut self.begun,
+            &mut self.hits,
+            &mut self.partial,
+            &mut self.states,
+            &mut self.saved,
+            &mut self.remapped,
+            &mut self.slid,
+            &mut self.appended,
+            &mut self.refused,
+            &mut self.evicted,
+            &mut self.out_of_memory,
+        ]
+    }
+}
