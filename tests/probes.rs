@@ -155,7 +155,7 @@ fn b09_probes_are_right_while_the_cache_changes() {
     for lock in locked {
         state.unlock(lock).unwrap();
     }
-    state.evict(Portion::of(usize::MAX), Reason::Caller, &mut |_| {});
+    state.evict(Portion::of(usize::MAX), Reason::Caller, &mut |_, _| {});
     assert_eq!(state.cache_stats().unwrap().nodes, 0);
     state.check().unwrap();
     state.audit().unwrap();
