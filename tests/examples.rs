@@ -37,6 +37,7 @@ fn check_native(example: &str, language: &str, standards: [&str; 2]) {
     }
 }
 
+/// G04: of the hybrid model's chat, the third request has all that it can.
 #[test]
 fn c() {
     EVERYWHERE.into_iter().for_each(|example| check_native(example, "c", ["c99", "c17"]));
