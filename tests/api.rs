@@ -188,7 +188,8 @@ fn hybrid() -> (PageTable, Cache) {
     (table, cache)
 }
 
-/// G02, G03, G06: a lookup ends where every group can, says what each costs, and keeps what it needs.
+/// G02, G03, G06: a lookup ends where every group can, says what each costs, and keeps what it
+/// needs.
 #[test]
 fn g06_a_match_keeps_the_pages_of_all_groups() {
     let (table, cache) = hybrid();

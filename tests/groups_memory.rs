@@ -41,7 +41,7 @@ fn m10_g01_memory_of_groups_is_counted() {
 fn m10_g01_memory_by_page() {
     const SPINE: u32 = 10_000;
     const POOL: u32 = 1_000_000;
-    const OF_POOL: usize = 12;
+    const OF_POOL: usize = 5;
     let bytes = |groups: &[model::Group], pools: &[u32]| {
         Library::new(&world(4, groups, pools)).counted_bytes()
     };

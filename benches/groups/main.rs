@@ -70,7 +70,9 @@ fn measure(name: &str, more: &[GroupKind], has: impl Fn(GroupKind, usize) -> boo
         rows.iter().zip(1..).map(|(pages, group)| GroupRow { group, pages }).collect();
     drop(cache.insert_groups(&space, tokens, &spine, &groups).unwrap());
     let reused = cache.probe(&space, tokens).unwrap().1;
-    let probe = quickest(|| drop(cache.probe(&space, tokens).unwrap()));
+    let probe = quickest(|| {
+        cache.probe(&space, tokens).unwrap();
+    });
     let find = quickest(|| drop(cache.find(&space, tokens).unwrap()));
     let insert = quickest(|| drop(cache.insert_groups(&space, tokens, &spine, &groups).unwrap()));
     println!("| {name} | {reused} | {probe:.1} | {find:.1} | {insert:.1} |");

@@ -43,7 +43,8 @@ func (b *bench) poolPages(pool, count int) []uint32 {
 	return pages
 }
 
-// G02, G03, G06: a lookup ends where every group can, says what each costs, and keeps what it needs.
+// G02, G03, G06: a lookup ends where every group can, says what each costs, and keeps what it
+// needs.
 func TestGroups(t *testing.T) {
 	b := newHybrid(t)
 	tokens := radixkv.Text(run(1, 40))

@@ -229,8 +229,8 @@ public:
                                                    sizeof(rkv_locked_page), capacity, count);
             });
     }
-    /// rkv_cache_evict_pool() without a report; returns how many pages the pool got. Refused with an
-    /// external pool: evict_pool_reported().
+    /// rkv_cache_evict_pool() without a report; returns how many pages the pool got. Refused with
+    /// an external pool: evict_pool_reported().
     std::size_t evict_pool(std::uint32_t pool, std::size_t page_count) {
         std::size_t freed = 0;
         check(rkv_cache_evict_pool(get(), pool, page_count, nullptr, 0, 0, nullptr, &freed));

@@ -1,5 +1,5 @@
-/* A page table as an engine with a hybrid model has it: full attention, a sliding window and states,
- * each with pages of its own. */
+/* A page table as an engine with a hybrid model has it: full attention, a sliding window and
+ * states, each with pages of its own. */
 #ifndef RKV_TESTS_HYBRID_H
 #define RKV_TESTS_HYBRID_H
 

@@ -1,5 +1,5 @@
-/* Outputs where none can be: whatever is refused for one has changed nothing and written nothing. A
- * file that includes this has a `hash_of` of its world: one number of all that can be seen of it. */
+/* Outputs where none can be: whatever is refused for one has changed nothing and written nothing.
+ * A file that includes this has a `hash_of` of its world: one number of all that can be seen. */
 #ifndef RKV_TESTS_OUTPUTS_H
 #define RKV_TESTS_OUTPUTS_H
 
