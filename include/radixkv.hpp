@@ -48,6 +48,7 @@
 #include "radixkv/namespace.hpp"
 #include "radixkv/page_digest.hpp"
 #include "radixkv/journal.hpp"
+#include "radixkv/groups.hpp"
 #include "radixkv/page_table.hpp"
 #include "radixkv/cache.hpp"
 #include "radixkv/sequence.hpp"

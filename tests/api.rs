@@ -1,10 +1,11 @@
 //! What a Rust engine sees: what it holds ends by itself, and nothing is left behind.
 use radixkv::api::{Cache, PageTable};
 use radixkv::error::Error;
+use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::{IndexKind, Namespace};
-use radixkv::paging::PageTableConfig;
+use radixkv::paging::{MorePools, PageTableConfig};
 use radixkv::sequence::{Continuation, Room};
-use radixkv::store::CacheConfig;
+use radixkv::store::{CacheConfig, GroupRow};
 use radixkv::token::TokenList;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -167,5 +168,97 @@ fn j08_a_sequence_takes_its_pages_later() {
     assert_eq!(table.row(sequence.slot()).unwrap().len(), 10);
     sequence.truncate(40).unwrap();
     assert!(sequence.truncate(39).is_err(), "the prompt stays");
+    check(&table, &cache);
+}
+
+/// A hybrid model's page table: full attention, a window of 9 and states, a pool for each.
+fn hybrid() -> (PageTable, Cache) {
+    let group = |kind, pool| GroupConfig { kind, pool };
+    let window = GroupKind::Window { window: 9, sinks: 0 };
+    let groups = [group(GroupKind::Full, 0), group(window, 1), group(GroupKind::State, 2)];
+    let config = PageTableConfig {
+        page_size: 4,
+        page_count: 41,
+        groups: Groups::new(&groups).unwrap(),
+        more_pools: MorePools::new(&[21, 6]).unwrap(),
+        ..PageTableConfig::default()
+    };
+    let table = PageTable::new(config).unwrap();
+    let cache = cache(&table, IndexKind::Radix);
+    (table, cache)
+}
+
+/// G02, G03, G06: a lookup ends where every group can, says what each costs, and keeps what it
+/// needs.
+#[test]
+fn g06_a_match_keeps_the_pages_of_all_groups() {
+    let (table, cache) = hybrid();
+    let prompt = ids(1, 40);
+    let tokens = TokenList::text(&prompt);
+    let spine = table.allocate_pages(10).unwrap();
+    let window = table.allocate_pool_pages(1, 10).unwrap();
+    let mut states = vec![0; 10];
+    states[4] = table.allocate_pool_pages(2, 1).unwrap()[0];
+    let rows = [GroupRow { group: 1, pages: &window }, GroupRow { group: 2, pages: &states }];
+    let done = cache.insert_groups(&SPACE(), tokens, &spine, &rows).unwrap();
+    assert_eq!((done.inserted.claimed, done.claimed, done.duplicates), (10, 11, 0));
+    assert_eq!(done.pages, [window.clone(), states]);
+    drop(done);
+
+    let found = cache.find(&SPACE(), tokens).unwrap();
+    assert_eq!((found.positions, found.known, found.limiting_group), (20, 40, 2));
+    assert_eq!(found.checkpoint_at, [36, 40]);
+    let probe = cache.probe_groups(&SPACE(), tokens).unwrap();
+    assert_eq!((probe.positions, probe.known, probe.lost), (20, 40, vec![0, 0, 20]));
+    assert_eq!(probe.checkpoint_at, [36, 40]);
+    let lock = found.lock.as_ref().unwrap();
+    let held: Vec<_> = lock.group_pages(1).unwrap().iter().map(|at| (at.place, at.page)).collect();
+    assert_eq!(held, [(3, window[3]), (4, window[4])]);
+    assert_eq!(lock.group_pages(2).unwrap().len(), 1);
+    assert!(matches!(lock.group_pages(0), Err(Error::Argument(_))));
+    let gone = cache.evict_from_pool(1, 100).unwrap();
+    assert_eq!((gone.freed, gone.pages.len()), (8, 8));
+    assert_eq!(cache.evict_from_pool(2, 1).unwrap().pages, []);
+    drop(found);
+    assert_eq!(cache.evict_from_pool(2, 1).unwrap().freed, 1);
+    // With a page of the first group go those that hang on it.
+    let prompt_end = cache.evict_from_pool(0, 6).unwrap();
+    assert_eq!((prompt_end.freed, prompt_end.pages.len()), (6, 7));
+    check(&table, &cache);
+}
+
+/// G09: pages come from a pool, and the shortage names it.
+#[test]
+fn g09_pools_have_numbers() {
+    let (table, cache) = hybrid();
+    let pages = table.allocate_pool_pages(2, 5).unwrap();
+    assert_eq!(table.pool_stats(2).unwrap().private, 5);
+    match table.allocate_pool_pages(2, 1) {
+        Err(Error::OutOfPages(shortage)) => assert_eq!(shortage.pool, 2),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(table.free_pool_pages(1, &pages), Err(Error::Argument(_))));
+    table.free_pool_pages(2, &pages).unwrap();
+    assert!(matches!(table.pool_stats(3), Err(Error::Argument(_))));
+    check(&table, &cache);
+}
+
+/// G08: more pages of one pool may go than were asked for; all of them are told.
+#[test]
+fn g08_what_goes_together_is_told_together() {
+    let chunk = GroupConfig { kind: GroupKind::Full, pool: 0 };
+    let groups = Groups::new(&[GroupConfig::default(), chunk]).unwrap();
+    let config = PageTableConfig { page_size: 4, page_count: 11, groups, ..Default::default() };
+    let table = PageTable::new(config).unwrap();
+    let cache = cache(&table, IndexKind::Radix);
+    let pages = table.allocate_pages(4).unwrap();
+    let rows = [GroupRow { group: 1, pages: &pages[2..] }];
+    cache.insert_groups(&SPACE(), TokenList::text(&ids(1, 8)), &pages[..2], &rows).unwrap();
+    // The last page of the first group was used longest ago, and takes the other's.
+    cache.find(&SPACE(), TokenList::text(&ids(1, 8))).unwrap();
+    let gone = cache.evict(1).unwrap();
+    assert_eq!(gone.len(), 2, "{gone:?}");
+    assert!(gone.contains(&pages[1]) && gone.contains(&pages[3]));
+    assert_eq!(table.stats().unwrap().free, 6 + gone.len());
     check(&table, &cache);
 }

@@ -18,13 +18,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 const NUMBERS: u64 = 1 << 36;
 
 fn table(slot_count: u32) -> Arc<Shared> {
-    let config = PageTableConfig {
-        page_size: 1,
-        page_count: 40,
-        slot_count,
-        row_page_limit: 0,
-        external_pool: false,
-    };
+    let config =
+        PageTableConfig { page_size: 1, page_count: 40, slot_count, ..PageTableConfig::default() };
     Shared::new(config).unwrap()
 }
 

@@ -33,6 +33,11 @@ fn cache() {
 }
 
 #[test]
+fn groups() {
+    run_noun("groups");
+}
+
+#[test]
 fn sequence() {
     run_noun("sequence");
 }
@@ -97,6 +102,7 @@ fn every_file_has_a_test() {
         "continuation",
         "errors",
         "external",
+        "groups",
         "journal",
         "page_digest",
         "page_table",

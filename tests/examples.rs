@@ -1,5 +1,5 @@
-//! The examples are built and run. The story and attention, in C, C++, Rust and Go, and the others
-//! print the text of their own name.
+//! The examples are built and run. The story, attention and the hybrid model, in C, C++, Rust and
+//! Go, and the others print the text of their own name.
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
@@ -10,12 +10,15 @@ mod native;
 #[allow(dead_code)] // its main() is for `cargo run --example attention`
 #[path = "../examples/attention.rs"]
 mod attention;
+#[allow(dead_code)] // its main() is for `cargo run --example hybrid`
+#[path = "../examples/hybrid.rs"]
+mod hybrid;
 #[allow(dead_code)] // its main() is for `cargo run --example story`
 #[path = "../examples/story.rs"]
 mod story;
 
 /// What is told in every language.
-const EVERYWHERE: [&str; 2] = ["story", "attention"];
+const EVERYWHERE: [&str; 3] = ["story", "attention", "hybrid"];
 
 fn expected(example: &str) -> String {
     fs::read_to_string(native::root().join("examples").join(example).with_extension("txt")).unwrap()
@@ -34,6 +37,7 @@ fn check_native(example: &str, language: &str, standards: [&str; 2]) {
     }
 }
 
+/// G04: of the hybrid model's chat, the third request has all that it can.
 #[test]
 fn c() {
     EVERYWHERE.into_iter().for_each(|example| check_native(example, "c", ["c99", "c17"]));
@@ -77,11 +81,13 @@ fn cpp() {
 
 #[test]
 fn rust() {
-    let (mut story, mut attention) = (Vec::new(), Vec::new());
+    let (mut story, mut attention, mut hybrid) = (Vec::new(), Vec::new(), Vec::new());
     story::tell(&mut story).unwrap();
     attention::tell(&mut attention).unwrap();
+    hybrid::tell(&mut hybrid).unwrap();
     assert_eq!(String::from_utf8(story).unwrap(), expected("story"));
     assert_eq!(String::from_utf8(attention).unwrap(), expected("attention"));
+    assert_eq!(String::from_utf8(hybrid).unwrap(), expected("hybrid"));
 }
 
 /// Says what is not tested, past the capture of the test harness.

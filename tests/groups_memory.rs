@@ -13,7 +13,9 @@ mod model;
 mod worlds;
 
 use engine::Seen;
-use worlds::{run, worlds};
+use library::Library;
+use model::Kind;
+use worlds::{group, run, world, worlds};
 
 /// What the counters may be off by: a fiftieth, and what small worlds have beside their contents.
 const PART: usize = 50;
@@ -30,4 +32,29 @@ fn m10_g01_memory_of_groups_is_counted() {
         let off = heap.abs_diff(counted);
         assert!(off <= heap / PART + FIXED, "{world:?}: heap {heap}, counted {counted}");
     }
+}
+
+/// What docs/groups.md says of it: 32 bytes for each page of a pool that groups beside the first
+/// draw from, and 4 bytes for each page of the first pool and each such group, beside what a pool
+/// takes for its pages' states.
+#[test]
+fn m10_g01_memory_by_page() {
+    const SPINE: u32 = 10_000;
+    const POOL: u32 = 1_000_000;
+    const OF_POOL: usize = 5;
+    let bytes = |groups: &[model::Group], pools: &[u32]| {
+        Library::new(&world(4, groups, pools)).counted_bytes()
+    };
+    let one = bytes(&[], &[SPINE]);
+    let window = |pool| group(Kind::Window(9, 0), pool);
+    let two = bytes(&[window(1)], &[SPINE, POOL]);
+    let shared = bytes(&[window(0)], &[SPINE]);
+    println!("one group {one}, two {two}, of one pool {shared}");
+    let near = |bytes: usize, of: u32, each: usize| {
+        let off = bytes.abs_diff(of as usize * each);
+        assert!(off < FIXED, "{bytes} bytes for {of} pages");
+    };
+    // A pool's own: where each page is, and the list of the free ones.
+    near(two - one - 4 * SPINE as usize, POOL, 32 + OF_POOL);
+    near(shared - one, SPINE, 32 + 4);
 }

@@ -8,11 +8,6 @@ typedef struct rkvgo_cache_made {
 	rkv_cache *cache;
 } rkvgo_cache_made;
 
-typedef struct rkvgo_insert_made {
-	rkvgo_failure *failure;
-	rkv_cache_insert_result result;
-} rkvgo_insert_made;
-
 typedef struct rkvgo_cache_stats_made {
 	rkvgo_failure *failure;
 	rkv_cache_stats stats;
@@ -35,30 +30,6 @@ static inline rkvgo_cache_made rkvgo_cache_create(
 		status = rkv_cache_create(table, &config, &made.cache);
 	}
 	made.failure = rkvgo_end(status);
-	return made;
-}
-
-static inline rkvgo_insert_made rkvgo_cache_insert(
-	rkv_cache *cache, uint32_t flags, rkv_namespace space,
-	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
-	const uint32_t *pages, size_t page_count, rkv_node_id from_node,
-	uint64_t from_token_index, uint64_t from_page_index, uint32_t *published_pages
-) {
-	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
-	rkv_cache_insert_args args = {
-		.struct_size = sizeof args,
-		.flags = flags,
-		.space = &space,
-		.tokens = &tokens,
-		.pages = pages,
-		.page_count = page_count,
-		.from_node = from_node,
-		.from_token_index = from_token_index,
-		.from_page_index = from_page_index,
-	};
-	rkvgo_insert_made made = {0};
-	made.result.struct_size = sizeof made.result;
-	made.failure = rkvgo_end(rkv_cache_insert(cache, &args, published_pages, &made.result));
 	return made;
 }
 
@@ -217,73 +188,6 @@ func (c *Cache) enter() (*C.rkv_cache, error) {
 		return nil, ErrClosed
 	}
 	return c.raw, nil
-}
-
-// InsertFlags are options of an insert.
-type InsertFlags uint32
-
-// InsertLock: lock what was inserted in the same step, so that nobody evicts it before. Undo with
-// Unlock of InsertResult.Lock.
-const InsertLock InsertFlags = C.RKV_INSERT_LOCK
-
-// InsertArgs says what Insert puts where.
-type InsertArgs struct {
-	// Namespace is not read when FromNode is set.
-	Namespace Namespace
-	// Tokens are those of the whole prefix, from its beginning.
-	Tokens Tokens
-	// Pages are those of the whole prefix, at least one for each whole page of the tokens. Those
-	// before FromPageIndex are not read.
-	Pages []uint32
-	// FromNode is the node of an earlier match to go on from; 0 begins at the root.
-	FromNode NodeID
-	// FromTokenIndex is that match's TokenCount; 0 without FromNode.
-	FromTokenIndex int
-	// FromPageIndex is that match's PageCount; 0 without FromNode.
-	FromPageIndex int
-	// Flags are 0 or InsertLock.
-	Flags InsertFlags
-}
-
-// InsertResult says what Insert did.
-type InsertResult struct {
-	// Node ends where the whole pages of the tokens end; 0 when there is no whole page.
-	Node NodeID
-	// ClaimedPageCount counts the pages that the cache owns from now on.
-	ClaimedPageCount int
-	// DuplicatePageCount counts the pages that stay with their holder, because another page is
-	// published for the same tokens.
-	DuplicatePageCount int
-	// Lock protects the prefix up to Node, if it was asked for; 0 when there is no whole page.
-	Lock LockID
-}
-
-// Insert publishes the whole pages of a prefix. Pages for which the cache has none yet must be
-// private; they are claimed. Where it has another one, that one stays.
-//
-// published may be nil, or as long as args.Pages: it receives the cache's page at each whole page
-// of the tokens, and the caller's own elsewhere. With an external pool it may not be nil: it says
-// which pages are the cache's now, and which stay outside.
-func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error) {
-	if published != nil && len(published) < len(args.Pages) {
-		return InsertResult{}, invalid("published is shorter than args.Pages")
-	}
-	raw, err := c.enter()
-	if err != nil {
-		return InsertResult{}, err
-	}
-	defer c.mu.RUnlock()
-	made := C.rkvgo_cache_insert(raw, C.uint32_t(args.Flags), args.Namespace.c(),
-		args.Tokens.idPointer(), C.size_t(len(args.Tokens.IDs)),
-		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
-		u32Pointer(args.Pages), C.size_t(len(args.Pages)), C.rkv_node_id(args.FromNode),
-		C.uint64_t(args.FromTokenIndex), C.uint64_t(args.FromPageIndex), u32Pointer(published))
-	return InsertResult{
-		Node:               NodeID(made.result.node),
-		ClaimedPageCount:   int(made.result.claimed_page_count),
-		DuplicatePageCount: int(made.result.duplicate_page_count),
-		Lock:               LockID(made.result.lock),
-	}, asError(made.failure)
 }
 
 // Evict returns up to pageCount pages to the free pool, least recently used first, and says how

@@ -76,6 +76,12 @@ var goValues = map[string]int64{
 
 	"RKV_PAGE_TABLE_EXTERNAL_POOL": int64(radixkv.PageTableExternalPool),
 
+	"RKV_GROUP_LIMIT":  radixkv.GroupLimit,
+	"RKV_GROUP_FULL":   int64(radixkv.GroupFull),
+	"RKV_GROUP_WINDOW": int64(radixkv.GroupWindow),
+	"RKV_GROUP_CHUNK":  int64(radixkv.GroupChunk),
+	"RKV_GROUP_STATE":  int64(radixkv.GroupState),
+
 	"RKV_CACHE_WHOLE_PAGES": int64(radixkv.CacheWholePages),
 	"RKV_INSERT_LOCK":       int64(radixkv.InsertLock),
 	"RKV_MATCH_LOCK":        int64(radixkv.MatchLock),

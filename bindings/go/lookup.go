@@ -58,6 +58,14 @@ type Match struct {
 	// PositionCount is the number of positions of those tokens:
 	// PageCount * page size + PartialPositionCount.
 	PositionCount int
+	// KnownPositionCount is the number of positions that are known, of which groups beside the
+	// first can reuse only PositionCount: ProbeGroups says which costs how much.
+	KnownPositionCount int
+	// CheckpointAt says, with a GroupState, where to end a chunk and save the states, so that the
+	// next request gets that far. The smaller one first; 0 where there is none to be saved.
+	CheckpointAt [2]int
+	// LimitingGroup is the group that cost the most of the known positions; 0 when none did.
+	LimitingGroup int
 	// PartialPositionCount is how many positions at the start of PartialPage match as well.
 	PartialPositionCount int
 	// PartialPage holds those positions; copy them, never write to the page. Else 0.
@@ -94,6 +102,9 @@ func matchOf(made *C.rkv_cache_match_result) Match {
 		PageCount:            int(made.page_count),
 		TokenCount:           int(made.token_count),
 		PositionCount:        int(made.position_count),
+		KnownPositionCount:   int(made.known_position_count),
+		CheckpointAt:         [2]int{int(made.checkpoint_at[0]), int(made.checkpoint_at[1])},
+		LimitingGroup:        int(made.limiting_group),
 		PartialPositionCount: int(made.partial_position_count),
 		PartialPage:          uint32(made.partial_page),
 		PartialNode:          NodeID(made.partial_node),

@@ -21,7 +21,8 @@ typedef struct rkvgo_slot {
 // Zero takes the default, except for page_count, which has none.
 static inline rkvgo_page_table_made rkvgo_page_table_create(
 	uint32_t page_size, uint32_t page_count, uint32_t slot_count, uint32_t row_page_limit,
-	uint32_t flags
+	uint32_t flags, const rkv_group_config *groups, size_t group_count,
+	const rkv_pool_config *pools, size_t pool_count
 ) {
 	rkvgo_page_table_made made = {0};
 	rkv_page_table_config config;
@@ -32,6 +33,12 @@ static inline rkvgo_page_table_made rkvgo_page_table_create(
 		config.slot_count = slot_count ? slot_count : config.slot_count;
 		config.row_page_limit = row_page_limit;
 		config.flags = flags;
+		config.groups = groups;
+		config.group_count = group_count;
+		config.group_size = sizeof *groups;
+		config.pools = pools;
+		config.pool_count = pool_count;
+		config.pool_size = sizeof *pools;
 		status = rkv_page_table_create(&config, &made.table);
 	}
 	made.failure = rkvgo_end(status);
@@ -115,6 +122,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"unsafe"
 )
 
 const (
@@ -137,7 +145,7 @@ type PageTableConfig struct {
 	// PageSize is the number of positions per page, 1 to PageSizeMax. Default 16.
 	PageSize uint32
 	// PageCount is the number of physical pages, the reserved page 0 included: at least 2. It has
-	// no default.
+	// no default, and is 0 with PoolPageCounts.
 	PageCount uint32
 	// SlotCount is the number of sequences alive at once. Default 256.
 	SlotCount uint32
@@ -145,6 +153,12 @@ type PageTableConfig struct {
 	RowPageLimit uint32
 	// Flags are PageTable flags.
 	Flags PageTableFlags
+	// Groups are the groups of the model's layers, of which the first is GroupFull and draws from
+	// pool 0; at most GroupLimit. Default: one.
+	Groups []GroupConfig
+	// PoolPageCounts are the pages of each pool, the reserved page 0 included. Default: one pool, of
+	// PageCount pages.
+	PoolPageCounts []uint32
 }
 
 // PageTable is a pool of physical pages and one row of pages per slot. Page 0 is reserved as the
@@ -162,8 +176,11 @@ func NewPageTable(config PageTableConfig) (*PageTable, error) {
 		return nil, &Error{Status: Unsupported, Message: fmt.Sprintf(
 			"the loaded library has ABI %d, this package needs %d", have, ABIVersion)}
 	}
+	groups, pools := groupConfigs(config.Groups), poolConfigs(config.PoolPageCounts)
 	made := C.rkvgo_page_table_create(C.uint32_t(config.PageSize), C.uint32_t(config.PageCount),
-		C.uint32_t(config.SlotCount), C.uint32_t(config.RowPageLimit), C.uint32_t(config.Flags))
+		C.uint32_t(config.SlotCount), C.uint32_t(config.RowPageLimit), C.uint32_t(config.Flags),
+		unsafe.SliceData(groups), C.size_t(len(groups)),
+		unsafe.SliceData(pools), C.size_t(len(pools)))
 	if err := asError(made.failure); err != nil {
 		return nil, err
 	}

@@ -56,6 +56,8 @@ func (s Status) Error() string {
 
 // Shortage says in pages why an allocation was refused: free + reclaimable < needed.
 type Shortage struct {
+	// Pool is the pool that is short; 0 without a list of pools.
+	Pool int
 	// NeededPageCount is what the call needed beyond the pages that it could share.
 	NeededPageCount uint64
 	// FreePageCount is the free pool.
@@ -111,6 +113,7 @@ func failed(failure *C.rkvgo_failure) error {
 	e := &Error{Status: Status(failure.status), Message: C.GoString(failure.message)}
 	if failure.has_shortage {
 		e.Shortage = &Shortage{
+			Pool:                 int(failure.shortage.pool),
 			NeededPageCount:      uint64(failure.shortage.needed_page_count),
 			FreePageCount:        uint64(failure.shortage.free_page_count),
 			ReclaimablePageCount: uint64(failure.shortage.reclaimable_page_count),

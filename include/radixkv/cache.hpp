@@ -6,6 +6,7 @@
 #ifndef RADIXKV_CACHE_HPP
 #define RADIXKV_CACHE_HPP
 
+#include "groups.hpp"
 #include "journal.hpp"
 #include "namespace.hpp"
 #include "page_table.hpp"
@@ -189,6 +190,64 @@ public:
             args.from_page_index = found.page_count;
         }
         return insert_raw(args, tokens, pages, published);
+    }
+    /// rkv_cache_insert() from the root, of the pages of several groups.
+    rkv_cache_insert_result insert_groups(TokenView tokens, span<const std::uint32_t> pages,
+                                          span<const GroupRow> groups,
+                                          span<std::uint32_t> published = {},
+                                          const Namespace& ns = Namespace()) {
+        return insert_groups_raw(0, tokens, pages, groups, published, ns);
+    }
+    /// The same with RKV_INSERT_LOCK; `lock` lets go of what it held before.
+    rkv_cache_insert_result insert_groups(TokenView tokens, span<const std::uint32_t> pages,
+                                          span<const GroupRow> groups, Lock& lock,
+                                          span<std::uint32_t> published = {},
+                                          const Namespace& ns = Namespace()) {
+        const rkv_cache_insert_result done =
+            insert_groups_raw(RKV_INSERT_LOCK, tokens, pages, groups, published, ns);
+        lock = Lock(handle_, done.lock);
+        return done;
+    }
+    /// rkv_cache_probe_groups().
+    [[nodiscard]] GroupProbe probe_groups(TokenView tokens,
+                                          const Namespace& ns = Namespace()) const {
+        GroupProbe out;
+        out.costs.resize(RKV_GROUP_LIMIT);
+        std::size_t count = 0;
+        check(rkv_cache_probe_groups(get(), ns.get(), tokens.get(), out.costs.data(),
+                                     sizeof(rkv_group_cost), out.costs.size(), &count,
+                                     &out.depths));
+        out.costs.resize(count);
+        return out;
+    }
+    /// rkv_cache_read_locked_pages().
+    [[nodiscard]] std::vector<rkv_locked_page> locked_pages(const Lock& lock,
+                                                            std::uint32_t group) const {
+        return detail::read<rkv_locked_page>(
+            [&](rkv_locked_page* pages, std::size_t capacity, std::size_t* count) {
+                return rkv_cache_read_locked_pages(get(), lock.id(), group, pages,
+                                                   sizeof(rkv_locked_page), capacity, count);
+            });
+    }
+    /// rkv_cache_evict_pool() without a report; returns how many pages the pool got. Refused with
+    /// an external pool: evict_pool_reported().
+    std::size_t evict_pool(std::uint32_t pool, std::size_t page_count) {
+        std::size_t freed = 0;
+        check(rkv_cache_evict_pool(get(), pool, page_count, nullptr, 0, 0, nullptr, &freed));
+        return freed;
+    }
+    /// rkv_cache_evict_pool() that returns the pages; it takes no more than surely fit in `most`,
+    /// which is at least the number of groups.
+    EvictedPages evict_pool_reported(std::uint32_t pool, std::size_t page_count,
+                                     std::size_t most = 1024) {
+        EvictedPages out;
+        out.pages.resize(most);
+        std::size_t count = 0;
+        check(rkv_cache_evict_pool(get(), pool, page_count, out.pages.data(),
+                                   sizeof(rkv_evicted_page), out.pages.size(), &count,
+                                   &out.freed_page_count));
+        out.pages.resize(count);
+        return out;
     }
     /// rkv_cache_lock().
     [[nodiscard]] Lock lock(rkv_node_id node) {
@@ -499,6 +558,26 @@ private:
         check(rkv_cache_insert(get(), &args, published.size() != 0 ? published.data() : nullptr,
                                &result));
         return result;
+    }
+
+    rkv_cache_insert_result insert_groups_raw(std::uint32_t flags, TokenView tokens,
+                                              span<const std::uint32_t> pages,
+                                              span<const GroupRow> groups,
+                                              span<std::uint32_t> published, const Namespace& ns) {
+        std::vector<rkv_group_row> rows;
+        for (const GroupRow& row : groups) {
+            if (row.published.size() != 0 && row.published.size() < row.pages.size())
+                throw Error(RKV_STATUS_BUFFER_TOO_SMALL, "a row's published is shorter than pages");
+            rows.push_back({row.group, 0, row.pages.data(), row.pages.size(),
+                            row.published.size() != 0 ? row.published.data() : nullptr});
+        }
+        auto args = sized<rkv_cache_insert_args>();
+        args.flags = flags;
+        args.space = ns.get();
+        args.groups = rows.data();
+        args.group_count = rows.size();
+        args.group_size = sizeof(rkv_group_row);
+        return insert_raw(args, tokens, pages, published);
     }
 
     std::shared_ptr<detail::CacheHandle> handle_;

@@ -6,6 +6,7 @@
 #ifndef RADIXKV_PAGE_TABLE_HPP
 #define RADIXKV_PAGE_TABLE_HPP
 
+#include "groups.hpp"
 #include "journal.hpp"
 #include "span.hpp"
 
@@ -40,6 +41,11 @@ public:
         check(rkv_page_table_create(&config, &table));
         handle_.reset(table);
     }
+    /// rkv_page_table_create() with several groups of layers, and pools for them: config.page_count
+    /// stays 0. No list of pools means one, of config.page_count pages.
+    PageTable(rkv_page_table_config config, span<const rkv_group_config> groups,
+              span<const rkv_pool_config> pools = {})
+        : PageTable(with_groups(config, groups, pools)) {}
     /// Takes over a handle that C code created.
     explicit PageTable(rkv_page_table* owned) noexcept : handle_(owned) {}
 
@@ -77,6 +83,27 @@ public:
     /// rkv_page_table_free_pages().
     void free_pages(span<const std::uint32_t> pages) {
         check(rkv_page_table_free_pages(get(), pages.data(), pages.size()));
+    }
+    /// rkv_page_table_read_pool_stats().
+    [[nodiscard]] rkv_pool_stats pool_stats(std::uint32_t pool) const {
+        auto stats = sized<rkv_pool_stats>();
+        check(rkv_page_table_read_pool_stats(get(), pool, &stats));
+        return stats;
+    }
+    /// rkv_page_table_allocate_pool_pages(). Undo with free_pool_pages().
+    [[nodiscard]] std::vector<std::uint32_t> allocate_pool_pages(std::uint32_t pool,
+                                                                 std::size_t page_count) {
+        std::vector<std::uint32_t> pages(page_count);
+        allocate_pool_pages(pool, pages);
+        return pages;
+    }
+    /// rkv_page_table_allocate_pool_pages() into a buffer: as many as it has room for.
+    void allocate_pool_pages(std::uint32_t pool, span<std::uint32_t> pages) {
+        check(rkv_page_table_allocate_pool_pages(get(), pool, pages.size(), pages.data()));
+    }
+    /// rkv_page_table_free_pool_pages().
+    void free_pool_pages(std::uint32_t pool, span<const std::uint32_t> pages) {
+        check(rkv_page_table_free_pool_pages(get(), pool, pages.data(), pages.size()));
     }
     /// rkv_page_table_map().
     void map(std::uint32_t slot, std::size_t first_index, span<const std::uint32_t> pages) {
@@ -181,6 +208,18 @@ public:
     void check_invariants() const { check(rkv_page_table_check(get())); }
 
 private:
+    static rkv_page_table_config with_groups(rkv_page_table_config config,
+                                             span<const rkv_group_config> groups,
+                                             span<const rkv_pool_config> pools) noexcept {
+        config.groups = groups.data();
+        config.group_count = groups.size();
+        config.group_size = sizeof(rkv_group_config);
+        config.pools = pools.data();
+        config.pool_count = pools.size();
+        config.pool_size = sizeof(rkv_pool_config);
+        return config;
+    }
+
     struct Destroy {
         void operator()(rkv_page_table* table) const noexcept { rkv_page_table_destroy(table); }
     };

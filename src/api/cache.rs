@@ -6,7 +6,7 @@ use crate::ids::{LockId, NodeId, SequenceId};
 use crate::index::{Namespace, NodeInfo};
 use crate::memory::{Arc, try_filled, try_to_vec};
 use crate::sequence::{Continuation, Room};
-use crate::store::{CacheStats, InsertRequest, Shared};
+use crate::store::{CacheStats, InsertRequest, InsertResult, Shared};
 use crate::token::TokenList;
 
 /// A cache on a page table. Dropped last of all that came from it.
@@ -40,6 +40,10 @@ impl Lock {
     pub fn id(&self) -> LockId {
         self.id
     }
+
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
+    }
 }
 
 impl Drop for Lock {
@@ -69,6 +73,13 @@ pub struct Match {
     pub tokens: usize,
     /// Positions of those.
     pub positions: usize,
+    /// Positions that are known, of which groups beside the first may be unable to reuse some.
+    pub known: usize,
+    /// With a STATE group: where to end a chunk and save the states, so that the next request gets
+    /// that far. The smaller one first; 0 for none.
+    pub checkpoint_at: [usize; 2],
+    /// The group that cost the most of the known positions; 0 for none.
+    pub limiting_group: usize,
     /// The node that ends where the whole pages end.
     pub node: Option<NodeId>,
     /// What protects all that. None when nothing matched.
@@ -89,6 +100,18 @@ pub struct Inserted {
     pub duplicates: usize,
     /// What protects them. None when there is no whole page.
     pub lock: Option<Lock>,
+}
+
+impl Inserted {
+    pub(super) fn of(cache: &Cache, done: &InsertResult, node: u64, pages: Vec<u32>) -> Self {
+        Self {
+            pages,
+            node: some(node),
+            claimed: done.claimed,
+            duplicates: done.duplicates,
+            lock: done.lock.map(|id| cache.own(id)),
+        }
+    }
 }
 
 impl Cache {
@@ -116,14 +139,15 @@ impl Cache {
 
     /// Finds and locks the longest cached prefix.
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Match, Error> {
-        let (matched, node, lock, pages) = call(self.shared(), |shared| {
+        let (matched, depths, node, lock, pages) = call(self.shared(), |shared| {
             let mut state = shared.turn();
             let found = state.find(namespace, tokens)?;
             let mut pages = try_filled(0, found.pages())?;
+            let depths = found.depths();
             let (matched, lock) = state.take_match(found, true)?;
             let into = |start: usize, part: &[u32]| copy_to(&mut pages, start, part);
             state.visit_path(matched.node, into)?;
-            Ok((matched, state.node_id(matched.node)?, lock, pages))
+            Ok((matched, depths, state.node_id(matched.node)?, lock, pages))
         })?;
         let partial = matched.partial;
         Ok(Match {
@@ -131,6 +155,9 @@ impl Cache {
             partial: partial.map(|part| PartialPage { page: part.page, positions: part.positions }),
             tokens: matched.tokens,
             positions: matched.positions,
+            known: matched.positions.max(depths.known as usize),
+            checkpoint_at: depths.checkpoint_at.map(|at| at as usize),
+            limiting_group: depths.costliest as usize,
             node: some(node),
             lock: lock.map(|id| self.own(id)),
         })
@@ -163,13 +190,7 @@ impl Cache {
             published.truncate(inserted.pages);
             Ok((inserted, state.node_id(inserted.node)?, published))
         })?;
-        Ok(Inserted {
-            pages,
-            node: some(node),
-            claimed: inserted.claimed,
-            duplicates: inserted.duplicates,
-            lock: inserted.lock.map(|id| self.own(id)),
-        })
+        Ok(Inserted::of(self, &inserted, node, pages))
     }
 
     /// Protects a node and all above it.
@@ -192,9 +213,14 @@ impl Cache {
     /// locked.
     pub fn evict(&self, count: usize) -> Result<Vec<u32>, Error> {
         call(self.shared(), |shared| {
-            let room = count.min(shared.read().page_table_stats().cached);
-            let mut evicted = try_filled(0, room)?;
-            let done = shared.evict(room, |at, page| evicted[at] = page)?;
+            let (cached, group_count) = {
+                let state = shared.read();
+                (state.page_table_stats().cached, state.group_count())
+            };
+            let count = count.min(cached);
+            // The last one may take those of other groups along.
+            let mut evicted = try_filled(0, count + group_count - 1)?;
+            let done = shared.evict(count, |at, page| evicted[at] = page)?;
             evicted.truncate(done);
             Ok(evicted)
         })
@@ -234,7 +260,7 @@ impl Cache {
     }
 }
 
-fn copy_to(pages: &mut [u32], start: usize, part: &[u32]) {
+pub(super) fn copy_to(pages: &mut [u32], start: usize, part: &[u32]) {
     pages[start..start + part.len()].copy_from_slice(part);
 }
 

@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod groups;
 mod page_table;
 mod sequence;
 
 pub use cache::{Cache, Inserted, Lock, Match, PartialPage};
+pub use groups::{Evicted, GroupDepths, InsertedGroups, LockedPage};
 pub use page_table::PageTable;
 pub use sequence::Sequence;
 

@@ -108,8 +108,8 @@ impl Handles {
         let at = handle.slot();
         let slot = self.chunks.get(at as usize / CHUNK)?.get(at as usize % CHUNK)?;
         let is_out = slot.number & FREE == 0;
-        let named = HandleId::new(self.block.block, slot.number, at);
-        Some(slot.at).filter(|_| is_out && named == handle)
+        let is_named = is_out && HandleId::new(self.block.block, slot.number, at) == handle;
+        is_named.then_some(slot.at)
     }
 
     /// Ends a handle; the number of what it was on. None when there is no such handle.
@@ -165,12 +165,14 @@ mod tests {
         let mut other = Handles::new("pins", Numbers::shared(), HANDLE_LIMIT).unwrap();
         let first = take(&mut handles, 7).unwrap();
         assert_eq!(handles.release(first), Some(7));
+        assert_eq!(handles.get(first), None, "its slot is free");
         let second = take(&mut handles, 8).unwrap();
         assert_eq!(second.slot(), first.slot());
         let foreign = take(&mut other, 9).unwrap();
         for stale in [first, foreign, HandleId(0), HandleId(second.0 ^ 1 << 23)] {
-            assert_eq!(handles.release(stale), None);
+            assert_eq!((handles.get(stale), handles.release(stale)), (None, None));
         }
+        assert_eq!(handles.get(second), Some(8));
         assert_eq!((handles.out(), handles.release(second)), (1, Some(8)));
     }
 

@@ -153,18 +153,19 @@ static void m01_tokens_build(void) {
 static void m01_page_table_create(void) {
     fixture f = new_fixture(2, 8);
     rkv_page_table_config config, fresh;
+    const size_t first = offsetof(rkv_page_table_config, groups);
     rkv_page_table *table = NULL;
     mark(&fresh, sizeof fresh);
     BAD(&f, rkv_page_table_config_init(NULL, sizeof config), "config");
     BAD(&f, rkv_page_table_config_init(&fresh, 0), "struct_size");
-    BAD(&f, rkv_page_table_config_init(&fresh, sizeof fresh - 1), "struct_size");
+    BAD(&f, rkv_page_table_config_init(&fresh, first - 1), "struct_size");
     UNTOUCHED(fresh);
     CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
     config.page_count = 10;
     BAD(&f, rkv_page_table_create(NULL, &table), "config");
     BAD(&f, rkv_page_table_create(&config, NULL), "out_table");
-    BAD_INPUT_SIZES(&f, rkv_page_table_config, config, p, rkv_page_table_create(p, &table),
-                    "config");
+    BAD_INPUT_SIZES_FROM(&f, rkv_page_table_config, first, config, p,
+                         rkv_page_table_create(p, &table), "config");
     config.flags = RKV_PAGE_TABLE_EXTERNAL_POOL << 1;
     BAD(&f, rkv_page_table_create(&config, &table), "flags");
     config.flags = UINT32_MAX;

@@ -40,6 +40,10 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
 /* An input struct whose struct_size is wrong, or whose unknown tail isn't zero. `name` is what the
  * call takes. */
 #define BAD_INPUT_SIZES(f, type, good, name, call, word)                                          \
+    BAD_INPUT_SIZES_FROM(f, type, sizeof(type), good, name, call, word)
+
+/* The same for a struct that had `first` bytes in the first release. */
+#define BAD_INPUT_SIZES_FROM(f, type, first, good, name, call, word)                              \
     do {                                                                                          \
         struct {                                                                                  \
             type base;                                                                            \
@@ -48,7 +52,7 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
         type *name = &bigger_.base;                                                               \
         memset(&bigger_, 0, sizeof bigger_);                                                      \
         bigger_.base = (good);                                                                    \
-        const uint32_t small_[] = {0, 1, 8, (uint32_t)sizeof(type) - 1};                          \
+        const uint32_t small_[] = {0, 1, 8, (uint32_t)(first) - 1};                               \
         for (size_t at_ = 0; at_ < 4; at_++) {                                                    \
             name->struct_size = small_[at_];                                                      \
             BAD(f, call, word);                                                                   \

@@ -81,9 +81,9 @@ static void m01_match_and_probe(void) {
                     rkv_cache_match(f->cache, p, &c.tokens, 0, pages, 4, &match), "space");
     BAD_INPUT_SIZES(f, rkv_tokens, c.tokens, p,
                     rkv_cache_match(f->cache, NULL, p, 0, pages, 4, &match), "tokens");
-    OUTPUT_SIZES(f, rkv_cache_match_result, p,
-                 rkv_cache_match(f->cache, NULL, &c.tokens, 0, pages, 4, p),
-                 "out_match");
+    OUTPUT_SIZES_FROM(f, rkv_cache_match_result,
+                      offsetof(rkv_cache_match_result, known_position_count), p,
+                      rkv_cache_match(f->cache, NULL, &c.tokens, 0, pages, 4, p), "out_match");
     UNTOUCHED_STRUCT(match);
     UNTOUCHED(pages);
     GOOD_BIGGER_OUTPUT(rkv_cache_match_result, p,
@@ -121,10 +121,11 @@ static void m01_insert(void) {
     good.space = &space;
     BAD(f, rkv_cache_insert(NULL, &good, published, &result), "cache");
     BAD(f, rkv_cache_insert(f->cache, NULL, published, &result), "args");
-    BAD_INPUT_SIZES(f, rkv_cache_insert_args, good, p,
-                    rkv_cache_insert(f->cache, p, published, &result), "args");
-    OUTPUT_SIZES(f, rkv_cache_insert_result, p, rkv_cache_insert(f->cache, &good, published, p),
-                 "out_result");
+    BAD_INPUT_SIZES_FROM(f, rkv_cache_insert_args, offsetof(rkv_cache_insert_args, groups), good, p,
+                         rkv_cache_insert(f->cache, p, published, &result), "args");
+    OUTPUT_SIZES_FROM(f, rkv_cache_insert_result,
+                      offsetof(rkv_cache_insert_result, claimed_group_page_count), p,
+                      rkv_cache_insert(f->cache, &good, published, p), "out_result");
     args = good;
     args.flags = 2;
     BAD(f, rkv_cache_insert(f->cache, &args, published, &result), "flags");

@@ -1,6 +1,6 @@
 /* M09: a call that is refused for an output, because the pointer is NULL or misaligned, or the
  * struct's size is not its size, has changed nothing: every function that writes something. */
-#include "misuse.h"
+#include "outputs.h"
 #include "runner_fixture.h"
 #include "snapshots.h"
 
@@ -50,13 +50,6 @@ static void close_world(world *w) {
     end_runner(&w->r);
 }
 
-static uint64_t hashed(uint64_t hash, const void *bytes, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        hash = (hash ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
 /* One number of all that can be seen of it. */
 static uint64_t hash_of(const world *w) {
     static char dump[1 << 16];
@@ -85,74 +78,6 @@ static uint64_t hash_of(const world *w) {
     CHECK_OK(rkv_snapshot_cache_check(w->s.cache));
     return hashed(hash, &stats, sizeof stats);
 }
-
-/* Where the outputs of a call go that are good: none may be written. A struct there has a size. */
-static uint64_t spare[64];
-static uint32_t spare_size;
-/* And the output that is not. */
-static uint64_t room[64];
-
-static void prepare(void) {
-    mark(spare, sizeof spare);
-    mark(room, sizeof room);
-    if (spare_size != 0) {
-        memcpy(spare, &spare_size, sizeof spare_size);
-    }
-}
-
-#define UNCHANGED(w, call, word)                                                                  \
-    do {                                                                                          \
-        uint64_t before_ = hash_of(w);                                                            \
-        forget_message();                                                                         \
-        CHECK_STATUS(call, RKV_STATUS_INVALID_ARGUMENT);                                          \
-        check_report(message_names(word), __FILE__, __LINE__, #call " names " word);              \
-        check_report(hash_of(w) == before_, __FILE__, __LINE__, #call " changes nothing");        \
-        check_report(!unmarked(spare, 4, sizeof spare), __FILE__, __LINE__,                       \
-                     #call " writes no other output");                                            \
-        check_report(!unmarked(room, 8, sizeof room), __FILE__, __LINE__,                         \
-                     #call " writes nothing");                                                    \
-    } while (0)
-
-#define ALIGNMENT(type) offsetof(struct { char first_; type second_; }, second_)
-
-/* `call` with its output, called `name`, at every address that is not aligned. */
-#define MISALIGNED(w, type, name, call, word)                                                     \
-    for (size_t off_ = 1; off_ < ALIGNMENT(type); off_++) {                                       \
-        type *name = (type *)(void *)((char *)&room[4] + off_);                                   \
-        prepare();                                                                                \
-        UNCHANGED(w, call, word);                                                                 \
-    }
-
-/* The same, and with NULL, which not every output may be. */
-#define MISPLACED(w, type, name, call, word)                                                      \
-    do {                                                                                          \
-        {                                                                                         \
-            type *name = NULL;                                                                    \
-            prepare();                                                                            \
-            UNCHANGED(w, call, word);                                                             \
-        }                                                                                         \
-        MISALIGNED(w, type, name, call, word)                                                     \
-    } while (0)
-
-/* The same for a struct, and with sizes that it never had; `first` is that of the first release. */
-#define MISSIZED(w, type, first, name, call, word)                                                \
-    do {                                                                                          \
-        const uint32_t sizes_[] = {0, 1, 4, (uint32_t)(first) - 1, 4097, UINT32_MAX};             \
-        for (size_t at_ = 0; at_ < sizeof sizes_ / sizeof sizes_[0]; at_++) {                     \
-            type *name = (type *)(void *)room;                                                    \
-            prepare();                                                                            \
-            memcpy(room, &sizes_[at_], 4);                                                        \
-            UNCHANGED(w, call, word);                                                             \
-        }                                                                                         \
-    } while (0)
-
-#define BAD_STRUCT_FROM(w, type, first, name, call, word)                                         \
-    MISPLACED(w, type, name, call, word);                                                         \
-    MISSIZED(w, type, first, name, call, word)
-#define BAD_STRUCT(w, type, name, call, word)                                                     \
-    BAD_STRUCT_FROM(w, type, sizeof(type), name, call, word)
-
-#define OTHER ((void *)spare)
 
 static void m09_tokens(void) {
     world w;
@@ -246,9 +171,9 @@ static void m09_cache(void) {
                "out_result");
     spare_size = sizeof(rkv_cache_match_result);
     for (uint32_t flags = 0; flags <= RKV_MATCH_LOCK; flags++) {
-        BAD_STRUCT(&w, rkv_cache_match_result, p,
-                   rkv_cache_match(cache, NULL, &w.tokens, flags, NULL, 0, p),
-                   "out_match");
+        BAD_STRUCT_FROM(&w, rkv_cache_match_result,
+                        offsetof(rkv_cache_match_result, known_position_count), p,
+                        rkv_cache_match(cache, NULL, &w.tokens, flags, NULL, 0, p), "out_match");
         MISPLACED(&w, uint32_t, p,
                   rkv_cache_match(cache, NULL, &w.tokens, flags, p, 8, OTHER), "pages");
     }
@@ -257,8 +182,9 @@ static void m09_cache(void) {
               "out_position_count");
     MISALIGNED(&w, size_t, p, rkv_cache_probe(cache, NULL, &w.tokens, p, OTHER),
                "out_token_count");
-    BAD_STRUCT(&w, rkv_cache_insert_result, p, rkv_cache_insert(cache, &args, OTHER, p),
-               "out_result");
+    BAD_STRUCT_FROM(&w, rkv_cache_insert_result,
+                    offsetof(rkv_cache_insert_result, claimed_group_page_count), p,
+                    rkv_cache_insert(cache, &args, OTHER, p), "out_result");
     spare_size = sizeof(rkv_cache_insert_result);
     MISALIGNED(&w, uint32_t, p, rkv_cache_insert(cache, &args, p, OTHER), "published_pages");
     spare_size = 0;

@@ -105,7 +105,10 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_token_item), 40);
     CHECK_EQ(offsetof(rkv_token_item, digest), 24);
     CHECK_EQ(sizeof(rkv_region), 16);
-    CHECK_EQ(sizeof(rkv_page_table_config), 24);
+    CHECK_EQ(sizeof(rkv_group_config), 24);
+    CHECK_EQ(sizeof(rkv_pool_config), 8);
+    CHECK_EQ(sizeof(rkv_pool_stats), 56);
+    CHECK_EQ(offsetof(rkv_page_table_config, groups), 24);
     CHECK_EQ(sizeof(rkv_page_table_stats), 80);
     CHECK_EQ(sizeof(rkv_page_table_batch_row), 8);
     CHECK_EQ(sizeof(rkv_cache_config), 32);
@@ -113,9 +116,15 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_journal_item), 48);
     CHECK_EQ(sizeof(rkv_namespace), 72);
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);
-    CHECK_EQ(sizeof(rkv_cache_match_result), 64);
+    CHECK_EQ(sizeof(rkv_cache_match_result), 96);
+    CHECK_EQ(offsetof(rkv_cache_match_result, known_position_count), 64);
     CHECK_EQ(offsetof(rkv_cache_match_result, page_count), 48);
-    CHECK_EQ(sizeof(rkv_cache_insert_result), 40);
+    CHECK_EQ(sizeof(rkv_cache_insert_result), 56);
+    CHECK_EQ(offsetof(rkv_cache_insert_result, claimed_group_page_count), 40);
+    CHECK_EQ(sizeof(rkv_group_cost), 16);
+    CHECK_EQ(sizeof(rkv_group_depths), 40);
+    CHECK_EQ(sizeof(rkv_locked_page), 8);
+    CHECK_EQ(sizeof(rkv_evicted_page), 8);
     CHECK_EQ(sizeof(rkv_node_info), 64);
     CHECK_EQ(offsetof(rkv_cache_stats, prefix_count), 120);
     CHECK_EQ(sizeof(rkv_page_digest), 32);
@@ -128,7 +137,10 @@ static void layout_is_the_abi(void) {
     if (sizeof(void *) == 8) {
         CHECK_EQ(sizeof(rkv_tokens), 40);
         CHECK_EQ(sizeof(rkv_page_table_batch_arrays), 40);
-        CHECK_EQ(sizeof(rkv_cache_insert_args), 64);
+        CHECK_EQ(sizeof(rkv_page_table_config), 72);
+        CHECK_EQ(sizeof(rkv_cache_insert_args), 88);
+        CHECK_EQ(offsetof(rkv_cache_insert_args, groups), 64);
+        CHECK_EQ(sizeof(rkv_group_row), 32);
         CHECK_EQ(sizeof(rkv_sequence_begin_args), 40);
         CHECK_EQ(sizeof(rkv_tokens_page_digests_args), 40);
     }

@@ -1,7 +1,8 @@
 //! What is said and asked by group: costs of a lookup, the pages that a lock protects, evictions.
 use crate::capi::cache::{rkv_cache, rkv_lock_id};
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, WantedElements, check_fit, put, rkv_status, with, write_struct,
+    AbiElement, AbiStruct, WantedElements, check_fit, check_out, out, put, rkv_status, with,
+    write_struct,
 };
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
@@ -239,7 +240,10 @@ pub unsafe extern "C" fn rkv_cache_evict_pool(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            put(0, out_freed_count, "out_freed_count")?;
+            let freed_count = out(out_freed_count, "out_freed_count")?;
+            if !out_evicted_count.is_null() {
+                check_out(out_evicted_count, 1, "out_evicted_count")?;
+            }
             let is_told = !evicted.is_null();
             if !is_told && page_count > 0 && shared.has_external_pool() {
                 return Err(Error::argument(
@@ -261,7 +265,8 @@ pub unsafe extern "C" fn rkv_cache_evict_pool(
             if !out_evicted_count.is_null() {
                 put(at, out_evicted_count, "out_evicted_count")?;
             }
-            put(freed, out_freed_count, "out_freed_count")
+            freed_count.write(freed);
+            Ok(())
         })
     }
 }

@@ -108,6 +108,9 @@ impl GivenRows<'_> {
             check_zero(row.reserved, &name("reserved"))?;
             // SAFETY: the caller's contract.
             let pages = unsafe { slice(row.pages, row.page_count, &name("pages"))? };
+            if !row.published_pages.is_null() {
+                check_out(row.published_pages, pages.len(), &name("published_pages"))?;
+            }
             if is_external && row.published_pages.is_null() && !pages.is_empty() {
                 let what = "is NULL: it alone says which pages of an external pool the cache has";
                 return Err(Error::argument(text!("{} {what}", name("published_pages"))).into());

@@ -1,0 +1,308 @@
+package radixkv
+
+/*
+#include "call.h"
+
+typedef struct rkvgo_group_probe {
+	rkvgo_failure *failure;
+	size_t count;
+	rkv_group_depths depths;
+	rkv_group_cost costs[RKV_GROUP_LIMIT];
+} rkvgo_group_probe;
+
+typedef struct rkvgo_evicted {
+	rkvgo_failure *failure;
+	size_t evicted;
+	size_t freed;
+} rkvgo_evicted;
+
+typedef struct rkvgo_pool_stats_made {
+	rkvgo_failure *failure;
+	rkv_pool_stats stats;
+} rkvgo_pool_stats_made;
+
+static inline rkvgo_group_probe rkvgo_cache_probe_groups(
+	const rkv_cache *cache, rkv_namespace space,
+	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count
+) {
+	rkv_tokens tokens = rkvgo_tokens(ids, count, items, item_count);
+	rkvgo_group_probe made = {0};
+	made.depths.struct_size = sizeof made.depths;
+	made.failure = rkvgo_end(rkv_cache_probe_groups(
+		cache, &space, &tokens, made.costs, sizeof made.costs[0], RKV_GROUP_LIMIT, &made.count,
+		&made.depths));
+	return made;
+}
+
+static inline rkvgo_count rkvgo_cache_locked_pages(
+	const rkv_cache *cache, rkv_lock_id lock, uint32_t group,
+	rkv_locked_page *pages, size_t capacity
+) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_cache_read_locked_pages(
+		cache, lock, group, pages, sizeof *pages, capacity, &made.count));
+	return made;
+}
+
+static inline rkvgo_evicted rkvgo_cache_evict_pool(
+	rkv_cache *cache, uint32_t pool, size_t page_count, rkv_evicted_page *pages, size_t capacity
+) {
+	rkvgo_evicted made = {0};
+	made.failure = rkvgo_end(rkv_cache_evict_pool(
+		cache, pool, page_count, pages, sizeof *pages, capacity, &made.evicted, &made.freed));
+	return made;
+}
+
+static inline rkvgo_pool_stats_made rkvgo_page_table_pool_stats(
+	const rkv_page_table *table, uint32_t pool
+) {
+	rkvgo_pool_stats_made made = {0};
+	made.stats.struct_size = sizeof made.stats;
+	made.failure = rkvgo_end(rkv_page_table_read_pool_stats(table, pool, &made.stats));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_page_table_allocate_pool_pages(
+	rkv_page_table *table, uint32_t pool, size_t page_count, uint32_t *pages
+) {
+	return rkvgo_end(rkv_page_table_allocate_pool_pages(table, pool, page_count, pages));
+}
+
+static inline rkvgo_failure *rkvgo_page_table_free_pool_pages(
+	rkv_page_table *table, uint32_t pool, const uint32_t *pages, size_t page_count
+) {
+	return rkvgo_end(rkv_page_table_free_pool_pages(table, pool, pages, page_count));
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+)
+
+// GroupLimit is the most groups, and the most pools.
+const GroupLimit = C.RKV_GROUP_LIMIT
+
+// GroupKind says which pages of a group let a prefix be reused.
+type GroupKind uint32
+
+const (
+	// GroupFull: all. Full attention.
+	GroupFull GroupKind = C.RKV_GROUP_FULL
+	// GroupWindow: those of the last Window - 1 positions, and of the first Sinks.
+	GroupWindow GroupKind = C.RKV_GROUP_WINDOW
+	// GroupChunk: those from the beginning of the next position's chunk.
+	GroupChunk GroupKind = C.RKV_GROUP_CHUNK
+	// GroupState: a checkpoint at exactly its end, which lies between two pages. Recurrent layers.
+	GroupState GroupKind = C.RKV_GROUP_STATE
+)
+
+// GroupConfig is a group: the layers that share one row of pages. Unused fields are zero.
+type GroupConfig struct {
+	// Kind is one of the kinds above.
+	Kind GroupKind
+	// Pool is the pool that its pages come from. Groups whose pages have equal bytes may share one.
+	Pool uint32
+	// Window is, for GroupWindow, the positions that a query attends to, its own included.
+	Window uint32
+	// Sinks are, for GroupWindow, the positions at the beginning that are always attended to.
+	Sinks uint32
+	// Chunk is, for GroupChunk, the positions of a chunk.
+	Chunk uint32
+}
+
+func groupConfigs(groups []GroupConfig) []C.rkv_group_config {
+	var made []C.rkv_group_config
+	for _, group := range groups {
+		made = append(made, C.rkv_group_config{
+			kind: C.uint32_t(group.Kind), pool: C.uint32_t(group.Pool),
+			window: C.uint32_t(group.Window), sinks: C.uint32_t(group.Sinks),
+			chunk: C.uint32_t(group.Chunk),
+		})
+	}
+	return made
+}
+
+func poolConfigs(pageCounts []uint32) []C.rkv_pool_config {
+	var made []C.rkv_pool_config
+	for _, count := range pageCounts {
+		made = append(made, C.rkv_pool_config{page_count: C.uint32_t(count)})
+	}
+	return made
+}
+
+// GroupDepths says how far a prompt is known, and how far it can be reused.
+type GroupDepths struct {
+	// PositionCount is the number of positions that every group can reuse.
+	PositionCount int
+	// KnownPositionCount is the number of positions that are known, whatever groups lack.
+	KnownPositionCount int
+	// CheckpointAt is as that of Match.
+	CheckpointAt [2]int
+	// LostPositionCounts are the positions that each group cost, asked in order, each about what
+	// those before it left.
+	LostPositionCounts []int
+}
+
+// ProbeGroups says how far a prompt is known, how far it can be reused, and what each group costs
+// of the difference. It changes nothing.
+func (c *Cache) ProbeGroups(namespace Namespace, tokens Tokens) (GroupDepths, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return GroupDepths{}, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_probe_groups(raw, namespace.c(), tokens.idPointer(),
+		C.size_t(len(tokens.IDs)), tokens.itemPointer(), C.size_t(len(tokens.Items)))
+	if err := asError(made.failure); err != nil {
+		return GroupDepths{}, err
+	}
+	at := made.depths.checkpoint_at
+	depths := GroupDepths{
+		PositionCount:      int(made.depths.position_count),
+		KnownPositionCount: int(made.depths.known_position_count),
+		CheckpointAt:       [2]int{int(at[0]), int(at[1])},
+		LostPositionCounts: make([]int, made.count),
+	}
+	for _, cost := range made.costs[:made.count] {
+		depths.LostPositionCounts[cost.group] = int(cost.lost_position_count)
+	}
+	return depths, nil
+}
+
+// LockedPage is a page of a group that a lock protects.
+type LockedPage struct {
+	// PageIndex is its place in the prefix. Of a GroupState, it is the state after those of this
+	// place.
+	PageIndex int
+	// Page is its number in the group's pool.
+	Page uint32
+}
+
+// LockedPages are the pages of a group, 1 and up, that a lock protects, in the order of their
+// places. Of a match with MatchLock these are all that the match needs.
+func (c *Cache) LockedPages(lock LockID, group int) ([]LockedPage, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer c.mu.RUnlock()
+	var found []C.rkv_locked_page
+	for {
+		made := C.rkvgo_cache_locked_pages(raw, C.rkv_lock_id(lock), C.uint32_t(group),
+			unsafe.SliceData(found), C.size_t(len(found)))
+		err := asError(made.failure)
+		if err != nil && !errors.Is(err, BufferTooSmall) {
+			return nil, err
+		}
+		if err == nil && int(made.count) <= len(found) {
+			found = found[:made.count]
+			break
+		}
+		found = make([]C.rkv_locked_page, made.count)
+	}
+	pages := make([]LockedPage, len(found))
+	for i, page := range found {
+		pages[i] = LockedPage{PageIndex: int(page.page_index), Page: uint32(page.page)}
+	}
+	return pages, nil
+}
+
+// EvictedPage is a page that EvictPool took.
+type EvictedPage struct {
+	// Group is its group.
+	Group int
+	// Page is its number in the group's pool.
+	Page uint32
+}
+
+// EvictPool evicts until a pool has got pageCount pages, or there are no more to be had, and says
+// how many it got. A page of group 0 takes those of other groups that hang on it, also of other
+// pools.
+//
+// The pages are appended to evicted, and no more are evicted than surely fit in its capacity, which
+// is at least the number of groups; nil asks for no report and sets no limit, which is refused with
+// an external pool.
+func (c *Cache) EvictPool(
+	pool, pageCount int, evicted []EvictedPage,
+) (freedPageCount int, all []EvictedPage, err error) {
+	if pageCount < 0 {
+		return 0, evicted, invalid("pageCount is negative") // in C it would be "everything"
+	}
+	raw, err := c.enter()
+	if err != nil {
+		return 0, evicted, err
+	}
+	defer c.mu.RUnlock()
+	var pages []C.rkv_evicted_page
+	if evicted != nil {
+		pages = make([]C.rkv_evicted_page, cap(evicted)-len(evicted))
+	}
+	made := C.rkvgo_cache_evict_pool(raw, C.uint32_t(pool), C.size_t(pageCount),
+		unsafe.SliceData(pages), C.size_t(len(pages)))
+	if err := asError(made.failure); err != nil || evicted == nil {
+		return int(made.freed), evicted, err
+	}
+	for _, page := range pages[:made.evicted] {
+		evicted = append(evicted, EvictedPage{Group: int(page.group), Page: uint32(page.page)})
+	}
+	return int(made.freed), evicted, nil
+}
+
+// PoolStats are the pages of one pool by state. free + cached + private + outside == total at all
+// times.
+type PoolStats struct {
+	// TotalPageCount counts the pages that can be handed out, by whomever: all but page 0.
+	TotalPageCount uint64
+	// FreePageCount is the free pool.
+	FreePageCount uint64
+	// CachedPageCount counts the pages that the cache owns, of all groups that draw from the pool.
+	CachedPageCount uint64
+	// PrivatePageCount counts the pages that belong to rows or to callers.
+	PrivatePageCount uint64
+	// ReclaimablePageCount counts the cached pages that nothing protects.
+	ReclaimablePageCount uint64
+	// OutsidePageCount counts the pages of an external pool that the cache does not own.
+	OutsidePageCount uint64
+}
+
+// PoolStats are the pages of one pool by state, at one moment.
+func (t *PageTable) PoolStats(pool int) (PoolStats, error) {
+	raw, err := t.enter()
+	if err != nil {
+		return PoolStats{}, err
+	}
+	defer t.mu.RUnlock()
+	made := C.rkvgo_page_table_pool_stats(raw, C.uint32_t(pool))
+	return PoolStats{
+		TotalPageCount:       uint64(made.stats.total_page_count),
+		FreePageCount:        uint64(made.stats.free_page_count),
+		CachedPageCount:      uint64(made.stats.cached_page_count),
+		PrivatePageCount:     uint64(made.stats.private_page_count),
+		ReclaimablePageCount: uint64(made.stats.reclaimable_page_count),
+		OutsidePageCount:     uint64(made.stats.outside_page_count),
+	}, asError(made.failure)
+}
+
+// AllocatePoolPages is AllocatePages from a pool of one's choice.
+func (t *PageTable) AllocatePoolPages(pool int, pages []uint32) error {
+	raw, err := t.enter()
+	if err != nil {
+		return err
+	}
+	defer t.mu.RUnlock()
+	return asError(C.rkvgo_page_table_allocate_pool_pages(raw, C.uint32_t(pool),
+		C.size_t(len(pages)), u32Pointer(pages)))
+}
+
+// FreePoolPages is FreePages into a pool of one's choice.
+func (t *PageTable) FreePoolPages(pool int, pages []uint32) error {
+	raw, err := t.enter()
+	if err != nil {
+		return err
+	}
+	defer t.mu.RUnlock()
+	return asError(C.rkvgo_page_table_free_pool_pages(raw, C.uint32_t(pool),
+		u32Pointer(pages), C.size_t(len(pages))))
+}

@@ -1,0 +1,155 @@
+package radixkv_test
+
+import (
+	"testing"
+
+	radixkv "github.com/radixkv/radixkv/bindings/go"
+)
+
+const (
+	windowGroup = 1
+	stateGroup  = 2
+)
+
+// newHybrid is full attention, a window of 9 and states, each with a pool of its own.
+func newHybrid(t *testing.T) *bench {
+	t.Helper()
+	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
+		PageSize: 4,
+		Groups: []radixkv.GroupConfig{
+			{Kind: radixkv.GroupFull},
+			{Kind: radixkv.GroupWindow, Pool: windowGroup, Window: 9},
+			{Kind: radixkv.GroupState, Pool: stateGroup},
+		},
+		PoolPageCounts: []uint32{41, 21, 6},
+	})
+	must(t, err)
+	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{})
+	must(t, err)
+	b := &bench{t, table, cache}
+	t.Cleanup(func() {
+		must(t, table.Check())
+		must(t, cache.Check())
+		must(t, cache.Close())
+		must(t, table.Close())
+	})
+	return b
+}
+
+func (b *bench) poolPages(pool, count int) []uint32 {
+	b.Helper()
+	pages := make([]uint32, count)
+	must(b, b.table.AllocatePoolPages(pool, pages))
+	return pages
+}
+
+// G02, G03, G06: a lookup ends where every group can, says what each costs, and keeps what it
+// needs.
+func TestGroups(t *testing.T) {
+	b := newHybrid(t)
+	tokens := radixkv.Text(run(1, 40))
+	window, states := b.poolPages(windowGroup, 10), make([]uint32, 10)
+	states[4] = b.poolPages(stateGroup, 1)[0]
+	published := make([]uint32, 10)
+	made, err := b.cache.Insert(radixkv.InsertArgs{
+		Tokens: tokens, Pages: b.pages(10), Flags: radixkv.InsertLock,
+		Groups: []radixkv.GroupRow{
+			{Group: windowGroup, Pages: window},
+			{Group: stateGroup, Pages: states, PublishedPages: published},
+		},
+	}, nil)
+	must(t, err)
+	equal(t, "claimed pages", made.ClaimedPageCount, 10)
+	equal(t, "claimed pages of groups", made.ClaimedGroupPageCount, 11)
+	equal(t, "duplicates of groups", made.DuplicateGroupPageCount, 0)
+	equalSlices(t, "published states", published, states)
+	must(t, b.cache.Unlock(made.Lock))
+
+	found, err := b.cache.Match(base, tokens, radixkv.MatchLock, nil)
+	must(t, err)
+	equal(t, "positions", found.PositionCount, 20)
+	equal(t, "known positions", found.KnownPositionCount, 40)
+	equal(t, "limiting group", found.LimitingGroup, stateGroup)
+	equal(t, "checkpoints", found.CheckpointAt, [2]int{36, 40})
+	depths, err := b.cache.ProbeGroups(base, tokens)
+	must(t, err)
+	equal(t, "positions", depths.PositionCount, 20)
+	equal(t, "known positions", depths.KnownPositionCount, 40)
+	equal(t, "checkpoints", depths.CheckpointAt, [2]int{36, 40})
+	equalSlices(t, "lost positions", depths.LostPositionCounts, []int{0, 0, 20})
+
+	held, err := b.cache.LockedPages(found.Lock, windowGroup)
+	must(t, err)
+	equalSlices(t, "locked pages", held, []radixkv.LockedPage{
+		{PageIndex: 3, Page: window[3]}, {PageIndex: 4, Page: window[4]},
+	})
+	_, err = b.cache.LockedPages(found.Lock, 0)
+	names(t, err, radixkv.InvalidArgument, "group")
+	_, err = b.cache.LockedPages(made.Lock, windowGroup)
+	wants(t, err, radixkv.StaleLock)
+
+	freed, gone, err := b.cache.EvictPool(windowGroup, 100, make([]radixkv.EvictedPage, 0, 64))
+	must(t, err)
+	equal(t, "freed pages", freed, 8)
+	equal(t, "evicted pages", len(gone), 8)
+	equal(t, "group of the first", gone[0].Group, windowGroup)
+	freed, _, err = b.cache.EvictPool(stateGroup, 1, nil)
+	must(t, err)
+	equal(t, "freed states", freed, 0)
+	must(t, b.cache.Unlock(found.Lock))
+	freed, _, err = b.cache.EvictPool(stateGroup, 1, nil)
+	must(t, err)
+	equal(t, "freed states", freed, 1)
+	_, _, err = b.cache.EvictPool(3, 1, nil)
+	names(t, err, radixkv.InvalidArgument, "pool")
+	_, _, err = b.cache.EvictPool(0, -1, nil)
+	names(t, err, radixkv.InvalidArgument, "pageCount")
+}
+
+// G09: pages come from a pool, and the shortage names it.
+func TestPools(t *testing.T) {
+	b := newHybrid(t)
+	pages := b.poolPages(stateGroup, 5)
+	stats, err := b.table.PoolStats(stateGroup)
+	must(t, err)
+	equal(t, "private pages", stats.PrivatePageCount, 5)
+	equal(t, "all pages", stats.TotalPageCount, 5)
+	e := wants(t, b.table.AllocatePoolPages(stateGroup, make([]uint32, 1)), radixkv.OutOfPages)
+	equal(t, "short pool", e.Shortage.Pool, stateGroup)
+	wants(t, b.table.FreePoolPages(windowGroup, pages), radixkv.InvalidArgument)
+	must(t, b.table.FreePoolPages(stateGroup, pages))
+	_, err = b.table.PoolStats(3)
+	names(t, err, radixkv.InvalidArgument, "pool")
+}
+
+// M01: lists and rows that make no sense are refused, by name.
+func TestWrongGroups(t *testing.T) {
+	full := radixkv.GroupConfig{Kind: radixkv.GroupFull}
+	for word, group := range map[string]radixkv.GroupConfig{
+		"config.groups[1].kind":   {Kind: 9},
+		"config.groups[1].window": {Kind: radixkv.GroupWindow},
+		"config.groups[1].sinks":  {Kind: radixkv.GroupState, Sinks: 1},
+		"config.groups[1].chunk":  {Kind: radixkv.GroupChunk},
+		"config.groups[1].pool":   {Kind: radixkv.GroupFull, Pool: 1},
+	} {
+		_, err := radixkv.NewPageTable(radixkv.PageTableConfig{
+			PageCount: 9, Groups: []radixkv.GroupConfig{full, group},
+		})
+		names(t, err, radixkv.InvalidArgument, word)
+	}
+	b := newHybrid(t)
+	args := radixkv.InsertArgs{Tokens: radixkv.Text(run(1, 8)), Pages: b.pages(2)}
+	args.Groups = []radixkv.GroupRow{{Group: windowGroup, Pages: []uint32{0, 7}}}
+	_, err := b.cache.Insert(args, nil)
+	names(t, err, radixkv.InvalidArgument, "args.groups[0]: pages[1] 7")
+	args.Groups[0].PublishedPages = make([]uint32, 1)
+	_, err = b.cache.Insert(args, nil)
+	names(t, err, radixkv.InvalidArgument, "PublishedPages")
+	args.Groups = make([]radixkv.GroupRow, radixkv.GroupLimit+1)
+	_, err = b.cache.Insert(args, nil)
+	names(t, err, radixkv.InvalidArgument, "args.group_count")
+	args.Groups = nil
+	made, err := b.cache.Insert(args, nil)
+	must(t, err)
+	equal(t, "claimed pages", made.ClaimedPageCount, 2)
+}

@@ -1,0 +1,125 @@
+// Groups of layers: an engine with a hybrid model that keeps its own rows.
+#include "check.hpp"
+
+namespace {
+
+enum : std::uint32_t { SPINE, WINDOW, STATE };
+
+rkv::PageTable hybrid() {
+    rkv_page_table_config config = rkv::PageTable::config();
+    config.page_size = 4;
+    return rkv::PageTable(
+        config, {rkv::full_group(), rkv::window_group(WINDOW, 9), rkv::state_group(STATE)},
+        {rkv::pool_of(41), rkv::pool_of(21), rkv::pool_of(6)});
+}
+
+// G02, G03, G06: what is found, what each group costs, and what a lock keeps.
+void a_lookup_ends_where_every_group_can() {
+    rkv::PageTable table = hybrid();
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> tokens = test::ids(1, 40);
+    const std::vector<std::uint32_t> spine = table.allocate_pool_pages(SPINE, 10);
+    const std::vector<std::uint32_t> window = table.allocate_pool_pages(WINDOW, 10);
+    std::vector<std::uint32_t> states(10), published(10);
+    states[4] = table.allocate_pool_pages(STATE, 1)[0];
+    rkv::Lock inserted;
+    const rkv_cache_insert_result done = cache.insert_groups(
+        tokens, spine, {{WINDOW, window, {}}, {STATE, states, published}}, inserted);
+    CHECK_EQ(done.claimed_page_count, 10u);
+    CHECK_EQ(done.claimed_group_page_count, 11u);
+    CHECK(published == states);
+    CHECK_EQ(cache.locked_pages(inserted, WINDOW).size(), 2u);
+    inserted.reset();
+
+    rkv::Match match = cache.match(tokens, rkv::Namespace(), RKV_MATCH_LOCK);
+    CHECK_EQ(match.found.position_count, 20u);
+    CHECK_EQ(match.found.known_position_count, 40u);
+    CHECK_EQ(match.found.limiting_group, static_cast<std::uint32_t>(STATE));
+    CHECK_EQ(match.found.checkpoint_at[0], 36u);
+    CHECK_EQ(match.found.checkpoint_at[1], 40u);
+    const rkv::GroupProbe probe = cache.probe_groups(tokens);
+    CHECK_EQ(probe.costs.size(), 3u);
+    CHECK_EQ(probe.costs[STATE].lost_position_count, 20u);
+    CHECK_EQ(probe.depths.position_count, 20u);
+
+    const std::vector<rkv_locked_page> held = cache.locked_pages(match.lock, WINDOW);
+    CHECK_EQ(held.size(), 2u);
+    CHECK_EQ(held[0].page_index, 3u);
+    CHECK_EQ(held[0].page, window[3]);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.locked_pages(match.lock, SPINE));
+    // G08: inner pages first; what is locked stays.
+    const rkv::EvictedPages gone = cache.evict_pool_reported(WINDOW, 100);
+    CHECK_EQ(gone.freed_page_count, 8u);
+    CHECK_EQ(gone.pages.size(), 8u);
+    CHECK_EQ(gone.pages[0].group, static_cast<std::uint32_t>(WINDOW));
+    CHECK_EQ(cache.evict_pool(STATE, 1), 0u);
+    match.lock.reset();
+    CHECK_EQ(cache.evict_pool(STATE, 1), 1u);
+    CHECK_EQ(cache.match(tokens).found.position_count, 0u);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.evict_pool(3, 1));
+    test::audit(table, cache);
+}
+
+// G09: the shortage names the pool.
+void pages_come_from_a_pool() {
+    rkv::PageTable table = hybrid();
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> pages = table.allocate_pool_pages(STATE, 5);
+    CHECK_EQ(table.pool_stats(STATE).private_page_count, 5u);
+    try {
+        (void)table.allocate_pool_pages(STATE, 1);
+        CHECK(false);
+    } catch (const rkv::OutOfPages& error) {
+        CHECK_EQ(error.shortage().pool, static_cast<std::uint32_t>(STATE));
+    }
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, table.free_pool_pages(WINDOW, pages));
+    table.free_pool_pages(STATE, pages);
+    CHECK_EQ(table.pool_stats(STATE).free_page_count, 5u);
+    test::audit(table, cache);
+}
+
+void wrong_rows_are_refused() {
+    rkv::PageTable table = hybrid();
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> tokens = test::ids(1, 8);
+    const std::vector<std::uint32_t> spine = table.allocate_pool_pages(SPINE, 2);
+    const std::vector<std::uint32_t> none(2), bad = {0, 7};
+    std::vector<std::uint32_t> one(1);
+    CHECK_THROWS(RKV_STATUS_BUFFER_TOO_SMALL,
+                 (void)cache.insert_groups(tokens, spine, {{WINDOW, none, one}}));
+    const std::string message =
+        CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                     (void)cache.insert_groups(tokens, spine, {{WINDOW, bad, {}}}));
+    CHECK(message.find("args.groups[0]: pages[1] 7") != std::string::npos);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 (void)rkv::PageTable(rkv::PageTable::config(), {rkv::full_group()},
+                                      {rkv::pool_of(1)}));
+    CHECK_EQ(cache.insert_groups(tokens, spine, {}).claimed_page_count, 2u);
+    test::audit(table, cache);
+}
+
+// G01: chunks, and groups that draw from one pool.
+void groups_share_a_pool() {
+    rkv_page_table_config config = rkv::PageTable::config();
+    config.page_size = 4;
+    config.page_count = 41;
+    rkv::PageTable table(config, {rkv::full_group(), rkv::chunk_group(0, 8)});
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> spine = table.allocate_pages(5);
+    const std::vector<std::uint32_t> chunk = table.allocate_pages(5);
+    const rkv_cache_insert_result done =
+        cache.insert_groups(test::ids(1, 20), spine, {{1, chunk, {}}});
+    CHECK_EQ(done.claimed_group_page_count, 5u);
+    CHECK_EQ(table.pool_stats(0).cached_page_count, 10u);
+    CHECK_EQ(cache.match(test::ids(1, 20)).found.position_count, 20u);
+    test::audit(table, cache);
+}
+
+}  // namespace
+
+int main() {
+    a_lookup_ends_where_every_group_can();
+    pages_come_from_a_pool();
+    wrong_rows_are_refused();
+    groups_share_a_pool();
+}

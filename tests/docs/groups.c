@@ -1,0 +1,32 @@
+/* What the fragments of docs/groups.md leave out: the engine around them. */
+#include <radixkv.h>
+
+void check(rkv_status status);
+void create(void);
+void begin(rkv_cache *cache, rkv_tokens tokens, uint32_t *full, rkv_locked_page *window,
+           size_t capacity);
+void publish(rkv_cache *cache, rkv_cache_insert_args args, const uint32_t *window_row,
+             const uint32_t *state_row, size_t page_count, uint32_t *published,
+             uint32_t *window_published, uint32_t *state_published);
+
+void create(void) {
+    rkv_page_table_config config;
+    rkv_page_table *table;
+    rkv_cache *cache;
+#include "groups-1.inc"
+}
+
+void begin(rkv_cache *cache, rkv_tokens tokens, uint32_t *full, rkv_locked_page *window,
+           size_t capacity) {
+    rkv_cache_match_result match = {.struct_size = sizeof match};
+    rkv_locked_page checkpoint;
+    size_t window_count, checkpoint_count;
+#include "groups-2.inc"
+}
+
+void publish(rkv_cache *cache, rkv_cache_insert_args args, const uint32_t *window_row,
+             const uint32_t *state_row, size_t page_count, uint32_t *published,
+             uint32_t *window_published, uint32_t *state_published) {
+    rkv_cache_insert_result result = {.struct_size = sizeof result};
+#include "groups-3.inc"
+}
