@@ -13,8 +13,13 @@ mod emulated_driver;
 mod native;
 #[path = "engine/outside_clients.rs"]
 mod outside_clients;
+#[path = "engine/python.rs"]
+mod python;
 #[path = "engine/real_model.rs"]
 mod real_model;
+#[cfg(feature = "transformers")]
+#[path = "engine/transformers.rs"]
+mod transformers;
 
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -261,7 +266,9 @@ fn b11_soak() {
 
 #[test]
 fn every_program_of_tests_engine_is_run() {
-    let text = fs::read_to_string(file!()).unwrap() + include_str!("engine/real_model.rs");
+    let text = fs::read_to_string(file!()).unwrap()
+        + include_str!("engine/real_model.rs")
+        + include_str!("engine/transformers.rs");
     for path in native::files(&native::root().join("tests/engine"), "cpp") {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let is_run =
