@@ -17,6 +17,8 @@ mod outside_clients;
 mod python;
 #[path = "engine/real_model.rs"]
 mod real_model;
+#[path = "engine/speed.rs"]
+mod speed;
 #[cfg(feature = "transformers")]
 #[path = "engine/transformers.rs"]
 mod transformers;
@@ -171,6 +173,7 @@ fn model(folder: &Path) -> &'static Path {
 #[test]
 fn b11_forward_pass() {
     run("forward", &[]);
+    run("no_blas", &[]);
 }
 
 #[test]

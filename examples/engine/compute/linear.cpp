@@ -104,7 +104,7 @@ Linear::Linear(std::vector<float> weight, std::size_t outputs, std::size_t input
     if (weight_.size() != outputs * inputs || (!bias_.empty() && bias_.size() != outputs))
         throw std::logic_error("a linear layer's weights don't have its size");
     if (gemm == Gemm::blas && !has_blas())
-        throw std::runtime_error("this build has no BLAS: CMake found none");
+        throw std::runtime_error("--gemm blas: this build has no BLAS, CMake found none");
     if (are_bfloats(weight_)) {
         halves_ = pack<Bfloat>(weight_, outputs, inputs, [](float number) {
             return static_cast<Bfloat>(bits_of(number) >> 16);
