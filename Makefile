@@ -49,6 +49,9 @@ engine: ## that server, over HTTP: make engine ARGS='--model FOLDER --port 8000'
 engine-bench: ## its benchmarks: make engine-bench ARGS='--workload all' or ARGS=--help
 	@bash scripts/engine.sh bench $(ARGS)
 
+engine-speed: ## tokens per second of the engine beside llama.cpp, as a table
+	@bash scripts/engine_speed.sh $(ARGS)
+
 llama-cpp: ## llama.cpp with the snapshot cache; fetches and builds it; ARGS='--model FILE.gguf'
 	@bash scripts/llama_cpp.sh run $(ARGS)
 
@@ -68,4 +71,4 @@ clean: ## remove everything that was built
 	$(CARGO) clean
 
 .PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo model \
-        engine engine-bench llama-cpp replay bench install uninstall clean
+        engine engine-bench engine-speed llama-cpp replay bench install uninstall clean

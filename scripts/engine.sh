@@ -5,6 +5,7 @@
 #   serve ...   the HTTP server; further arguments are its options
 #   bench ...   the benchmark client
 #   build       none of these; the program that tests --device cuda is built too
+#   speed       none of these; the program that scripts/engine_speed.sh runs is built too
 # `demo` and `serve` have the model of scripts/model.sh, unless another one is named. `bench`, and
 # who cannot fetch that one, has a small model with random weights.
 # With nvcc (CUDA_HOME, make cuda-toolchain, or on the PATH) they know --device cuda, unless
@@ -21,9 +22,9 @@ random_model="$out/model"
 what="${1:-demo}"
 [ $# -eq 0 ] || shift
 case "$what" in
-demo | serve | bench | build) ;;
+demo | serve | bench | build | speed) ;;
 *)
-    echo "usage: $0 demo | serve [option...] | bench [option...] | build" >&2
+    echo "usage: $0 demo | serve [option...] | bench [option...] | build | speed" >&2
     exit 2
     ;;
 esac
@@ -37,9 +38,10 @@ if [ "${RADIXKV_CUDA:-}" = 0 ]; then
 elif [ -z "${CUDA_HOME:-}" ] && [ -x "$toolchain" ]; then
     options+=(-DENGINE_NVCC="$(realpath -s "$toolchain")")
 fi
-if [ "$what" = build ]; then
-    options+=(-DENGINE_TESTS=ON) targets+=(--target test_cuda)
-fi
+case "$what" in
+build) options+=(-DENGINE_TESTS=ON) targets+=(--target test_cuda) ;;
+speed) targets+=(--target engine_speed) ;;
+esac
 
 mkdir -p "$out"
 cargo build --locked --release
@@ -48,7 +50,7 @@ logged "$out/configure.log" cmake -S examples/engine -B "$out" \
     -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" \
     -DENGINE_TEXT_TARGET="$(cd "$target" && pwd)/engine_text" "${options[@]}"
 logged "$out/build.log" cmake --build "$out" -j "$(nproc)" "${targets[@]}"
-[ "$what" != build ] || exit 0
+case "$what" in build | speed) exit 0 ;; esac
 [ -f "$random_model/config.json" ] || "$out/make_checkpoint" --out "$random_model"
 
 model=$random_model

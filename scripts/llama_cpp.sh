@@ -2,6 +2,7 @@
 # llama.cpp with the snapshot cache: examples/llama_cpp. Everything is made in target/llama_cpp.
 # By the first argument:
 #   library   fetches llama.cpp and builds its libraries for the CPU, once; prints where they are
+#   build     builds the example and what else is in examples/llama_cpp; prints where that is
 #   run ...   builds the example and two small models as well and runs it with each; further
 #             arguments are its options, and with --model it runs with that one alone
 set -euo pipefail
@@ -17,9 +18,9 @@ sha256=e9bea77fde41bbc15a278891cd5edd2ba07c5260d162614b41080ba1f100b39b
 what="${1:-run}"
 [ $# -eq 0 ] || shift
 case "$what" in
-library | run) ;;
+library | build | run) ;;
 *)
-    echo "usage: $0 library | run [option...]" >&2
+    echo "usage: $0 library | build | run [option...]" >&2
     exit 2
     ;;
 esac
@@ -85,6 +86,10 @@ logged "$out/example-configure.log" cmake -S examples/llama_cpp -B "$out/example
     -DCMAKE_PREFIX_PATH="$source/install" \
     -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so"
 logged "$out/example-build.log" cmake --build "$out/example" -j "$(nproc)"
+if [ "$what" = build ]; then
+    echo "$out/example"
+    exit 0
+fi
 
 case " $* " in
 *" --model "* | *" --help "* | *" -h "*) exec "$out/example/llama_cpp_chat" "$@" ;;

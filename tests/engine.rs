@@ -13,8 +13,15 @@ mod emulated_driver;
 mod native;
 #[path = "engine/outside_clients.rs"]
 mod outside_clients;
+#[path = "engine/python.rs"]
+mod python;
 #[path = "engine/real_model.rs"]
 mod real_model;
+#[path = "engine/speed.rs"]
+mod speed;
+#[cfg(feature = "transformers")]
+#[path = "engine/transformers.rs"]
+mod transformers;
 
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -166,6 +173,7 @@ fn model(folder: &Path) -> &'static Path {
 #[test]
 fn b11_forward_pass() {
     run("forward", &[]);
+    run("no_blas", &[]);
 }
 
 #[test]
@@ -261,7 +269,9 @@ fn b11_soak() {
 
 #[test]
 fn every_program_of_tests_engine_is_run() {
-    let text = fs::read_to_string(file!()).unwrap() + include_str!("engine/real_model.rs");
+    let text = fs::read_to_string(file!()).unwrap()
+        + include_str!("engine/real_model.rs")
+        + include_str!("engine/transformers.rs");
     for path in native::files(&native::root().join("tests/engine"), "cpp") {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let is_run =

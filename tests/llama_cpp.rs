@@ -153,6 +153,26 @@ fn models_depend_on_their_seed_alone() {
     assert!(first != read("seed-2.gguf", "2"));
 }
 
+/// What scripts/engine_speed.sh does: the same weights in half the bytes, and three speeds.
+#[test]
+fn converted_and_measured() {
+    let path = model("llama", "wide.gguf", "1");
+    let narrow = built().join("narrow.gguf").to_str().unwrap().to_owned();
+    let output = program("convert_gguf", &["--model", &path, "--out", &narrow]);
+    native::check(&output, Path::new(&narrow));
+    let bytes = |path: &str| fs::metadata(path).unwrap().len();
+    assert!(bytes(&narrow) < bytes(&path) * 3 / 5, "{} of {}", bytes(&narrow), bytes(&path));
+    let sizes = ["--prompt", "40", "--context", "20", "--batch", "3", "--steps", "4"];
+    let output = program(
+        "llama_cpp_speed",
+        &[&["--threads", "1", "--rounds", "1", "--model", &narrow][..], &sizes].concat(),
+    );
+    native::check(&output, Path::new(&narrow));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let speeds: Vec<f64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert!(speeds.len() == 3 && speeds.iter().all(|speed| *speed > 0.0), "{said}");
+}
+
 #[test]
 fn command_lines_that_are_wrong() {
     for (name, arguments, code, reason) in [
@@ -163,6 +183,10 @@ fn command_lines_that_are_wrong() {
         ("make_gguf", &["--out", "x", "--width", "100"], 2, "--width: no multiple of 64"),
         ("make_gguf", &["--out", "x", "--architecture", "gpt"], 2, "gpt is no choice"),
         ("make_gguf", &["--out", "/nowhere/x"], 1, "/nowhere/x: cannot be written"),
+        ("convert_gguf", &["--out", "x"], 2, "--model: say which file"),
+        ("convert_gguf", &["--model", "/nowhere", "--out", "x"], 1, "/nowhere: llama.cpp cannot"),
+        ("llama_cpp_speed", &[], 2, "--model: say which file"),
+        ("llama_cpp_speed", &["--model", "/nowhere"], 1, "/nowhere: llama.cpp cannot load it"),
     ] {
         let output = program(name, arguments);
         let said = String::from_utf8(output.stderr).unwrap();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 using namespace test;
 
@@ -39,6 +40,66 @@ void compare(const engine::CheckpointSpec& spec, engine::Gemm gemm, std::size_t 
         const Vector& logits = expected[prompt.size() - 1 + i];
         const double most = *std::max_element(logits.begin(), logits.end());
         CHECK(logits[heard->tokens[i]] > most - tolerance);
+    }
+}
+
+/// From -1 on; with a scale that is a power of two they fit into the upper halves of floats.
+std::vector<float> numbers(std::uint64_t seed, std::size_t count, float scale) {
+    std::vector<float> made;
+    for (const std::uint32_t token : random_tokens(seed, count))
+        made.push_back(static_cast<float>(token) / scale - 1);
+    return made;
+}
+
+/// The layout of packed weights.
+template <class Weight>
+std::vector<Weight> packed(const std::vector<float>& weight, std::size_t outputs,
+                           std::size_t inputs) {
+    const std::size_t columns = (outputs + engine::packed_width - 1) / engine::packed_width;
+    std::vector<Weight> made(columns * inputs * engine::packed_width);
+    for (std::size_t n = 0; n < outputs; ++n) {
+        for (std::size_t k = 0; k < inputs; ++k) {
+            Weight& to = made[(n / engine::packed_width * inputs + k) * engine::packed_width +
+                              n % engine::packed_width];
+            const float number = weight[n * inputs + k];
+            // Of a number that fits, the upper half is the number.
+            const auto* bytes = reinterpret_cast<const unsigned char*>(&number);
+            std::memcpy(&to, bytes + sizeof number - sizeof to, sizeof to);
+        }
+    }
+    return made;
+}
+
+template <class Weight>
+void compare_kernels(engine::PackedGemm<Weight> engine::PackedGemms::* kernel) {
+    constexpr std::size_t inputs = 40, most_rows = 130;
+    for (const std::size_t outputs : {1U, 16U, 31U, 48U, 77U, 128U}) {
+        const std::size_t columns = (outputs + engine::packed_width - 1) / engine::packed_width;
+        const std::size_t last_width = outputs - (columns - 1) * engine::packed_width;
+        const std::vector<float> weight = numbers(outputs, outputs * inputs, 128);
+        const std::vector<Weight> packed_weight = packed<Weight>(weight, outputs, inputs);
+        const std::vector<float> x = numbers(1, most_rows * inputs, 100);
+        std::vector<float> room(engine::packed_room * inputs * engine::packed_width);
+        for (const engine::PackedGemms& kernels : engine::usable_packed_gemms()) {
+            std::vector<float> all;
+            for (std::size_t rows = most_rows; rows > 0; rows -= rows > 26 ? 13 : 1) {
+                // A guard behind each row.
+                std::vector<float> y(rows * (outputs + 1), -7.0F);
+                (kernels.*kernel)(x.data(), rows, inputs, packed_weight.data(), columns,
+                                  last_width, y.data(), outputs + 1, room.data());
+                if (all.empty()) all = y;
+                CHECK(std::equal(y.begin(), y.end(), all.begin()));
+                for (std::size_t row = 0; row < rows; ++row)
+                    CHECK_EQ(y[row * (outputs + 1) + outputs], -7.0F);
+            }
+            for (std::size_t i = 0; i < most_rows * outputs; ++i) {
+                const std::size_t row = i / outputs, n = i % outputs;
+                double sum = 0;
+                for (std::size_t k = 0; k < inputs; ++k)
+                    sum += double{weight[n * inputs + k]} * double{x[row * inputs + k]};
+                CHECK(std::abs(sum - double{all[row * (outputs + 1) + n]}) < 1e-4);
+            }
+        }
     }
 }
 
@@ -91,7 +152,25 @@ static void b11_with_blas() {
         std::fprintf(stderr, "SKIP the products of BLAS: this build has none\n");
         return;
     }
+    // A step of many rows, and steps of few, which are computed otherwise.
+    compare(tiny_spec(), engine::Gemm::blas, 0);
     compare(tiny_spec(), engine::Gemm::blas, 8);
+    for (const std::size_t outputs : {1U, 15U, 258U, 600U}) {
+        for (const float scale : {128.0F, 100.0F}) {
+            constexpr std::size_t inputs = 96;
+            const std::vector<float> weight = numbers(outputs, outputs * inputs, scale);
+            const engine::Linear packed(weight, outputs, inputs, {}, engine::Gemm::packed);
+            const engine::Linear blas(weight, outputs, inputs, {}, engine::Gemm::blas);
+            engine::ThreadPool pool(2);
+            for (const std::size_t rows : {1U, 31U, 32U, 67U}) {
+                const std::vector<float> x = numbers(rows, rows * inputs, 100);
+                std::vector<float> a(rows * outputs), b(rows * outputs);
+                packed.apply(x.data(), rows, a.data(), pool);
+                blas.apply(x.data(), rows, b.data(), pool);
+                for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-3F);
+            }
+        }
+    }
 }
 
 /// A row's bits don't depend on how many rows stand beside it, nor on the number of threads.
@@ -127,7 +206,15 @@ static void b11_packed_products_are_the_same_in_any_batch() {
     }
 }
 
+/// Those that a faster one stands in for on this processor are computed too.
+static void b11_packed_products_of_every_kernel() {
+    CHECK(!engine::usable_packed_gemms().empty());
+    compare_kernels<float>(&engine::PackedGemms::floats);
+    compare_kernels<engine::Bfloat>(&engine::PackedGemms::bfloats);
+}
+
 int main() {
+    RUN(b11_packed_products_of_every_kernel);
     RUN(b11_packed_products_are_the_same_in_any_batch);
     RUN(b11_llama_with_grouped_queries);
     RUN(b11_llama_with_as_many_kv_heads_as_query_heads);

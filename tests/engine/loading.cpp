@@ -92,6 +92,14 @@ static void b11_configs_that_are_wrong_name_the_field() {
     refuses_config("hidden_act", set("hidden_act", "gelu"));
     refuses_config("sliding_window", set("sliding_window", 4096));
     refuses_config("num_experts", set("num_experts", 8));
+    refuses_config("model_type: \"gemma3_text\" is not among", set("model_type", "gemma3_text"));
+    refuses_config("model_type: 3 is not among", set("model_type", 3));
+    refuses_config("layer_types: only full_attention",
+                   set("layer_types", {"full_attention", "sliding_attention"}));
+    refuses_config("quantization_config", set("quantization_config", {{"bits", 4}}));
+    refuses_config("partial_rotary_factor", set("partial_rotary_factor", 0.5));
+    refuses_config("partial_rotary_factor",
+                   set("rope_parameters", {{"partial_rotary_factor", 0.25}}));
     refuses_config("rms_norm_eps", set("rms_norm_eps", Json("small")));
     for (const Json& eps : {Json(1e308), Json(1e-300), Json(0), Json(-1e-6)})
         refuses_config("rms_norm_eps is not a positive number", set("rms_norm_eps", eps));

@@ -1,37 +1,13 @@
 //! The server as clients that we didn't write call it.
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
-use super::{built, native, real_model, serve, serve_with, skip, target, terminate};
-
-/// A Python with the official client of OpenAI's API, in an environment of its own.
-fn python() -> Option<PathBuf> {
-    let venv = target().join("openai");
-    let python = venv.join("bin/python");
-    if !python.exists() {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&venv).output();
-        if !made.is_ok_and(|output| output.status.success()) {
-            skip("with OpenAI's client: python3 cannot make a virtual environment");
-            return None;
-        }
-    }
-    let installed = Command::new(&python)
-        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-        .args(["--retries", "2", "openai==3.54.0"])
-        .output()
-        .unwrap();
-    if !installed.status.success() {
-        skip("with OpenAI's client: it cannot be installed");
-        return None;
-    }
-    Some(python)
-}
+use super::{built, native, python, real_model, serve, serve_with, skip, terminate};
 
 #[test]
 fn b11_openai_client() {
     let (Some(folder), Some(model)) = (built(), real_model::model()) else { return };
-    let Some(python) = python() else { return };
+    let Some(python) = python::with("openai", &["openai==3.54.0"]) else { return };
     let (mut child, address) = serve_with(folder, |command| {
         command.arg("--model").arg(model);
     });

@@ -44,12 +44,39 @@ std::vector<Weight> pack(const std::vector<float>& weight, std::size_t outputs,
     return packed;
 }
 
-/// For one column in floats; of the thread, so that steps don't allocate.
-float* column_room(std::size_t depth) {
+/// For some columns in floats; of the thread, so that steps don't allocate.
+float* room_for(std::size_t columns, std::size_t depth) {
     thread_local std::vector<float> room;
-    if (room.size() < depth * packed_width) room.resize(depth * packed_width);
+    const std::size_t size = columns * depth * packed_width;
+    if (room.size() < size) room.resize(size);
     return room.data();
 }
+
+#if defined(ENGINE_HAVE_CBLAS)
+// From so many rows on, unpacking the weights for a BLAS is worth it.
+constexpr std::size_t blas_rows = 32;
+// Columns that are unpacked at once: with a depth of 1536 they take 1.5 MB.
+constexpr std::size_t blas_columns = 16;
+
+float widened(float number) { return number; }
+
+float widened(Bfloat upper_half) {
+    const std::uint32_t bits = std::uint32_t{upper_half} << 16;
+    float number;
+    std::memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+/// Columns as a matrix: [depth][columns * packed_width].
+template <class Weight>
+void unpack(const Weight* packed, std::size_t columns, std::size_t depth, float* matrix) {
+    for (std::size_t column = 0; column < columns; ++column)
+        for (std::size_t k = 0; k < depth; ++k)
+            for (std::size_t i = 0; i < packed_width; ++i)
+                matrix[(k * columns + column) * packed_width + i] =
+                    widened(packed[(column * depth + k) * packed_width + i]);
+}
+#endif
 
 }  // namespace
 
@@ -77,8 +104,7 @@ Linear::Linear(std::vector<float> weight, std::size_t outputs, std::size_t input
     if (weight_.size() != outputs * inputs || (!bias_.empty() && bias_.size() != outputs))
         throw std::logic_error("a linear layer's weights don't have its size");
     if (gemm == Gemm::blas && !has_blas())
-        throw std::runtime_error("this build has no BLAS: CMake found none");
-    if (gemm == Gemm::blas) return;
+        throw std::runtime_error("--gemm blas: this build has no BLAS, CMake found none");
     if (are_bfloats(weight_)) {
         halves_ = pack<Bfloat>(weight_, outputs, inputs, [](float number) {
             return static_cast<Bfloat>(bits_of(number) >> 16);
@@ -96,10 +122,8 @@ void Linear::apply(const float* x, std::size_t rows, float* y, ThreadPool& pool)
     pool.ranges(columns_for(outputs_), grain, [&](std::size_t begin, std::size_t end) {
         const std::size_t first = begin * packed_width;
         const std::size_t last = std::min(end * packed_width, outputs_);
-        if (gemm_ == Gemm::packed)
+        if (gemm_ == Gemm::packed || !apply_blas(x, rows, y, first, last))
             apply_packed(x, rows, y, first, last);
-        else
-            apply_blas(x, rows, y, first, last);
         if (!bias_.empty()) add_bias(rows, y, first, last);
     });
 }
@@ -110,7 +134,7 @@ void Linear::apply_packed(const float* x, std::size_t rows, float* y, std::size_
     const std::size_t last_width = end - first - (columns - 1) * packed_width;
     const auto multiply = [&](auto gemm, const auto& weight) {
         gemm(x, rows, inputs_, weight.data() + first * inputs_, columns, last_width, y + first,
-             outputs_, column_room(inputs_));
+             outputs_, room_for(packed_room, inputs_));
     };
     if (halves_.empty())
         multiply(packed_gemms().floats, weight_);
@@ -118,16 +142,30 @@ void Linear::apply_packed(const float* x, std::size_t rows, float* y, std::size_
         multiply(packed_gemms().bfloats, halves_);
 }
 
-void Linear::apply_blas([[maybe_unused]] const float* x, [[maybe_unused]] std::size_t rows,
-                        [[maybe_unused]] float* y, [[maybe_unused]] std::size_t first,
-                        [[maybe_unused]] std::size_t end) const {
 #if defined(ENGINE_HAVE_CBLAS)
+bool Linear::apply_blas(const float* x, std::size_t rows, float* y, std::size_t first,
+                        std::size_t end) const {
+    if (rows < blas_rows) return false;
     const auto size = [](std::size_t n) { return static_cast<int>(n); };
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, size(rows), size(end - first),
-                size(inputs_), 1.0F, x, size(inputs_), weight_.data() + first * inputs_,
-                size(inputs_), 0.0F, y + first, size(outputs_));
-#endif
+    float* const matrix = room_for(blas_columns, inputs_);
+    for (std::size_t n = first; n < end; n += blas_columns * packed_width) {
+        const std::size_t count = std::min(blas_columns * packed_width, end - n);
+        const std::size_t columns = columns_for(count);
+        if (halves_.empty())
+            unpack(weight_.data() + n * inputs_, columns, inputs_, matrix);
+        else
+            unpack(halves_.data() + n * inputs_, columns, inputs_, matrix);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size(rows), size(count),
+                    size(inputs_), 1.0F, x, size(inputs_), matrix, size(columns * packed_width),
+                    0.0F, y + n, size(outputs_));
+    }
+    return true;
 }
+#else
+bool Linear::apply_blas(const float*, std::size_t, float*, std::size_t, std::size_t) const {
+    return false;
+}
+#endif
 
 void Linear::add_bias(std::size_t rows, float* y, std::size_t first, std::size_t end) const {
     for (std::size_t row = 0; row < rows; ++row)

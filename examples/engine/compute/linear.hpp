@@ -16,7 +16,8 @@ enum class Gemm {
     /// equal prompts may part ways at a near tie, because a BLAS adds in another order for another
     /// batch size.
     packed,
-    /// The BLAS that CMake found.
+    /// The BLAS that CMake found, for products of many rows; of few rows it is no faster, and the
+    /// other one reads weights of half the size.
     blas,
 };
 
@@ -41,8 +42,9 @@ public:
     void apply(const float* x, std::size_t rows, float* y, ThreadPool& pool) const;
 
 private:
+    /// Packed.
     std::vector<float> weight_;
-    /// Instead of weight_, packed, where that loses nothing.
+    /// Instead of weight_, where that loses nothing.
     std::vector<Bfloat> halves_;
     std::vector<float> bias_;
     std::size_t outputs_ = 0;
@@ -51,7 +53,8 @@ private:
 
     void apply_packed(const float* x, std::size_t rows, float* y, std::size_t first,
                       std::size_t end) const;
-    void apply_blas(const float* x, std::size_t rows, float* y, std::size_t first,
+    /// False when these rows are too few.
+    bool apply_blas(const float* x, std::size_t rows, float* y, std::size_t first,
                     std::size_t end) const;
     void add_bias(std::size_t rows, float* y, std::size_t first, std::size_t end) const;
 };

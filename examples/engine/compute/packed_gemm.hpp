@@ -4,11 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace engine {
 
 /// Outputs that are computed side by side: a packed weight has columns of this width.
 constexpr std::size_t packed_width = 16;
+
+/// Columns that a product has room for, of depth * packed_width floats each.
+constexpr std::size_t packed_room = 2;
 
 /// The upper half of a float. Memory is what a step of few rows waits for, and halves of floats are
 /// half as much.
@@ -16,7 +20,7 @@ using Bfloat = std::uint16_t;
 
 /// Writes y[m][n] = sum over k of x[m][k] * w[n][k] for the columns of a packed weight.
 /// `packed` is [column][depth][packed_width]; x is dense, y has rows of y_stride floats. Of the
-/// last column only `last_width` outputs are written. `room` is for depth * packed_width floats.
+/// last column only `last_width` outputs are written. `room` is for packed_room columns.
 ///
 /// Each output is one chain of additions of floats in the order of k, whatever `rows` is: a row's
 /// result has the same bits alone and in a batch.
@@ -32,6 +36,9 @@ struct PackedGemms {
 
 /// The kernels for this processor. Always the same ones within a process.
 PackedGemms packed_gemms();
+
+/// All kernels that this processor can run, the fastest first.
+const std::vector<PackedGemms>& usable_packed_gemms();
 
 }  // namespace engine
 

@@ -64,6 +64,11 @@ std::uint32_t token_id(const Json& value, const char* name, std::size_t vocab_si
     return value.get<std::uint32_t>();
 }
 
+void refuse_partial_rope(const Json& json) {
+    if (real_or(json, "partial_rotary_factor", 1, 1) != 1)
+        refuse("partial_rotary_factor: heads are turned as a whole");
+}
+
 /// The rotary embedding: in "rope_theta" and "rope_scaling", or as newer files have it, together in
 /// "rope_parameters".
 void read_rope(const Json& json, ModelConfig& config) {
@@ -72,8 +77,10 @@ void read_rope(const Json& json, ModelConfig& config) {
     // Far above any model's.
     constexpr double most = 1e15;
     config.rope_theta = real_or(json, "rope_theta", 10000, most);
+    refuse_partial_rope(json);
     if (scaling == nullptr) return;
     if (!scaling->is_object()) refuse("rope_scaling is not an object");
+    refuse_partial_rope(*scaling);
     config.rope_theta = real_or(*scaling, "rope_theta", config.rope_theta, most);
     const Json* type = find(*scaling, "rope_type");
     if (type == nullptr) type = find(*scaling, "type");
@@ -105,6 +112,18 @@ void read_special_tokens(const Json& json, ModelConfig& config) {
         config.eos_token_ids.push_back(token_id(id, "eos_token_id", config.vocab_size));
 }
 
+/// Architectures whose layers are those of cpu_model.cpp. Others that have the same fields compute
+/// something else with them.
+void check_type(const Json& json, ModelConfig& config) {
+    const Json* type = find(json, "model_type");
+    if (type == nullptr) return;
+    for (const char* known : {"llama", "mistral", "qwen2", "qwen3"})
+        if (*type == known) config.model_type = known;
+    if (config.model_type.empty())
+        refuse("model_type: " + type->dump() +
+               " is not among \"llama\", \"mistral\", \"qwen2\" and \"qwen3\"");
+}
+
 /// What the layers here cannot do.
 void refuse_unsupported(const Json& json) {
     const Json* activation = find(json, "hidden_act");
@@ -113,6 +132,12 @@ void refuse_unsupported(const Json& json) {
     const bool window = find(json, "sliding_window") != nullptr;
     if (window && flag_or(json, "use_sliding_window", true))
         refuse("sliding_window: every layer of this engine sees everything");
+    if (const Json* layers = find(json, "layer_types"))
+        for (const Json& layer : *layers)
+            if (layer != "full_attention")
+                refuse("layer_types: only full_attention is computed, not " + layer.dump());
+    if (find(json, "quantization_config") != nullptr)
+        refuse("quantization_config: weights must be F32, F16 or BF16");
     for (const char* name : {"num_local_experts", "num_experts"})
         if (find(json, name) != nullptr)
             refuse(std::string(name) + ": a mixture of experts is not computed");
@@ -122,8 +147,7 @@ ModelConfig parse(const Json& json) {
     if (!json.is_object()) refuse("not an object");
     refuse_unsupported(json);
     ModelConfig config;
-    if (const Json* type = find(json, "model_type"))
-        config.model_type = type->is_string() ? type->get<std::string>() : "";
+    check_type(json, config);
     config.vocab_size = count(json, "vocab_size");
     config.hidden_size = count(json, "hidden_size");
     config.intermediate_size = count(json, "intermediate_size");

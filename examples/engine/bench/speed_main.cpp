@@ -1,0 +1,78 @@
+// How fast the engine computes a model: engine_speed --model FOLDER
+#include "bench/speed.hpp"
+#include "engine_options.hpp"
+#include "serve/core.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace engine;
+
+/// Counts the tokens of a request.
+struct Counter final : Listener {
+    std::size_t tokens = 0;
+    /// Why there will be no more.
+    std::string error;
+    void on_token(const TokenOutput&) override { ++tokens; }
+    void on_finish(const RequestResult& result) override { error = result.error; }
+};
+
+class EngineGenerator final : public Generator {
+public:
+    EngineGenerator(const EngineConfig& config, std::size_t most_tokens)
+        : core_(config), most_tokens_(most_tokens) {}
+
+    [[nodiscard]] std::size_t vocab_size() const { return core_.model_config().vocab_size; }
+
+    void read(const std::vector<std::vector<std::uint32_t>>& prompts) override {
+        core_.cancel_all();
+        counters_.clear();
+        for (const std::vector<std::uint32_t>& prompt : prompts) {
+            counters_.push_back(std::make_shared<Counter>());
+            RequestSpec spec;
+            spec.prompt = prompt;
+            spec.max_tokens = most_tokens_ - prompt.size();
+            spec.ignore_eos = true;
+            core_.add(++last_, core_.accept(std::move(spec)), counters_.back(), Clock::now());
+        }
+        while (counters_.back()->tokens == 0) step();
+    }
+    void step() override {
+        if (!core_.step()) throw std::logic_error("no request is left to compute");
+        for (const auto& counter : counters_)
+            if (!counter->error.empty()) throw std::runtime_error(counter->error);
+    }
+
+private:
+    Core core_;
+    const std::size_t most_tokens_;
+    std::vector<std::shared_ptr<Counter>> counters_;
+    std::uint64_t last_ = 0;
+};
+
+int speed(int count, char** arguments) {
+    EngineOptions engine;
+    SpeedOptions options;
+    Options parser;
+    engine.add_to(parser);
+    options.add_to(parser);
+    if (!parser.parse(count, arguments)) {
+        std::printf("usage: %s --model FOLDER [option...]\n%s", arguments[0],
+                    parser.help().c_str());
+        return 0;
+    }
+    EngineConfig config = engine.config();
+    config.prefix_caching = false;
+    EngineGenerator generator(config, options.longest());
+    print_speed(generator, generator.vocab_size(), options);
+    return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) { return engine::run_program(speed, count, arguments); }
