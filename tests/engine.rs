@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
+#[path = "engine/browser.rs"]
+mod browser;
 #[path = "cuda/emulated_driver.rs"]
 mod emulated_driver;
 mod native;
@@ -204,6 +206,11 @@ fn b11_server() {
 }
 
 #[test]
+fn b11_page() {
+    run("page", &[]);
+}
+
+#[test]
 fn b11_chat() {
     run("chat", &[]);
 }
@@ -381,6 +388,8 @@ fn b11_command_lines_that_are_wrong() {
         (&["--port", "x"], 2, "--port: x is not a number"),
         (&["--pages", "9999999999"], 2, "--pages: from 0 to 1073741824"),
         (&["--max-answers", "768"], 2, "--max-connections: not more than --max-answers"),
+        (&["--page", "--host", "0.0.0.0"], 2, "--page: it shows everybody's prompts"),
+        (&["--page", "--max-answers", "760"], 2, "--max-answers, and 8 for --page"),
         (&["--gemm", "magic"], 2, "--gemm: magic is no choice"),
         (&[], 2, "--model: say which folder"),
         (&["--model", "/nowhere"], 1, "/nowhere/config.json: cannot be opened"),

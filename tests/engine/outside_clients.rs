@@ -5,24 +5,25 @@ use std::process::Command;
 
 use super::{built, native, real_model, serve, serve_with, skip, target, terminate};
 
-/// A Python with the official client of OpenAI's API, in an environment of its own.
-fn python() -> Option<PathBuf> {
-    let venv = target().join("openai");
+/// A Python with one package from PyPI, in an environment of its own. None, and said for which
+/// tests, where there cannot be one.
+pub(super) fn python_with(package: &str, version: &str, tests: &str) -> Option<PathBuf> {
+    let venv = target().join(package);
     let python = venv.join("bin/python");
     if !python.exists() {
         let made = Command::new("python3").args(["-m", "venv"]).arg(&venv).output();
         if !made.is_ok_and(|output| output.status.success()) {
-            skip("with OpenAI's client: python3 cannot make a virtual environment");
+            skip(&format!("{tests}: python3 cannot make a virtual environment"));
             return None;
         }
     }
     let installed = Command::new(&python)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-        .args(["--retries", "2", "openai==3.54.0"])
+        .args(["--retries", "2", &format!("{package}=={version}")])
         .output()
         .unwrap();
     if !installed.status.success() {
-        skip("with OpenAI's client: it cannot be installed");
+        skip(&format!("{tests}: {package} {version} cannot be installed"));
         return None;
     }
     Some(python)
@@ -31,7 +32,7 @@ fn python() -> Option<PathBuf> {
 #[test]
 fn b11_openai_client() {
     let (Some(folder), Some(model)) = (built(), real_model::model()) else { return };
-    let Some(python) = python() else { return };
+    let Some(python) = python_with("openai", "3.54.0", "with OpenAI's client") else { return };
     let (mut child, address) = serve_with(folder, |command| {
         command.arg("--model").arg(model);
     });
