@@ -1,7 +1,8 @@
 """B11: the reference engine's page in a browser without a screen:
 
-    browser.py chat http://HOST:PORT [PICTURE.png]
-    browser.py nodes http://HOST:PORT
+    browser.py http://HOST:PORT chat
+    browser.py http://HOST:PORT nodes
+    browser.py http://HOST:PORT picture FILE.png
 """
 
 import contextlib
@@ -42,7 +43,7 @@ class Session:
         self.wrong: list[str] = []
         self.page = self.open()
 
-    def open(self):
+    def open(self, connection: str = "live"):
         page = self.browser.new_page(
             viewport={"width": 1280, "height": 720}, color_scheme="light"
         )
@@ -51,7 +52,7 @@ class Session:
         page.on("console", lambda said: self.note(said.type, said.text))
         page.on("request", lambda request: self.note_request(request.url))
         page.goto(self.url)
-        expect(page.locator("#connection")).to_have_text("live", timeout=PATIENCE_MS)
+        expect(page.locator("#connection")).to_contain_text(connection, timeout=PATIENCE_MS)
         return page
 
     def note(self, kind: str, text: str) -> None:
@@ -114,7 +115,7 @@ class Session:
             """(words) => {
               const {layout, scale, words: text, view} = radixkv.picture;
               const segment = layout.segments.find((one) =>
-                text.pieces(text.tokens(one)).map((piece) => piece.text).join('').includes(words));
+                text.pieces(one).map((piece) => piece.text).join('').includes(words));
               const box = view.getBoundingClientRect();
               return segment && [box.left + (scale.x(segment.begin) + scale.x(segment.end)) / 2,
                 box.top + scale.y(segment.row) + scale.rowHeight / 2 - view.scrollTop];
@@ -174,7 +175,7 @@ def metric(url: str, name: str) -> int:
         return int(re.search(rf"^{name} (\d+)$", answer.read().decode(), re.M)[1])
 
 
-def check_chats(session: Session, picture: str | None) -> None:
+def check_chats(session: Session) -> None:
     page = session.page
     expect(page.locator("#empty")).to_be_visible()
     assert session.pixels()["cached"] == 0
@@ -200,10 +201,6 @@ def check_chats(session: Session, picture: str | None) -> None:
     session.eventually("#hit-rate output", re.compile(r"9\d %"))
     session.eventually("#first-token output", "ms")
     assert page.locator("#hit-rate circle").count() == 4
-    if picture:
-        page.mouse.move(0, 0)
-        session.pixels()
-        page.screenshot(path=picture)
 
 
 def check_what_is_shown(session: Session) -> None:
@@ -252,11 +249,24 @@ def check_locks(session: Session) -> None:
     expect(legend).to_have_text("cached, locked: 0", timeout=PATIENCE_MS)
 
 
-def check_chat(session: Session, picture: str | None) -> None:
-    check_chats(session, picture)
+def check_too_many_pages(session: Session) -> None:
+    """One too many says so, and shows the cache once another one is closed."""
+    others = [session.open() for _ in range(7)]
+    late = session.open("refused")
+    assert all("503" in said for said in session.wrong), session.wrong
+    others.pop().close()
+    expect(late.locator("#connection")).to_have_text("live", timeout=PATIENCE_MS)
+    session.wrong.clear()
+    for page in [late, *others]:
+        page.close()
+
+
+def check_chat(session: Session) -> None:
+    check_chats(session)
     check_what_is_shown(session)
     check_hostile_text(session)
     check_locks(session)
+    check_too_many_pages(session)
     assert check_contrast(session, "dark") != check_contrast(session, "light")
     for scheme in ("dark", "light"):
         session.page.emulate_media(color_scheme=scheme)
@@ -265,6 +275,39 @@ def check_chat(session: Session, picture: str | None) -> None:
     wide = session.page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0, f"{wide} pixels wider than the window"
     assert session.pixels()["cached"] > 50
+
+
+def take_picture(session: Session, file: str) -> None:
+    """Three users in turns, as in `make demo`, while others have their own requests."""
+    page = session.page
+    turns = [
+        "When are you open on Saturday?",
+        "How many books can I borrow at once?",
+        "Do you have rooms for a study group?",
+        "And on Sunday?",
+        "What does a late book cost?",
+        "How do I reserve one?",
+        "How long may I keep a film?",
+    ]
+    for turn, question in enumerate(turns):
+        if 0 < turn < 3:
+            page.click("#new-chat")
+        page.get_by_role("tab", name=f"Chat {turn % 3 + 1}").click()
+        session.ask(question)
+    others = []
+    for number in ("one", "two"):
+        message = {"role": "user", "content": f"Tell me story number {number} about a library."}
+        body = {"messages": [message], "max_tokens": 500, "ignore_eos": True, "stream": True}
+        others.append(post(session.url, "/v1/chat/completions", body))
+        others[-1].readline()
+    page.get_by_role("tab", name="Chat 2").click()
+    page.fill("#question", "Can I renew it by phone?")
+    page.press("#question", "Enter")
+    expect(page.locator(".note")).to_have_count(3)
+    page.wait_for_timeout(1000)
+    page.screenshot(path=file)
+    for other in others:
+        other.close()
 
 
 def grow(url: str, request_count: int) -> None:
@@ -310,8 +353,8 @@ def check_nodes(session: Session) -> None:
       return {frames, slowest, layoutTime, top: view.scrollTop};
     }""")
     assert drawn["top"] > 1000 and session.pixels()["cached"] > 10_000, drawn
-    assert session.pixels()["next"] == 0, "what goes next is at the top"
-    page.evaluate("radixkv.picture.view.scrollTop = 0")
+    assert session.pixels()["next"] == 0, "what goes next is further up"
+    page.click("#to-next")
     assert session.pixels()["next"] > 100
     page.mouse.move(0, 0)
     page.locator("#picture").focus()
@@ -332,12 +375,14 @@ def check_nodes(session: Session) -> None:
 
 
 def main() -> None:
-    what, url, *picture = sys.argv[1:]
+    url, what, *file = sys.argv[1:]
     with sync_playwright() as playwright, contextlib.closing(Session(playwright, url)) as session:
         if what == "chat":
-            check_chat(session, picture[0] if picture else None)
-        else:
+            check_chat(session)
+        elif what == "nodes":
             check_nodes(session)
+        else:
+            take_picture(session, *file)
 
 
 if __name__ == "__main__":

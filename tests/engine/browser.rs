@@ -1,5 +1,6 @@
 //! The page in a browser: Chromium, driven by Playwright.
 use std::env;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -21,14 +22,14 @@ fn python() -> Option<&'static PathBuf> {
     python.as_ref()
 }
 
-fn drive(what: &str, serve: impl Fn(&mut Command)) {
+fn drive(arguments: &[&OsStr], serve: impl Fn(&mut Command)) {
     let (Some(folder), Some(python)) = (built(), python()) else { return };
     let (mut child, address) = serve_with(folder, |command| serve(command.arg("--page")));
     let script = native::root().join("tests/engine/browser.py");
     let output = Command::new(python)
         .arg(&script)
-        .args([what, &format!("http://{address}")])
-        .args(env::var_os("RKV_PICTURE"))
+        .arg(format!("http://{address}"))
+        .args(arguments)
         .output()
         .unwrap();
     print!("{}", String::from_utf8_lossy(&output.stdout));
@@ -40,17 +41,21 @@ fn drive(what: &str, serve: impl Fn(&mut Command)) {
 /// With the real model where it can be had. RKV_PICTURE names a file for the picture of the README.
 #[test]
 fn b11_the_page_in_a_browser() {
-    drive("chat", |command| {
+    let serve = |command: &mut Command| {
         if let Some(model) = real_model::model() {
             command.arg("--model").arg(model);
         }
-    });
+    };
+    drive(&["chat".as_ref()], serve);
+    if let Some(file) = env::var_os("RKV_PICTURE") {
+        drive(&["picture".as_ref(), &file], |command| serve(command.args(["--pages", "160"])));
+    }
 }
 
 /// Pages of one token: each is a node where random samples part.
 #[test]
 fn b11_the_page_with_ten_thousand_nodes() {
-    drive("nodes", |command| {
+    drive(&["nodes".as_ref()], |command| {
         command.args(["--page-size", "1", "--pages", "60000", "--max-running", "128"]);
     });
 }

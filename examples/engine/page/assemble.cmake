@@ -3,8 +3,8 @@
 #
 #     cmake -D FOLDER=examples/engine/page -D OUT=page.html -P assemble.cmake
 file(READ "${FOLDER}/page.html" page)
-foreach(name page.css page_tree.js layout.js drawing.js picture.js charts.js answers.js chat.js
-    main.js)
+foreach(name page.css page_tree.js layout.js drawing.js detail.js picture.js charts.js answers.js
+    chat.js main.js)
   file(READ "${FOLDER}/${name}" part)
   string(REPLACE "{{${name}}}" "${part}" page "${page}")
 endforeach()

@@ -74,7 +74,8 @@ std::string CacheEvents::contents() {
         tells_contents_ = false;
         exact_number_ = told.newest_number;
     }
-    return (begins ? event("snapshot", snapshot()) : std::string()) + records();
+    if (!begins) return records();
+    return event("snapshot", {{"page_size", core_.kv().cache().page_size()}}) + records();
 }
 
 std::string CacheEvents::changes() {
@@ -97,10 +98,6 @@ std::string CacheEvents::changes() {
         text += event("exact", {{"number", number_}});
     }
     return text;
-}
-
-Json CacheEvents::snapshot() const {
-    return {{"page_size", core_.kv().cache().page_size()}};
 }
 
 std::string CacheEvents::records() {

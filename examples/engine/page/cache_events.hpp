@@ -57,7 +57,6 @@ private:
     [[nodiscard]] std::string changes();
     [[nodiscard]] std::string nodes();
     [[nodiscard]] std::string stats();
-    [[nodiscard]] Json snapshot() const;
     [[nodiscard]] std::string records();
     /// Puts the words of tokens that are new into a record: {"words": ..., "special": ...}.
     void add_words(rkv::span<const std::uint32_t> tokens, Json& to);

@@ -30,6 +30,7 @@ class Chart {
     const top = Math.max(this.most, ...this.points.map(({value}) => value));
     const x = (time) => 4 + ((width - 8) * (time - since)) / (now - since);
     const y = (value) => height - 15 - (height - 32) * (value / top);
+    const radius = this.points.length < 60 ? 2.5 : 1.2;
     const places = this.points.map(({time, value}) => [x(time), y(value)]);
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
     this.svg.replaceChildren(
@@ -40,7 +41,7 @@ class Chart {
       svgText(width - 4, height - 2, 'now', 'end'),
       svgElement('polyline', {class: 'curve', points: places.map((at) => at.join()).join(' ')}),
       svgText(width / 2, height / 2 + 4, last ? '' : 'no request yet', 'middle'),
-      ...places.map(([cx, cy]) => svgElement('circle', {cx, cy, r: 2.5})),
+      ...places.map(([cx, cy]) => svgElement('circle', {cx, cy, r: radius})),
     );
   }
 }

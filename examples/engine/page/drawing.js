@@ -33,7 +33,7 @@ class Scale {
 // A round number of positions between two marks of the axis.
 function tickStep(scale) {
   const least = 70 / scale.perPosition;
-  let step = 16;
+  let step = 1;
   while (step < least) step *= 2;
   return step;
 }
@@ -172,7 +172,7 @@ class Words {
     this.tree = tree;
   }
 
-  // The pages of a segment, as far as there are so many tokens.
+  // All tokens of a segment.
   tokens(segment) {
     const pages = [];
     for (let page = segment.last; page; page = this.tree.pages.get(page.parent)) {
@@ -182,22 +182,25 @@ class Words {
     return pages.reverse().flat();
   }
 
-  // The text of each token; what a character's first token began, its last one shows.
-  pieces(tokens) {
+  // The text of each of a segment's first tokens; a character is shown by the last of its own.
+  pieces(segment, count = Infinity) {
+    const {words, special, pages} = this.tree;
     const decoder = new TextDecoder();
-    const pieces = tokens.map((id) => {
-      const {words, special} = this.tree;
-      if (special.has(id)) return {text: special.get(id), isSpecial: true};
-      return {text: decoder.decode(words.get(id) ?? new Uint8Array(), {stream: true})};
-    });
-    pieces.push({text: decoder.decode()});
-    return pieces;
+    const text = (id) => decoder.decode(words.get(id) ?? new Uint8Array(), {stream: true});
+    // Four tokens before may have begun a character that ends here.
+    pages.get(segment.first.parent)?.tokens.slice(-4).forEach(text);
+    return this.tokens(segment).slice(0, count).map((id) => (
+      special.has(id) ? {text: special.get(id), isSpecial: true} : {text: text(id)}));
   }
 
-  // The first characters of a segment, on one line.
+  // The first characters of a segment, on one line; without the end of a message when the next one
+  // begins in the first page.
   beginning(segment, characters) {
-    const pieces = this.pieces(this.tokens(segment).slice(0, characters));
-    const said = pieces.map(({text, isSpecial}) => (isSpecial ? ' ' : text)).join('');
-    return said.replace(/\s+/g, ' ').trim();
+    const {pageSize} = this.tree;
+    const pieces = this.pieces(segment, characters + pageSize);
+    const next = pieces.slice(0, pageSize).findIndex(({isSpecial}) => isSpecial);
+    const said = pieces.slice(Math.max(0, next));
+    const line = said.map(({text, isSpecial}) => (isSpecial ? ' ' : text)).join('');
+    return line.replace(/\s+/g, ' ').trim();
   }
 }

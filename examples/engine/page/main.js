@@ -30,7 +30,7 @@ function showPages(pages, evicted) {
     legend.children[i].lastChild.data = `${name}: ${count(pages).toLocaleString('en')}`;
   });
   document.getElementById('page-counts').textContent =
-    `${pages.total.toLocaleString('en')} of ${counted(tree.pageSize, 'token')} each · ` +
+    `${counted(pages.total, 'page')} of ${counted(tree.pageSize, 'token')} each · ` +
     `${evicted.toLocaleString('en')} evicted so far`;
 }
 
@@ -49,30 +49,43 @@ function showStats(stats) {
   before = stats;
 }
 
-const events = new EventSource('/cache/events');
-const hear = (name, act) => events.addEventListener(name, ({data}) => {
-  act(JSON.parse(data));
-  picture.draw();
-});
-hear('snapshot', ({page_size: size}) => {
-  tree.clear(size);
-  picture.exact = false;
-});
-hear('records', ({records, words, special}) => {
-  tree.addWords(words, special);
-  records.forEach((record) => tree.apply(record));
-});
-hear('exact', () => { picture.exact = true; });
-hear('nodes', (nodes) => tree.setNodes(nodes));
-hear('stats', showStats);
-
-const connection = document.getElementById('connection');
-const say = (text, isLive) => {
+function showConnection(text, isLive) {
+  const connection = document.getElementById('connection');
   connection.textContent = text;
   connection.classList.toggle('live', isLive);
+}
+
+const acts = {
+  snapshot: ({page_size: size}) => {
+    tree.clear(size);
+    showConnection('reading what is there', false);
+  },
+  records: ({records, words, special}) => {
+    tree.addWords(words, special);
+    records.forEach((record) => tree.apply(record));
+  },
+  exact: () => showConnection('live', true),
+  nodes: (nodes) => tree.setNodes(nodes),
+  stats: showStats,
 };
-events.addEventListener('open', () => say('live', true));
-events.addEventListener('error', () => say('the server is not there; trying again', false));
+
+function listen() {
+  const events = new EventSource('/cache/events');
+  for (const [name, act] of Object.entries(acts))
+    events.addEventListener(name, ({data}) => {
+      act(JSON.parse(data));
+      picture.draw();
+    });
+  events.addEventListener('error', () => {
+    const isRefused = events.readyState === EventSource.CLOSED;
+    showConnection(isRefused ? 'refused; perhaps too many pages are open. Trying again' :
+      'the server is not there. Trying again', false);
+    // Of itself it tries again only when it was not refused.
+    if (isRefused) setTimeout(listen, 3000);
+  });
+}
+
+listen();
 
 fetch('/v1/models').then((response) => response.json()).then(({data}) => {
   document.getElementById('model').textContent = data[0].id;

@@ -28,6 +28,10 @@ class Picture {
     this.view.addEventListener('pointermove', (event) => this.point(event));
     this.view.addEventListener('pointerleave', () => this.choose(null));
     this.canvas.addEventListener('keydown', (event) => this.key(event));
+    document.getElementById('to-next').addEventListener('click', () => {
+      const first = this.layout.segments.find(({turn}) => turn === 1);
+      if (first) this.scrollTo(first);
+    });
     this.canvas.addEventListener('blur', () => this.choose(null));
   }
 
@@ -197,40 +201,4 @@ class Picture {
     this.detail.style.left = `${Math.max(12, left)}px`;
     this.detail.style.top = `${Math.max(12, top)}px`;
   }
-}
-
-function counted(number, one, several = `${one}s`) {
-  return `${number.toLocaleString('en')} ${number === 1 ? one : several}`;
-}
-
-// What there is to say of a segment, as elements. Its text is somebody's, and never markup.
-function describe(segment, words) {
-  const {node, begin, end, count, space} = {...segment, space: segment.first.space};
-  const facts = [`tokens ${begin} to ${end}`, counted(count, 'page')];
-  if (node) {
-    facts.push(node.locks > 0 ? `locked by ${node.locks}` : 'not locked');
-    facts.push(counted(node.hits, 'hit'));
-  }
-  if (segment.found > 0) facts.push(`${segment.found} found for the latest prompt`);
-  if (segment.turn > 0) facts.push(`number ${segment.turn} to go`);
-  if (space) facts.push(`namespace ${space.slice(0, 12)}`);
-  const head = document.createElement('p');
-  head.textContent = facts.join(' · ');
-  const text = document.createElement('div');
-  text.append(...tokenElements(words.tokens(segment), words));
-  return [head, text];
-}
-
-const shownTokens = 240;
-
-function tokenElements(tokens, words) {
-  const cut = tokens.length - shownTokens;
-  const elements = words.pieces(tokens.slice(0, shownTokens)).map(({text, isSpecial}) => {
-    const element = document.createElement('span');
-    element.textContent = text;
-    if (isSpecial) element.className = 'special';
-    return element;
-  });
-  if (cut > 0) elements.push(document.createTextNode(` … and ${cut} more`));
-  return elements;
 }
