@@ -71,6 +71,15 @@ class Picture {
     this.layoutEnds = performance.now();
     this.layoutTime = this.layoutEnds - now;
     this.tellCounts();
+    this.tellDetail();
+  }
+
+  // What is told of the chosen segment is true now; nothing, when it is gone.
+  tellDetail() {
+    if (!this.chosen) return;
+    const segment = this.chosenSegment();
+    if (segment) this.detail.replaceChildren(...describe(segment, this.words));
+    else this.choose(null);
   }
 
   tellCounts() {
