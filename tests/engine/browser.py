@@ -172,7 +172,7 @@ def post(url: str, path: str, body: dict):
 
 def metric(url: str, name: str) -> int:
     with urllib.request.urlopen(url + "/metrics") as answer:
-        return int(re.search(rf"^{name} (\d+)$", answer.read().decode(), re.M)[1])
+        return int(re.search(rf"^{re.escape(name)} (\d+)$", answer.read().decode(), re.M)[1])
 
 
 def check_chats(session: Session) -> None:
@@ -328,7 +328,7 @@ def grow(url: str, request_count: int) -> None:
 
 def check_nodes(session: Session) -> None:
     page = session.page
-    growing = threading.Thread(target=grow, args=(session.url, 220))
+    growing = threading.Thread(target=grow, args=(session.url, 300))
     growing.start()
     # Somebody types meanwhile.
     slowest, keys = 0.0, 0
@@ -343,12 +343,16 @@ def check_nodes(session: Session) -> None:
     assert slowest < HANG_SECONDS, f"it hung for {slowest:.1f} s"
 
     nodes = metric(session.url, "engine_cache_nodes")
-    assert nodes > 10_000, nodes
+    evicted = metric(session.url, "engine_evicted_pages_total")
+    assert nodes > 10_000 and evicted > 1000, (nodes, evicted)
     counted = f"{nodes:,} segments"
     session.eventually("#tree-counts", counted)
+    session.eventually("#page-counts", f"{evicted:,} evicted")
+    pages = metric(session.url, 'engine_kv_pages{state="cached"}')
+    assert page.evaluate("radixkv.tree.pages.size") == pages
     begun = time.monotonic()
     page.locator("#view").hover()
-    page.mouse.wheel(0, 5000)
+    page.mouse.wheel(0, 1_000_000)
     drawn = page.evaluate("""async () => {
       await new Promise((drawn) => setTimeout(drawn, 200));
       const {frames, slowest, layoutTime, view} = radixkv.picture;
