@@ -52,7 +52,7 @@ class Session:
         page.on("console", lambda said: self.note(said.type, said.text))
         page.on("request", lambda request: self.note_request(request.url))
         page.goto(self.url)
-        expect(page.locator("#connection")).to_contain_text(connection, timeout=PATIENCE_MS)
+        expect(page.locator("#connection")).to_contain_text(connection)
         return page
 
     def note(self, kind: str, text: str) -> None:
@@ -71,13 +71,13 @@ class Session:
         return self.page.locator(selector).inner_text()
 
     def eventually(self, selector: str, text: str | re.Pattern) -> None:
-        expect(self.page.locator(selector)).to_contain_text(text, timeout=PATIENCE_MS)
+        expect(self.page.locator(selector)).to_contain_text(text)
 
     def ask(self, question: str) -> tuple[str, int, int]:
         """Returns the answer, and how many of the prompt's tokens were found, of how many."""
         self.page.fill("#question", question)
         self.page.press("#question", "Enter")
-        expect(self.page.locator("#send")).to_have_text("Send", timeout=PATIENCE_MS)
+        expect(self.page.locator("#send")).to_have_text("Send")
         last = self.page.locator("#messages li").last
         expect(last.locator(".note")).to_be_visible()
         note = last.locator(".note").inner_text()
@@ -234,21 +234,24 @@ def check_hostile_text(session: Session) -> None:
 
 
 def check_locks(session: Session) -> None:
-    """A request of somebody else, while it runs."""
+    """What another client keeps, until it lets go."""
     legend = session.page.locator("#page-legend li").first
     expect(legend).to_have_text("cached, locked: 0")
-    body = {"prompt": "word " * 60, "max_tokens": 3500, "ignore_eos": True, "stream": True}
-    with post(session.url, "/v1/completions", body) as running:
-        running.readline()
-        expect(legend).not_to_have_text("cached, locked: 0")
-        session.eventually("#tree-counts", "6 leaves")
-        assert session.pixels()["locked"] > 50
-        session.page.locator("#picture").focus()
-        session.page.keyboard.press("End")
-        expect(session.page.locator("#detail")).to_contain_text("locked by 1")
-    expect(legend).to_have_text("cached, locked: 0", timeout=PATIENCE_MS)
+    body = {"prompt": "word " * 60, "max_tokens": 2, "retain": True}
+    with post(session.url, "/v1/completions", body) as answer:
+        kept = json.load(answer)["choices"][0]["retained_id"]
+    expect(legend).not_to_have_text("cached, locked: 0")
+    session.eventually("#tree-counts", "6 leaves")
+    session.page.locator("#picture").focus()
+    session.page.keyboard.press("End")
+    session.eventually("#detail", "locked by 1")
+    assert session.pixels()["locked"] > 50
+    path = f"{session.url}/v1/completions/{kept}"
+    urllib.request.urlopen(urllib.request.Request(path, method="DELETE")).close()
+    expect(legend).to_have_text("cached, locked: 0")
     # What is told of a segment stays true.
     session.eventually("#detail", "not locked")
+    assert session.pixels()["locked"] == 0
 
 
 def check_too_many_pages(session: Session) -> None:
@@ -257,7 +260,7 @@ def check_too_many_pages(session: Session) -> None:
     late = session.open("refused")
     assert all("503" in said for said in session.wrong), session.wrong
     others.pop().close()
-    expect(late.locator("#connection")).to_have_text("live", timeout=PATIENCE_MS)
+    expect(late.locator("#connection")).to_have_text("live")
     session.wrong.clear()
     for page in [late, *others]:
         page.close()
@@ -370,7 +373,7 @@ def check_nodes(session: Session) -> None:
 
     begun = time.monotonic()
     later = session.open()
-    expect(later.locator("#tree-counts")).to_contain_text(counted, timeout=PATIENCE_MS)
+    expect(later.locator("#tree-counts")).to_contain_text(counted)
     whole = time.monotonic() - begun
     assert whole < HANG_SECONDS, f"a new page took {whole:.1f} s"
     print(
@@ -382,6 +385,7 @@ def check_nodes(session: Session) -> None:
 
 def main() -> None:
     url, what, *file = sys.argv[1:]
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright, contextlib.closing(Session(playwright, url)) as session:
         if what == "chat":
             check_chat(session)
