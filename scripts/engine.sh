@@ -69,6 +69,10 @@ demo)
     exec "$out/engine_bench" --model "$model" --workload chat \
         --json "$out/chat.json" --svg "$out/chat.svg" "$@"
     ;;
-serve) exec "$out/engine_server" --model "$model" "$@" ;;
+serve)
+    # Everybody's prompts are on the page: not on an address that others can reach.
+    case " $* " in *" --host "*) ;; *) set -- --page "$@" ;; esac
+    exec "$out/engine_server" --model "$model" "$@"
+    ;;
 bench) exec "$out/engine_bench" --model "$model" "$@" ;;
 esac

@@ -74,6 +74,7 @@ command -v pkg-config|pkg-config|test engine
 has_go|golang-go|test
 command -v zstd|zstd|test
 command -v python3|python3|test
+command -v chromium|chromium|test
 has_header nlohmann/json.hpp nlohmann_json|nlohmann-json3-dev|test engine
 has_header httplib.h cpp-httplib|libcpp-httplib-dev|test engine
 has_header cblas.h openblas|libopenblas-dev|test

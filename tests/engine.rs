@@ -8,6 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
+#[path = "engine/browser.rs"]
+mod browser;
+#[path = "engine/clang.rs"]
+mod clang;
 #[path = "cuda/emulated_driver.rs"]
 mod emulated_driver;
 mod native;
@@ -212,6 +216,11 @@ fn b11_server() {
 }
 
 #[test]
+fn b11_page() {
+    run("page", &[]);
+}
+
+#[test]
 fn b11_chat() {
     run("chat", &[]);
 }
@@ -391,6 +400,8 @@ fn b11_command_lines_that_are_wrong() {
         (&["--port", "x"], 2, "--port: x is not a number"),
         (&["--pages", "9999999999"], 2, "--pages: from 0 to 1073741824"),
         (&["--max-answers", "768"], 2, "--max-connections: not more than --max-answers"),
+        (&["--page", "--host", "0.0.0.0"], 2, "--page: it shows everybody's prompts"),
+        (&["--page", "--max-answers", "760"], 2, "--max-answers, and 8 for --page"),
         (&["--gemm", "magic"], 2, "--gemm: magic is no choice"),
         (&[], 2, "--model: say which folder"),
         (&["--model", "/nowhere"], 1, "/nowhere/config.json: cannot be opened"),
@@ -456,44 +467,4 @@ fn b11_machines_without_a_gpu() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(reason) && said.lines().count() == 1, "{said}");
     }
-}
-
-/// The sources of a folder and those below it.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "cpp") {
-            found.push(path);
-        }
-    }
-}
-
-/// The other compiler has nothing to say either.
-#[test]
-fn clang_has_no_warnings() {
-    if !native::compilers(true).contains(&"clang++") || built().is_none() {
-        return;
-    }
-    let (engine, tests) =
-        (native::root().join("examples/engine"), native::root().join("tests/engine"));
-    let mut files = Vec::new();
-    sources(&engine, &mut files);
-    sources(&tests, &mut files);
-    assert!(files.len() > 40);
-    let output = Command::new("clang++")
-        .args(["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow"])
-        .arg("-Werror")
-        .args(http_flags().split_whitespace())
-        .arg("-I")
-        .arg(&engine)
-        .arg("-I")
-        .arg(native::root().join("include"))
-        .arg("-I")
-        .arg(native::root())
-        .args(files)
-        .output()
-        .unwrap();
-    native::check(&output, &engine);
 }

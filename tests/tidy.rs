@@ -114,7 +114,10 @@ fn rust_sources() -> Vec<Source> {
 
 /// Everything written by hand.
 fn all_sources() -> Vec<Source> {
-    let endings = [".rs", ".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".go", ".py", ".sh", "run"];
+    let endings = [
+        ".rs", ".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".go", ".py", ".sh", "run", ".js",
+        ".css", ".html",
+    ];
     let mut found = sources("", &endings);
     found.retain(|source| {
         !source.path.starts_with("include/radixkv") || !source.path.ends_with(".h")

@@ -13,6 +13,9 @@
 
 namespace {
 
+// What happens to the cache between two looks of a page: many thousand pages.
+constexpr std::uint64_t journal_bytes = std::uint64_t{8} << 20;
+
 /// SIGINT and SIGTERM, for every thread that is started from here on.
 sigset_t block_signals() {
     sigset_t signals;
@@ -46,8 +49,6 @@ public:
             .number("--write-seconds", "for a client that takes nothing", write_, 1, 3600);
     }
     void apply_to(engine::ServerConfig& config) const {
-        if (max_connections_ <= max_answers_)
-            throw engine::UsageError("--max-connections: not more than --max-answers");
         allow_open_files(max_connections_ + 64);
         config.max_answers = max_answers_;
         config.connections.count = max_connections_;
@@ -73,6 +74,15 @@ private:
     }
 };
 
+/// Says of settings that contradict each other what the server would, before a model is loaded.
+void check(const engine::ServerConfig& config) {
+    try {
+        engine::Server::check(config);
+    } catch (const std::runtime_error& error) {
+        throw engine::UsageError(error.what());
+    }
+}
+
 int serve(int count, char** arguments) {
     engine::EngineOptions engine_options;
     engine::ServerConfig config;
@@ -85,6 +95,8 @@ int serve(int count, char** arguments) {
         .number("--max-waiting", "requests that may wait", max_waiting, 1, 1U << 20)
         .number("--drain-seconds", "for running requests, on SIGTERM", drain, 0, 3600);
     client_options.add_to(options);
+    options.flag("--page", "show the cache at /, prompts and all; on a loopback address alone",
+                 config.page);
     if (!options.parse(count, arguments)) {
         std::printf("usage: %s --model FOLDER [option...]\n%s", arguments[0],
                     options.help().c_str());
@@ -93,7 +105,9 @@ int serve(int count, char** arguments) {
     config.port = static_cast<int>(port);
     config.drain = std::chrono::seconds(drain);
     client_options.apply_to(config);
-    const engine::EngineConfig engine_config = engine_options.config();
+    check(config);
+    engine::EngineConfig engine_config = engine_options.config();
+    if (config.page) engine_config.kv.journal_bytes = journal_bytes;
     config.served_model = name_of(engine_options.model);
 
     const sigset_t signals = block_signals();

@@ -58,10 +58,7 @@ pub fn reach<S: Spine>(
                         let mut has = |place: &usize| hung.page(group, view.page(*place)) != 0;
                         let mut last = (needs.last.start..needs.last.end.min(*verified)).rev();
                         let hole = last.find(|place| !has(place));
-                        *verified = match hole {
-                            None => (*verified).min(needs.last.start),
-                            Some(hole) => hole + 1,
-                        };
+                        *verified = hole.unwrap_or((*verified).min(needs.last.start));
                         // Sinks are few, and at the other end of the path.
                         hole.or_else(|| {
                             let mut first = spine();

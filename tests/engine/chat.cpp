@@ -109,6 +109,29 @@ static void b11_a_streamed_chat_is_the_same_in_pieces() {
     running.audit_idle();
 }
 
+/// Who wants to know sees with the first token what the prompt became, and how much was there.
+static void b11_a_stream_begins_with_its_prompt() {
+    Running running = running_chat();
+    Json asked = chat({message("system", std::string(50, 's')), message("user", "Hi")}, 4);
+    const Json whole = post_chat(running.port(), asked).json();
+    const Ids prompt = whole["prompt_token_ids"];
+    CHECK_EQ(prompt.size(), whole["usage"]["prompt_tokens"].get<std::size_t>());
+    CHECK(prompt == chat_model().tokenizer()->encode("<turn>system:" + std::string(50, 's') +
+                                                     "<end><turn>user:Hi<end><turn>assistant:"));
+    asked["stream"] = true;
+    asked["stream_options"] = {{"include_usage", true}};
+    const std::vector<Json> events = events_of(post_chat(running.port(), asked));
+    CHECK(events.front()["prompt_token_ids"] == whole["prompt_token_ids"]);
+    CHECK(events.front()["cached_tokens"] > 0);
+    CHECK_EQ(events.front()["cached_tokens"],
+             events.back()["usage"]["prompt_tokens_details"]["cached_tokens"]);
+    for (std::size_t i = 1; i < events.size(); ++i)
+        CHECK(!events[i].contains("prompt_token_ids") && !events[i].contains("cached_tokens"));
+    asked["return_token_ids"] = false;
+    for (const Json& event : events_of(post_chat(running.port(), asked)))
+        CHECK(!event.contains("prompt_token_ids") && !event.contains("cached_tokens"));
+}
+
 static void b11_a_turn_finds_the_turns_before() {
     Running running = running_chat();
     Json messages = {message("system", std::string(200, 's')), message("user", "One?")};
@@ -240,6 +263,7 @@ static void b11_a_body_is_read_whatever_it_is_called() {
 int main() {
     RUN(b11_a_chat_is_a_completion_of_its_template);
     RUN(b11_a_streamed_chat_is_the_same_in_pieces);
+    RUN(b11_a_stream_begins_with_its_prompt);
     RUN(b11_a_turn_finds_the_turns_before);
     RUN(b11_logprobs_of_a_chat);
     RUN(b11_a_chat_may_be_as_long_as_there_is_room);

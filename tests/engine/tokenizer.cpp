@@ -28,6 +28,9 @@ static void b11_text_to_tokens_and_back() {
     // Special tokens are no text; others that were added are.
     CHECK_EQ(tokenizer->decode(turn_id), "");
     CHECK_EQ(tokenizer->decode(marker_id), "<marker>");
+    CHECK_EQ(tokenizer->special(turn_id), "<turn>");
+    for (const std::uint32_t id : {the_id, marker_id, UINT32_MAX})
+        CHECK_EQ(tokenizer->special(id), "");
     for (const std::uint32_t id : {263U, 100000U, UINT32_MAX}) CHECK_EQ(tokenizer->decode(id), "");
 }
 

@@ -143,10 +143,13 @@ impl Requests {
         self.verify(at);
     }
 
+    fn has_states(&self) -> bool {
+        self.world.groups.iter().any(|of| of.kind == Kind::State)
+    }
+
     /// A state is that of all that is computed, so the library must know how much that is.
     fn is_told(&self, at: usize) -> bool {
-        let has_states = self.world.groups.iter().any(|of| of.kind == Kind::State);
-        !has_states || self.running[at].told == self.running[at].computed
+        !self.has_states() || self.running[at].told == self.running[at].computed
     }
 
     /// Children with the same tokens as a request that runs.
@@ -321,10 +324,12 @@ impl Requests {
             self.verify(at);
             return self.copy(at);
         }
-        // A step changes the state, which children are still to copy.
+        // A step changes the state, which children are still to copy. What they are to copy of a
+        // page stays as it is.
         let id = self.running[at].id;
-        while let Some(child) =
-            self.running.iter().position(|child| child.parent == id && child.waits)
+        while self.has_states()
+            && let Some(child) =
+                self.running.iter().position(|child| child.parent == id && child.waits)
         {
             self.copy(child);
         }
@@ -391,7 +396,7 @@ impl Requests {
         self.running[at].told = computed;
         self.seen.remapped += result.remapped_page_count;
         let whole = computed.is_multiple_of(self.page_size());
-        if !whole || !self.world.groups.iter().any(|of| of.kind == Kind::State) {
+        if !whole || !self.has_states() {
             return;
         }
         match self.library.checkpoint(id) {

@@ -1,5 +1,6 @@
 #include "bench/chat.hpp"
 
+#include "bench/library.hpp"
 #include "bench/table.hpp"
 #include "serve/text.hpp"
 
@@ -115,47 +116,11 @@ private:
     }
 };
 
-constexpr const char* library_page =
-    "You are the assistant of the Riverside Public Library. Answer the questions of visitors in "
-    "one short sentence, in a friendly way, and only with what this page says.\n\n"
-    "Opening hours. The library is open from 9 am to 8 pm on Monday, Tuesday, Wednesday and "
-    "Thursday, from 9 am to 6 pm on Friday, and from 10 am to 4 pm on Saturday. On Sunday and on "
-    "public holidays it is closed. The reading room on the first floor closes fifteen minutes "
-    "before the library does. The box for returns beside the main entrance is open day and "
-    "night.\n\n"
-    "Library cards. Everybody who lives, works or studies in the county gets a library card for "
-    "free; bring a photo identity card and a letter that shows your address. Children under "
-    "twelve need the signature of a parent. A lost card is replaced for 3 dollars. A card is "
-    "valid for two years and is renewed at any desk.\n\n"
-    "Borrowing. With a card you can borrow up to 20 books, 5 films and 5 games at once. Books may "
-    "be kept for four weeks, films and games for one week. Magazines, maps and the books of the "
-    "local history collection stay in the library. Books can be renewed twice, on the website, by "
-    "phone or at a desk, unless somebody else has reserved them.\n\n"
-    "Fees. A book that comes back late costs 10 cents a day, a film or a game 50 cents a day, 10 "
-    "dollars at most. Children pay no late fees. Who owes more than 15 dollars cannot borrow "
-    "anything until the fees are paid. A lost or damaged book is paid for at its price, plus 5 "
-    "dollars for the work.\n\n"
-    "Reservations. Any book can be reserved on the website or at a desk. When it is there you get "
-    "an e-mail, and it is kept for you on the shelf behind the front desk for seven days. Books "
-    "that we do not have can be ordered from other libraries for 2 dollars each; that takes about "
-    "two weeks.\n\n"
-    "Rooms. Four study rooms for up to six people are on the second floor. They are free, can be "
-    "booked on the website up to two weeks ahead, and for at most three hours a day. The large "
-    "hall has 120 seats and can be rented by clubs and schools. In the study rooms you may drink "
-    "water but not eat; the cafe beside the entrance sells coffee, soup and sandwiches.\n\n"
-    "Computers. Twenty computers stand on the ground floor; with a card you may use them for two "
-    "hours a day. Printing costs 15 cents a page in black and white and 40 cents in colour. "
-    "Scanning to a memory stick is free. The wireless network is called Riverside Guest and needs "
-    "no password.\n\n"
-    "Events. A story hour for children from three to six is on Wednesday at 10 am. The book club "
-    "meets on the first Thursday of each month at 6 pm. Free lessons in using a computer are on "
-    "Tuesday at 2 pm; please register at the front desk.";
-
 }  // namespace
 
 ChatScript library_chat(const WorkloadOptions& options) {
     ChatScript script;
-    script.system = library_page;
+    script.system = library_text();
     script.users = {{"Ann",
                      {"When are you open on Saturday?", "And on Sunday?",
                       "How long may I keep a film?"}},

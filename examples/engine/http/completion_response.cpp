@@ -71,10 +71,15 @@ CompletionResponse::Json CompletionResponse::unfinished(
     return choice;
 }
 
-std::string CompletionResponse::event(Json choices) const {
+/// A continuation's is its parent's, and more.
+bool CompletionResponse::tells_prompt() const {
+    return request_.return_token_ids && !request_.spec.continuation;
+}
+
+CompletionResponse::Json CompletionResponse::event(Json choices) const {
     Json json = body(true, std::move(choices));
     if (request_.include_usage) json["usage"] = nullptr;
-    return data(json.dump());
+    return json;
 }
 
 std::string CompletionResponse::token_event(const OutputToken& token) {
@@ -85,7 +90,12 @@ std::string CompletionResponse::token_event(const OutputToken& token) {
     const Json choice = unfinished(
         format_->event({token.sequence, tokens, text, output.text_offset, is_first}), tokens);
     output.text_offset += text.size();
-    return event(Json::array({choice}));
+    Json json = event(Json::array({choice}));
+    if (is_first && tells_prompt()) {
+        json["prompt_token_ids"] = request_.spec.prompt;
+        json["cached_tokens"] = token.cached_tokens;
+    }
+    return data(json.dump());
 }
 
 std::string CompletionResponse::last_event(std::size_t index) const {
@@ -94,7 +104,7 @@ std::string CompletionResponse::last_event(std::size_t index) const {
     Json choice = unfinished(
         format_->event({index, {}, result.text, output.text_offset, !output.began}), {});
     add_result(request_, result, choice);
-    return event(Json::array({choice}));
+    return data(event(Json::array({choice})).dump());
 }
 
 std::string CompletionResponse::events(const OutputQueue::Output& output) {
@@ -133,6 +143,7 @@ std::string CompletionResponse::whole() const {
         choices.push_back(std::move(choice));
     }
     Json json = body(false, std::move(choices));
+    if (tells_prompt()) json["prompt_token_ids"] = request_.spec.prompt;
     json["usage"] = usage_json(*result_);
     json["first_token_seconds"] = result_->first_token_seconds;
     return json.dump();

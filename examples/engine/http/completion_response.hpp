@@ -56,7 +56,8 @@ private:
     [[nodiscard]] std::string prompt_text() const;
     [[nodiscard]] std::string token_event(const OutputToken& token);
     [[nodiscard]] std::string last_event(std::size_t index) const;
-    [[nodiscard]] std::string event(Json choices) const;
+    [[nodiscard]] bool tells_prompt() const;
+    [[nodiscard]] Json event(Json choices) const;
     [[nodiscard]] Json body(bool streams, Json choices) const;
     [[nodiscard]] Json unfinished(Json choice, const std::vector<OutputToken>& tokens) const;
 };

@@ -1,9 +1,9 @@
 #include "http/fields.hpp"
 
+#include "http/random_hex.hpp"
 #include "model/json.hpp"
 
 #include <cmath>
-#include <cstdio>
 #include <random>
 
 namespace engine::fields {
@@ -46,17 +46,6 @@ std::string salt_of(const Json& body) {
     if (salt->get_ref<const std::string&>().size() > longest)
         refuse("cache_salt", "longer than " + std::to_string(longest) + " bytes");
     return salt->get<std::string>();
-}
-
-std::string new_id(const char* prefix) {
-    std::random_device device;
-    char text[16];
-    std::string id = prefix;
-    for (int i = 0; i < 4; ++i) {
-        std::snprintf(text, sizeof text, "%08x", device());
-        id += text;
-    }
-    return id;
 }
 
 void check_model(const Json& body, const std::string& served_model) {
@@ -133,7 +122,7 @@ void read_shared(const Json& body, const std::string& served_model, const char* 
     check_model(body, served_model);
     refuse_unsupported(body, {"presence_penalty", "frequency_penalty", "logit_bias"});
     RequestSpec& spec = request.spec;
-    spec.id = new_id(id_prefix);
+    spec.id = id_prefix + random_hex();
     spec.sampling.temperature = number(body, "temperature", 1, 0, 100);
     spec.sampling.top_p = number(body, "top_p", 1, 0, 1);
     spec.sampling.seed = seed_of(body);

@@ -5,7 +5,7 @@
 namespace engine {
 
 void OutputQueue::on_token(const TokenOutput& token) {
-    OutputToken output{token.sequence, token.id, token.text, {}};
+    OutputToken output{token.sequence, token.id, token.text, {}, token.cached_tokens};
     if (token.logprobs != nullptr) output.logprobs = *token.logprobs;
     {
         const std::lock_guard<std::mutex> lock(mutex_);

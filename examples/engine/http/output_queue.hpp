@@ -23,6 +23,7 @@ struct OutputToken {
     std::string text;
     /// Empty unless asked for.
     TokenLogprobs logprobs;
+    std::size_t cached_tokens;
 };
 
 class OutputQueue final : public Listener {

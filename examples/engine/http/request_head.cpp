@@ -21,7 +21,9 @@ std::string method_of(const std::string& path) {
     if (path == "/v1/completions" || path == "/v1/chat/completions") return "POST";
     if (begins_with(path, "/v1/completions/")) return "DELETE";
     if (path == "/v1/models" || begins_with(path, "/v1/models/")) return "GET";
-    return path == "/health" || path == "/metrics" ? "GET" : "";
+    for (const char* known : {"/", "/cache/events", "/health", "/metrics"})
+        if (path == known) return "GET";
+    return "";
 }
 
 bool is_length(const std::string& text, std::uint64_t& length) {

@@ -1,9 +1,12 @@
 #include "http/server.hpp"
 
+#include "http/active.hpp"
 #include "http/completion_request.hpp"
 #include "http/completion_response.hpp"
 #include "http/limited_server.hpp"
+#include "http/loopback.hpp"
 #include "http/output_queue.hpp"
+#include "http/page_routes.hpp"
 #include "http/prometheus.hpp"
 #include "http/request_head.hpp"
 
@@ -86,22 +89,6 @@ private:
     CompletionResponse response_;
 };
 
-/// Counts the completions that are being answered. Throws ApiError when there are too many.
-class Active {
-public:
-    Active(std::atomic<std::size_t>& count, std::size_t most) : count_(count) {
-        if (++count_ <= most) return;
-        --count_;
-        throw ApiError(503, "too many requests are being answered: " + std::to_string(most));
-    }
-    Active(const Active&) = delete;
-    Active& operator=(const Active&) = delete;
-    ~Active() { --count_; }
-
-private:
-    std::atomic<std::size_t>& count_;
-};
-
 }  // namespace
 
 class Server::Routes {
@@ -111,7 +98,8 @@ public:
           engine_(engine),
           http_(config.connections, [this](const httplib::Request& request) {
               check_head(request, config_.connections.body_bytes);
-          }) {
+          }),
+          page_(config.page, engine, draining_) {
         http_.set_payload_max_length(config.connections.body_bytes);
         // A small event must not wait for the next one.
         http_.set_tcp_nodelay(true);
@@ -141,12 +129,15 @@ public:
             response.set_content(prometheus_text(engine_.core()),
                                  "text/plain; version=0.0.4; charset=utf-8");
         });
+        page_.add_to(http_);
         http_.set_error_handler([](const auto& request, auto& response) {
             if (response.body.empty()) answer(response, status_error(request, response.status));
         });
         http_.set_exception_handler([](const auto&, auto& response, std::exception_ptr thrown) {
             try {
                 std::rethrow_exception(thrown);
+            } catch (const ApiError& error) {
+                answer(response, error);
             } catch (const std::exception& error) {
                 answer(response, ApiError(500, error.what()));
             }
@@ -157,7 +148,7 @@ public:
     /// Room for a burst of connections; the library's is five, and who finds none waits a second.
     void widen_backlog() const { ::listen(socket_, 512); }
     void drain() { draining_ = true; }
-    [[nodiscard]] bool idle() const { return active_ == 0; }
+    [[nodiscard]] bool idle() const { return active_ == 0 && page_.idle(); }
 
 private:
     const ServerConfig& config_;
@@ -165,6 +156,7 @@ private:
     LimitedServer http_;
     std::atomic<bool> draining_{false};
     std::atomic<std::size_t> active_{0};
+    PageRoutes page_;
     int socket_ = -1;
     /// In seconds, as clients want to know when a model was made.
     const std::int64_t started_ = std::chrono::duration_cast<std::chrono::seconds>(
@@ -204,7 +196,8 @@ private:
     void completions(const std::string& body, Parse parse, httplib::Response& response) {
         try {
             if (draining_) throw ApiError(503, "the server is shutting down");
-            auto active = std::make_shared<Active>(active_, config_.max_answers);
+            auto active = std::make_shared<Active>(active_, config_.max_answers,
+                                                   "requests are being answered");
             begin((this->*parse)(body), response, std::move(active));
         } catch (const ApiError& error) {
             answer(response, error);
@@ -257,10 +250,20 @@ private:
     }
 };
 
+void Server::check(const ServerConfig& config) {
+    const std::size_t streams = config.page ? PageRoutes::most_streams : 0;
+    if (config.connections.count <= config.max_answers + streams)
+        throw std::runtime_error("--max-connections: not more than --max-answers" +
+                                 (streams > 0 ? ", and " + std::to_string(streams) +
+                                                    " for --page" : std::string()));
+    if (config.page && !is_loopback(config.host))
+        throw std::runtime_error("--page: it shows everybody's prompts, so only with a --host that "
+                                 "is this machine alone, not " + config.host);
+}
+
 Server::Server(const ServerConfig& config, Engine& engine)
     : config_(config), engine_(engine), routes_(std::make_unique<Routes>(config_, engine)) {
-    if (config.connections.count <= config.max_answers)
-        throw std::runtime_error("max-connections: not more than max-answers");
+    check(config);
     httplib::Server& http = routes_->http();
     port_ = config.port;
     const bool bound = config.port == 0 ? (port_ = http.bind_to_any_port(config.host)) > 0

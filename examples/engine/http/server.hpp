@@ -1,5 +1,5 @@
 // The HTTP server: POST /v1/chat/completions, POST /v1/completions and DELETE of what one retained,
-// GET /v1/models, /health, /metrics.
+// GET /v1/models, /health, /metrics; GET / and /cache/events, the page.
 #ifndef ENGINE_HTTP_SERVER_HPP
 #define ENGINE_HTTP_SERVER_HPP
 
@@ -27,12 +27,15 @@ struct ServerConfig {
     std::size_t max_answers = 512;
     /// How long requests may go on after shutdown().
     std::chrono::milliseconds drain{5000};
+    /// Show the cache and its texts, at /. Needs a cache with a journal, and a loopback address.
+    bool page = false;
 };
 
 class Server {
 public:
-    /// Binds. Throws std::runtime_error when that fails, or when there are not more connections
-    /// than answers.
+    /// Throws std::runtime_error that names the option when the settings contradict each other.
+    static void check(const ServerConfig& config);
+    /// Binds. Throws std::runtime_error when that fails, and what check() throws.
     Server(const ServerConfig& config, Engine& engine);
     ~Server();
 

@@ -175,7 +175,7 @@ void Decoder::draw(Request& request, Branch& branch, const float* logits, Clock:
     const bool ended = is_end_token(request, id);
     const std::string text = ended ? std::string() : branch.text.push(tokenizer_.decode(id));
     request.listener->on_token({branch.number, id, text, spec.logprobs ? &logprobs : nullptr,
-                                logits, model_.vocab_size});
+                                logits, model_.vocab_size, request.cached_tokens});
     if (ended || branch.text.stopped())
         finish_branch(request, branch, Finish::stop);
     else if (request.generated(branch) == spec.max_tokens)
@@ -273,7 +273,7 @@ void Decoder::tell(const Request& request, const Branch& branch, std::size_t seq
     for (const BeamToken& token : branch.beam_tokens)
         request.listener->on_token({sequence, token.id, token.text,
                                     request.spec.logprobs ? &token.logprobs : nullptr, nullptr,
-                                    0});
+                                    0, request.cached_tokens});
 }
 
 }  // namespace engine

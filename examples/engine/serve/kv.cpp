@@ -43,6 +43,7 @@ rkv_cache_config cache_config(const KvConfig& config) {
     rkv_cache_config cache = rkv::Cache::config();
     cache.retained_sequence_limit = config.retained_sequences;
     cache.retained_page_limit = config.retained_pages;
+    cache.journal_bytes = config.journal_bytes;
     return cache;
 }
 

@@ -25,6 +25,8 @@ struct KvConfig {
     /// Finished sequences kept for continuations at most, and their pages; 0 for half of all pages.
     std::uint32_t retained_sequences = 1024;
     std::uint32_t retained_pages = 0;
+    /// Of the cache's journal; 0: none.
+    std::uint64_t journal_bytes = 0;
     /// RKV_RUNNER_BATCH_INVARIANT.
     bool batch_invariant = true;
     /// Where KV lies and attention is computed: in f32 on the processor, in bf16 on a GPU.

@@ -23,6 +23,12 @@ void Histogram::observe(double seconds) noexcept {
     }
 }
 
+std::uint64_t Histogram::count() const noexcept {
+    std::uint64_t count = 0;
+    for (const auto& bucket : counts_) count += bucket.load(std::memory_order_relaxed);
+    return count;
+}
+
 void Histogram::write(const std::string& name, std::string& out) const {
     out += "# TYPE " + name + " histogram\n";
     std::uint64_t count = 0;

@@ -18,6 +18,8 @@ public:
                                                       10,    25,     50,    100};
 
     void observe(double seconds) noexcept;
+    [[nodiscard]] std::uint64_t count() const noexcept;
+    [[nodiscard]] double sum() const noexcept { return sum_.load(std::memory_order_relaxed); }
     /// Appends the lines of a histogram in Prometheus' text format.
     void write(const std::string& name, std::string& out) const;
 

@@ -100,6 +100,8 @@ struct TokenOutput {
     /// What the token was drawn from; NULL for beams.
     const float* logits;
     std::size_t vocab_size;
+    /// As in RequestResult.
+    std::size_t cached_tokens;
 };
 
 /// One of the outputs that were asked for.

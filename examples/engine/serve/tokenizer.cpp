@@ -24,6 +24,7 @@ public:
         return engine::encode(text);
     }
     std::string_view decode(std::uint32_t id) const override { return engine::decode(id); }
+    std::string_view special(std::uint32_t) const override { return {}; }
     /// A line for each message.
     std::string chat(const std::string& messages) const override {
         std::string text;
@@ -55,6 +56,11 @@ public:
         std::size_t count = 0;
         const char* bytes = engine_text_token(text_.get(), id, &count);
         return {bytes, count};
+    }
+    std::string_view special(std::uint32_t id) const override {
+        std::size_t count = 0;
+        const char* name = engine_text_special(text_.get(), id, &count);
+        return {name, count};
     }
     std::string chat(const std::string& messages) const override {
         std::string result;

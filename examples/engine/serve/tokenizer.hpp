@@ -31,6 +31,8 @@ public:
     [[nodiscard]] virtual std::vector<std::uint32_t> encode(std::string_view text) const = 0;
     /// The bytes of a token, which may be a part of a character. Nothing for ids that are no text.
     [[nodiscard]] virtual std::string_view decode(std::uint32_t id) const = 0;
+    /// What a special token is called, such as "<|im_end|>"; nothing for other ids.
+    [[nodiscard]] virtual std::string_view special(std::uint32_t id) const = 0;
     /// The text in front of what the assistant says next; encode() makes tokens of it. `messages`
     /// is a JSON array of {"role", "content"}. Throws ChatError.
     [[nodiscard]] virtual std::string chat(const std::string& messages) const = 0;

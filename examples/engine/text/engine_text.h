@@ -31,6 +31,10 @@ void engine_text_encode(const engine_text *text, const char *bytes, size_t count
  * that are no token. Good until engine_text_close(). */
 const char *engine_text_token(const engine_text *text, uint32_t id, size_t *count);
 
+/* The name of a special token, which is no text: none for other ids. Good until
+ * engine_text_close(). */
+const char *engine_text_special(const engine_text *text, uint32_t id, size_t *count);
+
 /* The prompt for what the assistant says next. `messages` is a JSON array of {"role", "content"}.
  * Returns true with the prompt, false with the reason why there is none. */
 bool engine_text_chat(const engine_text *text, const char *messages, size_t count,

@@ -84,6 +84,15 @@ unsafe extern "C" fn engine_text_token(text: &Text, id: u32, count: &mut usize) 
 }
 
 /// # Safety
+/// `text` is open.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn engine_text_special(text: &Text, id: u32, count: &mut usize) -> *const c_char {
+    let name = text.special(id);
+    *count = name.len();
+    name.as_ptr().cast()
+}
+
+/// # Safety
 /// `text` is open, `messages` points at `count` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn engine_text_chat(

@@ -8,6 +8,8 @@ pub struct Pieces {
     bytes: Vec<u8>,
     /// Where the piece of each id ends; the one before ends where it begins.
     ends: Vec<usize>,
+    /// What stands for the special ones, which have no piece.
+    special: HashMap<u32, String>,
 }
 
 /// How bytes are spelled in a vocabulary.
@@ -65,7 +67,12 @@ impl Pieces {
         for (token, id) in &vocabulary {
             tokens[*id as usize] = token;
         }
-        let mut pieces = Self { bytes: Vec::new(), ends: Vec::with_capacity(count) };
+        let special = added.iter().filter(|(_, token)| token.special);
+        let mut pieces = Self {
+            bytes: Vec::new(),
+            ends: Vec::with_capacity(count),
+            special: special.map(|(id, token)| (*id, token.content.clone())).collect(),
+        };
         for (id, token) in (0..).zip(tokens) {
             match added.get(&id) {
                 None => pieces.bytes.extend(spelling.bytes(token)),
@@ -82,5 +89,9 @@ impl Pieces {
         let Some(end) = self.ends.get(id) else { return &[] };
         let begin = if id == 0 { 0 } else { self.ends[id - 1] };
         &self.bytes[begin..*end]
+    }
+
+    pub fn special(&self, id: u32) -> &str {
+        self.special.get(&id).map_or("", String::as_str)
     }
 }

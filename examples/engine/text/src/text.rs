@@ -33,6 +33,11 @@ impl Text {
         self.pieces.get(id)
     }
 
+    /// The name of a special token; empty for others.
+    pub fn special(&self, id: u32) -> &str {
+        self.pieces.special(id)
+    }
+
     pub fn chat(&self, messages: &str) -> Result<String, String> {
         let template = self.chat.as_ref().ok_or("the model has no chat template")?;
         template.render(messages)
