@@ -401,6 +401,8 @@ impl Requests {
         }
         match self.library.checkpoint(id) {
             Ok(0) => {}
+            // Another one may save the same before this is confirmed.
+            Ok(_) if self.rng.bool() => self.running[at].waits = true,
             Ok(_) => {
                 self.copy(at);
                 self.seen.saved += 1;
