@@ -1633,7 +1633,7 @@ typedef struct rkv_page_copy {
      */
     uint32_t position_count;
     /**
-     * The group of layers whose pages these are. Always 0: there is one.
+     * The group of layers whose pages these are; 0 with one.
      */
     uint32_t group;
 } rkv_page_copy;

@@ -21,6 +21,28 @@ typedef struct rkvgo_pool_stats_made {
 	rkv_pool_stats stats;
 } rkvgo_pool_stats_made;
 
+static inline rkvgo_count rkvgo_sequence_group_row(
+	const rkv_cache *cache, rkv_sequence_id sequence, uint32_t group, uint32_t *pages,
+	size_t capacity
+) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_sequence_read_group_row(
+		cache, sequence, group, 0, pages, capacity, &made.count));
+	return made;
+}
+
+static inline rkvgo_count rkvgo_sequence_checkpoint(rkv_cache *cache, rkv_sequence_id sequence) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_sequence_checkpoint(cache, sequence, &made.count));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_sequence_slide(
+	rkv_cache *cache, rkv_sequence_id sequence, uint64_t computed_position_count
+) {
+	return rkvgo_end(rkv_sequence_slide(cache, sequence, computed_position_count));
+}
+
 static inline rkvgo_group_probe rkvgo_cache_probe_groups(
 	const rkv_cache *cache, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count
@@ -305,4 +327,54 @@ func (t *PageTable) FreePoolPages(pool int, pages []uint32) error {
 	defer t.mu.RUnlock()
 	return asError(C.rkvgo_page_table_free_pool_pages(raw, C.uint32_t(pool),
 		u32Pointer(pages), C.size_t(len(pages))))
+}
+
+// GroupRow returns the row of the sequence in a group: a page for each page size of positions, 0
+// where the window has passed. Of a STATE group: the one page with the state that the next step
+// changes.
+func (s Sequence) GroupRow(group uint32) ([]uint32, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer s.cache.mu.RUnlock()
+	asked := C.rkvgo_sequence_group_row(raw, C.rkv_sequence_id(s.id), C.uint32_t(group), nil, 0)
+	if err := asError(asked.failure); err != nil {
+		return nil, err
+	}
+	pages := make([]uint32, asked.count)
+	if len(pages) == 0 {
+		return pages, nil
+	}
+	made := C.rkvgo_sequence_group_row(raw, C.rkv_sequence_id(s.id), C.uint32_t(group),
+		u32Pointer(pages), C.size_t(len(pages)))
+	if err := asError(made.failure); err != nil {
+		return nil, err
+	}
+	return pages[:made.count], nil
+}
+
+// Checkpoint begins to save the states of the sequence where it is, and returns how many copies
+// there are to carry out, see Copies, and then to confirm; none when they are saved already. All
+// that is computed must be published, and end with a page.
+func (s Sequence) Checkpoint() (int, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer s.cache.mu.RUnlock()
+	made := C.rkvgo_sequence_checkpoint(raw, C.rkv_sequence_id(s.id))
+	return int(made.count), asError(made.failure)
+}
+
+// Slide lets the windows of the sequence pass what is computed without publishing it: pages that
+// the next position doesn't need go back to their pools. Publish does it by itself.
+func (s Sequence) Slide(computedPositionCount int) error {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return err
+	}
+	defer s.cache.mu.RUnlock()
+	return asError(C.rkvgo_sequence_slide(raw, C.rkv_sequence_id(s.id),
+		C.uint64_t(computedPositionCount)))
 }

@@ -153,3 +153,34 @@ func TestWrongGroups(t *testing.T) {
 	must(t, err)
 	equal(t, "claimed pages", made.ClaimedPageCount, 2)
 }
+
+// G05, G07: the second request takes a window of the first one's pages, and a copy of its state.
+func TestSequencesWithGroups(t *testing.T) {
+	b := newHybrid(t)
+	args := radixkv.BeginArgs{Tokens: radixkv.Text(run(1, 24))}
+	first, _, err := b.cache.Begin(args)
+	must(t, err)
+	_, err = first.Publish(20)
+	must(t, err)
+	count, err := first.Checkpoint()
+	must(t, err)
+	equal(t, "copies", count, 1)
+	must(t, first.ConfirmCopies())
+	second, info, err := b.cache.Begin(args)
+	must(t, err)
+	equal(t, "cached positions", info.CachedPositionCount, 20)
+	copies, err := second.Copies()
+	must(t, err)
+	state, err := second.GroupRow(stateGroup)
+	must(t, err)
+	equal(t, "target", copies[0].TargetPage, state[0])
+	equal(t, "group", copies[0].Group, stateGroup)
+	must(t, second.ConfirmCopies())
+	must(t, second.Slide(24))
+	row, err := second.GroupRow(windowGroup)
+	must(t, err)
+	equal(t, "places", len(row), 6)
+	equal(t, "a page that has passed", row[3], 0)
+	must(t, second.Release())
+	must(t, first.Release())
+}

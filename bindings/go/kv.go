@@ -93,7 +93,7 @@ type PageCopy struct {
 	TargetPage uint32
 	// PositionCount is how many positions, at most the page size.
 	PositionCount uint32
-	// Group is the group of layers whose pages these are. Always 0: there is one.
+	// Group is the group of layers whose pages these are; 0 with one.
 	Group uint32
 }
 

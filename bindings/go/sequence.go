@@ -215,7 +215,7 @@ func (s Sequence) Copies() ([]PageCopy, error) {
 		return nil, err
 	}
 	defer s.cache.mu.RUnlock()
-	copies := make([]PageCopy, 1) // one for each group
+	copies := make([]PageCopy, 16) // two for each group are enough
 	made := C.rkvgo_sequence_copies(raw, C.rkv_sequence_id(s.id),
 		(*C.rkv_page_copy)(unsafe.Pointer(unsafe.SliceData(copies))), C.size_t(len(copies)))
 	if err := asError(made.failure); err != nil {

@@ -67,6 +67,25 @@ public:
         check(rkv_sequence_publish(owned_.cache(), get(), computed_position_count, &result));
         return result;
     }
+    /// rkv_sequence_read_group_row(): the whole row of a group.
+    [[nodiscard]] std::vector<std::uint32_t> group_row(std::uint32_t group) const {
+        return detail::read<std::uint32_t>(
+            [&](std::uint32_t* pages, std::size_t capacity, std::size_t* count) {
+                return rkv_sequence_read_group_row(owned_.cache(), get(), group, 0, pages,
+                                                   capacity, count);
+            });
+    }
+    /// rkv_sequence_checkpoint(): how many copies() there are to carry out and confirm; none when
+    /// the states are saved already.
+    std::size_t checkpoint() {
+        std::size_t copy_count = 0;
+        check(rkv_sequence_checkpoint(owned_.cache(), get(), &copy_count));
+        return copy_count;
+    }
+    /// rkv_sequence_slide().
+    void slide(std::uint64_t computed_position_count) {
+        check(rkv_sequence_slide(owned_.cache(), get(), computed_position_count));
+    }
     /// rkv_sequence_fork(). copies() of each child tells what to copy.
     [[nodiscard]] std::vector<Sequence> fork(std::size_t child_count,
                                              std::uint64_t reserve_position_count = 0) {

@@ -3,10 +3,10 @@ use super::cache::Cache;
 use super::{call, end};
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, try_to_vec};
 use crate::paging::PageCopy;
 use crate::sequence::Published;
-use crate::store::SequenceInfo;
+use crate::store::{GroupCopy, SequenceInfo};
 use crate::token::TokenList;
 
 /// A live sequence, with its row and its lock. Dropping it releases it: its private pages are free
@@ -68,6 +68,30 @@ impl Sequence {
     /// cache's, and others find them.
     pub fn publish(&mut self, computed: usize) -> Result<Published, Error> {
         call(self.cache.shared(), |shared| shared.write().publish(self.id, computed))
+    }
+
+    /// The copies to carry out in groups beside the first, before it computes.
+    pub fn group_copies(&self) -> Result<Vec<GroupCopy>, Error> {
+        call(self.cache.shared(), |shared| Ok(try_to_vec(shared.read().open_copies(self.id)?.1)?))
+    }
+
+    /// Its row in a group: holes, 0, where the window has passed; of a STATE group the one page
+    /// with the state that the next step changes.
+    pub fn group_row(&self, group: usize) -> Result<Vec<u32>, Error> {
+        call(self.cache.shared(), |shared| {
+            Ok(try_to_vec(shared.read().group_row(self.id, group, 0)?)?)
+        })
+    }
+
+    /// Begins to save its states where it is. Returns how many copies there are to carry out, and
+    /// then to confirm.
+    pub fn checkpoint(&mut self) -> Result<usize, Error> {
+        call(self.cache.shared(), |shared| shared.turn().checkpoint(self.id))
+    }
+
+    /// Lets its windows slide over what is computed without publishing it.
+    pub fn slide(&mut self, computed: usize) -> Result<(), Error> {
+        call(self.cache.shared(), |shared| shared.write().slide(self.id, computed))
     }
 
     /// Begins `count` sequences with the same tokens, all or none, each with room for `reserve`

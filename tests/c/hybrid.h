@@ -32,7 +32,7 @@ static inline rkv_status try_hybrid(uint32_t page_count, uint32_t window_pages,
     rkv_page_table_config config;
     CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
     config.page_size = PAGE;
-    config.slot_count = 1;
+    config.slot_count = 4;
     config.groups = groups;
     config.group_count = GROUP_COUNT;
     config.pools = pools;

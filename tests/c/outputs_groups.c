@@ -103,7 +103,31 @@ static void m09_insert_of_groups(void) {
     close_world(&w);
 }
 
+static void m09_sequences_with_groups(void) {
+    world w;
+    open_world(&w);
+    rkv_cache *cache = w.f.cache;
+    rkv_sequence_begin_args args;
+    rkv_sequence_info info;
+    memset(&args, 0, sizeof args);
+    memset(&info, 0, sizeof info);
+    args.struct_size = sizeof args;
+    info.struct_size = sizeof info;
+    rkv_tokens tokens = text(w.ids, 9);
+    args.tokens = &tokens;
+    CHECK_OK(rkv_sequence_begin(cache, &args, &info));
+    rkv_sequence_id id = info.sequence;
+    MISPLACED(&w, uint32_t, p, rkv_sequence_read_group_row(cache, id, WINDOW, 0, p, 8, OTHER),
+              "pages");
+    MISPLACED(&w, size_t, p, rkv_sequence_read_group_row(cache, id, WINDOW, 0, OTHER, 8, p),
+              "out_count");
+    MISPLACED(&w, size_t, p, rkv_sequence_checkpoint(cache, id, p), "out_copy_count");
+    CHECK_OK(rkv_sequence_release(cache, id));
+    close_world(&w);
+}
+
 int main(void) {
+    RUN(m09_sequences_with_groups);
     RUN(m09_pools);
     RUN(m09_groups_of_the_cache);
     RUN(m09_insert_of_groups);

@@ -115,9 +115,37 @@ void groups_share_a_pool() {
     test::audit(table, cache);
 }
 
+// G05, G07: the second request takes a window of the first one's pages, and a copy of its state.
+void sequences_have_a_row_in_each_group() {
+    rkv_page_table_config config = rkv::PageTable::config();
+    config.page_size = 4;
+    rkv::PageTable table(config,
+                         {rkv::full_group(), rkv::window_group(1, 9), rkv::state_group(2)},
+                         {rkv::pool_of(21), rkv::pool_of(21), rkv::pool_of(7)});
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> ids = test::ids(1, 24);
+    rkv::Sequence first = cache.begin(ids);
+    (void)first.publish(20);
+    CHECK_EQ(first.checkpoint(), 1u);
+    CHECK_EQ(first.copies().at(0).source_page, first.group_row(2).at(0));
+    first.confirm_copies();
+    CHECK_EQ(first.checkpoint(), 0u);
+    rkv::Sequence second = cache.begin(ids);
+    CHECK_EQ(second.info().cached_position_count, 20u);
+    CHECK_EQ(second.copies().at(0).target_page, second.group_row(2).at(0));
+    second.confirm_copies();
+    CHECK_EQ(second.group_row(1).at(3), first.group_row(1).at(3));
+    second.slide(24);
+    CHECK_EQ(second.group_row(1).at(3), 0u);
+    first.reset();
+    second.reset();
+    test::audit(table, cache);
+}
+
 }  // namespace
 
 int main() {
+    sequences_have_a_row_in_each_group();
     a_lookup_ends_where_every_group_can();
     pages_come_from_a_pool();
     wrong_rows_are_refused();

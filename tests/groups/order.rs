@@ -305,3 +305,22 @@ fn g07_a_checkpoint_is_found_once_it_is_confirmed() {
     assert_eq!(library.evict(1, 9).1, 1);
     [first, second, third].into_iter().for_each(|id| library.release(id));
 }
+
+/// G07: two that save the same state: the first that is confirmed stays, the page of the other one
+/// is free again.
+#[test]
+fn g07_of_two_equal_checkpoints_one_stays() {
+    let world = world(4, &[group(Kind::State, 1)], &[60, 9]);
+    let library = Library::new(&world);
+    let ids = prompt(&[], 6);
+    let both = [(); 2].map(|()| library.begin(0, &ids, 0).unwrap().sequence);
+    for id in both {
+        library.publish(id, 16);
+        assert_eq!(library.checkpoint(id), Ok(1));
+    }
+    assert_eq!(library.counts(1).free, 5);
+    both.into_iter().for_each(|id| library.confirm(id));
+    assert_eq!((library.counts(1).free, library.counts(1).cached), (6, 1));
+    assert_eq!(library.probe(0, &ids).positions, 16);
+    both.into_iter().for_each(|id| library.release(id));
+}

@@ -56,7 +56,7 @@ pub struct rkv_page_copy {
     pub target_page: u32,
     /// How many positions, at most page_size.
     pub position_count: u32,
-    /// The group of layers whose pages these are. Always 0: there is one.
+    /// The group of layers whose pages these are; 0 with one.
     pub group: u32,
 }
 // SAFETY: plain integers, no padding.

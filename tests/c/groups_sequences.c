@@ -1,0 +1,117 @@
+/* G: sequences with several groups, as an engine that lets the library keep its rows uses them. */
+#include "hybrid.h"
+
+static rkv_sequence_info begin_chunked(const fixture *f, rkv_tokens tokens, size_t chunk) {
+    rkv_sequence_begin_args args;
+    rkv_sequence_info info;
+    memset(&args, 0, sizeof args);
+    memset(&info, 0, sizeof info);
+    args.struct_size = sizeof args;
+    info.struct_size = sizeof info;
+    args.tokens = &tokens;
+    args.allocate_position_count = chunk;
+    CHECK_OK(rkv_sequence_begin(f->cache, &args, &info));
+    return info;
+}
+
+static size_t group_row(const fixture *f, rkv_sequence_id id, uint32_t group, uint32_t pages[MOST]) {
+    size_t count = 0, again = 0;
+    CHECK_OK(rkv_sequence_read_group_row(f->cache, id, group, 0, NULL, 0, &count));
+    CHECK_OK(rkv_sequence_read_group_row(f->cache, id, group, 0, pages, MOST, &again));
+    CHECK_EQ(count, again);
+    return count;
+}
+
+static void publish_to(const fixture *f, rkv_sequence_id id, uint64_t computed) {
+    rkv_sequence_publish_result result;
+    memset(&result, 0, sizeof result);
+    result.struct_size = sizeof result;
+    CHECK_OK(rkv_sequence_publish(f->cache, id, computed, &result));
+}
+
+static size_t copies_of(const fixture *f, rkv_sequence_id id, rkv_page_copy copies[4]) {
+    size_t count = 0;
+    CHECK_OK(rkv_sequence_read_copies(f->cache, id, copies, 4, sizeof copies[0], &count));
+    return count;
+}
+
+/* The second request of a chat takes the pages of group 0, a window of those of group 1, and a copy
+ * of the state. */
+static void g05_g07_a_prompt_is_computed_once(void) {
+    fixture f = new_hybrid(20, 20, 6);
+    uint32_t ids[24], pages[MOST], spine[MOST];
+    rkv_page_copy copies[4];
+    size_t copy_count = 0, count = 0;
+    count_up(ids, 24, 1);
+    rkv_sequence_info first = begin_chunked(&f, text(ids, 24), 12);
+    CHECK(first.cached_position_count == 0 && first.copy_count == 0);
+    CHECK_EQ(group_row(&f, first.sequence, WINDOW, pages), 3);
+    CHECK_EQ(group_row(&f, first.sequence, STATE, pages), 1);
+    publish_to(&f, first.sequence, 12);
+    CHECK_OK(rkv_sequence_allocate(f.cache, first.sequence, 24));
+    publish_to(&f, first.sequence, 20);
+    /* 8 positions before the next one: pages 3 and 4, and page 5 to write into. */
+    CHECK_EQ(group_row(&f, first.sequence, WINDOW, pages), 6);
+    CHECK(pages[2] == 0 && pages[3] != 0 && pages[4] != 0 && pages[5] != 0);
+    CHECK_EQ(group_row(&f, first.sequence, SPINE, spine), 6);
+    CHECK(spine[0] != 0 && spine[5] != 0);
+    CHECK_EQ(pool_of(&f, WINDOW).reclaimable_page_count, 3);
+    CHECK_OK(rkv_sequence_checkpoint(f.cache, first.sequence, &copy_count));
+    CHECK_EQ(copy_count, 1);
+    CHECK_EQ(copies_of(&f, first.sequence, copies), 1);
+    CHECK_EQ(group_row(&f, first.sequence, STATE, pages), 1);
+    CHECK(copies[0].group == STATE && copies[0].source_page == pages[0]);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, first.sequence));
+
+    rkv_sequence_info second = begin_chunked(&f, text(ids, 24), 0);
+    CHECK(second.cached_position_count == 20 && second.copy_count == 1);
+    CHECK_EQ(copies_of(&f, second.sequence, copies), 1);
+    CHECK_EQ(group_row(&f, second.sequence, STATE, pages), 1);
+    CHECK(copies[0].group == STATE && copies[0].target_page == pages[0]);
+    CHECK_STATUS(rkv_sequence_checkpoint(f.cache, second.sequence, &copy_count),
+                 RKV_STATUS_INVALID_STATE);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, second.sequence));
+    CHECK_EQ(group_row(&f, second.sequence, WINDOW, pages), 6);
+    CHECK(pages[2] == 0 && pages[3] != 0 && pages[5] != 0);
+    /* From an index on. */
+    CHECK_OK(rkv_sequence_read_group_row(f.cache, second.sequence, WINDOW, 4, pages, 2, &count));
+    CHECK_EQ(count, 2);
+    CHECK_OK(rkv_sequence_slide(f.cache, second.sequence, 24));
+    CHECK_OK(rkv_sequence_release(f.cache, second.sequence));
+    CHECK_OK(rkv_sequence_release(f.cache, first.sequence));
+    CHECK_EQ(pool_of(&f, WINDOW).private_page_count, 0);
+    end_hybrid(&f);
+}
+
+static void m01_bad_arguments(void) {
+    fixture f = new_hybrid(20, 20, 6);
+    uint32_t ids[9], pages[MOST];
+    size_t count = 7;
+    count_up(ids, 9, 1);
+    rkv_sequence_id id = begin_chunked(&f, text(ids, 9), 0).sequence;
+    CHECK_STATUS(rkv_sequence_read_group_row(f.cache, id, 3, 0, pages, MOST, &count),
+                 RKV_STATUS_INVALID_ARGUMENT);
+    CHECK(message_names("group 3") && count == 7);
+    CHECK_STATUS(rkv_sequence_read_group_row(f.cache, id, WINDOW, 4, pages, MOST, &count),
+                 RKV_STATUS_INVALID_ARGUMENT);
+    CHECK(message_names("first_index"));
+    CHECK_STATUS(rkv_sequence_read_group_row(f.cache, id, WINDOW, 0, pages, 1, &count),
+                 RKV_STATUS_BUFFER_TOO_SMALL);
+    CHECK_EQ(count, 3);
+    CHECK_STATUS(rkv_sequence_slide(f.cache, id, 10), RKV_STATUS_INVALID_ARGUMENT);
+    CHECK(message_names("computed_position_count"));
+    CHECK_STATUS(rkv_sequence_checkpoint(f.cache, id, &count), RKV_STATUS_INVALID_STATE);
+    CHECK_STATUS(rkv_sequence_truncate(f.cache, id, 9), RKV_STATUS_UNSUPPORTED);
+    CHECK_OK(rkv_sequence_release(f.cache, id));
+    CHECK_STATUS(rkv_sequence_slide(f.cache, id, 1), RKV_STATUS_STALE_SEQUENCE);
+    CHECK_STATUS(rkv_sequence_checkpoint(f.cache, id, &count), RKV_STATUS_STALE_SEQUENCE);
+    CHECK_STATUS(rkv_sequence_read_group_row(f.cache, id, 1, 0, pages, MOST, &count),
+                 RKV_STATUS_STALE_SEQUENCE);
+    end_hybrid(&f);
+}
+
+int main(void) {
+    RUN(g05_g07_a_prompt_is_computed_once);
+    RUN(m01_bad_arguments);
+    return check_result();
+}
