@@ -3359,7 +3359,8 @@ RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
  * @param page_count pages wanted
  * @param pages receives the evicted pages in order; not reported when NULL, which is refused with
  * an external pool: no page leaves it unseen
- * @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted
+ * @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted: with
+ * several groups it ends early when there may be too little for what goes together
  * @param out_count receives how many pages were evicted
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost

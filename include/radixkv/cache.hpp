@@ -275,9 +275,11 @@ public:
     }
     /// rkv_cache_evict() that returns the pages.
     [[nodiscard]] std::vector<std::uint32_t> evict_reported(std::size_t page_count) {
+        // Those of other groups that the last page may take along have room too.
         const std::uint64_t most = stats().cached_page_count;
         std::vector<std::uint32_t> pages(
-            static_cast<std::size_t>(std::min<std::uint64_t>(page_count, most)));
+            static_cast<std::size_t>(std::min<std::uint64_t>(page_count, most)) +
+            RKV_GROUP_LIMIT - 1);
         pages.resize(evict(page_count, pages));
         return pages;
     }

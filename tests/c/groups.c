@@ -284,6 +284,46 @@ static void g08_inner_pages_go_first(void) {
     end_hybrid(&f);
 }
 
+/* Where groups share pool 0, rkv_cache_evict() tells of the pages of all: no more than fit. */
+static void g08_no_more_goes_than_there_is_room_for(void) {
+    const rkv_group_config groups[2] = {group_of(RKV_GROUP_FULL, 0, 0),
+                                        group_of(RKV_GROUP_FULL, 0, 0)};
+    fixture f = {NULL, NULL, PAGE};
+    uint32_t ids[8], spine[2], other[2], gone[4];
+    size_t count = 77;
+    rkv_page_table_config config;
+    CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
+    config.page_size = PAGE;
+    config.page_count = 11;
+    config.groups = groups;
+    config.group_count = 2;
+    CHECK_OK(rkv_page_table_create(&config, &f.table));
+    CHECK_OK(rkv_cache_create(f.table, NULL, &f.cache));
+    count_up(ids, 8, 1);
+    rkv_tokens tokens = text(ids, 8);
+    take_pages(&f, 0, 2, spine);
+    take_pages(&f, 0, 2, other);
+    rkv_group_row row = {1, 0, other, 2, NULL};
+    rkv_cache_insert_args args = insert_args(&tokens, spine, 2);
+    rkv_cache_insert_result result = {.struct_size = sizeof result};
+    args.groups = &row;
+    args.group_count = 1;
+    args.group_size = sizeof row;
+    CHECK_OK(rkv_cache_insert(f.cache, &args, NULL, &result));
+    match_of(&f, tokens); /* so that the spine's turn comes first, which takes the other's */
+    CHECK_OK(rkv_cache_evict(f.cache, 1, gone, 1, &count));
+    CHECK_EQ(count, 0);
+    CHECK_OK(rkv_cache_evict(f.cache, 1, gone, 2, &count));
+    CHECK_EQ(count, 2);
+    CHECK((gone[0] == spine[1] && gone[1] == other[1]) ||
+          (gone[0] == other[1] && gone[1] == spine[1]));
+    CHECK_EQ(pool_of(&f, 0).cached_page_count, 2);
+    CHECK_OK(rkv_page_table_check(f.table));
+    CHECK_OK(rkv_cache_check(f.cache));
+    rkv_cache_destroy(f.cache);
+    rkv_page_table_destroy(f.table);
+}
+
 static void g09_a_shortage_names_the_pool(void) {
     fixture f = new_hybrid(20, 10, 2);
     uint32_t ids[32], pages[20];
@@ -334,6 +374,7 @@ int main(void) {
     RUN(g02_holes_are_filled);
     RUN(g06_locks_keep_what_a_match_needs);
     RUN(g08_inner_pages_go_first);
+    RUN(g08_no_more_goes_than_there_is_room_for);
     RUN(g09_a_shortage_names_the_pool);
     RUN(g12_unsupported);
     return check_result();

@@ -183,7 +183,8 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
 /// @param page_count pages wanted
 /// @param pages receives the evicted pages in order; not reported when NULL, which is refused with
 /// an external pool: no page leaves it unseen
-/// @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted
+/// @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted: with
+/// several groups it ends early when there may be too little for what goes together
 /// @param out_count receives how many pages were evicted
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
@@ -212,7 +213,12 @@ pub unsafe extern "C" fn rkv_cache_evict(
             }
             shared.check_told_by_pool()?;
             let reported = if pages.is_null() { 0 } else { capacity };
-            let limit = if pages.is_null() { page_count } else { page_count.min(capacity) };
+            // The last page may take those of other groups along.
+            let spare = shared.read().group_count() - 1;
+            let limit = match pages.is_null() {
+                true => page_count,
+                false => page_count.min(capacity.saturating_sub(spare)),
+            };
             let room = out_slice(pages, reported, reported, "pages")?;
             into.write(shared.evict(limit, |at, page| {
                 if let Some(slot) = room.get_mut(at) {
