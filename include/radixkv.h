@@ -3933,10 +3933,14 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
  * parent, to private pages of the sequence. Carry them out in every layer before the sequence
  * computes, then call rkv_sequence_confirm_copies(); until then the sources stay protected.
  *
+ * Each names its group. Of a STATE group it is a whole page, whatever position_count says: from a
+ * checkpoint or a parent's state to the sequence's own, or after rkv_sequence_checkpoint() from
+ * that to a new checkpoint.
+ *
  * @param cache the cache
  * @param sequence the sequence
  * @param copies receives them, as rkv_runner_copy_pages() takes them; (NULL, 0) asks for the count
- * @param capacity room in copies; one is enough for each group
+ * @param capacity room in copies; one for each group is enough
  * @param element_size sizeof(rkv_page_copy); not read with capacity 0
  * @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_STALE_SEQUENCE;
@@ -4257,12 +4261,17 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
  * cache's; so publish before a fork. The page that is computed in part stays the parent's, and
  * each child copies it. Releasing a child frees exactly its private pages.
  *
+ * With several groups a child has rows in all of them. It copies the states, which must be those
+ * of the positions that rkv_sequence_publish() was told of last; until it has, the parent must not
+ * change them, and a plan with the parent is refused.
+ *
  * @param cache the cache
  * @param args parent and number of children
  * @param out_children receives child_count children
  * @param element_size sizeof(rkv_sequence_fork_child)
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
  * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
+ * RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself;
  * RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost

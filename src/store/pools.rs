@@ -182,9 +182,10 @@ impl Turn<'_> {
     /// Evicts until each pool has so many pages, which it was seen that it can have. True when
     /// others were let in: all may be different then.
     pub(crate) fn make_pools_free(&mut self, count: &ByPool) -> Result<bool, Error> {
-        for pool in 0..self.table.pool_count() {
+        let pools = self.table.pool_count();
+        for (pool, count) in count.iter().take(pools).enumerate() {
             loop {
-                let missing = count[pool].saturating_sub(self.table.pool_at(pool).free());
+                let missing = count.saturating_sub(self.table.pool_at(pool).free());
                 if missing == 0 {
                     break;
                 }

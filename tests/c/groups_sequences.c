@@ -14,7 +14,8 @@ static rkv_sequence_info begin_chunked(const fixture *f, rkv_tokens tokens, size
     return info;
 }
 
-static size_t group_row(const fixture *f, rkv_sequence_id id, uint32_t group, uint32_t pages[MOST]) {
+static size_t group_row(const fixture *f, rkv_sequence_id id, uint32_t group,
+                        uint32_t pages[MOST]) {
     size_t count = 0, again = 0;
     CHECK_OK(rkv_sequence_read_group_row(f->cache, id, group, 0, NULL, 0, &count));
     CHECK_OK(rkv_sequence_read_group_row(f->cache, id, group, 0, pages, MOST, &again));

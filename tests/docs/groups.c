@@ -2,6 +2,11 @@
 #include <radixkv.h>
 
 void check(rkv_status status);
+void carry_out(const rkv_page_copy *copies, size_t count);
+uint64_t next_chunk(uint64_t computed, uint64_t prompt);
+void compute(rkv_sequence_id sequence, uint64_t computed, uint64_t end);
+void serve(rkv_cache *cache, rkv_sequence_begin_args begin_args, rkv_group_depths depths,
+           uint64_t prompt);
 void create(void);
 void begin(rkv_cache *cache, rkv_tokens tokens, uint32_t *full, rkv_locked_page *window,
            size_t capacity);
@@ -29,4 +34,14 @@ void publish(rkv_cache *cache, rkv_cache_insert_args args, const uint32_t *windo
              uint32_t *window_published, uint32_t *state_published) {
     rkv_cache_insert_result result = {.struct_size = sizeof result};
 #include "groups-3.inc"
+}
+
+void serve(rkv_cache *cache, rkv_sequence_begin_args begin_args, rkv_group_depths depths,
+           uint64_t prompt) {
+    rkv_sequence_info info = {.struct_size = sizeof info};
+    rkv_sequence_publish_result published = {.struct_size = sizeof published};
+    rkv_page_copy copies[16];
+    uint64_t end;
+    size_t count;
+#include "groups-4.inc"
 }

@@ -375,7 +375,7 @@ impl Requests {
             let (row, pool) = (self.library.group_row(id, group), self.pool_of(group));
             if self.is_state(group) {
                 let hash = self.hash(tenant, &ids[..end]);
-                self.memory.insert((pool, row[0]), vec![hash; 1].repeat(page_size));
+                self.memory.insert((pool, row[0]), vec![hash; page_size]);
                 continue;
             }
             for position in computed..end {

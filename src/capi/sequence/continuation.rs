@@ -166,12 +166,17 @@ unsafe fn with_tokens_if<R>(
 /// cache's; so publish before a fork. The page that is computed in part stays the parent's, and
 /// each child copies it. Releasing a child frees exactly its private pages.
 ///
+/// With several groups a child has rows in all of them. It copies the states, which must be those
+/// of the positions that rkv_sequence_publish() was told of last; until it has, the parent must not
+/// change them, and a plan with the parent is refused.
+///
 /// @param cache the cache
 /// @param args parent and number of children
 /// @param out_children receives child_count children
 /// @param element_size sizeof(rkv_sequence_fork_child)
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
 /// rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
+/// RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself;
 /// RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost

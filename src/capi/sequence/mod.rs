@@ -246,10 +246,14 @@ pub unsafe extern "C" fn rkv_sequence_read_info(
 /// parent, to private pages of the sequence. Carry them out in every layer before the sequence
 /// computes, then call rkv_sequence_confirm_copies(); until then the sources stay protected.
 ///
+/// Each names its group. Of a STATE group it is a whole page, whatever position_count says: from a
+/// checkpoint or a parent's state to the sequence's own, or after rkv_sequence_checkpoint() from
+/// that to a new checkpoint.
+///
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param copies receives them, as rkv_runner_copy_pages() takes them; (NULL, 0) asks for the count
-/// @param capacity room in copies; one is enough for each group
+/// @param capacity room in copies; one for each group is enough
 /// @param element_size sizeof(rkv_page_copy); not read with capacity 0
 /// @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK, also when there are none; RKV_STATUS_STALE_SEQUENCE;
