@@ -167,8 +167,9 @@ impl State {
         if sequence.copy.is_none() && sequence.groups.copies().is_empty() {
             return Err(Error::state("no copy is open"));
         }
-        self.end_copy(id.slot());
+        // In this order: what hangs on a page is let go of before the page, which may go at once.
         self.end_group_copies(id.slot());
+        self.end_copy(id.slot());
         Ok(())
     }
 

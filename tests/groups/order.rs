@@ -324,3 +324,26 @@ fn g07_of_two_equal_checkpoints_one_stays() {
     assert_eq!(library.probe(0, &ids).positions, 16);
     both.into_iter().for_each(|id| library.release(id));
 }
+
+/// G07, K11: what was cleared while somebody is still to copy it goes when the copy is done, with
+/// all that hangs on it.
+#[test]
+fn g07_a_page_that_was_cleared_stays_until_it_is_copied() {
+    let world = world(4, &[group(Kind::Window(9, 0), 1)], &[60, 40]);
+    let library = Library::new(&world);
+    let long = prompt(&[], 6);
+    insert(&library, &world, &long, nothing);
+    // It leaves the known prompt inside page 4.
+    let other: Vec<u32> = long[..18].iter().copied().chain([1, 2, 3, 4]).collect();
+    let begun = library.begin(0, &other, 0).unwrap();
+    assert_eq!((begun.cached_position_count, begun.copy_count), (18, 2));
+    library.clear();
+    library.check();
+    // What it shares, the page to copy from, and what hangs on all these.
+    assert_eq!([0, 1].map(|pool| library.counts(pool).cached), [5, 5]);
+    library.confirm(begun.sequence);
+    library.check();
+    assert_eq!([0, 1].map(|pool| library.counts(pool).cached), [4, 4]);
+    library.release(begun.sequence);
+    assert_eq!([0, 1].map(|pool| library.counts(pool).cached), [0, 0]);
+}

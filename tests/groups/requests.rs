@@ -21,6 +21,8 @@ struct Running {
     parent: rkv_sequence_id,
     /// Positions of which the library was told that they are computed.
     told: usize,
+    /// What it publishes is found by nobody: its space was cleared since it began.
+    is_cleared: bool,
 }
 
 pub struct Requests {
@@ -70,6 +72,7 @@ impl Requests {
             88..90 => self.retain(),
             90..92 => self.fork(),
             92..95 => self.go_on(),
+            95 => self.clear(),
             _ => {
                 let pool = self.rng.usize(..self.world.pools.len());
                 let count = self.rng.usize(..4);
@@ -138,6 +141,7 @@ impl Requests {
             waits,
             parent: 0,
             told: computed,
+            is_cleared: false,
         });
         let at = self.running.len() - 1;
         self.verify(at);
@@ -187,6 +191,8 @@ impl Requests {
         most: usize,
     ) {
         let (id, computed) = (info.sequence, info.cached_position_count as usize);
+        let is_cleared =
+            self.running.iter().any(|request| request.id == parent && request.is_cleared);
         assert!(computed <= most, "no more than was computed");
         self.seen.inherited += u64::from(computed > 0);
         let waits = info.copy_count > 0;
@@ -199,8 +205,15 @@ impl Requests {
             waits,
             parent,
             told: computed,
+            is_cleared,
         });
         self.verify(self.running.len() - 1);
+    }
+
+    fn clear(&mut self) {
+        self.library.clear();
+        self.running.iter_mut().for_each(|request| request.is_cleared = true);
+        self.seen.cleared += 1;
     }
 
     fn retain(&mut self) {
@@ -406,8 +419,11 @@ impl Requests {
             Ok(_) => {
                 self.copy(at);
                 self.seen.saved += 1;
-                // Now it is found.
                 let request = &self.running[at];
+                if request.is_cleared {
+                    return;
+                }
+                // Now it is found.
                 let mut longer = request.ids[..computed].to_vec();
                 longer.push(9);
                 let found = self.library.probe(request.tenant, &longer);

@@ -13,6 +13,7 @@ pub struct Seen {
     pub appended: u64,
     pub refused: u64,
     pub evicted: u64,
+    pub cleared: u64,
     pub forked: u64,
     pub inherited: u64,
     pub retained: u64,
@@ -20,8 +21,9 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn counts(&mut self) -> [&mut u64; 14] {
+    pub fn counts(&mut self) -> [&mut u64; 15] {
         [
+            &mut self.cleared,
             &mut self.forked,
             &mut self.inherited,
             &mut self.retained,

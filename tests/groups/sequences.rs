@@ -143,6 +143,12 @@ impl Library {
         if status == rkv_status::Ok { Ok(info) } else { Err(status) }
     }
 
+    pub fn clear(&self) {
+        let args = rkv_cache_clear_args { flags: RKV_CLEAR_EVERYTHING, ..sized() };
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe { rkv_cache_clear(self.cache(), &args, &mut sized()) }));
+    }
+
     pub fn release(&self, id: rkv_sequence_id) {
         // SAFETY: see above.
         must(self.call(&mut || unsafe { rkv_sequence_release(self.cache(), id) }));
