@@ -99,13 +99,14 @@ impl PrefixCache {
         let claimed = table.pool.claim_all(new, "args.pages", existing)?;
 
         let given = &request.pages[request.from_page..pages];
-        let checked =
-            walk.map_or(Ok(()), |walk| self.check_duplicates(table, request, walk.node, existing));
         let known = walk.map(|walk| walk.node).filter(|_| existing > 0);
-        let coming =
-            checked.and_then(|()| self.claim_rows(table, request, (known, existing, pages)));
+        let coming = self.claim_rows(table, request, (known, existing, pages));
         let done = coming.and_then(|coming| {
-            let inserted = self.insert_from(from, request.namespace, keys, given);
+            // After the rows: a duplicate that they claim does not stay outside.
+            let checked = walk
+                .map_or(Ok(()), |walk| self.check_duplicates(table, request, walk.node, existing));
+            let inserted =
+                checked.and_then(|()| self.insert_from(from, request.namespace, keys, given));
             match inserted {
                 Ok(inserted) => Ok((inserted, coming)),
                 Err(error) => {

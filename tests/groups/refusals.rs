@@ -1,5 +1,5 @@
 //! What is refused, by name, with nothing changed.
-use super::library::{Library, group_config, must, sized};
+use super::library::{Library, World, group_config, must, sized};
 use super::model::{Group, Kind};
 use super::order::prompt;
 use super::worlds::{group, world};
@@ -128,4 +128,20 @@ fn g02_bad_rows_are_refused_by_name() {
     assert!(refused(mine[..2].to_vec()).contains("page_count 2"));
     library.insert(0, &ids, &vec![spine.clone(), mine.clone()], false).unwrap();
     assert!(library.insert(0, &ids, &vec![spine, mine], false).is_ok(), "its own pages again");
+}
+
+/// J07: a page that stays outside as a duplicate can't be claimed for another group in one call.
+#[test]
+fn g02_a_duplicate_is_not_claimed_elsewhere() {
+    let inside = world(4, &[group(Kind::Full, 0)], &[20]);
+    let library = Library::new(&World { external: true, ..inside });
+    let ids = prompt(&[], 2);
+    library.insert(0, &ids, &vec![vec![1, 2], vec![0, 0]], false).unwrap();
+    let before = library.counts(0);
+    let done = library.insert(0, &ids, &vec![vec![3, 2], vec![3, 0]], false);
+    assert_eq!(done.unwrap_err(), rkv_status::InvalidArgument);
+    assert!(message().contains("pages[0] 3"), "{}", message());
+    assert_eq!(library.counts(0), before);
+    library.check();
+    assert!(library.insert(0, &ids, &vec![vec![3, 2], vec![4, 0]], false).is_ok());
 }
