@@ -977,7 +977,7 @@ typedef struct rkv_cache_config {
     /**
      * Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
      * least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
-     * page of the page table. Default and 0: no journal.
+     * page of the page table. Not with several groups. Default and 0: no journal.
      */
     uint64_t journal_bytes;
 } rkv_cache_config;
@@ -3318,8 +3318,10 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param config how to build it; NULL takes the defaults
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
- * page table has a cache; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the
- * process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * page table has a cache; RKV_STATUS_UNSUPPORTED for a journal or the block-hash index on a page
+ * table with several groups; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
+ * the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
  * @par Thread safety

@@ -241,11 +241,6 @@ impl Hung {
         self.pools[pool].inner.len() + self.pools[pool].tail.len()
     }
 
-    /// Pages of a pool that hang somewhere.
-    pub fn count(&self, pool: usize) -> usize {
-        self.pools[pool].hung
-    }
-
     /// How many name a page.
     pub fn users(&self, HungPage { group, page }: HungPage) -> u32 {
         self.pools[self.groups[group].pool].entries[page as usize].users
