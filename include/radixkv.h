@@ -159,7 +159,7 @@
 /**
  * Largest page_size.
  */
-#define RKV_PAGE_SIZE_MAX 256
+#define RKV_PAGE_SIZE_MAX 65536
 
 /**
  * Flag of rkv_page_table_config: the engine has an allocator of its own. All pages are outside,

@@ -19,7 +19,7 @@ static const char help[] =
     "\n"
     "  --trace NAME       conversation, synthetic or agent, or the path of a .trace file; may be\n"
     "                     given several times (default: all three)\n"
-    "  --page-size N      positions per page, 1 to 256 (default 16)\n"
+    "  --page-size N      positions per page, 1 to 65536 (default 16)\n"
     "  --pools LIST       pool sizes in tokens, e.g. 128k,4M; k, M and G are powers of 1024\n"
     "                     (default: from the longest request to the whole trace)\n"
     "  --concurrency N    sequences alive at once: each is released when the N-th one after it\n"

@@ -65,7 +65,10 @@ impl PageTableConfig {
     pub(super) fn check(&self) -> Result<(), Error> {
         let fail = |text: Message| Err(Error::argument(text));
         if self.page_size == 0 || self.page_size as usize > PAGE_SIZE_MAX {
-            return fail(text!("config.page_size {} is not in 1..=256", self.page_size));
+            return fail(text!(
+                "config.page_size {} is not in 1..={PAGE_SIZE_MAX}",
+                self.page_size
+            ));
         }
         check_page_count(self.page_count).map_err(|what| named("", what))?;
         for (at, &pages) in self.more_pools.list().iter().enumerate() {

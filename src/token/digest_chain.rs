@@ -5,10 +5,9 @@
 use super::images::Images;
 use super::keys::{self, Kind, all_text, is_text};
 use super::list::{TokenKind, TokenList, bad_id, position_count};
-use super::page_digest::{PAGE_SIZE_MAX, PageDigest, PageHasher, PageItem};
+use super::page_digest::{PageDigest, PageHasher, PageItem};
 use crate::error::Error;
 use crate::error::text;
-use smallvec::SmallVec;
 
 /// Positions in a row that stand for one thing.
 pub enum Piece<'a> {
@@ -18,8 +17,8 @@ pub enum Piece<'a> {
     Item(PageItem, usize),
 }
 
-/// Tokens, read piece by piece.
-pub trait Pieces {
+/// Tokens, read piece by piece. A clone reads the same ones once more.
+pub trait Pieces: Clone {
     /// The next piece, of at most `limit` positions. None at the end, or at what is no token.
     fn next(&mut self, limit: usize) -> Option<Piece<'_>>;
 }
@@ -47,44 +46,60 @@ impl<P: Pieces> DigestChain<P> {
     /// The digest of the next page; None when no whole page is left, or at what is no token.
     pub fn next_page(&mut self) -> Option<PageDigest> {
         let page_size = self.hasher.page_size();
+        let begin = self.pieces.clone();
         self.last = match self.pieces.next(page_size)? {
             Piece::Text(ids) if ids.len() == page_size => {
                 self.media = false;
                 self.hasher.text(&self.last, ids)
             }
             first => {
-                let mut page = Page { ids: [0; PAGE_SIZE_MAX], len: 0, items: SmallVec::new() };
-                page.push(first);
-                while page.len < page_size {
-                    page.push(self.pieces.next(page_size - page.len)?);
+                let mut items = matches!(first, Piece::Item(..)) as usize;
+                let mut left = page_size - first.positions();
+                while left > 0 {
+                    let piece = self.pieces.next(left)?;
+                    items += matches!(piece, Piece::Item(..)) as usize;
+                    left -= piece.positions();
                 }
-                self.media = !page.items.is_empty();
-                self.hasher.mixed(&self.last, &page.ids[..page_size], &page.items)
+                self.media = items > 0;
+                self.hash_mixed(begin, items)
             }
         };
         Some(self.last)
     }
+
+    /// The digest of a page that was read to its end. How many items it has stands before the ids,
+    /// and those stand before the items, so it is read twice more.
+    fn hash_mixed(&self, begin: P, item_count: usize) -> PageDigest {
+        let mut input = self.hasher.page(&self.last, item_count);
+        let each = |mut pieces: P, visit: &mut dyn FnMut(Piece<'_>, usize)| {
+            let (page_size, mut at) = (self.hasher.page_size(), 0);
+            while at < page_size {
+                let piece = pieces.next(page_size - at).expect("it was read before");
+                let positions = piece.positions();
+                visit(piece, at);
+                at += positions;
+            }
+        };
+        each(begin.clone(), &mut |piece, _| match piece {
+            Piece::Text(ids) => input.ids(ids),
+            Piece::Item(_, positions) => input.no_ids(positions),
+        });
+        if item_count > 0 {
+            each(begin, &mut |piece, at| {
+                if let Piece::Item(item, _) = piece {
+                    input.item(&PageItem { position: at as u32, ..item });
+                }
+            });
+        }
+        input.digest()
+    }
 }
 
-/// A page as it fills.
-struct Page {
-    ids: [u32; PAGE_SIZE_MAX],
-    len: usize,
-    /// No more than positions, so that this is all of the memory.
-    items: SmallVec<[PageItem; PAGE_SIZE_MAX]>,
-}
-
-impl Page {
-    fn push(&mut self, piece: Piece<'_>) {
-        match piece {
-            Piece::Text(ids) => {
-                self.ids[self.len..self.len + ids.len()].copy_from_slice(ids);
-                self.len += ids.len();
-            }
-            Piece::Item(item, positions) => {
-                self.items.push(PageItem { position: self.len as u32, ..item });
-                self.len += positions;
-            }
+impl Piece<'_> {
+    fn positions(&self) -> usize {
+        match self {
+            Piece::Text(ids) => ids.len(),
+            Piece::Item(_, positions) => *positions,
         }
     }
 }
@@ -106,7 +121,7 @@ pub struct OpenImage {
 }
 
 /// Reads keys.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct KeyPieces<'a> {
     left: Keys<'a>,
     open: Option<OpenImage>,
@@ -177,6 +192,7 @@ impl Pieces for KeyPieces<'_> {
 }
 
 /// Reads a list whose items are checked.
+#[derive(Clone)]
 struct ListPieces<'a> {
     tokens: TokenList<'a>,
     token: usize,
@@ -226,7 +242,7 @@ impl ListPieces<'_> {
 
     /// Refuses an id, from here on and before position `limit` from here, that is no text id.
     fn check_text(&self, limit: usize) -> Result<(), Error> {
-        let mut rest = Self { ..*self };
+        let mut rest = self.clone();
         let mut left = limit;
         while left > 0 {
             let at = rest.token;

@@ -1,8 +1,9 @@
 //! The digest of a page and of everything before it: SHA-256 over the digest of the page before
 //! and the page's own tokens. `docs/block_hash.md` describes every bit of what is hashed.
 //!
-//! A page of text is hashed in blocks that are laid out and padded once: per page, only the digest
-//! before it and the ids are written, and the compression function runs over them.
+//! A page of text, unless it is large, is hashed in blocks that are laid out and padded once: per
+//! page, only the digest before it and the ids are written, and the compression function runs over
+//! them. What has images or bins is hashed piece by piece, without memory for a page of it.
 use sha2::digest::generic_array::GenericArray;
 use sha2::digest::typenum::U64;
 use sha2::{Digest, Sha256, compress256};
@@ -20,7 +21,10 @@ impl fmt::Display for PageDigest {
 }
 
 /// Positions of the largest page.
-pub(crate) const PAGE_SIZE_MAX: usize = 256;
+pub(crate) const PAGE_SIZE_MAX: usize = 1 << 16;
+/// Positions of the largest page whose blocks are laid out in advance. Larger ones are written out
+/// piece by piece: beside their compression that costs nothing.
+const LAID_OUT_MAX: usize = 256;
 
 /// What a page's input begins with.
 const MAGIC: [u8; 8] = *b"rkvpage1";
@@ -33,8 +37,8 @@ const BLOCK: usize = 64;
 const ID: usize = size_of::<u32>();
 /// Ids that share the first block with what stands before them.
 const FIRST_IDS: usize = (BLOCK - IDS) / ID;
-/// Blocks of the largest page of text, with the padding of SHA-256: a byte and the length.
-const BLOCK_LIMIT: usize = (IDS + PAGE_SIZE_MAX * ID + 1 + 8).div_ceil(BLOCK);
+/// Their blocks, with the padding of SHA-256: a byte and the length.
+const BLOCK_LIMIT: usize = (IDS + LAID_OUT_MAX * ID + 1 + 8).div_ceil(BLOCK);
 
 /// What SHA-256 begins with.
 const INITIAL: [u32; 8] = [
@@ -90,6 +94,7 @@ impl PageItem {
 pub struct PageHasher {
     page_size: usize,
     blocks: [Block; BLOCK_LIMIT],
+    /// 0 for pages that are too large.
     block_count: usize,
 }
 
@@ -100,12 +105,15 @@ fn write_ids(into: &mut [u8], ids: &[u32]) {
 }
 
 impl PageHasher {
-    /// For pages of so many positions, 1 to 256.
+    /// For pages of so many positions.
     pub fn new(page_size: usize) -> Self {
         debug_assert!((1..=PAGE_SIZE_MAX).contains(&page_size));
+        let mut blocks = [Block::default(); BLOCK_LIMIT];
+        if page_size > LAID_OUT_MAX {
+            return Self { page_size, blocks, block_count: 0 };
+        }
         let len = IDS + page_size * ID;
         let block_count = (len + 1 + 8).div_ceil(BLOCK);
-        let mut blocks = [Block::default(); BLOCK_LIMIT];
         blocks[0][..IDS].copy_from_slice(&head(page_size, 0));
         blocks[len / BLOCK][len % BLOCK] = 0x80;
         let bits = (len as u64 * 8).to_be_bytes();
@@ -120,6 +128,11 @@ impl PageHasher {
     /// The digest of a page of text.
     pub(super) fn text(&mut self, parent: &PageDigest, ids: &[u32]) -> PageDigest {
         debug_assert_eq!(ids.len(), self.page_size);
+        if self.block_count == 0 {
+            let mut page = self.page(parent, 0);
+            page.ids(ids);
+            return page.digest();
+        }
         let blocks = &mut self.blocks[..self.block_count];
         blocks[0][PARENT..IDS].copy_from_slice(&parent.0);
         let (first, rest) = ids.split_at(ids.len().min(FIRST_IDS));
@@ -132,17 +145,43 @@ impl PageHasher {
         PageDigest(bytemuck::cast(state.map(u32::to_be)))
     }
 
-    /// The digest of any page; `ids` are zero where an item stands.
-    pub(super) fn mixed(&self, parent: &PageDigest, ids: &[u32], items: &[PageItem]) -> PageDigest {
-        debug_assert_eq!(ids.len(), self.page_size);
-        let mut head = head(self.page_size, items.len());
+    /// Begins the digest of any page: then come its ids, and then its items.
+    pub(super) fn page(&self, parent: &PageDigest, item_count: usize) -> PageInput {
+        let mut head = head(self.page_size, item_count);
         head[PARENT..].copy_from_slice(&parent.0);
-        let mut hash = Sha256::new_with_prefix(head);
-        let mut bytes = [0; PAGE_SIZE_MAX * ID];
-        write_ids(&mut bytes, ids);
-        hash.update(&bytes[..ids.len() * ID]);
-        items.iter().for_each(|item| hash.update(item.bytes()));
-        PageDigest(hash.finalize().into())
+        PageInput(Sha256::new_with_prefix(head))
+    }
+}
+
+/// What is hashed of a page, piece by piece.
+pub(super) struct PageInput(Sha256);
+
+impl PageInput {
+    /// The next ids.
+    pub fn ids(&mut self, ids: &[u32]) {
+        let mut bytes = [0; LAID_OUT_MAX * ID];
+        for ids in ids.chunks(LAID_OUT_MAX) {
+            write_ids(&mut bytes, ids);
+            self.0.update(&bytes[..ids.len() * ID]);
+        }
+    }
+
+    /// So many positions without an id: there is an item.
+    pub fn no_ids(&mut self, mut positions: usize) {
+        while positions > 0 {
+            let count = positions.min(LAID_OUT_MAX);
+            self.0.update(&[0; LAID_OUT_MAX * ID][..count * ID]);
+            positions -= count;
+        }
+    }
+
+    /// The next item.
+    pub fn item(&mut self, item: &PageItem) {
+        self.0.update(item.bytes());
+    }
+
+    pub fn digest(self) -> PageDigest {
+        PageDigest(self.0.finalize().into())
     }
 }
 

@@ -17,7 +17,7 @@ static void m01_runner_config(void) {
     BAD_INPUT_SIZES(&f, rkv_runner_config, good, p, rkv_runner_supports(p, 4, NULL), "config");
     GOOD_BIGGER_INPUT(rkv_runner_config, good, p, rkv_runner_supports(p, 4, NULL));
     BAD(&f, rkv_runner_supports(&good, 0, NULL), "page_size");
-    BAD(&f, rkv_runner_supports(&good, 257, NULL), "page_size");
+    BAD(&f, rkv_runner_supports(&good, RKV_PAGE_SIZE_MAX + 1, NULL), "page_size");
     const struct {
         size_t offset;
         uint32_t value;

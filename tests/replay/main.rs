@@ -10,7 +10,7 @@ mod trace;
 
 use block_lru::BlockLru;
 use library::Library;
-use radixkv::capi::{RKV_INDEX_BLOCK_HASH, RKV_INDEX_RADIX, RKV_PAGE_SIZE_MAX};
+use radixkv::capi::{RKV_INDEX_BLOCK_HASH, RKV_INDEX_RADIX};
 use trace::{Request, read_trace};
 
 /// What a run reports; compared whole.
@@ -149,25 +149,20 @@ fn check_rate(paged: &Paged, hits: usize, expected: usize, published_rate: f64) 
     assert!((hits as f64 / total as f64 - published_rate).abs() < 0.00005);
 }
 
-/// The real prompt lengths, at 256 positions per page: the largest page there is, two to a block.
+/// The real prompt lengths, with a block of the trace for each page.
 fn mooncake_prompts(name: &str, choose: impl Fn([usize; 5]) -> Vec<usize>) {
     let (unit, requests) = read_trace(name);
-    let page_size = RKV_PAGE_SIZE_MAX as usize;
-    assert_eq!(unit, 2 * page_size);
-    let pages_of = |request: &Request| -> Vec<u32> {
-        let units = request.units.iter();
-        units.flat_map(|unit_id| [2 * unit_id, 2 * unit_id + 1]).collect()
-    };
+    let page_size = unit;
     let whole = |request: &Request| request.token_count / page_size;
-    let blocks = requests.iter().map(|r| pages_of(r)[..whole(r)].to_vec());
+    let blocks = requests.iter().map(|r| r.units[..whole(r)].to_vec());
     let blocks: Vec<Vec<u32>> = blocks.collect();
     let block_count = 1 + *blocks.iter().flatten().max().unwrap() as usize;
     let paged = Paged { page_size, blocks, block_count };
     let tokens_of = |index: usize, tokens: &mut Vec<u32>| {
-        for page in pages_of(&requests[index]) {
+        for &page in &requests[index].units {
             // One token tells the pages apart: filling in all of them takes longer than the rest.
             tokens.push(page);
-            tokens.extend_from_slice(&[0; RKV_PAGE_SIZE_MAX as usize - 1]);
+            tokens.extend_from_slice(&vec![0; page_size - 1]);
         }
         tokens.truncate(requests[index].token_count);
     };

@@ -45,7 +45,12 @@ const SMALL: [usize; 8] = [1, 1, 2, 3, 4, 4, 8, 16];
 impl RunConfig {
     pub fn of_seed(rng: &mut Rng, operations: u64) -> Self {
         let page_size = match rng.u8(0..16) {
-            0 | 1 => rng.usize(1..=256),
+            0 => rng.usize(1..=256),
+            // Some are larger than what kernels take.
+            1 => match rng.usize(1..=256) {
+                size if size % 9 == 0 => size * 7,
+                size => size,
+            },
             2 => [32, 64, 128, 256][rng.usize(0..4)],
             _ => SMALL[rng.usize(0..SMALL.len())],
         };

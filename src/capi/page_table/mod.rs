@@ -33,7 +33,7 @@ impl Opaque for rkv_page_table {
 }
 
 /// Largest page_size.
-pub const RKV_PAGE_SIZE_MAX: u32 = 256;
+pub const RKV_PAGE_SIZE_MAX: u32 = 65536;
 /// Flag of rkv_page_table_config: the engine has an allocator of its own. All pages are outside,
 /// the engine's, until rkv_cache_insert() claims them, and again when they are evicted or the cache
 /// is destroyed. There are no slots and no sequences. The cache's match, probe, insert, lock,

@@ -217,7 +217,8 @@ pub unsafe extern "C" fn rkv_runner_supports(
         let raw = unsafe { read_struct(config)? };
         let config = config_of(&raw)?;
         if !(1..=RKV_PAGE_SIZE_MAX).contains(&page_size) {
-            return Err(Error::argument(text!("page_size {page_size} is not in 1..=256")).into());
+            let message = text!("page_size {page_size} is not in 1..={RKV_PAGE_SIZE_MAX}");
+            return Err(Error::argument(message).into());
         }
         let without_threads = rkv_runner_config { parallel_for: None, ..raw };
         config.check(page_size as usize, &backend_of(&without_threads)?)?;

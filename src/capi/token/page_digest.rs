@@ -87,7 +87,8 @@ pub unsafe extern "C" fn rkv_tokens_page_digests(
     guard(|| unsafe {
         let args = read_struct(args)?;
         if args.page_size == 0 || args.page_size > RKV_PAGE_SIZE_MAX {
-            let message = text!("args.page_size {} is not in 1..=256", args.page_size);
+            let message =
+                text!("args.page_size {} is not in 1..={RKV_PAGE_SIZE_MAX}", args.page_size);
             return Err(Error::argument(message).into());
         }
         let (page_size, first_page) = (args.page_size as usize, args.first_page as usize);
