@@ -977,7 +977,8 @@ typedef struct rkv_cache_config {
     /**
      * Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
      * least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
-     * page of the page table. Not with several groups. Default and 0: no journal.
+     * page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
+     * journal.
      */
     uint64_t journal_bytes;
 } rkv_cache_config;
@@ -2219,12 +2220,13 @@ typedef struct rkv_journal_record {
      */
     uint32_t reason;
     /**
-     * Group of the pages: 0.
+     * Group of the pages. A page of a group beside the first hangs on the page of group 0 that has
+     * the same positions, and is removed before that one is.
      */
     uint32_t group;
     /**
-     * Of stored pages, the page before the first one; 0 at the beginning of a prefix, and for
-     * removed ones.
+     * Of stored pages, the page of group 0 before the first one; 0 at the beginning of a prefix,
+     * and for removed ones.
      */
     uint32_t parent_page;
     /**
@@ -2280,6 +2282,11 @@ typedef struct rkv_journal_record {
      * What separates tenants.
      */
     uint8_t salt[32];
+    /**
+     * Of stored pages of a group beside the first, where in the buffer of pages those of group 0
+     * with the same positions begin, page_count of them. Else page_index.
+     */
+    uint64_t group_0_page_index;
 } rkv_journal_record;
 
 /**
@@ -2436,7 +2443,8 @@ typedef struct rkv_cache_read_contents_result {
      */
     uint32_t struct_size;
     /**
-     * The first_page of the next call; 0 when all pages were told.
+     * The first_page of the next call; 0 when all pages were told. Page numbers of pool 0, and
+     * behind them places for the pages of the other pools.
      */
     uint32_t next_page;
     /**
@@ -3318,7 +3326,7 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param config how to build it; NULL takes the defaults
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
- * page table has a cache; RKV_STATUS_UNSUPPORTED for a journal or the block-hash index on a page
+ * page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
  * table with several groups; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
  * the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
@@ -4868,14 +4876,15 @@ enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
                                             struct rkv_cache_read_journal_result *out_result);
 
 /**
- * Tells what the cache holds, by page number, as records of stored pages: what a reader of the
- * journal begins with, and begins again with when records were lost.
+ * Tells what the cache holds, by page number and pool by pool, as records of stored pages: what a
+ * reader of the journal begins with, and begins again with when records were lost.
  *
  * Call it until next_page is 0, then go on with rkv_cache_read_journal() after the number of the
  * first call. The cache may change all the while, and pages are told as they are when their turn
- * comes. A stored page replaces whatever was known of that page number, and a removed page that is
- * not known is passed over: with all records up to the newest_number of the last call applied, the
- * result is exactly what the cache held at that record, and so after each record that follows.
+ * comes. A stored page replaces whatever was known of that page number of its group, and a removed
+ * page that is not known is passed over: with all records up to the newest_number of the last call
+ * applied, the result is exactly what the cache held at that record, and so after each record that
+ * follows.
  *
  * @param cache the cache
  * @param first_page the page to begin with: 0, then rkv_cache_read_contents_result.next_page
@@ -4884,7 +4893,7 @@ enum rkv_status rkv_page_table_read_journal(const struct rkv_page_table *table,
  * RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
  * RKV_STATUS_INVALID_STATE when the cache has no journal; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_MEMORY for the room of one record; RKV_STATUS_POISONED
  * @par Cost
  * O(words of the records + pages looked at); shared lock, in slices
  * @par Thread safety

@@ -172,10 +172,11 @@ layouts! {
         struct_size 0, flags 4, parent 8, child_count 16, reserve_position_count 24
     }
     rkv_sequence_fork_child 16 { sequence 0, slot 8, copy_count 12 }
-    rkv_journal_record 152 {
+    rkv_journal_record 160 {
         number 0, kind 8, reason 12, group 16, parent_page 20, first_position 24, page_index 32,
         page_count 40, token_index 48, token_count 56, item_index 64, item_count 72,
-        namespace_flags 80, reserved 84, lora_id 88, epoch 96, image_digest 104, salt 120
+        namespace_flags 80, reserved 84, lora_id 88, epoch 96, image_digest 104, salt 120,
+        group_0_page_index 152
     }
     rkv_journal_item 48 {
         kind 0, position 4, position_count 8, image_offset 12, image_position_count 16, bin 20,

@@ -5,6 +5,8 @@
 #[path = "groups/engine.rs"]
 mod engine;
 mod failing;
+#[path = "groups/follower.rs"]
+mod follower;
 #[path = "groups/library.rs"]
 mod library;
 #[path = "groups/model.rs"]

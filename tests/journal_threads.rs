@@ -32,7 +32,7 @@ type Contents = BTreeMap<u32, Held>;
 
 fn apply(held: &mut Contents, record: &Record<'_>) {
     match record.what {
-        What::Stored { namespace, mut parent, mut first_position, tokens, parts } => {
+        What::Stored { namespace, mut parent, mut first_position, tokens, parts, .. } => {
             for (at, (&page, tokens)) in
                 record.pages.iter().zip(tokens.chunks_exact(PAGE_SIZE)).enumerate()
             {

@@ -126,7 +126,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// H01
+/// H01, G13
 #[test]
 fn h01_digests_are_those_of_the_vectors() {
     let cases = cases();

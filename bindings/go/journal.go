@@ -105,14 +105,17 @@ type JournalRecord struct {
 	Kind JournalKind
 	// Reason says why removed pages left; else 0.
 	Reason RemovalReason
-	// Group is that of the pages: 0.
+	// Group is that of the pages. A page of a group beside the first hangs on the page of group 0
+	// that has the same positions, and is removed before that one is.
 	Group uint32
 	// Pages are the pages.
 	Pages []uint32
+	// Group0Pages are, of stored pages, those of group 0 with the same positions.
+	Group0Pages []uint32
 
 	// Namespace is that of stored pages.
 	Namespace Namespace
-	// ParentPage is the page before the first stored one; 0 at the beginning of a prefix.
+	// ParentPage is the page of group 0 before the first stored one; 0 at the beginning of a prefix.
 	ParentPage uint32
 	// FirstPosition is the position in the prefix at which the first stored page begins.
 	FirstPosition uint64
@@ -300,6 +303,7 @@ func (b *JournalBuffers) take(
 			Reason:        RemovalReason(raw.reason),
 			Group:         uint32(raw.group),
 			Pages:         b.pages[raw.page_index:][:raw.page_count],
+			Group0Pages:   b.pages[raw.group_0_page_index:][:raw.page_count],
 			ParentPage:    uint32(raw.parent_page),
 			FirstPosition: uint64(raw.first_position),
 			Tokens:        b.tokens[raw.token_index:][:raw.token_count],

@@ -70,7 +70,7 @@ func TestBadRunners(t *testing.T) {
 		_, err = radixkv.RunnerSupports(config, 4)
 		names(t, err, c.want, field)
 	}
-	_, err := radixkv.RunnerSupports(smallRunner, 257)
+	_, err := radixkv.RunnerSupports(smallRunner, radixkv.PageSizeMax+1)
 	names(t, err, radixkv.InvalidArgument, "page_size")
 	config := smallRunner
 	config.KVLayers = make([]radixkv.KVMemory, 1)

@@ -21,6 +21,8 @@ namespace rkv {
 struct JournalRecord {
     const rkv_journal_record* raw = nullptr;
     span<const std::uint32_t> pages;
+    /// Of stored pages, those of group 0 with the same positions.
+    span<const std::uint32_t> group_0_pages;
     /// RKV_TEXT_ID_LIMIT where an item says what is there.
     span<const std::uint32_t> tokens;
     span<const rkv_journal_item> items;
@@ -52,6 +54,7 @@ public:
     [[nodiscard]] JournalRecord operator[](std::size_t i) const noexcept {
         const rkv_journal_record& raw = records_[i];
         return JournalRecord{&raw, part(pages_, raw.page_index, raw.page_count),
+                             part(pages_, raw.group_0_page_index, raw.page_count),
                              part(tokens_, raw.token_index, raw.token_count),
                              part(items_, raw.item_index, raw.item_count)};
     }

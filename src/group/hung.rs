@@ -3,8 +3,8 @@
 //! A page that a row, a lock or an open copy names has users, and stays. One without is in one of
 //! two queues of its pool: *inner* pages, which no end of what is cached needs any more, go before
 //! those of the *tail*. All memory is taken in the beginning: no change can fail.
+use super::Groups;
 use super::queue::Queue;
-use super::{GROUP_LIMIT, Groups};
 use crate::error::Error;
 use crate::memory::{OutOfMemory, TryGrow, try_filled, try_zeros};
 
@@ -165,20 +165,8 @@ impl Hung {
         pool.enqueue(page, now);
     }
 
-    /// Takes down all that hangs on a page of the spine, which nobody uses.
-    pub fn take_down_all(&mut self, spine: u32, mut report: impl FnMut(HungPage)) {
-        for group in 1..self.groups.len().min(GROUP_LIMIT) {
-            let page = self.page(group, spine);
-            if page != 0 {
-                let hung = HungPage { group, page };
-                self.take_down(hung);
-                report(hung);
-            }
-        }
-    }
-
-    /// Takes down a page that nobody uses.
-    pub fn take_down(&mut self, hung: HungPage) {
+    /// Takes down a page that nobody uses, and says where it hung.
+    pub fn take_down(&mut self, hung: HungPage) -> u32 {
         let entry = *self.entry(hung);
         assert_eq!(entry.users, 0, "page {} is in use", hung.page);
         let pool = self.pool(hung.group);
@@ -186,6 +174,7 @@ impl Hung {
         pool.hung -= 1;
         pool.entries[hung.page as usize] = Entry::default();
         self.groups[hung.group].pages[entry.spine as usize] = 0;
+        entry.spine
     }
 
     /// Says that somebody uses a page until `end_use`.
@@ -248,6 +237,17 @@ impl Hung {
 
     pub(super) fn groups_pages(&self, group: usize) -> impl Iterator<Item = u32> + '_ {
         self.groups[group].pages.iter().copied()
+    }
+
+    /// The group of a page of a pool, and where it hangs.
+    pub fn place(&self, pool: usize, page: u32) -> Option<(usize, u32)> {
+        let entry = self.pools[pool].entries.get(page as usize)?;
+        (entry.group != 0).then_some((entry.group as usize, entry.spine))
+    }
+
+    /// How many pages of a pool hang somewhere.
+    pub fn count(&self, pool: usize) -> usize {
+        self.pools[pool].hung
     }
 
     /// All pages of a pool that hang somewhere, and where.

@@ -1,6 +1,8 @@
-//! Proves that the mirror is what the index holds: the pages, what they hold, and where they stand.
+//! Proves that the mirror is what the index holds: the pages, what they hold, and where they stand;
+//! and that what hangs on them was told.
 use super::Journal;
 use crate::error::{Error, text};
+use crate::group::Hung;
 use crate::index::PrefixIndex;
 use crate::memory::{TryGrow, try_zeros};
 use crate::token::{Images, Keys};
@@ -12,8 +14,9 @@ impl Journal {
         &self,
         index: &dyn PrefixIndex,
         images: &Images,
-        cached: usize,
+        (cached, hung): (usize, Option<&Hung>),
     ) -> Result<(), Error> {
+        self.check_hung(hung)?;
         let mirror = &self.mirror;
         let mut goes_on = try_zeros::<bool>(mirror.page_count())?;
         let mut held = 0;
@@ -22,7 +25,7 @@ impl Journal {
             goes_on[mirror.parent(page) as usize] = true;
             self.check_place(page, images)?;
         }
-        if self.left_count != 0 || (held, held) != (mirror.held(), cached) {
+        if !self.left.is_empty() || (held, held) != (mirror.held(), cached) {
             return corrupt(0, "another number of pages is held than the index has");
         }
         if mirror.names.count() != Some(held) {
@@ -56,6 +59,26 @@ impl Journal {
             if !agree {
                 return corrupt(last, "is not at the place where the index has it");
             }
+        }
+        Ok(())
+    }
+
+    /// Of a page that hangs on one that is held, a record said that it came; of one that hangs
+    /// nowhere, none did that another one didn't take back.
+    fn check_hung(&self, hung: Option<&Hung>) -> Result<(), Error> {
+        let wrong = |what: &str| Err(Error::Corrupt(text!("journal: {what}")));
+        if !self.hung.is_told() {
+            return wrong("pages came that are in no record");
+        }
+        let Some(hung) = hung else { return Ok(()) };
+        let mut all = (0..self.pool_pages.len())
+            .flat_map(|pool| hung.of_pool(pool).map(move |(page, spine)| (pool, page.page, spine)));
+        if all.any(|(pool, page, spine)| self.mirror.has(spine) && !self.hung.has_told(pool, page))
+        {
+            return wrong("a page hangs on one that is held, and nobody was told");
+        }
+        if self.hung.all_told().any(|(pool, page)| hung.place(pool, page).is_none()) {
+            return wrong("a page was told that hangs nowhere");
         }
         Ok(())
     }

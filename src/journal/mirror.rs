@@ -4,7 +4,7 @@
 //! their keys: as long as the page is held, its keys hold them.
 use super::Entered;
 use super::names::Names;
-use super::record::{RECORD_PAGES, Stored};
+use super::record::Stored;
 use crate::index::Namespace;
 use crate::memory::{OutOfMemory, try_zeros};
 use crate::token::{Images, Keys, all_text, visit_parts};
@@ -101,6 +101,12 @@ impl Mirror {
         self.entry(page as usize).index as usize
     }
 
+    /// Whether a page is held, and stands right behind another one.
+    pub fn follows(&self, page: u32, before: u32) -> bool {
+        let entry = self.entry(page as usize);
+        self.is_held(entry) && entry.parent == before
+    }
+
     /// The keys of pages whose numbers follow each other.
     pub fn keys_of(&self, first: usize, count: usize) -> &[u32] {
         &self.keys[first * self.page_size..(first + count) * self.page_size]
@@ -169,33 +175,20 @@ impl Mirror {
         Some(was_held)
     }
 
-    /// What a record says of pages of which the first is held.
-    pub fn stored<'a>(&'a self, parent: u32, pages: &'a [u32]) -> Stored<'a> {
+    /// What a record says of pages of a group, where those of group 0 with the same positions are
+    /// held, and the page before is known.
+    pub fn stored<'a>(
+        &'a self,
+        parent: u32,
+        (group, pages, spine): (usize, &'a [u32], &'a [u32]),
+    ) -> Stored<'a> {
         Stored {
-            namespace: self.name(pages[0]),
+            namespace: self.name(spine[0]),
             parent,
-            first_position: self.index(pages[0]) as u64 * self.page_size as u64,
+            first_position: self.index(spine[0]) as u64 * self.page_size as u64,
+            group,
             pages,
+            spine,
         }
-    }
-
-    /// The same, with the parent that it has.
-    pub fn stored_now<'a>(&'a self, pages: &'a [u32]) -> Stored<'a> {
-        self.stored(self.parent(pages[0]), pages)
-    }
-
-    /// How many pages from one on go into one record: each is the parent of the next. None when the
-    /// page is not held.
-    pub fn run(&self, first: usize, words: usize) -> Option<usize> {
-        if !self.has(first as u32) {
-            return None;
-        }
-        let most = RECORD_PAGES.min(words / (self.page_size + 1)).max(1);
-        let end = (first + most).min(self.page_count());
-        let follows = |page: &usize| {
-            let entry = self.entry(*page);
-            self.is_held(entry) && entry.parent as usize == *page - 1
-        };
-        Some(1 + (first + 1..end).take_while(follows).count())
     }
 }

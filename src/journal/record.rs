@@ -1,8 +1,9 @@
 //! A record as words: what stands in the ring, complete in itself.
 //!
 //! ```text
-//!   stored   kind · pages · items · parent · position (2) · [namespace] · pages · tokens · items
-//!   removed  kind and reason · pages · pages
+//!   stored   kind and group · pages · items · parent · position (2) · [namespace] · pages ·
+//!            [pages of group 0] · tokens · items
+//!   removed  kind, reason and group · pages · pages
 //!   cleared  kind · 0 · namespace
 //! ```
 use crate::index::{NAMESPACE_WORDS, Namespace};
@@ -12,9 +13,10 @@ use crate::token::{Keys, Part, TEXT_ID_LIMIT, TokenKind, is_text, visit_parts};
 pub(super) const RECORD_PAGES: usize = 64;
 /// Words of a record at most, unless a single page takes more.
 pub(super) const RECORD_WORDS: usize = 2048;
-/// Enough for any record of one page.
-pub(super) const SCRATCH_WORDS: usize =
-    HEAD_WORDS + NAMESPACE_WORDS + 1 + crate::token::PAGE_SIZE_MAX * (1 + ITEM_WORDS);
+/// Enough for any record of one page, and for many pages of text.
+pub(super) fn scratch_words(page_size: usize) -> usize {
+    RECORD_WORDS.max(HEAD_WORDS + NAMESPACE_WORDS + 2 + page_size * (1 + ITEM_WORDS))
+}
 
 const HEAD_WORDS: usize = 6;
 const REMOVED_HEAD_WORDS: usize = 2;
@@ -26,6 +28,9 @@ const ITEM_WORDS: usize = 9;
 const STORED: u32 = 1;
 const REMOVED: u32 = 2;
 const CLEARED: u32 = 4;
+/// Where the reason and the group stand beside the kind.
+const REASON_SHIFT: u32 = 8;
+const GROUP_SHIFT: u32 = 24;
 /// The record has a namespace other than the default one.
 const NAMED: u32 = 1 << 16;
 
@@ -49,11 +54,14 @@ const REASONS: [Reason; 4] =
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stored<'a> {
     pub namespace: &'a Namespace,
-    /// The page before the first; 0 at the beginning of a prefix.
+    /// The page of group 0 before the first; 0 at the beginning of a prefix.
     pub parent: u32,
     /// The position in the prefix at which the first begins.
     pub first_position: u64,
+    pub group: usize,
     pub pages: &'a [u32],
+    /// The pages of group 0 with the same positions.
+    pub spine: &'a [u32],
 }
 
 /// A record of pages that came in, to be written.
@@ -74,25 +82,28 @@ impl Draft<'_> {
     pub fn words(&self) -> usize {
         let mut items = 0;
         visit_parts(self.keys, self.open, &mut |_| items += 1);
-        self.head_words() + self.stored.pages.len() + self.keys.keys.len() + items * ITEM_WORDS
+        let pages = self.stored.pages.len() * if self.stored.group == 0 { 1 } else { 2 };
+        self.head_words() + pages + self.keys.keys.len() + items * ITEM_WORDS
     }
 
     /// Writes it into as many words.
     pub fn write(&self, into: &mut [u32]) {
-        let Stored { namespace, parent, first_position, pages } = self.stored;
+        let Stored { namespace, parent, first_position, group, pages, spine } = self.stored;
+        let spine = if group == 0 { &[] } else { spine };
         let head = self.head_words();
         let named = head > HEAD_WORDS;
         let keys = self.keys.keys;
-        let (pages_at, keys_at) = (head, head + pages.len());
+        let (spine_at, keys_at) = (head + pages.len(), head + pages.len() + spine.len());
         let items_at = keys_at + keys.len();
         let items = (into.len() - items_at) / ITEM_WORDS;
-        into[0] = STORED | if named { NAMED } else { 0 };
+        into[0] = STORED | (group as u32) << GROUP_SHIFT | if named { NAMED } else { 0 };
         (into[1], into[2], into[3]) = (pages.len() as u32, items as u32, parent);
         (into[4], into[5]) = (first_position as u32, (first_position >> 32) as u32);
         if named {
             into[HEAD_WORDS..head].copy_from_slice(&namespace.words());
         }
-        into[pages_at..keys_at].copy_from_slice(pages);
+        into[head..spine_at].copy_from_slice(pages);
+        into[spine_at..keys_at].copy_from_slice(spine);
         into[keys_at..items_at].copy_from_slice(keys);
         if items > 0 {
             for token in into[keys_at..items_at].iter_mut().filter(|token| !is_text(**token)) {
@@ -139,8 +150,9 @@ pub(super) fn removed_words(pages: usize) -> usize {
     REMOVED_HEAD_WORDS + pages
 }
 
-pub(super) fn write_removed(into: &mut [u32], pages: &[u32], reason: Reason) {
-    (into[0], into[1]) = (REMOVED | (reason as u32) << 8, pages.len() as u32);
+pub(super) fn write_removed(into: &mut [u32], group: usize, pages: &[u32], reason: Reason) {
+    let kind = REMOVED | (reason as u32) << REASON_SHIFT | (group as u32) << GROUP_SHIFT;
+    (into[0], into[1]) = (kind, pages.len() as u32);
     into[REMOVED_HEAD_WORDS..].copy_from_slice(pages);
 }
 
@@ -149,6 +161,8 @@ pub(super) fn write_removed(into: &mut [u32], pages: &[u32], reason: Reason) {
 pub struct Record<'a> {
     /// Its number.
     pub number: u64,
+    /// The group of the pages.
+    pub group: usize,
     /// The pages that it is about.
     pub pages: &'a [u32],
     /// What happened to them.
@@ -168,10 +182,12 @@ pub enum What<'a> {
     Stored {
         /// Their namespace.
         namespace: Namespace,
-        /// The page before the first; 0 at the beginning of a prefix.
+        /// The page of group 0 before the first; 0 at the beginning of a prefix.
         parent: u32,
         /// The position in the prefix at which the first begins.
         first_position: u64,
+        /// Of a group beside the first, the pages of group 0 with the same positions; else none.
+        spine: &'a [u32],
         /// An id for each position of the pages, 2^31 where it is not of a text token.
         tokens: &'a [u32],
         /// What those are.
@@ -201,18 +217,20 @@ impl<'a> Parts<'a> {
 
 impl<'a> Record<'a> {
     pub(super) fn read(number: u64, page_size: usize, words: &'a [u32]) -> Self {
-        let count = words[1] as usize;
+        let (count, group) = (words[1] as usize, (words[0] >> GROUP_SHIFT) as usize);
         if words[0] & 0xff == REMOVED {
-            let reason = REASONS[(words[0] >> 8) as usize];
+            let reason = REASONS[(words[0] >> REASON_SHIFT & 0xff) as usize];
             return Self {
                 number,
+                group,
                 pages: &words[REMOVED_HEAD_WORDS..],
                 what: What::Removed(reason),
             };
         }
         if words[0] & 0xff == CLEARED {
             let (name, _) = words[CLEARED_HEAD_WORDS..].split_first_chunk().expect("it is there");
-            return Self { number, pages: &[], what: What::Cleared(Namespace::from_words(name)) };
+            let what = What::Cleared(Namespace::from_words(name));
+            return Self { number, group, pages: &[], what };
         }
         let (namespace, head) = if words[0] & NAMED == 0 {
             (Namespace::default(), HEAD_WORDS)
@@ -221,10 +239,11 @@ impl<'a> Record<'a> {
             (Namespace::from_words(name), HEAD_WORDS + NAMESPACE_WORDS)
         };
         let (pages, rest) = words[head..].split_at(count);
+        let (spine, rest) = rest.split_at(if group == 0 { 0 } else { count });
         let (tokens, items) = rest.split_at(count * page_size);
         let first_position = u64::from(words[4]) | u64::from(words[5]) << 32;
         let (parent, parts) = (words[3], Parts(items));
-        let what = What::Stored { namespace, parent, first_position, tokens, parts };
-        Self { number, pages, what }
+        let what = What::Stored { namespace, parent, first_position, spine, tokens, parts };
+        Self { number, group, pages, what }
     }
 }

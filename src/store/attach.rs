@@ -146,13 +146,8 @@ impl Coming {
         let mut sequences = Vec::new();
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
         let mut cache = PrefixCache::new(page_size, ids, config)?;
-        if config.journal_bytes > 0 && groups.list().len() > 1 {
-            return Err(Error::unsupported(
-                "config.journal_bytes: with several groups there is no journal",
-            ));
-        }
         cache.open_groups(&groups, &pool_pages)?;
-        cache.open_journal(config.journal_bytes, pages, last_number + 1)?;
+        cache.open_journal(config.journal_bytes, &pool_pages, last_number + 1)?;
         let prober = cache.prober()?.map(One::new).transpose()?;
         let number = ids.first_sequence.max(config.limits.first_sequence) - 1;
         sequences.resize_with(slots, || Sequence { number, ..Sequence::default() });
@@ -246,13 +241,16 @@ impl State {
                 None => {}
             }
         }
-        let journal = &mut leaving.cache.journal;
+        let PrefixCache { journal, groups, .. } = &mut leaving.cache;
         while left > 0 && leaving.pool < table.pool_count() {
             let (at, page, pool) = (leaving.pool, leaving.page, table.pool_at_mut(leaving.pool));
             left -= 1;
             if pool.is_cached(page) {
                 pool.put_back_all(&[page]);
                 if let Some(journal) = journal.as_mut().filter(|_| at == 0) {
+                    if let Some(groups) = groups {
+                        groups.tell_destroyed(journal, page);
+                    }
                     journal.remove(&[page], Reason::Destroyed);
                 }
             } else if pool.is_retained(page) {

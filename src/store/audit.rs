@@ -67,7 +67,9 @@ impl State {
         });
         listed?;
         if let Some(journal) = &cache.journal {
-            let found = self.table.pool.cached() - cache.index.detached().pages;
+            let hung = cache.groups.as_ref().map(|groups| &groups.hung);
+            let others = cache.index.detached().pages + hung.map_or(0, |hung| hung.count(0));
+            let found = (self.table.pool.cached() - others, hung);
             journal.check(cache.index.as_ref(), &cache.images, found)?;
         }
         let sequences = || self.sequences.iter().chain(self.retained.sequences());

@@ -3,6 +3,7 @@ use super::group_cache::GroupCache;
 use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};
+use crate::group::HungPage;
 use crate::handles::{Handles, Numbers};
 use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
@@ -163,7 +164,13 @@ impl PrefixCache {
         let Self { images, journal, groups, .. } = self;
         let evicted = evict(self.index.as_mut(), &mut |pages, keys| {
             if let Some(groups) = groups {
-                groups.put_back_hung(table, pages, report);
+                let mut report = |page: HungPage, pool: usize, spine: u32| {
+                    if let Some(journal) = journal {
+                        journal.take_down(page, pool, spine, reason);
+                    }
+                    report(page.group, &[page.page]);
+                };
+                groups.put_back_hung(table, pages, &mut report);
             }
             if !images.is_empty() {
                 images.release(keys);
@@ -192,9 +199,15 @@ impl PrefixCache {
     }
 
     /// Begins a journal of so many bytes, if any, with the record of a number.
-    pub fn open_journal(&mut self, bytes: u64, pages: usize, first: u64) -> Result<(), Error> {
+    pub fn open_journal(
+        &mut self,
+        bytes: u64,
+        pool_pages: &[usize],
+        first: u64,
+    ) -> Result<(), Error> {
         if bytes > 0 {
-            let journal = Journal::new(bytes, self.sharing.page_size, pages + 1, first)?;
+            let pools = (pool_pages, self.groups.is_some());
+            let journal = Journal::new(bytes, self.sharing.page_size, pools, first)?;
             self.journal = Some(try_box(journal)?);
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::group_cache::{GroupCache, Path};
 use super::insert::InsertRequest;
 use super::{PrefixCache, State};
 use crate::error::{Error, text};
-use crate::group::{Class, HungPage, Spine};
+use crate::group::{HungPage, Spine};
 use crate::index::Node;
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::{Claimed, PageTable};
@@ -33,6 +33,8 @@ struct Coming {
     page: HungPage,
     /// Its place in the prefix.
     place: usize,
+    /// The page of group 0 there, once it is known.
+    spine: u32,
     claimed: Claimed,
 }
 
@@ -132,7 +134,7 @@ impl PrefixCache {
                 coming.pages.try_reserve(1).map_err(OutOfMemory::from)?;
                 let claimed = pool.claim_all(&[page], "pages", place).map_err(name)?;
                 let page = HungPage { group: row.group, page };
-                coming.pages.try_push(Coming { page, place, claimed })?;
+                coming.pages.try_push(Coming { page, place, spine: 0, claimed })?;
             }
         }
         self.check_duplicate_rows(table, request, (known, known_pages.min(pages)))
@@ -194,18 +196,22 @@ impl PrefixCache {
         end: Node,
         first_new: usize,
     ) -> HangResult {
-        let (now, index) = (self.index.now(), self.index.as_ref());
-        let Some(groups) = self.groups.as_deref_mut() else { return HangResult::default() };
-        let (mut first, mut last_group, mut path) = (first_new, 0, None);
-        let done = HangResult { claimed: coming.pages.len(), duplicates: coming.duplicates };
-        for Coming { page, place, .. } in coming.pages {
-            if page.group != last_group {
-                (last_group, path) = (page.group, Some(Path::new(index, Some(end), None)));
+        let ComingPages { mut pages, duplicates } = coming;
+        let done = HangResult { claimed: pages.len(), duplicates };
+        let mut first = first_new;
+        // A path is read from its end.
+        let (mut group, mut path) = (0, None);
+        for coming in &mut pages {
+            if coming.page.group != group {
+                let of_group = Path::new(self.index.as_ref(), Some(end), None);
+                (group, path) = (coming.page.group, Some(of_group));
             }
-            let spine = path.as_mut().expect("it was just made").page(place);
-            groups.hung.hang(page, spine, Class::Tail, now);
-            first = first.min(place);
+            coming.spine = path.as_mut().expect("it was just made").page(coming.place);
+            first = first.min(coming.place);
         }
+        let Some(mut hanging) = self.begin_hanging() else { return done };
+        pages.iter().rev().for_each(|coming| hanging.hang(coming.page, coming.spine));
+        drop(hanging);
         self.classify(end, first, self.index.end_page(end));
         done
     }

@@ -7,7 +7,7 @@
 use super::group_cache::Path;
 use super::{Sequence, State};
 use crate::error::Error;
-use crate::group::{Class, GROUP_LIMIT, GroupKind, Hung, HungPage, Spine};
+use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage, Spine};
 use crate::index::{Node, Partial};
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::{PageTable, RowOwner};
@@ -239,27 +239,27 @@ impl State {
     /// be found.
     pub(crate) fn end_group_copies(&mut self, slot: u32) {
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let Some(groups) = cache.groups.as_deref_mut() else { return };
-        let (hung, now) = (&mut groups.hung, cache.index.now());
+        let now = cache.index.now();
+        let Some(mut hanging) = cache.begin_hanging() else { return };
         let mut first = None;
         while let Some(copy) = self.sequences[slot as usize].groups.copies.pop() {
             let source = HungPage { group: copy.group, page: copy.source };
             let Some(place) = copy.saves else {
-                end_source(&mut self.table, hung, (source, slot), now);
+                end_source(&mut self.table, hanging.hung, (source, slot), now);
                 continue;
             };
             let spine = self.table.row(slot).expect("the slot is in use")[place];
-            let pool = self.table.pool_at_mut(hung.pool_of(copy.group));
-            if hung.page(copy.group, spine) != 0 {
+            let pool = self.table.pool_at_mut(hanging.hung.pool_of(copy.group));
+            if hanging.hung.page(copy.group, spine) != 0 {
                 // Somebody else saved the same meanwhile.
                 pool.put_back(copy.target);
                 continue;
             }
             pool.claim(&[copy.target]);
-            let page = HungPage { group: copy.group, page: copy.target };
-            hung.hang(page, spine, Class::Tail, now);
+            hanging.hang(HungPage { group: copy.group, page: copy.target }, spine);
             first = Some(place);
         }
+        drop(hanging);
         let base = self.sequences[slot as usize].base;
         if let (Some(place), Some(base)) = (first, base) {
             let cache = self.cache.as_mut().expect("a sequence has a cache");
@@ -273,8 +273,7 @@ impl State {
     pub(crate) fn publish_groups(&mut self, slot: u32, from: usize, to: usize) {
         let groups = *self.table.groups();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let now = cache.index.now();
-        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
+        let mut hanging = cache.begin_hanging().expect("there are several groups");
         let sequence = &mut self.sequences[slot as usize];
         for (group, config) in groups.hung().filter(|(_, group)| group.kind != GroupKind::State) {
             for place in from..to {
@@ -284,15 +283,15 @@ impl State {
                 if *ours == 0 || pool.is_cached(*ours) {
                     continue;
                 }
-                match hung.page(group, spine) {
+                match hanging.hung.page(group, spine) {
                     0 => {
                         let page = HungPage { group, page: *ours };
                         pool.claim(&[*ours]);
-                        hung.hang(page, spine, Class::Tail, now);
+                        hanging.hang(page, spine);
                         // Children that are to copy it use it now, where they borrowed it.
                         while let Some(child) = pool.first_borrower(*ours) {
                             pool.end_loan(*ours, child);
-                            hung.begin_use(page);
+                            hanging.hung.begin_use(page);
                         }
                     }
                     theirs => {
@@ -300,9 +299,10 @@ impl State {
                         *ours = theirs;
                     }
                 }
-                hung.begin_use(HungPage { group, page: *ours });
+                hanging.hung.begin_use(HungPage { group, page: *ours });
             }
         }
+        drop(hanging);
         let base = sequence.base.expect("it was published");
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         cache.classify(base, from, to);

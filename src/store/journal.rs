@@ -3,7 +3,7 @@
 use super::attach::Leaving;
 use super::{PrefixCache, Shared, State};
 use crate::error::{Error, text};
-use crate::journal::{Journal, Record, Ring};
+use crate::journal::{Journal, Record, Ring, Scratch};
 
 /// Words that a reader looks at before it lets others in, for each page of a slice of other calls:
 /// 2048 in all.
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Gives `take` all pages that are held, by their numbers from one on, as records that were
+    /// Gives `take` all pages that are held, by their places from one on, as records that were
     /// stored, until it returns false. Pages that change meanwhile may be told or not: the records
     /// say what became of them.
     pub fn read_contents(
@@ -117,11 +117,13 @@ impl Shared {
         take: &mut dyn FnMut(&Record<'_>) -> bool,
     ) -> Result<ContentsRead, Error> {
         let mut begun: Option<(u64, usize)> = None;
+        let page_size = self.read().table.page_size();
+        let mut scratch = Scratch::new(page_size)?;
         loop {
             let state = self.read();
             let cache = state.cache()?;
             let journal = journal_of(cache)?;
-            let (count, newest) = (journal.page_count(), journal.ring().newest());
+            let (count, newest) = (journal.place_count(), journal.ring().newest());
             let (number, at) = *begun.get_or_insert((newest, first_page as usize));
             if at >= count {
                 return Err(Error::argument(text!(
@@ -129,7 +131,8 @@ impl Shared {
                 )));
             }
             let from = (at.max(1), number);
-            let (next, more) = journal.tell_contents(&cache.images, from, self.words(), take);
+            let what = (&cache.images, cache.groups.as_ref().map(|groups| &groups.hung));
+            let (next, more) = journal.tell_contents(what, from, self.words(), &mut scratch, take);
             if !more || next == count {
                 let next_page = if next == count { 0 } else { next as u32 };
                 return Ok(ContentsRead { next_page, number, newest });

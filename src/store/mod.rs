@@ -14,6 +14,7 @@ mod clear;
 mod early;
 mod group_cache;
 mod group_children;
+mod group_hang;
 mod group_insert;
 mod group_reuse;
 mod group_rows;

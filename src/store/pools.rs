@@ -3,10 +3,10 @@ use super::group_cache::{GroupCache, Use};
 use super::group_rows::ByPool;
 use super::{PrefixCache, Shared, State, Turn};
 use crate::error::{Error, Shortage, text};
-use crate::group::Class;
+use crate::group::{Class, HungPage};
 use crate::ids::LockId;
 use crate::index::Portion;
-use crate::journal::Reason;
+use crate::journal::{Journal, Reason};
 use crate::paging::PageTable;
 
 /// Pages of a pool by state.
@@ -41,15 +41,28 @@ impl GroupCache {
         &mut self,
         table: &mut PageTable,
         spine: &[u32],
-        report: &mut dyn FnMut(usize, &[u32]),
+        report: &mut dyn FnMut(HungPage, usize, u32),
     ) {
-        for &page in spine.iter().rev() {
-            let groups = &self.groups;
-            self.hung.take_down_all(page, |hung| {
-                let pool = groups.list()[hung.group].pool as usize;
-                table.pool_at_mut(pool).put_back_all(&[hung.page]);
-                report(hung.group, &[hung.page]);
-            });
+        for &spine in spine.iter().rev() {
+            for (group, config) in self.groups.hung() {
+                let hung = HungPage { group, page: self.hung.page(group, spine) };
+                if hung.page != 0 {
+                    let pool = config.pool as usize;
+                    self.hung.take_down(hung);
+                    table.pool_at_mut(pool).put_back_all(&[hung.page]);
+                    report(hung, pool, spine);
+                }
+            }
+        }
+    }
+
+    /// Writes down that what hangs on a page of the spine goes with the cache.
+    pub(super) fn tell_destroyed(&self, journal: &mut Journal, spine: u32) {
+        for (group, config) in self.groups.hung() {
+            let hung = HungPage { group, page: self.hung.page(group, spine) };
+            if hung.page != 0 {
+                journal.take_down(hung, config.pool as usize, spine, Reason::Destroyed);
+            }
         }
     }
 }
@@ -100,11 +113,17 @@ impl PrefixCache {
                     so_far = count(group, pages);
                 });
             } else if let Some((page, ..)) = next {
-                groups.hung.take_down(page);
+                let spine = groups.hung.take_down(page);
                 table.pool_at_mut(pool).put_back_all(&[page.page]);
+                if let Some(journal) = &mut self.journal {
+                    journal.take_down(page, pool, spine, reason);
+                }
                 self.counters.evicted_pages += 1;
                 so_far = count(page.group, &[page.page]);
             }
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.end_removal();
         }
         so_far
     }

@@ -112,7 +112,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_page_table_stats), 80);
     CHECK_EQ(sizeof(rkv_page_table_batch_row), 8);
     CHECK_EQ(sizeof(rkv_cache_config), 32);
-    CHECK_EQ(sizeof(rkv_journal_record), 152);
+    CHECK_EQ(sizeof(rkv_journal_record), 160);
     CHECK_EQ(sizeof(rkv_journal_item), 48);
     CHECK_EQ(sizeof(rkv_namespace), 72);
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);

@@ -67,7 +67,7 @@ void refuses() {
     const auto ids = count_up(1, 12);
     const rkv::PageDigest parent{};
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::page_digests(ids, 0));
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::page_digests(ids, 257));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::page_digests(ids, RKV_PAGE_SIZE_MAX + 1));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::page_digests({RKV_TEXT_ID_LIMIT}, 1));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::page_digests_after(parent, ids, 4, 4));
 }

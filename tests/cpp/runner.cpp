@@ -381,7 +381,8 @@ void refuses_bad_arguments() {
     CHECK_THROWS(RKV_STATUS_UNSUPPORTED, (void)rkv::Runner::supports(config, 4));
     CHECK_THROWS(RKV_STATUS_UNSUPPORTED, (void)rkv::Runner(table, config));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::Runner(table, rkv::Runner::config()));
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::Runner::supports(small(), 257));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 (void)rkv::Runner::supports(small(), RKV_PAGE_SIZE_MAX + 1));
 
     rkv::Runner runner(table, small());
     rkv::Plan plan(table);

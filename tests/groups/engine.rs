@@ -1,4 +1,5 @@
 //! An engine that keeps books of its own and does anything that the header allows, at random.
+use super::follower::Follower;
 use super::library::{Counts, Library, Rows, World};
 use super::model::{Model, Pages, Prefix};
 use fastrand::Rng;
@@ -16,6 +17,8 @@ pub struct Seen {
     pub partial: u64,
     pub refused: u64,
     pub out_of_memory: u64,
+    pub records_lost: u64,
+    pub records_of_groups: u64,
 }
 
 /// A lock, and what it protects.
@@ -35,6 +38,7 @@ pub struct Engine {
     locks: Vec<Lock>,
     /// Of an external pool: the pages that are the engine's.
     outside: Vec<BTreeSet<u32>>,
+    follower: Follower,
     pub seen: Seen,
 }
 
@@ -52,6 +56,7 @@ impl Engine {
             locks: Vec::new(),
             outside: world.pools.iter().map(|&pages| (1..=pages).collect()).collect(),
             world: world.clone(),
+            follower: Follower::default(),
             seen: Seen::default(),
         }
     }
@@ -324,7 +329,12 @@ impl Engine {
     }
 
     fn restart(&mut self) {
-        self.library.restart_cache();
+        let (told, follower) = (self.world.journal_bytes > 0, &mut self.follower);
+        self.library.restart_cache(&mut |library| {
+            if told && follower.read_on(library) {
+                assert!(follower.entries(1).is_empty(), "all of it went with the cache");
+            }
+        });
         self.locks.clear();
         self.model.entries.clear();
         for (outside, &pages) in self.outside.iter_mut().zip(&self.world.pools) {
@@ -335,6 +345,15 @@ impl Engine {
     /// Whether the library's numbers are those that the model has.
     pub fn agree(&mut self) {
         self.library.check();
+        // Who reads a small ring seldom loses records.
+        let is_small = self.world.journal_bytes < 1 << 16;
+        if self.world.journal_bytes > 0 && !(is_small && self.rng.u32(..24) > 0) {
+            self.follower.follow(&self.library);
+            let told = self.follower.entries(self.world.groups.len());
+            assert_eq!(told, self.model.entries, "what the journal says");
+            self.seen.records_lost = self.follower.lost;
+            self.seen.records_of_groups = self.follower.of_groups;
+        }
         let (spine, uses) = self.in_use();
         for pool in 0..self.world.pools.len() {
             let (mut cached, mut reclaimable) = (0, 0);

@@ -29,6 +29,8 @@ pub struct World {
     pub pools: Vec<u32>,
     pub external: bool,
     pub whole_pages: bool,
+    /// The room of a journal; 0 for none.
+    pub journal_bytes: u64,
     pub failures: bool,
 }
 
@@ -128,15 +130,17 @@ impl Library {
 
     fn start_cache(&mut self) {
         let flags = if self.world.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 };
-        let config = rkv_cache_config { flags, ..sized() };
+        let config = rkv_cache_config { flags, journal_bytes: self.world.journal_bytes, ..sized() };
         // SAFETY: see above.
         must(unsafe { rkv_cache_create(self.table, &config, &mut self.cache) });
     }
 
-    pub fn restart_cache(&mut self) {
+    /// Destroys the cache and makes another one; `between` is called when there is none.
+    pub fn restart_cache(&mut self, between: &mut dyn FnMut(&Self)) {
         // SAFETY: see above.
         unsafe { rkv_cache_destroy(self.cache) };
         self.cache = null_mut();
+        between(self);
         // SAFETY: see above.
         must(unsafe { rkv_page_table_check(self.table) });
         self.start_cache();
@@ -167,6 +171,22 @@ impl Library {
         self.cache
     }
 
+    pub fn table(&self) -> *mut rkv_page_table {
+        self.table
+    }
+
+    /// The number of the newest record of the journal; 0 without one.
+    fn newest_record(&self) -> u64 {
+        if self.world.journal_bytes == 0 {
+            return 0;
+        }
+        let (buffers, mut read): (rkv_journal_buffers, rkv_cache_read_journal_result) =
+            (sized(), sized());
+        // SAFETY: see above.
+        must(unsafe { rkv_cache_read_journal(self.cache, 0, &buffers, &mut read) });
+        read.newest_number
+    }
+
     pub fn namespace(tenant: u32) -> rkv_namespace {
         rkv_namespace { flags: RKV_NAMESPACE_LORA, lora_id: u64::from(tenant), ..sized() }
     }
@@ -176,7 +196,7 @@ impl Library {
     }
 
     /// Everything that a refused call could have changed.
-    fn look(&self) -> (Vec<u8>, Vec<Counts>) {
+    fn look(&self) -> (Vec<u8>, u64, Vec<Counts>) {
         self.check();
         let (mut bytes, mut text) = (0, Vec::new());
         // SAFETY: see above.
@@ -186,7 +206,8 @@ impl Library {
             let into = text.as_mut_ptr().cast();
             must(rkv_cache_dump(self.cache, RKV_DUMP_JSON, into, bytes, &mut bytes));
         }
-        (text, (0..self.world.pools.len()).map(|pool| self.counts(pool)).collect())
+        let counts = (0..self.world.pools.len()).map(|pool| self.counts(pool)).collect();
+        (text, self.newest_record(), counts)
     }
 
     pub fn lookup(&self, tenant: u32, ids: &[u32], lock: bool) -> Match {

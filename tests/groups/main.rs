@@ -5,6 +5,7 @@
 mod engine;
 #[path = "../failing/mod.rs"]
 mod failing;
+mod follower;
 mod library;
 mod model;
 mod order;
@@ -35,6 +36,7 @@ fn g02_g03_g06_g09_any_mix_of_groups_at_random() {
     println!("{seen:?}");
     let Seen { claimed, filled, duplicates, evicted, lost, partial, refused, .. } = seen;
     assert!([claimed, filled, duplicates, evicted, lost, partial, refused].iter().all(|&n| n > 0));
+    assert!(seen.records_lost > 0 && seen.records_of_groups > 1000, "{seen:?}");
 }
 
 /// M05: each request for memory of each call fails in turn. A refused call has changed nothing.

@@ -1,6 +1,7 @@
 //! Requests, and a memory that holds what an engine would have computed: the hash of all tokens up
 //! to each position, or up to a state. So a page that holds anything else than what a row says is
 //! seen, whoever mixed it up.
+use super::follower::Follower;
 use super::library::{Library, World};
 use super::model::Kind;
 use super::seen::Seen;
@@ -36,6 +37,7 @@ pub struct Requests {
     /// By pool and page: what it holds at each position; of a state, one number.
     memory: BTreeMap<(usize, u32), Vec<u64>>,
     hasher: RandomState,
+    follower: Follower,
     pub seen: Seen,
 }
 
@@ -50,6 +52,7 @@ impl Requests {
             asked: Vec::new(),
             memory: BTreeMap::new(),
             hasher: RandomState::new(),
+            follower: Follower::default(),
             seen: Seen::default(),
         }
     }
@@ -83,6 +86,11 @@ impl Requests {
         (0..self.world.pools.len()).for_each(|pool| {
             self.library.counts(pool);
         });
+        if self.world.journal_bytes > 0 {
+            self.follower.follow(&self.library);
+            let (any, cleared) = (self.rng.usize(..40), self.seen.cleared > 0);
+            self.follower.check(&self.library, &self.world, any, cleared);
+        }
         self.seen.out_of_memory = self.library.out_of_memory.get();
     }
 

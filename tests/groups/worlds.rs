@@ -17,6 +17,7 @@ pub fn world(page_size: u32, groups: &[Group], pools: &[u32]) -> World {
         pools: pools.to_vec(),
         external: false,
         whole_pages: false,
+        journal_bytes: 0,
         failures: false,
     }
 }
@@ -25,19 +26,26 @@ pub fn worlds() -> Vec<World> {
     use Kind::{Chunk, Full, State, Window};
     let external = |world: World| World { external: true, ..world };
     let whole = |world: World| World { whole_pages: true, ..world };
+    let told = |world: World| World { journal_bytes: 1 << 16, ..world };
+    let barely_told =
+        |world: World| World { journal_bytes: 1024 + 256 * u64::from(world.page_size), ..world };
     vec![
-        world(4, &[group(Window(9, 0), 1)], &[40, 25]),
-        world(1, &[group(Window(3, 1), 0)], &[60]),
+        told(world(4, &[group(Window(9, 0), 1)], &[40, 25])),
+        told(world(1, &[group(Window(3, 1), 0)], &[60])),
         world(4, &[group(State, 1)], &[40, 4]),
-        world(2, &[group(Window(5, 3), 1), group(State, 2)], &[40, 20, 5]),
-        external(world(3, &[group(Window(7, 0), 0), group(State, 1)], &[50, 6])),
+        told(world(2, &[group(Window(5, 3), 1), group(State, 2)], &[40, 20, 5])),
+        told(external(world(3, &[group(Window(7, 0), 0), group(State, 1)], &[50, 6]))),
         world(4, &[group(Chunk(10), 1)], &[40, 20]),
         whole(world(4, &[group(Chunk(6), 0), group(Window(6, 5), 1)], &[50, 20])),
         external(world(2, &[group(Full, 1), group(Window(4, 0), 1)], &[40, 40])),
         world(4, &[group(Window(1, 0), 1), group(Window(100, 0), 2)], &[30, 10, 30]),
-        world(16, &[group(State, 0), group(State, 1), group(Window(40, 4), 1)], &[40, 20]),
-        world(2, &[group(Window(4, 0), 1)], &[3, 1]),
-        external(world(1, &[group(State, 1), group(Window(2, 0), 2)], &[9, 1, 2])),
+        barely_told(world(
+            16,
+            &[group(State, 0), group(State, 1), group(Window(40, 4), 1)],
+            &[40, 20],
+        )),
+        barely_told(world(2, &[group(Window(4, 0), 1)], &[3, 1])),
+        told(external(world(1, &[group(State, 1), group(Window(2, 0), 2)], &[9, 1, 2]))),
     ]
 }
 
@@ -58,5 +66,7 @@ pub fn run(world: &World, steps: u64, seed: u64, seen: &mut Seen) -> Engine {
     seen.partial += more.partial;
     seen.refused += more.refused;
     seen.out_of_memory += more.out_of_memory;
+    seen.records_lost += more.records_lost;
+    seen.records_of_groups += more.records_of_groups;
     engine
 }

@@ -63,7 +63,8 @@ pub struct rkv_cache_config {
     pub retained_page_limit: u32,
     /// Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
     /// least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
-    /// page of the page table. Not with several groups. Default and 0: no journal.
+    /// page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
+    /// journal.
     pub journal_bytes: u64,
 }
 // SAFETY: plain integers, no padding.
@@ -124,7 +125,7 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
 /// @param config how to build it; NULL takes the defaults
 /// @param out_cache receives the cache, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
-/// page table has a cache; RKV_STATUS_UNSUPPORTED for a journal or the block-hash index on a page
+/// page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
 /// table with several groups; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
 /// the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED

@@ -61,14 +61,15 @@ impl Buffers<'_> {
 
     /// Takes a record, if there is room for all of it.
     pub fn take(&mut self, record: &Record<'_>) -> bool {
-        let (tokens, items) = match record.what {
-            What::Stored { tokens, parts, .. } => (tokens, parts.count()),
-            What::Removed(_) | What::Cleared(_) => (&[][..], 0),
+        let (spine, tokens, items) = match record.what {
+            What::Stored { spine, tokens, parts, .. } => (spine, tokens, parts.count()),
+            What::Removed(_) | What::Cleared(_) => (&[][..], &[][..], 0),
         };
         let before = self.counts;
+        let spine_at = before.pages + record.pages.len();
         let after = Counts {
             records: before.records + 1,
-            pages: before.pages + record.pages.len(),
+            pages: spine_at + spine.len(),
             tokens: before.tokens + tokens.len(),
             items: before.items + items,
         };
@@ -84,7 +85,8 @@ impl Buffers<'_> {
             self.needed = (before.records == 0).then_some(after);
             return false;
         }
-        self.pages[before.pages..after.pages].write_copy_of_slice(record.pages);
+        self.pages[before.pages..spine_at].write_copy_of_slice(record.pages);
+        self.pages[spine_at..after.pages].write_copy_of_slice(spine);
         self.tokens[before.tokens..after.tokens].write_copy_of_slice(tokens);
         if let What::Stored { parts, .. } = record.what {
             for (at, part) in (before.items..).zip(parts.iter()) {
@@ -93,6 +95,8 @@ impl Buffers<'_> {
         }
         let mut made = described(record);
         (made.page_index, made.page_count) = (before.pages as u64, record.pages.len() as u64);
+        let spine_at = if spine.is_empty() { before.pages } else { spine_at };
+        made.group_0_page_index = spine_at as u64;
         (made.token_index, made.token_count) = (before.tokens as u64, tokens.len() as u64);
         (made.item_index, made.item_count) = (before.items as u64, items as u64);
         self.records.put(before.records, &made);
@@ -128,6 +132,7 @@ fn described(record: &Record<'_>) -> rkv_journal_record {
     let mut made = rkv_journal_record {
         number: record.number,
         kind: RKV_JOURNAL_REMOVED,
+        group: record.group as u32,
         ..rkv_journal_record::zeroed()
     };
     match record.what {

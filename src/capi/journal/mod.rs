@@ -41,10 +41,11 @@ pub struct rkv_journal_record {
     pub kind: u32,
     /// Of removed pages and of a cleared namespace, why: an RKV_REASON_. Expect others. Else 0.
     pub reason: u32,
-    /// Group of the pages: 0.
+    /// Group of the pages. A page of a group beside the first hangs on the page of group 0 that has
+    /// the same positions, and is removed before that one is.
     pub group: u32,
-    /// Of stored pages, the page before the first one; 0 at the beginning of a prefix, and for
-    /// removed ones.
+    /// Of stored pages, the page of group 0 before the first one; 0 at the beginning of a prefix,
+    /// and for removed ones.
     pub parent_page: u32,
     /// Of stored pages, the position in the prefix at which the first one begins.
     pub first_position: u64,
@@ -73,6 +74,9 @@ pub struct rkv_journal_record {
     pub image_digest: [u8; 16],
     /// What separates tenants.
     pub salt: [u8; 32],
+    /// Of stored pages of a group beside the first, where in the buffer of pages those of group 0
+    /// with the same positions begin, page_count of them. Else page_index.
+    pub group_0_page_index: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiElement for rkv_journal_record {
@@ -182,7 +186,8 @@ unsafe impl AbiStruct for rkv_cache_read_journal_result {
 pub struct rkv_cache_read_contents_result {
     /// sizeof(rkv_cache_read_contents_result).
     pub struct_size: u32,
-    /// The first_page of the next call; 0 when all pages were told.
+    /// The first_page of the next call; 0 when all pages were told. Page numbers of pool 0, and
+    /// behind them places for the pages of the other pools.
     pub next_page: u32,
     /// Records; with RKV_STATUS_BUFFER_TOO_SMALL, 1.
     pub record_count: u64,
@@ -296,14 +301,15 @@ unsafe fn read_journal(
     too_small.map_or(Ok(()), Err)
 }
 
-/// Tells what the cache holds, by page number, as records of stored pages: what a reader of the
-/// journal begins with, and begins again with when records were lost.
+/// Tells what the cache holds, by page number and pool by pool, as records of stored pages: what a
+/// reader of the journal begins with, and begins again with when records were lost.
 ///
 /// Call it until next_page is 0, then go on with rkv_cache_read_journal() after the number of the
 /// first call. The cache may change all the while, and pages are told as they are when their turn
-/// comes. A stored page replaces whatever was known of that page number, and a removed page that is
-/// not known is passed over: with all records up to the newest_number of the last call applied, the
-/// result is exactly what the cache held at that record, and so after each record that follows.
+/// comes. A stored page replaces whatever was known of that page number of its group, and a removed
+/// page that is not known is passed over: with all records up to the newest_number of the last call
+/// applied, the result is exactly what the cache held at that record, and so after each record that
+/// follows.
 ///
 /// @param cache the cache
 /// @param first_page the page to begin with: 0, then rkv_cache_read_contents_result.next_page
@@ -312,7 +318,7 @@ unsafe fn read_journal(
 /// RKV_STATUS_BUFFER_TOO_SMALL it says what the first record needs
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when not even one record fits;
 /// RKV_STATUS_INVALID_STATE when the cache has no journal; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_MEMORY for the room of one record; RKV_STATUS_POISONED
 /// @par Cost
 /// O(words of the records + pages looked at); shared lock, in slices
 /// @par Thread safety
