@@ -88,7 +88,7 @@ func TestPageDigestsGoOn(t *testing.T) {
 // M01
 func TestBadPageDigests(t *testing.T) {
 	tokens := radixkv.Text(run(1, 8))
-	for _, pageSize := range []uint32{0, radixkv.PageSizeMax+1, 1 << 31} {
+	for _, pageSize := range []uint32{0, radixkv.PageSizeMax + 1, 1 << 31} {
 		_, err := tokens.PageDigests(base, pageSize)
 		wants(t, err, radixkv.InvalidArgument)
 	}
