@@ -1615,6 +1615,24 @@ typedef struct rkv_sequence_info {
      * rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
      */
     uint64_t inherited_position_count;
+    /**
+     * How far its tokens were known at begin, as rkv_cache_match_result.known_position_count. With
+     * one group of layers, and of a child, the same as cached_position_count.
+     */
+    uint64_t known_position_count;
+    /**
+     * With a STATE group, where to end a chunk, publish it and save the states by
+     * rkv_sequence_checkpoint(): as rkv_cache_match_result.checkpoint_at.
+     */
+    uint64_t checkpoint_at[2];
+    /**
+     * The group that cost the most of the known positions; 0 when none did.
+     */
+    uint32_t limiting_group;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_sequence_info;
 
 /**
@@ -4423,7 +4441,7 @@ enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
  * checkpoint there, and the copies that fill it, from the sequence's own state. Carry them out, as
  * rkv_sequence_read_copies() names them, before the next step changes the states; then call
  * rkv_sequence_confirm_copies(), and the checkpoints can be found. Where to save:
- * rkv_cache_match_result.checkpoint_at, rkv_group_depths.checkpoint_at.
+ * rkv_sequence_info.checkpoint_at.
  *
  * All that is computed must be published, and end with a page.
  *

@@ -125,10 +125,11 @@ layouts! {
         struct_size 0, flags 4, space 8, tokens 16, reserve_position_count 24,
         allocate_position_count 32
     }
-    rkv_sequence_info 80 {
+    rkv_sequence_info 112 {
         struct_size 0, slot 4, sequence 8, position_count 16, cached_position_count 24,
         cached_token_count 32, page_count 40, shared_page_count 48, node 56,
-        copy_count 64, inherited_position_count 72
+        copy_count 64, inherited_position_count 72, known_position_count 80, checkpoint_at 88,
+        limiting_group 104, reserved 108
     }
     rkv_sequence_publish_result 48 {
         struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,

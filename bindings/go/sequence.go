@@ -139,6 +139,14 @@ type SequenceInfo struct {
 	// InheritedPositionCount counts the reused positions that came from a parent; 0 unless Continue
 	// or Fork made the sequence.
 	InheritedPositionCount int
+	// KnownPositionCount is how far its tokens were known at Begin, whatever groups lack; with one
+	// group, and of a child, the same as CachedPositionCount.
+	KnownPositionCount int
+	// CheckpointAt is, with a STATE group, where to end a chunk, publish it and save the states:
+	// see MatchResult.CheckpointAt.
+	CheckpointAt [2]int
+	// LimitingGroup is the group that cost the most of the known positions; 0 when none did.
+	LimitingGroup uint32
 }
 
 // PublishResult says what Publish did.
@@ -318,5 +326,8 @@ func sequenceState(state *C.rkv_sequence_info) SequenceInfo {
 		Node:                   NodeID(state.node),
 		CopyCount:              int(state.copy_count),
 		InheritedPositionCount: int(state.inherited_position_count),
+		KnownPositionCount:     int(state.known_position_count),
+		CheckpointAt:           [2]int{int(state.checkpoint_at[0]), int(state.checkpoint_at[1])},
+		LimitingGroup:          uint32(state.limiting_group),
 	}
 }

@@ -187,6 +187,7 @@ impl State {
             cache.index.lock(node);
         }
         if has_groups {
+            new.groups.depths = reuse.found.depths();
             self.map_groups(slot, (matched.node, matched.partial), reuse.positions);
         }
         Ok(Reused::Found(reuse.found, reuse.positions, copied))

@@ -158,7 +158,7 @@ impl State {
         tail.extend_from_slice(from.tail());
         tail.extend_from_slice(suffix.keys);
         let positions = from.positions + suffix.positions;
-        let child = Sequence {
+        let mut child = Sequence {
             number: self.sequences[slot as usize].number,
             namespace: from.namespace,
             began: from.began,
@@ -183,6 +183,8 @@ impl State {
         if let Some(base) = child.base {
             cache.index.lock(base);
         }
+        let whole = Query { keys: &[], positions, images: &child.image_spans, unchecked: false };
+        child.groups.depths = cache.depths_of_child(share.positions, whole);
         let held = child.images.len() - suffix_images.len();
         cache.images.add_uses(&child.images[..held]);
         let base = child.base;

@@ -246,11 +246,23 @@ impl PrefixCache {
     fn limit_to_groups(&self, groups: &GroupCache, found: Found, query: Query<'_>) -> Found {
         let known = found.positions();
         let reached = self.reach_of_groups(groups, &found, query);
+        let costliest = reached.costliest() as u32;
+        let depths = self.depths(groups, (known, reached.positions), query);
+        found.cut(reached.positions, query).at(Depths { costliest, ..depths })
+    }
+
+    /// Where states should be saved of a prompt of which so much is known and so much is reused.
+    fn depths(
+        &self,
+        groups: &GroupCache,
+        (known, reused): (usize, usize),
+        query: Query<'_>,
+    ) -> Depths {
         let mut checkpoint_at = [0; 2];
         if groups.groups.end_with_pages() {
             let boundary = |positions| query.page_boundary(positions, self.page_size());
             let places = [boundary(known), boundary(query.positions.saturating_sub(1))];
-            let [first, second] = places.map(|at| if at > reached.positions { at } else { 0 });
+            let [first, second] = places.map(|at| if at > reused { at } else { 0 });
             checkpoint_at = match first.min(second) {
                 0 => [first.max(second), 0],
                 _ if first == second => [first, 0],
@@ -259,12 +271,14 @@ impl PrefixCache {
         }
         // As many keys would take more memory than there is.
         let short = |positions: usize| u32::try_from(positions).unwrap_or(u32::MAX);
-        let depths = Depths {
-            known: short(known),
-            checkpoint_at: checkpoint_at.map(short),
-            costliest: reached.costliest() as u32,
-        };
-        found.cut(reached.positions, query).at(depths)
+        let checkpoint_at = checkpoint_at.map(short);
+        Depths { known: short(known), checkpoint_at, costliest: 0 }
+    }
+
+    /// The same of a sequence that goes on from another one; nothing with one group.
+    pub(crate) fn depths_of_child(&self, reused: usize, query: Query<'_>) -> Depths {
+        let groups = self.groups.as_deref();
+        groups.map_or(Depths::default(), |groups| self.depths(groups, (reused, reused), query))
     }
 
     /// How far a query can be reused by every group.

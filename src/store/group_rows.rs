@@ -4,7 +4,7 @@
 //! A row has a place for each page of the sequence, with holes where its window has passed; that of
 //! a STATE group has one place, for the state that the next step changes. What the cache has of a
 //! row is in use; the rest is private.
-use super::group_cache::Path;
+use super::group_cache::{Depths, Path};
 use super::{Sequence, State};
 use crate::error::Error;
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage, Spine};
@@ -33,6 +33,8 @@ pub(crate) struct GroupRows {
     /// By group; that of the spine is empty. None with one group.
     pub(super) rows: Vec<Vec<u32>>,
     pub(super) copies: Vec<GroupCopy>,
+    /// How far the prompt was known, and where states should be saved.
+    pub(crate) depths: Depths,
 }
 
 /// A number for each pool.
@@ -195,7 +197,7 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        let GroupRows { rows, copies } = &mut self.sequences[slot as usize].groups;
+        let GroupRows { rows, copies, .. } = &mut self.sequences[slot as usize].groups;
         let whole = positions / page_size;
         for (group, config) in groups.hung() {
             let needs = config.kind.needs(positions, page_size);
@@ -228,7 +230,7 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let sequence = &mut self.sequences[slot as usize];
         let whole = sequence.computed / page_size;
-        let GroupRows { rows, copies } = &mut sequence.groups;
+        let GroupRows { rows, copies, .. } = &mut sequence.groups;
         for copy in copies.iter_mut() {
             let is_state = groups.list()[copy.group].kind == GroupKind::State;
             copy.target = rows[copy.group][if is_state { 0 } else { whole }];

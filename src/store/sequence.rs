@@ -1,4 +1,5 @@
 //! What is kept of a sequence, how it comes into a slot, and how it leaves it again.
+use super::Depths;
 use super::State;
 use super::group_rows::GroupRows;
 use crate::error::Error;
@@ -36,6 +37,8 @@ pub struct SequenceInfo {
     pub copy: Option<PageCopy>,
     /// Those of groups beside the spine.
     pub group_copies: usize,
+    /// With several groups, what the lookup at begin said.
+    pub depths: Depths,
 }
 
 /// A sequence.
@@ -176,6 +179,7 @@ impl State {
             node: sequence.lock.map(|node| cache.index.id(node)),
             copy: sequence.copy,
             group_copies: sequence.groups.copies().len(),
+            depths: sequence.groups.depths,
         })
     }
 

@@ -129,7 +129,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_cache_stats, prefix_count), 120);
     CHECK_EQ(sizeof(rkv_page_digest), 32);
     CHECK_EQ(sizeof(rkv_cache_stats), 176);
-    CHECK_EQ(sizeof(rkv_sequence_info), 80);
+    CHECK_EQ(sizeof(rkv_sequence_info), 112);
     CHECK_EQ(offsetof(rkv_sequence_info, copy_count), 64);
     CHECK_EQ(sizeof(rkv_sequence_publish_result), 48);
     CHECK_EQ(sizeof(rkv_sequence_fork_child), 16);

@@ -130,6 +130,9 @@ impl Requests {
         };
         let computed = info.cached_position_count as usize;
         assert!(computed < ids.len() && computed <= found.positions);
+        assert_eq!(info.known_position_count as usize, found.known);
+        assert_eq!(info.checkpoint_at.map(|at| at as usize), found.checkpoint_at);
+        assert_eq!(info.limiting_group > 0, found.positions < found.known);
         self.seen.begun += 1;
         self.seen.hits += u64::from(computed > 0);
         if self.asked.len() < 40 {

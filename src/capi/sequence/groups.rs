@@ -50,7 +50,7 @@ pub unsafe extern "C" fn rkv_sequence_read_group_row(
 /// checkpoint there, and the copies that fill it, from the sequence's own state. Carry them out, as
 /// rkv_sequence_read_copies() names them, before the next step changes the states; then call
 /// rkv_sequence_confirm_copies(), and the checkpoints can be found. Where to save:
-/// rkv_cache_match_result.checkpoint_at, rkv_group_depths.checkpoint_at.
+/// rkv_sequence_info.checkpoint_at.
 ///
 /// All that is computed must be published, and end with a page.
 ///

@@ -82,6 +82,16 @@ pub struct rkv_sequence_info {
     /// Of the reused positions, those inherited from a parent; 0 unless
     /// rkv_sequence_continue() or rkv_sequence_fork() made the sequence.
     pub inherited_position_count: u64,
+    /// How far its tokens were known at begin, as rkv_cache_match_result.known_position_count. With
+    /// one group of layers, and of a child, the same as cached_position_count.
+    pub known_position_count: u64,
+    /// With a STATE group, where to end a chunk, publish it and save the states by
+    /// rkv_sequence_checkpoint(): as rkv_cache_match_result.checkpoint_at.
+    pub checkpoint_at: [u64; 2],
+    /// The group that cost the most of the known positions; 0 when none did.
+    pub limiting_group: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_sequence_info {
@@ -130,6 +140,10 @@ pub(crate) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
         node: info.node.map_or(0, |node| node.0),
         copy_count: info.copy.is_some() as u64 + info.group_copies as u64,
         inherited_position_count: info.inherited_positions as u64,
+        known_position_count: u64::from(info.depths.known).max(info.cached_positions as u64),
+        checkpoint_at: info.depths.checkpoint_at.map(u64::from),
+        limiting_group: info.depths.costliest,
+        reserved: 0,
     }
 }
 
