@@ -17,7 +17,9 @@ static void m01_continue(void) {
     BAD_INPUT_SIZES(f, rkv_sequence_continue_args, good, p,
                     rkv_sequence_continue(f->cache, p, &state),
                     "args");
-    OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_continue(f->cache, &good, p), "out_state");
+    OUTPUT_SIZES_FROM(f, rkv_sequence_info,
+                      offsetof(rkv_sequence_info, known_position_count), p,
+                      rkv_sequence_continue(f->cache, &good, p), "out_state");
     args = good;
     args.flags = 2 | RKV_CONTINUE_RUNNING;
     BAD(f, rkv_sequence_continue(f->cache, &args, &state), "flags");

@@ -15,7 +15,9 @@ static void m01_begin(void) {
     BAD(f, rkv_sequence_begin(f->cache, NULL, &state), "args");
     BAD_INPUT_SIZES(f, rkv_sequence_begin_args, good, p, rkv_sequence_begin(f->cache, p, &state),
                     "args");
-    OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_begin(f->cache, &good, p), "out_state");
+    OUTPUT_SIZES_FROM(f, rkv_sequence_info,
+                      offsetof(rkv_sequence_info, known_position_count), p,
+                      rkv_sequence_begin(f->cache, &good, p), "out_state");
     args = good;
     args.flags = 1;
     BAD(f, rkv_sequence_begin(f->cache, &args, &state), "flags");
@@ -82,7 +84,9 @@ static void m01_sequences(void) {
     BAD(f, rkv_sequence_read_copies(f->cache, id, NULL, 1, sizeof copy, &copies), "copies");
     BAD(f, rkv_sequence_read_copies(f->cache, id, &copy, 1, 1, &copies), "element_size");
     BAD(f, rkv_sequence_read_copies(f->cache, id, &copy, 1, sizeof copy, NULL), "out_count");
-    OUTPUT_SIZES(f, rkv_sequence_info, p, rkv_sequence_read_info(f->cache, id, p), "out_state");
+    OUTPUT_SIZES_FROM(f, rkv_sequence_info,
+                      offsetof(rkv_sequence_info, known_position_count), p,
+                      rkv_sequence_read_info(f->cache, id, p), "out_state");
     BAD(f, rkv_sequence_confirm_copies(NULL, id), "cache");
     REFUSED(f, rkv_sequence_confirm_copies(f->cache, id), RKV_STATUS_INVALID_STATE, "copy");
     BAD(f, rkv_sequence_allocate(NULL, id, 8), "cache");

@@ -312,12 +312,17 @@ static void m09_sequences(void) {
     again.parent = 1;
     again.all_tokens = &w.tokens;
     rkv_sequence_fork_args fork_into_two = {sizeof fork_into_two, 0, running, 2, 0};
-    BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_begin(cache, &begin_with, p), "out_state");
-    BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_read_info(cache, running, p), "out_state");
+    const size_t first_info = offsetof(rkv_sequence_info, known_position_count);
+    BAD_STRUCT_FROM(&w, rkv_sequence_info, first_info, p,
+                    rkv_sequence_begin(cache, &begin_with, p), "out_state");
+    BAD_STRUCT_FROM(&w, rkv_sequence_info, first_info, p,
+                    rkv_sequence_read_info(cache, running, p), "out_state");
     BAD_STRUCT_FROM(&w, rkv_sequence_publish_result, offsetof(rkv_sequence_publish_result, node), p,
                     rkv_sequence_publish(cache, running, 14, p), "out_result");
-    BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_continue(cache, &go_on, p), "out_state");
-    BAD_STRUCT(&w, rkv_sequence_info, p, rkv_sequence_continue(cache, &again, p), "out_state");
+    BAD_STRUCT_FROM(&w, rkv_sequence_info, first_info, p,
+                    rkv_sequence_continue(cache, &go_on, p), "out_state");
+    BAD_STRUCT_FROM(&w, rkv_sequence_info, first_info, p,
+                    rkv_sequence_continue(cache, &again, p), "out_state");
     MISPLACED(&w, rkv_page_copy, p,
               rkv_sequence_read_copies(cache, running, p, 1, sizeof(rkv_page_copy), OTHER),
               "copies");
