@@ -12,9 +12,11 @@ static void m01_runner_config(void) {
     BAD(&f, rkv_runner_create(NULL, &good, &runner), "table");
     BAD(&f, rkv_runner_create(f.table, NULL, &runner), "config");
     BAD(&f, rkv_runner_create(f.table, &good, NULL), "out_runner");
-    BAD_INPUT_SIZES(&f, rkv_runner_config, good, p, rkv_runner_create(f.table, p, &runner),
-                    "config");
-    BAD_INPUT_SIZES(&f, rkv_runner_config, good, p, rkv_runner_supports(p, 4, NULL), "config");
+    const size_t first = offsetof(rkv_runner_config, group);
+    BAD_INPUT_SIZES_FROM(&f, rkv_runner_config, first, good, p,
+                         rkv_runner_create(f.table, p, &runner), "config");
+    BAD_INPUT_SIZES_FROM(&f, rkv_runner_config, first, good, p, rkv_runner_supports(p, 4, NULL),
+                         "config");
     GOOD_BIGGER_INPUT(rkv_runner_config, good, p, rkv_runner_supports(p, 4, NULL));
     BAD(&f, rkv_runner_supports(&good, 0, NULL), "page_size");
     BAD(&f, rkv_runner_supports(&good, RKV_PAGE_SIZE_MAX + 1, NULL), "page_size");
@@ -39,11 +41,9 @@ static void m01_runner_config(void) {
         {offsetof(rkv_runner_config, head_dim), 0, "head_dim", RKV_STATUS_UNSUPPORTED},
         {offsetof(rkv_runner_config, head_dim), 80, "head_dim", RKV_STATUS_UNSUPPORTED},
         {offsetof(rkv_runner_config, dtype), 9, "dtype", RKV_STATUS_INVALID_ARGUMENT},
-        {offsetof(rkv_runner_config, dtype), RKV_DTYPE_FP8_E4M3, "dtype",
-         RKV_STATUS_UNSUPPORTED},
+        {offsetof(rkv_runner_config, dtype), RKV_DTYPE_FP8_E4M3, "dtype", RKV_STATUS_UNSUPPORTED},
         {offsetof(rkv_runner_config, kv_dtype), 4, "kv_dtype", RKV_STATUS_INVALID_ARGUMENT},
-        {offsetof(rkv_runner_config, kv_dtype), RKV_DTYPE_F16, "kv_dtype",
-         RKV_STATUS_UNSUPPORTED},
+        {offsetof(rkv_runner_config, kv_dtype), RKV_DTYPE_F16, "kv_dtype", RKV_STATUS_UNSUPPORTED},
         {offsetof(rkv_runner_config, kv_layout), 2, "kv_layout", RKV_STATUS_INVALID_ARGUMENT},
         {offsetof(rkv_runner_config, flags), 2, "flags", RKV_STATUS_INVALID_ARGUMENT},
         {offsetof(rkv_runner_config, device), 1, "device", RKV_STATUS_INVALID_ARGUMENT},

@@ -152,6 +152,11 @@ pub const PREPARE_PLAN: Call = |w, i, _| {
 
 pub const PLAN_VIEW: Call = |w, i, a| unsafe { rkv_plan_view(w.plan(i), a.write(i)) }.into();
 
+pub const PLAN_VIEW_GROUP: Call = |w, i, a| {
+    let (plan, group, flags) = (w.plan(i), few(i), flags(i, RKV_PLAN_COMPACT));
+    unsafe { rkv_plan_view_group(plan, group, flags, a.write(i)) }.into()
+};
+
 pub const APPEND_PREFILL: Call = |w, i, a| {
     let positions = w.compute().arrays().position_count as usize;
     let (q, q_strides) = tensor(i, a, positions, QUERY_HEADS, Access::Read);
@@ -288,6 +293,8 @@ fn config(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_config {
         kv_layers: lent.unwrap_or(ptr::null()),
         kv_layer_size: element_size::<rkv_runner_kv_memory>(input),
         parallel_for: input.flag().then_some(one_by_one),
+        group: if input.rarely(4) { few(input) } else { 0 },
+        v_head_dim: if input.rarely(4) { [64, 96, 192, 512, 32][input.below(5)] } else { 0 },
         ..Sized32::sized()
     }
 }
@@ -300,6 +307,9 @@ fn kv_memory(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_kv_memory {
         page_stride: if input.flag() { size(input) as u64 } else { 1 << 20 },
         position_stride: if input.flag() { size(input) as u64 } else { 1 << 12 },
         head_stride: if input.flag() { size(input) as u64 } else { 256 },
+        v_page_stride: if input.flag() { size(input) as u64 } else { 0 },
+        v_position_stride: if input.flag() { size(input) as u64 } else { 0 },
+        v_head_stride: if input.flag() { size(input) as u64 } else { 0 },
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a runner does with a plan: room for its steps, what comes before a step, attention over
 //! cached and new positions; and merging of results.
-use crate::attention::Params;
+use crate::attention::{Params, View};
 use crate::capi::ffi::{
     AbiStruct, Fail, borrow, check_flags, check_zero, count_of, read_struct, rkv_status, slice,
     with,
@@ -27,9 +27,10 @@ pub struct rkv_runner_append_prefill_args {
     /// Keys, rotated if the model does that: [new positions][kv_head_count][head_dim]. NULL
     /// together with v: K and V of the new positions are in the pages already.
     pub k: *const c_void,
-    /// Values, shaped like k.
+    /// Values: [new positions][kv_head_count][v_head_dim].
     pub v: *const c_void,
-    /// Receives the result, shaped like q; must not overlap q, k and v.
+    /// Receives the result: [new positions][query_head_count][v_head_dim]; must not overlap q, k
+    /// and v.
     pub out: *mut c_void,
     /// Receives the natural logarithm of each softmax denominator, sink included:
     /// [new positions][query_head_count]. NULL when not wanted.
@@ -57,7 +58,8 @@ pub struct rkv_runner_append_prefill_args {
     pub scale: f32,
     /// A scaled logit x becomes soft_cap * tanh(x / soft_cap). 0: none.
     pub soft_cap: f32,
-    /// Positions that a query sees, itself included; its own region it sees whole. 0: all.
+    /// Positions that a query sees, itself included; its own region and the sinks of a WINDOW
+    /// group it sees whole. At most the group's own window, or chunk. 0: that; all of a FULL group.
     pub window: u32,
     /// FP8 only: K is what is stored times this. 0: 1.
     pub k_scale: f32,
@@ -84,7 +86,7 @@ pub struct rkv_runner_merge_states_args {
     pub state_count: u32,
     /// Positions of each.
     pub position_count: u64,
-    /// state_count results: [position_count][query_head_count][head_dim] of the runner's dtype.
+    /// state_count results: [position_count][query_head_count][v_head_dim] of the runner's dtype.
     pub outs: *const *const c_void,
     /// state_count logarithms of denominators: [position_count][query_head_count]. Minus infinity:
     /// the set was empty, its result is not read.
@@ -134,7 +136,7 @@ fn step_of(args: &rkv_runner_append_prefill_args, head_dim: usize) -> Result<Lay
         stream: args.stream,
         params: Params {
             soft_cap: (args.soft_cap != 0.0).then_some(args.soft_cap),
-            window: (args.window != 0).then_some(args.window),
+            view: View { window: (args.window != 0).then_some(args.window), ..View::default() },
             k_scale: or(args.k_scale, 1.0),
             v_scale: or(args.v_scale, 1.0),
             scale: or(args.scale, (head_dim as f32).sqrt().recip()),
@@ -173,14 +175,16 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 }
 
 /// Does now what the first rkv_runner_append_prefill() of a step does otherwise, once: carries out
-/// the copies that its sequences wait for in every layer of the runner, on CUDA sends the step's
-/// arrays, and confirms the copies.
+/// the copies that its sequences wait for in the runner's group, in every layer of the runner, on
+/// CUDA sends the step's arrays, and confirms the copies.
 ///
-/// Where several runners compute one plan, for layers of different shapes, each has the copies to
-/// carry out in its own, and they may be confirmed only after that. So all runners but one are
-/// prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
-/// With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
-/// engine confirms by rkv_sequence_confirm_copies().
+/// Where several runners compute one plan, for layers of different shapes or groups, each has
+/// copies to carry out in its own, and they may be confirmed only after that. So all runners but
+/// one are prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first
+/// call. With kernels of the engine's own beside a runner, that is prepared with the flag, too, and
+/// the engine confirms by rkv_sequence_confirm_copies(): so with a STATE group, whose copies no
+/// runner carries out. To confirm is refused while copies of some group are open that no runner
+/// carried out; of two runners of one group the library cannot tell.
 ///
 /// CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
 /// before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
@@ -191,9 +195,11 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// @param flags RKV_PREPARE_ bits
 /// @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
-/// no rows, they changed since, or another runner confirmed the copies before this one carried them
-/// out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
-/// RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+/// no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
+/// confirmed the copies before this one carried them out, or without the flag copies of another
+/// group are open that no runner carried out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
+/// be prepared again.
 /// @par Cost
 /// O(rows), shared lock; copies O(bytes), without; a lock to confirm them
 /// @par Thread safety
@@ -220,11 +226,13 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// the cached and the new ones, in one pass. Decoding is the same call with one new position a row.
 ///
 /// The first call of a step also does what rkv_runner_prepare_plan() does, unless that was called:
-/// it carries out the copies that the step's sequences wait for, in every layer, and confirms them.
+/// it carries out the copies that the step's sequences wait for in its group, in every layer, and
+/// confirms all, or is refused where others are open.
 ///
-/// The query at position p of a row sees the positions 0 to p, or the last `window` of them, and
-/// all of the region that p is in. What lies in unused positions of a page is never read into a
-/// result, NaN included.
+/// The query at position p of a row sees the positions 0 to p, or the last `window` of them, those
+/// of the group's sinks, in a CHUNK group none before the chunk that p is in; and all of the region
+/// that p is in. What lies in unused positions of a page, or where a row has no page, is never read
+/// into a result, NaN included.
 ///
 /// CUDA: on a stream that is being captured the call goes into a graph that serves every step that
 /// was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with
@@ -235,11 +243,13 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// prepared, see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
 /// @param args layer, tensors and parameters
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
-/// no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
-/// device's, nothing was computed or written: no result, no K and no V.
+/// no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan()
+/// without the flag; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+/// RKV_STATUS_POISONED. On failure, unless it is the device's, nothing was computed or written: no
+/// result, no K and no V.
 /// @par Cost
-/// O(rows) for the checks, under the shared lock; attention without a lock
+/// O(rows) for the checks, under the shared lock; attention without a lock, over the positions that
+/// queries see: of a WINDOW group its window, however long the row is
 /// @par Thread safety
 /// any thread, several at once for different plans; nobody else computes the same rows in the same
 /// layer, or releases them, meanwhile
