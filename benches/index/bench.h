@@ -219,6 +219,29 @@ void churn_prepare(struct churn *churn, size_t count);
 void churn_request(void *churn, size_t index);
 uint32_t churn_document(const struct churn *churn, struct rng *rng);
 
+/* ---- chat, shared by W2 and W7 ------------------------------------------------------------- */
+
+/*
+ * 500 conversations of 8 turns; each turn appends 50 to 400 tokens and asks with the whole history.
+ * All turns shuffled together.
+ */
+enum { CHAT_CONVERSATIONS = 500, CHAT_TURNS = 8, CHAT_TURN_LEAST = 50, CHAT_TURN_MOST = 400 };
+enum { CHAT_TOKENS = CHAT_TURNS * CHAT_TURN_MOST, CHAT_REQUESTS = CHAT_CONVERSATIONS * CHAT_TURNS };
+
+struct chat {
+    struct prompts prompts;
+    uint32_t (*history)[CHAT_TOKENS];
+    uint32_t end[CHAT_CONVERSATIONS][CHAT_TURNS];   /* tokens of the history after each turn */
+    uint32_t order[CHAT_REQUESTS];                  /* conversation of each request */
+    uint32_t next_turn[CHAT_CONVERSATIONS];
+};
+void chat_open(struct chat *chat);
+void chat_close(struct chat *chat);
+/* Begins with the first request again. */
+void chat_restart(struct chat *chat);
+/* Writes the prompts of `count` requests, the next ones. */
+void chat_prepare(struct chat *chat, size_t first, size_t count);
+
 /* ---- workloads --------------------------------------------------------------------------- */
 
 void run_w1(uint32_t page_size);
@@ -227,6 +250,7 @@ void run_w3(uint32_t page_size);
 void run_w4(uint32_t page_size);
 void run_w5(uint32_t page_size);
 void run_w6(uint32_t page_size);
+void run_w7(uint32_t page_size);
 void run_probe(uint32_t page_size);
 void run_rows(uint32_t page_size);
 void run_forks(uint32_t page_size);

@@ -16,6 +16,7 @@ static const struct {
 } WORKLOADS[] = {
     {"w1", run_w1, {16, 1, 64}}, {"w2", run_w2, {16, 1, 64}},       {"w3", run_w3, {16, 1, 64}},
     {"w4", run_w4, {16, 1, 64}}, {"w5", run_w5, {16, 1, 64}},       {"w6", run_w6, {16, 1}},
+    {"w7", run_w7, {16}},
     {"probe", run_probe, {16}},  {"rows", run_rows, {16, 1, 64}},
     {"forks", run_forks, {16, 1}}, {"machine", run_machine, {16}},
 };
@@ -24,7 +25,7 @@ enum { WORKLOAD_COUNT = sizeof WORKLOADS / sizeof *WORKLOADS };
 static void usage(void)
 {
     fprintf(stderr,
-            "usage: index-bench [w1|w2|w3|w4|w5|w6|probe|rows|forks|machine]\n"
+            "usage: index-bench [w1|w2|w3|w4|w5|w6|w7|probe|rows|forks|machine]\n"
             "                   [--index radix|block-hash] [--page N] [--runs N] [--leaves N]\n"
             "                   [--journal BYTES] [--json] [--brief] [--count]\n"
             "                   [--operation TEXT]\n");
