@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import ids
+from numpy.typing import NDArray
 
 import radixkv
 
@@ -99,6 +101,39 @@ def test_p01_c_code_works_on_the_same_objects(cache: radixkv.Cache, tmp_path: Pa
         _ = cache.handle
     libraries = set(re.findall(r"\S*libradixkv\.so", Path("/proc/self/maps").read_text()))
     assert libraries == {str(Path(radixkv.get_library()).resolve())}
+
+
+class Lender:
+    """A tensor of a library that has DLPack, and no buffer protocol."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    def __dlpack__(self) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+def test_p01_tensors_with_nothing_but_dlpack(cache: radixkv.Cache) -> None:
+    tokens, into = ids(64), np.zeros(4, np.uint32)
+    with cache.begin(Lender(tokens)) as sequence:
+        sequence.publish(64)
+        assert cache.match(Lender(tokens), Lender(into)).page_count == 4
+        np.testing.assert_array_equal(into, sequence.pages())  # written where it lies
+        assert cache.release_many(Lender(np.array([sequence.detach()]))) == 0
+    references = sys.getrefcount(tokens)
+    cache.match(Lender(tokens))
+    assert sys.getrefcount(tokens) == references
+    with pytest.raises(ValueError, match="tokens: must be C-contiguous"):
+        cache.match(Lender(ids(64)[::2]))
+    with pytest.raises(TypeError, match="tokens: 32-bit"):
+        cache.match(Lender(np.zeros(4)))
+    frozen = ids(4)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="tokens: "):  # DLPack alone can't say read-only
+        cache.match(Lender(frozen))
 
 
 def test_p01_handles_of_all_objects(cache: radixkv.Cache) -> None:

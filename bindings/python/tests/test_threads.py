@@ -100,7 +100,7 @@ def test_s05_one_of_many_releases() -> None:
             assert len(won) == 1
 
 
-def test_a_long_call_lets_others_run() -> None:
+def test_p02_a_long_call_lets_others_run() -> None:
     """While one thread walks a large index, another counts."""
     with radixkv.PageTable(1 << 18, page_size=1) as table, radixkv.Cache(table) as cache:
         rng = np.random.default_rng(1)
