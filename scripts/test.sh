@@ -76,7 +76,7 @@ stage_memcheck() { # the C and C++ tests under valgrind
     $limit cargo test --locked --test examples -- --exact c router beam_search recurrent cpp
 }
 
-stage_python() { # the wheel, in an empty virtual environment: pytest, mypy, stubtest
+stage_python() { # the Python wheel, in an empty virtual environment: pytest, mypy, stubtest
     $limit bash scripts/python.sh test
 }
 
