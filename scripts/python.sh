@@ -34,9 +34,9 @@ folder=$target/python/$tag
 environment() { # folder, requirements file; nothing to do when it has just those
     [ -x "$1/bin/python" ] && cmp -s "$2" "$1/requirements" && return
     rm -rf "$1"
-    "$python" -m venv "$1"
-    "$1/bin/pip" install -q --disable-pip-version-check -r "$2"
-    cp "$2" "$1/requirements"
+    "$python" -m venv "$1" &&
+        "$1/bin/pip" install -q --disable-pip-version-check -r "$2" &&
+        cp "$2" "$1/requirements"
 }
 
 requirements=bindings/python/requirements

@@ -13,9 +13,6 @@ use crate::tokens::TokenArg;
 
 #[pymethods]
 impl Cache {
-    /// begin(tokens, *, space=None, reserve=0, allocate=0)
-    /// --
-    ///
     /// Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared
     /// pages and allocates the others, evicting when the pool is short. It happens whole or not at
     /// all. At least one token is left to compute.
@@ -53,9 +50,6 @@ impl Cache {
         Ok(Sequence::new(this.clone().unbind(), state.sequence))
     }
 
-    /// sequence(id)
-    /// --
-    ///
     /// A Sequence object for an id, e.g. one of `begin_many()`. It owns the sequence from now on:
     /// `detach()` it if others go on with the id. Raises StaleSequence.
     fn sequence(this: &Bound<'_, Self>, id: u64) -> PyResult<Sequence> {
@@ -67,10 +61,6 @@ impl Cache {
         Ok(Sequence::new(this.clone().unbind(), id))
     }
 
-    /// continue_from(parent, tokens=None, *, all_tokens=None, space=None, running=False, reserve=0,
-    ///               allocate=0)
-    /// --
-    ///
     /// Begins a sequence that goes on from another one, by its id: what the parent has computed is
     /// taken over by reference, without a lookup.
     ///
@@ -119,9 +109,6 @@ impl Cache {
         Ok(Sequence::new(this.clone().unbind(), state.sequence))
     }
 
-    /// fork(parent, count, *, reserve=0)
-    /// --
-    ///
     /// Begins `count` children with the tokens of a live or retained sequence, by its id: for beam
     /// search, or several samples of one prompt. All of them or none. Publish before, or nothing is
     /// shared.
@@ -158,9 +145,6 @@ impl Cache {
         Ok(children.iter().map(child).collect())
     }
 
-    /// drop(sequence)
-    /// --
-    ///
     /// Drops a retained sequence, by its id. What it published stays in the cache. Raises
     /// StaleSequence, also for a live one.
     fn drop(&self, py: Python<'_>, sequence: u64) -> PyResult<()> {
@@ -169,9 +153,6 @@ impl Cache {
         check(py, unsafe { rkv_sequence_drop(cache.raw(), sequence) })
     }
 
-    /// drop_retained(page_count=None)
-    /// --
-    ///
     /// Drops retained sequences, the first to finish first, until so many more pages are available;
     /// None drops all. Returns how many more are.
     #[pyo3(signature = (page_count=None))]
@@ -186,9 +167,6 @@ impl Cache {
         Ok(count)
     }
 
-    /// retained()
-    /// --
-    ///
     /// The ids of the retained sequences, those that finished first at the front: a new array of
     /// uint64.
     fn retained<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

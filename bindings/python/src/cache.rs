@@ -13,10 +13,6 @@ use crate::space::{Namespace, Space};
 use crate::status::{check, check_room};
 use crate::tokens::TokenArg;
 
-/// Cache(table, *, index="radix", whole_pages=False, retained_sequence_limit=0,
-///       retained_page_limit=0, journal_bytes=0)
-/// --
-///
 /// The prefix index over one page table: which published pages hold which tokens. Sequences live
 /// in it. Every method may be called from any thread.
 ///
@@ -80,9 +76,6 @@ impl Cache {
         Ok(Cache { handle: Closable::new(Handle::new(cache)), table })
     }
 
-    /// close()
-    /// --
-    ///
     /// Ends the cache: its sequences end, all cached pages return to the pool. Calls that run in
     /// other threads end first. Sequence and Lock objects can't be used any more. Closing twice
     /// does nothing.
@@ -111,9 +104,6 @@ impl Cache {
         self.handle.is_closed()
     }
 
-    /// match(tokens, pages=None, *, space=None, lock=False)
-    /// --
-    ///
     /// Finds the longest cached prefix and refreshes its recency. `pages`, an array of uint32 with
     /// room for len(tokens) // page_size, receives its whole pages in order. With `lock` the match
     /// is locked in the same step: undo with `unlock(match.lock)`. Without, another thread may
@@ -146,9 +136,6 @@ impl Cache {
         Ok(Match(found))
     }
 
-    /// probe(tokens, *, space=None)
-    /// --
-    ///
     /// Tokens that `match()` would find. Changes nothing and takes no lock: for routers and for
     /// admission, from any number of threads.
     #[pyo3(signature = (tokens, *, space=None))]
@@ -172,10 +159,6 @@ impl Cache {
         Ok(count)
     }
 
-    /// insert(tokens, pages, *, published=None, space=None, lock=False, from_node=0,
-    ///        from_token_index=0, from_page_index=0, groups=())
-    /// --
-    ///
     /// Publishes the whole pages of a prefix. `pages` (uint32) has the prefix' pages from its
     /// beginning, at least one for each whole page of the tokens. The cache claims those for which
     /// it has none yet; where it has another one for the same tokens, that stays, and the caller's
@@ -257,9 +240,6 @@ impl Cache {
         Ok(InsertResult(done))
     }
 
-    /// evict(page_count, pages=None)
-    /// --
-    ///
     /// Evicts pages, least recently used first. `pages`, an array of uint32, receives them; with
     /// one, no more are evicted than it has room for. With an external pool it must be given.
     ///
@@ -285,9 +265,6 @@ impl Cache {
         Ok(count)
     }
 
-    /// contains_page(page)
-    /// --
-    ///
     /// Whether the cache owns a page.
     fn contains_page(&self, py: Python<'_>, page: u32) -> PyResult<bool> {
         let (cache, mut contains) = (self.handle.get(py)?, false);
@@ -296,9 +273,6 @@ impl Cache {
         Ok(contains)
     }
 
-    /// lock(node)
-    /// --
-    ///
     /// Protects a node and all its ancestors from eviction. Returns the lock's id; a node can have
     /// any number. Raises StaleNode.
     fn lock(&self, py: Python<'_>, node: u64) -> PyResult<u64> {
@@ -308,9 +282,6 @@ impl Cache {
         Ok(lock)
     }
 
-    /// unlock(lock)
-    /// --
-    ///
     /// Undoes one lock. Raises StaleLock when it was undone already.
     fn unlock(&self, py: Python<'_>, lock: u64) -> PyResult<()> {
         let cache = self.handle.get(py)?;
@@ -318,18 +289,12 @@ impl Cache {
         check(py, unsafe { rkv_cache_unlock(cache.raw(), lock) })
     }
 
-    /// hold(lock)
-    /// --
-    ///
     /// A lock's id as a context manager: leaving it unlocks. `with cache.hold(match.lock): ...`; of
     /// lock 0, that of a match which found nothing, it does nothing.
     fn hold(this: Py<Self>, lock: u64) -> Lock {
         Lock { cache: this, id: lock }
     }
 
-    /// clear(space=None, *, lora=False, image=False, salt=False, epoch=False, everything=False)
-    /// --
-    ///
     /// Clears namespaces while requests run: when weights or an adapter change, or a tenant leaves.
     /// Without a flag, exactly `space`; with flags, all namespaces that have these fields like
     /// `space`; with `everything`, all. What a lock or a sequence holds stays for its holder.
@@ -370,9 +335,6 @@ impl Cache {
         Ok(ClearResult(done))
     }
 
-    /// stats()
-    /// --
-    ///
     /// Counters, at one moment. Waits for no eviction.
     fn stats(&self, py: Python<'_>) -> PyResult<CacheStats> {
         let cache = self.handle.get(py)?;
@@ -380,9 +342,6 @@ impl Cache {
         filled(py, |out| unsafe { rkv_cache_read_stats(cache.raw(), out) }).map(CacheStats)
     }
 
-    /// check()
-    /// --
-    ///
     /// Checks every invariant of the index. Takes a pass over it: for tests. Raises Corrupt with
     /// what is wrong.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -392,9 +351,6 @@ impl Cache {
         check(py, status)
     }
 
-    /// node_info(node)
-    /// --
-    ///
     /// What can be seen of a node. Raises StaleNode.
     fn node_info(&self, py: Python<'_>, node: u64) -> PyResult<NodeInfo> {
         let cache = self.handle.get(py)?;
@@ -402,9 +358,6 @@ impl Cache {
         filled(py, |out| unsafe { rkv_node_read_info(cache.raw(), node, out) }).map(NodeInfo)
     }
 
-    /// node_pages(node)
-    /// --
-    ///
     /// Pages of a node's own segment, as a new array of uint32. Raises StaleNode.
     fn node_pages<'py>(&self, py: Python<'py>, node: u64) -> PyResult<Bound<'py, PyAny>> {
         let cache = self.handle.get(py)?;
@@ -414,9 +367,6 @@ impl Cache {
         })
     }
 
-    /// node_children(node)
-    /// --
-    ///
     /// Children of a node in the order of their first pages, as a new array of uint64. Raises
     /// StaleNode.
     fn node_children<'py>(&self, py: Python<'py>, node: u64) -> PyResult<Bound<'py, PyAny>> {
@@ -427,9 +377,6 @@ impl Cache {
         })
     }
 
-    /// namespaces()
-    /// --
-    ///
     /// The namespaces that the cache has pages of or locks in, each with the node of its root.
     fn namespaces(&self, py: Python<'_>) -> PyResult<Vec<(Namespace, u64)>> {
         let (cache, size) = (self.handle.get(py)?, size_of::<rkv_namespace>());
@@ -451,9 +398,6 @@ impl Cache {
         }
     }
 
-    /// dump(format="json")
-    /// --
-    ///
     /// The tree as text: "json", or "dot" for Graphviz.
     #[pyo3(signature = (format="json"))]
     fn dump(&self, py: Python<'_>, format: &str) -> PyResult<String> {

@@ -12,9 +12,6 @@ use crate::tokens::TokenArg;
 
 #[pymethods]
 impl Cache {
-    /// probe_groups(tokens, *, space=None)
-    /// --
-    ///
     /// How far a prompt is known, and how far it can be reused, with several groups of layers.
     /// Changes nothing.
     ///
@@ -57,9 +54,6 @@ impl Cache {
         Ok((GroupDepths(depths), costs))
     }
 
-    /// locked_pages(lock, group)
-    /// --
-    ///
     /// The pages of a group, 1 and up, that a lock protects: of a match with `lock`, those that the
     /// prefix needs. Those of group 0 come with the match. A new array of `dtypes.locked_page`.
     /// Raises StaleLock.
@@ -86,9 +80,6 @@ impl Cache {
         })
     }
 
-    /// evict_pool(pool, page_count, evicted=None)
-    /// --
-    ///
     /// Evicts until a pool has got so many pages, or there are no more to be had. `evicted`, an
     /// array of `dtypes.evicted_page`, receives every page that went, of all pools; with an
     /// external pool it must be given.

@@ -83,9 +83,6 @@ fn read(
 
 #[pymethods]
 impl Cache {
-    /// read_journal(after_number, records, pages, tokens, items)
-    /// --
-    ///
     /// Reads records after a number, as many whole ones as fit: `records` (dtypes.journal_record)
     /// say where in `pages` (uint32), `tokens` (uint32) and `items` (dtypes.journal_item) their
     /// parts lie. `radixkv.Journal` does this with arrays that it keeps.
@@ -109,9 +106,6 @@ impl Cache {
         })
     }
 
-    /// read_contents(first_page, records, pages, tokens, items)
-    /// --
-    ///
     /// Tells what the cache holds, as records of stored pages: what a reader of the journal begins
     /// with. Call it with 0, then with `next_page` until that is 0; then read the journal after the
     /// `number` of the first call. The arrays are those of `read_journal()`.
@@ -141,9 +135,6 @@ impl Cache {
 
 #[pymethods]
 impl PageTable {
-    /// read_journal(after_number, records, pages, tokens, items)
-    /// --
-    ///
     /// `Cache.read_journal()` of the cache that the table has, or of the last one that it had: the
     /// removal of all pages by `Cache.close()` can be read here alone.
     fn read_journal(

@@ -16,9 +16,6 @@ pub struct Lock {
 
 #[pymethods]
 impl Lock {
-    /// unlock()
-    /// --
-    ///
     /// Undoes the lock. Raises StaleLock when it was undone already.
     fn unlock(&self, py: Python<'_>) -> PyResult<()> {
         let cache = self.cache.get().handle.get(py)?;

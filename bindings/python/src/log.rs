@@ -49,9 +49,6 @@ extern "C" fn deliver(_: *mut c_void) -> c_int {
     })
 }
 
-/// set_log(receiver, level=LOG_ERROR)
-/// --
-///
 /// Sets where the library logs to, for the whole process: `receiver(level, message)` is called on
 /// the main thread, between two steps of its Python code. Messages wait until then, 1024 at most;
 /// an exception of the receiver's goes to sys.unraisablehook. None stops it. Messages tell of bugs
@@ -71,9 +68,6 @@ pub fn set_log(py: Python<'_>, receiver: Option<Py<PyAny>>, level: u32) {
     py.detach(|| unsafe { rkv_set_log_callback(level, callback, null_mut()) });
 }
 
-/// log_message(level, message)
-/// --
-///
 /// Sends a message the way the library does, e.g. to see that a receiver is set up.
 #[pyfunction]
 pub fn log_message(py: Python<'_>, level: u32, message: std::ffi::CString) {

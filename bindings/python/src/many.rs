@@ -142,9 +142,6 @@ impl Numbers {
 
 #[pymethods]
 impl Cache {
-    /// match_many(prompts, matches, pages=None, *, spaces=None, lock=False, statuses=None)
-    /// --
-    ///
     /// As many calls of `match()`, in order, with one lock.
     ///
     /// prompts: a list of n token arrays.
@@ -209,9 +206,6 @@ impl Cache {
         statuses.finish(py, status)
     }
 
-    /// probe_many(prompts, found, *, spaces=None, statuses=None)
-    /// --
-    ///
     /// As many calls of `probe()`. `found`, an array of `dtypes.probe` with room for n, receives
     /// tokens and positions. The other arguments and the result are those of `match_many()`.
     #[pyo3(signature = (prompts, found, *, spaces=None, statuses=None))]
@@ -248,9 +242,6 @@ impl Cache {
         statuses.finish(py, status)
     }
 
-    /// begin_many(prompts, infos, *, spaces=None, reserve=0, allocate=0, statuses=None)
-    /// --
-    ///
     /// As many calls of `begin()`, in order. `infos`, an array of `dtypes.sequence_info` with room
     /// for n, receives the sequences: ids in its field `sequence`. They are the caller's to end, by
     /// `release_many()`. `reserve` and `allocate` are numbers, or arrays of n 64-bit integers. The
@@ -299,9 +290,6 @@ impl Cache {
         statuses.finish(py, status)
     }
 
-    /// append_many(sequences, tokens, *, counts=None, statuses=None)
-    /// --
-    ///
     /// Adds tokens to n sequences, e.g. to each the one just decoded: a step of decoding is this
     /// one call.
     ///
@@ -357,9 +345,6 @@ impl Cache {
         statuses.finish(py, status)
     }
 
-    /// publish_many(sequences, computed, results=None, *, statuses=None)
-    /// --
-    ///
     /// Publishes what n sequences have computed: `computed` has the positions of each, 64-bit.
     /// `results`, an array of `dtypes.publish_result` with room for n, receives what was done.
     ///
@@ -406,9 +391,6 @@ impl Cache {
         statuses.finish(py, status)
     }
 
-    /// release_many(sequences, *, statuses=None)
-    /// --
-    ///
     /// Ends n sequences, an array of 64-bit ids. Returns how many failed; `statuses` as in
     /// `match_many()`.
     #[pyo3(signature = (sequences, *, statuses=None))]

@@ -17,9 +17,6 @@ pub struct Group(rkv_group_config);
 
 #[pymethods]
 impl Group {
-    /// full(*, pool=0)
-    /// --
-    ///
     /// Full attention: a prefix can be reused when all its pages are there.
     #[staticmethod]
     #[pyo3(signature = (*, pool=0))]
@@ -27,9 +24,6 @@ impl Group {
         Group(rkv_group_config { kind: RKV_GROUP_FULL, pool, ..rkv_group_config::zeroed() })
     }
 
-    /// window(window, *, sinks=0, pool=0)
-    /// --
-    ///
     /// A sliding window: a query sees the last `window` positions, its own included, and the first
     /// `sinks`.
     #[staticmethod]
@@ -39,9 +33,6 @@ impl Group {
         Group(rkv_group_config { kind, pool, window, sinks, ..zero })
     }
 
-    /// chunk(chunk, *, pool=0)
-    /// --
-    ///
     /// Chunked attention: a query sees its own chunk of so many positions.
     #[staticmethod]
     #[pyo3(signature = (chunk, *, pool=0))]
@@ -49,9 +40,6 @@ impl Group {
         Group(rkv_group_config { kind: RKV_GROUP_CHUNK, pool, chunk, ..rkv_group_config::zeroed() })
     }
 
-    /// state(*, pool=0)
-    /// --
-    ///
     /// Recurrent layers: a prefix can be reused where a checkpoint of the state was saved.
     #[staticmethod]
     #[pyo3(signature = (*, pool=0))]
@@ -72,10 +60,6 @@ impl Group {
     }
 }
 
-/// PageTable(page_count=0, *, page_size=16, slot_count=256, row_page_limit=0, external=False,
-///           groups=(), pools=())
-/// --
-///
 /// A pool of physical pages, and one row of pages for each slot. Page 0 is reserved as the target
 /// of padding: it is never handed out.
 ///
@@ -143,9 +127,6 @@ impl PageTable {
         Ok(PageTable { handle: Closable::new(Handle::new(table)), page_size })
     }
 
-    /// close()
-    /// --
-    ///
     /// Gives the table up; a cache, a plan or a runner on it keeps its pages alive. Calls that run
     /// in other threads end first. Closing twice does nothing.
     fn close(&self, py: Python<'_>) {
@@ -173,9 +154,6 @@ impl PageTable {
         self.handle.is_closed()
     }
 
-    /// stats()
-    /// --
-    ///
     /// Pages by state and slots in use, at one moment. Waits for no eviction.
     fn stats(&self, py: Python<'_>) -> PyResult<PageTableStats> {
         let table = self.handle.get(py)?;
@@ -183,9 +161,6 @@ impl PageTable {
         filled(py, |out| unsafe { rkv_page_table_read_stats(table.raw(), out) }).map(PageTableStats)
     }
 
-    /// pool_stats(pool)
-    /// --
-    ///
     /// Pages of one pool by state. Raises InvalidArgument for a pool that there is not.
     fn pool_stats(&self, py: Python<'_>, pool: u32) -> PyResult<PoolStats> {
         let table = self.handle.get(py)?;
@@ -194,9 +169,6 @@ impl PageTable {
             .map(PoolStats)
     }
 
-    /// check()
-    /// --
-    ///
     /// Proves page by page that each is in exactly one state. Takes a pass over pages, rows and
     /// index: for tests. Raises Corrupt with what is wrong.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -206,9 +178,6 @@ impl PageTable {
         check(py, status)
     }
 
-    /// allocate_slot()
-    /// --
-    ///
     /// Takes a slot with an empty row, for an engine that keeps rows itself. Raises OutOfSlots.
     fn allocate_slot(&self, py: Python<'_>) -> PyResult<u32> {
         let (table, mut slot) = (self.handle.get(py)?, 0);
@@ -217,9 +186,6 @@ impl PageTable {
         Ok(slot)
     }
 
-    /// free_slot(slot)
-    /// --
-    ///
     /// Empties a row and gives its slot back; its private pages return to the pool. Raises
     /// InvalidArgument for a slot that is not in use, InvalidState when a sequence owns it.
     fn free_slot(&self, py: Python<'_>, slot: u32) -> PyResult<()> {
@@ -228,9 +194,6 @@ impl PageTable {
         check(py, unsafe { rkv_page_table_free_slot(table.raw(), slot) })
     }
 
-    /// allocate_pages(pages, *, pool=0)
-    /// --
-    ///
     /// Fills `pages`, an array of uint32, with pages that are in no row yet; evicts when the pool
     /// is short. All or nothing. Raises OutOfPages, whose `shortage` has the numbers.
     #[pyo3(signature = (pages, *, pool=0))]
@@ -245,9 +208,6 @@ impl PageTable {
         check(py, status)
     }
 
-    /// free_pages(pages, *, pool=0)
-    /// --
-    ///
     /// Returns private pages that are in no row to their pool. Raises InvalidArgument naming the
     /// page that is free, cached, mapped or given twice: then none was freed.
     #[pyo3(signature = (pages, *, pool=0))]
@@ -262,9 +222,6 @@ impl PageTable {
         check(py, status)
     }
 
-    /// map(slot, first_index, pages)
-    /// --
-    ///
     /// Appends pages, an array of uint32, to a row whose present length is `first_index`. Raises
     /// InvalidArgument, InvalidState when a sequence owns the slot.
     fn map(
@@ -282,9 +239,6 @@ impl PageTable {
         })
     }
 
-    /// reserve(slot, position_count)
-    /// --
-    ///
     /// Makes a row long enough: allocates and maps what is missing, evicting when the pool is
     /// short. All or nothing. Raises OutOfPages.
     fn reserve(&self, py: Python<'_>, slot: u32, position_count: usize) -> PyResult<()> {
@@ -296,9 +250,6 @@ impl PageTable {
         check(py, status)
     }
 
-    /// can_reserve(slot, position_count)
-    /// --
-    ///
     /// Whether a row could be made long enough now, by eviction if need be; slot None asks for a
     /// new one. The answer holds until somebody else allocates.
     #[pyo3(signature = (slot, position_count))]
@@ -317,9 +268,6 @@ impl PageTable {
         Ok(can)
     }
 
-    /// row_capacity(slot)
-    /// --
-    ///
     /// Positions that a row has pages for.
     fn row_capacity(&self, py: Python<'_>, slot: u32) -> PyResult<usize> {
         let (table, mut count) = (self.handle.get(py)?, 0);
@@ -328,9 +276,6 @@ impl PageTable {
         Ok(count)
     }
 
-    /// row(slot, first_index=0)
-    /// --
-    ///
     /// The pages of a row from an index on, as a new array of uint32.
     #[pyo3(signature = (slot, first_index=0))]
     fn row<'py>(
@@ -348,9 +293,6 @@ impl PageTable {
         })
     }
 
-    /// read_row(slot, pages, first_index=0)
-    /// --
-    ///
     /// Writes the pages of a row from an index on to `pages`, an array of uint32. Returns how many
     /// they are. Raises BufferTooSmall, whose `needed` says how much room there must be.
     #[pyo3(signature = (slot, pages, first_index=0))]
@@ -373,9 +315,6 @@ impl PageTable {
         Ok(count)
     }
 
-    /// read_slot_mapping(slot, positions, mapping)
-    /// --
-    ///
     /// Where positions of a row lie in KV memory: page * page_size + offset, for each of
     /// `positions` (uint64) into `mapping` (int64), which is as long. Raises InvalidArgument naming
     /// the position that the row has no page for.
@@ -397,9 +336,6 @@ impl PageTable {
         })
     }
 
-    /// read_batch(slots, position_counts, indptr, indices, last_page_len)
-    /// --
-    ///
     /// The arrays that paged attention kernels take, for a batch of rows. `slots` and
     /// `position_counts` (uint32) name n rows and the positions that each attends to; `indptr`
     /// (int32, n + 1), `indices` (int32) and `last_page_len` (int32, n) are written. With `indices`

@@ -12,9 +12,6 @@ use crate::handle::{Closable, Handle, Raw, long};
 use crate::page_table::PageTable;
 use crate::status::check;
 
-/// Plan(table)
-/// --
-///
 /// What one step computes: new positions of any mix of rows, prefill chunks and decodes alike. Made
 /// once and set anew for each step. An engine with kernels of its own reads its arrays, a Runner
 /// over the same table computes it.
@@ -60,9 +57,6 @@ impl Plan {
         Ok(Plan { handle: Closable::new(Handle::new(plan)), turn: RwLock::new(()) })
     }
 
-    /// close()
-    /// --
-    ///
     /// Gives the plan up, and what runners keep with it. Calls that run in other threads end first.
     fn close(&self, py: Python<'_>) {
         self.handle.close(py);
@@ -83,9 +77,6 @@ impl Plan {
         self.handle.address(py)
     }
 
-    /// set(sequences, starts, counts=None, *, slots=None, regions=None)
-    /// --
-    ///
     /// Sets what the next step computes, for n rows in the order in which q, k, v and out hold
     /// their new positions.
     ///
@@ -154,9 +145,6 @@ impl Plan {
         check(py, status)
     }
 
-    /// reserve(*, rows, positions, pages, row_positions=0, regions=False, separate=False)
-    /// --
-    ///
     /// Makes room for every step up to a size, and refuses larger ones from then on; for CUDA
     /// graphs, together with `Runner.reserve_plan()`.
     ///
@@ -196,9 +184,6 @@ impl Plan {
         check(py, status)
     }
 
-    /// check()
-    /// --
-    ///
     /// Whether the plan may still be computed, for an engine with kernels of its own: right before
     /// it starts them. Raises InvalidState naming the row that changed, StaleSequence.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -208,9 +193,6 @@ impl Plan {
         check(py, status)
     }
 
-    /// sizes()
-    /// --
-    ///
     /// (rows, new positions of all rows, pages of all rows, copies) of the step that was set: how
     /// much room `read()` needs.
     fn sizes(&self, py: Python<'_>) -> PyResult<(usize, usize, usize, usize)> {
@@ -228,10 +210,6 @@ impl Plan {
         Ok((seen.1.rows, seen.1.positions, seen.1.pages, seen.1.copies))
     }
 
-    /// read(*, query_indptr=None, indptr=None, indices=None, last_page_len=None, slot_mapping=None,
-    ///      copies=None, copy_sequences=None)
-    /// --
-    ///
     /// Copies the step's arrays to the caller's, e.g. to pinned tensors; those that are None are
     /// left out. An array may be longer: its front is written.
     ///
@@ -337,9 +315,6 @@ impl Plan {
         }
     }
 
-    /// arrays()
-    /// --
-    ///
     /// The step's arrays as new NumPy arrays by name, those of `read()`: for a look, and for
     /// engines that do not mind the allocation.
     fn arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -19,9 +19,6 @@ pub fn layout_size(name: &str) -> usize {
     LAYOUTS.iter().find(|layout| layout.name == name).expect("a layout of the header").size
 }
 
-/// layouts()
-/// --
-///
 /// The layouts of structs in arrays by name, as dicts that `numpy.dtype()` takes.
 #[pyfunction]
 pub fn layouts(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {

@@ -13,11 +13,6 @@ use crate::record::RunnerStats;
 use crate::shape::{Shape, dtype};
 use crate::status::check;
 
-/// Runner(table, *, layers, query_heads, kv_heads, head_dim=128, dtype="f32", kv_dtype=None,
-///        kv_layout="nhd", backend="cpu", device=0, threads=0, batch_invariant=False,
-///        kv_layers=None)
-/// --
-///
 /// Attention over the rows of one page table, and the KV memory behind its pages.
 ///
 /// layers, query_heads, kv_heads, head_dim: of the model; head_dim is 64, 96, 128 or 256.
@@ -135,9 +130,6 @@ impl Runner {
         Ok(Runner { handle, shape, _kept: Raw(kept) })
     }
 
-    /// close()
-    /// --
-    ///
     /// Gives the runner up, and memory of its own when no array looks at it any more. Calls that
     /// run in other threads end first.
     fn close(&self, py: Python<'_>) {
@@ -159,9 +151,6 @@ impl Runner {
         self.handle.address(py)
     }
 
-    /// stats()
-    /// --
-    ///
     /// Threads, and bytes of memory.
     fn stats(&self, py: Python<'_>) -> PyResult<RunnerStats> {
         let runner = self.handle.get(py)?;
@@ -169,9 +158,6 @@ impl Runner {
         filled(py, |out| unsafe { rkv_runner_read_stats(runner.raw(), out) }).map(RunnerStats)
     }
 
-    /// copy_pages(copies)
-    /// --
-    ///
     /// Copies the first positions of pages to other pages, K and V of every layer: an array of
     /// `dtypes.page_copy`. For an engine that moves pages for reasons of its own; the copies that
     /// sequences wait for go with a step. Raises InvalidArgument naming the copy.

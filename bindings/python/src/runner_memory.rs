@@ -70,9 +70,6 @@ impl KvMemory {
 
 #[pymethods]
 impl Runner {
-    /// kv_memory(layer, *, as_bits=False)
-    /// --
-    ///
     /// K and V of a layer, as two KvMemory tensors without a copy. With `as_bits` their elements
     /// are unsigned integers of the same size, for libraries that do not know bf16 or fp8 (fp8 is
     /// always so). Raises InvalidArgument for a layer that there is not.
@@ -120,10 +117,6 @@ impl Runner {
     }
 }
 
-/// runner_supports(page_size, *, layers, query_heads, kv_heads, head_dim=128, dtype=None,
-///                 kv_dtype=None, kv_layout="nhd", backend="cpu", device=0)
-/// --
-///
 /// Bytes that a page of such a runner takes, K and V of all layers: to be asked before a page table
 /// is made. Raises Unsupported saying what this build, on this machine, cannot run.
 #[pyfunction]

@@ -27,10 +27,6 @@ fn floats(
 
 #[pymethods]
 impl Runner {
-    /// append_prefill(plan, layer, q, k, v, out, lse=None, *, sinks=None, scale=0.0, soft_cap=0.0,
-    ///                window=0, k_scale=0.0, v_scale=0.0, stream=None)
-    /// --
-    ///
     /// Writes K and V of a plan's new positions into their pages, and attends from each of them to
     /// the cached and the new ones. Decoding is the same call with one new position a row. The
     /// first call of a step carries out the copies that its sequences wait for.
@@ -137,9 +133,6 @@ impl Runner {
         }
     }
 
-    /// prepare_plan(plan, *, keep_copies_open=False, stream=None)
-    /// --
-    ///
     /// Does now what the first `append_prefill()` of a step does otherwise: carries out the copies
     /// that its sequences wait for and confirms them, unless they are to be kept open for another
     /// runner.
@@ -163,9 +156,6 @@ impl Runner {
         check(py, status)
     }
 
-    /// reserve_plan(plan)
-    /// --
-    ///
     /// Makes room on the device for every step that was given to `Plan.reserve()`, so that calls
     /// may be captured into a graph. Raises InvalidState without `Plan.reserve()`.
     fn reserve_plan(&self, py: Python<'_>, plan: &Bound<'_, Plan>) -> PyResult<()> {
@@ -179,9 +169,6 @@ impl Runner {
         check(py, status)
     }
 
-    /// merge_states(outs, lses, out, lse=None, *, stream=None)
-    /// --
-    ///
     /// Attention over the union of disjoint sets of keys, from the attention over each of them.
     ///
     /// outs: a list of results, (positions, query_heads, head_dim) each, dense.

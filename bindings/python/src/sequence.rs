@@ -82,9 +82,6 @@ impl Sequence {
         Ok(self.info(py)?.0.slot)
     }
 
-    /// detach()
-    /// --
-    ///
     /// Gives the sequence up without ending it, and returns its id.
     fn detach(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.take(py)?.1)
@@ -105,9 +102,6 @@ impl Sequence {
         }
     }
 
-    /// info()
-    /// --
-    ///
     /// The sequence as it stands.
     fn info(&self, py: Python<'_>) -> PyResult<SequenceInfo> {
         let (cache, id) = self.live(py)?;
@@ -115,9 +109,6 @@ impl Sequence {
         filled(py, |out| unsafe { rkv_sequence_read_info(cache.raw(), id, out) }).map(SequenceInfo)
     }
 
-    /// pages(first_index=0, *, group=0)
-    /// --
-    ///
     /// The pages of its row in a group of layers, as a new array of uint32; 0 where a window has
     /// passed. Never write to the first `info().shared_page_count` of them.
     #[pyo3(signature = (first_index=0, *, group=0))]
@@ -137,9 +128,6 @@ impl Sequence {
         })
     }
 
-    /// copies()
-    /// --
-    ///
     /// The page copies that it waits for, as a new array of `dtypes.page_copy`: carry them out in
     /// every layer before it computes, then `confirm_copies()`. A runner does both by itself.
     fn copies<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -150,9 +138,6 @@ impl Sequence {
         })
     }
 
-    /// confirm_copies()
-    /// --
-    ///
     /// Says that its copies are done. Raises InvalidState when none is open.
     fn confirm_copies(&self, py: Python<'_>) -> PyResult<()> {
         let (cache, id) = self.live(py)?;
@@ -160,9 +145,6 @@ impl Sequence {
         check(py, unsafe { rkv_sequence_confirm_copies(cache.raw(), id) })
     }
 
-    /// allocate(position_count)
-    /// --
-    ///
     /// Allocates the pages that it lacks for its first positions, for a prompt that began with
     /// `allocate`. Raises OutOfPages: nothing has changed then.
     fn allocate(&self, py: Python<'_>, position_count: u64) -> PyResult<()> {
@@ -174,9 +156,6 @@ impl Sequence {
         check(py, status)
     }
 
-    /// append(tokens)
-    /// --
-    ///
     /// Adds tokens, e.g. the one just decoded, and the pages they need. All or nothing. Raises
     /// OutOfPages. For many sequences `Cache.append_many()` is quicker.
     fn append(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -190,9 +169,6 @@ impl Sequence {
         check(py, status)
     }
 
-    /// truncate(position_count)
-    /// --
-    ///
     /// Takes the last positions off, e.g. draft tokens that were refused. Raises InvalidArgument
     /// for fewer than the prompt's or the published ones.
     fn truncate(&self, py: Python<'_>, position_count: u64) -> PyResult<()> {
@@ -201,9 +177,6 @@ impl Sequence {
         check(py, unsafe { rkv_sequence_truncate(cache.raw(), id, position_count) })
     }
 
-    /// publish(computed_position_count)
-    /// --
-    ///
     /// Publishes the whole pages among its first positions, whose KV is written, so that others
     /// find them. Raises InvalidState when a copy is not confirmed yet, InvalidArgument.
     fn publish(&self, py: Python<'_>, computed_position_count: u64) -> PyResult<PublishResult> {
@@ -218,9 +191,6 @@ impl Sequence {
         Ok(PublishResult(done))
     }
 
-    /// release()
-    /// --
-    ///
     /// Ends it: its private pages return to the pool, what it published stays in the cache. Raises
     /// StaleSequence the second time.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
@@ -230,9 +200,6 @@ impl Sequence {
         check(py, status)
     }
 
-    /// retain()
-    /// --
-    ///
     /// Ends it, but keeps it for `Cache.continue_from()` and `Cache.fork()` under its id.
     ///
     /// Returns the id, or None when it has more pages than all retained ones may have: it was
@@ -246,9 +213,6 @@ impl Sequence {
         Ok(retained.then_some(id))
     }
 
-    /// checkpoint()
-    /// --
-    ///
     /// Begins to save its recurrent states where it is; all that is computed must be published and
     /// end with a page. Returns the number of copies to carry out and confirm. Raises OutOfPages,
     /// Unsupported without a state group.
@@ -259,9 +223,6 @@ impl Sequence {
         Ok(count)
     }
 
-    /// slide(computed_position_count)
-    /// --
-    ///
     /// Lets its windows slide without publishing: pages that the next position does not need go
     /// back to their pools.
     fn slide(&self, py: Python<'_>, computed_position_count: u64) -> PyResult<()> {

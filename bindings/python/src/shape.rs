@@ -95,7 +95,8 @@ impl Shape {
         // Of what there is one or none, the stride says nothing.
         let stride = |at: usize, dense: i64| if shape[at] <= 1 { dense } else { strides[at] };
         let (position, head) = (stride(0, heads * head_dim), stride(1, head_dim));
-        if stride(2, 1) != 1 || position < 0 || head < 0 {
+        // 0 would mean "dense" to the library, not a tensor that was broadcast.
+        if stride(2, 1) != 1 || position <= 0 || head <= 0 {
             let message = format!("{name}: the elements of a head must lie side by side");
             return Err(PyValueError::new_err(message));
         }
@@ -125,7 +126,7 @@ impl Shape {
             );
             return Err(PyValueError::new_err(message));
         }
-        if strides[3] != 1 || strides.iter().any(|stride| *stride < 0) {
+        if strides[3] != 1 || strides.iter().any(|stride| *stride <= 0) {
             let message = format!("{name}: the elements of a head must lie side by side");
             return Err(PyValueError::new_err(message));
         }

@@ -13,9 +13,6 @@ use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
 use crate::tokens::TokenArg;
 
-/// SnapshotCache(*, entry_limit=1024, byte_limit=None)
-/// --
-///
 /// A store of opaque states by token list that finds the longest stored prefix: for engines whose
 /// KV isn't paged, and for recurrent models. A snapshot is any Python object; the cache keeps a
 /// reference until the entry goes and nobody has it pinned. Tokens are text alone, as in Cache.
@@ -56,9 +53,6 @@ impl SnapshotCache {
         Ok(SnapshotCache { handle: Closable::new(Handle::new(cache)) })
     }
 
-    /// close()
-    /// --
-    ///
     /// Ends the cache and lets go of every snapshot that nobody has pinned; pins keep theirs.
     fn close(&self, py: Python<'_>) {
         self.handle.close(py);
@@ -79,9 +73,6 @@ impl SnapshotCache {
         self.handle.address(py)
     }
 
-    /// insert(tokens, data, size_bytes=0, *, next_token=None, space=None)
-    /// --
-    ///
     /// Stores a snapshot, any object, for a token list, in the place of an earlier one if there is
     /// one. `size_bytes` counts for the byte limit. `next_token` is what the model predicts after
     /// these. Least recently used ones go for the limits.
@@ -125,9 +116,6 @@ impl SnapshotCache {
         Ok(SnapshotInsertResult(done))
     }
 
-    /// match(tokens, *, space=None)
-    /// --
-    ///
     /// Finds the snapshot of the longest stored prefix and pins it. Returns a Pin, or None when
     /// there is none.
     #[pyo3(name = "match", signature = (tokens, *, space=None))]
@@ -157,9 +145,6 @@ impl SnapshotCache {
         Ok(Some(Pin { cache, id, data, found: Raw(found) }))
     }
 
-    /// probe(tokens, *, space=None)
-    /// --
-    ///
     /// Tokens that `match()` would find. Changes nothing.
     #[pyo3(signature = (tokens, *, space=None))]
     fn probe(
@@ -181,9 +166,6 @@ impl SnapshotCache {
         Ok(count)
     }
 
-    /// remove(tokens, *, space=None)
-    /// --
-    ///
     /// Removes the entry of exactly these tokens. Returns whether there was one.
     #[pyo3(signature = (tokens, *, space=None))]
     fn remove(
@@ -202,9 +184,6 @@ impl SnapshotCache {
         Ok(removed)
     }
 
-    /// clear()
-    /// --
-    ///
     /// Removes every entry. Pinned snapshots stay until their pins are released.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let cache = self.handle.get(py)?;
@@ -213,9 +192,6 @@ impl SnapshotCache {
         check(py, status)
     }
 
-    /// stats()
-    /// --
-    ///
     /// Counters, at one moment.
     fn stats(&self, py: Python<'_>) -> PyResult<SnapshotStats> {
         let cache = self.handle.get(py)?;
@@ -224,9 +200,6 @@ impl SnapshotCache {
             .map(SnapshotStats)
     }
 
-    /// check()
-    /// --
-    ///
     /// Checks every invariant, a pass over the cache: for tests. Raises Corrupt.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let cache = self.handle.get(py)?;
@@ -304,9 +277,6 @@ impl Pin {
         (found.has_next_token != 0).then_some(found.next_token)
     }
 
-    /// release()
-    /// --
-    ///
     /// Ends the pin. Raises StalePin the second time.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         match self.end(py) {

@@ -6,9 +6,6 @@ use pyo3::prelude::*;
 
 use crate::c::*;
 
-/// Namespace(*, lora_id=None, epoch=0, image_digest=None, salt=None)
-/// --
-///
 /// What separates prefixes that must not share pages: prefixes of different namespaces never meet,
 /// and two namespaces are the same when all their fields are. Without fields it is the default
 /// one, as None is. `radixkv.namespace_of()` makes one from an engine's extra keys.
@@ -22,8 +19,10 @@ use crate::c::*;
 #[pyclass(frozen, eq, hash, module = "radixkv")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Namespace {
+    /// The adapter, or None for the base model.
     #[pyo3(get)]
     lora_id: Option<u64>,
+    /// Version of the weights or of the adapter.
     #[pyo3(get)]
     epoch: u64,
     digest: Option<[u8; 16]>,

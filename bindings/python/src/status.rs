@@ -70,9 +70,6 @@ pub fn batch_error(py: Python<'_>, statuses: &[i32]) -> PyErr {
     }
 }
 
-/// version()
-/// --
-///
 /// The release of the library, e.g. "0.2.0".
 #[pyfunction]
 pub fn version() -> PyResult<String> {
@@ -81,9 +78,6 @@ pub fn version() -> PyResult<String> {
     text.to_str().map(str::to_owned).map_err(|e| PyRuntimeError::new_err(e.to_string()))
 }
 
-/// abi_version()
-/// --
-///
 /// The version of the library's ABI. It grows with every addition.
 #[pyfunction]
 pub fn abi_version() -> u32 {
@@ -91,9 +85,6 @@ pub fn abi_version() -> u32 {
     unsafe { rkv_abi_version() }
 }
 
-/// features()
-/// --
-///
 /// What the library has, a set of the bits FEATURE_RADIX_INDEX, FEATURE_BLOCK_HASH_INDEX and
 /// FEATURE_CUDA.
 #[pyfunction]

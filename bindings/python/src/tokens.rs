@@ -113,9 +113,6 @@ impl PartialEq for TokenItem {
 
 #[pymethods]
 impl TokenItem {
-    /// coord(index, bin)
-    /// --
-    ///
     /// A coordinate at a token index; `bin` in [0, 1024).
     #[staticmethod]
     fn coord(index: u64, bin: u32) -> Self {
@@ -123,9 +120,6 @@ impl TokenItem {
         TokenItem(rkv_token_item { token_index: index, kind: RKV_TOKEN_COORD, bin, ..zero })
     }
 
-    /// size(index, width_bin, height_bin)
-    /// --
-    ///
     /// A size at a token index; both bins in [0, 1024).
     #[staticmethod]
     fn size(index: u64, width_bin: u32, height_bin: u32) -> Self {
@@ -134,9 +128,6 @@ impl TokenItem {
         TokenItem(rkv_token_item { token_index, kind, bin, height_bin, ..zero })
     }
 
-    /// image(index, position_count, digest)
-    /// --
-    ///
     /// An image at a token index that takes so many KV positions; `digest` as `image_digest()`
     /// gives it, 16 bytes.
     #[staticmethod]
@@ -168,9 +159,6 @@ impl TokenItem {
     }
 }
 
-/// Tokens(ids, items=())
-/// --
-///
 /// A token list with tokens that are not text: `items` with ascending indices, and an id for each
 /// token (those at the items are not read). All calls that take tokens take it; lists of text alone
 /// need none: pass the array. It is a copy.
@@ -213,9 +201,6 @@ impl Tokens {
         Ok(Tokens { ids: copy, items: unboxed(items) })
     }
 
-    /// build(prompt, items)
-    /// --
-    ///
     /// Puts items between the ids of a prompt: each stands before the prompt id at its index, and
     /// the prompt's length puts it at the end.
     ///
@@ -267,9 +252,6 @@ impl Tokens {
         Ok(count)
     }
 
-    /// regions()
-    /// --
-    ///
     /// The KV positions [start, end) of each image, ascending: those attend in both directions.
     fn regions(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64)>> {
         let mut found = vec![rkv_region::zeroed(); self.items.len()];
@@ -281,9 +263,6 @@ impl Tokens {
         Ok(found[..count].iter().map(|region| (region.start, region.end)).collect())
     }
 
-    /// page_digests(tokens, page_size, digests, *, space=None, parent=None, first_page=0)
-    /// --
-    ///
     /// Digests of the whole pages of a token list, each over the page and all before it: the same
     /// in every process, and those of the block-hash index. `digests` receives them, a dense array
     /// of uint8 with 32 bytes for each; None asks for their number. `parent` is the 32 bytes of
@@ -328,9 +307,6 @@ impl Tokens {
     }
 }
 
-/// image_digest(data)
-/// --
-///
 /// Content digest of an image: the first 16 bytes of SHA-256 over its raw bytes. `data` is anything
 /// dense with the buffer protocol, of any element type.
 #[pyfunction]

@@ -55,6 +55,8 @@ TABLE: dict[str, tuple[Call, type[Exception], str]] = {
     "a page of nothing": (
         lambda c: radixkv.PageTable(8, page_size=0), radixkv.InvalidArgument, "page_size"),
     "a slot that is free": (lambda c: c.table.free_slot(3), radixkv.InvalidArgument, "slot"),
+    "a slot below zero": (
+        lambda c: c.table.free_slot(-1), OverflowError, "slot"),
     "a page that is free": (
         lambda c: c.table.free_pages(pages(9)), radixkv.InvalidArgument, "pages"),
     "another pool": (lambda c: c.table.pool_stats(5), radixkv.InvalidArgument, "pool"),

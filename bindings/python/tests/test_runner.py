@@ -149,6 +149,8 @@ def test_tensors_that_do_not_fit_are_named(cache: radixkv.Cache) -> None:
             ((q, k, k.astype(np.int32), q.copy()), TypeError, "v: elements"),
             ((q[:, :, ::2], k, k, q.copy()), ValueError, "q: a shape"),
             ((q, k, k, q), radixkv.InvalidArgument, "out"),
+            ((q, np.broadcast_to(k[:1], k.shape), k, q.copy()), ValueError, "k: the elements"),
+            ((q[::-1], k, k, q.copy()), ValueError, "q: the elements"),
         ]
         for arguments, kind, message in wrong:
             with pytest.raises(kind, match=message):

@@ -1,6 +1,8 @@
 """Objects are used from several threads, and closed under them."""
 
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -108,20 +110,29 @@ def test_p02_a_long_call_lets_others_run() -> None:
             prompt = rng.integers(1, 1 << 30, 1000, dtype=np.uint32)
             with cache.begin(prompt) as sequence:
                 sequence.publish(1000)
-        counted = [0]
+        counted, during = [0], [0]
         over = threading.Event()
 
         def walk() -> None:
-            for _ in range(20):
+            for _ in range(50):
+                before = counted[0]
                 cache.check()
+                during[0] += counted[0] - before
             over.set()
 
         def count() -> None:
             while not over.is_set():
                 counted[0] += 1
+                time.sleep(0)  # gives the interpreter's lock to whoever waits
 
-        run([walk, count])
-        assert counted[0] > 1000
+        # Nobody is made to give it up: another thread runs while a call let go of it, or never.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1000)
+        try:
+            run([count, walk])
+        finally:
+            sys.setswitchinterval(interval)
+        assert during[0] > 0
 
 
 def test_snapshots_go_on_any_thread() -> None:
