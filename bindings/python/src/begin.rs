@@ -50,15 +50,18 @@ impl Cache {
         Ok(Sequence::new(this.clone().unbind(), state.sequence))
     }
 
-    /// A Sequence object for an id, e.g. one of `begin_many()`. It owns the sequence from now on:
-    /// `detach()` it if others go on with the id. Raises StaleSequence.
-    fn sequence(this: &Bound<'_, Self>, id: u64) -> PyResult<Sequence> {
+    /// A Sequence object for an id, e.g. one of `begin_many()`, for the verbs that are not needed in
+    /// each step. The id stays the caller's to end; with `own` the object does that, as one of
+    /// `begin()`. Raises StaleSequence.
+    #[pyo3(signature = (id, *, own=false))]
+    fn sequence(this: &Bound<'_, Self>, id: u64, own: bool) -> PyResult<Sequence> {
         let (py, cache) = (this.py(), this.get().handle.get(this.py())?);
         // SAFETY: a live handle.
         filled::<rkv_sequence_info>(py, |out| unsafe {
             rkv_sequence_read_info(cache.raw(), id, out)
         })?;
-        Ok(Sequence::new(this.clone().unbind(), id))
+        let cache = this.clone().unbind();
+        Ok(if own { Sequence::new(cache, id) } else { Sequence::borrowed(cache, id) })
     }
 
     /// Begins a sequence that goes on from another one, by its id: what the parent has computed is

@@ -16,17 +16,25 @@ use crate::tokens::TokenArg;
 ///
 /// It owns the sequence: leaving its `with`, `release()`, or the end of the object releases it.
 /// `detach()` gives the id to code that works with ids, as the batch verbs do. After any of these,
-/// and when the cache is closed, its methods raise StaleSequence or InvalidState.
+/// and when the cache is closed, its methods raise StaleSequence or InvalidState. One from
+/// `Cache.sequence()` owns nothing unless asked to.
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct Sequence {
     cache: Py<Cache>,
     /// 0 when the sequence is no longer this object's.
     id: AtomicU64,
+    /// Whether it ends with this object.
+    owned: bool,
 }
 
 impl Sequence {
     pub fn new(cache: Py<Cache>, id: u64) -> Self {
-        Sequence { cache, id: AtomicU64::new(id) }
+        Sequence { cache, id: AtomicU64::new(id), owned: true }
+    }
+
+    /// One that somebody else ends, by its id.
+    pub fn borrowed(cache: Py<Cache>, id: u64) -> Self {
+        Sequence { cache, id: AtomicU64::new(id), owned: false }
     }
 
     fn live(&self, py: Python<'_>) -> PyResult<(Arc<Handle<rkv_cache>>, u64)> {
@@ -50,7 +58,7 @@ impl Sequence {
 impl Drop for Sequence {
     fn drop(&mut self) {
         let id = *self.id.get_mut();
-        if id == 0 {
+        if id == 0 || !self.owned {
             return;
         }
         Python::attach(|py| {
@@ -91,9 +99,12 @@ impl Sequence {
         this
     }
 
-    /// Releases the sequence unless it ended inside the block.
+    /// Releases the sequence unless it ended inside the block, or is not this object's to end.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        if !self.owned {
+            return Ok(());
+        }
         let Ok((cache, id)) = self.take(py) else { return Ok(()) };
         // SAFETY: a live handle.
         match long(py, true, || unsafe { rkv_sequence_release(cache.raw(), id) }) {

@@ -48,9 +48,12 @@ def test_several_tokens_for_each(cache: radixkv.Cache) -> None:
     sequences = infos["sequence"].copy()
     counts = np.array([2, 0, 3], np.uint32)
     assert cache.append_many(sequences, ids(5, 900), counts=counts) == 0
-    lengths = [cache.sequence(int(it)).info().position_count for it in sequences[:1]]
-    assert lengths == [12]
-    cache.release_many(sequences[1:])
+    lengths = [cache.sequence(it).info().position_count for it in sequences.tolist()]
+    assert lengths == [12, 10, 13]
+    with cache.sequence(sequences[0].item()) as first:  # an object that owns nothing
+        first.truncate(11)
+    assert cache.stats().sequence_count == 3
+    cache.release_many(sequences)
 
 
 def test_an_item_that_fails_keeps_no_other_from_its_turn(cache: radixkv.Cache) -> None:
@@ -64,7 +67,7 @@ def test_an_item_that_fails_keeps_no_other_from_its_turn(cache: radixkv.Cache) -
     with pytest.raises(radixkv.StaleSequence, match=r"items\[1\]") as caught:
         cache.append_many(sequences, ids(3))
     assert caught.value.statuses == [0, radixkv.Status.STALE_SEQUENCE, 0]
-    with cache.sequence(int(sequences[2])) as third:
+    with cache.sequence(int(sequences[2]), own=True) as third:
         assert third.info().position_count == 11
     assert cache.release_many(sequences, statuses=statuses) == 2
     assert statuses.tolist() == [0, 3, 3]

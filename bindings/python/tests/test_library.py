@@ -95,7 +95,7 @@ def test_p01_c_code_works_on_the_same_objects(cache: radixkv.Cache, tmp_path: Pa
     address = tokens.ctypes.data_as(ctypes.c_void_p)
     assert ext.probe(handle, address, ctypes.c_size_t(64)) == 64
     number = ext.begin(handle, address, ctypes.c_size_t(64))
-    with cache.sequence(number) as made:  # and what C made is Python's
+    with cache.sequence(number, own=True) as made:  # and what C made is Python's
         assert made.info().position_count == 64
     cache.close()
     with pytest.raises(radixkv.InvalidState):

@@ -110,6 +110,7 @@ def test_strides_of_tensors_are_respected(cache: radixkv.Cache) -> None:
     )
     fused = rng.standard_normal((20, HEADS + 2 * KV_HEADS, DIM), np.float32)
     q, k, v = np.split(fused, [HEADS, HEADS + KV_HEADS], axis=1)
+    v = np.ascontiguousarray(v.transpose(1, 0, 2)).transpose(1, 0, 2)  # heads before positions
     wide = np.zeros((20, 2 * HEADS, DIM), np.float32)
     plan = radixkv.Plan(cache.table)
     with cache.begin(ids(20)) as sequence:
