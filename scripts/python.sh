@@ -64,8 +64,8 @@ test)
     export PYTHONDONTWRITEBYTECODE=1
     "$run" -m pytest -p no:cacheprovider "$@"
     cache=$folder/mypy
-    MYPYPATH=benches "$run" -m mypy --strict --cache-dir "$cache" \
-        tests benches ../../examples/python
+    MYPYPATH=benches:../../examples/python "$run" -m mypy --strict --cache-dir "$cache" \
+        tests benches
     # From elsewhere, so that the installed package is looked at.
     cd "$folder"
     "$run" -m mypy --strict --cache-dir "$cache" -p radixkv
