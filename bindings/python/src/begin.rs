@@ -50,8 +50,8 @@ impl Cache {
         Ok(Sequence::new(this.clone().unbind(), state.sequence))
     }
 
-    /// A Sequence object for an id, e.g. one of `begin_many()`, for the verbs that are not needed in
-    /// each step. The id stays the caller's to end; with `own` the object does that, as one of
+    /// A Sequence object for an id, e.g. one of `begin_many()`, for the verbs that are not needed
+    /// in each step. The id stays the caller's to end; with `own` the object does that, as one of
     /// `begin()`. Raises StaleSequence.
     #[pyo3(signature = (id, *, own=false))]
     fn sequence(this: &Bound<'_, Self>, id: u64, own: bool) -> PyResult<Sequence> {
