@@ -61,6 +61,9 @@ replay: ## replay real request traces: hit rates, costs; ARGS='--trace agent' or
 bench: ## measure every call; options in ARGS as for replay
 	@bash scripts/bench.sh $(ARGS)
 
+python: ## the Python wheel, built and tested in an empty environment; ARGS=wheel builds it alone
+	@bash scripts/python.sh $(ARGS)
+
 install: ## install to PREFIX (/usr/local): headers, libraries, pkg-config, CMake
 	@bash scripts/install.sh
 
@@ -71,4 +74,5 @@ clean: ## remove everything that was built
 	$(CARGO) clean
 
 .PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo model \
-        engine engine-bench engine-speed llama-cpp replay bench install uninstall clean
+        engine engine-bench engine-speed llama-cpp replay bench python install \
+        uninstall clean

@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
-all=(lint tests faults models memcheck abi docs fuzz kernels)
+all=(lint tests faults models memcheck python abi docs fuzz kernels)
 long=(sanitizers matrix ptx_matrix llama_cpp transformers long_model long_simulation soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
@@ -24,6 +24,7 @@ stage_lint() { # formatting, clippy, rustdoc
         cargo fmt --check
         cargo fmt --check --manifest-path fuzz/Cargo.toml
         cargo fmt --check --manifest-path examples/engine/text/Cargo.toml
+        cargo fmt --check --manifest-path bindings/python/Cargo.toml
     else
         echo "SKIP formatting: rustfmt is not installed"
     fi
@@ -32,6 +33,9 @@ stage_lint() { # formatting, clippy, rustdoc
         cargo clippy --locked --all-targets --all-features -- -D warnings
         cargo clippy --locked --manifest-path examples/engine/text/Cargo.toml \
             --target-dir "$target/engine_text" -- -D warnings
+        ! have python3 "clippy of the Python package" ||
+            cargo clippy --locked --manifest-path bindings/python/Cargo.toml \
+                --target-dir "$target/python/lint" -- -D warnings
     else
         echo "SKIP clippy: it is not installed"
     fi
@@ -70,6 +74,10 @@ stage_memcheck() { # the C and C++ tests under valgrind
         --exact programs_built_by_gcc_pass
     # Not the one in Go, whose stacks valgrind does not understand.
     $limit cargo test --locked --test examples -- --exact c router beam_search recurrent cpp
+}
+
+stage_python() { # the Python wheel, in an empty virtual environment: pytest, mypy, stubtest
+    $limit bash scripts/python.sh test
 }
 
 stage_abi() { # names, numbers, layouts and types against abi/

@@ -46,6 +46,10 @@ has_go() {
     [ "${minor:-0}" -ge $go_minor ]
 }
 
+has_venv() {
+    python3 -c "import venv, ensurepip"
+}
+
 has_header() { # of C++, where the compiler or pkg-config looks by itself
     local flags
     flags=$(pkg-config --cflags "${2:-}" 2>/dev/null)
@@ -74,6 +78,7 @@ command -v pkg-config|pkg-config|test engine
 has_go|golang-go|test
 command -v zstd|zstd|test
 command -v python3|python3|test
+has_venv|python3-venv|test
 command -v chromium|chromium|test
 has_header nlohmann/json.hpp nlohmann_json|nlohmann-json3-dev|test engine
 has_header httplib.h cpp-httplib|libcpp-httplib-dev|test engine

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 /// The groups of the specification and how many behaviours each has.
-const GROUPS: [(char, usize); 8] =
-    [('K', 26), ('B', 12), ('S', 9), ('C', 11), ('H', 7), ('M', 10), ('J', 8), ('G', 16)];
+const GROUPS: [(char, usize); 9] =
+    [('K', 26), ('B', 12), ('S', 9), ('C', 11), ('H', 7), ('M', 10), ('J', 8), ('G', 16), ('P', 7)];
 const NOT_BUILT: &str = "not built yet: ";
 
 /// What the page says about one behaviour.
@@ -83,8 +83,20 @@ fn function<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     })?;
     let line = source[..definition].rfind('\n').map_or(0, |i| i + 1);
     let indent = &source[line..line + source[line..].len() - source[line..].trim_start().len()];
-    let close = format!("\n{indent}}}");
-    let end = definition + source[definition..].find(&close)? + close.len();
+    let end = if source[line..].trim_start().starts_with("def ") {
+        // Of Python: up to the next line that stands no deeper.
+        let mut ends = source[definition..].match_indices('\n').map(|(at, _)| definition + at);
+        let deeper = |at: usize| {
+            let rest = &source[at + 1..];
+            rest.starts_with('\n') || rest.starts_with(&format!("{indent} "))
+        };
+        // A list of parameters may end at the function's own column.
+        let body = |at: usize| deeper(at) || source[at + 1..].starts_with(&format!("{indent})"));
+        ends.find(|&at| !body(at)).unwrap_or(source.len())
+    } else {
+        let close = format!("\n{indent}}}");
+        definition + source[definition..].find(&close)? + close.len()
+    };
     // Back over comments and attributes that stand directly above.
     let above = source[..line].trim_end_matches('\n');
     let start = above.rfind("\n\n").map_or(0, |i| i + 2);
@@ -165,6 +177,11 @@ fn functions_are_found_with_their_comments() {
     // A comment that stands apart belongs to nobody.
     assert_eq!(function(source, "b"), Some("static void b(void) {\n}"));
     assert_eq!(function(source, "c"), None);
+    let python = "def a() -> None:\n    b()\n\n    # P01\n\n\n\
+        # P02\ndef b(\n    c: int,\n) -> None:\n    pass\n";
+    assert!(mentions(function(python, "a").unwrap(), "P01"));
+    assert!(!mentions(function(python, "a").unwrap(), "P02"));
+    assert!(function(python, "b").unwrap().ends_with("pass"));
     assert!(mentions("static void k01_x(void)", "K01") && mentions("// K01, K02", "K02"));
     assert!(!mentions("k011_x", "K01") && !mentions("ak01", "K01"));
 }

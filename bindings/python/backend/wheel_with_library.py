@@ -1,0 +1,62 @@
+"""Build backend: puts the library and its headers into the package, then lets maturin go on.
+
+The environment variable RADIXKV_LIBRARY names a library that was built already, e.g. one with CUDA
+kernels; otherwise cargo builds it, into the target folder of the repository.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import maturin
+
+HERE = Path(__file__).resolve().parent.parent
+ROOT = HERE.parent.parent
+PACKAGE = HERE / "python" / "radixkv"
+
+
+def library() -> Path:
+    """The shared library, built if nobody did."""
+    given = os.environ.get("RADIXKV_LIBRARY")
+    if given:
+        return Path(given)
+    target = Path(os.environ.get("RADIXKV_TARGET_DIR", ROOT / "target"))
+    command = ["cargo", "build", "--locked", "--release", "--lib", "--target-dir", str(target)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return target / "release" / "libradixkv.so"
+
+
+def stage() -> None:
+    """Copies library and headers to where the wheel takes them from."""
+    for folder in ("lib", "include"):
+        shutil.rmtree(PACKAGE / folder, ignore_errors=True)
+    (PACKAGE / "lib").mkdir()
+    staged = PACKAGE / "lib" / "libradixkv.so"
+    shutil.copyfile(library(), staged)
+    strip = shutil.which("strip")
+    if strip:
+        subprocess.run([strip, "--strip-debug", str(staged)], check=True)
+    shutil.copytree(ROOT / "include", PACKAGE / "include")
+    for name in ("LICENSE-MIT", "LICENSE-APACHE"):
+        shutil.copyfile(ROOT / name, PACKAGE / "lib" / name)
+
+
+def build_wheel(directory: str, settings: Any = None, metadata: Any = None) -> str:
+    stage()
+    return str(maturin.build_wheel(directory, settings, metadata))
+
+
+def build_editable(directory: str, settings: Any = None, metadata: Any = None) -> str:
+    stage()
+    return str(maturin.build_editable(directory, settings, metadata))
+
+
+def build_sdist(directory: str, settings: Any = None) -> str:
+    raise SystemExit("the library's source lies outside this folder: build a wheel")
+
+
+get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
+get_requires_for_build_editable = maturin.get_requires_for_build_editable
+prepare_metadata_for_build_wheel = maturin.prepare_metadata_for_build_wheel

@@ -1,0 +1,684 @@
+# Types of the extension module; the docstrings are the module's own. `_Array` is anything with the
+# buffer protocol or DLPack, `_Ids` a list of tokens.
+from collections.abc import Callable, Sequence as _List
+
+from typing import Any, Final, Protocol, Self, final
+
+from typing_extensions import Buffer, CapsuleType, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+class _Dlpack(Protocol):
+    def __dlpack__(self) -> Any: ...
+
+__all__ = [
+    "Cache",
+    "CacheStats",
+    "ClearResult",
+    "ContentsResult",
+    "Group",
+    "GroupDepths",
+    "InsertResult",
+    "JournalResult",
+    "KvMemory",
+    "Lock",
+    "Match",
+    "Namespace",
+    "NodeInfo",
+    "PageTable",
+    "PageTableStats",
+    "Pin",
+    "Plan",
+    "PoolStats",
+    "PublishResult",
+    "Runner",
+    "RunnerStats",
+    "Sequence",
+    "SequenceInfo",
+    "Shortage",
+    "SnapshotCache",
+    "SnapshotInsertResult",
+    "SnapshotStats",
+    "TokenItem",
+    "Tokens",
+    "abi_version",
+    "features",
+    "image_digest",
+    "layouts",
+    "log_message",
+    "runner_supports",
+    "set_log",
+    "version",
+]
+
+_Array: TypeAlias = Buffer | _Dlpack
+_Ids: TypeAlias = _Array | Tokens | _List[int]
+
+@final
+class Shortage:
+    pool: Final[int]
+    needed_page_count: Final[int]
+    free_page_count: Final[int]
+    reclaimable_page_count: Final[int]
+    locked_page_count: Final[int]
+    private_page_count: Final[int]
+    retained_page_count: Final[int]
+
+@final
+class PageTableStats:
+    page_size: Final[int]
+    total_page_count: Final[int]
+    free_page_count: Final[int]
+    cached_page_count: Final[int]
+    private_page_count: Final[int]
+    reclaimable_page_count: Final[int]
+    slot_count: Final[int]
+    free_slot_count: Final[int]
+    memory_bytes: Final[int]
+    outside_page_count: Final[int]
+
+@final
+class PoolStats:
+    total_page_count: Final[int]
+    free_page_count: Final[int]
+    cached_page_count: Final[int]
+    private_page_count: Final[int]
+    reclaimable_page_count: Final[int]
+    outside_page_count: Final[int]
+
+@final
+class Match:
+    partial_page: Final[int]
+    node: Final[int]
+    partial_node: Final[int]
+    lock: Final[int]
+    token_count: Final[int]
+    position_count: Final[int]
+    page_count: Final[int]
+    partial_position_count: Final[int]
+    known_position_count: Final[int]
+    checkpoint_at: Final[tuple[int, int]]
+    limiting_group: Final[int]
+
+@final
+class InsertResult:
+    node: Final[int]
+    claimed_page_count: Final[int]
+    duplicate_page_count: Final[int]
+    lock: Final[int]
+    claimed_group_page_count: Final[int]
+    duplicate_group_page_count: Final[int]
+
+@final
+class ClearResult:
+    namespace_count: Final[int]
+    freed_page_count: Final[int]
+    held_page_count: Final[int]
+    waiting_page_count: Final[int]
+    dropped_sequence_count: Final[int]
+
+@final
+class GroupDepths:
+    position_count: Final[int]
+    known_position_count: Final[int]
+    checkpoint_at: Final[tuple[int, int]]
+
+@final
+class NodeInfo:
+    lock_count: Final[int]
+    parent: Final[int]
+    position_count: Final[int]
+    page_count: Final[int]
+    end_position: Final[int]
+    child_count: Final[int]
+    last_access: Final[int]
+    hit_count: Final[int]
+
+@final
+class CacheStats:
+    cached_page_count: Final[int]
+    reclaimable_page_count: Final[int]
+    node_count: Final[int]
+    namespace_count: Final[int]
+    sequence_count: Final[int]
+    image_count: Final[int]
+    index_bytes: Final[int]
+    lookup_count: Final[int]
+    lookup_position_count: Final[int]
+    hit_position_count: Final[int]
+    partial_hit_position_count: Final[int]
+    inserted_page_count: Final[int]
+    duplicate_page_count: Final[int]
+    evicted_page_count: Final[int]
+    prefix_count: Final[int]
+    retained_sequence_count: Final[int]
+    retained_page_count: Final[int]
+    displaced_sequence_count: Final[int]
+    inherit_count: Final[int]
+    inherited_position_count: Final[int]
+    lock_count: Final[int]
+
+@final
+class SequenceInfo:
+    slot: Final[int]
+    sequence: Final[int]
+    position_count: Final[int]
+    cached_position_count: Final[int]
+    cached_token_count: Final[int]
+    page_count: Final[int]
+    shared_page_count: Final[int]
+    node: Final[int]
+    copy_count: Final[int]
+    inherited_position_count: Final[int]
+
+@final
+class PublishResult:
+    claimed_page_count: Final[int]
+    remapped_page_count: Final[int]
+    first_remapped_index: Final[int]
+    shared_page_count: Final[int]
+    node: Final[int]
+
+@final
+class RunnerStats:
+    thread_count: Final[int]
+    kv_bytes: Final[int]
+    page_bytes: Final[int]
+
+@final
+class JournalResult:
+    record_count: Final[int]
+    page_count: Final[int]
+    token_count: Final[int]
+    item_count: Final[int]
+    last_number: Final[int]
+    newest_number: Final[int]
+    oldest_number: Final[int]
+    lost_count: Final[int]
+
+@final
+class ContentsResult:
+    next_page: Final[int]
+    record_count: Final[int]
+    page_count: Final[int]
+    token_count: Final[int]
+    item_count: Final[int]
+    number: Final[int]
+    newest_number: Final[int]
+
+@final
+class SnapshotStats:
+    entry_count: Final[int]
+    entry_bytes: Final[int]
+    pinned_entry_count: Final[int]
+    pin_count: Final[int]
+    detached_count: Final[int]
+    detached_bytes: Final[int]
+    node_count: Final[int]
+    namespace_count: Final[int]
+    index_bytes: Final[int]
+    lookup_count: Final[int]
+    hit_count: Final[int]
+    full_hit_count: Final[int]
+    lookup_token_count: Final[int]
+    hit_token_count: Final[int]
+    stored_count: Final[int]
+    replaced_count: Final[int]
+    rejected_count: Final[int]
+    evicted_count: Final[int]
+    removed_count: Final[int]
+
+@final
+class SnapshotInsertResult:
+    stored: Final[int]
+    replaced: Final[int]
+    evicted_count: Final[int]
+
+@final
+class TokenItem:
+    index: Final[int]
+    position_count: Final[int]
+    def __eq__(self, other: object, /) -> bool: ...
+    @staticmethod
+    def coord(index: int, bin: int) -> TokenItem: ...
+    @staticmethod
+    def size(index: int, width_bin: int, height_bin: int) -> TokenItem: ...
+    @staticmethod
+    def image(index: int, position_count: int, digest: bytes) -> TokenItem: ...
+
+@final
+class Tokens:
+    ids: Final[NDArray[np.uint32]]
+    items: Final[list[TokenItem]]
+    position_count: Final[int]
+    def __new__(cls, ids: _Ids, items: _List[TokenItem] = ()) -> Self: ...
+    def __len__(self) -> int: ...
+    @staticmethod
+    def build(prompt: _Ids, items: _List[TokenItem]) -> Tokens: ...
+    def regions(self) -> list[tuple[int, int]]: ...
+    @staticmethod
+    def page_digests(
+        tokens: _Ids,
+        page_size: int,
+        digests: _Array | None = None,
+        *,
+        space: Namespace | None = None,
+        parent: bytes | None = None,
+        first_page: int = 0,
+    ) -> int: ...
+
+@final
+class Namespace:
+    lora_id: Final[int | None]
+    epoch: Final[int]
+    image_digest: Final[bytes | None]
+    salt: Final[bytes]
+    def __new__(
+        cls,
+        *,
+        lora_id: int | None = None,
+        epoch: int = 0,
+        image_digest: bytes | None = None,
+        salt: bytes | None = None,
+    ) -> Self: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class Group:
+    @staticmethod
+    def full(*, pool: int = 0) -> Group: ...
+    @staticmethod
+    def window(window: int, *, sinks: int = 0, pool: int = 0) -> Group: ...
+    @staticmethod
+    def chunk(chunk: int, *, pool: int = 0) -> Group: ...
+    @staticmethod
+    def state(*, pool: int = 0) -> Group: ...
+
+@final
+class PageTable:
+    handle: Final[int]
+    closed: Final[bool]
+    page_size: Final[int]
+    def __new__(
+        cls,
+        page_count: int = 0,
+        *,
+        page_size: int = 16,
+        slot_count: int = 256,
+        row_page_limit: int = 0,
+        external: bool = False,
+        groups: _List[Group] = (),
+        pools: _List[int] = (),
+    ) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def close(self) -> None: ...
+    def stats(self) -> PageTableStats: ...
+    def pool_stats(self, pool: int) -> PoolStats: ...
+    def check(self) -> None: ...
+    def allocate_slot(self) -> int: ...
+    def free_slot(self, slot: int) -> None: ...
+    def allocate_pages(self, pages: _Array, *, pool: int = 0) -> None: ...
+    def free_pages(self, pages: _Array, *, pool: int = 0) -> None: ...
+    def map(self, slot: int, first_index: int, pages: _Array) -> None: ...
+    def reserve(self, slot: int, position_count: int) -> None: ...
+    def can_reserve(self, slot: int | None, position_count: int) -> bool: ...
+    def row_capacity(self, slot: int) -> int: ...
+    def row(self, slot: int, first_index: int = 0) -> NDArray[np.uint32]: ...
+    def read_row(self, slot: int, pages: _Array, first_index: int = 0) -> int: ...
+    def read_slot_mapping(self, slot: int, positions: _Array, mapping: _Array) -> None: ...
+    def read_batch(
+        self,
+        slots: _Array,
+        position_counts: _Array,
+        indptr: _Array,
+        indices: _Array | None,
+        last_page_len: _Array,
+    ) -> int: ...
+    def read_journal(
+        self, after_number: int, records: _Array, pages: _Array, tokens: _Array, items: _Array
+    ) -> JournalResult: ...
+
+@final
+class Cache:
+    handle: Final[int]
+    closed: Final[bool]
+    table: Final[PageTable]
+    def __new__(
+        cls,
+        table: PageTable,
+        *,
+        index: str = "radix",
+        whole_pages: bool = False,
+        retained_sequence_limit: int = 0,
+        retained_page_limit: int = 0,
+        journal_bytes: int = 0,
+    ) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def close(self) -> None: ...
+    def match(
+        self,
+        tokens: _Ids,
+        pages: _Array | None = None,
+        *,
+        space: Namespace | None = None,
+        lock: bool = False,
+    ) -> Match: ...
+    def probe(self, tokens: _Ids, *, space: Namespace | None = None) -> int: ...
+    def insert(
+        self,
+        tokens: _Ids,
+        pages: _Array,
+        *,
+        published: _Array | None = None,
+        space: Namespace | None = None,
+        lock: bool = False,
+        from_node: int = 0,
+        from_token_index: int = 0,
+        from_page_index: int = 0,
+        groups: _List[tuple[int, _Array, _Array | None]] = (),
+    ) -> InsertResult: ...
+    def evict(self, page_count: int, pages: _Array | None = None) -> int: ...
+    def contains_page(self, page: int) -> bool: ...
+    def lock(self, node: int) -> int: ...
+    def unlock(self, lock: int) -> None: ...
+    def hold(self, lock: int) -> Lock: ...
+    def clear(
+        self,
+        space: Namespace | None = None,
+        *,
+        lora: bool = False,
+        image: bool = False,
+        salt: bool = False,
+        epoch: bool = False,
+        everything: bool = False,
+    ) -> ClearResult: ...
+    def stats(self) -> CacheStats: ...
+    def check(self) -> None: ...
+    def node_info(self, node: int) -> NodeInfo: ...
+    def node_pages(self, node: int) -> NDArray[np.uint32]: ...
+    def node_children(self, node: int) -> NDArray[np.uint64]: ...
+    def namespaces(self) -> list[tuple[Namespace, int]]: ...
+    def dump(self, format: str = "json") -> str: ...
+    def probe_groups(
+        self, tokens: _Ids, *, space: Namespace | None = None
+    ) -> tuple[GroupDepths, NDArray[Any]]: ...
+    def locked_pages(self, lock: int, group: int) -> NDArray[Any]: ...
+    def evict_pool(
+        self, pool: int, page_count: int, evicted: _Array | None = None
+    ) -> tuple[int, int]: ...
+    def begin(
+        self,
+        tokens: _Ids,
+        *,
+        space: Namespace | None = None,
+        reserve: int = 0,
+        allocate: int = 0,
+    ) -> Sequence: ...
+    def sequence(self, id: int, *, own: bool = False) -> Sequence: ...
+    def continue_from(
+        self,
+        parent: int,
+        tokens: _Ids | None = None,
+        *,
+        all_tokens: _Ids | None = None,
+        space: Namespace | None = None,
+        running: bool = False,
+        reserve: int = 0,
+        allocate: int = 0,
+    ) -> Sequence: ...
+    def fork(self, parent: int, count: int, *, reserve: int = 0) -> list[Sequence]: ...
+    def drop(self, sequence: int) -> None: ...
+    def drop_retained(self, page_count: int | None = None) -> int: ...
+    def retained(self) -> NDArray[np.uint64]: ...
+    def match_many(
+        self,
+        prompts: list[Any],
+        matches: _Array,
+        pages: _Array | None = None,
+        *,
+        spaces: Namespace | _List[Namespace | None] | None = None,
+        lock: bool = False,
+        statuses: _Array | None = None,
+    ) -> int: ...
+    def probe_many(
+        self,
+        prompts: list[Any],
+        found: _Array,
+        *,
+        spaces: Namespace | _List[Namespace | None] | None = None,
+        statuses: _Array | None = None,
+    ) -> int: ...
+    def begin_many(
+        self,
+        prompts: list[Any],
+        infos: _Array,
+        *,
+        spaces: Namespace | _List[Namespace | None] | None = None,
+        reserve: int | _Array | None = None,
+        allocate: int | _Array | None = None,
+        statuses: _Array | None = None,
+    ) -> int: ...
+    def append_many(
+        self,
+        sequences: _Array,
+        tokens: _Ids,
+        *,
+        counts: _Array | None = None,
+        statuses: _Array | None = None,
+    ) -> int: ...
+    def publish_many(
+        self,
+        sequences: _Array,
+        computed: _Array,
+        results: _Array | None = None,
+        *,
+        statuses: _Array | None = None,
+    ) -> int: ...
+    def release_many(self, sequences: _Array, *, statuses: _Array | None = None) -> int: ...
+    def read_journal(
+        self, after_number: int, records: _Array, pages: _Array, tokens: _Array, items: _Array
+    ) -> JournalResult: ...
+    def read_contents(
+        self, first_page: int, records: _Array, pages: _Array, tokens: _Array, items: _Array
+    ) -> ContentsResult: ...
+
+@final
+class Lock:
+    id: Final[int]
+    def unlock(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class Sequence:
+    id: Final[int]
+    cache: Final[Cache]
+    slot: Final[int]
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def detach(self) -> int: ...
+    def info(self) -> SequenceInfo: ...
+    def pages(self, first_index: int = 0, *, group: int = 0) -> NDArray[np.uint32]: ...
+    def copies(self) -> NDArray[Any]: ...
+    def confirm_copies(self) -> None: ...
+    def allocate(self, position_count: int) -> None: ...
+    def append(self, tokens: _Ids) -> None: ...
+    def truncate(self, position_count: int) -> None: ...
+    def publish(self, computed_position_count: int) -> PublishResult: ...
+    def release(self) -> None: ...
+    def retain(self) -> int | None: ...
+    def checkpoint(self) -> int: ...
+    def slide(self, computed_position_count: int) -> None: ...
+
+@final
+class Plan:
+    handle: Final[int]
+    def __new__(cls, table: PageTable) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def close(self) -> None: ...
+    def set(
+        self,
+        sequences: _Array | None,
+        starts: _Array,
+        counts: _Array | None = None,
+        *,
+        slots: _Array | None = None,
+        regions: list[Any] | None = None,
+    ) -> None: ...
+    def reserve(
+        self,
+        *,
+        rows: int,
+        positions: int,
+        pages: int,
+        row_positions: int = 0,
+        regions: bool = False,
+        separate: bool = False,
+    ) -> None: ...
+    def check(self) -> None: ...
+    def sizes(self) -> tuple[int, int, int, int]: ...
+    def read(
+        self,
+        *,
+        query_indptr: _Array | None = None,
+        indptr: _Array | None = None,
+        indices: _Array | None = None,
+        last_page_len: _Array | None = None,
+        slot_mapping: _Array | None = None,
+        copies: _Array | None = None,
+        copy_sequences: _Array | None = None,
+    ) -> tuple[int, int, int, int]: ...
+    def arrays(self) -> dict[str, NDArray[Any]]: ...
+
+@final
+class KvMemory:
+    data_ptr: Final[int]
+    shape: Final[tuple[int, int, int, int]]
+    strides: Final[tuple[int, int, int, int]]
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class Runner:
+    handle: Final[int]
+    def __new__(
+        cls,
+        table: PageTable,
+        *,
+        layers: int,
+        query_heads: int,
+        kv_heads: int,
+        head_dim: int = 128,
+        dtype: object = None,
+        kv_dtype: object = None,
+        kv_layout: str = "nhd",
+        backend: str = "cpu",
+        device: int = 0,
+        threads: int = 0,
+        batch_invariant: bool = False,
+        kv_layers: _List[tuple[_Array, _Array]] | None = None,
+    ) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def close(self) -> None: ...
+    def stats(self) -> RunnerStats: ...
+    def copy_pages(self, copies: _Array) -> None: ...
+    def append_prefill(
+        self,
+        plan: Plan,
+        layer: int,
+        q: _Array,
+        k: _Array | None,
+        v: _Array | None,
+        out: _Array,
+        lse: _Array | None = None,
+        *,
+        sinks: _Array | None = None,
+        scale: float = 0.0,
+        soft_cap: float = 0.0,
+        window: int = 0,
+        k_scale: float = 0.0,
+        v_scale: float = 0.0,
+        stream: int | None = None,
+    ) -> None: ...
+    def prepare_plan(
+        self, plan: Plan, *, keep_copies_open: bool = False, stream: int | None = None
+    ) -> None: ...
+    def reserve_plan(self, plan: Plan) -> None: ...
+    def merge_states(
+        self,
+        outs: _List[_Array],
+        lses: _List[_Array],
+        out: _Array,
+        lse: _Array | None = None,
+        *,
+        stream: int | None = None,
+    ) -> None: ...
+    def kv_memory(self, layer: int, *, as_bits: bool = False) -> tuple[KvMemory, KvMemory]: ...
+
+@final
+class SnapshotCache:
+    handle: Final[int]
+    def __new__(cls, *, entry_limit: int = 1024, byte_limit: int | None = None) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def close(self) -> None: ...
+    def insert(
+        self,
+        tokens: _Ids,
+        data: object,
+        size_bytes: int = 0,
+        *,
+        next_token: int | None = None,
+        space: Namespace | None = None,
+    ) -> SnapshotInsertResult: ...
+    def match(self, tokens: _Ids, *, space: Namespace | None = None) -> Pin | None: ...
+    def probe(self, tokens: _Ids, *, space: Namespace | None = None) -> int: ...
+    def remove(self, tokens: _Ids, *, space: Namespace | None = None) -> bool: ...
+    def clear(self) -> None: ...
+    def stats(self) -> SnapshotStats: ...
+    def check(self) -> None: ...
+
+@final
+class Pin:
+    data: Final[Any]
+    token_count: Final[int]
+    size_bytes: Final[int]
+    full_hit: Final[bool]
+    next_token: Final[int | None]
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def release(self) -> None: ...
+
+def layouts() -> dict[str, Any]: ...
+def version() -> str: ...
+def abi_version() -> int: ...
+def features() -> int: ...
+def set_log(receiver: Callable[[int, str], object] | None, level: int = 1) -> None: ...
+def log_message(level: int, message: str) -> None: ...
+def image_digest(data: _Array) -> bytes: ...
+def runner_supports(
+    page_size: int,
+    *,
+    layers: int,
+    query_heads: int,
+    kv_heads: int,
+    head_dim: int = 128,
+    dtype: object = None,
+    kv_dtype: object = None,
+    kv_layout: str = "nhd",
+    backend: str = "cpu",
+    device: int = 0,
+) -> int: ...

@@ -1,0 +1,251 @@
+//! The caller's arrays: anything with the buffer protocol (NumPy, array.array, memoryview) or with
+//! DLPack (torch tensors), taken as it lies in memory.
+use std::ffi::{CStr, c_int};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::dlpack::Borrowed;
+
+/// What an element is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Integer,
+    Float,
+    /// The upper half of a 32-bit float, of which only DLPack knows.
+    Brain,
+    Struct,
+    Other,
+}
+
+/// Who has to be told when the array is no longer read.
+enum Owner {
+    Buffer(Box<ffi::Py_buffer>),
+    Dlpack(Borrowed),
+}
+
+/// An array of somebody else, kept as it is for as long as this lives.
+pub struct Array {
+    owner: Owner,
+    data: *mut u8,
+    pub item_size: usize,
+    pub kind: Kind,
+    /// Elements in all.
+    pub count: usize,
+    pub is_dense: bool,
+    /// 0 for the host, else one more than the number of the CUDA device.
+    pub device: u32,
+    dimensions: usize,
+}
+
+fn kind_of(format: *const std::ffi::c_char) -> Kind {
+    if format.is_null() {
+        return Kind::Other;
+    }
+    // SAFETY: NUL-terminated, as the buffer protocol says.
+    let text = unsafe { CStr::from_ptr(format) }.to_bytes();
+    let text = match text {
+        [b'@' | b'=' | b'<', rest @ ..] => rest,
+        _ => text,
+    };
+    match text {
+        [b'T', b'{', ..] => Kind::Struct,
+        [b'b' | b'B' | b'h' | b'H' | b'i' | b'I' | b'l' | b'L' | b'q' | b'Q'] => Kind::Integer,
+        [b'e' | b'f' | b'd'] => Kind::Float,
+        _ => Kind::Other,
+    }
+}
+
+impl Array {
+    /// An array of any shape. `name` is the argument's, for messages.
+    pub fn of(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
+        // SAFETY: any object may be asked.
+        if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 {
+            return Array::of_buffer(object, name, writable);
+        }
+        let Some(borrowed) = Borrowed::of(object, name)? else {
+            let kind = object.get_type().name()?;
+            let message = format!(
+                "{name}: an array is needed (numpy, array.array, or with DLPack), not {kind}"
+            );
+            return Err(PyTypeError::new_err(message));
+        };
+        Ok(Array {
+            data: borrowed.data(),
+            item_size: borrowed.item_size(),
+            kind: borrowed.kind(),
+            count: borrowed.shape().iter().product::<i64>() as usize,
+            is_dense: borrowed.is_dense(),
+            device: borrowed.device(),
+            dimensions: borrowed.shape().len(),
+            owner: Owner::Dlpack(borrowed),
+        })
+    }
+
+    fn of_buffer(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        let wanted = if writable { ffi::PyBUF_FULL } else { ffi::PyBUF_FULL_RO } as c_int;
+        // SAFETY: `view` stays where it is until PyBuffer_Release.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &mut *view, wanted) } != 0 {
+            let reason = PyErr::fetch(object.py());
+            let message = format!("{name}: {}", reason.value(object.py()));
+            return Err(PyValueError::new_err(message));
+        }
+        // SAFETY: the exporter filled the view; it is asked for nothing but its form.
+        let is_dense = unsafe { ffi::PyBuffer_IsContiguous(&*view, b'C' as _) } == 1;
+        let item_size = view.itemsize as usize;
+        Ok(Array {
+            data: view.buf.cast(),
+            item_size,
+            kind: kind_of(view.format),
+            count: (view.len as usize).checked_div(item_size).unwrap_or(0),
+            is_dense,
+            device: 0,
+            dimensions: view.ndim as usize,
+            owner: Owner::Buffer(view),
+        })
+    }
+
+    /// The array's shape.
+    pub fn shape(&self) -> Vec<i64> {
+        match &self.owner {
+            Owner::Dlpack(borrowed) => borrowed.shape().to_vec(),
+            // SAFETY: with PyBUF_FULL the exporter gives `ndim` of them.
+            Owner::Buffer(view) => unsafe { list(view.shape, self.dimensions) },
+        }
+    }
+
+    /// Elements from one entry of each dimension to the next.
+    pub fn strides(&self) -> Vec<i64> {
+        match &self.owner {
+            Owner::Dlpack(borrowed) => borrowed.strides(),
+            Owner::Buffer(view) => {
+                // SAFETY: as above.
+                let bytes = unsafe { list(view.strides, self.dimensions) };
+                bytes.into_iter().map(|stride| stride / self.item_size as i64).collect()
+            }
+        }
+    }
+
+    /// Where the first element lies.
+    pub fn data<T>(&self) -> *mut T {
+        self.data.cast()
+    }
+
+    /// Refuses an array that is on a GPU or not dense.
+    pub fn on_host(self, name: &str) -> PyResult<Array> {
+        if self.device != 0 {
+            return Err(PyValueError::new_err(format!("{name}: must be in the host's memory")));
+        }
+        if !self.is_dense {
+            return Err(PyValueError::new_err(format!("{name}: must be C-contiguous")));
+        }
+        Ok(self)
+    }
+
+    /// A dense array of integers of so many bytes.
+    pub fn integers(
+        object: &Bound<'_, PyAny>,
+        name: &str,
+        bytes: usize,
+        writable: bool,
+    ) -> PyResult<Array> {
+        let array = Array::of(object, name, writable)?;
+        if array.kind != Kind::Integer || array.item_size != bytes {
+            let message = format!("{name}: an array of {}-bit integers is needed", bytes * 8);
+            return Err(PyTypeError::new_err(message));
+        }
+        array.on_host(name)
+    }
+
+    /// A dense array of 32-bit floats.
+    pub fn floats(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
+        let array = Array::of(object, name, writable)?;
+        if array.kind != Kind::Float || array.item_size != 4 {
+            return Err(PyTypeError::new_err(format!("{name}: an array of float32 is needed")));
+        }
+        if !array.is_dense {
+            return Err(PyValueError::new_err(format!("{name}: must be C-contiguous")));
+        }
+        Ok(array)
+    }
+
+    /// A dense array of structs with a layout of `radixkv.dtypes`.
+    pub fn structs<T>(
+        object: &Bound<'_, PyAny>,
+        name: &str,
+        layout: &str,
+        writable: bool,
+    ) -> PyResult<Array> {
+        debug_assert_eq!(crate::record::layout_size(layout), size_of::<T>());
+        let array = Array::of(object, name, writable)?;
+        if array.kind != Kind::Struct || array.item_size != size_of::<T>() {
+            let message = format!("{name}: an array of radixkv.dtypes.{layout} is needed");
+            return Err(PyTypeError::new_err(message));
+        }
+        array.on_host(name)
+    }
+
+    /// Refuses an array that has not exactly so many elements.
+    pub fn exactly(self, name: &str, count: usize) -> PyResult<Array> {
+        if self.count == count {
+            return Ok(self);
+        }
+        let message = format!("{name}: {count} elements are needed, {} are there", self.count);
+        Err(PyValueError::new_err(message))
+    }
+
+    /// Refuses an array that has fewer elements.
+    pub fn at_least(self, name: &str, count: usize) -> PyResult<Array> {
+        if self.count >= count {
+            return Ok(self);
+        }
+        let message = format!("{name}: room for {count} is needed, there is {}", self.count);
+        Err(PyValueError::new_err(message))
+    }
+
+    /// The elements of a dense array on the host.
+    ///
+    /// # Safety
+    /// T has the size that was checked; nobody writes the array meanwhile, as for any other
+    /// function of C that is given it.
+    pub unsafe fn read<T>(&self) -> &[T] {
+        if self.count == 0 {
+            return &[];
+        }
+        // SAFETY: the array is kept, it is dense and on the host, the rest is promised.
+        unsafe { std::slice::from_raw_parts(self.data.cast(), self.count) }
+    }
+}
+
+/// # Safety
+/// `from` leads to so many numbers, or to none with 0.
+unsafe fn list(from: *const ffi::Py_ssize_t, count: usize) -> Vec<i64> {
+    // SAFETY: as promised.
+    (0..count).map(|at| unsafe { *from.add(at) } as i64).collect()
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        if let Owner::Buffer(view) = &mut self.owner {
+            // SAFETY: filled by PyObject_GetBuffer, released once; arrays are dropped by functions
+            // that Python called, with the interpreter's lock.
+            unsafe { ffi::PyBuffer_Release(&mut **view) }
+        }
+    }
+}
+
+/// An optional array of the caller's to write to: its start and its room, (null, 0) without.
+pub fn output(array: &Option<Array>) -> (*mut u32, usize) {
+    array.as_ref().map_or((std::ptr::null_mut(), 0), |array| (array.data(), array.count))
+}
+
+/// NumPy's `empty(count, dtype)`, for the calls that make an array for their result.
+pub fn empty<'py>(py: Python<'py>, count: usize, kind: &str) -> PyResult<Bound<'py, PyAny>> {
+    static EMPTY: pyo3::sync::PyOnceLock<Py<PyAny>> = pyo3::sync::PyOnceLock::new();
+    let empty = EMPTY.get_or_try_init(py, || {
+        PyResult::Ok(py.import("radixkv.dtypes")?.getattr("empty")?.unbind())
+    })?;
+    empty.bind(py).call1((count, kind))
+}

@@ -1,0 +1,168 @@
+//! Handles of the library that may be closed while other threads use them.
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PySlice;
+
+use crate::array::{Array, empty};
+use crate::c::*;
+use crate::status::{check, refused};
+
+/// A struct behind a handle: how it is destroyed, and what Python calls it.
+pub trait Object {
+    const NAME: &'static str;
+    /// # Safety
+    /// The last use of the handle.
+    unsafe fn destroy(this: *mut Self);
+}
+
+macro_rules! objects {
+    ($($kind:ty, $name:literal, $destroy:ident;)*) => { $(
+        impl Object for $kind {
+            const NAME: &'static str = $name;
+            unsafe fn destroy(this: *mut Self) {
+                // SAFETY: as promised by the caller.
+                unsafe { $destroy(this) }
+            }
+        }
+    )* };
+}
+
+objects! {
+    rkv_page_table, "PageTable", rkv_page_table_destroy;
+    rkv_cache, "Cache", rkv_cache_destroy;
+    rkv_plan, "Plan", rkv_plan_destroy;
+    rkv_runner, "Runner", rkv_runner_destroy;
+    rkv_snapshot_cache, "SnapshotCache", rkv_snapshot_cache_destroy;
+}
+
+/// An object of the library, destroyed when nobody uses it any more.
+pub struct Handle<T: Object>(NonNull<T>);
+
+// SAFETY: every call of the library may be made from any thread.
+unsafe impl<T: Object> Send for Handle<T> {}
+// SAFETY: likewise, several at once.
+unsafe impl<T: Object> Sync for Handle<T> {}
+
+impl<T: Object> Handle<T> {
+    /// What a `_create` function gave.
+    pub fn new(raw: *mut T) -> Arc<Self> {
+        Arc::new(Handle(NonNull::new(raw).expect("a handle that was created")))
+    }
+
+    #[inline]
+    pub fn raw(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+}
+
+impl<T: Object> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // SAFETY: whoever uses the handle has a count of it; this was the last one.
+        unsafe { T::destroy(self.0.as_ptr()) }
+    }
+}
+
+/// A handle that can be closed. Calls that run meanwhile end first: the last of them destroys it.
+pub struct Closable<T: Object>(Mutex<Option<Arc<Handle<T>>>>);
+
+impl<T: Object> Closable<T> {
+    pub fn new(handle: Arc<Handle<T>>) -> Self {
+        Closable(Mutex::new(Some(handle)))
+    }
+
+    #[inline]
+    pub fn get(&self, py: Python<'_>) -> PyResult<Arc<Handle<T>>> {
+        let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*inside {
+            Some(handle) => Ok(handle.clone()),
+            None => Err(refused(py, RKV_STATUS_INVALID_STATE, &format!("{} is closed", T::NAME))),
+        }
+    }
+
+    /// The pointer that C code takes.
+    pub fn address(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.get(py)?.raw() as usize)
+    }
+
+    /// Closing twice is no error.
+    pub fn close(&self, py: Python<'_>) {
+        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(handle));
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+/// Pointers that calls take, for closures that run without the interpreter's lock: what they lead
+/// to is kept by the caller of the closure.
+#[derive(Clone, Copy)]
+pub struct Raw<T>(pub T);
+
+// SAFETY: the caller keeps what the pointers lead to until the closure returns.
+unsafe impl<T> Send for Raw<T> {}
+// SAFETY: likewise.
+unsafe impl<T> Sync for Raw<T> {}
+
+impl<T> Raw<T> {
+    /// All of it, so that a closure takes the whole and not the pointers inside.
+    #[inline]
+    pub fn get(self) -> T {
+        self.0
+    }
+}
+
+/// Carries out a call. A long one lets other Python threads run meanwhile, which costs about as
+/// much as a short one takes.
+#[inline]
+pub fn long<R: Send>(py: Python<'_>, is_long: bool, call: impl FnOnce() -> R + Send) -> R {
+    if is_long { py.detach(call) } else { call() }
+}
+
+/// A CUDA stream from its number, as torch's `Stream.cuda_stream`.
+pub fn stream(number: usize) -> *mut c_void {
+    number as *mut c_void
+}
+
+/// A struct of numbers that a call fills in.
+pub fn filled<T: Sized32>(py: Python<'_>, call: impl FnOnce(*mut T) -> i32) -> PyResult<T> {
+    let mut found = T::sized();
+    check(py, call(&mut found))?;
+    Ok(found)
+}
+
+/// A new NumPy array with a list of the library: `call` takes a start, the room, and where the
+/// count goes.
+pub fn listed<'py>(
+    py: Python<'py>,
+    kind: &str,
+    call: impl Fn(*mut c_void, usize, *mut usize) -> i32,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut count = 0;
+    let status = call(std::ptr::null_mut(), 0, &mut count);
+    if status != RKV_STATUS_BUFFER_TOO_SMALL {
+        check(py, status)?;
+    }
+    loop {
+        let array = empty(py, count, kind)?;
+        if count == 0 {
+            return Ok(array);
+        }
+        let room = count;
+        let view = Array::of(&array, "result", true)?;
+        let status = call(view.data(), room, &mut count);
+        // It has grown since it was counted.
+        if status != RKV_STATUS_BUFFER_TOO_SMALL {
+            check(py, status)?;
+            return if count == room {
+                Ok(array)
+            } else {
+                array.get_item(PySlice::new(py, 0, count as isize, 1))
+            };
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Locks as context managers.
+use pyo3::prelude::*;
+
+use crate::c::*;
+use crate::cache::Cache;
+use crate::status::check;
+
+/// A lock that a caller took, from `Cache.hold()`.
+#[pyclass(frozen, module = "radixkv")]
+pub struct Lock {
+    pub cache: Py<Cache>,
+    /// The lock's id; 0 for none.
+    #[pyo3(get)]
+    pub id: u64,
+}
+
+#[pymethods]
+impl Lock {
+    /// Undoes the lock. Raises StaleLock when it was undone already.
+    fn unlock(&self, py: Python<'_>) -> PyResult<()> {
+        let cache = self.cache.get().handle.get(py)?;
+        // SAFETY: a live handle.
+        check(py, unsafe { rkv_cache_unlock(cache.raw(), self.id) })
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.id == 0 { Ok(()) } else { self.unlock(py) }
+    }
+}

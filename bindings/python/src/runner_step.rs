@@ -1,0 +1,231 @@
+//! What a runner does in a step.
+use std::ptr::{null, null_mut};
+use std::sync::PoisonError;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::c::*;
+use crate::handle::{Raw, long};
+use crate::plan::{Plan, positions};
+use crate::runner::{Runner, stream_of};
+use crate::status::check;
+
+/// An array of 32-bit floats on the runner's device, with so many elements or more.
+fn floats(
+    runner: &Runner,
+    object: &Bound<'_, PyAny>,
+    name: &str,
+    count: usize,
+    writable: bool,
+) -> PyResult<Array> {
+    let array = Array::floats(object, name, writable)?.at_least(name, count)?;
+    runner.shape.same_device(&array, name)?;
+    Ok(array)
+}
+
+#[pymethods]
+impl Runner {
+    /// Writes K and V of a plan's new positions into their pages, and attends from each of them to
+    /// the cached and the new ones. Decoding is the same call with one new position a row. The
+    /// first call of a step carries out the copies that its sequences wait for.
+    ///
+    /// q, out: (positions, query_heads, head_dim), in the plan's order; out must not overlap.
+    /// k, v: (positions, kv_heads, head_dim); None together: they are in the pages already.
+    /// lse: (positions, query_heads) float32, receives the logarithms of the softmax denominators.
+    /// sinks: (query_heads,) float32, a logit of each head for the denominator only.
+    /// scale: factor of q * k; 0: 1 / sqrt(head_dim).
+    /// soft_cap: a scaled logit x becomes soft_cap * tanh(x / soft_cap); 0: none.
+    /// window: positions that a query sees, itself included; 0: all.
+    /// k_scale, v_scale: FP8 only: K is what is stored times this; 0: 1.
+    /// stream: CUDA only: the number of the stream; None: torch's current one.
+    ///
+    /// Lets other Python threads run. Raises InvalidState when the plan has no rows or they changed
+    /// since, ValueError and TypeError naming the tensor.
+    #[pyo3(signature = (plan, layer, q, k, v, out, lse=None, *, sinks=None, scale=0.0,
+                        soft_cap=0.0, window=0, k_scale=0.0, v_scale=0.0, stream=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn append_prefill(
+        &self,
+        py: Python<'_>,
+        plan: &Bound<'_, Plan>,
+        layer: u32,
+        q: &Bound<'_, PyAny>,
+        k: Option<&Bound<'_, PyAny>>,
+        v: Option<&Bound<'_, PyAny>>,
+        out: &Bound<'_, PyAny>,
+        lse: Option<&Bound<'_, PyAny>>,
+        sinks: Option<&Bound<'_, PyAny>>,
+        scale: f32,
+        soft_cap: f32,
+        window: u32,
+        k_scale: f32,
+        v_scale: f32,
+        stream: Option<usize>,
+    ) -> PyResult<()> {
+        let (runner, shape) = (self.handle.get(py)?, &self.shape);
+        let (turn, plan) = (&plan.get().turn, plan.get().handle.get(py)?);
+        let (q, q_position_stride, q_head_stride) =
+            shape.tensor(q, "q", shape.query_heads, false)?;
+        let (out, out_position_stride, out_head_stride) =
+            shape.tensor(out, "out", shape.query_heads, true)?;
+        let k = k.map(|it| shape.tensor(it, "k", shape.kv_heads, false)).transpose()?;
+        let v = v.map(|it| shape.tensor(it, "v", shape.kv_heads, false)).transpose()?;
+        let heads = shape.query_heads as usize;
+        let lse = lse.map(|it| floats(self, it, "lse", 0, true)).transpose()?;
+        let sinks = sinks.map(|it| floats(self, it, "sinks", heads, false)).transpose()?;
+        let tensor = |it: &Option<(Array, u64, u64)>| match it {
+            Some((array, position, head)) => (array.data(), *position, *head),
+            None => (null_mut(), 0, 0),
+        };
+        let (k_data, k_position_stride, k_head_stride) = tensor(&k);
+        let (v_data, v_position_stride, v_head_stride) = tensor(&v);
+        let args = rkv_runner_append_prefill_args {
+            layer,
+            q: q.data(),
+            k: k_data,
+            v: v_data,
+            out: out.data(),
+            lse: lse.as_ref().map_or(null_mut(), Array::data),
+            q_position_stride,
+            q_head_stride,
+            k_position_stride,
+            k_head_stride,
+            v_position_stride,
+            v_head_stride,
+            out_position_stride,
+            out_head_stride,
+            sinks: sinks.as_ref().map_or(null(), |it| it.data()),
+            scale,
+            soft_cap,
+            window,
+            k_scale,
+            v_scale,
+            stream: stream_of(py, shape, stream)?,
+            ..rkv_runner_append_prefill_args::sized()
+        };
+        // Rows of each tensor, to be compared with the step's when nobody can change that.
+        let rows = |array: &Array| array.shape()[0] as usize;
+        let room = [
+            ("q", rows(&q)),
+            ("out", rows(&out)),
+            ("k", k.as_ref().map_or(usize::MAX, |it| rows(&it.0))),
+            ("v", v.as_ref().map_or(usize::MAX, |it| rows(&it.0))),
+            ("lse", lse.as_ref().map_or(usize::MAX, |it| it.count / heads.max(1))),
+        ];
+        let call = Raw(&args);
+        let done = long(py, true, || {
+            let _turn = turn.read().unwrap_or_else(PoisonError::into_inner);
+            let needed = positions(&plan);
+            if let Some((name, there)) = room.iter().find(|entry| entry.1 < needed) {
+                return Err((*name, needed, *there));
+            }
+            // SAFETY: live handles; the tensors are kept, and have the rows of this step.
+            Ok(unsafe { rkv_runner_append_prefill(runner.raw(), plan.raw(), call.get()) })
+        });
+        match done {
+            Ok(status) => check(py, status),
+            Err((name, needed, there)) => {
+                let message = format!("{name}: the plan has {needed} positions, {there} are there");
+                Err(PyValueError::new_err(message))
+            }
+        }
+    }
+
+    /// Does now what the first `append_prefill()` of a step does otherwise: carries out the copies
+    /// that its sequences wait for and confirms them, unless they are to be kept open for another
+    /// runner.
+    #[pyo3(signature = (plan, *, keep_copies_open=false, stream=None))]
+    fn prepare_plan(
+        &self,
+        py: Python<'_>,
+        plan: &Bound<'_, Plan>,
+        keep_copies_open: bool,
+        stream: Option<usize>,
+    ) -> PyResult<()> {
+        let runner = self.handle.get(py)?;
+        let (turn, plan) = (&plan.get().turn, plan.get().handle.get(py)?);
+        let flags = if keep_copies_open { RKV_PREPARE_KEEP_COPIES_OPEN } else { 0 };
+        let on = Raw(stream_of(py, &self.shape, stream)?);
+        let status = long(py, true, || {
+            let _turn = turn.read().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: live handles.
+            unsafe { rkv_runner_prepare_plan(runner.raw(), plan.raw(), flags, on.get()) }
+        });
+        check(py, status)
+    }
+
+    /// Makes room on the device for every step that was given to `Plan.reserve()`, so that calls
+    /// may be captured into a graph. Raises InvalidState without `Plan.reserve()`.
+    fn reserve_plan(&self, py: Python<'_>, plan: &Bound<'_, Plan>) -> PyResult<()> {
+        let runner = self.handle.get(py)?;
+        let (turn, plan) = (&plan.get().turn, plan.get().handle.get(py)?);
+        let status = long(py, true, || {
+            let _turn = turn.write().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: live handles.
+            unsafe { rkv_runner_reserve_plan(runner.raw(), plan.raw()) }
+        });
+        check(py, status)
+    }
+
+    /// Attention over the union of disjoint sets of keys, from the attention over each of them.
+    ///
+    /// outs: a list of results, (positions, query_heads, head_dim) each, dense.
+    /// lses: a list of as many (positions, query_heads) float32.
+    /// out, lse: receive the merged ones; may be among the others.
+    #[pyo3(signature = (outs, lses, out, lse=None, *, stream=None))]
+    fn merge_states(
+        &self,
+        py: Python<'_>,
+        outs: Vec<Bound<'_, PyAny>>,
+        lses: Vec<Bound<'_, PyAny>>,
+        out: &Bound<'_, PyAny>,
+        lse: Option<&Bound<'_, PyAny>>,
+        stream: Option<usize>,
+    ) -> PyResult<()> {
+        let (runner, shape) = (self.handle.get(py)?, &self.shape);
+        if outs.len() != lses.len() {
+            return Err(PyValueError::new_err("lses: one for each of outs is needed"));
+        }
+        let heads = shape.query_heads as usize;
+        let dense = |object: &Bound<'_, PyAny>, name: &str, writable| {
+            let (array, ..) = shape.tensor(object, name, shape.query_heads, writable)?;
+            if array.is_dense {
+                Ok(array)
+            } else {
+                Err(PyValueError::new_err(format!("{name}: must be C-contiguous")))
+            }
+        };
+        let out = dense(out, "out", true)?;
+        let count = out.shape()[0] as usize;
+        let entries = count * heads;
+        let lse = lse.map(|it| floats(self, it, "lse", entries, true)).transpose()?;
+        let (mut states, mut logs) = (Vec::new(), Vec::new());
+        for (at, (state, log)) in outs.iter().zip(&lses).enumerate() {
+            let name = format!("outs[{at}]");
+            let array = dense(state, &name, false)?;
+            states.push(array.exactly(&name, out.count)?);
+            logs.push(floats(self, log, &format!("lses[{at}]"), entries, false)?);
+        }
+        let state_data: Vec<_> =
+            states.iter().map(|it| it.data::<std::ffi::c_void>() as *const _).collect();
+        let log_data: Vec<_> = logs.iter().map(|it| it.data::<f32>() as *const _).collect();
+        let args = rkv_runner_merge_states_args {
+            state_count: states.len() as u32,
+            position_count: count as u64,
+            outs: state_data.as_ptr(),
+            lses: log_data.as_ptr(),
+            out: out.data(),
+            lse: lse.as_ref().map_or(null_mut(), Array::data),
+            stream: stream_of(py, shape, stream)?,
+            ..rkv_runner_merge_states_args::sized()
+        };
+        let call = Raw(&args);
+        let status = long(py, true, || {
+            // SAFETY: a live handle; the tensors are kept and have these sizes.
+            unsafe { rkv_runner_merge_states(runner.raw(), call.get()) }
+        });
+        check(py, status)
+    }
+}

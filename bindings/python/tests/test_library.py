@@ -1,0 +1,278 @@
+"""The package as such: the library in it, C code beside it, what it says of itself."""
+
+import ctypes
+import inspect
+import os
+import re
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ids
+from numpy.typing import NDArray
+
+import radixkv
+
+
+def header() -> str:
+    return (Path(radixkv.get_include()) / "radixkv.h").read_text()
+
+
+def number(name: str) -> int:
+    found = re.search(rf"^(?:#define )?\s*{name}\s*=?\s*(\d+)", header(), re.MULTILINE)
+    assert found, f"{name} is not in the header"
+    return int(found[1])
+
+
+def test_p01_numbers_are_those_of_the_header() -> None:
+    for status in radixkv.Status:
+        assert number(f"RKV_STATUS_{status.name}") == status
+    statuses = set(re.findall(r"^    RKV_STATUS_(\w+) = ", header(), re.MULTILINE))
+    assert statuses == {status.name for status in radixkv.Status}
+    from radixkv import constants
+
+    for name, value in vars(constants).items():
+        if name.isupper():
+            assert number(f"RKV_{name}") == value
+    assert radixkv.abi_version() == number("RKV_ABI_VERSION")
+    parts = [number(f"RKV_VERSION_{part}") for part in ("MAJOR", "MINOR", "PATCH")]
+    assert radixkv.version() == ".".join(map(str, parts)) == radixkv.__version__
+    assert radixkv.features() & radixkv.FEATURE_RADIX_INDEX
+
+
+C_PROGRAM = r"""
+#include <radixkv.h>
+/* What an extension of an engine does: works on a cache that Python made. */
+long probe(rkv_cache *cache, const uint32_t *ids, size_t count)
+{
+    rkv_tokens tokens = {0};
+    tokens.struct_size = sizeof tokens;
+    tokens.ids = ids;
+    tokens.count = count;
+    size_t found = 0, positions = 0;
+    if (rkv_cache_probe(cache, NULL, &tokens, &found, &positions) != RKV_STATUS_OK) return -1;
+    return (long)found;
+}
+uint64_t begin(rkv_cache *cache, const uint32_t *ids, size_t count)
+{
+    rkv_tokens tokens = {0};
+    rkv_sequence_begin_args args = {0};
+    rkv_sequence_info info = {0};
+    tokens.struct_size = sizeof tokens;
+    tokens.ids = ids;
+    tokens.count = count;
+    args.struct_size = sizeof args;
+    args.tokens = &tokens;
+    info.struct_size = sizeof info;
+    return rkv_sequence_begin(cache, &args, &info) == RKV_STATUS_OK ? info.sequence : 0;
+}
+"""
+
+
+def test_p01_c_code_works_on_the_same_objects(cache: radixkv.Cache, tmp_path: Path) -> None:
+    (tmp_path / "ext.c").write_text(C_PROGRAM)
+    compiler = os.environ.get("CC", "cc")
+    command = [
+        compiler, "-shared", "-fPIC", "-Wall", "-Werror", "ext.c", "-I", radixkv.get_include(),
+        radixkv.get_library(), "-o", "ext.so",
+    ]
+    try:
+        subprocess.run(command, cwd=tmp_path, check=True)
+    except FileNotFoundError:
+        pytest.skip("there is no C compiler")
+    ext = ctypes.CDLL(str(tmp_path / "ext.so"))
+    ext.probe.restype = ctypes.c_long
+    ext.begin.restype = ctypes.c_uint64
+    with cache.begin(ids(64)) as sequence:
+        sequence.publish(64)
+    tokens = ids(64)
+    handle = ctypes.c_void_p(cache.handle)
+    address = tokens.ctypes.data_as(ctypes.c_void_p)
+    assert ext.probe(handle, address, ctypes.c_size_t(64)) == 64
+    number = ext.begin(handle, address, ctypes.c_size_t(64))
+    with cache.sequence(number, own=True) as made:  # and what C made is Python's
+        assert made.info().position_count == 64
+    cache.close()
+    with pytest.raises(radixkv.InvalidState):
+        _ = cache.handle
+    libraries = set(re.findall(r"\S*libradixkv\.so", Path("/proc/self/maps").read_text()))
+    assert libraries == {str(Path(radixkv.get_library()).resolve())}
+
+
+class Lender:
+    """A tensor of a library that has DLPack, and no buffer protocol."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    def __dlpack__(self) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+def test_p01_tensors_with_nothing_but_dlpack(cache: radixkv.Cache) -> None:
+    tokens, into = ids(64), np.zeros(4, np.uint32)
+    with cache.begin(Lender(tokens)) as sequence:
+        sequence.publish(64)
+        assert cache.match(Lender(tokens), Lender(into)).page_count == 4
+        np.testing.assert_array_equal(into, sequence.pages())  # written where it lies
+        assert cache.release_many(Lender(np.array([sequence.detach()]))) == 0
+    references = sys.getrefcount(tokens)
+    cache.match(Lender(tokens))
+    assert sys.getrefcount(tokens) == references
+    with pytest.raises(ValueError, match="tokens: must be C-contiguous"):
+        cache.match(Lender(ids(64)[::2]))
+    with pytest.raises(TypeError, match="tokens: 32-bit"):
+        cache.match(Lender(np.zeros(4)))
+    frozen = ids(4)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="tokens: "):  # DLPack alone can't say read-only
+        cache.match(Lender(frozen))
+
+
+def test_p01_handles_of_all_objects(cache: radixkv.Cache) -> None:
+    plan = radixkv.Plan(cache.table)
+    runner = radixkv.Runner(cache.table, layers=1, query_heads=1, kv_heads=1)
+    snapshots = radixkv.SnapshotCache()
+    handles = [it.handle for it in (cache.table, cache, plan)] + [runner.handle]
+    assert len({*handles, snapshots.handle}) == 5
+    with plan, runner:
+        pass
+    with pytest.raises(radixkv.InvalidState, match="Plan is closed"):
+        _ = plan.handle
+    with pytest.raises(radixkv.InvalidState, match="Runner is closed"):
+        _ = runner.handle
+
+
+def test_log_messages_come_on_the_main_thread() -> None:
+    seen: list[tuple[int, str, bool]] = []
+
+    def receiver(level: int, message: str) -> None:
+        seen.append((level, message, threading.current_thread() is threading.main_thread()))
+
+    radixkv.set_log(receiver)
+    try:
+        thread = threading.Thread(target=radixkv.log_message, args=(1, "from a thread"))
+        thread.start()
+        thread.join()
+        radixkv.log_message(1, "from the main one")
+        for _ in range(100):  # a step of Python code, after which pending calls are made
+            if len(seen) == 2:
+                break
+        assert seen == [(1, "from a thread", True), (1, "from the main one", True)]
+    finally:
+        radixkv.set_log(None)
+    radixkv.log_message(1, "to nobody")
+    assert len(seen) == 2
+
+
+def test_namespaces_of_keys_do_not_run_together() -> None:
+    made = [
+        radixkv.namespace_of("ab", "c"), radixkv.namespace_of("a", "bc"),
+        radixkv.namespace_of("abc"), radixkv.namespace_of(b"abc"), radixkv.namespace_of("1"),
+        radixkv.namespace_of(1), radixkv.namespace_of("abc", lora_id=0), radixkv.namespace_of(),
+    ]
+    assert len(set(made)) == len(made)
+    assert radixkv.namespace_of("ab", "c") == made[0]
+    assert made[7] == radixkv.Namespace()
+    assert made[6].lora_id == 0 and made[2].lora_id is None
+
+
+def test_k01_images_are_tokens(cache: radixkv.Cache) -> None:
+    digest = radixkv.image_digest(b"an image")
+    image = radixkv.TokenItem.image(5, 40, digest)
+    tokens = radixkv.Tokens.build(ids(20), [image])
+    assert len(tokens) == 21 and tokens.position_count == 60
+    assert tokens.regions() == [(5, 45)]
+    assert tokens.items == [image] and tokens.ids[4:7].tolist() == [5, 0, 6]
+    with cache.begin(tokens) as sequence:
+        assert sequence.info().position_count == 60
+        sequence.publish(60)
+    assert cache.probe(tokens) == 9  # of 48 positions in whole pages: 5, the image, and 3
+    other = radixkv.TokenItem.image(5, 40, radixkv.image_digest(b"another one"))
+    assert cache.probe(radixkv.Tokens.build(ids(20), [other])) == 5
+    with pytest.raises(TypeError, match="text ids alone"):
+        cache.append_many(np.zeros(21, np.uint64), tokens)
+
+
+def test_h01_page_digests() -> None:
+    into = np.zeros((6, 32), np.uint8)
+    assert radixkv.Tokens.page_digests(ids(100), 16) == 6
+    assert radixkv.Tokens.page_digests(ids(100), 16, into) == 6
+    assert len({bytes(row) for row in into}) == 6
+    rest = np.zeros((2, 32), np.uint8)
+    parent = bytes(into[3])
+    assert radixkv.Tokens.page_digests(ids(100), 16, rest, parent=parent, first_page=4) == 2
+    np.testing.assert_array_equal(rest, into[4:])
+    with pytest.raises(radixkv.BufferTooSmall) as caught:
+        radixkv.Tokens.page_digests(ids(100), 16, rest)
+    assert caught.value.needed == 6
+
+
+def test_p01_everything_is_documented() -> None:
+    """help() says what each method takes and does."""
+    for name in radixkv.__all__:
+        item = getattr(radixkv, name)
+        if not inspect.isclass(item) or not item.__module__.startswith("radixkv"):
+            continue
+        assert inspect.getdoc(item), name
+        for method, value in vars(item).items():
+            shown = callable(value) or isinstance(value, types.GetSetDescriptorType)
+            if method.startswith("_") or not shown:
+                continue
+            said = inspect.getdoc(value)
+            assert said and "--" not in said, f"{name}.{method}"
+            if callable(value):
+                assert str(inspect.signature(value)), f"{name}.{method}"
+    assert "rkv_" not in str(inspect.getdoc(radixkv.CacheStats.lookup_count))
+
+
+def test_the_exit_of_a_process_with_live_objects() -> None:
+    code = (
+        "import radixkv, numpy\n"
+        "cache = radixkv.Cache(radixkv.PageTable(64))\n"
+        "sequence = cache.begin(numpy.arange(1, 40, dtype='u4'))\n"
+        "snapshots = radixkv.SnapshotCache()\n"
+        "snapshots.insert([1, 2], sequence)\n"
+        "pin = snapshots.match([1, 2])\n"
+        "radixkv.set_log(print)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_child_of_fork_is_refused(cache: radixkv.Cache) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            cache.stats()
+        except radixkv.InvalidState:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("kind", ["array", "memoryview", "list", "tuple", "int32", "int64"])
+def test_p01_tokens_of_all_kinds(cache: radixkv.Cache, kind: str) -> None:
+    import array
+
+    with cache.begin(ids(64)) as sequence:
+        sequence.publish(64)
+    whole = ids(64)
+    given = {
+        "array": array.array("I", whole.tolist()),
+        "memoryview": memoryview(whole.tobytes()).cast("I"),
+        "list": whole.tolist(),
+        "tuple": tuple(whole.tolist()),
+        "int32": whole.astype(np.int32),
+        "int64": whole.astype(np.int64),
+    }[kind]
+    assert cache.match(given).token_count == 64

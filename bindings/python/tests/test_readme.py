@@ -1,0 +1,48 @@
+"""The Python in README.md runs as it stands."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+from conftest import ids
+
+import radixkv
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+
+
+def blocks() -> list[str]:
+    text = README.read_text()
+    found = re.findall(r"^( *)```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+
+
+def test_every_block_runs() -> None:
+    story, engine, hot_path = blocks()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(story, {})
+    [said] = re.findall(r"cached_position_count\)  # (\d+):", story)
+    assert printed.getvalue().splitlines()[0] == said
+
+    names: dict[str, object] = {
+        "np": np, "radixkv": radixkv, "tokens": ids(50), "mine": ids(50, 200),
+        "published": np.zeros(50, np.uint32),
+    }
+    exec(engine, names)
+    assert names["count"] == 50
+
+    n = 256
+    with radixkv.PageTable(2000, slot_count=n) as table, radixkv.Cache(table) as cache:
+        prompts = [np.array([at + 1, 7], np.uint32) for at in range(n)]
+        names = {
+            "np": np, "radixkv": radixkv, "cache": cache, "prompts": prompts,
+            "decoded": ids(n), "positions": np.full(n, 2, np.uint64),
+            "plan": radixkv.Plan(table), "indptr": np.zeros(n + 1, np.int32),
+            "indices": np.zeros(n, np.int32), "mapping": np.zeros(n, np.int64),
+        }
+        exec(hot_path, names)
+        mapping = names["mapping"]
+        assert isinstance(mapping, np.ndarray) and (mapping % 16 == 2).all()

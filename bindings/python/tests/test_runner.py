@@ -1,0 +1,273 @@
+"""Plans and attention on the CPU, against attention written with NumPy."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ids
+from numpy.typing import NDArray
+
+import radixkv
+
+HEADS, KV_HEADS, DIM, LAYERS = 4, 2, 64, 2
+F32 = NDArray[np.float32]
+
+
+def attention(q: F32, k: F32, v: F32, start: int) -> tuple[F32, F32]:
+    """Causal attention of positions `start` on over all of k and v, and the lse."""
+    out, lse = np.zeros_like(q), np.zeros(q.shape[:2], np.float32)
+    for at in range(q.shape[0]):
+        for head in range(HEADS):
+            kv = head // (HEADS // KV_HEADS)
+            scores = k[: start + at + 1, kv] @ q[at, head] / math.sqrt(DIM)
+            top = scores.max()
+            weights = np.exp(scores - top)
+            out[at, head] = weights @ v[: start + at + 1, kv] / weights.sum()
+            lse[at, head] = top + math.log(weights.sum())
+    return out, lse
+
+
+def random(rng: np.random.Generator, count: int, heads: int) -> F32:
+    return rng.standard_normal((count, heads, DIM), np.float32)
+
+
+@pytest.mark.parametrize("layout", ["nhd", "hnd"])
+@pytest.mark.parametrize("own", [True, False])
+def test_p02_prefill_reuse_and_decode(cache: radixkv.Cache, layout: str, own: bool) -> None:
+    rng = np.random.default_rng(7)
+    memory = None
+    if not own:
+        inner = (16, KV_HEADS, DIM) if layout == "nhd" else (KV_HEADS, 16, DIM)
+        memory = [
+            (np.zeros((256, *inner), np.float32), np.zeros((256, *inner), np.float32))
+            for _ in range(LAYERS)
+        ]
+    runner = radixkv.Runner(
+        cache.table,
+        layers=LAYERS,
+        query_heads=HEADS,
+        kv_heads=KV_HEADS,
+        head_dim=DIM,
+        kv_layout=layout,
+        kv_layers=memory,
+        threads=2,
+    )
+    plan = radixkv.Plan(cache.table)
+    k, v = (random(rng, 60, KV_HEADS) for _ in range(2))
+
+    def step(sequence: radixkv.Sequence, start: int, count: int) -> None:
+        """Positions from `start` on of a sequence whose K and V are the first of k and v."""
+        plan.set(
+            np.array([sequence.id], np.uint64),
+            np.array([start], np.uint64),
+            np.array([count], np.uint64),
+        )
+        q = random(rng, count, HEADS)
+        for layer in range(LAYERS):
+            out, lse = np.zeros_like(q), np.zeros((count, HEADS), np.float32)
+            new = slice(start, start + count)
+            runner.append_prefill(plan, layer, q, k[new], v[new], out, lse)
+            expected = attention(q, k, v, start)
+            np.testing.assert_allclose(out, expected[0], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(lse, expected[1], rtol=1e-4, atol=1e-5)
+
+    prompt = ids(50)
+    with cache.begin(prompt) as first:
+        step(first, 0, 20)
+        step(first, 20, 30)
+        first.publish(50)
+        first.append([4000])
+        step(first, 50, 1)
+        page = int(first.pages()[1])
+    lent, _ = runner.kv_memory(1)
+    look = np.from_dlpack(lent)
+    seen = look[page] if layout == "nhd" else look[page].transpose(1, 0, 2)
+    np.testing.assert_array_equal(seen, k[16:32])
+    if memory is not None:
+        np.testing.assert_array_equal(look, memory[1][0])
+
+    # The same beginning again, cut inside a page: the step carries out the copy.
+    other = prompt.copy()
+    other[40:] = 5
+    with cache.begin(other) as second:
+        info = second.info()
+        assert (info.cached_position_count, info.copy_count) == (40, 1)
+        k[40:], v[40:] = random(rng, 20, KV_HEADS), random(rng, 20, KV_HEADS)
+        step(second, 40, 10)
+        assert second.copies().size == 0
+    runner.close()
+    assert look.shape[0] == 256  # lent memory outlives the runner
+    with pytest.raises(radixkv.InvalidState, match="Runner is closed"):
+        runner.stats()
+
+
+def test_strides_of_tensors_are_respected(cache: radixkv.Cache) -> None:
+    """q, k and v side by side in one tensor, as a fused projection writes them."""
+    rng = np.random.default_rng(1)
+    runner = radixkv.Runner(
+        cache.table, layers=1, query_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM
+    )
+    fused = rng.standard_normal((20, HEADS + 2 * KV_HEADS, DIM), np.float32)
+    q, k, v = np.split(fused, [HEADS, HEADS + KV_HEADS], axis=1)
+    v = np.ascontiguousarray(v.transpose(1, 0, 2)).transpose(1, 0, 2)  # heads before positions
+    wide = np.zeros((20, 2 * HEADS, DIM), np.float32)
+    plan = radixkv.Plan(cache.table)
+    with cache.begin(ids(20)) as sequence:
+        plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([20]))
+        runner.append_prefill(plan, 0, q, k, v, wide[:, :HEADS])
+    expected, _ = attention(q, k, v, 0)
+    np.testing.assert_allclose(wide[:, :HEADS], expected, rtol=1e-4, atol=1e-5)
+    assert not wide[:, HEADS:].any()
+
+
+def test_merged_states_are_attention_over_both(table: radixkv.PageTable) -> None:
+    rng = np.random.default_rng(2)
+    runner = radixkv.Runner(table, layers=1, query_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM)
+    q, k, v = random(rng, 1, HEADS), random(rng, 30, KV_HEADS), random(rng, 30, KV_HEADS)
+    first, second = attention(q, k[:11], v[:11], 10), attention(q, k[11:], v[11:], 18)
+    out, lse = np.zeros_like(q), np.zeros((1, HEADS), np.float32)
+    runner.merge_states([first[0], second[0]], [first[1], second[1]], out, lse)
+    expected = attention(q, k, v, 29)
+    np.testing.assert_allclose(out, expected[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(lse, expected[1], rtol=1e-5, atol=1e-6)
+
+
+def test_tensors_that_do_not_fit_are_named(cache: radixkv.Cache) -> None:
+    shape = {"layers": 1, "query_heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM}
+    runner = radixkv.Runner(cache.table, **shape)  # type: ignore[arg-type]
+    plan = radixkv.Plan(cache.table)
+    q, k = np.zeros((5, HEADS, DIM), np.float32), np.zeros((5, KV_HEADS, DIM), np.float32)
+    with cache.begin(ids(5)) as sequence:
+        plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([5]))
+        wrong: list[tuple[tuple[Any, ...], type[Exception], str]] = [
+            ((q[:4], k, k, q.copy()), ValueError, "q: the plan has 5 positions, 4"),
+            ((q, k[:4], k, q.copy()), ValueError, "k: the plan has 5 positions, 4"),
+            ((q, k, k, q[:4].copy()), ValueError, "out: the plan has 5 positions, 4"),
+            ((q[:, :2], k, k, q.copy()), ValueError, r"q: a shape of \(positions, 4, 64\)"),
+            ((q, q, k, q.copy()), ValueError, r"k: a shape of \(positions, 2, 64\)"),
+            ((q.astype(np.float64), k, k, q.copy()), TypeError, "q: elements"),
+            ((q, k, k.astype(np.int32), q.copy()), TypeError, "v: elements"),
+            ((q[:, :, ::2], k, k, q.copy()), ValueError, "q: a shape"),
+            ((q, k, k, q), radixkv.InvalidArgument, "out"),
+            ((q, np.broadcast_to(k[:1], k.shape), k, q.copy()), ValueError, "k: the elements"),
+            ((q[::-1], k, k, q.copy()), ValueError, "q: the elements"),
+        ]
+        for arguments, kind, message in wrong:
+            with pytest.raises(kind, match=message):
+                runner.append_prefill(plan, 0, *arguments)
+        out = q.copy()
+        with pytest.raises(ValueError, match="lse: the plan has 5"):
+            runner.append_prefill(plan, 0, q, k, k, out, np.zeros((4, HEADS), np.float32))
+        with pytest.raises(radixkv.InvalidArgument, match="layer"):
+            runner.append_prefill(plan, 1, q, k, k, out)
+    with pytest.raises(radixkv.StaleSequence):
+        runner.append_prefill(plan, 0, q, k, k, q.copy())
+    with pytest.raises(ValueError, match=r"kv_layers\[0\]: k: a shape of \(256, 16, 2, 64\)"):
+        small = np.zeros((255, 16, KV_HEADS, DIM), np.float32)
+        radixkv.Runner(cache.table, kv_layers=[(small, small)], **shape)  # type: ignore[arg-type]
+
+
+def test_bf16_by_its_bits(cache: radixkv.Cache) -> None:
+    rng = np.random.default_rng(3)
+    runner = radixkv.Runner(
+        cache.table, layers=1, query_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="bf16"
+    )
+    assert runner.stats().page_bytes == radixkv.runner_supports(
+        16, layers=1, query_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="bf16"
+    )
+
+    def bits(floats: F32) -> NDArray[np.uint16]:
+        return (floats.view(np.uint32) >> 16).astype(np.uint16)
+
+    def floats(bits: NDArray[np.uint16]) -> F32:
+        return (bits.astype(np.uint32) << 16).view(np.float32)
+
+    q, k, v = (bits(random(rng, 9, heads)) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    out = np.zeros_like(q)
+    plan = radixkv.Plan(cache.table)
+    with cache.begin(ids(9)) as sequence:
+        plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([9]))
+        runner.append_prefill(plan, 0, q, k, v, out)
+        page = int(sequence.pages()[0])
+    expected, _ = attention(floats(q), floats(k), floats(v), 0)
+    np.testing.assert_allclose(floats(out), expected, rtol=0.02, atol=0.02)
+    look = np.from_dlpack(runner.kv_memory(0, as_bits=True)[0])
+    np.testing.assert_array_equal(look[page, :9], k)
+
+
+def test_a_plan_gives_the_arrays_of_kernels(cache: radixkv.Cache) -> None:
+    plan = radixkv.Plan(cache.table)
+    plan.reserve(rows=8, positions=64, pages=64)
+    with cache.begin(ids(40)) as first, cache.begin(ids(20, 500)) as second:
+        sequences = np.array([first.id, second.id], np.uint64)
+        starts, counts = np.array([32, 0], np.uint64), np.array([8, 20], np.uint64)
+        plan.set(sequences, starts, counts)
+        assert plan.sizes() == (2, 28, 5, 0)
+        plan.check()
+        arrays = plan.arrays()
+        assert arrays["query_indptr"].tolist() == [0, 8, 28]
+        assert arrays["indptr"].tolist() == [0, 3, 5]
+        assert arrays["last_page_len"].tolist() == [8, 4]
+        rows = np.concatenate([first.pages(), second.pages()])
+        np.testing.assert_array_equal(arrays["indices"], rows)
+        page = int(first.pages()[2])
+        assert arrays["slot_mapping"][:8].tolist() == [page * 16 + at for at in range(8)]
+        into = np.zeros(100, np.int64)
+        assert plan.read(slot_mapping=into) == (2, 28, 5, 0)
+        np.testing.assert_array_equal(into[:28], arrays["slot_mapping"])
+        with pytest.raises(ValueError, match="indices: room for 5"):
+            plan.read(slot_mapping=into, indices=np.zeros(4, np.int32))
+        with pytest.raises(radixkv.InvalidArgument):  # more than was reserved
+            plan.set(sequences, np.zeros(2, np.uint64), np.array([40, 40], np.uint64))
+        regions = [None, np.array([[2, 6]], np.uint64)]
+        radixkv.Plan(cache.table).set(sequences, starts, counts, regions=regions)
+        cut = [None, np.array([[10, 30]], np.uint64)]
+        other = radixkv.Plan(cache.table)
+        with pytest.raises(radixkv.InvalidArgument, match="region"):
+            other.set(sequences, starts, np.array([8, 20], np.uint64), regions=cut)
+        slot = cache.table.allocate_slot()
+        cache.table.reserve(slot, 40)
+        plan.set(None, np.array([39]), slots=np.array([slot], np.uint32))
+        assert plan.arrays()["indices"].tolist() == cache.table.row(slot).tolist()
+        with pytest.raises(radixkv.InvalidState, match="belongs to a sequence"):
+            plan.set(None, np.array([39]), slots=np.array([first.slot], np.uint32))
+        cache.table.free_slot(slot)
+    with cache.begin(ids(48)) as third:
+        third.publish(48)
+    with cache.begin(ids(48)) as fourth:  # one position is left to compute, in a copied page
+        plan.set(np.array([fourth.id]), np.array([fourth.info().cached_position_count]))
+        copies = plan.arrays()["copies"]
+        np.testing.assert_array_equal(copies, fourth.copies())
+        assert plan.arrays()["copy_sequences"].tolist() == [fourth.id] * len(copies)
+        assert len(copies) == 1
+
+
+def test_torch_tensors_are_taken_where_they_lie(cache: radixkv.Cache) -> None:
+    """Runs where torch is installed."""
+    torch = pytest.importorskip("torch")
+    prompt = torch.arange(1, 51, dtype=torch.int32)
+    runner = radixkv.Runner(
+        cache.table, layers=1, query_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM,
+        dtype=torch.bfloat16,
+    )
+    plan = radixkv.Plan(cache.table)
+    q = torch.randn(50, HEADS, DIM, dtype=torch.bfloat16)
+    k, v = (torch.randn(50, KV_HEADS, DIM, dtype=torch.bfloat16) for _ in range(2))
+    out = torch.zeros_like(q)
+    with cache.begin(prompt) as sequence:
+        plan.set(torch.tensor([sequence.id]), torch.tensor([0]), torch.tensor([50]))
+        runner.append_prefill(plan, 0, q, k, v, out)
+        page = int(sequence.pages()[0])
+        sequence.publish(50)
+    assert cache.probe(prompt.long()) == 48
+    heads = [it.transpose(0, 1).float() for it in (q, k, v)]
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *heads, is_causal=True, enable_gqa=True
+    ).transpose(0, 1)
+    torch.testing.assert_close(out.float(), expected, rtol=0.02, atol=0.02)
+    look = torch.from_dlpack(runner.kv_memory(0)[0])
+    assert look.dtype == torch.bfloat16
+    assert torch.equal(look[page], k[:16])
+    del runner, plan
+    assert torch.equal(look[page], k[:16])

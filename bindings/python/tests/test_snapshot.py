@@ -1,0 +1,101 @@
+"""Snapshots: any object, found by the longest prefix, kept while somebody reads it."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from conftest import ids
+
+import radixkv
+
+
+class State:
+    """An object that can be watched."""
+
+
+def test_p02_the_longest_prefix_is_found() -> None:
+    with radixkv.SnapshotCache() as cache:
+        short, long = State(), State()
+        cache.insert(ids(10), short, 100)
+        cache.insert(ids(20), long, 200, next_token=5)
+        assert cache.probe(ids(30)) == 20
+        with cache.match(ids(15)) or pytest.fail("a miss") as pin:
+            assert pin.data is short
+            assert (pin.token_count, pin.size_bytes, pin.full_hit, pin.next_token) == (
+                10, 100, False, None)
+        with cache.match(ids(20)) or pytest.fail("a miss") as pin:
+            assert pin.data is long and pin.full_hit and pin.next_token == 5
+        assert cache.match(ids(10, 500)) is None
+        assert cache.match(ids(10), space=radixkv.Namespace(lora_id=1)) is None
+        stats = cache.stats()
+        assert (stats.entry_count, stats.entry_bytes, stats.pin_count) == (2, 300, 0)
+        cache.check()
+
+
+def test_s05_a_pin_keeps_its_snapshot() -> None:
+    cache = radixkv.SnapshotCache(entry_limit=1)
+    state = State()
+    watch = weakref.ref(state)
+    cache.insert(ids(4), state)
+    pin = cache.match(ids(4))
+    assert pin is not None
+    del state
+    done = cache.insert(ids(5, 50), State())
+    assert done.stored == 1
+    assert cache.remove(ids(4)) and not cache.remove(ids(4))
+    gc.collect()
+    assert watch() is not None and pin.data is watch()
+    pin.release()
+    gc.collect()
+    assert watch() is None
+    with pytest.raises(radixkv.StalePin):
+        pin.release()
+    with pytest.raises(radixkv.StalePin):
+        _ = pin.data
+    assert pin.token_count == 4
+
+
+def test_a_pin_ends_with_its_object_and_outlives_the_cache() -> None:
+    cache = radixkv.SnapshotCache()
+    cache.insert(ids(4), State())
+    pin = cache.match(ids(4))
+    assert pin is not None
+    watch = weakref.ref(pin.data)
+    cache.close()
+    assert watch() is not None
+    with pytest.raises(radixkv.InvalidState):
+        cache.match(ids(4))
+    del pin
+    gc.collect()
+    assert watch() is None
+
+
+def test_what_is_refused_is_not_kept() -> None:
+    cache = radixkv.SnapshotCache(byte_limit=100)
+    for tokens, size in ((ids(4), 1000), (np.zeros(0, np.uint32), 1)):
+        state = State()
+        watch = weakref.ref(state)
+        assert cache.insert(tokens, state, size).stored == 0
+        del state
+        assert watch() is None
+    state = State()
+    watch = weakref.ref(state)
+    with pytest.raises(radixkv.InvalidArgument, match="ids"):
+        cache.insert(np.array([1 << 31], np.uint32), state)
+    del state
+    assert watch() is None
+
+
+def test_a_snapshot_may_use_the_cache_when_it_goes() -> None:
+    cache = radixkv.SnapshotCache(entry_limit=1)
+    seen: list[int] = []
+
+    class Curious:
+        def __del__(self) -> None:
+            seen.append(cache.stats().entry_count)
+
+    cache.insert(ids(4), Curious())
+    cache.insert(ids(4, 9), 1)
+    assert seen == [1]
+    cache.clear()

@@ -1,0 +1,162 @@
+"""Objects are used from several threads, and closed under them."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from conftest import ids
+
+import radixkv
+
+
+def run(jobs: Sequence[Callable[[], None]]) -> None:
+    """All at once; the first exception is this thread's."""
+    failed: list[BaseException] = []
+
+    def guarded(job: Callable[[], None]) -> None:
+        try:
+            job()
+        except BaseException as reason:
+            failed.append(reason)
+
+    threads = [threading.Thread(target=guarded, args=(job,), daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "threads wait for each other"
+    if failed:
+        raise failed[0]
+
+
+def test_p02_threads_share_a_cache() -> None:
+    with radixkv.PageTable(2048, page_size=4, slot_count=64) as table:
+        with radixkv.Cache(table) as cache:
+
+            def engine(seed: int) -> None:
+                rng = np.random.default_rng(seed)
+                for _ in range(400):
+                    prompt = rng.integers(1, 4, int(rng.integers(1, 200)), dtype=np.uint32)
+                    try:
+                        with cache.begin(prompt) as sequence:
+                            if sequence.copies().size:
+                                sequence.confirm_copies()
+                            sequence.publish(len(prompt))
+                            sequence.append(prompt[:3])
+                    except radixkv.OutOfPages:
+                        cache.evict(100)
+
+            def router() -> None:
+                for length in range(1, 400):
+                    assert cache.probe(ids(length)) <= length
+                    cache.stats()
+
+            run([*(partial(engine, seed) for seed in range(6)), router, router])
+            cache.check()
+            assert cache.stats().sequence_count == 0
+
+
+def test_a_cache_is_closed_while_threads_use_it() -> None:
+    for seed in range(20):
+        table = radixkv.PageTable(512, page_size=4)
+        cache = radixkv.Cache(table)
+        closing = threading.Barrier(5)
+
+        def engine(cache: radixkv.Cache = cache, closing: threading.Barrier = closing) -> None:
+            closing.wait()
+            for at in range(2000):
+                try:
+                    with cache.begin(ids(40, at)) as sequence:
+                        sequence.publish(40)
+                except radixkv.InvalidState:
+                    return
+
+        def closer(cache: radixkv.Cache = cache, closing: threading.Barrier = closing) -> None:
+            closing.wait()
+            for _ in range(seed * 10):
+                cache.probe(ids(4))
+            cache.close()
+
+        run([engine, engine, engine, engine, closer])
+        table.check()
+        assert table.stats().cached_page_count == 0
+
+
+def test_s05_one_of_many_releases() -> None:
+    with radixkv.PageTable(512) as table, radixkv.Cache(table) as cache:
+        for _ in range(50):
+            sequence = cache.begin(ids(40))
+            won: list[int] = []
+
+            def race(sequence: radixkv.Sequence = sequence, won: list[int] = won) -> None:
+                try:
+                    sequence.release()
+                    won.append(1)
+                except radixkv.StaleSequence:
+                    pass
+
+            run([race] * 4)
+            assert len(won) == 1
+
+
+def test_p02_a_long_call_lets_others_run() -> None:
+    """While one thread walks a large index, another counts."""
+    with radixkv.PageTable(1 << 18, page_size=1) as table, radixkv.Cache(table) as cache:
+        rng = np.random.default_rng(1)
+        for _ in range(200):
+            prompt = rng.integers(1, 1 << 30, 1000, dtype=np.uint32)
+            with cache.begin(prompt) as sequence:
+                sequence.publish(1000)
+        counted, during = [0], [0]
+        over = threading.Event()
+
+        def walk() -> None:
+            for _ in range(50):
+                before = counted[0]
+                cache.check()
+                during[0] += counted[0] - before
+            over.set()
+
+        def count() -> None:
+            while not over.is_set():
+                counted[0] += 1
+                time.sleep(0)  # gives the interpreter's lock to whoever waits
+
+        # Nobody is made to give it up: another thread runs while a call let go of it, or never.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1000)
+        try:
+            run([count, walk])
+        finally:
+            sys.setswitchinterval(interval)
+        assert during[0] > 0
+
+
+def test_snapshots_go_on_any_thread() -> None:
+    gone: list[int] = []
+
+    class State:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __del__(self) -> None:
+            gone.append(self.number)
+
+    cache = radixkv.SnapshotCache(entry_limit=8)
+
+    def engine(first: int) -> None:
+        for at in range(300):
+            tokens = ids(1 + at % 20, first)
+            cache.insert(tokens, State(first + at))
+            pin = cache.match(tokens)
+            if pin is not None:
+                with pin:
+                    assert isinstance(pin.data, State)
+
+    run([partial(engine, first) for first in (1000, 2000, 3000, 4000)])
+    cache.check()
+    cache.close()
+    assert len(gone) == 1200

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# The Python package, bindings/python: builds the wheel, installs it into an empty virtual
+# environment and tries it there.
+#
+#   scripts/python.sh [test | wheel | bench | example] [argument...]
+#
+# test      (default) pytest, mypy --strict and stubtest; arguments go to pytest
+# wheel     the wheel alone, in target/python/wheels
+# bench     bindings/python/benches/hot_path.py beside the same calls from C
+# example   examples/python/prefix_cache.py
+#
+# PYTHON names the interpreter, python3 by default: 3.11 or later. With a free-threaded one, e.g.
+# python3.14t, the wheel is one for it alone.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+
+what=${1:-test}
+shift || true
+case "$what" in
+test | wheel | bench | example) ;;
+*) sed -n '5,10s/^# *//p' "$0" >&2; exit 2 ;;
+esac
+
+python=${PYTHON:-python3}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+    { echo "SKIP the Python package: no Python 3.11 or later ($python)"; exit 0; }
+"$python" -c 'import venv, ensurepip' 2>/dev/null ||
+    { echo "SKIP the Python package: $python has no venv"; exit 0; }
+tag=$("$python" -c 'import sys; print(sys.implementation.cache_tag + sys.abiflags)')
+folder=$target/python/$tag
+
+environment() { # folder, requirements file; nothing to do when it has just those
+    [ -x "$1/bin/python" ] && cmp -s "$2" "$1/requirements" && return
+    rm -rf "$1"
+    "$python" -m venv "$1" &&
+        "$1/bin/pip" install -q --disable-pip-version-check -r "$2" &&
+        cp "$2" "$1/requirements"
+}
+
+requirements=bindings/python/requirements
+environment "$folder/build" $requirements/build.txt ||
+    { echo "SKIP the Python package: pip finds no packages"; exit 0; }
+
+# The library is built in the folder where everybody has it, the extension beside it.
+rm -rf "$folder/wheels"
+PATH="$folder/build/bin:$PATH" PYO3_PYTHON="$folder/build/bin/python" \
+    RADIXKV_TARGET_DIR="$target" CARGO_TARGET_DIR="$target/python/extension" \
+    "$folder/build/bin/pip" wheel -q --disable-pip-version-check --no-build-isolation --no-deps \
+    -w "$folder/wheels" bindings/python
+wheel=$(echo "$folder"/wheels/*.whl)
+echo "$wheel"
+[ "$what" != wheel ] || exit 0
+
+# An empty environment: what the wheel needs comes with it, the tools of the tests beside it.
+environment "$folder/$what" "$requirements/$what.txt"
+run=$folder/$what/bin/python
+"$run" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$wheel"
+
+case "$what" in
+test)
+    cd bindings/python
+    export PYTHONDONTWRITEBYTECODE=1
+    "$run" -m pytest -p no:cacheprovider "$@"
+    cache=$folder/mypy
+    MYPYPATH=benches:../../examples/python "$run" -m mypy --strict --cache-dir "$cache" \
+        tests benches
+    # From elsewhere, so that the installed package is looked at.
+    cd "$folder"
+    "$run" -m mypy --strict --cache-dir "$cache" -p radixkv
+    "$run" -m mypy.stubtest radixkv --ignore-disjoint-bases
+    ;;
+bench) "$run" bindings/python/benches/hot_path.py "$@" ;;
+example) "$run" examples/python/prefix_cache.py "$@" ;;
+esac
