@@ -199,6 +199,8 @@ fn engine_memory(
             page_stride: strides[0],
             position_stride: strides[1],
             head_stride: strides[2],
+            // As those of K.
+            ..rkv_runner_kv_memory::zeroed()
         });
         kept.extend([k, v]);
     }
