@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
 all=(lint tests faults models memcheck python abi docs fuzz kernels)
-long=(sanitizers matrix ptx_matrix llama_cpp transformers long_model long_simulation soak long_fuzz)
+long=(sanitizers matrix ptx_matrix llama_cpp transformers vllm python_speed
+    long_model long_simulation soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -132,6 +133,14 @@ stage_llama_cpp() { # llama.cpp with the snapshot cache
 
 stage_transformers() { # the reference engine beside Hugging Face's transformers
     cargo test --locked --features transformers --test engine transformers
+}
+
+stage_vllm() { # prefixes of groups beside vLLM's own rules
+    bash scripts/vllm.sh 20000 "$(date +%s)"
+}
+
+stage_python_speed() { # what calls from Python cost, on a machine that does nothing else
+    RADIXKV_SPEED=1 bash scripts/python.sh test tests/test_speed.py
 }
 
 stage_long_model() { # operations from a new seed

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# How far vLLM's own rules reuse a prompt in groups of layers, and how far this library does, request
-# by request: tests/vllm/groups.py. Arguments go to that: the number of requests, and a seed.
+# How far vLLM's own rules reuse a prompt in groups of layers, and how far this library does,
+# request by request: tests/vllm/groups.py. Arguments go to that: the number of requests, and a
+# seed.
 #
-# Installs vLLM for the CPU and PyTorch into target/vllm, once; with PyTorch's CUDA libraries that is
-# 6 GB, and a tenth when PIP_EXTRA_INDEX_URL names PyTorch's index of wheels for the CPU.
+# Installs vLLM for the CPU and PyTorch into target/vllm, once; with PyTorch's CUDA libraries that
+# is 6 GB, and a tenth when PIP_EXTRA_INDEX_URL names PyTorch's index of wheels for the CPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

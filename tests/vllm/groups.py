@@ -122,7 +122,7 @@ def prompts(random_, count):
         yield ids
 
 
-def main():
+def g16_prompts_are_reused_as_far_as_by_vllm():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
     random_ = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     init_none_hash(sha256)
@@ -142,7 +142,8 @@ def main():
             requests, reused, positions = requests + 1, reused + a, positions + len(ids)
         ours.close()
     assert reused > positions // 10, "hardly anything was reused"
-    print(f"{requests} requests in {len(worlds)} worlds: {reused} of {positions} positions reused by both")
+    print(f"{requests} requests in {len(worlds)} worlds:", end=" ")
+    print(f"{reused} of {positions} positions reused by both")
 
 
-main()
+g16_prompts_are_reused_as_far_as_by_vllm()

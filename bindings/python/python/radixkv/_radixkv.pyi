@@ -171,6 +171,9 @@ class SequenceInfo:
     node: Final[int]
     copy_count: Final[int]
     inherited_position_count: Final[int]
+    known_position_count: Final[int]
+    checkpoint_at: Final[tuple[int, int]]
+    limiting_group: Final[int]
 
 @final
 class PublishResult:
