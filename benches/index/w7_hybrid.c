@@ -1,7 +1,7 @@
 /*
- * W7: the chat of W2 on a hybrid model: full attention, a window of 1024 and recurrent states, saved
- * where begin says. The pools are tight: about half of what all conversations take, windows for half
- * of them, and three states for five.
+ * W7: the chat of W2 on a hybrid model: full attention, a window of 1024 and recurrent states,
+ * saved where begin says. The pools are tight: about half of what all conversations take, windows
+ * for half of them, and three states for five.
  */
 #include "bench.h"
 
