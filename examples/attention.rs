@@ -69,10 +69,12 @@ fn most_likely(x: &[f32]) -> u32 {
 
 fn shapes() -> RunnerConfig {
     RunnerConfig {
+        group: 0,
         layers: LAYERS,
         query_heads: QUERY_HEADS,
         kv_heads: 1,
         head_dim: HEAD_DIM,
+        v_head_dim: HEAD_DIM,
         dtype: Dtype::F32,
         kv_dtype: Dtype::F32,
         kv_layout: KvLayout::Nhd,

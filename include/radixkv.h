@@ -290,6 +290,11 @@
 #define RKV_PLAN_SEPARATE 2
 
 /**
+ * Flag of rkv_plan_view_group(): only pages that new positions are in or attend to.
+ */
+#define RKV_PLAN_COMPACT 1
+
+/**
  * Backend of rkv_runner_config: the processor.
  */
 #define RKV_BACKEND_CPU 0
@@ -496,8 +501,9 @@ typedef struct rkv_page_table rkv_page_table;
 typedef struct rkv_plan rkv_plan;
 
 /**
- * Attention over the rows of one page table, and the KV memory behind its pages. Created by
- * rkv_runner_create().
+ * Attention over the rows of one group of a page table, and the KV memory behind its pages. A model
+ * with several groups, or with layers of several shapes, has a runner for each, over one page
+ * table; all of them compute the same plans. Created by rkv_runner_create().
  */
 typedef struct rkv_runner rkv_runner;
 
@@ -1822,7 +1828,9 @@ typedef struct rkv_plan_row {
      */
     uint64_t start;
     /**
-     * New positions, at least 1. The row has pages for them, none of which the cache owns.
+     * New positions, at least 1. The row has pages for them, none of which the cache owns. In
+     * every other group so does the sequence's row there, and the pages that new positions attend
+     * to; a slot has pages of group 0 alone.
      */
     uint64_t count;
 } rkv_plan_row;
@@ -1858,8 +1866,9 @@ typedef struct rkv_plan_capacity {
 } rkv_plan_capacity;
 
 /**
- * The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
- * it is set again, reserved or destroyed.
+ * The arrays of a plan, as paged attention kernels take them, of group 0; rkv_plan_view_group()
+ * has the pages of the others. They belong to the plan: good until it is set again, reserved or
+ * destroyed.
  */
 typedef struct rkv_plan_arrays {
     /**
@@ -1896,17 +1905,18 @@ typedef struct rkv_plan_arrays {
      */
     const int64_t *slot_mapping;
     /**
-     * Copies that were open when the plan was set: before the step is computed, the first
-     * positions of one page are copied to another one in every layer. Then
-     * rkv_sequence_confirm_copies(), for each. A runner does both, see rkv_runner_prepare_plan().
+     * Copies of all groups that were open when the plan was set: before the step is computed, the
+     * first positions of one page are copied to another one in every layer of the group, and of a
+     * STATE group the whole page. Then rkv_sequence_confirm_copies(), for each sequence. A runner
+     * does both for its group, see rkv_runner_prepare_plan().
      */
     uint64_t copy_count;
     /**
-     * For each copy, the sequence that waits for it.
+     * For each copy, the sequence that waits for it; those of a sequence are neighbours.
      */
     const rkv_sequence_id *copy_sequence;
     /**
-     * For each copy, the group of layers whose pages these are. Always 0: there is one.
+     * For each copy, the group of layers whose pages these are.
      */
     const int32_t *copy_group;
     /**
@@ -1924,8 +1934,53 @@ typedef struct rkv_plan_arrays {
 } rkv_plan_arrays;
 
 /**
+ * The pages of a plan's rows in one group. They belong to the plan: good until it is set again,
+ * reserved or destroyed.
+ */
+typedef struct rkv_plan_group_arrays {
+    /**
+     * sizeof(rkv_plan_group_arrays).
+     */
+    uint32_t struct_size;
+    /**
+     * Rows, those of the plan in its order.
+     */
+    uint32_t row_count;
+    /**
+     * row_count + 1 offsets into `indices`, the first 0.
+     */
+    const int32_t *indptr;
+    /**
+     * The pages of all rows up to their last new position, one row after another; 0 is a hole,
+     * where the row has no page. With RKV_PLAN_COMPACT only the pages that new positions are in or
+     * attend to: of sinks, then of the window or chunk. Of a STATE group the page of each row's
+     * state.
+     */
+    const int32_t *indices;
+    /**
+     * For each row, the positions in its last page: 1 to page_size; 1 in a STATE group.
+     */
+    const int32_t *last_page_len;
+    /**
+     * For each new position, where it lies: page * page_size + offset in the page. NULL in a STATE
+     * group.
+     */
+    const int64_t *slot_mapping;
+    /**
+     * For each row, the position at which the first page begins that is none of the sinks'. NULL:
+     * 0 for all, as in a FULL or STATE group and without RKV_PLAN_COMPACT.
+     */
+    const int64_t *first_position;
+    /**
+     * For each row, how many pages of sinks are in front of that one. NULL: 0 for all, or they are
+     * among the others.
+     */
+    const int32_t *sink_page_count;
+} rkv_plan_group_arrays;
+
+/**
  * Where K and V of one layer lie; element (page, position in the page, head, d) at
- * page * page_stride + position * position_stride + head * head_stride + d.
+ * page * page_stride + position * position_stride + head * head_stride + d. An array element.
  */
 typedef struct rkv_runner_kv_memory {
     /**
@@ -1937,7 +1992,7 @@ typedef struct rkv_runner_kv_memory {
      */
     void *v;
     /**
-     * Elements from one page to the next, for K and for V.
+     * Elements of K from one page to the next, and of V unless it has strides of its own.
      */
     uint64_t page_stride;
     /**
@@ -1948,6 +2003,18 @@ typedef struct rkv_runner_kv_memory {
      * Elements from one head to the next.
      */
     uint64_t head_stride;
+    /**
+     * The same three of V. All 0: as those of K.
+     */
+    uint64_t v_page_stride;
+    /**
+     * Elements of V from one position of a page to the next.
+     */
+    uint64_t v_position_stride;
+    /**
+     * Elements of V from one head to the next.
+     */
+    uint64_t v_head_stride;
 } rkv_runner_kv_memory;
 
 /**
@@ -1978,7 +2045,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t backend;
     /**
-     * Layers of the model, 1 to 65536. Default 0, which is refused: set it.
+     * Layers of the model that it computes, 1 to 65536. Default 0, which is refused: set it.
      */
     uint32_t layer_count;
     /**
@@ -1990,7 +2057,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_head_count;
     /**
-     * Elements of a head: 64, 96, 128 or 256. Default 128.
+     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192 or 512. Default 128.
      */
     uint32_t head_dim;
     /**
@@ -2019,7 +2086,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t device;
     /**
-     * The engine's memory, layer_count of them, for every page of the page table, page 0
+     * The engine's memory, layer_count of them, for every page of the group's pool, page 0
      * included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
      * 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
      */
@@ -2036,6 +2103,15 @@ typedef struct rkv_runner_config {
      * Passed to parallel_for.
      */
     void *parallel_user_data;
+    /**
+     * The group of layers whose K and V it has, see docs/groups.md: no STATE group; on CUDA no
+     * CHUNK group and no sinks. Default 0.
+     */
+    uint32_t group;
+    /**
+     * Elements of a head of V and of the result. Default 0: head_dim, which it is on CUDA.
+     */
+    uint32_t v_head_dim;
 } rkv_runner_config;
 
 /**
@@ -2084,11 +2160,12 @@ typedef struct rkv_runner_append_prefill_args {
      */
     const void *k;
     /**
-     * Values, shaped like k.
+     * Values: [new positions][kv_head_count][v_head_dim].
      */
     const void *v;
     /**
-     * Receives the result, shaped like q; must not overlap q, k and v.
+     * Receives the result: [new positions][query_head_count][v_head_dim]; must not overlap q, k
+     * and v.
      */
     void *out;
     /**
@@ -2142,7 +2219,8 @@ typedef struct rkv_runner_append_prefill_args {
      */
     float soft_cap;
     /**
-     * Positions that a query sees, itself included; its own region it sees whole. 0: all.
+     * Positions that a query sees, itself included; its own region and the sinks of a WINDOW
+     * group it sees whole. At most the group's own window, or chunk. 0: that; all of a FULL group.
      */
     uint32_t window;
     /**
@@ -2180,7 +2258,7 @@ typedef struct rkv_runner_merge_states_args {
      */
     uint64_t position_count;
     /**
-     * state_count results: [position_count][query_head_count][head_dim] of the runner's dtype.
+     * state_count results: [position_count][query_head_count][v_head_dim] of the runner's dtype.
      */
     const void *const *outs;
     /**
@@ -4494,7 +4572,8 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * computed yet.
  *
  * Several plans may be set before the first is computed. A plan is good until a row of it is
- * released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
+ * released, truncated, publishes what the plan computes, or gives up a page in any group: where a
+ * window slides, by publishing or by rkv_sequence_slide(), the plan is set after that. Copies that begun sequences wait for
  * (see rkv_sequence_read_copies()) stay open until they are carried out: by the first
  * rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
  * finds them among the arrays.
@@ -4505,11 +4584,12 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * @param row_count how many; 0 empties the plan
  * @param element_size sizeof(rkv_plan_row)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
- * positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
- * to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * positions, in some group none any more for what they attend to, pages that the cache owns, a
+ * region that is cut, ...; or what is more than was given to rkv_plan_reserve();
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are still to copy a
+ * row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
  * @par Cost
- * O(positions + pages of the rows); shared lock
+ * O(positions + pages of the rows in all groups); shared lock
  * @par Thread safety
  * any thread; waits for calls that compute the plan
  */
@@ -4552,7 +4632,7 @@ enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
  * @par Cost
  * O(rows + pages of their new positions); shared lock
  * @par Thread safety
- * any thread; the answer is good until a row is released, truncated or published
+ * any thread; the answer is good until a row is released, truncated, published or slid
  */
 RKV_API RKV_MUST_CHECK enum rkv_status rkv_plan_check(const struct rkv_plan *plan);
 
@@ -4571,6 +4651,30 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
                               struct rkv_plan_arrays *out_arrays);
+
+/**
+ * The pages of a plan's rows in one group, for an engine with kernels of its own. Which positions
+ * are new is among the arrays of rkv_plan_view().
+ *
+ * Where a window has passed, pages are holes or still in the row; RKV_PLAN_COMPACT leaves out both.
+ *
+ * @param plan the plan
+ * @param group the group; 0 is allowed
+ * @param flags RKV_PLAN_COMPACT or 0
+ * @param out_arrays receives pointers to them; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a row is a
+ * slot's and no sequence's, and the group not 0; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); no lock
+ * @par Thread safety
+ * any thread; nobody may set or destroy the plan while the arrays are read
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_plan_view_group(const struct rkv_plan *plan,
+                                    uint32_t group,
+                                    uint32_t flags,
+                                    struct rkv_plan_group_arrays *out_arrays);
 
 /**
  * Writes the defaults into a config.
@@ -4681,7 +4785,7 @@ enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
                                           size_t memory_size);
 
 /**
- * Copies the first positions of pages to other pages, K and V of every layer.
+ * Copies the first positions of pages of the runner's group to other pages, K and V of every layer.
  *
  * The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
  * this is for an engine that moves pages for reasons of its own.

@@ -136,12 +136,16 @@ layouts! {
     }
     rkv_sequence_append_item 32 { sequence 0, ids 8, id_count 16, tokens 24 }
     rkv_sequence_publish_item 16 { sequence 0, computed_position_count 8 }
-    rkv_runner_kv_memory 40 { k 0, v 8, page_stride 16, position_stride 24, head_stride 32 }
+    rkv_runner_kv_memory 64 {
+        k 0, v 8, page_stride 16, position_stride 24, head_stride 32, v_page_stride 40,
+        v_position_stride 48, v_head_stride 56
+    }
     rkv_page_copy 16 { source_page 0, target_page 4, position_count 8, group 12 }
-    rkv_runner_config 80 {
+    rkv_runner_config 88 {
         struct_size 0, backend 4, layer_count 8, query_head_count 12, kv_head_count 16,
         head_dim 20, dtype 24, kv_dtype 28, kv_layout 32, thread_count 36, flags 40, device 44,
-        kv_layers 48, kv_layer_size 56, parallel_for 64, parallel_user_data 72
+        kv_layers 48, kv_layer_size 56, parallel_for 64, parallel_user_data 72, group 80,
+        v_head_dim 84
     }
     rkv_runner_stats 24 { struct_size 0, thread_count 4, kv_bytes 8, page_bytes 16 }
     rkv_plan_row 40 { sequence 0, slot 8, region_count 12, regions 16, start 24, count 32 }
@@ -153,6 +157,10 @@ layouts! {
         struct_size 0, row_count 4, position_count 8, query_indptr 16, indptr 24, indices 32,
         last_page_len 40, slot_mapping 48, copy_count 56, copy_sequence 64, copy_group 72,
         copy_source_page 80, copy_target_page 88, copy_position_count 96
+    }
+    rkv_plan_group_arrays 56 {
+        struct_size 0, row_count 4, indptr 8, indices 16, last_page_len 24, slot_mapping 32,
+        first_position 40, sink_page_count 48
     }
     rkv_runner_append_prefill_args 152 {
         struct_size 0, layer 4, q 8, k 16, v 24, out 32, lse 40, q_position_stride 48,

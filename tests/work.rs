@@ -1,7 +1,7 @@
 //! How a batch is divided into work for a GPU: every query meets every key that it sees exactly
 //! once, whatever is cut, shared and merged.
 use fastrand::Rng;
-use radixkv::attention::{Batch, Bounds, Capacity, Machine, Region, Tile, Work};
+use radixkv::attention::{Batch, Bounds, Capacity, Machine, Region, Tile, View, Work};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -19,6 +19,7 @@ fn machine(kv_heads: usize, group: usize) -> Machine<'static> {
         group,
         batch_invariant: false,
         cascade: true,
+        view: View::default(),
     }
 }
 
@@ -86,7 +87,7 @@ fn check(batch: &Batch, machine: &Machine<'_>, work: &Work) {
     for query in 0..batch.query_count() {
         let row = &batch.rows()[row_of(query)];
         let position = row.start + query - row.first_query;
-        let end = batch.mask_of(row, None).keys(position).end;
+        let end = batch.mask_of(row, View::default()).keys(position).end;
         for head in 0..machine.group {
             let mut ranges = seen.remove(&(query, head)).expect("every query has its keys");
             ranges.sort_unstable();

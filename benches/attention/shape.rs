@@ -32,6 +32,7 @@ impl Shape {
             query_heads: number(3)?,
             kv_heads: number(4)?,
             head_dim: number(5)?,
+            v_head_dim: number(5)?,
             page_size: PAGE_SIZE,
         };
         Some(Self {
@@ -73,7 +74,8 @@ pub struct Bench {
 impl Bench {
     pub fn new(shape: Shape, threads: usize) -> Self {
         let geometry = shape.geometry;
-        let strides = KvStrides::dense(KvLayout::Nhd, &geometry).expect("it fits");
+        let strides =
+            KvStrides::dense(KvLayout::Nhd, &geometry, geometry.head_dim).expect("it fits");
         let row_pages = shape.keys.div_ceil(PAGE_SIZE);
         let mut pages: Vec<u32> = (1..=(shape.batch * row_pages) as u32).collect();
         fastrand::seed(1);
@@ -117,6 +119,7 @@ impl Bench {
                 k: self.k.address(),
                 v: self.v.address(),
                 strides: self.strides,
+                v_strides: self.strides,
                 dtype: kv_dtype,
             },
             batch_invariant: false,

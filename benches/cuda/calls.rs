@@ -55,7 +55,7 @@ impl<'a> Calls<'a> {
         kv_dtype: Dtype,
     ) -> Self {
         let (batch, page_count) = shape.batch(geometry.page_size);
-        let strides = KvStrides::dense(KvLayout::Nhd, geometry).unwrap();
+        let strides = KvStrides::dense(KvLayout::Nhd, geometry, geometry.head_dim).unwrap();
         // A graph has room for more rows.
         let room = batch.query_count().max(GRAPH_ROWS * shape.queries);
         let q = room * shape.query_heads * shape.head_dim;
@@ -101,6 +101,7 @@ impl<'a> Calls<'a> {
                 k: inputs.k_pages.address(),
                 v: inputs.v_pages.address(),
                 strides: self.strides,
+                v_strides: self.strides,
                 dtype: self.kv_dtype,
             },
             page_count: self.page_count,

@@ -70,6 +70,20 @@ struct PlanArrays {
     span<const std::int32_t> copy_position_count;
 };
 
+/// The arrays of rkv_plan_view_group(). They belong to the plan: good until it is set again,
+/// reserved or destroyed.
+struct PlanGroupArrays {
+    span<const std::int32_t> indptr;
+    span<const std::int32_t> indices;
+    span<const std::int32_t> last_page_len;
+    /// Empty in a STATE group.
+    span<const std::int64_t> slot_mapping;
+    /// Empty: 0 for all rows.
+    span<const std::int64_t> first_position;
+    /// Empty: 0 for all rows, or not apart.
+    span<const std::int32_t> sink_page_count;
+};
+
 /// Owns an rkv_plan: what a step computes, set anew for each one. Any Runner over the same page
 /// table computes it.
 class Plan {
@@ -118,6 +132,21 @@ public:
         out.copy_source_page = {raw.copy_source_page, copies};
         out.copy_target_page = {raw.copy_target_page, copies};
         out.copy_position_count = {raw.copy_position_count, copies};
+        return out;
+    }
+    /// rkv_plan_view_group(): the pages of the rows in one group.
+    [[nodiscard]] PlanGroupArrays group_arrays(std::uint32_t group, std::uint32_t flags = 0) const {
+        auto raw = sized<rkv_plan_group_arrays>();
+        check(rkv_plan_view_group(get(), group, flags, &raw));
+        const std::size_t rows = raw.row_count;
+        PlanGroupArrays out;
+        out.indptr = {raw.indptr, rows + 1};
+        out.indices = {raw.indices, static_cast<std::size_t>(raw.indptr[rows])};
+        out.last_page_len = {raw.last_page_len, rows};
+        if (raw.slot_mapping != nullptr)
+            out.slot_mapping = {raw.slot_mapping, static_cast<std::size_t>(position_count())};
+        if (raw.first_position != nullptr) out.first_position = {raw.first_position, rows};
+        if (raw.sink_page_count != nullptr) out.sink_page_count = {raw.sink_page_count, rows};
         return out;
     }
     /// New positions of all rows: rkv_plan_view().

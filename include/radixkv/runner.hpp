@@ -1,6 +1,6 @@
 /**
  * @file runner.hpp
- * @brief The runner: KV memory, and attention over the rows of a page table.
+ * @brief The runner: KV memory, and attention over the rows of a group of a page table.
  */
 
 #ifndef RADIXKV_RUNNER_HPP
@@ -85,7 +85,9 @@ public:
     /// Takes over a handle that C code created from this config.
     Runner(rkv_runner* owned, const rkv_runner_config& config) noexcept
         : handle_(owned), query_heads_(config.query_head_count), kv_heads_(config.kv_head_count),
-          head_dim_(config.head_dim), element_bytes_(config.dtype == RKV_DTYPE_F32 ? 4 : 2) {}
+          head_dim_(config.head_dim),
+          v_head_dim_(config.v_head_dim != 0 ? config.v_head_dim : config.head_dim),
+          element_bytes_(config.dtype == RKV_DTYPE_F32 ? 4 : 2) {}
 
     [[nodiscard]] rkv_runner* get() const noexcept { return handle_.get(); }
     /// Gives the handle up, without rkv_runner_destroy(). What threads() returns must be kept for
@@ -180,12 +182,15 @@ private:
         require(sizeof(T) == element_bytes_, "q is not of the runner's dtype");
         const std::uint64_t positions = plan.position_count();
         const std::uint64_t query_elements = positions * query_heads_ * head_dim_;
-        const std::uint64_t kv_elements = positions * kv_heads_ * head_dim_;
+        const std::uint64_t out_elements = positions * query_heads_ * v_head_dim_;
+        const std::uint64_t k_elements = positions * kv_heads_ * head_dim_;
+        const std::uint64_t v_elements = positions * kv_heads_ * v_head_dim_;
         const bool present = k.size() == 0 && v.size() == 0;
         require(q.size() == query_elements, "q: not [positions][query_head_count][head_dim]");
-        require(present || k.size() == kv_elements, "k: not [positions][kv_head_count][head_dim]");
-        require(present || v.size() == kv_elements, "v: not [positions][kv_head_count][head_dim]");
-        require(out.size() == query_elements, "out: not [positions][query_head_count][head_dim]");
+        require(present || k.size() == k_elements, "k: not [positions][kv_head_count][head_dim]");
+        require(present || v.size() == v_elements,
+                "v: not [positions][kv_head_count][v_head_dim]");
+        require(out.size() == out_elements, "out: not [positions][query_head_count][v_head_dim]");
         require(lse.size() == 0 || lse.size() == positions * query_heads_,
                 "lse: not [positions][query_head_count]");
         require(params.sinks.size() == 0 || params.sinks.size() == query_heads_,
@@ -213,6 +218,7 @@ private:
     std::uint64_t query_heads_;
     std::uint64_t kv_heads_;
     std::uint64_t head_dim_;
+    std::uint64_t v_head_dim_;
     std::size_t element_bytes_;
 };
 

@@ -1,6 +1,6 @@
 //! A batch: for each row, its new positions, its pages and its regions, in arrays that are reused
 //! from step to step.
-use super::mask::{Mask, Region};
+use super::mask::{Mask, Region, View};
 use crate::error::Error;
 use crate::error::{Message, text};
 use crate::memory::{OutOfMemory, TryGrow};
@@ -164,6 +164,11 @@ impl Batch {
         self.slot_mapping.len()
     }
 
+    /// The pages of all rows, as arrays.
+    pub fn arrays(&self) -> &BatchArrays {
+        &self.pages
+    }
+
     /// Pages of all rows, one row after another.
     pub fn pages(&self) -> &[u32] {
         self.pages.indices()
@@ -180,9 +185,9 @@ impl Batch {
     }
 
     /// The mask of a row.
-    pub fn mask_of(&self, row: &Row, window: Option<u32>) -> Mask<'_> {
+    pub fn mask_of(&self, row: &Row, view: View) -> Mask<'_> {
         let regions = &self.regions[row.regions.clone()];
-        Mask { key_count: row.key_count(), window, regions }
+        Mask { key_count: row.key_count(), view, regions }
     }
 
     /// For each new position its place in KV memory: page * page_size + offset in the page.

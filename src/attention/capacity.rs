@@ -1,5 +1,6 @@
 //! The largest step that is to fit, and what its division can come to at most: what captured
 //! graphs launch and where arrays lie depends on this alone, whatever steps follow.
+use super::View;
 use super::batch::Batch;
 use super::cascade::SHARED_TILES_MOST;
 use super::pieces::{PIECE_FIXED, PIECE_GOOD, PIECE_MIN, ROUNDS};
@@ -195,7 +196,9 @@ fn more_pieces(
     // A tile spans at most its row's keys, and no row is in two segments of a kind.
     let spanned = keys.saturating_mul(own.tiles_of_one + shared.tiles_of_one);
     if machine.batch_invariant {
-        return spanned / PIECE_FIXED;
+        // A tile whose keys begin elsewhere than a piece does may have one more.
+        let begun = if machine.view == View::default() { 0 } else { own.tiles };
+        return (spanned / PIECE_FIXED).saturating_add(begun);
     }
     // With i = K * kv_heads / blocks, K < (i + 1) * blocks / kv_heads. A piece is at least
     //   i / ROUNDS  from i = ROUNDS * PIECE_GOOD on: K / piece below ROUNDS * (1 + 1 / PIECE_GOOD),

@@ -9,8 +9,10 @@ pub struct Geometry {
     pub query_heads: usize,
     /// Heads of k and v.
     pub kv_heads: usize,
-    /// Elements of a head.
+    /// Elements of a head of q and k.
     pub head_dim: usize,
+    /// Elements of a head of v and of the result.
+    pub v_head_dim: usize,
     /// Positions of a page.
     pub page_size: usize,
 }
@@ -43,9 +45,9 @@ pub struct KvStrides {
 }
 
 impl KvStrides {
-    /// Those of memory without gaps.
-    pub fn dense(layout: KvLayout, geometry: &Geometry) -> Result<Self, Error> {
-        let Geometry { kv_heads, head_dim, page_size, .. } = *geometry;
+    /// Those of memory without gaps, for heads of so many elements.
+    pub fn dense(layout: KvLayout, geometry: &Geometry, head_dim: usize) -> Result<Self, Error> {
+        let Geometry { kv_heads, page_size, .. } = *geometry;
         let product = |factors: [usize; 2]| factors[0].checked_mul(factors[1]);
         let made = || {
             let position = product([kv_heads, head_dim])?;
@@ -86,8 +88,10 @@ pub struct KvLayer<A> {
     pub k: A,
     /// Values of page 0.
     pub v: A,
-    /// Of both.
+    /// Of keys.
     pub strides: KvStrides,
+    /// Of values.
+    pub v_strides: KvStrides,
     /// Of both.
     pub dtype: Dtype,
 }

@@ -18,7 +18,7 @@ pub use capacity::{Bounds, Capacity};
 pub use dtype::Dtype;
 pub use fp8::{e4m3_from_f32, e4m3_to_f32};
 pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, Tensor};
-pub use mask::{Mask, Region};
+pub use mask::{Mask, Region, Seen, View};
 pub use work::{Item, Machine, Tile, Work};
 
 pub use crate::paging::PageCopy;
@@ -30,8 +30,8 @@ pub struct Params {
     pub scale: f32,
     /// c: a logit x becomes c * tanh(x / c).
     pub soft_cap: Option<f32>,
-    /// Positions that a query sees, itself included.
-    pub window: Option<u32>,
+    /// How far back a query sees.
+    pub view: View,
     /// fp8 keys: value = stored * scale.
     pub k_scale: f32,
     /// fp8 values: value = stored * scale.
@@ -44,7 +44,7 @@ impl Params {
         Self {
             scale: (1.0 / (head_dim as f64).sqrt()) as f32,
             soft_cap: None,
-            window: None,
+            view: View::default(),
             k_scale: 1.0,
             v_scale: 1.0,
         }

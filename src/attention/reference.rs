@@ -2,7 +2,7 @@
 //! the backends with.
 use super::Params;
 use super::layout::Geometry;
-use super::mask::Region;
+use super::mask::{Region, View};
 
 /// One row, with its keys and values gathered. Scales of fp8 are applied already.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct Problem<'a> {
     pub q: &'a [f64],
     /// `[position][KV head][element]`, from position 0 on
     pub k: &'a [f64],
-    /// Like `k`.
+    /// Like `k`, with v_head_dim elements.
     pub v: &'a [f64],
     /// In any order.
     pub regions: &'a [Region],
@@ -28,7 +28,7 @@ pub struct Problem<'a> {
 /// What attention gives.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct State {
-    /// `[query][query head][element]`
+    /// `[query][query head][element]`, with v_head_dim elements
     pub out: Vec<f64>,
     /// `[query][query head]`: the natural logarithm of the denominator.
     pub lse: Vec<f64>,
@@ -37,9 +37,12 @@ pub struct State {
 impl Problem<'_> {
     /// Whether the query at position `query` sees the key at position `key`.
     fn sees(&self, query: usize, key: usize) -> bool {
-        let in_window = self.params.window.is_none_or(|window| query < key + window as usize);
+        let View { window, chunk, sinks } = self.params.view;
+        let in_window = window.is_none_or(|window| query < key + window as usize);
+        let in_chunk = chunk.is_none_or(|chunk| query / chunk as usize == key / chunk as usize);
+        let in_view = in_window && in_chunk || key < sinks as usize;
         let inside = |region: &Region, at: usize| region.start <= at && at < region.end;
-        key <= query && in_window
+        key <= query && in_view
             || self.regions.iter().any(|region| inside(region, query) && inside(region, key))
     }
 
@@ -54,20 +57,21 @@ impl Problem<'_> {
 
     /// Attention of all queries to the keys that `keys` lets pass and the mask shows.
     pub fn attend_to(&self, keys: impl Fn(usize) -> bool) -> State {
-        let Geometry { query_heads, kv_heads, head_dim, .. } = self.geometry;
+        let Geometry { query_heads, kv_heads, head_dim, v_head_dim, .. } = self.geometry;
         let group = self.geometry.group();
         let mut state = State::default();
         for (index, q) in self.q.chunks_exact(head_dim).enumerate() {
             let (query, head) = (self.start + index / query_heads, index % query_heads);
-            let element = |position: usize| (position * kv_heads + head / group) * head_dim;
+            let row = |position: usize| position * kv_heads + head / group;
             let positions = self.k.len() / (kv_heads * head_dim);
+            let logit = |key| self.logit(q, &self.k[row(key) * head_dim..][..head_dim]);
             let seen: Vec<(usize, f64)> = (0..positions)
                 .filter(|&key| keys(key) && self.sees(query, key))
-                .map(|key| (element(key), self.logit(q, &self.k[element(key)..][..head_dim])))
+                .map(|key| (row(key) * v_head_dim, logit(key)))
                 .collect();
             let sink = self.sinks.map_or(f64::NEG_INFINITY, |sinks| sinks[head].into());
             let most = seen.iter().map(|seen| seen.1).fold(sink, f64::max);
-            let mut out = vec![0.0; head_dim];
+            let mut out = vec![0.0; v_head_dim];
             let mut lse = f64::NEG_INFINITY;
             if most > f64::NEG_INFINITY {
                 let weights: Vec<f64> = seen.iter().map(|seen| (seen.1 - most).exp()).collect();

@@ -7,6 +7,7 @@
 //! that begin with the same pages attend to those together.
 use super::batch::{Batch, Row};
 use super::cascade::Groups;
+use super::mask::View;
 use super::pieces::{PIECE_FIXED, PIECE_UNIT, Slots, length_of, piece_of};
 use crate::memory::{OutOfMemory, TryGrow};
 use std::cmp::Reverse;
@@ -43,8 +44,11 @@ pub struct Machine<'a> {
     pub group: usize,
     /// Cut at fixed places and merge always, so that a row's result does not depend on the others.
     pub batch_invariant: bool,
-    /// Rows that begin with the same pages may attend to those together.
+    /// Rows that begin with the same pages may attend to those together; only where queries see
+    /// back to the beginning.
     pub cascade: bool,
+    /// No query sees farther back; it has no sinks.
+    pub view: View,
 }
 
 /// What [`Machine`] says about time.
@@ -139,20 +143,22 @@ impl Segment {
         let mut from = self.order.start;
         while from < self.order.end {
             let queries = step.min(self.order.end - from);
-            let key_end = if self.keys.end == row.key_count() {
-                let mask = batch.mask_of(row, None);
+            let (mut key_begin, mut key_end) = (self.keys.start, self.keys.end);
+            if key_end == row.key_count() {
+                let mask = batch.mask_of(row, machine.view);
                 let place = |at: usize| row.start + (at - row.first_query);
-                (from..from + queries).map(|at| mask.keys(place(at)).end).max().unwrap_or(0)
-            } else {
-                self.keys.end
-            };
+                // The first query of a tile is the one that sees farthest back.
+                key_begin = key_begin.max(mask.keys(place(from)).start);
+                key_end =
+                    (from..from + queries).map(|at| mask.keys(place(at)).end).max().unwrap_or(0);
+            }
             for row_begin in (0..queries * group).step_by(tile.rows) {
                 let item = Item {
                     order_begin: from,
                     row_begin,
                     row_count: tile.rows.min(queries * group - row_begin),
                     pages_of: self.pages_of,
-                    key_begin: self.keys.start,
+                    key_begin,
                     key_end,
                     partial_begin: None,
                 };
@@ -312,8 +318,10 @@ impl Work {
             true => piece.next_multiple_of(PIECE_UNIT),
             false => length_of(draft.item.spanned(), piece),
         };
-        // Pieces end at multiples of the unit, so that no tile of keys is computed twice.
-        let mut next = (key_begin / PIECE_UNIT * PIECE_UNIT + piece).min(key_end);
+        // Pieces end at multiples of the unit, so that no tile of keys is computed twice; and
+        // where a row's result must not depend on others, at places that depend on nothing.
+        let unit = if machine.batch_invariant { piece } else { PIECE_UNIT };
+        let mut next = (key_begin / unit * unit + piece).min(key_end);
         if next == key_end && !draft.is_part {
             self.items.try_push(draft.item)?;
             return Ok(0);

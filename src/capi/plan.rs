@@ -8,9 +8,11 @@ use crate::capi::page_table::rkv_page_table;
 use crate::capi::sequence::rkv_sequence_id;
 use crate::capi::token::rkv_region;
 use crate::error::Error;
+use crate::group::GroupKind;
 use crate::ids::SequenceId;
 use crate::memory::{Arc, OutOfMemory};
-use crate::plan::{Plan, PlanRow};
+use crate::paging::BatchArrays;
+use crate::plan::{Compact, Plan, PlanRow, Step};
 use crate::sequence::ComputedRow;
 
 /// What one step computes: new positions of any mix of rows, prefill chunks and decodes alike. Made
@@ -53,7 +55,9 @@ pub struct rkv_plan_row {
     pub regions: *const rkv_region,
     /// The first new position: K and V of all positions before are in the row's pages.
     pub start: u64,
-    /// New positions, at least 1. The row has pages for them, none of which the cache owns.
+    /// New positions, at least 1. The row has pages for them, none of which the cache owns. In
+    /// every other group so does the sequence's row there, and the pages that new positions attend
+    /// to; a slot has pages of group 0 alone.
     pub count: u64,
 }
 // SAFETY: integers and a pointer, no padding.
@@ -90,8 +94,9 @@ unsafe impl AbiStruct for rkv_plan_capacity {
     const V1: usize = 40;
 }
 
-/// The arrays of a plan, as paged attention kernels take them. They belong to the plan: good until
-/// it is set again, reserved or destroyed.
+/// The arrays of a plan, as paged attention kernels take them, of group 0; rkv_plan_view_group()
+/// has the pages of the others. They belong to the plan: good until it is set again, reserved or
+/// destroyed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_plan_arrays {
@@ -112,13 +117,14 @@ pub struct rkv_plan_arrays {
     pub last_page_len: *const i32,
     /// For each new position, where it lies: page * page_size + offset in the page.
     pub slot_mapping: *const i64,
-    /// Copies that were open when the plan was set: before the step is computed, the first
-    /// positions of one page are copied to another one in every layer. Then
-    /// rkv_sequence_confirm_copies(), for each. A runner does both, see rkv_runner_prepare_plan().
+    /// Copies of all groups that were open when the plan was set: before the step is computed, the
+    /// first positions of one page are copied to another one in every layer of the group, and of a
+    /// STATE group the whole page. Then rkv_sequence_confirm_copies(), for each sequence. A runner
+    /// does both for its group, see rkv_runner_prepare_plan().
     pub copy_count: u64,
-    /// For each copy, the sequence that waits for it.
+    /// For each copy, the sequence that waits for it; those of a sequence are neighbours.
     pub copy_sequence: *const rkv_sequence_id,
-    /// For each copy, the group of layers whose pages these are. Always 0: there is one.
+    /// For each copy, the group of layers whose pages these are.
     pub copy_group: *const i32,
     /// For each copy, the page to copy from.
     pub copy_source_page: *const i32,
@@ -131,6 +137,43 @@ pub struct rkv_plan_arrays {
 unsafe impl AbiStruct for rkv_plan_arrays {
     const NAME: &'static str = "out_arrays";
     const V1: usize = 104;
+}
+
+/// Flag of rkv_plan_view_group(): only pages that new positions are in or attend to.
+pub const RKV_PLAN_COMPACT: u32 = 1;
+
+/// The pages of a plan's rows in one group. They belong to the plan: good until it is set again,
+/// reserved or destroyed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_plan_group_arrays {
+    /// sizeof(rkv_plan_group_arrays).
+    pub struct_size: u32,
+    /// Rows, those of the plan in its order.
+    pub row_count: u32,
+    /// row_count + 1 offsets into `indices`, the first 0.
+    pub indptr: *const i32,
+    /// The pages of all rows up to their last new position, one row after another; 0 is a hole,
+    /// where the row has no page. With RKV_PLAN_COMPACT only the pages that new positions are in or
+    /// attend to: of sinks, then of the window or chunk. Of a STATE group the page of each row's
+    /// state.
+    pub indices: *const i32,
+    /// For each row, the positions in its last page: 1 to page_size; 1 in a STATE group.
+    pub last_page_len: *const i32,
+    /// For each new position, where it lies: page * page_size + offset in the page. NULL in a STATE
+    /// group.
+    pub slot_mapping: *const i64,
+    /// For each row, the position at which the first page begins that is none of the sinks'. NULL:
+    /// 0 for all, as in a FULL or STATE group and without RKV_PLAN_COMPACT.
+    pub first_position: *const i64,
+    /// For each row, how many pages of sinks are in front of that one. NULL: 0 for all, or they are
+    /// among the others.
+    pub sink_page_count: *const i32,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_plan_group_arrays {
+    const NAME: &'static str = "out_arrays";
+    const V1: usize = 56;
 }
 
 fn row_of(raw: &rkv_plan_row) -> ComputedRow {
@@ -185,7 +228,8 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// computed yet.
 ///
 /// Several plans may be set before the first is computed. A plan is good until a row of it is
-/// released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
+/// released, truncated, publishes what the plan computes, or gives up a page in any group: where a
+/// window slides, by publishing or by rkv_sequence_slide(), the plan is set after that. Copies that begun sequences wait for
 /// (see rkv_sequence_read_copies()) stay open until they are carried out: by the first
 /// rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
 /// finds them among the arrays.
@@ -196,11 +240,12 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// @param row_count how many; 0 empties the plan
 /// @param element_size sizeof(rkv_plan_row)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
-/// positions, pages that the cache owns, a region that is cut, ...; or what is more than was given
-/// to rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+/// positions, in some group none any more for what they attend to, pages that the cache owns, a
+/// region that is cut, ...; or what is more than was given to rkv_plan_reserve();
+/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are still to copy a
+/// row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
 /// @par Cost
-/// O(positions + pages of the rows); shared lock
+/// O(positions + pages of the rows in all groups); shared lock
 /// @par Thread safety
 /// any thread; waits for calls that compute the plan
 #[must_use]
@@ -294,7 +339,7 @@ fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
 /// @par Cost
 /// O(rows + pages of their new positions); shared lock
 /// @par Thread safety
-/// any thread; the answer is good until a row is released, truncated or published
+/// any thread; the answer is good until a row is released, truncated, published or slid
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_plan_check(plan: *const rkv_plan) -> rkv_status {
@@ -348,4 +393,71 @@ pub unsafe extern "C" fn rkv_plan_view(
             write_struct(out_arrays, &made)
         })
     }
+}
+
+/// The pages of a plan's rows in one group, for an engine with kernels of its own. Which positions
+/// are new is among the arrays of rkv_plan_view().
+///
+/// Where a window has passed, pages are holes or still in the row; RKV_PLAN_COMPACT leaves out both.
+///
+/// @param plan the plan
+/// @param group the group; 0 is allowed
+/// @param flags RKV_PLAN_COMPACT or 0
+/// @param out_arrays receives pointers to them; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a row is a
+/// slot's and no sequence's, and the group not 0; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); no lock
+/// @par Thread safety
+/// any thread; nobody may set or destroy the plan while the arrays are read
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_plan_view_group(
+    plan: *const rkv_plan,
+    group: u32,
+    flags: u32,
+    out_arrays: *mut rkv_plan_group_arrays,
+) -> rkv_status {
+    // SAFETY: the caller's contract on plan and out_arrays.
+    unsafe {
+        with(plan, |plan| {
+            check_fit(out_arrays)?;
+            check_flags(flags, RKV_PLAN_COMPACT, "flags")?;
+            let current = plan.current();
+            write_struct(out_arrays, &group_arrays(current.step(), group as usize, flags)?)
+        })
+    }
+}
+
+fn group_arrays(step: &Step, group: usize, flags: u32) -> Result<rkv_plan_group_arrays, Error> {
+    let start = |list: Option<&[i64]>| list.map_or(std::ptr::null(), <[i64]>::as_ptr);
+    let of = |pages: &BatchArrays, slot_mapping: Option<&[i64]>| rkv_plan_group_arrays {
+        struct_size: 0,
+        row_count: pages.last_page_len().len() as u32,
+        indptr: pages.indptr().as_ptr(),
+        indices: pages.indices().as_ptr().cast(),
+        last_page_len: pages.last_page_len().as_ptr(),
+        slot_mapping: start(slot_mapping),
+        first_position: std::ptr::null(),
+        sink_page_count: std::ptr::null(),
+    };
+    let (batch, hung) = match group {
+        0 => (step.batch(), None),
+        _ => step.group(group).map(|of_group| (of_group.batch(), Some(of_group)))?,
+    };
+    let Some(hung) = hung else {
+        return Ok(of(batch.arrays(), Some(batch.slot_mapping())));
+    };
+    if hung.kind() == GroupKind::State {
+        return Ok(of(hung.compact().pages, None));
+    }
+    if flags & RKV_PLAN_COMPACT == 0 {
+        return Ok(of(batch.arrays(), Some(batch.slot_mapping())));
+    }
+    let Compact { pages, first_positions, sink_pages } = hung.compact();
+    Ok(rkv_plan_group_arrays {
+        first_position: start(first_positions),
+        sink_page_count: sink_pages.map_or(std::ptr::null(), <[i32]>::as_ptr),
+        ..of(pages, Some(batch.slot_mapping()))
+    })
 }

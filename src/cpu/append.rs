@@ -26,12 +26,11 @@ pub(super) unsafe fn append_prefill<E: From<OutOfMemory>>(
     (call, schedule): (&AppendPrefill<'_>, &Schedule),
     begin: impl FnOnce() -> Result<(), E>,
 ) -> Result<(), E> {
-    let head_dim = call.geometry.head_dim;
     desks.with(|desk| {
-        desk.reserve(schedule, team.count(), head_dim)?;
+        desk.reserve(schedule, team.count(), &call.geometry)?;
         begin()?;
         // From here on nothing fails.
-        let part_numbers = State::numbers(schedule.tile_height, head_dim);
+        let part_numbers = State::numbers(schedule.tile_height, call.geometry.v_head_dim);
         let parts = desk.parts.start(schedule.part_count * part_numbers);
         // SAFETY: the caller's contract.
         unsafe { write(isa, team, call) };
@@ -91,8 +90,8 @@ impl Attend<'_> {
         let Work { call, schedule, .. } = *self.work;
         let tile = &schedule.tiles[self.part.tile];
         let job = Job { call, tile };
-        let nodes = tile.nodes();
-        let own = tile.first_part.map(|part| self.work.part(part + self.part.node - nodes.start));
+        let place = |part| part + tile.place_of(self.part.node);
+        let own = tile.first_part.map(|part| self.work.part(place(part)));
         // SAFETY: the contract of append_prefill(), which alone makes a Work.
         unsafe {
             let state = job.attend::<S, E>(simd, self.part.node, own, self.scratch);
@@ -131,7 +130,7 @@ impl Merge<'_> {
         let tile = &schedule.tiles[self.tile];
         let all = tile.height();
         let (rows, head_dim) =
-            (self.first..(self.first + MERGE_ROWS).min(all), call.geometry.head_dim);
+            (self.first..(self.first + MERGE_ROWS).min(all), call.geometry.v_head_dim);
         let Some(first_part) = tile.first_part.filter(|_| !rows.is_empty()) else { return };
         let tree = &mut self.scratch.tree;
         tree.clear();
@@ -139,6 +138,7 @@ impl Merge<'_> {
         unsafe {
             for (at, node) in tile.nodes().enumerate() {
                 let state = State::at(self.work.part(first_part + at), all);
+                tree.skip_to(simd, tile.level, node, head_dim);
                 tree.push(simd, tile.level, node, state.part(rows.clone(), head_dim), head_dim);
             }
             let state = tree.finish(simd, head_dim);

@@ -10,6 +10,7 @@ use super::scratch::Scratch;
 use super::simd::Simd;
 use super::state::State;
 use super::tile::Job;
+use crate::attention::KvStrides;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
@@ -27,11 +28,36 @@ pub(super) fn converted_stride(head_dim: usize) -> usize {
 }
 
 impl Job<'_> {
-    /// Attends to the keys from `start` on, as far as the segment goes.
+    /// Attends to the keys from `start` on, as far as the segment goes: to sinks that are apart,
+    /// then to the others.
     ///
     /// # Safety
     /// As for [`Job::attend`], of which this is the heart.
     pub(super) unsafe fn attend_segment<S: Simd, E: Element>(
+        &self,
+        simd: S,
+        start: usize,
+        state: State,
+        scratch: &mut Scratch,
+    ) {
+        if scratch.sinks.last().is_some_and(|last| last.end > start) {
+            // SAFETY: the caller's contract; what is swapped is of the same rows.
+            unsafe {
+                std::mem::swap(&mut scratch.seen, &mut scratch.sinks);
+                self.attend_spans::<S, E>(simd, start, state, scratch);
+                std::mem::swap(&mut scratch.seen, &mut scratch.sinks);
+                scratch.forget_places();
+            }
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.attend_spans::<S, E>(simd, start, state, scratch) };
+    }
+
+    /// Attends to the keys of a segment that are in `scratch.seen`.
+    ///
+    /// # Safety
+    /// As for [`Job::attend`].
+    unsafe fn attend_spans<S: Simd, E: Element>(
         &self,
         simd: S,
         start: usize,
@@ -60,8 +86,8 @@ impl Job<'_> {
         state: State,
         scratch: &mut Scratch,
     ) {
-        let Scratch { q, kv, scores, seen, spans, places, .. } = scratch;
-        let head_dim = self.head_dim();
+        let Scratch { q, kv, scores, seen, spans, places, v_places, .. } = scratch;
+        let (head_dim, v_head_dim) = (self.head_dim(), self.v_head_dim());
         // The rows that see some of it are neighbours, for their first and last keys ascend.
         let rows = seen.partition_point(|seen| seen.end <= block)
             ..seen.partition_point(|seen| seen.start < block + BLOCK);
@@ -76,29 +102,36 @@ impl Job<'_> {
         let keys = spans[0].start..spans[spans.len() - 1].end;
         let after = seen[seen.len() - 1].end.saturating_sub(block + BLOCK).min(BLOCK);
         let (call, all) = (self.call, self.tile.rows.len());
-        let place = Place {
-            strides: call.layer.strides,
+        let place = |strides| Place {
+            strides,
             bytes: E::BYTES,
             page_size: call.geometry.page_size,
             pages: call.batch.pages_of(self.row()),
         };
-        let (offsets, next_offsets) = places.find(place, block, keys.clone(), after);
+        let (strides, v_strides) = (call.layer.strides, call.layer.v_strides);
+        let (offsets, next_offsets) = places.find(place(strides), block, keys.clone(), after);
+        let (v_offsets, v_next_offsets) = match v_strides == strides {
+            true => (offsets, next_offsets),
+            false => v_places.find(place(v_strides), block, keys.clone(), after),
+        };
         let q = q.start(self.tile.height() * head_dim);
         let scores = scores.start(all * BLOCK);
-        let head_stride = call.layer.strides.head * E::BYTES;
-        let at = |base: *mut u8, head: usize| base.cast_const().wrapping_add(head * head_stride);
-        let ahead = |base: *mut u8| AheadRows {
-            base: at(base, self.tile.heads.start),
-            offsets: next_offsets,
-            heads: self.tile.heads.len(),
-            head_stride,
-            row_bytes: head_dim * E::BYTES,
+        let at = |base: *mut u8, head: usize, strides: KvStrides| {
+            base.cast_const().wrapping_add(head * strides.head * E::BYTES)
         };
-        let (ahead_k, ahead_v) = (ahead(call.layer.k), ahead(call.layer.v));
+        let ahead = |base, strides, offsets, dim| AheadRows {
+            base: at(base, self.tile.heads.start, strides),
+            offsets,
+            heads: self.tile.heads.len(),
+            head_stride: strides.head * E::BYTES,
+            row_bytes: dim * E::BYTES,
+        };
+        let ahead_k = ahead(call.layer.k, strides, next_offsets, head_dim);
+        let ahead_v = ahead(call.layer.v, v_strides, v_next_offsets, v_head_dim);
         for (index, head) in self.tile.heads.clone().enumerate() {
-            let state = state.part(index * all + rows.start..index * all + rows.end, head_dim);
+            let state = state.part(index * all + rows.start..index * all + rows.end, v_head_dim);
             let step = Step {
-                head_dim,
+                v_head_dim,
                 logit: self.logit::<E>(),
                 spans,
                 queries: Queries {
@@ -109,21 +142,20 @@ impl Job<'_> {
                 state,
             };
             let (ahead_k, ahead_v) = (Ahead::new(ahead_k, index), Ahead::new(ahead_v, index));
-            let k = Listed::<E>::new(at(call.layer.k, head), offsets.as_ptr());
-            let v = Listed::<E>::new(at(call.layer.v, head), offsets.as_ptr());
+            let k = Listed::<E>::new(at(call.layer.k, head, strides), offsets.as_ptr());
+            let v = Listed::<E>::new(at(call.layer.v, head, v_strides), v_offsets.as_ptr());
             // SAFETY: the caller's contract; the offsets are those of the block's keys.
             unsafe {
                 if spans.len() <= DIRECT_ROWS {
                     step.weigh(simd, k, ahead_k);
                     step.add(simd, v, ahead_v);
                 } else {
-                    let stride = converted_stride(head_dim);
-                    let kv = kv.start(BLOCK * stride);
-                    let converted = Strided::new(kv, stride);
+                    let [stride, v_stride] = [head_dim, v_head_dim].map(converted_stride);
+                    let kv = kv.start(BLOCK * stride.max(v_stride));
                     gather(simd, k, keys.clone(), kv, head_dim, stride);
-                    step.weigh(simd, converted, ahead_k);
-                    gather(simd, v, keys.clone(), kv, head_dim, stride);
-                    step.add(simd, converted, ahead_v);
+                    step.weigh(simd, Strided::new(kv, stride), ahead_k);
+                    gather(simd, v, keys.clone(), kv, v_head_dim, v_stride);
+                    step.add(simd, Strided::new(kv, v_stride), ahead_v);
                 }
             }
         }
@@ -143,7 +175,7 @@ impl Job<'_> {
 
 /// Rows of a head and a block of keys that they see.
 struct Step<'a> {
-    head_dim: usize,
+    v_head_dim: usize,
     logit: Logit,
     spans: &'a [Span],
     queries: Queries,
@@ -160,9 +192,9 @@ impl Step<'_> {
         unsafe {
             scores(simd, self.queries, self.spans, keys, ahead);
             for (row, &span) in self.spans.iter().enumerate() {
-                let state = self.state.part(row..row + 1, self.head_dim);
+                let state = self.state.part(row..row + 1, self.v_head_dim);
                 let scores = self.queries.scores.add(row * BLOCK);
-                simd.run(Weights::new(self.logit, span, scores, state, self.head_dim));
+                simd.run(Weights::new(self.logit, span, scores, state, self.v_head_dim));
             }
         }
     }
@@ -173,7 +205,7 @@ impl Step<'_> {
     /// As for [`Step::weigh`], which came before.
     unsafe fn add<S: Simd, K: KeyRows>(&self, simd: S, values: K, ahead: Ahead<'_>) {
         let sums =
-            Sums { head_dim: self.head_dim, weights: self.queries.scores, out: self.state.out };
+            Sums { head_dim: self.v_head_dim, weights: self.queries.scores, out: self.state.out };
         // SAFETY: the caller's contract.
         unsafe { add_results(simd, sums, self.spans, values, ahead) };
     }

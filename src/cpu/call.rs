@@ -16,9 +16,9 @@ pub struct AppendPrefill<'a> {
     pub q: Tensor<*const u8>,
     /// `[new positions][KV head][element]`; none: they are written already.
     pub k: Option<Tensor<*const u8>>,
-    /// Like `k`.
+    /// Like `k`, with v_head_dim elements.
     pub v: Option<Tensor<*const u8>>,
-    /// Like `q`.
+    /// Like `q`, with v_head_dim elements.
     pub out: Tensor<*mut u8>,
     /// `[new positions][query head]`: natural logarithm of the denominator. None: not wanted.
     pub lse: Option<*mut f32>,

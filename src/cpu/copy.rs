@@ -1,5 +1,5 @@
 //! Copies of pages.
-use crate::attention::{Geometry, KvLayer, PageCopy};
+use crate::attention::{Geometry, KvLayer, KvStrides, PageCopy};
 
 /// # Safety
 /// That of [`super::CpuBackend::copy_pages`].
@@ -12,8 +12,9 @@ pub(super) unsafe fn copy_pages(
         for copy in copies {
             // SAFETY: the caller's contract.
             unsafe {
-                copy_page(layer.k, layer, geometry, copy);
-                copy_page(layer.v, layer, geometry, copy);
+                let (k, v) = (layer.strides, layer.v_strides);
+                copy_page((layer.k, k, geometry.head_dim), layer, geometry, copy);
+                copy_page((layer.v, v, geometry.v_head_dim), layer, geometry, copy);
             }
         }
     }
@@ -21,8 +22,13 @@ pub(super) unsafe fn copy_pages(
 
 /// # Safety
 /// That of [`super::CpuBackend::copy_pages`].
-unsafe fn copy_page(base: *mut u8, layer: &KvLayer<*mut u8>, geometry: &Geometry, copy: &PageCopy) {
-    let (strides, bytes) = (layer.strides, layer.dtype.bytes());
+unsafe fn copy_page(
+    (base, strides, head_dim): (*mut u8, KvStrides, usize),
+    layer: &KvLayer<*mut u8>,
+    geometry: &Geometry,
+    copy: &PageCopy,
+) {
+    let bytes = layer.dtype.bytes();
     for position in 0..copy.positions {
         for head in 0..geometry.kv_heads {
             let inside = position * strides.position + head * strides.head;
@@ -30,7 +36,7 @@ unsafe fn copy_page(base: *mut u8, layer: &KvLayer<*mut u8>, geometry: &Geometry
             // SAFETY: both pages are in the layer's memory.
             unsafe {
                 let source = base.add(at(copy.source)).cast_const();
-                source.copy_to(base.add(at(copy.target)), geometry.head_dim * bytes);
+                source.copy_to(base.add(at(copy.target)), head_dim * bytes);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! next step.
 use super::call::AppendPrefill;
 use super::schedule::Schedule;
+use crate::attention::View;
 use crate::memory::{OutOfMemory, TryGrow};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -18,7 +19,7 @@ pub struct Divisions(RwLock<Vec<Division>>);
 struct Division {
     /// Of which step; 0: of none.
     step: u64,
-    window: Option<u32>,
+    view: View,
     schedule: Schedule,
 }
 
@@ -33,7 +34,7 @@ impl Divisions {
     ) -> Result<(), E> {
         loop {
             let kept = self.read();
-            if let Some(at) = find(&kept, step, call.params.window) {
+            if let Some(at) = find(&kept, step, call.params.view) {
                 return work(&kept[at].schedule);
             }
             drop(kept);
@@ -52,8 +53,8 @@ impl Divisions {
         threads: usize,
     ) -> Result<(), OutOfMemory> {
         let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let window = call.params.window;
-        if find(&kept, step, window).is_some() {
+        let view = call.params.view;
+        if find(&kept, step, view).is_some() {
             return Ok(());
         }
         let at = match kept.iter().position(|division| division.step != step) {
@@ -67,11 +68,11 @@ impl Divisions {
         let division = &mut kept[at];
         division.step = 0;
         division.schedule.plan(call, threads)?;
-        (division.step, division.window) = (step, window);
+        (division.step, division.view) = (step, view);
         Ok(())
     }
 }
 
-fn find(kept: &[Division], step: u64, window: Option<u32>) -> Option<usize> {
-    kept.iter().position(|division| division.step == step && division.window == window)
+fn find(kept: &[Division], step: u64, view: View) -> Option<usize> {
+    kept.iter().position(|division| division.step == step && division.view == view)
 }

@@ -36,8 +36,9 @@ use crate::attention::{Dtype, Geometry, KvLayer, PageCopy};
 use crate::error::Error;
 use crate::memory::OutOfMemory;
 
-/// Elements of the largest head.
-const HEAD_DIM_MOST: usize = 256;
+/// Elements of a head. All are multiples of what a register tile takes at a time.
+const HEAD_DIMS: [usize; 6] = [64, 96, 128, 192, 256, HEAD_DIM_MOST];
+const HEAD_DIM_MOST: usize = 512;
 
 /// The CPU backend: threads and scratch memory, no state between calls but what a plan keeps.
 pub struct CpuBackend {
@@ -76,9 +77,11 @@ impl CpuBackend {
     /// Whether these shapes and formats can be computed; the error names what cannot.
     pub fn supports(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Result<(), Error> {
         let fail = |text: Message| Err(Error::unsupported(text));
-        let Geometry { query_heads, kv_heads, head_dim, page_size } = *geometry;
-        if ![64, 96, 128, HEAD_DIM_MOST].contains(&head_dim) {
-            return fail(text!("head_dim {head_dim} is not 64, 96, 128 or 256"));
+        let Geometry { query_heads, kv_heads, head_dim, v_head_dim, page_size } = *geometry;
+        for (name, dim) in [("head_dim", head_dim), ("v_head_dim", v_head_dim)] {
+            if !HEAD_DIMS.contains(&dim) {
+                return fail(text!("{name} {dim} is not 64, 96, 128, 192, 256 or 512"));
+            }
         }
         if kv_heads == 0 || query_heads == 0 || query_heads % kv_heads != 0 {
             return fail(text!(

@@ -8,7 +8,7 @@
 use super::call::AppendPrefill;
 use super::kernel::BLOCK;
 use super::state::LEVELS;
-use crate::attention::Geometry;
+use crate::attention::{Geometry, Row, Seen};
 use crate::memory::{OutOfMemory, TryGrow};
 use std::ops::Range;
 
@@ -39,8 +39,10 @@ pub(super) struct Tile {
     pub heads: Range<usize>,
     /// Rows of each head, by their numbers: query * group + query head inside the group.
     pub rows: Range<usize>,
-    /// Segments that any of them sees.
+    /// Segments that any of them sees, sinks apart.
     pub segments: Range<usize>,
+    /// Segments of sinks that are apart, from the first one on: all before the others.
+    pub sinks: usize,
     /// Each part is a node of this level of the tree: 2^level segments.
     pub level: u32,
     /// The first of its parts, where it has several.
@@ -54,26 +56,46 @@ impl Tile {
         self.heads.len() * self.rows.len()
     }
 
+    /// The nodes that only sinks are in, and the others.
+    fn node_ranges(&self) -> [Range<usize>; 2] {
+        let Range { start, end } = self.segments;
+        let others = start >> self.level..((end - 1) >> self.level) + 1;
+        let sinks = 0..self.sinks.div_ceil(1 << self.level).min(others.start);
+        [sinks, others]
+    }
+
     /// The nodes that its parts are.
-    pub(super) fn nodes(&self) -> Range<usize> {
-        self.segments.start >> self.level..((self.segments.end - 1) >> self.level) + 1
+    pub(super) fn nodes(&self) -> impl Iterator<Item = usize> + use<> {
+        self.node_ranges().into_iter().flatten()
+    }
+
+    /// Where a node is among those.
+    pub(super) fn place_of(&self, node: usize) -> usize {
+        let [sinks, others] = self.node_ranges();
+        if node < sinks.end { node } else { sinks.end + node - others.start }
     }
 
     /// The segments of a node.
-    pub(super) fn segments_of(&self, node: usize) -> Range<usize> {
+    pub(super) fn segments_of(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
         let Range { start, end } = self.segments;
-        (node << self.level).max(start)..((node + 1) << self.level).min(end)
+        let (first, after) = (node << self.level, (node + 1) << self.level);
+        (first..after.min(self.sinks)).chain(first.max(start)..after.min(end))
+    }
+
+    /// All segments.
+    fn segment_count(&self) -> usize {
+        self.sinks + self.segments.len()
     }
 
     /// What the dearest node costs, about.
     fn dearest(&self) -> usize {
-        let segments = self.segments.len();
+        let segments = self.segment_count();
         self.cost / segments * segments.min(1 << self.level)
     }
 
     /// What a node costs, about.
     fn node_cost(&self, node: usize) -> usize {
-        self.cost / self.segments.len() * self.segments_of(node).len()
+        self.cost / self.segment_count() * self.segments_of(node).count()
     }
 }
 
@@ -138,14 +160,15 @@ impl Schedule {
             while tile.level > 0 && tile.dearest() > share {
                 tile.level -= 1;
             }
-            let nodes = tile.nodes();
-            if nodes.len() > 1 {
+            let node_count = tile.node_ranges().iter().map(Range::len).sum::<usize>();
+            if node_count > 1 {
                 tile.first_part = Some(self.part_count);
-                self.part_count += nodes.len();
+                self.part_count += node_count;
                 self.parted.try_push(index)?;
             }
             let part = |node| Part { tile: index, node, cost: tile.node_cost(node) };
-            self.parts.try_extend(nodes.map(part))?;
+            self.parts.try_reserve(node_count)?;
+            self.parts.extend(tile.nodes().map(part));
             let rows = &mut self.level_rows[tile.level as usize];
             *rows = tile.height().max(*rows);
         }
@@ -166,25 +189,30 @@ impl Schedule {
 
     /// Cuts the rows of the batch into tiles.
     fn cut_rows(&mut self, call: &AppendPrefill<'_>, threads: usize) -> Result<(), OutOfMemory> {
-        let Geometry { kv_heads, head_dim, .. } = call.geometry;
+        let Geometry { kv_heads, head_dim, v_head_dim, .. } = call.geometry;
         let group = call.geometry.group();
         let rows = call.batch.rows();
         // Heads are read together, for they may share pages of the system's memory; if there are
         // fewer segments than that leaves parts for the threads, they are not.
-        let segments: usize = rows.iter().map(|row| row.key_count().div_ceil(SEGMENT)).sum();
+        let seen = |row: &Row, query| call.batch.mask_of(row, call.params.view).seen(query);
+        let segments_of = |row| {
+            let Seen { sinks, keys } = seen(row, row.start);
+            sinks.len().div_ceil(SEGMENT) + (row.key_count() - keys.start).div_ceil(SEGMENT)
+        };
+        let segments: usize = rows.iter().map(segments_of).sum();
         let head_tiles = match threads {
             1 => 1,
             _ => (threads * PARTS_PER_THREAD).div_ceil(segments.max(1)),
         };
-        let row_bytes = head_dim * call.layer.dtype.bytes();
+        let row_bytes = head_dim.max(v_head_dim) * call.layer.dtype.bytes();
         let near_heads = kv_heads.div_ceil(head_tiles).min(NEAR_BYTES / row_bytes);
         for (index, row) in rows.iter().enumerate() {
-            let mask = call.batch.mask_of(row, call.params.window);
             let row_count = row.count * group;
             for start in (0..row_count).step_by(TILE_ROWS) {
                 let rows = start..(start + TILE_ROWS).min(row_count);
-                let first = mask.keys(row.start + rows.start / group).start;
-                let end = mask.keys(row.start + (rows.end - 1) / group).end;
+                let first = seen(row, row.start + rows.start / group).keys.start;
+                let Seen { sinks, keys } = seen(row, row.start + (rows.end - 1) / group);
+                let (sinks, end) = (sinks.end, keys.end);
                 let segments = first / SEGMENT..(end - 1) / SEGMENT + 1;
                 let together = (TILE_ROWS / rows.len()).min(near_heads);
                 for head in (0..kv_heads).step_by(together.max(1)) {
@@ -195,9 +223,10 @@ impl Schedule {
                         heads,
                         rows: rows.clone(),
                         segments: segments.clone(),
+                        sinks: sinks.div_ceil(SEGMENT).min(segments.start),
                         level: usize::BITS - (segments.end - 1).leading_zeros(),
                         first_part: None,
-                        cost: (end - first).saturating_mul(cost),
+                        cost: (end - first + sinks).saturating_mul(cost),
                     })?;
                 }
             }

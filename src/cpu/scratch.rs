@@ -7,6 +7,7 @@ use super::kernel::{BLOCK, Span};
 use super::places::Places;
 use super::schedule::Schedule;
 use super::state::{State, Tree};
+use crate::attention::Geometry;
 use crate::memory::{OutOfMemory, TryGrow, try_box};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -50,28 +51,39 @@ pub(super) struct Scratch {
     pub scores: Numbers,
     /// What was seen.
     pub tree: Tree,
-    /// Keys that each row of a head sees, from position 0 on.
+    /// Keys that each row of a head sees, from position 0 on, sinks apart.
     pub seen: Vec<Span>,
+    /// Sinks that each row sees and that are apart; none in a view without sinks.
+    pub sinks: Vec<Span>,
     /// Keys of a block that each row sees, from the block's first on.
     pub spans: Vec<Span>,
     /// Where the keys of a block lie.
     pub places: Places,
+    /// Where its values do, unless that is as far from the first.
+    pub v_places: Places,
 }
 
 impl Scratch {
+    /// Before another row, or other keys of it.
+    pub(super) fn forget_places(&mut self) {
+        self.places.forget();
+        self.v_places.forget();
+    }
+
     /// Makes room for each part of a schedule.
-    fn reserve(&mut self, schedule: &Schedule, head_dim: usize) -> Result<(), OutOfMemory> {
+    fn reserve(&mut self, schedule: &Schedule, geometry: &Geometry) -> Result<(), OutOfMemory> {
+        let Geometry { head_dim, v_head_dim, .. } = *geometry;
         let rows = schedule.head_rows;
         self.q.reserve(schedule.tile_height * head_dim)?;
         if rows > DIRECT_ROWS {
-            self.kv.reserve(BLOCK * converted_stride(head_dim))?;
+            self.kv.reserve(BLOCK * converted_stride(head_dim.max(v_head_dim)))?;
         }
         self.scores.reserve(rows * BLOCK)?;
-        for spans in [&mut self.seen, &mut self.spans] {
+        for spans in [&mut self.seen, &mut self.sinks, &mut self.spans] {
             spans.clear();
             spans.try_reserve(rows)?;
         }
-        self.tree.reserve(schedule.state_rows(), head_dim)
+        self.tree.reserve(schedule.state_rows(), v_head_dim)
     }
 }
 
@@ -90,17 +102,18 @@ impl Desk {
         &mut self,
         schedule: &Schedule,
         threads: usize,
-        head_dim: usize,
+        geometry: &Geometry,
     ) -> Result<(), OutOfMemory> {
         let Self { parts, scratches } = self;
-        parts.reserve(schedule.part_count * State::numbers(schedule.tile_height, head_dim))?;
+        let numbers = State::numbers(schedule.tile_height, geometry.v_head_dim);
+        parts.reserve(schedule.part_count * numbers)?;
         let threads = if schedule.parts.len() > 1 { threads } else { 1 };
         for at in 0..threads {
             if at == scratches.len() {
                 scratches.try_push(Mutex::default())?;
             }
             let scratch = scratches[at].get_mut().unwrap_or_else(PoisonError::into_inner);
-            scratch.reserve(schedule, head_dim)?;
+            scratch.reserve(schedule, geometry)?;
         }
         Ok(())
     }

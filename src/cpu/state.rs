@@ -153,6 +153,28 @@ impl Tree {
         State::at(memory.start(State::numbers(rows, head_dim)), rows)
     }
 
+    /// Says that no leaf comes any more before a node, which is the next: what waited for those is
+    /// complete without. To be called before memory for its state is asked for.
+    ///
+    /// # Safety
+    /// As for [`Tree::push`].
+    pub(super) unsafe fn skip_to<S: Simd>(
+        &mut self,
+        simd: S,
+        level: u32,
+        index: usize,
+        head_dim: usize,
+    ) {
+        let leaf = index << level;
+        while let Some(&(node, state)) = self.stack.last()
+            && leaf >> node.level > node.index + 1
+        {
+            self.stack.pop();
+            // SAFETY: the caller's contract.
+            unsafe { self.push(simd, node.level + 1, node.index / 2, state, head_dim) };
+        }
+    }
+
     /// Adds the state of a node to the right of all others, and merges those that are complete.
     ///
     /// # Safety

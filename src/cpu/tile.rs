@@ -8,6 +8,7 @@ use super::simd::{Simd, exp2_one};
 use super::state::State;
 use crate::attention::Row;
 use std::f32::consts::{LN_2, LOG2_E};
+use std::ops::Range;
 
 /// A tile with all that is needed to compute it.
 #[derive(Clone, Copy)]
@@ -23,6 +24,10 @@ impl<'a> Job<'a> {
 
     pub(super) fn head_dim(&self) -> usize {
         self.call.geometry.head_dim
+    }
+
+    pub(super) fn v_head_dim(&self) -> usize {
+        self.call.geometry.v_head_dim
     }
 
     /// The query of one of a head's rows, among those of the batch's row.
@@ -50,15 +55,16 @@ impl<'a> Job<'a> {
         memory: Option<*mut f32>,
         scratch: &mut Scratch,
     ) -> State {
-        let (height, head_dim) = (self.tile.height(), self.head_dim());
-        self.look(&mut scratch.seen);
+        let (height, head_dim) = (self.tile.height(), self.v_head_dim());
+        self.look(&mut scratch.seen, &mut scratch.sinks);
         // SAFETY: the caller's contract.
         unsafe {
             self.load_queries(simd, &mut scratch.q);
             scratch.tree.clear();
-            scratch.places.forget();
+            scratch.forget_places();
             let mut given = memory;
             for segment in self.tile.segments_of(node) {
+                scratch.tree.skip_to(simd, 0, segment, head_dim);
                 let state = match given.take() {
                     Some(memory) => State::at(memory, height),
                     None => scratch.tree.next(height, head_dim),
@@ -72,19 +78,24 @@ impl<'a> Job<'a> {
     }
 
     /// Finds out which keys each row of a head sees.
-    fn look(&self, seen: &mut Vec<Span>) {
-        let mask = self.call.batch.mask_of(self.row(), self.call.params.window);
+    fn look(&self, seen: &mut Vec<Span>, sinks: &mut Vec<Span>) {
+        let view = self.call.params.view;
+        let mask = self.call.batch.mask_of(self.row(), view);
         seen.clear();
+        sinks.clear();
         for row in 0..self.tile.rows.len() {
             let query = self.query(row);
-            let span = match seen.last() {
-                Some(&span) if query == self.query(row - 1) => span,
+            let same = row > 0 && query == self.query(row - 1);
+            let found = match (seen.last(), sinks.last()) {
+                (Some(&keys), last) if same => (keys, last.copied()),
                 _ => {
-                    let keys = mask.keys(self.row().start + query);
-                    Span { start: keys.start, end: keys.end }
+                    let found = mask.seen(self.row().start + query);
+                    let span = |range: Range<usize>| Span { start: range.start, end: range.end };
+                    (span(found.keys), (view.sinks > 0).then(|| span(found.sinks)))
                 }
             };
-            seen.push(span);
+            seen.push(found.0);
+            sinks.extend(found.1);
         }
     }
 
@@ -109,7 +120,7 @@ impl<'a> Job<'a> {
     /// # Safety
     /// The call's outputs are writable; the state is of the rows from `first` on.
     pub(super) unsafe fn write<S: Simd, E: Element>(&self, simd: S, first: usize, state: State) {
-        let (call, head_dim) = (self.call, self.head_dim());
+        let (call, head_dim) = (self.call, self.v_head_dim());
         let out = call.out;
         let is_fp8 = E::BYTES == 1;
         let scale = E::FACTOR * if is_fp8 { call.params.v_scale } else { 1.0 };

@@ -3,7 +3,7 @@ use super::call::AppendPrefill;
 use super::element::WidenAs;
 use super::simd::{Isa, Simd, Vectorized, dispatch};
 use super::threads::Team;
-use crate::attention::{Dtype, Geometry, Tensor, e4m3_from_f32};
+use crate::attention::{Dtype, Geometry, KvStrides, Tensor, e4m3_from_f32};
 use std::ops::Range;
 
 /// Numbers that are written by one task: less is not worth waking a thread.
@@ -16,9 +16,9 @@ const CHUNK: usize = 32;
 /// That of [`super::CpuBackend::append_prefill`].
 pub(super) unsafe fn write(isa: Isa, team: &Team, call: &AppendPrefill<'_>) {
     let (Some(k), Some(v)) = (call.k, call.v) else { return };
-    let Geometry { kv_heads, head_dim, .. } = call.geometry;
+    let Geometry { kv_heads, head_dim, v_head_dim, .. } = call.geometry;
     let count = call.batch.query_count();
-    let positions = (TASK_NUMBERS / (kv_heads * head_dim)).max(1);
+    let positions = (TASK_NUMBERS / (kv_heads * head_dim.max(v_head_dim))).max(1);
     let work = Work { call, k, v };
     team.share(count.div_ceil(positions), &|_, take| {
         while let Some(task) = take() {
@@ -48,13 +48,33 @@ impl Vectorized for Positions<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Work { call, k, v } = *self.work;
-        let (layer, params) = (&call.layer, &call.params);
+        let (layer, params, geometry) = (&call.layer, &call.params, &call.geometry);
+        let to_k = Target {
+            memory: layer.k,
+            strides: layer.strides,
+            head_dim: geometry.head_dim,
+            scale: params.k_scale,
+        };
+        let to_v = Target {
+            memory: layer.v,
+            strides: layer.v_strides,
+            head_dim: geometry.v_head_dim,
+            scale: params.v_scale,
+        };
         // SAFETY: the contract of write(), which alone makes a Work.
         unsafe {
-            write_positions(simd, call, k, layer.k, params.k_scale, self.positions.clone());
-            write_positions(simd, call, v, layer.v, params.v_scale, self.positions);
+            write_positions(simd, call, k, to_k, self.positions.clone());
+            write_positions(simd, call, v, to_v, self.positions);
         }
     }
+}
+
+/// Where keys go, or values.
+struct Target {
+    memory: *mut u8,
+    strides: KvStrides,
+    head_dim: usize,
+    scale: f32,
 }
 
 /// # Safety
@@ -64,12 +84,12 @@ unsafe fn write_positions<S: Simd>(
     simd: S,
     call: &AppendPrefill<'_>,
     from: Tensor<*const u8>,
-    to: *mut u8,
-    scale: f32,
+    to: Target,
     positions: Range<usize>,
 ) {
-    let Geometry { kv_heads, head_dim, page_size, .. } = call.geometry;
-    let (strides, dtype) = (call.layer.strides, call.layer.dtype);
+    let Geometry { kv_heads, page_size, .. } = call.geometry;
+    let Target { memory, strides, head_dim, scale } = to;
+    let dtype = call.layer.dtype;
     for position in positions {
         let place = call.batch.slot_mapping()[position] as usize;
         let (page, offset) = (place / page_size, place % page_size);
@@ -79,7 +99,7 @@ unsafe fn write_positions<S: Simd>(
             // SAFETY: the caller's contract.
             unsafe {
                 let source = from.address.add(source * from.dtype.bytes());
-                let target = to.add(target * dtype.bytes());
+                let target = memory.add(target * dtype.bytes());
                 if dtype == from.dtype {
                     target.copy_from_nonoverlapping(source, head_dim * dtype.bytes());
                 } else {

@@ -105,6 +105,11 @@ impl CudaBackend {
 
     /// The same for KV memory.
     pub fn check_layer(&self, layer: &KvLayer<*mut u8>, name: &str) -> Result<(), Error> {
+        if layer.v_strides != layer.strides {
+            return Err(Error::unsupported(format!(
+                "{name}: on CUDA K and V have the same strides"
+            )));
+        }
         let unit = 16 / layer.dtype.bytes();
         let strides = [layer.strides.page, layer.strides.position, layer.strides.head];
         let aligned = [layer.k, layer.v].iter().all(|start| start.addr().is_multiple_of(16))
@@ -300,7 +305,7 @@ impl CudaBackend {
         sent: &Sent,
         stream: Stream,
     ) -> Result<(), Error> {
-        let Params { scale, soft_cap, window, .. } = call.params;
+        let Params { scale, soft_cap, view, .. } = call.params;
         let (k_scale, v_scale) = self.scales(&call.params);
         let whole = scale * k_scale;
         let mut arguments = AttentionArguments {
@@ -328,12 +333,13 @@ impl CudaBackend {
             soft_cap_in: soft_cap.map_or(0.0, |cap| whole / cap),
             soft_cap_out: soft_cap.map_or(0.0, |cap| cap * LOG2_E),
             v_scale,
-            window: window.map_or(0, |window| window.min(i32::MAX as u32) as i32),
+            window: view.window.map_or(0, |window| window.min(i32::MAX as u32) as i32),
             reserved: 0,
         };
         // The kernel for plain masks is another program, which may round otherwise.
         let regions = plan.may_have_regions();
-        let plain = soft_cap.is_none() && window.is_none() && !regions && !self.batch_invariant;
+        let plain =
+            soft_cap.is_none() && view.window.is_none() && !regions && !self.batch_invariant;
         for (tile, (shape, &items)) in self.shapes.iter().zip(items).enumerate() {
             if items == 0 {
                 continue;

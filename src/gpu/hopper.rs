@@ -143,11 +143,13 @@ mod tests {
     use std::ptr;
 
     fn layout(page_size: usize, strides: [usize; 3], kv_heads: usize) -> Option<Layout> {
-        let geometry = Geometry { query_heads: kv_heads, kv_heads, head_dim: 128, page_size };
+        let geometry =
+            Geometry { query_heads: kv_heads, kv_heads, head_dim: 128, v_head_dim: 128, page_size };
         let [page, position, head] = strides;
         let strides = KvStrides { page, position, head };
         let none = ptr::null_mut();
-        Layout::of(&KvLayer { k: none, v: none, strides, dtype: Dtype::Bf16 }, &geometry, 100)
+        let layer = KvLayer { k: none, v: none, strides, v_strides: strides, dtype: Dtype::Bf16 };
+        Layout::of(&layer, &geometry, 100)
     }
 
     #[test]

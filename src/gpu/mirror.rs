@@ -81,7 +81,9 @@ impl Mirror {
             self.used += line.room;
             line.pages.clear();
         }
-        let same = line.pages.iter().zip(pages).take_while(|(old, new)| old == new).count();
+        // What became a hole is not read any more: whatever the device has there may stay.
+        let is_same = |(old, new): &(&u32, &u32)| old == new || **new == 0;
+        let same = line.pages.iter().zip(pages).take_while(is_same).count();
         // What the device has behind a row that became shorter is still right if it grows again.
         if same == pages.len() {
             return;

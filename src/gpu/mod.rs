@@ -31,7 +31,7 @@ pub use images::Images;
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 
-use crate::attention::{Dtype, Geometry, Machine, Tile};
+use crate::attention::{Dtype, Geometry, Machine, Tile, View};
 use crate::error::Error;
 use copy::Copying;
 use cudarc::driver::sys::CUdevice_attribute;
@@ -82,6 +82,7 @@ pub struct CudaBackend {
     tiles: Vec<Tile>,
     multiprocessors: usize,
     batch_invariant: bool,
+    view: View,
     copying: Mutex<Copying>,
 }
 
@@ -114,6 +115,21 @@ impl CudaBackend {
         }
         let context = Context::new(config.device)?;
         check_capability(&context)
+    }
+
+    /// Whether the kernels can do it for queries that see so far back.
+    pub fn supports_view(view: View) -> Result<(), Error> {
+        let refused = match view {
+            View { chunk: Some(_), .. } => "is a CHUNK group",
+            View { sinks: 1.., .. } => "has sinks",
+            _ => return Ok(()),
+        };
+        Err(Error::unsupported(format!("config.group {refused}, which CUDA kernels do not take")))
+    }
+
+    /// The same for queries that never see farther back: their work is divided over no more.
+    pub fn with_view(self, view: View) -> Self {
+        Self { view, ..self }
     }
 
     /// A backend on a device.
@@ -171,6 +187,7 @@ impl CudaBackend {
             shapes: chosen,
             multiprocessors,
             batch_invariant,
+            view: View::default(),
             copying: Mutex::default(),
         })
     }
@@ -197,7 +214,9 @@ impl CudaBackend {
             kv_heads: self.geometry.kv_heads,
             group: self.geometry.group(),
             batch_invariant: self.batch_invariant,
-            cascade: true,
+            // Rows of which each sees another part of what they share.
+            cascade: self.view == View::default(),
+            view: self.view,
         }
     }
 }

@@ -150,7 +150,12 @@ pub(super) fn kv_name(kv_dtype: Dtype) -> &'static str {
 /// Whether the kernels can do it; the error names what they cannot.
 pub(super) fn check(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Result<(), Error> {
     let fail = |text: String| Err(Error::unsupported(text));
-    let Geometry { query_heads, kv_heads, head_dim, page_size } = *geometry;
+    let Geometry { query_heads, kv_heads, head_dim, v_head_dim, page_size } = *geometry;
+    if v_head_dim != head_dim {
+        return fail(format!(
+            "v_head_dim {v_head_dim} is not head_dim {head_dim}, which CUDA kernels take it for"
+        ));
+    }
     if shapes(head_dim, Dtype::Bf16).next().is_none() {
         return fail(format!("head_dim {head_dim} is not 64, 96, 128 or 256"));
     }

@@ -64,6 +64,13 @@ impl BatchArrays {
         self.last_page_len.push(if count == 0 { 0 } else { self.page_size - unused } as i32);
     }
 
+    /// Adds a row of pages of two parts. `positions` are those from the second part's beginning on,
+    /// which has pages for them and no more. There is room for it, and numbers suffice.
+    pub fn push_parts(&mut self, positions: usize, first: &[u32], last: &[u32]) {
+        self.indices.extend_from_slice(first);
+        self.push(positions, last);
+    }
+
     /// Positions of a page.
     pub fn page_size(&self) -> usize {
         self.page_size

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Plan ── Step      new positions of some rows, taken from the page table at one moment
-//!     │       └─ Batch, Copies      the arrays that kernels take
+//!     │       ├─ Batch, Copies      the arrays that kernels take
+//!     │       └─ GroupStep          those of each group beside the spine
 //!     └─ Ties         what each runner that computes it derives from a step, and keeps
 //! ```
 //!
@@ -15,9 +16,11 @@
 //! runner came to it, it is told, for the source may be gone.
 #![forbid(unsafe_code)]
 
+mod groups;
 mod kept;
 mod step;
 
+pub use groups::{Compact, GroupStep};
 pub use kept::Ties;
 pub use step::{Copies, Step};
 
@@ -29,7 +32,7 @@ use crate::paging::PageCopy;
 use crate::sequence::ComputedRow;
 use crate::store::Shared;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// New positions of one row.
 #[derive(Debug, Clone, Copy)]
@@ -54,8 +57,17 @@ pub struct Plan {
     steps: RwLock<Steps>,
     /// The last step of whose copies one was confirmed by way of this plan.
     confirmed: AtomicU64,
+    /// The groups whose copies runners carried out, and of which step.
+    carried: Mutex<Carried>,
     /// Captured graphs count on the capacity.
     is_captured: AtomicBool,
+}
+
+/// Groups of which copies of a step were carried out, a bit each.
+#[derive(Debug, Default)]
+struct Carried {
+    step: u64,
+    groups: u32,
 }
 
 /// The step that was set, and the one before, whose memory the next one takes.
@@ -90,10 +102,13 @@ impl Plan {
     /// An empty plan over the rows of a page table.
     pub fn new(shared: Arc<Shared>) -> Result<Self, Error> {
         shared.check_own_pool()?;
-        let table = shared.read().page_table_stats();
+        let (table, groups) = {
+            let state = shared.read();
+            (state.page_table_stats(), state.groups())
+        };
         let steps = Steps {
-            current: Step::new(table.page_size)?,
-            spare: Step::new(table.page_size)?,
+            current: Step::new(table.page_size, &groups)?,
+            spare: Step::new(table.page_size, &groups)?,
             seen: try_filled(0, table.slots)?,
             number: 0,
             capacity: None,
@@ -103,6 +118,7 @@ impl Plan {
             shared,
             steps: RwLock::new(steps),
             confirmed: AtomicU64::new(0),
+            carried: Mutex::default(),
             is_captured: AtomicBool::new(false),
         })
     }
@@ -177,9 +193,10 @@ impl Plan {
         self.is_captured.store(true, Ordering::Relaxed);
     }
 
-    /// The copies of its step that are open, for a runner that has carried none of them out yet.
-    pub fn open_copies(&self, step: &Step) -> Result<Vec<PageCopy>, Error> {
-        if step.copies().count() == 0 {
+    /// The copies of its step in a group that are open, for a runner that has carried none of them
+    /// out yet.
+    pub fn open_copies(&self, step: &Step, group: usize) -> Result<Vec<PageCopy>, Error> {
+        if !step.copies().groups().contains(&(group as i32)) {
             return Ok(Vec::new());
         }
         let state = self.shared.read();
@@ -190,7 +207,44 @@ impl Plan {
                  RKV_PREPARE_KEEP_COPIES_OPEN",
             ));
         }
-        Ok(step.open_copies(&state)?)
+        Ok(step.open_copies(group, &state)?)
+    }
+
+    fn carried(&self) -> MutexGuard<'_, Carried> {
+        self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that a runner carried out the copies of a group.
+    pub fn note_carried(&self, step: &Step, group: usize) {
+        if step.copies().count() == 0 {
+            return;
+        }
+        let mut carried = self.carried();
+        if carried.step != step.number {
+            *carried = Carried { step: step.number, groups: 0 };
+        }
+        carried.groups |= 1 << group;
+    }
+
+    /// Refuses to confirm all copies of a step together with those of a group, when others are open
+    /// that no runner carried out.
+    pub fn check_confirmable(&self, step: &Step, group: usize) -> Result<(), Error> {
+        if step.copies().count() == 0 {
+            return Ok(());
+        }
+        let done = {
+            let carried = self.carried();
+            let of_step = if carried.step == step.number { carried.groups } else { 0 };
+            of_step | 1 << group
+        };
+        match step.open_group(&self.shared.read(), |group| done >> group & 1 != 0) {
+            None => Ok(()),
+            Some(other) => Err(Error::state(text!(
+                "plan: copies of group {other} are open, which a runner of group {group} does not \
+                 carry out: prepare each runner with RKV_PREPARE_KEEP_COPIES_OPEN, carry out what \
+                 no runner does, and confirm by rkv_sequence_confirm_copies()"
+            ))),
+        }
     }
 
     /// Says that every copy of its step was carried out, wherever it had to be.
@@ -200,7 +254,7 @@ impl Plan {
         }
         let mut state = self.shared.write();
         for id in step.sequences_that_wait() {
-            if state.open_copy(id).is_some() {
+            if state.has_open_copies(id) {
                 state.confirm_copies(id)?;
                 self.confirmed.store(step.number, Ordering::Relaxed);
             }
@@ -230,6 +284,9 @@ impl Steps {
                 return Err(Error::argument(text!("rows[{at}] is in the batch already")));
             }
             step.push(&row, &pages)?;
+            if state.has_groups() {
+                step.push_groups(&row, &state).map_err(wrong)?;
+            }
         }
         match &self.capacity {
             Some(capacity) => capacity.check_fits(step.batch()),

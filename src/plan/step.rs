@@ -1,8 +1,10 @@
 //! One step: its rows as they were when it was set, as arrays.
 use super::PlanRow;
+use super::groups::GroupStep;
 use crate::attention::{Batch, Capacity, Region};
 use crate::error::Error;
 use crate::error::text;
+use crate::group::Groups;
 use crate::ids::SequenceId;
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::PageCopy;
@@ -38,6 +40,10 @@ pub struct Step {
     slots: Vec<u32>,
     rows: Vec<Noted>,
     copies: Copies,
+    /// The groups beside the spine; none with one group.
+    hung: Vec<GroupStep>,
+    /// The first row that is no sequence's: those have pages of group 0 alone.
+    first_slot: Option<usize>,
 }
 
 impl Copies {
@@ -51,7 +57,7 @@ impl Copies {
         &self.sequences
     }
 
-    /// The group of each: 0, for there is one.
+    /// The group of each.
     pub fn groups(&self) -> &[i32] {
         &self.groups
     }
@@ -85,19 +91,25 @@ impl Copies {
         self.lists().into_iter().try_for_each(|list| Ok(list.try_reserve(more)?))
     }
 
-    fn push(&mut self, id: SequenceId, copy: PageCopy) -> Result<(), OutOfMemory> {
+    fn push(&mut self, id: SequenceId, group: usize, copy: PageCopy) -> Result<(), OutOfMemory> {
         self.reserve(1)?;
         self.sequences.push(id);
         // Page numbers and page sizes are below 2^31.
-        let values = [0, copy.source as i32, copy.target as i32, copy.positions as i32];
+        let values = [group as i32, copy.source as i32, copy.target as i32, copy.positions as i32];
         self.lists().into_iter().zip(values).for_each(|(list, value)| list.push(value));
         Ok(())
     }
 }
 
 impl Step {
-    pub(super) fn new(page_size: usize) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(page_size: usize, groups: &Groups) -> Result<Self, OutOfMemory> {
+        let mut hung = Vec::new();
+        for (_, group) in groups.hung() {
+            hung.try_push(GroupStep::new(group.kind, page_size)?)?;
+        }
         Ok(Self {
+            hung,
+            first_slot: None,
             batch: Batch::new(page_size)?,
             number: 0,
             slots: Vec::new(),
@@ -111,6 +123,8 @@ impl Step {
         self.slots.clear();
         self.rows.clear();
         self.copies.clear();
+        self.hung.iter_mut().for_each(GroupStep::clear);
+        self.first_slot = None;
     }
 
     /// Makes room for every step within a capacity, but for the regions of its rows.
@@ -119,7 +133,12 @@ impl Step {
         let more = capacity.rows.saturating_sub(self.rows.len());
         self.slots.try_reserve_exact(more)?;
         self.rows.try_reserve_exact(more)?;
-        self.copies.reserve(capacity.rows.saturating_sub(self.copies.count()))
+        for group in &mut self.hung {
+            group.reserve(capacity)?;
+        }
+        // In each group one from the cache, or a parent, and one to it.
+        let copies = capacity.rows.saturating_mul(1 + 2 * self.hung.len());
+        self.copies.reserve(copies.saturating_sub(self.copies.count()))
     }
 
     /// Adds a row that was found good.
@@ -129,7 +148,26 @@ impl Step {
         self.slots.try_push(pages.slot)?;
         self.rows.try_push(Noted { row, start, count, version: pages.version })?;
         if let (Some(copy), ComputedRow::Sequence(id)) = (pages.copy, row) {
-            self.copies.push(id, copy)?;
+            self.copies.push(id, 0, copy)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what the last row has in the groups beside the spine.
+    pub(super) fn push_groups(&mut self, row: &PlanRow<'_>, state: &State) -> Result<(), Error> {
+        let ComputedRow::Sequence(id) = row.row else {
+            self.first_slot.get_or_insert(self.rows.len() - 1);
+            return Ok(());
+        };
+        if self.first_slot.is_some() {
+            return Ok(());
+        }
+        for (at, group) in self.hung.iter_mut().enumerate() {
+            let pages = state.group_row_to_compute(id, at + 1, row.start, row.count)?;
+            group.push(row, pages)?;
+        }
+        for copy in state.group_copies(id) {
+            self.copies.push(id, copy.group, copy.into())?;
         }
         Ok(())
     }
@@ -144,6 +182,30 @@ impl Step {
         &self.batch
     }
 
+    /// Its rows in a group beside the spine.
+    pub fn group(&self, group: usize) -> Result<&GroupStep, Error> {
+        let count = 1 + self.hung.len();
+        let Some(step) = group.checked_sub(1).and_then(|at| self.hung.get(at)) else {
+            return Err(Error::argument(text!(
+                "group {group} is not one of the {count} there are"
+            )));
+        };
+        match self.first_slot {
+            None => Ok(step),
+            Some(at) => Err(Error::state(text!(
+                "plan: rows[{at}] is a slot's and no sequence's: it has pages of group 0 alone"
+            ))),
+        }
+    }
+
+    /// Its rows in a group of which K and V are computed.
+    pub fn batch_of(&self, group: usize) -> Result<&Batch, Error> {
+        match group {
+            0 => Ok(&self.batch),
+            _ => self.group(group).map(GroupStep::batch),
+        }
+    }
+
     /// The slots of its rows.
     pub fn slots(&self) -> &[u32] {
         &self.slots
@@ -154,18 +216,41 @@ impl Step {
         &self.copies
     }
 
-    /// The copies that are still open: another step of the same sequence, an attempt that failed,
-    /// or the engine itself, may have confirmed them since.
-    pub(super) fn open_copies(&self, state: &State) -> Result<Vec<PageCopy>, OutOfMemory> {
+    /// The copies of a group that are still open: another step of the same sequence, an attempt
+    /// that failed, or the engine itself, may have confirmed them since.
+    pub(super) fn open_copies(
+        &self,
+        group: usize,
+        state: &State,
+    ) -> Result<Vec<PageCopy>, OutOfMemory> {
         let mut open = Vec::new();
-        for copy in self.sequences_that_wait().filter_map(|id| state.open_copy(id)) {
-            open.try_push(copy)?;
+        for id in self.sequences_that_wait() {
+            for copy in state.copies_in(id, group) {
+                open.try_push(copy)?;
+            }
         }
         Ok(open)
     }
 
+    /// A group for which `is_done` is false, of which copies are still open.
+    pub(super) fn open_group(
+        &self,
+        state: &State,
+        is_done: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let groups = 0..1 + self.hung.len();
+        let mut left = groups.filter(|&group| !is_done(group));
+        left.find(|&group| {
+            self.sequences_that_wait().any(|id| state.copies_in(id, group).next().is_some())
+        })
+    }
+
+    /// Those whose copies it has, each once.
     pub(super) fn sequences_that_wait(&self) -> impl Iterator<Item = SequenceId> {
-        self.copies.sequences.iter().copied()
+        // The copies of a sequence are neighbours.
+        let all = &self.copies.sequences;
+        let is_new = move |at: &usize| *at == 0 || all[*at - 1] != all[*at];
+        (0..all.len()).filter(is_new).map(move |at| all[at])
     }
 
     /// Refuses a step whose pages may be somebody else's by now.

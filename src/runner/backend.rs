@@ -1,5 +1,6 @@
 //! What computes: the processor or a GPU.
-use crate::attention::{Dtype, Geometry};
+use super::RunnerConfig;
+use crate::attention::{Dtype, Geometry, View};
 use crate::cpu::{CpuBackend, Threads};
 use crate::error::Error;
 use crate::gpu::{CudaBackend, CudaConfig, Stream};
@@ -26,6 +27,14 @@ impl From<CudaConfig> for BackendConfig {
 }
 
 impl BackendConfig {
+    /// Whether it can do this for queries that see so far back.
+    pub(super) fn supports_view(&self, view: View) -> Result<(), Error> {
+        match self {
+            Self::Cpu(_) => Ok(()),
+            Self::Cuda(_) => CudaBackend::supports_view(view),
+        }
+    }
+
     /// Whether it can do this, here and now.
     pub(super) fn supports(
         &self,
@@ -50,16 +59,16 @@ pub(super) enum Backend {
 impl Backend {
     pub(super) fn new(
         config: BackendConfig,
+        runner: &RunnerConfig,
         geometry: Geometry,
-        dtype: Dtype,
-        kv_dtype: Dtype,
-        batch_invariant: bool,
+        view: View,
     ) -> Result<Self, Error> {
+        let RunnerConfig { dtype, kv_dtype, batch_invariant, .. } = *runner;
         Ok(match config {
             BackendConfig::Cpu(threads) => Self::Cpu(CpuBackend::new(threads)?),
             BackendConfig::Cuda(config) => {
                 let made = CudaBackend::new(&config, geometry, dtype, kv_dtype, batch_invariant)?;
-                Self::Cuda(try_box(made)?)
+                Self::Cuda(try_box(made.with_view(view))?)
             }
         })
     }

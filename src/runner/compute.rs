@@ -2,7 +2,7 @@
 use super::Runner;
 use super::backend::Backend;
 use super::prepare::on_device;
-use crate::attention::{Params, Tensor};
+use crate::attention::{Params, Tensor, View};
 use crate::cpu::{AppendPrefill, MergeStates, PartialState};
 use crate::error::Error;
 use crate::error::text;
@@ -31,7 +31,7 @@ pub struct LayerStep {
     pub q: (*const u8, Strides),
     /// Keys and values; None when they are in the pages already.
     pub kv: Option<[(*const u8, Strides); 2]>,
-    /// Receives the result, shaped like `q`.
+    /// Receives the result, shaped like `q` but for heads of v_head_dim.
     pub out: (*mut u8, Strides),
     /// Receives the logarithm of each query's denominator; may be NULL.
     pub lse: *mut f32,
@@ -74,24 +74,27 @@ impl Runner {
         let stream = self.stream(step.stream)?;
         let current = plan.to_compute()?;
         let step_of_plan = current.step();
-        let batch = step_of_plan.batch();
+        let batch = step_of_plan.batch_of(self.config.group)?;
         let is_captured = self.backend.is_captured(stream)?;
         // A graph is for all steps that fit.
         let largest = current.capacity().filter(|_| is_captured);
         let positions = largest.map_or(batch.query_count(), |largest| largest.positions);
         let (query_heads, kv_heads) = (self.config.query_heads, self.config.kv_heads);
-        let tensor = |given: (*const u8, Strides), heads, name: &str| {
-            self.tensor((given.0.cast_mut(), given.1), positions, heads, &name)
+        let (k_dim, v_dim) = (self.config.head_dim, self.config.v_head_dim);
+        let tensor = |given: (*const u8, Strides), shape, name: &str| {
+            self.tensor((given.0.cast_mut(), given.1), positions, shape, &name)
         };
-        let q = tensor(step.q, query_heads, "q")?;
+        let shapes = [(query_heads, k_dim), (kv_heads, k_dim), (kv_heads, v_dim)];
+        let q = tensor(step.q, shapes[0], "q")?;
         let [k, v] = match step.kv {
-            Some([k, v]) => [Some(tensor(k, kv_heads, "k")?), Some(tensor(v, kv_heads, "v")?)],
+            Some([k, v]) => [Some(tensor(k, shapes[1], "k")?), Some(tensor(v, shapes[2], "v")?)],
             None => [None, None],
         };
-        let out = self.tensor(step.out, positions, query_heads, &"out")?;
-        for (input, heads) in [(Some(q), query_heads), (k, kv_heads), (v, kv_heads)] {
-            let given = input.as_ref().map(|input| (input, heads));
-            if given.is_some_and(|given| self.overlap((&out, query_heads), given, positions)) {
+        let out_shape = (query_heads, v_dim);
+        let out = self.tensor(step.out, positions, out_shape, &"out")?;
+        for (input, shape) in [Some(q), k, v].into_iter().zip(shapes) {
+            let given = input.as_ref().map(|input| (input, shape));
+            if given.is_some_and(|given| self.overlap((&out, out_shape), given, positions)) {
                 let reserved = largest.map_or("".into(), |_| {
                     text!(": a captured call reads and writes all {positions} reserved positions")
                 });
@@ -101,13 +104,14 @@ impl Runner {
         check_f32(step.lse, &"lse")?;
         check_f32(step.sinks, &"sinks")?;
         check_params(&step.params)?;
+        let params = Params { view: self.view(step.params.view)?, ..step.params };
         let layer = *self.memory.layer(step.layer);
         match &self.backend {
             Backend::Cpu(cpu) => {
                 let call = AppendPrefill {
                     geometry: self.geometry,
                     batch,
-                    params: step.params,
+                    params,
                     // SAFETY: aligned, and the caller promises a logit for each query head.
                     sinks: (!step.sinks.is_null())
                         .then(|| unsafe { std::slice::from_raw_parts(step.sinks, query_heads) }),
@@ -129,8 +133,8 @@ impl Runner {
                 }
                 let new = |(k, v)| NewKv { k: read_only(k), v: read_only(v) };
                 let call = gpu::AppendPrefill {
-                    step: on_device(step_of_plan),
-                    params: step.params,
+                    step: on_device(step_of_plan, batch),
+                    params,
                     sinks: step.sinks,
                     q: read_only(q),
                     kv: k.zip(v).map(new),
@@ -144,6 +148,22 @@ impl Runner {
                 unsafe { self.launch(cuda, (plan, &current), &call, stream) }
             }
         }
+    }
+
+    /// How far back queries see, with a window of a call's own: at most as far as the group's
+    /// pages reach.
+    fn view(&self, asked: View) -> Result<View, Error> {
+        let of_group = super::view_of(self.group.kind);
+        let View { window, chunk, sinks } = of_group;
+        if let (Some(asked), Some(most)) = (asked.window, window.or(chunk))
+            && asked > most
+        {
+            let group = self.config.group;
+            return Err(Error::argument(text!(
+                "window {asked} is more than the {most} positions of group {group}"
+            )));
+        }
+        Ok(View { window: asked.window.or(window), chunk, sinks })
     }
 
     /// The stream of a call, which only a GPU has.
@@ -162,7 +182,7 @@ impl Runner {
     pub unsafe fn copy_pages(&self, copies: &[PageCopy]) -> Result<(), Error> {
         let state = self.shared.read();
         for (at, copy) in copies.iter().enumerate() {
-            let check = state.check_page_copy(copy);
+            let check = state.check_page_copy(copy, self.group.pool);
             check.map_err(|error| error.within(&text!("copies[{at}]")))?;
         }
         drop(state);
@@ -207,7 +227,8 @@ impl Runner {
             return Ok(());
         }
         let dense = |address, name: &dyn Display| {
-            self.tensor((address, Strides::default()), positions, heads, name)
+            let shape = (heads, self.config.v_head_dim);
+            self.tensor((address, Strides::default()), positions, shape, name)
         };
         let out = dense(out, &"args.out")?;
         check_f32(lse, &"args.lse")?;
@@ -234,19 +255,19 @@ impl Runner {
             lse: (!lse.is_null()).then_some(lse),
             positions,
             heads,
-            head_dim: self.config.head_dim,
+            head_dim: self.config.v_head_dim,
         };
         // SAFETY: the caller's contract, and the checks above.
         unsafe { cpu.merge_states(&call) };
         Ok(())
     }
 
-    /// Checks a tensor of `[positions][heads][head_dim]` that the engine gave.
+    /// Checks a tensor of `[positions][heads][dim]` that the engine gave.
     fn tensor(
         &self,
         (address, strides): (*mut u8, Strides),
         positions: usize,
-        heads: usize,
+        (heads, dim): (usize, usize),
         name: &dyn Display,
     ) -> Result<Tensor<*mut u8>, Error> {
         let wrong = |what: &str| Err(Error::argument(text!("{name}{what}")));
@@ -256,7 +277,6 @@ impl Runner {
         if !address.addr().is_multiple_of(self.config.dtype.bytes()) {
             return wrong(" is not aligned for its dtype");
         }
-        let dim = self.config.head_dim;
         let or = |stride: usize, dense: usize| if stride == 0 { dense } else { stride };
         let head_stride = or(strides.head, dim);
         let position_stride = or(strides.position, dim * heads);
@@ -270,16 +290,16 @@ impl Runner {
     /// Whether two tensors of checked strides share memory, as far as their ends tell.
     fn overlap(
         &self,
-        (left, left_heads): (&Tensor<*mut u8>, usize),
-        (right, right_heads): (&Tensor<*mut u8>, usize),
+        (left, left_shape): (&Tensor<*mut u8>, (usize, usize)),
+        (right, right_shape): (&Tensor<*mut u8>, (usize, usize)),
         positions: usize,
     ) -> bool {
-        let range = |tensor: &Tensor<*mut u8>, heads: usize| {
+        let range = |tensor: &Tensor<*mut u8>, (heads, dim): (usize, usize)| {
             let last = (positions - 1) * tensor.position_stride + (heads - 1) * tensor.head_stride;
             let start = tensor.address.addr();
-            start..start + (last + self.config.head_dim) * self.config.dtype.bytes()
+            start..start + (last + dim) * self.config.dtype.bytes()
         };
-        let (left, right) = (range(left, left_heads), range(right, right_heads));
+        let (left, right) = (range(left, left_shape), range(right, right_shape));
         left.start < right.end && right.start < left.end
     }
 }

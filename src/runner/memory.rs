@@ -15,8 +15,10 @@ pub struct KvPointers {
     pub k: *mut u8,
     /// V of page 0.
     pub v: *mut u8,
-    /// In elements, for both.
+    /// Of K, in elements.
     pub strides: KvStrides,
+    /// Of V.
+    pub v_strides: KvStrides,
 }
 
 /// Each layer's part begins in a cache line of its own.
@@ -73,20 +75,26 @@ impl KvMemory {
         pages: usize,
         backend: &Backend,
     ) -> Result<Self, Error> {
-        let strides = KvStrides::dense(config.kv_layout, geometry)?;
-        let bytes = span(&strides, geometry, pages)
-            .and_then(|elements| elements.checked_mul(config.kv_dtype.bytes()))
-            .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
-        let total = bytes.and_then(|bytes| bytes.checked_mul(2 * config.layers));
-        let (Some(bytes), Some(total)) = (bytes, total) else {
+        let dense = |head_dim| KvStrides::dense(config.kv_layout, geometry, head_dim);
+        let (strides, v_strides) = (dense(geometry.head_dim)?, dense(geometry.v_head_dim)?);
+        let bytes = |strides: &KvStrides, head_dim| {
+            span(strides, geometry, head_dim, pages)?
+                .checked_mul(config.kv_dtype.bytes())?
+                .checked_next_multiple_of(ALIGNMENT)
+        };
+        let of_layer = bytes(&strides, geometry.head_dim)
+            .and_then(|k| Some((k, k.checked_add(bytes(&v_strides, geometry.v_head_dim)?)?)));
+        let total = of_layer.and_then(|(_, both)| both.checked_mul(config.layers));
+        let (Some((k_bytes, both)), Some(total)) = (of_layer, total) else {
             return Err(Error::memory("KV: config.layer_count and the pages"));
         };
         let own = Own::new(total, backend)?;
-        let part = |at: usize| own.start().wrapping_add(at * bytes);
+        let part = |at: usize| own.start().wrapping_add(at);
         let layers = try_collect((0..config.layers).map(|layer| KvLayer {
-            k: part(2 * layer),
-            v: part(2 * layer + 1),
+            k: part(layer * both),
+            v: part(layer * both + k_bytes),
             strides,
+            v_strides,
             dtype: config.kv_dtype,
         }))?;
         Ok(Self { layers, page_count: pages, own: Some(own) })
@@ -112,13 +120,17 @@ impl KvMemory {
                     return wrong(&text!(".{name} is not aligned for its dtype"));
                 }
             }
-            let elements = span(&layer.strides, geometry, pages);
-            let bytes = elements.and_then(|elements| elements.checked_mul(size));
-            if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-                return wrong(": two elements share a place, or the strides are out of range");
+            let KvPointers { k, v, strides, v_strides } = *layer;
+            for (strides, head_dim) in
+                [(&strides, geometry.head_dim), (&v_strides, geometry.v_head_dim)]
+            {
+                let elements = span(strides, geometry, head_dim, pages);
+                let bytes = elements.and_then(|elements| elements.checked_mul(size));
+                if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
+                    return wrong(": two elements share a place, or the strides are out of range");
+                }
             }
-            let (k, v) = (layer.k, layer.v);
-            let layer = KvLayer { k, v, strides: layer.strides, dtype: config.kv_dtype };
+            let layer = KvLayer { k, v, strides, v_strides, dtype: config.kv_dtype };
             if let Backend::Cuda(cuda) = backend {
                 cuda.check_layer(&layer, &text!("kv_layers[{at}]"))?;
             }
@@ -144,15 +156,15 @@ impl KvMemory {
     }
 
     pub(super) fn pointers(&self, layer: usize) -> KvPointers {
-        let KvLayer { k, v, strides, .. } = self.layers[layer];
-        KvPointers { k, v, strides }
+        let KvLayer { k, v, strides, v_strides, .. } = self.layers[layer];
+        KvPointers { k, v, strides, v_strides }
     }
 }
 
 /// Elements from the first to the last of K or V; None when two of them would share a place.
-fn span(strides: &KvStrides, geometry: &Geometry, pages: usize) -> Option<usize> {
+fn span(strides: &KvStrides, geometry: &Geometry, head_dim: usize, pages: usize) -> Option<usize> {
     super::compute::span(
-        geometry.head_dim,
+        head_dim,
         [
             (strides.page, pages),
             (strides.position, geometry.page_size),

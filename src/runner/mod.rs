@@ -6,8 +6,8 @@
 //!     └────── OfPlan        what it derives from the steps of each plan that it computes
 //! ```
 //!
-//! A runner computes any plan over the rows of its page table. So two of them, for layers of
-//! different shapes, compute one step of one plan.
+//! A runner computes the layers of one group, and any plan over the rows of its page table. So two
+//! of them, for layers of different shapes or of different groups, compute one step of one plan.
 //!
 //! On a GPU a call puts work on the engine's stream and returns; a plan's arrays and the copies
 //! that its sequences wait for go with the first call of a step.
@@ -20,9 +20,10 @@ pub use backend::BackendConfig;
 pub use compute::{LayerStep, States, Strides};
 pub use memory::KvPointers;
 
-use crate::attention::{Dtype, Geometry, KvLayout};
+use crate::attention::{Dtype, Geometry, KvLayout, View};
 use crate::error::Error;
 use crate::error::text;
+use crate::group::{GroupConfig, GroupKind};
 use crate::memory::Arc;
 use crate::plan::Ties;
 use crate::store::Shared;
@@ -30,16 +31,20 @@ use backend::Backend;
 use memory::KvMemory;
 
 /// How to build a runner.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct RunnerConfig {
+    /// The group whose layers it computes.
+    pub group: usize,
     /// Layers of the model.
     pub layers: usize,
     /// Heads of a query.
     pub query_heads: usize,
     /// Heads of K and V; divides `query_heads`.
     pub kv_heads: usize,
-    /// Elements of a head.
+    /// Elements of a head of q and k.
     pub head_dim: usize,
+    /// Elements of a head of v and of the result.
+    pub v_head_dim: usize,
     /// Of q, k, v and out.
     pub dtype: Dtype,
     /// Of K and V in memory.
@@ -57,6 +62,7 @@ impl RunnerConfig {
             query_heads: self.query_heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
+            v_head_dim: self.v_head_dim,
             page_size,
         }
     }
@@ -83,20 +89,49 @@ impl RunnerConfig {
         backend.supports(&self.geometry(page_size), self.dtype, self.kv_dtype)
     }
 
+    /// Whether a backend can do it for a group of a page table, which is returned.
+    pub fn check_over(
+        &self,
+        shared: &Shared,
+        backend: &BackendConfig,
+    ) -> Result<GroupConfig, Error> {
+        shared.check_own_pool()?;
+        let (groups, page_size) = {
+            let state = shared.read();
+            (state.groups(), state.page_table_stats().page_size)
+        };
+        let (at, list) = (self.group, groups.list());
+        let Some(&group) = list.get(at) else {
+            let count = list.len();
+            return Err(Error::argument(text!(
+                "config.group {at} is not one of the {count} there are"
+            )));
+        };
+        if group.kind == GroupKind::State {
+            return Err(Error::argument(text!(
+                "config.group {at} is a STATE group: its pages hold no K and V"
+            )));
+        }
+        self.check(page_size, backend)?;
+        backend.supports_view(view_of(group.kind))?;
+        Ok(group)
+    }
+
     /// Bytes of one page, K and V of all layers together, when it lies densely.
     pub fn page_bytes(&self, page_size: usize) -> usize {
-        let elements = page_size * self.kv_heads * self.head_dim;
-        2 * self.layers * elements * self.kv_dtype.bytes()
+        let elements = page_size * self.kv_heads * (self.head_dim + self.v_head_dim);
+        self.layers * elements * self.kv_dtype.bytes()
     }
 }
 
-/// Attention over the rows of one page table.
+/// Attention over the rows of one group of a page table.
 #[derive(Debug)]
 pub struct Runner {
     /// Cut before anything else goes.
     ties: Ties,
     shared: Arc<Shared>,
     config: RunnerConfig,
+    group: GroupConfig,
     geometry: Geometry,
     memory: KvMemory,
     backend: Backend,
@@ -134,15 +169,17 @@ impl Runner {
         backend: BackendConfig,
         memory: impl FnOnce(&RunnerConfig, &Geometry, usize, &Backend) -> Result<KvMemory, Error>,
     ) -> Result<Arc<Self>, Error> {
-        shared.check_own_pool()?;
-        let table = shared.read().page_table_stats();
-        config.check(table.page_size, &backend)?;
-        let geometry = config.geometry(table.page_size);
-        let RunnerConfig { dtype, kv_dtype, batch_invariant, .. } = config;
-        let backend = Backend::new(backend, geometry, dtype, kv_dtype, batch_invariant)?;
-        let memory = memory(&config, &geometry, table.total + 1, &backend)?;
+        let group = config.check_over(&shared, &backend)?;
+        let (page_size, pages) = {
+            let state = shared.read();
+            (state.page_table_stats().page_size, state.pool_stats(group.pool)?.total)
+        };
+        let geometry = config.geometry(page_size);
+        let view = view_of(group.kind);
+        let backend = Backend::new(backend, &config, geometry, view)?;
+        let memory = memory(&config, &geometry, pages + 1, &backend)?;
         let ties = Ties::default();
-        Ok(Arc::new(Self { ties, shared, config, geometry, memory, backend })?)
+        Ok(Arc::new(Self { ties, shared, config, group, geometry, memory, backend })?)
     }
 
     /// What it stands on.
@@ -166,6 +203,11 @@ impl Runner {
         Ok(self.memory.pointers(layer))
     }
 
+    /// The group whose layers it computes.
+    pub fn group(&self) -> GroupConfig {
+        self.group
+    }
+
     /// Bytes of KV memory of its own.
     pub fn own_bytes(&self) -> usize {
         self.memory.own_bytes()
@@ -182,5 +224,16 @@ impl Runner {
             return Err(Error::argument(text!("layer {layer} is not below layer_count {layers}")));
         }
         Ok(())
+    }
+}
+
+/// How far back the queries of a group see.
+fn view_of(kind: GroupKind) -> View {
+    match kind {
+        GroupKind::Full | GroupKind::State => View::default(),
+        GroupKind::Window { window, sinks } => {
+            View { window: Some(window), sinks, ..View::default() }
+        }
+        GroupKind::Chunk { chunk } => View { chunk: Some(chunk), ..View::default() },
     }
 }

@@ -2,6 +2,7 @@
 //! step's sequences wait for, in its own layers, and on a GPU the step's arrays.
 use super::Runner;
 use super::backend::Backend;
+use crate::attention::Batch;
 use crate::cpu::{AppendPrefill, CpuBackend, Divisions};
 use crate::error::Error;
 use crate::gpu::{self, CudaBackend, PlanOnDevice, StepOfPlan, Stream};
@@ -43,8 +44,8 @@ impl OfPlan {
 }
 
 /// What a GPU is told of a step.
-pub(super) fn on_device(step: &Step) -> StepOfPlan<'_> {
-    StepOfPlan { number: step.number(), batch: step.batch(), slots: step.slots() }
+pub(super) fn on_device<'a>(step: &'a Step, batch: &'a Batch) -> StepOfPlan<'a> {
+    StepOfPlan { number: step.number(), batch, slots: step.slots() }
 }
 
 impl Runner {
@@ -97,13 +98,17 @@ impl Runner {
         let stream = self.stream(stream)?;
         let current = plan.to_compute()?;
         let step = current.step();
+        let batch = step.batch_of(self.config.group)?;
+        if !keeps_open {
+            plan.check_confirmable(step, self.config.group)?;
+        }
         self.with_kept(plan, |kept| {
             match &self.backend {
                 // SAFETY: the caller's contract.
                 Backend::Cpu(_) => unsafe { self.copy_once(plan, step, kept, stream) },
                 Backend::Cuda(cuda) => kept.on_device(cuda, &current, |device| {
                     // SAFETY: the caller's contract.
-                    unsafe { self.send(plan, (step, kept), (cuda, device), stream) }
+                    unsafe { self.send(plan, (step, batch, kept), (cuda, device), stream) }
                 }),
             }?;
             match keeps_open {
@@ -126,10 +131,11 @@ impl Runner {
     ) -> Result<(), Error> {
         let mut copied = kept.copied();
         if *copied != step.number() {
-            let copies = plan.open_copies(step)?;
+            let copies = plan.open_copies(step, self.config.group)?;
             // SAFETY: a source is protected until its copy is confirmed, a target is the
             // sequence's own.
             unsafe { self.carry_out(&copies, stream)? };
+            plan.note_carried(step, self.config.group);
             *copied = step.number();
         }
         Ok(())
@@ -142,18 +148,22 @@ impl Runner {
     unsafe fn send(
         &self,
         plan: &Plan,
-        (step, kept): (&Step, &OfPlan),
+        (step, batch, kept): (&Step, &Batch, &OfPlan),
         (cuda, device): (&CudaBackend, &mut PlanOnDevice),
         stream: Stream,
     ) -> Result<(), Error> {
         let mut copied = kept.copied();
         let is_copied = *copied == step.number();
-        let copies = if is_copied { Vec::new() } else { plan.open_copies(step)? };
+        let copies = match is_copied {
+            true => Vec::new(),
+            false => plan.open_copies(step, self.config.group)?,
+        };
         // SAFETY: as for `copy_once`; the caller's contract.
         unsafe {
             self.carry_out(&copies, stream)?;
-            cuda.upload(&on_device(step), device, stream)?;
+            cuda.upload(&on_device(step, batch), device, stream)?;
         }
+        plan.note_carried(step, self.config.group);
         *copied = step.number();
         Ok(())
     }
@@ -175,6 +185,7 @@ impl Runner {
                 if !is_first {
                     return Ok(());
                 }
+                plan.check_confirmable(step, self.config.group)?;
                 // SAFETY: the caller's contract.
                 unsafe { self.copy_once(plan, step, kept, stream)? };
                 plan.confirm_copies(step)
@@ -202,8 +213,12 @@ impl Runner {
             kept.on_device(cuda, current, |device| {
                 let is_first = *kept.copied() != step.number();
                 if !call.is_captured && (is_first || !device.has(step.number())) {
+                    if is_first {
+                        plan.check_confirmable(step, self.config.group)?;
+                    }
+                    let sent = (step, call.step.batch, kept);
                     // SAFETY: the caller's contract.
-                    unsafe { self.send(plan, (step, kept), (cuda, device), stream)? };
+                    unsafe { self.send(plan, sent, (cuda, device), stream)? };
                     if is_first {
                         plan.confirm_copies(step)?;
                     }

@@ -1,9 +1,10 @@
 //! What a step of computation needs of a row: its pages, and which of them it may write.
 use crate::error::Error;
 use crate::error::text;
+use crate::group::GroupKind;
 use crate::ids::SequenceId;
 use crate::paging::{PageCopy, RowOwner};
-use crate::store::State;
+use crate::store::{GroupCopy, Sequence, State};
 
 /// A row that a step computes positions of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,17 +38,16 @@ impl State {
         count: usize,
     ) -> Result<RowPages<'_>, Error> {
         let page_size = self.table.page_size();
+        let mut changes = 0;
         let (slot, positions, copy) = match row {
             ComputedRow::Sequence(id) => {
                 let sequence = self.sequence(id)?;
-                if !sequence.groups.copies().is_empty() {
-                    return Err(Error::state("copies of groups are not confirmed yet"));
-                }
                 if self.has_groups() && self.lends_state(id.slot()) {
                     return Err(Error::state(
                         "children are still to copy the state that the step would change",
                     ));
                 }
+                changes = sequence.groups.changes();
                 (id.slot(), sequence.positions, sequence.copy)
             }
             ComputedRow::Slot(slot) => {
@@ -81,18 +81,77 @@ impl State {
                 start / page_size + at
             )));
         }
-        Ok(RowPages { slot, pages, version, copy })
+        // Neither ever falls, so that their sum stays when both do.
+        Ok(RowPages { slot, pages, version: version + changes, copy })
     }
 
-    /// The copy that a sequence waits for.
-    pub fn open_copy(&self, id: SequenceId) -> Option<PageCopy> {
-        self.sequence(id).ok()?.copy
+    /// The pages of such a row, which is a sequence's and was found good, in a group beside the
+    /// spine: no hole where new positions lie or what they attend to. Of a STATE group the one that
+    /// there is.
+    pub fn group_row_to_compute(
+        &self,
+        id: SequenceId,
+        group: usize,
+        start: usize,
+        count: usize,
+    ) -> Result<&[u32], Error> {
+        let (page_size, config) = (self.table.page_size(), self.table.groups().list()[group]);
+        let row = self.sequence(id)?.groups.row(group);
+        let needed = match config.kind {
+            GroupKind::State => 1,
+            _ => (start + count).div_ceil(page_size),
+        };
+        let Some(pages) = row.get(..needed) else {
+            return Err(Error::argument(text!(
+                "start {start} and count {count} need {needed} pages of group {group}, and the row \
+                 has {}: allocate the others first",
+                row.len()
+            )));
+        };
+        let written = if config.kind == GroupKind::State { 0 } else { start / page_size };
+        let read = config.kind.needs(start, page_size).filter(|_| config.kind != GroupKind::State);
+        let read = read.into_iter().flat_map(|needs| needs.places());
+        if let Some(place) = read.chain(written..needed).find(|&place| pages[place] == 0) {
+            return Err(Error::argument(text!(
+                "start {start}: the row has no page {place} of group {group} any more, to which \
+                 its first new position attends"
+            )));
+        }
+        let pool = self.table.pool_at(config.pool as usize);
+        if let Some(at) = pages[written..].iter().position(|&page| pool.is_cached(page)) {
+            return Err(Error::argument(text!(
+                "start {start}: page {} of the row of group {group} belongs to the cache and must \
+                 not be written",
+                written + at
+            )));
+        }
+        Ok(pages)
     }
 
-    /// Checks pages that are to be copied: from one that holds something to one that may be
-    /// written.
-    pub fn check_page_copy(&self, copy: &PageCopy) -> Result<(), Error> {
-        let (pool, page_size) = (&self.table.pool, self.table.page_size());
+    /// The copies that a sequence waits for in a group.
+    pub fn copies_in(&self, id: SequenceId, group: usize) -> impl Iterator<Item = PageCopy> + '_ {
+        let sequence = self.sequence(id).ok();
+        let of_spine = sequence.and_then(|sequence| sequence.copy).filter(|_| group == 0);
+        let others = self.group_copies(id).iter().filter(move |copy| copy.group == group);
+        of_spine.into_iter().chain(others.map(PageCopy::from))
+    }
+
+    /// The copies that a sequence waits for in groups beside the spine.
+    pub fn group_copies(&self, id: SequenceId) -> &[GroupCopy] {
+        self.sequence(id).map_or(&[], |sequence| sequence.groups.copies())
+    }
+
+    /// Whether a sequence waits for copies.
+    pub fn has_open_copies(&self, id: SequenceId) -> bool {
+        let waits =
+            |sequence: &Sequence| sequence.copy.is_some() || !sequence.groups.copies().is_empty();
+        self.sequence(id).is_ok_and(waits)
+    }
+
+    /// Checks pages of a pool that are to be copied: from one that holds something to one that may
+    /// be written.
+    pub fn check_page_copy(&self, copy: &PageCopy, pool: u32) -> Result<(), Error> {
+        let (pool, page_size) = (self.table.pool_at(pool as usize), self.table.page_size());
         if copy.positions > page_size {
             return Err(Error::argument(text!(
                 "position_count {} is more than a page's {page_size}",

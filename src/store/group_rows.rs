@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::group::{Class, GROUP_LIMIT, GroupKind, Hung, HungPage, Spine};
 use crate::index::{Node, Partial};
 use crate::memory::{OutOfMemory, TryGrow};
-use crate::paging::{PageTable, RowOwner};
+use crate::paging::{PageCopy, PageTable, RowOwner};
 
 /// What is to be copied in a group beside the spine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +27,20 @@ pub struct GroupCopy {
     pub(super) saves: Option<usize>,
 }
 
+impl From<&GroupCopy> for PageCopy {
+    fn from(copy: &GroupCopy) -> Self {
+        Self { source: copy.source, target: copy.target, positions: copy.positions }
+    }
+}
+
 /// The rows of a sequence.
 #[derive(Debug, Default)]
 pub(crate) struct GroupRows {
     /// By group; that of the spine is empty. None with one group.
     pub(super) rows: Vec<Vec<u32>>,
     pub(super) copies: Vec<GroupCopy>,
+    /// How often pages of a row gave way, to a hole or to others.
+    changes: u64,
 }
 
 /// A number for each pool.
@@ -61,6 +69,12 @@ impl GroupRows {
     /// The row of a group beside the spine.
     pub(crate) fn row(&self, group: usize) -> &[u32] {
         &self.rows[group]
+    }
+
+    /// Unchanged for as long as its pages stay where they are; more may come.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// What is to be copied.
@@ -140,9 +154,10 @@ impl State {
     /// Puts back the last pages of the rows, which are private, until they have so many places.
     pub(crate) fn shorten_group_rows(&mut self, slot: u32, places: usize) {
         let groups = *self.table.groups();
-        let rows = &mut self.sequences[slot as usize].groups.rows;
+        let GroupRows { rows, changes, .. } = &mut self.sequences[slot as usize].groups;
         for (group, config) in groups.hung().filter(|(_, group)| group.kind != GroupKind::State) {
             let places = places.min(rows[group].len());
+            *changes += (places < rows[group].len()) as u64;
             for page in rows[group].drain(places..).rev().filter(|&page| page != 0) {
                 self.table.pool_at_mut(config.pool as usize).put_back(page);
             }
@@ -195,7 +210,7 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        let GroupRows { rows, copies } = &mut self.sequences[slot as usize].groups;
+        let GroupRows { rows, copies, .. } = &mut self.sequences[slot as usize].groups;
         let whole = positions / page_size;
         for (group, config) in groups.hung() {
             let needs = config.kind.needs(positions, page_size);
@@ -228,7 +243,7 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let sequence = &mut self.sequences[slot as usize];
         let whole = sequence.computed / page_size;
-        let GroupRows { rows, copies } = &mut sequence.groups;
+        let GroupRows { rows, copies, .. } = &mut sequence.groups;
         for copy in copies.iter_mut() {
             let is_state = groups.list()[copy.group].kind == GroupKind::State;
             copy.target = rows[copy.group][if is_state { 0 } else { whole }];
@@ -298,6 +313,7 @@ impl State {
                     theirs => {
                         pool.put_back(*ours);
                         *ours = theirs;
+                        sequence.groups.changes += 1;
                     }
                 }
                 hung.begin_use(HungPage { group, page: *ours });
@@ -315,7 +331,7 @@ impl State {
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let now = cache.index.now();
         let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        let rows = &mut self.sequences[slot as usize].groups.rows;
+        let GroupRows { rows, changes, .. } = &mut self.sequences[slot as usize].groups;
         for (group, config) in groups.hung().filter(|(_, group)| group.kind.slides()) {
             let needs = config.kind.needs(computed, page_size);
             let needs = needs.expect("sliding groups end anywhere");
@@ -327,6 +343,7 @@ impl State {
                 if page == 0 {
                     break;
                 }
+                *changes += 1;
                 let pool = self.table.pool_at_mut(config.pool as usize);
                 match pool.is_cached(page) {
                     true => hung.end_use(HungPage { group, page }, None, now),

@@ -3,7 +3,7 @@ use super::group_cache::{GroupCache, Use};
 use super::group_rows::ByPool;
 use super::{PrefixCache, Shared, State, Turn};
 use crate::error::{Error, Shortage, text};
-use crate::group::Class;
+use crate::group::{Class, Groups};
 use crate::ids::LockId;
 use crate::index::Portion;
 use crate::journal::Reason;
@@ -117,7 +117,12 @@ impl State {
         self.table.has_groups()
     }
 
-    /// Groups of the page table.
+    /// The groups of the page table.
+    pub fn groups(&self) -> Groups {
+        *self.table.groups()
+    }
+
+    /// How many there are.
     pub fn group_count(&self) -> usize {
         self.table.groups().list().len()
     }

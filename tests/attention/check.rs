@@ -13,7 +13,7 @@ pub type Bits = HashMap<(usize, usize), Vec<u32>>;
 impl World {
     /// Computes a step and compares it with the definition.
     pub fn step(&mut self, chunks: &[Chunk]) -> Bits {
-        let Geometry { query_heads, head_dim, .. } = self.setup.geometry;
+        let Geometry { query_heads, v_head_dim: head_dim, .. } = self.setup.geometry;
         let starts: Vec<usize> =
             chunks.iter().map(|chunk| self.sequences[chunk.sequence].positions).collect();
         let (out, lse) = self.run(chunks);
@@ -31,7 +31,7 @@ impl World {
 
     /// The bits of what a step gave.
     pub fn bits(&self, chunks: &[Chunk], out: &[f32], lse: &[f32]) -> Bits {
-        let Geometry { query_heads, head_dim, .. } = self.setup.geometry;
+        let Geometry { query_heads, v_head_dim: head_dim, .. } = self.setup.geometry;
         let mut results =
             out.chunks_exact(query_heads * head_dim).zip(lse.chunks_exact(query_heads));
         let mut bits = Bits::new();
@@ -89,7 +89,7 @@ impl World {
 
     /// Compares results, [position][query head][element], with the definition.
     pub fn check(&self, sequence: usize, positions: Range<usize>, out: &[f32], lse: &[f32]) {
-        let Geometry { query_heads, head_dim, .. } = self.setup.geometry;
+        let Geometry { query_heads, v_head_dim: head_dim, .. } = self.setup.geometry;
         let (exact, sizes) = self.exact(sequence, positions.clone());
         for (index, sizes) in sizes.into_iter().enumerate() {
             let what = || {
@@ -109,14 +109,13 @@ impl World {
 
     /// The pages hold what was passed, converted.
     fn check_memory(&self, sequence: usize, positions: Range<usize>) {
-        let Geometry { head_dim, .. } = self.setup.geometry;
         let size = self.setup.kv_dtype.bytes();
         for position in positions {
             for (kind, memory) in [(Kind::K, &self.k), (Kind::V, &self.v)] {
                 let scale = f64::from(self.scale(kind));
                 let expected = self.stored(sequence, position..position + 1, kind);
-                for (head, expected) in expected.chunks_exact(head_dim).enumerate() {
-                    let bytes = &memory[self.place(sequence, position, head)];
+                for (head, expected) in expected.chunks_exact(self.head_dim(kind)).enumerate() {
+                    let bytes = &memory[self.place(kind, sequence, position, head)];
                     for (bytes, expected) in bytes.chunks_exact(size).zip(expected) {
                         let found = f64::from(decode(bytes, self.setup.kv_dtype)) * scale;
                         assert_eq!(found, *expected, "position {position} as stored");
@@ -128,15 +127,15 @@ impl World {
 
     /// What no sequence uses is poison still.
     pub fn check_poison(&self) {
-        let mut used = vec![false; self.k.len()];
-        for (sequence, at) in self.sequences.iter().zip(0..) {
-            for position in 0..sequence.positions {
-                for head in 0..self.setup.geometry.kv_heads {
-                    used[self.place(at, position, head)].fill(true);
+        for (kind, memory) in [(Kind::K, &self.k), (Kind::V, &self.v)] {
+            let mut used = vec![false; memory.len()];
+            for (sequence, at) in self.sequences.iter().zip(0..) {
+                for position in 0..sequence.positions {
+                    for head in 0..self.setup.geometry.kv_heads {
+                        used[self.place(kind, at, position, head)].fill(true);
+                    }
                 }
             }
-        }
-        for memory in [&self.k, &self.v] {
             let clean = memory.iter().zip(&used).all(|(&byte, &used)| used || byte == 0xff);
             assert!(clean, "memory of no sequence was written");
         }

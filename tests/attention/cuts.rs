@@ -50,7 +50,7 @@ pub fn regions_and_cuts() {
     let regions = [region(5, 20), region(20, 24), region(40, 41), region(50, 90)];
     for window in [None, Some(3), Some(30)] {
         let mut setup = Setup::default();
-        setup.params.window = window;
+        setup.params.view.window = window;
         setup.geometry.page_size = 7;
         let whole = prefill(&setup, &regions, &[POSITIONS]);
         for cut in 1..POSITIONS {
@@ -117,7 +117,7 @@ pub fn long_rows() {
             let mut setup = Setup { threads, room: 3200, ..Setup::default() };
             setup = setup.with_heads((query_heads, 2)).with_masking(masking);
             if masking == Masking::Window {
-                setup.params.window = Some(1500);
+                setup.params.view.window = Some(1500);
             }
             let mut world = World::new(setup, 2);
             world.fill(0, 2900);

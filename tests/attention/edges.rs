@@ -13,11 +13,11 @@ pub fn nan_stays_where_it_is_seen() {
         for in_k in [true, false] {
             for isa in Isa::available() {
                 let mut setup = Setup { isa, ..Setup::default() }.with_dtypes(dtypes);
-                setup.params.window = Some(20);
+                setup.params.view.window = Some(20);
                 let mut world = World::new(setup, 1);
                 world.fill(0, 90);
                 let (clean, clean_lse) = world.run_written(&[Chunk::new(0, 90)]);
-                let place = world.place(0, 40, 1);
+                let place = world.place(Kind::K, 0, 40, 1);
                 let mut nan = Vec::new();
                 encode(f32::NAN, dtypes.1, &mut nan);
                 let at = place.start + 7 * nan.len();
@@ -59,7 +59,7 @@ pub fn extreme_logits() {
     let ones = [1f32.to_ne_bytes(), (-1f32).to_ne_bytes()];
     let q = world.numbers(0, 19, Kind::Q);
     for (position, head) in (0..20).flat_map(|position| [(position, 0), (position, 1)]) {
-        let place = world.place(0, position, head);
+        let place = world.place(Kind::K, 0, position, head);
         for (bytes, q) in world.k[place].chunks_exact_mut(4).zip(&q[head * 128..]) {
             bytes.copy_from_slice(&ones[usize::from(q.is_sign_negative())]);
         }
@@ -150,9 +150,9 @@ pub fn copies_of_pages() {
         (KvLayout::Hnd, 0, Dtype::Bf16),
         (KvLayout::Nhd, 3, Dtype::F16),
     ] {
-        let geometry = Geometry { query_heads: 2, kv_heads: 2, head_dim: 64, page_size: 5 };
-        let padded = Geometry { head_dim: 64 + padding, ..geometry };
-        let strides = KvStrides::dense(layout, &padded).unwrap();
+        let geometry =
+            Geometry { query_heads: 2, kv_heads: 2, head_dim: 64, v_head_dim: 64, page_size: 5 };
+        let strides = KvStrides::dense(layout, &geometry, 64 + padding).unwrap();
         let bytes = dtype.bytes();
         let memory = |layer: usize| -> Vec<u8> {
             (0..6 * strides.page * bytes).map(|at| (at * 7 + layer) as u8).collect()
@@ -180,7 +180,7 @@ pub fn copies_of_pages() {
             .chunks_exact_mut(2)
             .map(|pair| {
                 let [k, v] = pair else { unreachable!() };
-                KvLayer { k: k.as_mut_ptr(), v: v.as_mut_ptr(), strides, dtype }
+                KvLayer { k: k.as_mut_ptr(), v: v.as_mut_ptr(), strides, v_strides: strides, dtype }
             })
             .collect();
         let backend = CpuBackend::new(Threads::Own(2)).unwrap();
@@ -192,7 +192,8 @@ pub fn copies_of_pages() {
 
 /// What is not supported says what it is.
 pub fn refusals() {
-    let good = Geometry { query_heads: 4, kv_heads: 2, head_dim: 64, page_size: 16 };
+    let good =
+        Geometry { query_heads: 4, kv_heads: 2, head_dim: 64, v_head_dim: 64, page_size: 16 };
     let refused = |geometry: Geometry, dtype, kv_dtype, word: &str| {
         let error = CpuBackend::supports(&geometry, dtype, kv_dtype).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
@@ -200,6 +201,7 @@ pub fn refusals() {
     let (f32, bf16, fp8) = (Dtype::F32, Dtype::Bf16, Dtype::Fp8E4m3);
     CpuBackend::supports(&good, bf16, fp8).unwrap();
     refused(Geometry { head_dim: 80, ..good }, f32, f32, "head_dim");
+    refused(Geometry { v_head_dim: 80, ..good }, f32, f32, "v_head_dim");
     refused(Geometry { kv_heads: 3, ..good }, f32, f32, "kv_head_count");
     refused(Geometry { kv_heads: 0, ..good }, f32, f32, "kv_head_count");
     refused(Geometry { page_size: 0, ..good }, f32, f32, "page_size");
@@ -209,7 +211,7 @@ pub fn refusals() {
     let error = CpuBackend::new(Threads::Own(100_000)).err().unwrap().to_string();
     assert!(error.contains("thread_count"), "{error}");
     let huge = Geometry { kv_heads: usize::MAX / 64, ..good };
-    KvStrides::dense(KvLayout::Hnd, &huge).unwrap_err();
+    KvStrides::dense(KvLayout::Hnd, &huge, 64).unwrap_err();
 }
 
 /// A row that is refused leaves the batch as it was.

@@ -26,7 +26,8 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        let geometry = Geometry { query_heads: 4, kv_heads: 2, head_dim: 64, page_size: 16 };
+        let geometry =
+            Geometry { query_heads: 4, kv_heads: 2, head_dim: 64, v_head_dim: 64, page_size: 16 };
         Self {
             geometry,
             dtype: Dtype::F32,
@@ -87,7 +88,7 @@ pub const MASKINGS: [Masking; 6] = [
 
 impl Setup {
     pub fn with_head_dim(mut self, head_dim: usize) -> Self {
-        self.geometry.head_dim = head_dim;
+        (self.geometry.head_dim, self.geometry.v_head_dim) = (head_dim, head_dim);
         self.params = Params::new(head_dim);
         self
     }
@@ -107,7 +108,7 @@ impl Setup {
     pub fn with_masking(mut self, masking: Masking) -> Self {
         use Masking::*;
         if matches!(masking, Window | Everything) {
-            self.params.window = Some(19);
+            self.params.view.window = Some(19);
         }
         if matches!(masking, SoftCap | Everything) {
             self.params.soft_cap = Some(1.5);
@@ -141,7 +142,7 @@ pub fn random_setup(random: &mut Rng) -> Setup {
     setup.geometry.page_size = random.usize(1..40);
     setup.layout = pick(random, &[KvLayout::Nhd, KvLayout::Hnd]);
     setup.padding = pick(random, &[0, 0, 1, 16]);
-    setup.params.window = random.bool().then(|| random.u32(1..200));
+    setup.params.view.window = random.bool().then(|| random.u32(1..200));
     setup.params.soft_cap = random.bool().then(|| random.f32() * 20.0 + 0.5);
     if random.bool() {
         setup.params.scale = random.f32() - 0.3;

@@ -125,7 +125,7 @@ fn merged_parts(setup: Setup) {
     let (dtype, with_sinks) = (setup.dtype, setup.sinks);
     let mut world = World::new(setup, 3);
     (0..3).for_each(|sequence| world.fill(sequence, KEYS));
-    let Geometry { query_heads, head_dim, .. } = world.setup.geometry;
+    let Geometry { query_heads, v_head_dim: head_dim, .. } = world.setup.geometry;
     let mut states =
         States { outs: Vec::new(), lses: Vec::new(), shape: [1, query_heads, head_dim] };
     for sequence in 0..3 {

@@ -34,6 +34,7 @@ pub struct World {
     pub backend: CpuBackend,
     pub sequences: Vec<Sequence>,
     pub strides: KvStrides,
+    pub v_strides: KvStrides,
     pub k: Vec<u8>,
     pub v: Vec<u8>,
     free: Vec<u32>,
@@ -61,18 +62,20 @@ impl World {
         let page_count = setup.room / geometry.page_size + count + 1;
         let mut free: Vec<u32> = (1..page_count as u32).collect();
         Rng::with_seed(setup.seed ^ 0x5eed).shuffle(&mut free);
-        let mut padded = geometry;
-        padded.head_dim += setup.padding;
-        let mut strides = KvStrides::dense(setup.layout, &padded).unwrap();
-        strides.page += 5 * setup.padding;
-        let bytes = page_count * strides.page * setup.kv_dtype.bytes();
+        let [strides, v_strides] = [geometry.head_dim, geometry.v_head_dim].map(|head_dim| {
+            let head_dim = head_dim + setup.padding;
+            let dense = KvStrides::dense(setup.layout, &geometry, head_dim).unwrap();
+            KvStrides { page: dense.page + 5 * setup.padding, ..dense }
+        });
+        let memory = |of: &KvStrides| poison(page_count * of.page * setup.kv_dtype.bytes());
+        let (k, v) = (memory(&strides), memory(&v_strides));
         let sequences = vec![Sequence::default(); count];
-        Self { backend, sequences, strides, k: poison(bytes), v: poison(bytes), free, setup }
+        Self { backend, sequences, strides, v_strides, k, v, free, setup }
     }
 
     /// The numbers of a position, [head][element], as the caller passes them.
     pub fn numbers(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f32> {
-        let Geometry { query_heads, kv_heads, head_dim, .. } = self.setup.geometry;
+        let Geometry { query_heads, kv_heads, .. } = self.setup.geometry;
         let mut random = Rng::with_seed(
             self.setup.seed + ((sequence as u64) << 32) + position as u64 * 8 + kind as u64,
         );
@@ -81,7 +84,13 @@ impl World {
             Kind::K | Kind::V => (kv_heads, 1.0),
         };
         let mut number = || round(normal(&mut random) * size, self.setup.dtype);
-        (0..heads * head_dim).map(|_| number()).collect()
+        (0..heads * self.head_dim(kind)).map(|_| number()).collect()
+    }
+
+    /// Elements of a head.
+    pub fn head_dim(&self, kind: Kind) -> usize {
+        let Geometry { head_dim, v_head_dim, .. } = self.setup.geometry;
+        if kind == Kind::V { v_head_dim } else { head_dim }
     }
 
     pub fn sinks(&self) -> Option<Vec<f32>> {
@@ -99,13 +108,14 @@ impl World {
     }
 
     /// The bytes of a head at a position of a sequence, in k or v.
-    pub fn place(&self, sequence: usize, position: usize, head: usize) -> Range<usize> {
-        let KvStrides { page: by_page, position: by_position, head: by_head } = self.strides;
+    pub fn place(&self, kind: Kind, sequence: usize, position: usize, head: usize) -> Range<usize> {
+        let strides = if kind == Kind::V { self.v_strides } else { self.strides };
+        let KvStrides { page: by_page, position: by_position, head: by_head } = strides;
         let size = self.setup.geometry.page_size;
         let page = self.sequences[sequence].pages[position / size] as usize;
         let at = page * by_page + position % size * by_position + head * by_head;
         let bytes = self.setup.kv_dtype.bytes();
-        at * bytes..(at + self.setup.geometry.head_dim) * bytes
+        at * bytes..(at + self.head_dim(kind)) * bytes
     }
 
     /// Writes the KV of a sequence's next positions without the backend's help.
@@ -116,11 +126,11 @@ impl World {
             for kind in [Kind::K, Kind::V] {
                 let scale = self.scale(kind);
                 let numbers = self.numbers(sequence, position, kind);
-                let heads = numbers.chunks_exact(self.setup.geometry.head_dim);
+                let heads = numbers.chunks_exact(self.head_dim(kind));
                 for (head, numbers) in heads.enumerate() {
                     let mut bytes = Vec::new();
                     numbers.iter().for_each(|number| encode(number / scale, dtype, &mut bytes));
-                    let place = self.place(sequence, position, head);
+                    let place = self.place(kind, sequence, position, head);
                     let memory = if kind == Kind::K { &mut self.k } else { &mut self.v };
                     memory[place].copy_from_slice(&bytes);
                 }
@@ -139,7 +149,8 @@ impl World {
 
     /// The numbers of new positions of all chunks.
     fn gather(&self, chunks: &[Chunk], kind: Kind) -> Padded {
-        let Geometry { query_heads, kv_heads, head_dim, .. } = self.setup.geometry;
+        let Geometry { query_heads, kv_heads, .. } = self.setup.geometry;
+        let head_dim = self.head_dim(kind);
         let heads = if kind == Kind::Q { query_heads } else { kv_heads };
         let mut numbers = Vec::new();
         for chunk in chunks {
@@ -190,7 +201,7 @@ impl World {
             let Sequence { positions, pages, regions } = &self.sequences[chunk.sequence];
             batch.push_row(*positions, chunk.count, pages, regions).unwrap();
         }
-        let shape = [batch.query_count(), geometry.query_heads, geometry.head_dim];
+        let shape = [batch.query_count(), geometry.query_heads, geometry.v_head_dim];
         let mut out = Padded::new(self.setup.dtype, shape, self.setup.padding);
         let mut lse = vec![f32::NAN; shape[0] * shape[1]];
         let sinks = self.sinks();
@@ -208,6 +219,7 @@ impl World {
                 k: self.k.as_mut_ptr(),
                 v: self.v.as_mut_ptr(),
                 strides: self.strides,
+                v_strides: self.v_strides,
                 dtype: self.setup.kv_dtype,
             },
             batch_invariant: self.setup.batch_invariant,

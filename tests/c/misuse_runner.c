@@ -12,9 +12,11 @@ static void m01_runner_config(void) {
     BAD(&f, rkv_runner_create(NULL, &good, &runner), "table");
     BAD(&f, rkv_runner_create(f.table, NULL, &runner), "config");
     BAD(&f, rkv_runner_create(f.table, &good, NULL), "out_runner");
-    BAD_INPUT_SIZES(&f, rkv_runner_config, good, p, rkv_runner_create(f.table, p, &runner),
-                    "config");
-    BAD_INPUT_SIZES(&f, rkv_runner_config, good, p, rkv_runner_supports(p, 4, NULL), "config");
+    const size_t first = offsetof(rkv_runner_config, group);
+    BAD_INPUT_SIZES_FROM(&f, rkv_runner_config, first, good, p,
+                         rkv_runner_create(f.table, p, &runner), "config");
+    BAD_INPUT_SIZES_FROM(&f, rkv_runner_config, first, good, p, rkv_runner_supports(p, 4, NULL),
+                         "config");
     GOOD_BIGGER_INPUT(rkv_runner_config, good, p, rkv_runner_supports(p, 4, NULL));
     BAD(&f, rkv_runner_supports(&good, 0, NULL), "page_size");
     BAD(&f, rkv_runner_supports(&good, 257, NULL), "page_size");

@@ -122,6 +122,17 @@ static void m09_sequences_with_groups(void) {
     MISPLACED(&w, size_t, p, rkv_sequence_read_group_row(cache, id, WINDOW, 0, OTHER, 8, p),
               "out_count");
     MISPLACED(&w, size_t, p, rkv_sequence_checkpoint(cache, id, p), "out_copy_count");
+    rkv_plan *plan = NULL;
+    rkv_plan_row row;
+    memset(&row, 0, sizeof row);
+    row.sequence = id;
+    row.start = info.cached_position_count;
+    row.count = 1;
+    CHECK_OK(rkv_plan_create(w.f.table, &plan));
+    CHECK_OK(rkv_plan_set(plan, &row, 1, sizeof row));
+    BAD_STRUCT(&w, rkv_plan_group_arrays, p, rkv_plan_view_group(plan, WINDOW, 0, p),
+               "out_arrays");
+    rkv_plan_destroy(plan);
     CHECK_OK(rkv_sequence_release(cache, id));
     close_world(&w);
 }

@@ -124,6 +124,9 @@ fn prompts_and_decoding_in_lent_memory() {
         page_stride: PAGE as u64,
         position_stride: KEY as u64,
         head_stride: DIM as u64,
+        v_page_stride: 0,
+        v_position_stride: 0,
+        v_head_stride: 0,
     };
     let config = rkv_runner_config {
         kv_layers: &layer,

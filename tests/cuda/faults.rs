@@ -44,7 +44,7 @@ fn query_size(fault: usize) -> f32 {
 fn steps(fault: usize) -> Result<(), String> {
     let mut setup = Setup::new(64, 16);
     setup.sinks = true;
-    setup.params.window = (fault == 7).then_some(30);
+    setup.params.view.window = (fault == 7).then_some(30);
     setup.q_size = query_size(fault);
     let mut world = World::new(setup, 2);
     world.fill(0, 1100);
@@ -60,7 +60,7 @@ fn steps_of_sm90(fault: usize) -> Result<(), String> {
     for (page_size, landing) in [(16, 0), (16, 1), (16, 2), (7, 0), (7, 1)] {
         let mut setup = Setup::new(64, page_size).heads(8, 2).sm90();
         setup.sinks = true;
-        setup.params.window = (fault == 7).then_some(300);
+        setup.params.view.window = (fault == 7).then_some(300);
         setup.q_size = query_size(fault);
         let mut world = World::new(setup, 2);
         world.fill(0, 1100);

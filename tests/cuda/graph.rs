@@ -116,7 +116,7 @@ fn every_kind_of_kernel_goes_into_a_graph() {
     let mut invariant = Setup::new(64, 16);
     invariant.batch_invariant = true;
     let mut masked = Setup::new(64, 16);
-    (masked.params.window, masked.params.soft_cap) = (Some(50), Some(20.0));
+    (masked.params.view.window, masked.params.soft_cap) = (Some(50), Some(20.0));
     let wide = Setup::new(64, 16).heads(160, 1);
     for setup in [fp8, invariant, masked, wide, Setup::new(256, 16)] {
         let mut world = World::new(setup, 2);

@@ -114,7 +114,7 @@ fn k21_windows_soft_caps_and_regions_with_attn_sm90() {
         (None, None, true),
     ] {
         let mut setup = setup(16);
-        (setup.params.window, setup.params.soft_cap) = (window, cap);
+        (setup.params.view.window, setup.params.soft_cap) = (window, cap);
         setup.q_size = 3.0;
         let mut world = World::new(setup, 1);
         if regions {

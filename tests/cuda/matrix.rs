@@ -18,7 +18,7 @@ fn run(setup: Setup, with_regions: bool) {
 }
 
 fn masks(setup: &mut Setup, which: usize) -> bool {
-    setup.params.window = [None, Some(50), None, Some(20)][which];
+    setup.params.view.window = [None, Some(50), None, Some(20)][which];
     setup.params.soft_cap = [None, None, Some(15.0), Some(30.0)][which];
     setup.sinks = which == 3;
     which >= 2

@@ -27,10 +27,12 @@ pub const DIM: usize = 64;
 
 fn config() -> RunnerConfig {
     RunnerConfig {
+        group: 0,
         layers: LAYERS,
         query_heads: HEADS,
         kv_heads: KV_HEADS,
         head_dim: DIM,
+        v_head_dim: DIM,
         dtype: Dtype::Bf16,
         kv_dtype: Dtype::Bf16,
         kv_layout: KvLayout::Nhd,

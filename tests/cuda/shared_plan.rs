@@ -84,10 +84,12 @@ impl Model {
             let (dtype, kv_dtype) = (Dtype::Bf16, Dtype::Bf16);
             let (kv_layout, batch_invariant) = (KvLayout::Nhd, false);
             let config = RunnerConfig {
+                group: 0,
                 layers,
                 query_heads,
                 kv_heads,
                 head_dim,
+                v_head_dim: head_dim,
                 dtype,
                 kv_dtype,
                 kv_layout,

@@ -96,9 +96,9 @@ fn rows_that_begin_with_the_same_pages_attend_to_them_together() {
         world.fill(5, 40);
         let rows: Vec<_> = (0..6).map(|sequence| (sequence, 1)).collect();
         world.step(&rows);
-        world.setup.params.window = Some(60);
+        world.setup.params.view.window = Some(60);
         world.step(&rows);
-        world.setup.params.window = None;
+        world.setup.params.view.window = None;
         world.step(&[(3, 2), (5, 1), (1, 20), (0, 1)]);
     }
 }
@@ -112,7 +112,7 @@ fn windows_soft_caps_and_regions() {
         (None, None, true),
     ] {
         let mut setup = Setup::new(64, 16);
-        setup.params.window = window;
+        setup.params.view.window = window;
         setup.params.soft_cap = cap;
         setup.q_size = 3.0;
         let mut world = World::new(setup, 1);

@@ -35,7 +35,8 @@ pub struct Setup {
 
 impl Setup {
     pub fn new(head_dim: usize, page_size: usize) -> Self {
-        let geometry = Geometry { query_heads: 4, kv_heads: 2, head_dim, page_size };
+        let geometry =
+            Geometry { query_heads: 4, kv_heads: 2, head_dim, v_head_dim: head_dim, page_size };
         Self {
             geometry,
             dtype: Dtype::Bf16,
@@ -131,9 +132,8 @@ impl World {
         device::enter();
         let mut free: Vec<u32> = (1..setup.pages as u32).collect();
         Rng::with_seed(5).shuffle(&mut free);
-        let mut padded = geometry;
-        padded.head_dim += setup.padding;
-        let mut strides = KvStrides::dense(setup.layout, &padded).unwrap();
+        let head_dim = geometry.head_dim + setup.padding;
+        let mut strides = KvStrides::dense(setup.layout, &geometry, head_dim).unwrap();
         strides.page += 3 * setup.padding;
         let bytes = poison(setup.pages * strides.page * size);
         Self {
@@ -154,7 +154,7 @@ impl World {
 
     pub fn layer(&self) -> KvLayer<*mut u8> {
         let (k, v) = (self.k.address(), self.v.address());
-        KvLayer { k, v, strides: self.strides, dtype: self.setup.kv_dtype }
+        KvLayer { k, v, strides: self.strides, v_strides: self.strides, dtype: self.setup.kv_dtype }
     }
 
     /// The numbers of a position, [head][element], as the caller passes them.

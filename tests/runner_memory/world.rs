@@ -138,6 +138,9 @@ impl World {
             page_stride: PAGE as u64,
             position_stride: (KV_HEADS * DIM) as u64,
             head_stride: DIM as u64,
+            v_page_stride: 0,
+            v_position_stride: 0,
+            v_head_stride: 0,
         };
         let layers: Vec<_> = (0..LAYERS).map(layer).collect();
         let mut config = sized::<rkv_runner_config>();

@@ -39,6 +39,9 @@ impl Compute {
                 page_stride: page as u64,
                 position_stride: position as u64,
                 head_stride: HEAD_DIM as u64,
+                v_page_stride: 0,
+                v_position_stride: 0,
+                v_head_stride: 0,
             })
             .collect();
         let config = rkv_runner_config {

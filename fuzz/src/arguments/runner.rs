@@ -288,6 +288,8 @@ fn config(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_config {
         kv_layers: lent.unwrap_or(ptr::null()),
         kv_layer_size: element_size::<rkv_runner_kv_memory>(input),
         parallel_for: input.flag().then_some(one_by_one),
+        group: if input.rarely(4) { few(input) } else { 0 },
+        v_head_dim: if input.rarely(4) { [64, 96, 192, 512, 32][input.below(5)] } else { 0 },
         ..Sized32::sized()
     }
 }
@@ -300,6 +302,9 @@ fn kv_memory(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_kv_memory {
         page_stride: if input.flag() { size(input) as u64 } else { 1 << 20 },
         position_stride: if input.flag() { size(input) as u64 } else { 1 << 12 },
         head_stride: if input.flag() { size(input) as u64 } else { 256 },
+        v_page_stride: if input.flag() { size(input) as u64 } else { 0 },
+        v_position_stride: if input.flag() { size(input) as u64 } else { 0 },
+        v_head_stride: if input.flag() { size(input) as u64 } else { 0 },
     }
 }
 

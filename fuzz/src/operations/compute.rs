@@ -30,6 +30,9 @@ impl Kv {
             page_stride: (page_size * HEAD_DIM) as u64,
             position_stride: HEAD_DIM as u64,
             head_stride: HEAD_DIM as u64,
+            v_page_stride: 0,
+            v_position_stride: 0,
+            v_head_stride: 0,
         };
         let config = rkv_runner_config {
             layer_count: 1,

@@ -1,6 +1,6 @@
 //! What a runner does with a plan: room for its steps, what comes before a step, attention over
 //! cached and new positions; and merging of results.
-use crate::attention::Params;
+use crate::attention::{Params, View};
 use crate::capi::ffi::{
     AbiStruct, Fail, borrow, check_flags, check_zero, count_of, read_struct, rkv_status, slice,
     with,
@@ -27,9 +27,10 @@ pub struct rkv_runner_append_prefill_args {
     /// Keys, rotated if the model does that: [new positions][kv_head_count][head_dim]. NULL
     /// together with v: K and V of the new positions are in the pages already.
     pub k: *const c_void,
-    /// Values, shaped like k.
+    /// Values: [new positions][kv_head_count][v_head_dim].
     pub v: *const c_void,
-    /// Receives the result, shaped like q; must not overlap q, k and v.
+    /// Receives the result: [new positions][query_head_count][v_head_dim]; must not overlap q, k
+    /// and v.
     pub out: *mut c_void,
     /// Receives the natural logarithm of each softmax denominator, sink included:
     /// [new positions][query_head_count]. NULL when not wanted.
@@ -57,7 +58,8 @@ pub struct rkv_runner_append_prefill_args {
     pub scale: f32,
     /// A scaled logit x becomes soft_cap * tanh(x / soft_cap). 0: none.
     pub soft_cap: f32,
-    /// Positions that a query sees, itself included; its own region it sees whole. 0: all.
+    /// Positions that a query sees, itself included; its own region and the sinks of a WINDOW
+    /// group it sees whole. At most the group's own window, or chunk. 0: that; all of a FULL group.
     pub window: u32,
     /// FP8 only: K is what is stored times this. 0: 1.
     pub k_scale: f32,
@@ -84,7 +86,7 @@ pub struct rkv_runner_merge_states_args {
     pub state_count: u32,
     /// Positions of each.
     pub position_count: u64,
-    /// state_count results: [position_count][query_head_count][head_dim] of the runner's dtype.
+    /// state_count results: [position_count][query_head_count][v_head_dim] of the runner's dtype.
     pub outs: *const *const c_void,
     /// state_count logarithms of denominators: [position_count][query_head_count]. Minus infinity:
     /// the set was empty, its result is not read.
@@ -134,7 +136,7 @@ fn step_of(args: &rkv_runner_append_prefill_args, head_dim: usize) -> Result<Lay
         stream: args.stream,
         params: Params {
             soft_cap: (args.soft_cap != 0.0).then_some(args.soft_cap),
-            window: (args.window != 0).then_some(args.window),
+            view: View { window: (args.window != 0).then_some(args.window), ..View::default() },
             k_scale: or(args.k_scale, 1.0),
             v_scale: or(args.v_scale, 1.0),
             scale: or(args.scale, (head_dim as f32).sqrt().recip()),

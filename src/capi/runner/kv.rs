@@ -26,7 +26,7 @@ pub const RKV_KV_LAYOUT_NHD: u32 = 0;
 pub const RKV_KV_LAYOUT_HND: u32 = 1;
 
 /// Where K and V of one layer lie; element (page, position in the page, head, d) at
-/// page * page_stride + position * position_stride + head * head_stride + d.
+/// page * page_stride + position * position_stride + head * head_stride + d. An array element.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_runner_kv_memory {
@@ -34,12 +34,18 @@ pub struct rkv_runner_kv_memory {
     pub k: *mut c_void,
     /// V of page 0.
     pub v: *mut c_void,
-    /// Elements from one page to the next, for K and for V.
+    /// Elements of K from one page to the next, and of V unless it has strides of its own.
     pub page_stride: u64,
     /// Elements from one position of a page to the next.
     pub position_stride: u64,
     /// Elements from one head to the next.
     pub head_stride: u64,
+    /// The same three of V. All 0: as those of K.
+    pub v_page_stride: u64,
+    /// Elements of V from one position of a page to the next.
+    pub v_position_stride: u64,
+    /// Elements of V from one head to the next.
+    pub v_head_stride: u64,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiElement for rkv_runner_kv_memory {
@@ -104,12 +110,20 @@ pub(crate) fn kv_layout(value: u32) -> Result<KvLayout, Error> {
     }
 }
 
-pub(crate) fn strides(memory: &rkv_runner_kv_memory) -> Result<KvStrides, Fail> {
-    Ok(KvStrides {
+/// Of K and of V.
+pub(crate) fn strides(memory: &rkv_runner_kv_memory) -> Result<[KvStrides; 2], Fail> {
+    let k = KvStrides {
         page: count_of(memory.page_stride, "kv_layers: page_stride")?,
         position: count_of(memory.position_stride, "kv_layers: position_stride")?,
         head: count_of(memory.head_stride, "kv_layers: head_stride")?,
-    })
+    };
+    let v = KvStrides {
+        page: count_of(memory.v_page_stride, "kv_layers: v_page_stride")?,
+        position: count_of(memory.v_position_stride, "kv_layers: v_position_stride")?,
+        head: count_of(memory.v_head_stride, "kv_layers: v_head_stride")?,
+    };
+    let has_own = v != KvStrides { page: 0, position: 0, head: 0 };
+    Ok([k, if has_own { v } else { k }])
 }
 
 /// Where K and V of a layer lie, for an engine that looks at them or has kernels of its own.
@@ -143,6 +157,9 @@ pub unsafe extern "C" fn rkv_runner_read_kv_memory(
                 page_stride: kv.strides.page as u64,
                 position_stride: kv.strides.position as u64,
                 head_stride: kv.strides.head as u64,
+                v_page_stride: kv.v_strides.page as u64,
+                v_position_stride: kv.v_strides.position as u64,
+                v_head_stride: kv.v_strides.head as u64,
             };
             into.put(0, &made);
             Ok(())
@@ -150,7 +167,7 @@ pub unsafe extern "C" fn rkv_runner_read_kv_memory(
     }
 }
 
-/// Copies the first positions of pages to other pages, K and V of every layer.
+/// Copies the first positions of pages of the runner's group to other pages, K and V of every layer.
 ///
 /// The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
 /// this is for an engine that moves pages for reasons of its own.
@@ -178,8 +195,12 @@ pub unsafe extern "C" fn rkv_runner_copy_pages(
         with(runner, |runner| {
             let size = (element_size, "element_size");
             let given = GivenElements::new(copies, copy_count, size, "copies")?.iter();
-            if let Some(at) = given.clone().position(|copy| copy.group != 0) {
-                return Err(Error::argument(text!("copies[{at}]: there is no such group")).into());
+            let group = runner.config().group as u32;
+            if let Some(at) = given.clone().position(|copy| copy.group != group) {
+                return Err(Error::argument(text!(
+                    "copies[{at}].group is not the runner's, {group}"
+                ))
+                .into());
             }
             let copies = try_collect(given.map(|copy| PageCopy {
                 source: copy.source_page,

@@ -28,8 +28,9 @@ pub const RKV_BACKEND_CUDA: u32 = 1;
 /// any number of threads and however its prompt is cut into chunks.
 pub const RKV_RUNNER_BATCH_INVARIANT: u32 = 1;
 
-/// Attention over the rows of one page table, and the KV memory behind its pages. Created by
-/// rkv_runner_create().
+/// Attention over the rows of one group of a page table, and the KV memory behind its pages. A model
+/// with several groups, or with layers of several shapes, has a runner for each, over one page
+/// table; all of them compute the same plans. Created by rkv_runner_create().
 pub struct rkv_runner {
     // Opaque to C and to debug information: behind the pointer lies a Handle.
     _private: [u8; 0],
@@ -61,13 +62,13 @@ pub struct rkv_runner_config {
     pub struct_size: u32,
     /// RKV_BACKEND_CPU, the default, or RKV_BACKEND_CUDA.
     pub backend: u32,
-    /// Layers of the model, 1 to 65536. Default 0, which is refused: set it.
+    /// Layers of the model that it computes, 1 to 65536. Default 0, which is refused: set it.
     pub layer_count: u32,
     /// Heads of a query, 1 to 65536. Default 0, which is refused.
     pub query_head_count: u32,
     /// Heads of K and V; divides query_head_count. Default 0, which is refused.
     pub kv_head_count: u32,
-    /// Elements of a head: 64, 96, 128 or 256. Default 128.
+    /// Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192 or 512. Default 128.
     pub head_dim: u32,
     /// Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
     pub dtype: u32,
@@ -82,7 +83,7 @@ pub struct rkv_runner_config {
     pub flags: u32,
     /// Ordinal of the GPU; 0 for the CPU.
     pub device: u32,
-    /// The engine's memory, layer_count of them, for every page of the page table, page 0
+    /// The engine's memory, layer_count of them, for every page of the group's pool, page 0
     /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
     /// 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
     pub kv_layers: *const rkv_runner_kv_memory,
@@ -92,6 +93,11 @@ pub struct rkv_runner_config {
     pub parallel_for: rkv_parallel_for,
     /// Passed to parallel_for.
     pub parallel_user_data: *mut c_void,
+    /// The group of layers whose K and V it has, see docs/groups.md: no STATE group; on CUDA no
+    /// CHUNK group and no sinks. Default 0.
+    pub group: u32,
+    /// Elements of a head of V and of the result. Default 0: head_dim, which it is on CUDA.
+    pub v_head_dim: u32,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_runner_config {
@@ -132,7 +138,10 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
         other => return Err(Error::argument(text!("config.backend {other} is unknown"))),
     }
     check_flags(raw.flags, RKV_RUNNER_BATCH_INVARIANT, "config.flags")?;
+    let v_head_dim = if raw.v_head_dim == 0 { raw.head_dim } else { raw.v_head_dim };
     Ok(RunnerConfig {
+        group: raw.group as usize,
+        v_head_dim: v_head_dim as usize,
         layers: raw.layer_count as usize,
         query_heads: raw.query_head_count as usize,
         kv_heads: raw.kv_head_count as usize,
@@ -188,6 +197,8 @@ pub unsafe extern "C" fn rkv_runner_config_init(
         kv_layer_size: 0,
         parallel_for: None,
         parallel_user_data: std::ptr::null_mut(),
+        group: 0,
+        v_head_dim: 0,
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
@@ -217,7 +228,8 @@ pub unsafe extern "C" fn rkv_runner_supports(
         let raw = unsafe { read_struct(config)? };
         let config = config_of(&raw)?;
         if !(1..=RKV_PAGE_SIZE_MAX).contains(&page_size) {
-            return Err(Error::argument(text!("page_size {page_size} is not in 1..=256")).into());
+            let most = RKV_PAGE_SIZE_MAX;
+            return Err(Error::argument(text!("page_size {page_size} is not in 1..={most}")).into());
         }
         let without_threads = rkv_runner_config { parallel_for: None, ..raw };
         config.check(page_size as usize, &backend_of(&without_threads)?)?;
@@ -260,7 +272,7 @@ pub unsafe extern "C" fn rkv_runner_create(
             let (raw, into) = (read_struct(config)?, out(out_runner, "out_runner")?);
             let (config, backend) = (config_of(&raw)?, backend_of(&raw)?);
             // Before kv_layers is read, which is as long as layer_count says.
-            config.check(shared.read().page_table_stats().page_size, &backend)?;
+            config.check_over(shared, &backend)?;
             let runner = if raw.kv_layers.is_null() {
                 Runner::new(shared.clone(), config, backend)?
             } else {
@@ -270,7 +282,8 @@ pub unsafe extern "C" fn rkv_runner_create(
                 let mut layers = Vec::new();
                 for memory in given.iter() {
                     let (k, v) = (memory.k.cast(), memory.v.cast());
-                    layers.try_push(KvPointers { k, v, strides: strides(&memory)? })?;
+                    let [strides, v_strides] = strides(&memory)?;
+                    layers.try_push(KvPointers { k, v, strides, v_strides })?;
                 }
                 Runner::over(shared.clone(), config, backend, &layers)?
             };
