@@ -186,6 +186,11 @@ fn b11_b07_parity() {
 }
 
 #[test]
+fn g15_hybrid() {
+    run("hybrid", &[]);
+}
+
+#[test]
 fn b06_failures() {
     run("failures", &[]);
 }

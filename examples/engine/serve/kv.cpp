@@ -79,17 +79,16 @@ void Kv::plan(const std::vector<rkv_plan_row>& rows) {
 /// Where the states of the step lie. The page of a sequence that begins has what somebody else left
 /// there.
 void Kv::find_states(const std::vector<rkv_plan_row>& rows) {
-    const std::uint32_t group = *groups_.find(LayerKind::delta_net);
+    const rkv::PlanGroupArrays arrays =
+        current_->group_arrays(*groups_.find(LayerKind::delta_net));
     states_of_rows_.clear();
     std::size_t first = 0;
-    for (const rkv_plan_row& row : rows) {
-        std::uint32_t page = 0;
-        std::size_t count = 0;
-        rkv::check(rkv_sequence_read_group_row(cache_.get(), row.sequence, group, 0, &page, 1,
-                                               &count));
-        if (row.start == 0) states_->clear(page);
-        states_of_rows_.push_back({first, static_cast<std::size_t>(row.count), page});
-        first += static_cast<std::size_t>(row.count);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const auto page = static_cast<std::uint32_t>(arrays.indices[i]);
+        const auto count = static_cast<std::size_t>(rows[i].count);
+        if (rows[i].start == 0) states_->clear(page);
+        states_of_rows_.push_back({first, count, page});
+        first += count;
     }
 }
 

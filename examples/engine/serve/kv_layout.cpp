@@ -48,6 +48,7 @@ Pages divide(const ModelConfig& model, const LayerGroups& groups, const KvConfig
 rkv_runner_config runner_config(const ModelConfig& model, const LayerGroups& groups,
                                 std::size_t group, const KvConfig& config, ThreadPool& pool) {
     rkv_runner_config runner = rkv::Runner::config();
+    runner.group = narrow(group);
     runner.layer_count = narrow(groups.list().at(group).layer_count);
     runner.query_head_count = narrow(model.query_head_count);
     runner.kv_head_count = narrow(model.kv_head_count);
