@@ -119,7 +119,6 @@ CHECKPOINTS = [
             "head_dim": 64,
             "sliding_window": 32,
             "query_pre_attn_scalar": 24,
-            "tie_word_embeddings": True,
         },
     ),
     (
@@ -196,11 +195,11 @@ def settings(changes: dict) -> dict:
 
 
 @torch.no_grad()
-def randomise(model: torch.nn.Module, norm_mean: float) -> None:
+def randomise(model: torch.nn.Module, norm_mean: float, embedding_scale: float) -> None:
     """Every parameter counts: no norm is one, no bias zero. Queries and keys are so large that
     attention picks some positions, layers add more than the embedding is, and logits differ.
     Delta nets forget within some ten tokens, some heads sooner and some later."""
-    gain = {"embed_tokens": 3, "lm_head": 3}
+    gain = {"embed_tokens": 3 / embedding_scale, "lm_head": 3}
     gain.update(dict.fromkeys(("q_proj", "k_proj", "o_proj", "out_proj", "down_proj"), 2))
     for name, parameter in model.named_parameters():
         if name.endswith("linear_attn.norm.weight"):
@@ -254,7 +253,8 @@ def write(folder: Path, seed: int, kind: str, dtype: torch.dtype, changes: dict)
     config_class, model_class = MODELS[kind]
     torch.manual_seed(seed)
     model = model_class(config_class(**settings(changes)))
-    randomise(model, 0.0 if kind in ZERO_CENTRED else 1.0)
+    scale = model.config.hidden_size**0.5 if kind == "gemma3" else 1.0
+    randomise(model, 0.0 if kind in ZERO_CENTRED else 1.0, scale)
     model.to(dtype).save_pretrained(folder)
     # What was written, computed in f32.
     model = model_class.from_pretrained(folder, dtype=torch.float32).eval()

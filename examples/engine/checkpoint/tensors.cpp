@@ -45,7 +45,8 @@ private:
     }
     [[nodiscard]] std::function<Spread(std::size_t)> embedding_spread() const {
         if (model_.tie_word_embeddings) return head_spread();
-        return [](std::size_t) { return Spread{0, 1}; };
+        const float wide = 1 / model_.embedding_scale;
+        return [wide](std::size_t) { return Spread{0, wide}; };
     }
     /// Printable characters are likely, so that one can read what comes out; an end of text is not,
     /// so that it comes when max_tokens says.
