@@ -7,6 +7,7 @@ mod attention {
     pub mod cuts;
     pub mod edges;
     pub mod fp8;
+    pub mod groups;
     pub mod matrix;
     pub mod memory;
     pub mod numbers;
@@ -17,7 +18,7 @@ mod attention {
 
 use attention::setup::{Setup, best_isa};
 use attention::world::{Chunk, World};
-use attention::{cuts, edges, fp8, matrix, states};
+use attention::{cuts, edges, fp8, groups, matrix, states};
 use radixkv::cpu::Isa;
 
 // K20 K21 K22: all formats, head sizes, groupings, layouts and masks.
@@ -86,6 +87,32 @@ fn the_first_call_may_have_a_long_row() {
 #[test]
 fn k22_every_byte_of_fp8_means_what_the_format_says() {
     fp8::every_byte();
+}
+
+// G14
+#[test]
+fn g14_rows_with_holes_windows_sinks_and_chunks() {
+    for isa in Isa::available() {
+        groups::random_groups(isa, 60);
+    }
+}
+
+// G14
+#[test]
+fn g14_keys_and_values_of_different_sizes() {
+    groups::sizes_of_keys_and_values();
+}
+
+// G14
+#[test]
+fn g14_long_rows_with_sinks_give_the_same_bits_on_any_number_of_threads() {
+    groups::long_rows_with_sinks();
+}
+
+// G14, for Miri.
+#[test]
+fn small_groups() {
+    groups::small_groups();
 }
 
 // K22

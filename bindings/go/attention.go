@@ -60,7 +60,7 @@ func Half(values []uint16) Tensor {
 }
 
 // check refuses a tensor that is too short for what the library would read or write.
-func (t *Tensor) check(name string, positions, heads int, s *shape) error {
+func (t *Tensor) check(name string, positions, heads, dim int, s *shape) error {
 	if t.elementBytes != s.elementBytes {
 		return invalid(name + " is missing, or not of the runner's dtype")
 	}
@@ -72,18 +72,18 @@ func (t *Tensor) check(name string, positions, heads int, s *shape) error {
 	}
 	headStride, positionStride := uint64(t.HeadStride), uint64(t.PositionStride)
 	if headStride == 0 {
-		headStride = uint64(s.headDim)
+		headStride = uint64(dim)
 	}
 	if positionStride == 0 {
-		positionStride = uint64(heads * s.headDim)
+		positionStride = uint64(heads * dim)
 	}
 	over1, toPosition := bits.Mul64(positionStride, uint64(positions-1))
 	over2, toHead := bits.Mul64(headStride, uint64(heads-1))
 	last, over3 := bits.Add64(toPosition, toHead, 0)
-	needed, over4 := bits.Add64(last, uint64(s.headDim), 0)
+	needed, over4 := bits.Add64(last, uint64(dim), 0)
 	if over1 != 0 || over2 != 0 || over3 != 0 || over4 != 0 || needed > uint64(t.count) {
 		return invalid(fmt.Sprintf("%s has %d elements, too few for %d positions of %d heads of %d",
-			name, t.count, positions, heads, s.headDim))
+			name, t.count, positions, heads, dim))
 	}
 	return nil
 }
@@ -97,9 +97,9 @@ type AppendPrefillArgs struct {
 	// K are the keys, rotated if the model does that, of KVHeadCount heads. None together with V: K
 	// and V of the new positions are in the pages already.
 	K Tensor
-	// V are the values, shaped like K.
+	// V are the values, shaped like K but for heads of VHeadDim.
 	V Tensor
-	// Out receives the result, shaped like Q; must not overlap Q, K and V.
+	// Out receives the result, shaped like Q but for heads of VHeadDim; must not overlap Q, K and V.
 	Out Tensor
 	// LSE receives the natural logarithm of each softmax denominator, sink included:
 	// [positions][QueryHeadCount]. nil when not wanted.
@@ -111,8 +111,9 @@ type AppendPrefillArgs struct {
 	Scale float32
 	// SoftCap: a scaled logit x becomes SoftCap * tanh(x / SoftCap). 0: none.
 	SoftCap float32
-	// Window is how many positions a query sees, itself included; its own region it sees whole. 0:
-	// all.
+	// Window is how many positions a query sees, itself included; its own region and the sinks of a
+	// window group it sees whole. At most the group's own window, or chunk. 0: that; all of a full
+	// group.
 	Window uint32
 	// KScale is for FP8 only: K is what is stored times this. 0: 1.
 	KScale float32
@@ -158,9 +159,10 @@ func (r *Runner) ReservePlan(plan *Plan) error {
 }
 
 // PreparePlan does now what the first [Runner.AppendPrefill] of a step does otherwise: carries out
-// the copies that its sequences wait for in every layer of the runner, on CUDA sends the step's
-// arrays, and confirms the copies. Where several runners compute one plan, all but one are prepared
-// with PrepareKeepCopiesOpen, and then that one. On CUDA it comes before a step's calls are
+// the copies that its sequences wait for in the runner's group, in every layer of the runner, on CUDA
+// sends the step's arrays, and confirms the copies. Where several runners compute one plan, all but
+// one are prepared with PrepareKeepCopiesOpen, and then that one; where a state group has copies, all
+// are, and the engine carries out those and confirms. On CUDA it comes before a step's calls are
 // captured into a graph, and before a graph is launched that computes the step; stream is the
 // CUstream to work on. On the CPU stream is nil.
 func (r *Runner) PreparePlan(plan *Plan, flags PrepareFlags, stream unsafe.Pointer) error {
@@ -216,17 +218,17 @@ func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
 }
 
 func (a *AppendPrefillArgs) check(positions int, s *shape) error {
-	if err := a.Q.check("args.Q", positions, s.queryHeads, s); err != nil {
+	if err := a.Q.check("args.Q", positions, s.queryHeads, s.headDim, s); err != nil {
 		return err
 	}
-	if err := a.Out.check("args.Out", positions, s.queryHeads, s); err != nil {
+	if err := a.Out.check("args.Out", positions, s.queryHeads, s.vHeadDim, s); err != nil {
 		return err
 	}
 	if a.K.data != nil || a.V.data != nil {
-		if err := a.K.check("args.K", positions, s.kvHeads, s); err != nil {
+		if err := a.K.check("args.K", positions, s.kvHeads, s.headDim, s); err != nil {
 			return err
 		}
-		if err := a.V.check("args.V", positions, s.kvHeads, s); err != nil {
+		if err := a.V.check("args.V", positions, s.kvHeads, s.vHeadDim, s); err != nil {
 			return err
 		}
 	}
@@ -243,7 +245,7 @@ func (a *AppendPrefillArgs) check(positions int, s *shape) error {
 type MergeStatesArgs struct {
 	// PositionCount is how many positions each has.
 	PositionCount int
-	// Outs are the results: dense, of QueryHeadCount heads. At least one.
+	// Outs are the results: dense, of QueryHeadCount heads of VHeadDim. At least one.
 	Outs []Tensor
 	// LSEs are the logarithms of their denominators: [PositionCount][QueryHeadCount]. Minus
 	// infinity: the set was empty, its result is not read.
@@ -299,7 +301,8 @@ func (a *MergeStatesArgs) check(s *shape) error {
 		if out.PositionStride != 0 || out.HeadStride != 0 {
 			return invalid("args.Outs and args.Out must be dense")
 		}
-		if err := out.check("args.Outs or args.Out", a.PositionCount, s.queryHeads, s); err != nil {
+		err := out.check("args.Outs or args.Out", a.PositionCount, s.queryHeads, s.vHeadDim, s)
+		if err != nil {
 			return err
 		}
 		if i < len(a.LSEs) && tooShort(a.LSEs[i]) {

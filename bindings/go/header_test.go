@@ -112,6 +112,7 @@ var goValues = map[string]int64{
 	"RKV_RUNNER_BATCH_INVARIANT":   int64(radixkv.RunnerBatchInvariant),
 	"RKV_PLAN_REGIONS":             int64(radixkv.PlanRegions),
 	"RKV_PLAN_SEPARATE":            int64(radixkv.PlanSeparate),
+	"RKV_PLAN_COMPACT":             int64(radixkv.PlanCompact),
 	"RKV_PREPARE_KEEP_COPIES_OPEN": int64(radixkv.PrepareKeepCopiesOpen),
 
 	"RKV_STATUS_OK":               int64(radixkv.OK),

@@ -59,12 +59,15 @@ type KVMemory struct {
 	K unsafe.Pointer
 	// V is that of page 0.
 	V unsafe.Pointer
-	// PageStride is in elements, from one page to the next, for K and for V.
+	// PageStride is in elements, from one page of K to the next, and of V unless that has strides of
+	// its own.
 	PageStride uint64
 	// PositionStride is from one position of a page to the next.
 	PositionStride uint64
 	// HeadStride is from one head to the next.
 	HeadStride uint64
+	// VPageStride, VPositionStride and VHeadStride are those of V. All 0: as those of K.
+	VPageStride, VPositionStride, VHeadStride uint64
 }
 
 // KVMemory is where K and V of a layer lie. Memory of the runner's own goes with it: keep the
@@ -77,11 +80,14 @@ func (r *Runner) KVMemory(layer uint32) (KVMemory, error) {
 	defer r.mu.RUnlock()
 	made := C.rkvgo_runner_kv_memory(raw, C.uint32_t(layer))
 	return KVMemory{
-		K:              made.memory.k,
-		V:              made.memory.v,
-		PageStride:     uint64(made.memory.page_stride),
-		PositionStride: uint64(made.memory.position_stride),
-		HeadStride:     uint64(made.memory.head_stride),
+		K:               made.memory.k,
+		V:               made.memory.v,
+		PageStride:      uint64(made.memory.page_stride),
+		PositionStride:  uint64(made.memory.position_stride),
+		HeadStride:      uint64(made.memory.head_stride),
+		VPageStride:     uint64(made.memory.v_page_stride),
+		VPositionStride: uint64(made.memory.v_position_stride),
+		VHeadStride:     uint64(made.memory.v_head_stride),
 	}, asError(made.failure)
 }
 
@@ -97,7 +103,7 @@ type PageCopy struct {
 	Group uint32
 }
 
-// CopyPages copies the first positions of pages to other pages, K and V of every layer. No target
+// CopyPages copies the first positions of pages of its group to other pages, K and V of every layer. No target
 // is another's source or target. The copies that sequences wait for are carried out with
 // a step, see Runner.PreparePlan; this is for an engine that moves pages for reasons of its own.
 func (r *Runner) CopyPages(copies []PageCopy) error {
@@ -120,6 +126,12 @@ var (
 		unsafe.Offsetof(C.rkv_runner_kv_memory{}.position_stride)]
 	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.HeadStride)-
 		unsafe.Offsetof(C.rkv_runner_kv_memory{}.head_stride)]
+	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.VPageStride)-
+		unsafe.Offsetof(C.rkv_runner_kv_memory{}.v_page_stride)]
+	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.VPositionStride)-
+		unsafe.Offsetof(C.rkv_runner_kv_memory{}.v_position_stride)]
+	_ = [1]struct{}{}[unsafe.Offsetof(KVMemory{}.VHeadStride)-
+		unsafe.Offsetof(C.rkv_runner_kv_memory{}.v_head_stride)]
 	_ = [1]struct{}{}[unsafe.Sizeof(PageCopy{})-C.sizeof_rkv_page_copy]
 	_ = [1]struct{}{}[unsafe.Offsetof(PageCopy{}.TargetPage)-
 		unsafe.Offsetof(C.rkv_page_copy{}.target_page)]

@@ -95,7 +95,8 @@ type PlanCapacity struct {
 	PageCount int
 }
 
-// PlanArrays are the arrays of a plan, as paged attention kernels take them.
+// PlanArrays are the arrays of a plan, as paged attention kernels take them, of group 0;
+// [Plan.ViewGroup] shows those of the others.
 type PlanArrays struct {
 	// RowCount counts the rows.
 	RowCount int
@@ -113,7 +114,8 @@ type PlanArrays struct {
 	// SlotMapping is, for each new position, where it lies: page * page_size + offset in the page.
 	SlotMapping []int64
 	// Copies were open when the plan was set: before the step is computed they are carried out in
-	// every layer, and then confirmed by Sequence.ConfirmCopies. A Runner does both.
+	// every layer of their group, and then confirmed by Sequence.ConfirmCopies. A Runner does both
+	// for its group; copies of states are the engine's own.
 	Copies PlanCopies
 }
 
@@ -121,7 +123,7 @@ type PlanArrays struct {
 type PlanCopies struct {
 	// Sequence has who waits for each copy.
 	Sequence []SequenceID
-	// Group has the group of layers whose pages these are. Always 0: there is one.
+	// Group has the group of layers whose pages these are.
 	Group []int32
 	// SourcePage has the page to copy from.
 	SourcePage []int32
@@ -211,7 +213,8 @@ func (p *Plan) enter() (*C.rkv_plan, error) {
 // positions; no row twice. Without rows it empties the plan.
 //
 // Several plans may be set before the first is computed. A plan is good until a row of it is
-// released, truncated, or publishes what the plan computes. Copies that begun sequences wait for
+// released, truncated, publishes what the plan computes, or gives up a page in any group, as where a
+// window slides. Copies that begun sequences wait for
 // (Sequence.Copies) stay open until they are carried out: by the first
 // [Runner.AppendPrefill] of the step, by [Runner.PreparePlan], or by the engine.
 func (p *Plan) Set(rows []PlanRow) error {

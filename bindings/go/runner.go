@@ -100,13 +100,14 @@ const RunnerBatchInvariant RunnerFlags = C.RKV_RUNNER_BATCH_INVARIANT
 type RunnerConfig struct {
 	// Backend is BackendCPU, the default, or BackendCUDA.
 	Backend Backend
-	// LayerCount is the number of layers of the model, 1 to 65536.
+	// LayerCount is the number of layers of the model that it computes, 1 to 65536.
 	LayerCount uint32
 	// QueryHeadCount is the number of heads of a query, 1 to 65536.
 	QueryHeadCount uint32
 	// KVHeadCount is the number of heads of K and V; divides QueryHeadCount.
 	KVHeadCount uint32
-	// HeadDim is the number of elements of a head: 64, 96, 128 or 256. Default 128.
+	// HeadDim is the number of elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192
+	// or 512. Default 128.
 	HeadDim uint32
 	// DType is that of queries, keys, values and results: DTypeF32, the default, F16 or BF16.
 	DType DType
@@ -121,7 +122,7 @@ type RunnerConfig struct {
 	Flags RunnerFlags
 	// Device is the ordinal of the GPU; 0 for the CPU.
 	Device uint32
-	// KVLayers is the engine's memory, one for each layer and for every page of the page table,
+	// KVLayers is the engine's memory, one for each layer and for every page of the group's pool,
 	// page 0 included. It must outlive the runner, and be C memory, or pinned with a
 	// runtime.Pinner. nil: the runner allocates memory of its own.
 	KVLayers []KVMemory
@@ -129,6 +130,12 @@ type RunnerConfig struct {
 	// goroutines at once, and must not call this package; a panic in it ends the program. nil:
 	// threads of the library's own, which cost fewer crossings.
 	ParallelFor ParallelFor
+	// Group is the group of layers whose K and V it has: no state group; on CUDA no chunk group and
+	// no sinks.
+	Group uint32
+	// VHeadDim is the number of elements of a head of V and of the result. Default: HeadDim, which
+	// it is on CUDA.
+	VHeadDim uint32
 }
 
 func (c *RunnerConfig) c() C.rkv_runner_config {
@@ -146,10 +153,14 @@ func (c *RunnerConfig) c() C.rkv_runner_config {
 		device:           C.uint32_t(c.Device),
 		kv_layers:        (*C.rkv_runner_kv_memory)(unsafe.Pointer(unsafe.SliceData(c.KVLayers))),
 		kv_layer_size:    C.sizeof_rkv_runner_kv_memory,
+		group:            C.uint32_t(c.Group),
+		v_head_dim:       C.uint32_t(c.VHeadDim),
 	}
 }
 
-// Runner is attention over the rows of one page table, and the KV memory behind its pages.
+// Runner is attention over the rows of one group of a page table, and the KV memory behind its
+// pages. A model with several groups has a runner for each, over one page table; all of them compute
+// the same plans.
 type Runner struct {
 	mu      sync.RWMutex  // as in PageTable
 	raw     *C.rkv_runner // nil after Close
@@ -159,7 +170,7 @@ type Runner struct {
 
 // shape is what the sizes of tensors follow from.
 type shape struct {
-	queryHeads, kvHeads, headDim, elementBytes int
+	queryHeads, kvHeads, headDim, vHeadDim, elementBytes int
 }
 
 // RunnerSupports says whether the library, on this machine, can run such a runner, and how many
@@ -187,9 +198,15 @@ func NewRunner(table *PageTable, config RunnerConfig) (*Runner, error) {
 		threads.end()
 		return nil, err
 	}
-	s := shape{int(config.QueryHeadCount), int(config.KVHeadCount), int(config.HeadDim), 2}
+	s := shape{
+		queryHeads: int(config.QueryHeadCount), kvHeads: int(config.KVHeadCount),
+		headDim: int(config.HeadDim), vHeadDim: int(config.VHeadDim), elementBytes: 2,
+	}
 	if s.headDim == 0 {
 		s.headDim = 128
+	}
+	if s.vHeadDim == 0 {
+		s.vHeadDim = s.headDim
 	}
 	if config.DType == DTypeF32 {
 		s.elementBytes = 4

@@ -130,7 +130,10 @@ impl World {
         for (kind, memory) in [(Kind::K, &self.k), (Kind::V, &self.v)] {
             let mut used = vec![false; memory.len()];
             for (sequence, at) in self.sequences.iter().zip(0..) {
-                for position in 0..sequence.positions {
+                let is_there = |position: &usize| {
+                    sequence.pages[position / self.setup.geometry.page_size] != 0
+                };
+                for position in (0..sequence.positions).filter(is_there) {
                     for head in 0..self.setup.geometry.kv_heads {
                         used[self.place(kind, at, position, head)].fill(true);
                     }

@@ -143,6 +143,15 @@ pub fn random_setup(random: &mut Rng) -> Setup {
     setup.layout = pick(random, &[KvLayout::Nhd, KvLayout::Hnd]);
     setup.padding = pick(random, &[0, 0, 1, 16]);
     setup.params.view.window = random.bool().then(|| random.u32(1..200));
+    if random.u8(..4) == 0 {
+        setup.params.view.chunk = Some(random.u32(1..200));
+    }
+    if random.u8(..4) == 0 {
+        setup.params.view.sinks = random.u32(1..150);
+    }
+    if random.bool() {
+        setup.geometry.v_head_dim = pick(random, &HEAD_DIMS);
+    }
     setup.params.soft_cap = random.bool().then(|| random.f32() * 20.0 + 0.5);
     if random.bool() {
         setup.params.scale = random.f32() - 0.3;

@@ -139,6 +139,15 @@ impl World {
         self.sequences[sequence].positions += count;
     }
 
+    /// Makes a page free, and poison.
+    pub fn give_back(&mut self, page: u32) {
+        let bytes = self.setup.kv_dtype.bytes();
+        for (memory, strides) in [(&mut self.k, self.strides), (&mut self.v, self.v_strides)] {
+            memory[page as usize * strides.page * bytes..][..strides.page * bytes].fill(0xff);
+        }
+        self.free.insert(0, page);
+    }
+
     fn grow(&mut self, sequence: usize, count: usize) {
         let needed = self.sequences[sequence].positions + count;
         while self.sequences[sequence].pages.len() * self.setup.geometry.page_size < needed {

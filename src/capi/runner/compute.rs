@@ -175,14 +175,16 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 }
 
 /// Does now what the first rkv_runner_append_prefill() of a step does otherwise, once: carries out
-/// the copies that its sequences wait for in every layer of the runner, on CUDA sends the step's
-/// arrays, and confirms the copies.
+/// the copies that its sequences wait for in the runner's group, in every layer of the runner, on
+/// CUDA sends the step's arrays, and confirms the copies.
 ///
-/// Where several runners compute one plan, for layers of different shapes, each has the copies to
-/// carry out in its own, and they may be confirmed only after that. So all runners but one are
+/// Where several runners compute one plan, for layers of different shapes or groups, each has copies
+/// to carry out in its own, and they may be confirmed only after that. So all runners but one are
 /// prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
 /// With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
-/// engine confirms by rkv_sequence_confirm_copies().
+/// engine confirms by rkv_sequence_confirm_copies(): so with a STATE group, whose copies no runner
+/// carries out. To confirm is refused while copies of some group are open that no runner carried
+/// out; of two runners of one group the library cannot tell.
 ///
 /// CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
 /// before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
@@ -193,8 +195,9 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// @param flags RKV_PREPARE_ bits
 /// @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
-/// no rows, they changed since, or another runner confirmed the copies before this one carried them
-/// out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+/// no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
+/// confirmed the copies before this one carried them out, or without the flag copies of another
+/// group are open that no runner carried out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
 /// RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
 /// @par Cost
 /// O(rows), shared lock; copies O(bytes), without; a lock to confirm them
@@ -222,11 +225,13 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// the cached and the new ones, in one pass. Decoding is the same call with one new position a row.
 ///
 /// The first call of a step also does what rkv_runner_prepare_plan() does, unless that was called:
-/// it carries out the copies that the step's sequences wait for, in every layer, and confirms them.
+/// it carries out the copies that the step's sequences wait for in its group, in every layer, and
+/// confirms all, or is refused where others are open.
 ///
-/// The query at position p of a row sees the positions 0 to p, or the last `window` of them, and
-/// all of the region that p is in. What lies in unused positions of a page is never read into a
-/// result, NaN included.
+/// The query at position p of a row sees the positions 0 to p, or the last `window` of them, those
+/// of the group's sinks, in a CHUNK group none before the chunk that p is in; and all of the region
+/// that p is in. What lies in unused positions of a page, or where a row has no page, is never read
+/// into a result, NaN included.
 ///
 /// CUDA: on a stream that is being captured the call goes into a graph that serves every step that
 /// was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with
@@ -237,11 +242,13 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// prepared, see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
 /// @param args layer, tensors and parameters
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
-/// no rows, they changed since, or it is not ready for a graph; RKV_STATUS_STALE_SEQUENCE;
+/// no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan() without
+/// the flag; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
 /// device's, nothing was computed or written: no result, no K and no V.
 /// @par Cost
-/// O(rows) for the checks, under the shared lock; attention without a lock
+/// O(rows) for the checks, under the shared lock; attention without a lock, over the positions that
+/// queries see: of a WINDOW group its window, however long the row is
 /// @par Thread safety
 /// any thread, several at once for different plans; nobody else computes the same rows in the same
 /// layer, or releases them, meanwhile
