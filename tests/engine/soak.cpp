@@ -1,6 +1,6 @@
-// B11, B06, C08, C10, G15: clients that come and go for a while, in little memory: random prompts that
-// share beginnings, samples, beams, continuations, salts, cancellations, steps that fail. At the
-// end every request has had its answer, equal prompts had equal ones, and no page is lost.
+// B11, B06, C08, C10, G15: clients that come and go for a while, in little memory: random prompts
+// that share beginnings, samples, beams, continuations, salts, cancellations, steps that fail. At
+// the end every request has had its answer, equal prompts had equal ones, and no page is lost.
 //
 //     test_soak [seconds] [seed]
 #include "fixture.hpp"
