@@ -62,8 +62,6 @@ make_kind() { # hybrid or window, folder
     esac
 }
 
-
-# The last --model counts, as it does for the programs.
 named=() before=''
 for argument in "$@"; do
     case "$before $argument" in

@@ -14,6 +14,8 @@ mod browser;
 mod clang;
 #[path = "cuda/emulated_driver.rs"]
 mod emulated_driver;
+#[path = "engine/hybrid.rs"]
+mod hybrid;
 mod native;
 #[path = "engine/outside_clients.rs"]
 mod outside_clients;

@@ -388,6 +388,20 @@ static void g15_what_such_models_cannot_do_is_said() {
           windows().from_scratch(random_tokens(1, 61), 20));
 }
 
+/// A page of K and V of one layer is 8 KiB here, a state 9728 bytes a layer.
+static void g15_memory_is_divided_among_the_pools() {
+    const auto pages = [](Model& model) {
+        engine::EngineConfig config = model.config(true, 0);
+        config.kv.page_count = 0;
+        config.kv.bytes = 8U << 20;
+        TestCore core(config);
+        return std::vector<std::uint64_t>{core.core().kv().table().pool_stats(0).total_page_count,
+                                          core.core().kv().table().pool_stats(1).total_page_count};
+    };
+    CHECK(pages(windows()) == (std::vector<std::uint64_t>{170, 170}));
+    CHECK(pages(states()) == (std::vector<std::uint64_t>{768, 71}));
+}
+
 static void g15_metrics_speak_of_each_pool() {
     for (Model* model : {&windows(), &states()}) {
         TestCore core(model->config(true, 64));
@@ -420,6 +434,7 @@ int main() {
     RUN(g15_a_continuation_is_what_the_whole_text_would_be);
     RUN(g15_steps_that_fail_lose_nothing);
     RUN(g15_what_such_models_cannot_do_is_said);
+    RUN(g15_memory_is_divided_among_the_pools);
     RUN(g15_metrics_speak_of_each_pool);
     return 0;
 }
