@@ -48,6 +48,11 @@ fn runner() {
 }
 
 #[test]
+fn runner_groups() {
+    run_noun("runner_groups");
+}
+
+#[test]
 fn continuation() {
     run_noun("continuation");
 }
@@ -107,6 +112,7 @@ fn every_file_has_a_test() {
         "page_digest",
         "page_table",
         "runner",
+        "runner_groups",
         "sequence",
         "snapshot",
         "tokens",

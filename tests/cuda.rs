@@ -19,6 +19,7 @@ mod cuda {
     mod faults;
     mod graph;
     mod graph_runner;
+    mod groups;
     mod hopper;
     mod matrix;
     mod moves;

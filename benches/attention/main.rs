@@ -1,13 +1,16 @@
 //! Attention on the CPU: time per call, as a fraction of what the machine can do.
 //!
 //!     cargo bench --bench attention -- [--threads n] [--shape 'words']
+//!     cargo bench --bench attention -- --window [--threads n]
 //!     cargo bench --bench attention -- --serve
 //!
-//! With --serve it times what each line of its input says and answers with seconds: so another
-//! program can take turns with it. scripts/bench_attention.sh does so with PyTorch.
+//! With --window it times decodes at position 100,000, in a window and without. With --serve it
+//! times what each line of its input says and answers with seconds: so another program can take
+//! turns with it. scripts/bench_attention.sh does so with PyTorch.
 
 mod machine;
 mod shape;
+mod window;
 
 use shape::{Bench, Shape};
 use std::io::{BufRead, Write};
@@ -38,6 +41,9 @@ fn main() {
         return serve();
     }
     let threads = value("--threads").map_or(1, |text| text.parse().expect("--threads n"));
+    if arguments.iter().any(|argument| argument == "--window") {
+        return window::measure(threads);
+    }
     let best = |measure: fn(usize) -> f64| (0..9).map(|_| measure(threads)).fold(0.0, f64::max);
     let (peak, bandwidth) = (best(machine::peak), best(machine::bandwidth));
     println!("{threads} threads: {:.1} GFLOP/s, {:.1} GB/s", peak / 1e9, bandwidth / 1e9);
