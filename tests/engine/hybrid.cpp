@@ -203,9 +203,10 @@ static void g15_greedy_outputs_are_the_same_with_each_pool_short() {
             const std::uint32_t pool = *core.core().kv().groups().find(shortage.kind);
             CHECK(core.core().kv().table().pool_stats(pool).cached_page_count <
                   ample.core().kv().table().pool_stats(pool).cached_page_count);
-            const bool lone = shortage.kind == LayerKind::delta_net && shortage.page_count == 1;
-            CHECK_EQ(core.core().metrics().cached_tokens > 0, !lone);
-            CHECK_EQ(core.core().metrics().unsaved_states > 0, lone);
+            // Two sequences that run need two states: none is left for those to come.
+            const bool few = shortage.kind == LayerKind::delta_net && shortage.page_count <= 2;
+            CHECK(few || core.core().metrics().cached_tokens > 0);
+            CHECK(!few || core.core().metrics().unsaved_states > 0);
         }
     }
 }

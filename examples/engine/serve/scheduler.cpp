@@ -191,17 +191,39 @@ bool Scheduler::has_slot(const Request& request) const {
     return taken == 0 || taken + request.width() <= config_.max_running;
 }
 
+/// Pages of a group that the sequences that run will still take, and the children of a request.
+std::uint64_t Scheduler::growth(std::uint32_t group, const Request& request) const {
+    std::uint64_t growing = request.branched ? 0 : request.width() - 1;
+    const bool is_state = kv_.groups().list()[group].kind == LayerKind::delta_net;
+    for (const auto& other : requests_) {
+        for (const auto& one : other->branches) {
+            if (!one->holds_pages() || one->idle()) continue;
+            const std::uint64_t needed = pages_needed(group, one->sequence_tokens);
+            growing += needed - std::min(kv_.pages_for(one->allocated), needed);
+            // By a page as it generates; a state stays one.
+            growing += is_state ? 0 : 1;
+        }
+    }
+    return growing;
+}
+
+std::uint64_t Scheduler::pages_needed(std::uint32_t group, std::uint64_t positions) const {
+    return kv_.groups().pages_for(group, positions, config_.chunk_size, kv_.cache().page_size());
+}
+
 /// Whether it is worth trying to begin. Each sequence that runs, and each that a request will have,
 /// is left a page to grow by, and each prompt the pages of its chunks to come; what is cached of
 /// the tokens needs no new page.
 bool Scheduler::may_fit(const Request& request, const Branch& branch) const {
     if (holding() == 0) return true;
-    std::size_t growing = request.branched ? 0 : request.width() - 1;
-    for (const auto& other : requests_)
-        for (const auto& one : other->branches)
-            if (one->holds_pages() && !one->idle())
-                growing += 1 + kv_.pages_for(one->sequence_tokens) - kv_.pages_for(one->allocated);
-    if (!pools_may_fit(branch, growing)) return false;
+    // In other groups nothing of what is cached is taken off: windows and states are few.
+    for (std::uint32_t group = 1; group < kv_.groups().list().size(); ++group) {
+        const rkv_pool_stats pool = kv_.table().pool_stats(group);
+        if (pages_needed(group, branch.tokens.size()) + growth(group, request) >
+            pool.free_page_count + pool.reclaimable_page_count)
+            return false;
+    }
+    const std::uint64_t growing = growth(0, request);
     const std::size_t headroom = growing * kv_.cache().page_size();
     if (kv_.table().can_reserve_new(branch.tokens.size() + headroom)) return true;
     const rkv::Probe probe = kv_.cache().probe(branch.tokens, request.name_space);
@@ -209,18 +231,6 @@ bool Scheduler::may_fit(const Request& request, const Branch& branch) const {
     const std::uint64_t shared = probe.position_count / kv_.cache().page_size();
     return kv_.pages_for(branch.tokens.size()) - shared + growing <=
            pages.free_page_count + pages.reclaimable_page_count;
-}
-
-/// The same of the pools of other groups, whatever is cached.
-bool Scheduler::pools_may_fit(const Branch& branch, std::size_t growing) const {
-    const LayerGroups& groups = kv_.groups();
-    for (std::uint32_t group = 1; group < groups.list().size(); ++group) {
-        const rkv_pool_stats pool = kv_.table().pool_stats(group);
-        const std::uint64_t needed = groups.pages_for(group, branch.tokens.size(),
-                                                      config_.chunk_size, kv_.cache().page_size());
-        if (needed + growing > pool.free_page_count + pool.reclaimable_page_count) return false;
-    }
-    return true;
 }
 
 /// The library says where the next request will look for states.

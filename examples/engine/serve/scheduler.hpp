@@ -101,7 +101,8 @@ private:
     void count_begin(Request& request, const rkv_sequence_info& state);
     [[nodiscard]] bool has_slot(const Request& request) const;
     [[nodiscard]] bool may_fit(const Request& request, const Branch& branch) const;
-    [[nodiscard]] bool pools_may_fit(const Branch& branch, std::size_t growing) const;
+    [[nodiscard]] std::uint64_t growth(std::uint32_t group, const Request& request) const;
+    [[nodiscard]] std::uint64_t pages_needed(std::uint32_t group, std::uint64_t positions) const;
     [[nodiscard]] std::array<std::size_t, 2> where_to_save(const Request& request,
                                                            const Branch& branch) const;
     void preempt(Request& request, Branch& branch);
