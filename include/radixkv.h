@@ -501,9 +501,9 @@ typedef struct rkv_page_table rkv_page_table;
 typedef struct rkv_plan rkv_plan;
 
 /**
- * Attention over the rows of one group of a page table, and the KV memory behind its pages. A model
- * with several groups, or with layers of several shapes, has a runner for each, over one page
- * table; all of them compute the same plans. Created by rkv_runner_create().
+ * Attention over the rows of one group of a page table, and the KV memory behind its pages. A
+ * model with several groups, or with layers of several shapes, has a runner for each, over one
+ * page table; all of them compute the same plans. Created by rkv_runner_create().
  */
 typedef struct rkv_runner rkv_runner;
 
@@ -4573,10 +4573,10 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  *
  * Several plans may be set before the first is computed. A plan is good until a row of it is
  * released, truncated, publishes what the plan computes, or gives up a page in any group: where a
- * window slides, by publishing or by rkv_sequence_slide(), the plan is set after that. Copies that begun sequences wait for
- * (see rkv_sequence_read_copies()) stay open until they are carried out: by the first
- * rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
- * finds them among the arrays.
+ * window slides, by publishing or by rkv_sequence_slide(), the plan is set after that. Copies that
+ * begun sequences wait for (see rkv_sequence_read_copies()) stay open until they are carried out:
+ * by the first rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the
+ * engine, which finds them among the arrays.
  *
  * @param plan the plan
  * @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
@@ -4656,7 +4656,8 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
  * The pages of a plan's rows in one group, for an engine with kernels of its own. Which positions
  * are new is among the arrays of rkv_plan_view().
  *
- * Where a window has passed, pages are holes or still in the row; RKV_PLAN_COMPACT leaves out both.
+ * Where a window has passed, pages are holes or still in the row; RKV_PLAN_COMPACT leaves out
+ * both.
  *
  * @param plan the plan
  * @param group the group; 0 is allowed
@@ -4785,7 +4786,8 @@ enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
                                           size_t memory_size);
 
 /**
- * Copies the first positions of pages of the runner's group to other pages, K and V of every layer.
+ * Copies the first positions of pages of the runner's group to other pages, K and V of every
+ * layer.
  *
  * The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
  * this is for an engine that moves pages for reasons of its own.
@@ -4836,13 +4838,13 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * the copies that its sequences wait for in the runner's group, in every layer of the runner, on
  * CUDA sends the step's arrays, and confirms the copies.
  *
- * Where several runners compute one plan, for layers of different shapes or groups, each has copies
- * to carry out in its own, and they may be confirmed only after that. So all runners but one are
- * prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
- * With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
- * engine confirms by rkv_sequence_confirm_copies(): so with a STATE group, whose copies no runner
- * carries out. To confirm is refused while copies of some group are open that no runner carried
- * out; of two runners of one group the library cannot tell.
+ * Where several runners compute one plan, for layers of different shapes or groups, each has
+ * copies to carry out in its own, and they may be confirmed only after that. So all runners but
+ * one are prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first
+ * call. With kernels of the engine's own beside a runner, that is prepared with the flag, too, and
+ * the engine confirms by rkv_sequence_confirm_copies(): so with a STATE group, whose copies no
+ * runner carries out. To confirm is refused while copies of some group are open that no runner
+ * carried out; of two runners of one group the library cannot tell.
  *
  * CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
  * before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
@@ -4855,8 +4857,9 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
  * confirmed the copies before this one carried them out, or without the flag copies of another
- * group are open that no runner carried out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
- * RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+ * group are open that no runner carried out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
+ * be prepared again.
  * @par Cost
  * O(rows), shared lock; copies O(bytes), without; a lock to confirm them
  * @par Thread safety
@@ -4891,10 +4894,10 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  * prepared, see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
  * @param args layer, tensors and parameters
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
- * no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan() without
- * the flag; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
- * device's, nothing was computed or written: no result, no K and no V.
+ * no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan()
+ * without the flag; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+ * RKV_STATUS_POISONED. On failure, unless it is the device's, nothing was computed or written: no
+ * result, no K and no V.
  * @par Cost
  * O(rows) for the checks, under the shared lock; attention without a lock, over the positions that
  * queries see: of a WINDOW group its window, however long the row is

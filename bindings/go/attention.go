@@ -159,12 +159,12 @@ func (r *Runner) ReservePlan(plan *Plan) error {
 }
 
 // PreparePlan does now what the first [Runner.AppendPrefill] of a step does otherwise: carries out
-// the copies that its sequences wait for in the runner's group, in every layer of the runner, on CUDA
-// sends the step's arrays, and confirms the copies. Where several runners compute one plan, all but
-// one are prepared with PrepareKeepCopiesOpen, and then that one; where a state group has copies, all
-// are, and the engine carries out those and confirms. On CUDA it comes before a step's calls are
-// captured into a graph, and before a graph is launched that computes the step; stream is the
-// CUstream to work on. On the CPU stream is nil.
+// the copies that its sequences wait for in the runner's group, in every layer of the runner, on
+// CUDA sends the step's arrays, and confirms the copies. Where several runners compute one plan,
+// all but one are prepared with PrepareKeepCopiesOpen, and then that one; where a state group has
+// copies, all are, and the engine carries out those and confirms. On CUDA it comes before a step's
+// calls are captured into a graph, and before a graph is launched that computes the step; stream is
+// the CUstream to work on. On the CPU stream is nil.
 func (r *Runner) PreparePlan(plan *Plan, flags PrepareFlags, stream unsafe.Pointer) error {
 	raw, rawPlan, leave, err := r.enterBoth(plan)
 	if err != nil {

@@ -103,9 +103,10 @@ type PageCopy struct {
 	Group uint32
 }
 
-// CopyPages copies the first positions of pages of its group to other pages, K and V of every layer. No target
-// is another's source or target. The copies that sequences wait for are carried out with
-// a step, see Runner.PreparePlan; this is for an engine that moves pages for reasons of its own.
+// CopyPages copies the first positions of pages of its group to other pages, K and V of every
+// layer. No target is another's source or target. The copies that sequences wait for are carried
+// out with a step, see Runner.PreparePlan; this is for an engine that moves pages for reasons of
+// its own.
 func (r *Runner) CopyPages(copies []PageCopy) error {
 	raw, err := r.enter()
 	if err != nil {

@@ -213,10 +213,10 @@ func (p *Plan) enter() (*C.rkv_plan, error) {
 // positions; no row twice. Without rows it empties the plan.
 //
 // Several plans may be set before the first is computed. A plan is good until a row of it is
-// released, truncated, publishes what the plan computes, or gives up a page in any group, as where a
-// window slides. Copies that begun sequences wait for
-// (Sequence.Copies) stay open until they are carried out: by the first
-// [Runner.AppendPrefill] of the step, by [Runner.PreparePlan], or by the engine.
+// released, truncated, publishes what the plan computes, or gives up a page in any group, as where
+// a window slides. Copies that begun sequences wait for (Sequence.Copies) stay open until they are
+// carried out: by the first [Runner.AppendPrefill] of the step, by [Runner.PreparePlan], or by the
+// engine.
 func (p *Plan) Set(rows []PlanRow) error {
 	if p == nil {
 		return ErrClosed

@@ -159,8 +159,8 @@ func (c *RunnerConfig) c() C.rkv_runner_config {
 }
 
 // Runner is attention over the rows of one group of a page table, and the KV memory behind its
-// pages. A model with several groups has a runner for each, over one page table; all of them compute
-// the same plans.
+// pages. A model with several groups has a runner for each, over one page table; all of them
+// compute the same plans.
 type Runner struct {
 	mu      sync.RWMutex  // as in PageTable
 	raw     *C.rkv_runner // nil after Close

@@ -46,6 +46,7 @@ sized!(
     rkv_page_table_config,
     rkv_page_table_stats,
     rkv_plan_arrays,
+    rkv_plan_group_arrays,
     rkv_plan_capacity,
     rkv_sequence_publish_result,
     rkv_runner_config,

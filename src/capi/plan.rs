@@ -229,10 +229,10 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 ///
 /// Several plans may be set before the first is computed. A plan is good until a row of it is
 /// released, truncated, publishes what the plan computes, or gives up a page in any group: where a
-/// window slides, by publishing or by rkv_sequence_slide(), the plan is set after that. Copies that begun sequences wait for
-/// (see rkv_sequence_read_copies()) stay open until they are carried out: by the first
-/// rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the engine, which
-/// finds them among the arrays.
+/// window slides, by publishing or by rkv_sequence_slide(), the plan is set after that. Copies that
+/// begun sequences wait for (see rkv_sequence_read_copies()) stay open until they are carried out:
+/// by the first rkv_runner_append_prefill() of the step, by rkv_runner_prepare_plan(), or by the
+/// engine, which finds them among the arrays.
 ///
 /// @param plan the plan
 /// @param rows row_count rows, in the order in which q, k, v and out hold their new positions; no
@@ -398,7 +398,8 @@ pub unsafe extern "C" fn rkv_plan_view(
 /// The pages of a plan's rows in one group, for an engine with kernels of its own. Which positions
 /// are new is among the arrays of rkv_plan_view().
 ///
-/// Where a window has passed, pages are holes or still in the row; RKV_PLAN_COMPACT leaves out both.
+/// Where a window has passed, pages are holes or still in the row; RKV_PLAN_COMPACT leaves out
+/// both.
 ///
 /// @param plan the plan
 /// @param group the group; 0 is allowed

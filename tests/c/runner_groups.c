@@ -28,8 +28,9 @@ static void g14_a_plan_holds_the_pages_of_each_group(void) {
     CHECK(info.cached_position_count == 36 && info.copy_count == 1);
     set_plan(&e, info.sequence, 36, 4);
     size_t count = 0;
-    CHECK_OK(rkv_sequence_read_group_row(e.f.cache, info.sequence, SPINE, 0, spine, MOST, &count));
-    CHECK_OK(rkv_sequence_read_group_row(e.f.cache, info.sequence, WINDOW, 0, window, MOST, &count));
+    const rkv_sequence_id id = info.sequence;
+    CHECK_OK(rkv_sequence_read_group_row(e.f.cache, id, SPINE, 0, spine, MOST, &count));
+    CHECK_OK(rkv_sequence_read_group_row(e.f.cache, id, WINDOW, 0, window, MOST, &count));
     CHECK_EQ(count, 10);
     const rkv_plan_arrays all = arrays_of(&e);
     CHECK(all.copy_count == 1 && all.copy_group[0] == STATE);

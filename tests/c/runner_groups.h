@@ -90,8 +90,8 @@ static inline void end_engine(engine *e) {
 }
 
 /* An element of q, k or v of a layer; of `kind` 0, 1 and 2. */
-static inline float number(const part *p, uint32_t kind, uint32_t token, size_t position, size_t head,
-                    size_t d) {
+static inline float number(const part *p, uint32_t kind, uint32_t token, size_t position,
+                           size_t head, size_t d) {
     uint64_t x = kind + 3u * (p->group + 2u * (uint64_t)token);
     x = ((x * 1009 + position) * 1009 + head) * 1009 + d;
     x *= UINT64_C(0x9E3779B97F4A7C15);
@@ -111,7 +111,8 @@ static inline float *project(const part *p, uint32_t kind, const uint32_t *ids, 
 }
 
 /* One element of the result, from the tokens alone. */
-static inline double naive(const part *p, const uint32_t *ids, size_t query, size_t head, size_t d) {
+static inline double naive(const part *p, const uint32_t *ids, size_t query, size_t head,
+                           size_t d) {
     double total = 0, sum = 0;
     const size_t first = p->window == 0 || query < p->window ? 0 : query + 1 - p->window;
     for (size_t key = first; key <= query; key++) {
@@ -147,8 +148,8 @@ static inline rkv_status attend(const engine *e, const part *p, const uint32_t *
     return status;
 }
 
-static inline void check_attention(const engine *e, const part *p, const uint32_t *ids, size_t start,
-                            size_t count) {
+static inline void check_attention(const engine *e, const part *p, const uint32_t *ids,
+                                   size_t start, size_t count) {
     float *out = nans(count * HEADS * p->v_dim);
     CHECK_OK(attend(e, p, ids, start, count, 0, out));
     for (size_t at = 0; at < count * HEADS; at++) {
@@ -210,7 +211,8 @@ static inline void save_states(engine *e, rkv_sequence_id id) {
 }
 
 /* One step: copies, both kinds of layers, the state. */
-static inline void step(engine *e, rkv_sequence_id id, const uint32_t *ids, size_t start, size_t count) {
+static inline void step(engine *e, rkv_sequence_id id, const uint32_t *ids, size_t start,
+                        size_t count) {
     set_plan(e, id, start, count);
     const bool has_copies = arrays_of(e).copy_count > 0;
     if (has_copies) {

@@ -7,7 +7,12 @@ uint64_t next_chunk(uint64_t computed, uint64_t prompt);
 void compute(rkv_sequence_id sequence, uint64_t computed, uint64_t end);
 void serve(rkv_cache *cache, rkv_sequence_begin_args begin_args, rkv_group_depths depths,
            uint64_t prompt);
+void copy_states(const rkv_plan_arrays *arrays);
+void confirm(const rkv_plan_arrays *arrays);
 void create(void);
+void create_runners(rkv_page_table *table, rkv_runner *full, rkv_runner *sliding);
+void step(rkv_plan *plan, const rkv_plan_row *rows, size_t row_count, uint32_t layers,
+          rkv_runner *full, rkv_runner *sliding);
 void begin(rkv_cache *cache, rkv_tokens tokens, uint32_t *full, rkv_locked_page *window,
            size_t capacity);
 void publish(rkv_cache *cache, rkv_cache_insert_args args, const uint32_t *window_row,
@@ -44,4 +49,15 @@ void serve(rkv_cache *cache, rkv_sequence_begin_args begin_args, rkv_group_depth
     uint64_t end;
     size_t count;
 #include "groups-4.inc"
+}
+
+void create_runners(rkv_page_table *table, rkv_runner *full, rkv_runner *sliding) {
+#include "groups-5.inc"
+}
+
+void step(rkv_plan *plan, const rkv_plan_row *rows, size_t row_count, uint32_t layers,
+          rkv_runner *full, rkv_runner *sliding) {
+    rkv_plan_arrays arrays = {.struct_size = sizeof arrays};
+    rkv_plan_group_arrays states = {.struct_size = sizeof states};
+#include "groups-6.inc"
 }

@@ -403,6 +403,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_plan_reserve", runner::PLAN_RESERVE),
     ("rkv_plan_check", runner::PLAN_CHECK),
     ("rkv_plan_view", runner::PLAN_VIEW),
+    ("rkv_plan_view_group", runner::PLAN_VIEW_GROUP),
     ("rkv_runner_reserve_plan", runner::RESERVE_PLAN),
     ("rkv_runner_prepare_plan", runner::PREPARE_PLAN),
     ("rkv_runner_append_prefill", runner::APPEND_PREFILL),

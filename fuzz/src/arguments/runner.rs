@@ -152,6 +152,11 @@ pub const PREPARE_PLAN: Call = |w, i, _| {
 
 pub const PLAN_VIEW: Call = |w, i, a| unsafe { rkv_plan_view(w.plan(i), a.write(i)) }.into();
 
+pub const PLAN_VIEW_GROUP: Call = |w, i, a| {
+    let (plan, group, flags) = (w.plan(i), few(i), flags(i, RKV_PLAN_COMPACT));
+    unsafe { rkv_plan_view_group(plan, group, flags, a.write(i)) }.into()
+};
+
 pub const APPEND_PREFILL: Call = |w, i, a| {
     let positions = w.compute().arrays().position_count as usize;
     let (q, q_strides) = tensor(i, a, positions, QUERY_HEADS, Access::Read);

@@ -178,13 +178,13 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// the copies that its sequences wait for in the runner's group, in every layer of the runner, on
 /// CUDA sends the step's arrays, and confirms the copies.
 ///
-/// Where several runners compute one plan, for layers of different shapes or groups, each has copies
-/// to carry out in its own, and they may be confirmed only after that. So all runners but one are
-/// prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first call.
-/// With kernels of the engine's own beside a runner, that is prepared with the flag, too, and the
-/// engine confirms by rkv_sequence_confirm_copies(): so with a STATE group, whose copies no runner
-/// carries out. To confirm is refused while copies of some group are open that no runner carried
-/// out; of two runners of one group the library cannot tell.
+/// Where several runners compute one plan, for layers of different shapes or groups, each has
+/// copies to carry out in its own, and they may be confirmed only after that. So all runners but
+/// one are prepared with RKV_PREPARE_KEEP_COPIES_OPEN, and then that one, by this or by its first
+/// call. With kernels of the engine's own beside a runner, that is prepared with the flag, too, and
+/// the engine confirms by rkv_sequence_confirm_copies(): so with a STATE group, whose copies no
+/// runner carries out. To confirm is refused while copies of some group are open that no runner
+/// carried out; of two runners of one group the library cannot tell.
 ///
 /// CUDA: a captured call sends nothing, so a step is prepared before its calls are captured, and
 /// before a graph is launched that computes it: rkv_plan_set(), rkv_runner_prepare_plan(),
@@ -197,8 +197,9 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
 /// confirmed the copies before this one carried them out, or without the flag copies of another
-/// group are open that no runner carried out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
-/// RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+/// group are open that no runner carried out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
+/// be prepared again.
 /// @par Cost
 /// O(rows), shared lock; copies O(bytes), without; a lock to confirm them
 /// @par Thread safety
@@ -242,10 +243,10 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// prepared, see rkv_runner_reserve_plan() and rkv_runner_prepare_plan()
 /// @param args layer, tensors and parameters
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
-/// no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan() without
-/// the flag; RKV_STATUS_STALE_SEQUENCE;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
-/// device's, nothing was computed or written: no result, no K and no V.
+/// no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan()
+/// without the flag; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+/// RKV_STATUS_POISONED. On failure, unless it is the device's, nothing was computed or written: no
+/// result, no K and no V.
 /// @par Cost
 /// O(rows) for the checks, under the shared lock; attention without a lock, over the positions that
 /// queries see: of a WINDOW group its window, however long the row is

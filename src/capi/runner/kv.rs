@@ -167,7 +167,8 @@ pub unsafe extern "C" fn rkv_runner_read_kv_memory(
     }
 }
 
-/// Copies the first positions of pages of the runner's group to other pages, K and V of every layer.
+/// Copies the first positions of pages of the runner's group to other pages, K and V of every
+/// layer.
 ///
 /// The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
 /// this is for an engine that moves pages for reasons of its own.

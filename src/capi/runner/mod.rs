@@ -28,9 +28,9 @@ pub const RKV_BACKEND_CUDA: u32 = 1;
 /// any number of threads and however its prompt is cut into chunks.
 pub const RKV_RUNNER_BATCH_INVARIANT: u32 = 1;
 
-/// Attention over the rows of one group of a page table, and the KV memory behind its pages. A model
-/// with several groups, or with layers of several shapes, has a runner for each, over one page
-/// table; all of them compute the same plans. Created by rkv_runner_create().
+/// Attention over the rows of one group of a page table, and the KV memory behind its pages. A
+/// model with several groups, or with layers of several shapes, has a runner for each, over one
+/// page table; all of them compute the same plans. Created by rkv_runner_create().
 pub struct rkv_runner {
     // Opaque to C and to debug information: behind the pointer lies a Handle.
     _private: [u8; 0],
