@@ -274,6 +274,7 @@ impl Steps {
         step.clear();
         step.number = self.number;
         let state = shared.read();
+        let has_groups = state.has_groups();
         for (at, row) in rows.enumerate() {
             let wrong = |error: Error| error.within(&text!("rows[{at}]"));
             let row = row?;
@@ -284,7 +285,7 @@ impl Steps {
                 return Err(Error::argument(text!("rows[{at}] is in the batch already")));
             }
             step.push(&row, &pages)?;
-            if state.has_groups() {
+            if has_groups {
                 step.push_groups(&row, &state).map_err(wrong)?;
             }
         }

@@ -42,12 +42,14 @@ impl State {
         let (slot, positions, copy) = match row {
             ComputedRow::Sequence(id) => {
                 let sequence = self.sequence(id)?;
-                if self.has_groups() && self.lends_state(id.slot()) {
-                    return Err(Error::state(
-                        "children are still to copy the state that the step would change",
-                    ));
+                if self.has_groups() {
+                    if self.lends_state(id.slot()) {
+                        return Err(Error::state(
+                            "children are still to copy the state that the step would change",
+                        ));
+                    }
+                    changes = sequence.groups.changes();
                 }
-                changes = sequence.groups.changes();
                 (id.slot(), sequence.positions, sequence.copy)
             }
             ComputedRow::Slot(slot) => {
@@ -82,7 +84,8 @@ impl State {
             )));
         }
         // Neither ever falls, so that their sum stays when both do.
-        Ok(RowPages { slot, pages, version: version + changes, copy })
+        let version = version.wrapping_add(changes);
+        Ok(RowPages { slot, pages, version, copy })
     }
 
     /// The pages of such a row, which is a sequence's and was found good, in a group beside the
