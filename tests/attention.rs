@@ -93,7 +93,7 @@ fn k22_every_byte_of_fp8_means_what_the_format_says() {
 #[test]
 fn g14_rows_with_holes_windows_sinks_and_chunks() {
     for isa in Isa::available() {
-        groups::random_groups(isa, 60);
+        groups::random_groups(isa, 30);
     }
 }
 

@@ -207,9 +207,9 @@ fn end(mut engines: [Engine; 2]) {
 }
 
 fn check_all(found: &[[Vec<f32>; 2]; 2]) {
-    for group in 0..2 {
-        check_near(&found[0][group], &found[1][group]);
-        assert!(found[0][group].iter().all(|number| number.is_finite()));
+    for (host, device) in found[0].iter().zip(&found[1]) {
+        check_near(host, device);
+        assert!(host.iter().all(|number| number.is_finite()));
     }
 }
 
