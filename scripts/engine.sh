@@ -7,7 +7,9 @@
 #   build       none of these; the program that tests --device cuda is built too
 #   speed       none of these; the program that scripts/engine_speed.sh runs is built too
 # `demo` and `serve` have the model of scripts/model.sh, unless another one is named. `bench`, and
-# who cannot fetch that one, has a small model with random weights.
+# who cannot fetch that one, has a small model with random weights. `--model hybrid` names one whose
+# layers are gated delta nets and attention, as Qwen3-Next's are, and `--model window` one with
+# sliding windows, as Gemma 3; a folder of such a name is ./hybrid.
 # With nvcc (CUDA_HOME, make cuda-toolchain, or on the PATH) they know --device cuda, unless
 # RADIXKV_CUDA is 0.
 set -euo pipefail
@@ -53,6 +55,26 @@ logged "$out/build.log" cmake --build "$out" -j "$(nproc)" "${targets[@]}"
 case "$what" in build | speed) exit 0 ;; esac
 [ -f "$random_model/config.json" ] || "$out/make_checkpoint" --out "$random_model"
 
+make_kind() { # hybrid or window, folder
+    case "$1" in
+    hybrid) "$out/make_checkpoint" --architecture qwen3-next --layers 4 --out "$2" ;;
+    window) "$out/make_checkpoint" --architecture gemma3 --layers 6 --out "$2" ;;
+    esac
+}
+
+named=() before=''
+for argument in "$@"; do
+    case "$before $argument" in
+    '--model hybrid' | '--model window')
+        kind=$argument argument=$out/$argument
+        [ -f "$argument/config.json" ] || make_kind "$kind" "$argument"
+        ;;
+    esac
+    named+=("$argument")
+    before=$argument
+done
+set -- "${named[@]}"
+
 model=$random_model
 case "$what $*" in
 *" --model "* | *--help* | bench*) ;;
@@ -70,8 +92,12 @@ demo)
         --json "$out/chat.json" --svg "$out/chat.svg" "$@"
     ;;
 serve)
-    # Everybody's prompts are on the page: not on an address that others can reach.
-    case " $* " in *" --host "*) ;; *) set -- --page "$@" ;; esac
+    # Everybody's prompts are on the page: not on an address that others can reach. It shows the
+    # journal of a cache, which there is for layers of one kind.
+    case " $* " in
+    *" --host "* | *" --model $out/hybrid "* | *" --model $out/window "*) ;;
+    *) set -- --page "$@" ;;
+    esac
     exec "$out/engine_server" --model "$model" "$@"
     ;;
 bench) exec "$out/engine_bench" --model "$model" "$@" ;;

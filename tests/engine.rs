@@ -14,6 +14,8 @@ mod browser;
 mod clang;
 #[path = "cuda/emulated_driver.rs"]
 mod emulated_driver;
+#[path = "engine/hybrid.rs"]
+mod hybrid;
 mod native;
 #[path = "engine/outside_clients.rs"]
 mod outside_clients;
@@ -183,6 +185,11 @@ fn b11_forward_pass() {
 #[test]
 fn b11_b07_parity() {
     run("parity", &[]);
+}
+
+#[test]
+fn g15_hybrid() {
+    run("hybrid", &[]);
 }
 
 #[test]

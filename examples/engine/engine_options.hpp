@@ -16,7 +16,7 @@ struct EngineOptions {
     std::string device = "cpu";
     std::string gemm = "packed";
     std::string graphs = "on";
-    std::uint64_t page_size = 16, pages = 0, kv_mib = 512;
+    std::uint64_t page_size = 16, pages = 0, window_pages = 0, state_pages = 0, kv_mib = 512;
     std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0;
     std::uint64_t retained = 1024, retained_pages = 0;
 
@@ -30,6 +30,10 @@ struct EngineOptions {
                   {"on", "off"})
             .number("--page-size", "positions of a page", page_size, 1, RKV_PAGE_SIZE_MAX)
             .number("--pages", "pages of KV memory; 0: as many as fit", pages, 0, 1U << 30)
+            .number("--window-pages", "the same of sliding windows; 0: as many as of the others",
+                    window_pages, 0, 1U << 30)
+            .number("--state-pages", "recurrent states; 0: as many as fit in a quarter",
+                    state_pages, 0, 1U << 30)
             .number("--kv-mib", "KV memory in MiB, with --pages 0", kv_mib, 1, 1U << 20)
             .number("--chunk-size", "prompt tokens a step; 0: no limit", chunk_size, 0, 1U << 20)
             .number("--max-running", "sequences that run at once", max_running, 1, 4096)
@@ -49,6 +53,8 @@ struct EngineOptions {
         config.graphs = graphs == "on";
         config.kv.page_size = static_cast<std::uint32_t>(page_size);
         config.kv.page_count = static_cast<std::uint32_t>(pages);
+        config.kv.window_page_count = static_cast<std::uint32_t>(window_pages);
+        config.kv.state_page_count = static_cast<std::uint32_t>(state_pages);
         config.kv.bytes = kv_mib << 20;
         config.kv.retained_sequences = static_cast<std::uint32_t>(retained);
         config.kv.retained_pages = static_cast<std::uint32_t>(retained_pages);

@@ -128,6 +128,12 @@ public:
         CHECK_EQ(pages().reclaimable_page_count, pages().cached_page_count);
         CHECK_EQ(pages().free_slot_count, pages().slot_count);
         CHECK_EQ(cache().sequence_count, 0U);
+        for (std::uint32_t group = 0; group < core_.kv().groups().list().size(); ++group) {
+            const rkv_pool_stats pool = core_.kv().table().pool_stats(group);
+            CHECK_EQ(pool.private_page_count, 0U);
+            CHECK_EQ(pool.reclaimable_page_count, pool.cached_page_count);
+            CHECK_EQ(pool.free_page_count + pool.cached_page_count, pool.total_page_count);
+        }
     }
 
 private:

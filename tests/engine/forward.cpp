@@ -139,6 +139,30 @@ static void b11_llama3_rope_scaling() {
     compare(spec, engine::Gemm::packed, 0);
 }
 
+/// Windows shorter than the prompt, and the last layer behind them.
+static void g15_gemma3_with_windows() {
+    for (const std::size_t window : {1U, 10U, 24U})
+        compare(engine::gemma3_checkpoint(engine::llama_checkpoint(7, 64, 96, 2, 1, 64), window),
+                engine::Gemm::packed, window == 10 ? 5 : 0);
+    engine::CheckpointSpec spec = engine::gemma3_checkpoint(tiny_spec(), 16);
+    spec.model.tie_word_embeddings = true;
+    compare(spec, engine::Gemm::packed, 3);
+}
+
+/// Value heads that share keys, as many of both, and convolutions over nothing but the token.
+static void g15_qwen3_next_with_delta_nets() {
+    const engine::CheckpointSpec spec =
+        engine::qwen3_next_checkpoint(engine::llama_checkpoint(5, 64, 96, 4, 2, 64));
+    compare(spec, engine::Gemm::packed, 0);
+    compare(spec, engine::Gemm::packed, 5);
+    for (const engine::DeltaNetConfig& delta :
+         {engine::DeltaNetConfig{3, 3, 24, 40, 3}, engine::DeltaNetConfig{1, 4, 8, 16, 1}}) {
+        engine::CheckpointSpec other = spec;
+        other.model.delta_net = delta;
+        compare(other, engine::Gemm::packed, 7);
+    }
+}
+
 static void b11_half_precision_weights() {
     for (const engine::Dtype dtype : {engine::Dtype::f16, engine::Dtype::f32}) {
         engine::CheckpointSpec spec = tiny_spec();
@@ -222,6 +246,8 @@ int main() {
     RUN(b11_qwen2_with_biases);
     RUN(b11_llama3_rope_scaling);
     RUN(b11_half_precision_weights);
+    RUN(g15_gemma3_with_windows);
+    RUN(g15_qwen3_next_with_delta_nets);
     RUN(b11_with_blas);
     return 0;
 }

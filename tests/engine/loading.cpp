@@ -24,9 +24,10 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
 }
 
-/// The tiny model with one thing changed in its config.json.
-void refuses_config(const std::string& reason, const std::function<void(Json&)>& change) {
-    const Checkpoint checkpoint;
+/// A model, the tiny one for most, with one thing changed in its config.json.
+void refuses_config(const std::string& reason, const std::function<void(Json&)>& change,
+                    const engine::CheckpointSpec& spec = tiny_spec()) {
+    const Checkpoint checkpoint(spec);
     const std::filesystem::path path = checkpoint.path() / "config.json";
     Json config = Json::parse(read_file(path));
     change(config);
@@ -92,7 +93,7 @@ static void b11_configs_that_are_wrong_name_the_field() {
     refuses_config("hidden_act", set("hidden_act", "gelu"));
     refuses_config("sliding_window", set("sliding_window", 4096));
     refuses_config("num_experts", set("num_experts", 8));
-    refuses_config("model_type: \"gemma3_text\" is not among", set("model_type", "gemma3_text"));
+    refuses_config("model_type: \"phi3\" is not among llama, mistral,", set("model_type", "phi3"));
     refuses_config("model_type: 3 is not among", set("model_type", 3));
     refuses_config("layer_types: only full_attention",
                    set("layer_types", {"full_attention", "sliding_attention"}));
@@ -114,6 +115,99 @@ static void b11_configs_that_are_wrong_name_the_field() {
     // Right altogether, but the library has no attention for it.
     const Checkpoint narrow(engine::llama_checkpoint(1, 64, 64, 2, 1, 32));
     CHECK_REFUSES(rkv::Error, "head_dim", TestCore core(tiny_config(narrow)));
+}
+
+/// What other architectures have, or older and newer files of these.
+static void g15_configs_that_are_wrong_name_the_field() {
+    const engine::CheckpointSpec gemma = engine::gemma3_checkpoint(tiny_spec(), 24);
+    const engine::CheckpointSpec qwen = engine::qwen3_next_checkpoint(tiny_spec());
+    const auto set = [](const char* name, const Json& value) {
+        return [=](Json& config) { config[name] = value; };
+    };
+    const Json linear = "linear_attention", sliding = "sliding_attention", full = "full_attention";
+    refuses_config("hidden_activation: only gelu_pytorch_tanh", set("hidden_activation", "gelu"),
+                   gemma);
+    for (const char* name : {"attn_logit_softcapping", "final_logit_softcapping"})
+        refuses_config(name, set(name, 30.0), gemma);
+    refuses_config("use_bidirectional_attention", set("use_bidirectional_attention", true), gemma);
+    refuses_config("sliding_window is not a positive number", set("sliding_window", 0), gemma);
+    refuses_config("layer_types: at least one layer must be full_attention",
+                   set("layer_types", {sliding, sliding}), gemma);
+    refuses_config("layer_types: not as many", set("layer_types", {full}), gemma);
+    refuses_config("full_attention and sliding_attention is computed, not \"linear_attention\"",
+                   set("layer_types", {linear, full}), gemma);
+    refuses_config("sliding_attention: scaling is not computed",
+                   set("rope_parameters",
+                       {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 8}}}}),
+                   gemma);
+    refuses_config("rope_parameters: full_attention is not an object",
+                   set("rope_parameters", {{"full_attention", 1}}), gemma);
+    refuses_config("lack model.layers.0.pre_feedforward_layernorm.weight", [&](Json& config) {
+        config["model_type"] = "gemma3_text";
+        config["layer_types"] = {sliding, full};
+    });
+    refuses_config("layer 0 is one, for mlp_only_layers does not name it",
+                   set("num_experts", 512), qwen);
+    refuses_config("full_attention and linear_attention is computed, not \"sliding_attention\"",
+                   set("layer_types", {sliding, full}), qwen);
+    refuses_config("no multiple of linear_num_key_heads", set("linear_num_key_heads", 3), qwen);
+    refuses_config("partial_rotary_factor: 0 numbers of a head", set("partial_rotary_factor", 0.01),
+                   qwen);
+    refuses_config("partial_rotary_factor: 5 numbers of a head", set("partial_rotary_factor", 0.08),
+                   qwen);
+    refuses_config("linear_attn.in_proj_qkvz.weight has the shape",
+                   set("linear_value_head_dim", 16), qwen);
+    refuses_config("linear_attn.conv1d.weight has the shape", set("linear_conv_kernel_dim", 3),
+                   qwen);
+}
+
+/// Files as they are on the hub, which say less: the rest is the architecture's.
+static void g15_configs_may_leave_things_out() {
+    const auto read = [](const engine::CheckpointSpec& spec, auto change) {
+        const Checkpoint checkpoint(spec);
+        const std::filesystem::path path = checkpoint.path() / "config.json";
+        Json config = Json::parse(read_file(path));
+        change(config);
+        write_file(path, config.dump());
+        return engine::read_model_config(path);
+    };
+    const auto erase = [](Json& config, std::initializer_list<const char*> names) {
+        for (const char* name : names) config.erase(name);
+    };
+    using engine::LayerKind;
+    const engine::CheckpointSpec shape = engine::llama_checkpoint(13, 64, 64, 2, 1, 64);
+    engine::ModelConfig config =
+        read(engine::gemma3_checkpoint(shape, 512), [&](Json& json) {
+            erase(json, {"layer_types", "rope_theta", "rope_local_base_freq", "head_dim",
+                         "query_pre_attn_scalar", "tie_word_embeddings"});
+            json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+        });
+    CHECK_EQ(config.rope_theta, 1e6);
+    CHECK_EQ(config.window_rope_theta, 1e4);
+    CHECK_EQ(config.rope_divisor, 8.0);
+    CHECK_EQ(config.head_dim, 256U);
+    CHECK_EQ(config.attention_scale, 1.0F / 16);
+    CHECK_EQ(config.window, 512U);
+    CHECK(config.tie_word_embeddings);
+    for (std::size_t i = 0; i < 13; ++i)
+        CHECK(config.layers[i] == (i == 5 || i == 11 ? LayerKind::full : LayerKind::window));
+    config = read(engine::qwen3_next_checkpoint(shape), [&](Json& json) {
+        erase(json, {"layer_types", "partial_rotary_factor", "linear_key_head_dim"});
+        json["full_attention_interval"] = 3;
+        json["rope_parameters"] = {{"rope_theta", 1e7}, {"partial_rotary_factor", 0.5}};
+    });
+    CHECK_EQ(config.rope_theta, 1e7);
+    CHECK_EQ(config.rotary_dim, 32U);
+    CHECK_EQ(config.delta_net.key_head_dim, 128U);
+    for (std::size_t i = 0; i < 13; ++i)
+        CHECK(config.layers[i] == (i % 3 == 2 ? LayerKind::full : LayerKind::delta_net));
+    // Each fifth layer would have experts, but those are named.
+    config = read(engine::qwen3_next_checkpoint(shape), [&](Json& json) {
+        json["num_experts"] = 8;
+        json["decoder_sparse_step"] = 5;
+        json["mlp_only_layers"] = {4, 9};
+    });
+    CHECK_EQ(config.layer_count, 13U);
 }
 
 /// Nothing that comes in a folder overflows the stack.
@@ -251,6 +345,8 @@ static void b11_half_precision_numbers_are_read_exactly() {
 
 int main() {
     RUN(b11_configs_that_are_wrong_name_the_field);
+    RUN(g15_configs_that_are_wrong_name_the_field);
+    RUN(g15_configs_may_leave_things_out);
     RUN(b11_files_of_brackets_are_refused);
     RUN(b11_newer_rope_parameters_are_understood);
     RUN(b11_weights_that_are_wrong_name_the_tensor);

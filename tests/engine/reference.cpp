@@ -25,18 +25,47 @@ Vector normalized(const Vector& x, const Vector& weight, double epsilon) {
     return out;
 }
 
-/// Softmax of q.k over the keys so far, times the values.
+/// Softmax of q.k over the keys from `first` on, times the values.
 Vector attend(const Vector& query, const std::vector<Vector>& keys,
-              const std::vector<Vector>& values) {
+              const std::vector<Vector>& values, std::size_t first, double scale) {
     Vector weights;
-    for (const Vector& key : keys)
-        weights.push_back(dot(query, key) / std::sqrt(static_cast<double>(query.size())));
+    for (std::size_t i = first; i < keys.size(); ++i)
+        weights.push_back(dot(query, keys[i]) * scale);
     const double most = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
     for (double& weight : weights) sum += weight = std::exp(weight - most);
     Vector out(query.size(), 0);
-    for (std::size_t i = 0; i < keys.size(); ++i) add_to(out, values[i], weights[i] / sum);
+    for (std::size_t i = first; i < keys.size(); ++i)
+        add_to(out, values[i], weights[i - first] / sum);
     return out;
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double silu(double x) { return x * sigmoid(x); }
+
+double gelu_tanh(double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
+
+/// Of length one.
+Vector direction(const Vector& x) {
+    Vector out(x.size(), 0);
+    add_to(out, x, 1 / std::sqrt(dot(x, x) + 1e-6));
+    return out;
+}
+
+Vector part(const Vector& x, std::size_t first, std::size_t count) {
+    const auto begin = x.begin() + static_cast<std::ptrdiff_t>(first);
+    return Vector(begin, begin + static_cast<std::ptrdiff_t>(count));
+}
+
+/// S (1 - b k k^T) a + b v k^T, where S is [values][keys].
+void learn(std::vector<Vector>& memory, const Vector& k, const Vector& v, double a, double b) {
+    for (std::size_t i = 0; i < v.size(); ++i) {
+        const double known = dot(memory[i], k);
+        for (std::size_t j = 0; j < k.size(); ++j)
+            memory[i][j] = a * (memory[i][j] - b * known * k[j]) + b * v[i] * k[j];
+    }
 }
 
 }  // namespace
@@ -56,43 +85,45 @@ Vector Reference::linear(const std::string& name, const Vector& x, std::size_t o
 }
 
 Vector Reference::norm(const std::string& name, const Vector& x) const {
-    return normalized(x, tensor(name + ".weight", {x.size()}), config_.rms_norm_eps);
+    Vector weight = tensor(name + ".weight", {x.size()});
+    if (config_.norms_add_one)
+        for (double& number : weight) number += 1;
+    return normalized(x, weight, config_.rms_norm_eps);
 }
 
-/// x * cos + rotate_half(x) * sin, where rotate_half puts minus the second half before the first.
-Vector Reference::rotated(const Vector& head, std::size_t position) const {
-    const std::size_t half = head.size() / 2;
-    Vector turned(head.size()), out(head.size());
-    for (std::size_t i = 0; i < half; ++i) {
-        turned[i] = -head[half + i];
-        turned[half + i] = head[i];
-    }
-    for (std::size_t i = 0; i < head.size(); ++i) {
-        const double exponent =
-            2 * static_cast<double>(i % half) / static_cast<double>(head.size());
-        double frequency = 1 / std::pow(config_.rope_theta, exponent);
-        if (const auto& scaling = config_.rope_scaling) {
-            const double context = scaling->original_max_position_embeddings;
-            const double turns = context * frequency / (2 * std::acos(-1.0));
-            const double smooth = (turns - scaling->low_freq_factor) /
-                                  (scaling->high_freq_factor - scaling->low_freq_factor);
-            const double share = std::clamp(smooth, 0.0, 1.0);
-            frequency = share * frequency + (1 - share) * frequency / scaling->factor;
-        }
-        const double angle = static_cast<double>(position) * frequency;
-        out[i] = head[i] * std::cos(angle) + turned[i] * std::sin(angle);
+double Reference::frequency(std::size_t pair, std::size_t turned, bool in_window) const {
+    const double exponent = 2 * static_cast<double>(pair) / static_cast<double>(turned);
+    if (in_window) return std::pow(config_.window_rope_theta, -exponent);
+    const double plain = std::pow(config_.rope_theta, -exponent);
+    if (!config_.rope_scaling) return plain / config_.rope_divisor;
+    const engine::Llama3Rope& scaling = *config_.rope_scaling;
+    const double turns = scaling.original_max_position_embeddings * plain / (2 * std::acos(-1.0));
+    const double smooth = (turns - scaling.low_freq_factor) /
+                          (scaling.high_freq_factor - scaling.low_freq_factor);
+    const double share = std::clamp(smooth, 0.0, 1.0);
+    return share * plain + (1 - share) * plain / scaling.factor;
+}
+
+/// x * cos + rotate_half(x) * sin, where rotate_half puts minus the second half before the first;
+/// of the numbers that are turned.
+Vector Reference::rotated(const Vector& head, std::size_t position, bool in_window) const {
+    const std::size_t turned = config_.rotary_dim > 0 ? config_.rotary_dim : head.size();
+    Vector out = head;
+    for (std::size_t i = 0; i < turned; ++i) {
+        const std::size_t half = turned / 2;
+        const double other = i < half ? -head[half + i] : head[i - half];
+        const double angle = static_cast<double>(position) * frequency(i % half, turned, in_window);
+        out[i] = head[i] * std::cos(angle) + other * std::sin(angle);
     }
     return out;
 }
 
 std::vector<Vector> Reference::heads(const std::string& projection, const std::string& head_norm,
-                                     const Vector& x, std::size_t count) const {
-    const std::size_t dim = config_.head_dim;
+                                     const Vector& x, std::size_t count, std::size_t dim) const {
     const Vector all = linear(projection, x, count * dim);
     std::vector<Vector> out;
     for (std::size_t head = 0; head < count; ++head) {
-        const auto begin = all.begin() + static_cast<std::ptrdiff_t>(head * dim);
-        out.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(dim));
+        out.push_back(part(all, head * dim, dim));
         if (!head_norm.empty() && file_.has(head_norm + ".weight"))
             out.back() = norm(head_norm, out.back());
     }
@@ -100,23 +131,34 @@ std::vector<Vector> Reference::heads(const std::string& projection, const std::s
 }
 
 std::vector<Vector> Reference::attention(const std::string& prefix,
-                                         const std::vector<Vector>& normed) const {
+                                         const std::vector<Vector>& normed,
+                                         bool in_window) const {
     const std::size_t group = config_.query_head_count / config_.kv_head_count;
-    std::vector<std::vector<Vector>> keys(config_.kv_head_count), values(config_.kv_head_count);
+    const std::size_t dim = config_.head_dim, kv_heads = config_.kv_head_count;
+    const double scale = config_.attention_scale > 0
+                             ? double{config_.attention_scale}
+                             : 1 / std::sqrt(static_cast<double>(dim));
+    std::vector<std::vector<Vector>> keys(kv_heads), values(kv_heads);
     std::vector<Vector> out;
     for (std::size_t position = 0; position < normed.size(); ++position) {
         const Vector& x = normed[position];
-        const auto q = heads(prefix + "q_proj", prefix + "q_norm", x, config_.query_head_count);
-        const auto k = heads(prefix + "k_proj", prefix + "k_norm", x, config_.kv_head_count);
-        const auto v = heads(prefix + "v_proj", "", x, config_.kv_head_count);
-        for (std::size_t head = 0; head < config_.kv_head_count; ++head) {
-            keys[head].push_back(rotated(k[head], position));
+        const auto q = heads(prefix + "q_proj", "", x, config_.query_head_count,
+                             config_.gates_attention ? 2 * dim : dim);
+        const auto k = heads(prefix + "k_proj", prefix + "k_norm", x, kv_heads, dim);
+        const auto v = heads(prefix + "v_proj", "", x, kv_heads, dim);
+        for (std::size_t head = 0; head < kv_heads; ++head) {
+            keys[head].push_back(rotated(k[head], position, in_window));
             values[head].push_back(v[head]);
         }
+        const std::size_t seen = in_window ? std::min(position + 1, config_.window) : position + 1;
         Vector joined;
         for (std::size_t head = 0; head < config_.query_head_count; ++head) {
-            const Vector result =
-                attend(rotated(q[head], position), keys[head / group], values[head / group]);
+            Vector query = part(q[head], 0, dim);
+            if (file_.has(prefix + "q_norm.weight")) query = norm(prefix + "q_norm", query);
+            Vector result = attend(rotated(query, position, in_window), keys[head / group],
+                                   values[head / group], position + 1 - seen, scale);
+            for (std::size_t i = dim; i < q[head].size(); ++i)
+                result[i - dim] *= sigmoid(q[head][i]);
             joined.insert(joined.end(), result.begin(), result.end());
         }
         out.push_back(linear(prefix + "o_proj", joined, x.size()));
@@ -124,11 +166,72 @@ std::vector<Vector> Reference::attention(const std::string& prefix,
     return out;
 }
 
+/// The file has for each key head its q, k, the v of its value heads, and their gates.
+std::vector<Vector> Reference::delta_net(const std::string& prefix,
+                                         const std::vector<Vector>& normed) const {
+    const engine::DeltaNetConfig& delta = config_.delta_net;
+    const std::size_t key_dim = delta.key_head_dim, value_dim = delta.value_head_dim;
+    const std::size_t shared = delta.value_head_count / delta.key_head_count;
+    const std::size_t group = 2 * (key_dim + shared * value_dim), taps = delta.kernel_size;
+    const std::size_t channels = 2 * delta.key_width() + delta.value_width();
+    const Vector weight = tensor(prefix + "conv1d.weight", {channels, 1, taps});
+    const Vector rate = tensor(prefix + "A_log", {delta.value_head_count});
+    const Vector time_bias = tensor(prefix + "dt_bias", {delta.value_head_count});
+    const Vector out_norm = tensor(prefix + "norm.weight", {value_dim});
+    std::vector<std::vector<Vector>> memories(
+        delta.value_head_count, std::vector<Vector>(value_dim, Vector(key_dim, 0)));
+    std::vector<Vector> inputs, out;
+    for (const Vector& x : normed) {
+        const Vector qkvz = linear(prefix + "in_proj_qkvz", x, delta.key_head_count * group);
+        const Vector ba = linear(prefix + "in_proj_ba", x, 2 * delta.value_head_count);
+        Vector input(channels);
+        for (std::size_t head = 0; head < delta.key_head_count; ++head) {
+            const auto from = qkvz.begin() + static_cast<std::ptrdiff_t>(head * group);
+            const auto put = [&](std::size_t first, std::size_t count, std::size_t to) {
+                std::copy_n(from + static_cast<std::ptrdiff_t>(first), count,
+                            input.begin() + static_cast<std::ptrdiff_t>(to));
+            };
+            put(0, key_dim, head * key_dim);
+            put(key_dim, key_dim, delta.key_width() + head * key_dim);
+            put(2 * key_dim, shared * value_dim,
+                2 * delta.key_width() + head * shared * value_dim);
+        }
+        inputs.push_back(input);
+        Vector mixed(channels, 0);
+        for (std::size_t i = 0; i < channels; ++i) {
+            for (std::size_t tap = 0; tap < taps && tap < inputs.size(); ++tap)
+                mixed[i] += weight[i * taps + taps - 1 - tap] * inputs[inputs.size() - 1 - tap][i];
+            mixed[i] = silu(mixed[i]);
+        }
+        Vector joined;
+        for (std::size_t head = 0; head < delta.value_head_count; ++head) {
+            const std::size_t key = head / shared, which = head % shared;
+            const Vector q = direction(part(mixed, key * key_dim, key_dim));
+            const Vector k = direction(part(mixed, delta.key_width() + key * key_dim, key_dim));
+            const Vector v = part(mixed, 2 * delta.key_width() + head * value_dim, value_dim);
+            const double learning = sigmoid(ba[key * 2 * shared + which]);
+            const double time =
+                std::log1p(std::exp(ba[key * 2 * shared + shared + which] + time_bias[head]));
+            learn(memories[head], k, v, std::exp(-std::exp(rate[head]) * time), learning);
+            Vector answer;
+            for (const Vector& row : memories[head])
+                answer.push_back(dot(row, q) / std::sqrt(static_cast<double>(key_dim)));
+            answer = normalized(answer, out_norm, config_.rms_norm_eps);
+            const std::size_t gates = key * group + 2 * key_dim + shared * value_dim;
+            for (std::size_t i = 0; i < value_dim; ++i)
+                joined.push_back(answer[i] * silu(qkvz[gates + which * value_dim + i]));
+        }
+        out.push_back(linear(prefix + "out_proj", joined, x.size()));
+    }
+    return out;
+}
+
 Vector Reference::feed_forward(const std::string& prefix, const Vector& normed) const {
     Vector gate = linear(prefix + "gate_proj", normed, config_.intermediate_size);
     const Vector up = linear(prefix + "up_proj", normed, config_.intermediate_size);
+    const bool is_silu = config_.activation == engine::Activation::silu;
     for (std::size_t i = 0; i < gate.size(); ++i)
-        gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+        gate[i] = (is_silu ? silu(gate[i]) : gelu_tanh(gate[i])) * up[i];
     return linear(prefix + "down_proj", gate, normed.size());
 }
 
@@ -137,18 +240,27 @@ std::vector<Vector> Reference::logits(const std::vector<std::uint32_t>& tokens) 
     const Vector embedding = tensor("model.embed_tokens.weight", {config_.vocab_size, width});
     std::vector<Vector> hidden;
     for (const std::uint32_t id : tokens) {
-        const auto begin = embedding.begin() + static_cast<std::ptrdiff_t>(id * width);
-        hidden.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
+        hidden.emplace_back(width, 0);
+        add_to(hidden.back(), part(embedding, id * width, width), config_.embedding_scale);
     }
     for (std::size_t layer = 0; layer < config_.layer_count; ++layer) {
         const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+        const engine::LayerKind kind = config_.layers[layer];
+        // Gemma calls the norm behind attention what others call that before the feed-forward part.
+        const std::string behind = prefix + "post_attention_layernorm";
+        const bool both = config_.norms_outputs;
         std::vector<Vector> normed;
         for (const Vector& x : hidden) normed.push_back(norm(prefix + "input_layernorm", x));
-        const std::vector<Vector> attended = attention(prefix + "self_attn.", normed);
+        const std::vector<Vector> attended =
+            kind == engine::LayerKind::delta_net
+                ? delta_net(prefix + "linear_attn.", normed)
+                : attention(prefix + "self_attn.", normed, kind == engine::LayerKind::window);
         for (std::size_t i = 0; i < hidden.size(); ++i) {
-            add_to(hidden[i], attended[i]);
-            const Vector again = norm(prefix + "post_attention_layernorm", hidden[i]);
-            add_to(hidden[i], feed_forward(prefix + "mlp.", again));
+            add_to(hidden[i], both ? norm(behind, attended[i]) : attended[i]);
+            const Vector again =
+                norm(both ? prefix + "pre_feedforward_layernorm" : behind, hidden[i]);
+            const Vector fed = feed_forward(prefix + "mlp.", again);
+            add_to(hidden[i], both ? norm(prefix + "post_feedforward_layernorm", fed) : fed);
         }
     }
     const std::string head = config_.tie_word_embeddings ? "model.embed_tokens" : "lm_head";

@@ -32,11 +32,15 @@ private:
     [[nodiscard]] Vector linear(const std::string& name, const Vector& x,
                                 std::size_t outputs) const;
     [[nodiscard]] Vector norm(const std::string& name, const Vector& x) const;
-    [[nodiscard]] Vector rotated(const Vector& head, std::size_t position) const;
+    [[nodiscard]] double frequency(std::size_t pair, std::size_t turned, bool in_window) const;
+    [[nodiscard]] Vector rotated(const Vector& head, std::size_t position, bool in_window) const;
     [[nodiscard]] std::vector<Vector> heads(const std::string& projection,
                                             const std::string& head_norm, const Vector& x,
-                                            std::size_t count) const;
+                                            std::size_t count, std::size_t dim) const;
     [[nodiscard]] std::vector<Vector> attention(const std::string& prefix,
+                                                const std::vector<Vector>& normed,
+                                                bool in_window) const;
+    [[nodiscard]] std::vector<Vector> delta_net(const std::string& prefix,
                                                 const std::vector<Vector>& normed) const;
     [[nodiscard]] Vector feed_forward(const std::string& prefix, const Vector& normed) const;
 };

@@ -1,6 +1,6 @@
-// B11, B06, C08, C10: clients that come and go for a while, in little memory: random prompts that
-// share beginnings, samples, beams, continuations, salts, cancellations, steps that fail. At the
-// end every request has had its answer, equal prompts had equal ones, and no page is lost.
+// B11, B06, C08, C10, G15: clients that come and go for a while, in little memory: random prompts
+// that share beginnings, samples, beams, continuations, salts, cancellations, steps that fail. At
+// the end every request has had its answer, equal prompts had equal ones, and no page is lost.
 //
 //     test_soak [seconds] [seed]
 #include "fixture.hpp"
@@ -208,12 +208,16 @@ private:
     }
 };
 
-void soak(std::chrono::seconds time, std::uint64_t seed) {
-    const Checkpoint checkpoint;
+/// A model, of which each pool has less than four long requests want.
+void soak(const char* name, const engine::CheckpointSpec& spec, std::chrono::milliseconds time,
+          std::uint64_t seed) {
+    const Checkpoint checkpoint(spec);
     std::atomic<std::uint64_t> steps{0};
     engine::EngineConfig config = tiny_config(checkpoint);
     config.thread_count = 2;
-    config.kv.page_count = 40;  // less than four long requests
+    config.kv.page_count = 40;
+    config.kv.window_page_count = 20;
+    config.kv.state_page_count = 9;
     config.kv.retained_sequences = 16;
     config.scheduler.max_running = 6;
     config.scheduler.chunk_size = 48;
@@ -242,8 +246,12 @@ void soak(std::chrono::seconds time, std::uint64_t seed) {
 
     const engine::Kv& kv = engine.core().kv();
     audit(kv.table(), kv.cache());
-    CHECK_EQ(kv.table().stats().private_page_count, 0U);
-    CHECK_EQ(kv.table().stats().reclaimable_page_count, kv.table().stats().cached_page_count);
+    for (std::uint32_t group = 0; group < kv.groups().list().size(); ++group) {
+        const rkv_pool_stats pool = kv.table().pool_stats(group);
+        CHECK_EQ(pool.private_page_count, 0U);
+        CHECK_EQ(pool.reclaimable_page_count, pool.cached_page_count);
+        CHECK_EQ(pool.free_page_count + pool.cached_page_count, pool.total_page_count);
+    }
     CHECK_EQ(kv.table().stats().free_slot_count, kv.table().stats().slot_count);
     CHECK_EQ(kv.cache().stats().sequence_count, 0U);
     CHECK_EQ(counts.accepted.load(), counts.finished + counts.cancelled + counts.failed);
@@ -251,15 +259,17 @@ void soak(std::chrono::seconds time, std::uint64_t seed) {
     CHECK_EQ(metrics.finished_cancelled.load(), counts.cancelled.load());
     CHECK_EQ(metrics.finished_error.load(), counts.failed.load());
     CHECK(metrics.preemptions > 0 && kv.cache().stats().evicted_page_count > 0);
-    CHECK(outputs.compared() > 0 && counts.inherited > 0);
-    std::printf("%zu requests: %zu finished, %zu cancelled, %zu failed; %zu refused\n",
-                counts.accepted.load(), counts.finished.load(), counts.cancelled.load(),
+    CHECK(outputs.compared() > 0 && counts.inherited > 0 && metrics.cached_tokens > 0);
+    std::printf("%s: %zu requests: %zu finished, %zu cancelled, %zu failed; %zu refused\n",
+                name, counts.accepted.load(), counts.finished.load(), counts.cancelled.load(),
                 counts.failed.load(), counts.refused.load());
-    std::printf("%llu steps, %llu preemptions, %llu pages evicted, %zu tokens compared\n",
+    std::printf("    %llu steps, %llu preemptions, %llu pages evicted, %zu tokens compared, %llu "
+                "found\n",
                 static_cast<unsigned long long>(steps.load()),
                 static_cast<unsigned long long>(metrics.preemptions.load()),
                 static_cast<unsigned long long>(kv.cache().stats().evicted_page_count),
-                outputs.compared());
+                outputs.compared(),
+                static_cast<unsigned long long>(metrics.cached_tokens.load()));
 }
 
 }  // namespace
@@ -270,6 +280,10 @@ int main(int count, char** arguments) {
         count > 2 ? std::strtoull(arguments[2], nullptr, 10) : std::random_device()();
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
     std::fflush(stdout);
-    soak(std::chrono::seconds(seconds), seed);
+    const engine::CheckpointSpec shape = engine::llama_checkpoint(4, 64, 96, 2, 1, 64);
+    const std::chrono::milliseconds time = std::chrono::seconds(seconds);
+    soak("one kind of layers", tiny_spec(), time, seed);
+    soak("windows", engine::gemma3_checkpoint(shape, 24), time / 2, seed);
+    soak("states", engine::qwen3_next_checkpoint(shape), time / 2, seed);
     return 0;
 }

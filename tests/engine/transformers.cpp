@@ -1,4 +1,4 @@
-// B11: checkpoints that transformers made, and the greedy tokens that it generated with each:
+// B11, G15: checkpoints that transformers made, and the greedy tokens that it generated with each:
 //
 //     test_transformers FOLDER       as transformers_greedy.py makes it
 #include "fixture.hpp"
@@ -32,7 +32,7 @@ std::vector<std::filesystem::path> checkpoints() {
     for (const auto& entry : std::filesystem::directory_iterator(all))
         folders.push_back(entry.path());
     std::sort(folders.begin(), folders.end());
-    CHECK_EQ(folders.size(), 9U);
+    CHECK_EQ(folders.size(), 13U);
     return folders;
 }
 
@@ -99,7 +99,7 @@ private:
 
 }  // namespace
 
-static void b11_greedy_tokens_are_those_of_transformers() {
+static void b11_g15_greedy_tokens_are_those_of_transformers() {
     for (const std::filesystem::path& folder : checkpoints()) {
         const std::vector<Example> expected = examples(folder);
         for (const Way& way : {Way{false, false, 0, 16}, Way{true, false, 0, 16},
@@ -117,7 +117,7 @@ static void b11_greedy_tokens_are_those_of_transformers() {
 }
 
 /// The tokens depend on the model, and on all of the prompt: else they would prove little.
-static void b11_other_settings_would_be_noticed() {
+static void b11_g15_other_settings_would_be_noticed() {
     constexpr Way plain{false, false, 0, 16};
     const auto rope = [](const char* name, double factor) {
         return [=](Json& config) {
@@ -136,6 +136,19 @@ static void b11_other_settings_would_be_noticed() {
     notices("llama-3.1", rope("factor", 1.25));
     notices("llama-3.1", rope("original_max_position_embeddings", 1.25));
     notices("llama-biased", [](Json& config) { config["rms_norm_eps"] = 5e-3; });
+    const auto set = [](const char* name, const Json& value) {
+        return [=](Json& config) { config[name] = value; };
+    };
+    notices("gemma3", set("sliding_window", 31));
+    notices("gemma3", set("query_pre_attn_scalar", 30));
+    for (const char* kind : {"full_attention", "sliding_attention"}) {
+        notices("gemma3-mixed-bf16", [=](Json& config) {
+            Json& theta = config["rope_parameters"][kind]["rope_theta"];
+            theta = theta.get<double>() * 1.25;
+        });
+    }
+    notices("qwen3-next", rope("partial_rotary_factor", 0.5));
+    notices("qwen3-next-mixed-bf16", rope("rope_theta", 1.25));
     std::set<Ids> kinds;
     std::size_t count = 0;
     for (const std::filesystem::path& folder : checkpoints()) {
@@ -150,7 +163,7 @@ static void b11_other_settings_would_be_noticed() {
 int main(int count, char** arguments) {
     if (count != 2) fail("main", 0, "usage: test_transformers FOLDER");
     all = arguments[1];
-    RUN(b11_greedy_tokens_are_those_of_transformers);
-    RUN(b11_other_settings_would_be_noticed);
+    RUN(b11_g15_greedy_tokens_are_those_of_transformers);
+    RUN(b11_g15_other_settings_would_be_noticed);
     return 0;
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{built, native, python, run, scratch};
 
 #[test]
-fn b11_transformers() {
+fn b11_g15_transformers() {
     if built().is_none() {
         return;
     }

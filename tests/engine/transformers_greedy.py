@@ -1,7 +1,7 @@
 """Checkpoints with random weights by transformers, and the greedy tokens that it generates with
 each:
 
-    transformers_greedy.py FOLDER
+    transformers_greedy.py FOLDER [NAME...]
 
 Each becomes a folder with config.json, model.safetensors and greedy.json: a list of prompts with
 their tokens. Numbers are f32. A prompt at which two tokens come close to each other on the way is
@@ -15,6 +15,8 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -23,6 +25,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3NextConfig,
+    Qwen3NextForCausalLM,
 )
 
 MODELS = {
@@ -30,7 +34,11 @@ MODELS = {
     "mistral": (MistralConfig, MistralForCausalLM),
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    "gemma3": (Gemma3TextConfig, Gemma3ForCausalLM),
+    "qwen3-next": (Qwen3NextConfig, Qwen3NextForCausalLM),
 }
+# Norms of these multiply by one more than their weights.
+ZERO_CENTRED = ("gemma3", "qwen3-next")
 VOCAB_SIZE = 320
 PROMPTS = 32
 GENERATED = 24
@@ -50,6 +58,8 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+
+FULL, WINDOW, DELTA = "full_attention", "sliding_attention", "linear_attention"
 
 # Name, architecture, how the weights are stored, what differs from the defaults below.
 CHECKPOINTS = [
@@ -99,6 +109,70 @@ CHECKPOINTS = [
             "attention_bias": True,
         },
     ),
+    # Prompts are up to ten windows long.
+    (
+        "gemma3",
+        "gemma3",
+        torch.float32,
+        {
+            "num_hidden_layers": 6,
+            "head_dim": 64,
+            "sliding_window": 32,
+            "query_pre_attn_scalar": 24,
+        },
+    ),
+    (
+        "gemma3-mixed-bf16",
+        "gemma3",
+        torch.bfloat16,
+        {
+            "num_hidden_layers": 5,
+            "head_dim": 128,
+            "num_key_value_heads": 1,
+            "sliding_window": 45,
+            "layer_types": [WINDOW, FULL, WINDOW, WINDOW, FULL],
+            "query_pre_attn_scalar": 40,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "rope_theta": 1e5, "factor": 4.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 2000.0},
+            },
+        },
+    ),
+    (
+        "qwen3-next",
+        "qwen3-next",
+        torch.float32,
+        {
+            "num_hidden_layers": 4,
+            "head_dim": 64,
+            "num_experts": 0,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 32,
+            "linear_value_head_dim": 32,
+        },
+    ),
+    (
+        "qwen3-next-mixed-bf16",
+        "qwen3-next",
+        torch.bfloat16,
+        {
+            "num_hidden_layers": 5,
+            "head_dim": 96,
+            "layer_types": [DELTA, FULL, DELTA, DELTA, FULL],
+            "mlp_only_layers": [0, 1, 2, 3, 4],
+            "linear_num_key_heads": 3,
+            "linear_num_value_heads": 3,
+            "linear_key_head_dim": 24,
+            "linear_value_head_dim": 40,
+            "linear_conv_kernel_dim": 3,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 5000.0,
+                "partial_rotary_factor": 0.5,
+            },
+        },
+    ),
 ]
 
 
@@ -121,17 +195,22 @@ def settings(changes: dict) -> dict:
 
 
 @torch.no_grad()
-def randomise(model: torch.nn.Module) -> None:
+def randomise(model: torch.nn.Module, norm_mean: float, embedding_scale: float) -> None:
     """Every parameter counts: no norm is one, no bias zero. Queries and keys are so large that
-    attention picks some positions, layers add more than the embedding is, and logits differ."""
-    gain = {"embed_tokens": 3, "lm_head": 3}
-    gain.update(dict.fromkeys(("q_proj", "k_proj", "o_proj", "down_proj"), 2))
+    attention picks some positions, layers add more than the embedding is, and logits differ.
+    Delta nets forget within some ten tokens, some heads sooner and some later."""
+    gain = {"embed_tokens": 3 / embedding_scale, "lm_head": 3}
+    gain.update(dict.fromkeys(("q_proj", "k_proj", "o_proj", "out_proj", "down_proj"), 2))
     for name, parameter in model.named_parameters():
-        if parameter.ndim == 1:
-            parameter.normal_(1.0 if "norm" in name else 0.0, 0.3)
-            continue
-        part = name.split(".")[-2]
-        parameter.normal_(0.0, gain.get(part, 1) / parameter.shape[1] ** 0.5)
+        if name.endswith("linear_attn.norm.weight"):
+            parameter.normal_(1.0, 0.3)
+        elif name.endswith("dt_bias"):
+            parameter.normal_(-3.0, 1.5)
+        elif parameter.ndim == 1:
+            parameter.normal_(norm_mean if "norm" in name else 0.0, 0.3)
+        else:
+            part = name.split(".")[-2]
+            parameter.normal_(0.0, gain.get(part, 1) / parameter[0].numel() ** 0.5)
 
 
 def prompts(seed: int) -> list[list[int]]:
@@ -174,7 +253,8 @@ def write(folder: Path, seed: int, kind: str, dtype: torch.dtype, changes: dict)
     config_class, model_class = MODELS[kind]
     torch.manual_seed(seed)
     model = model_class(config_class(**settings(changes)))
-    randomise(model)
+    scale = model.config.hidden_size**0.5 if kind == "gemma3" else 1.0
+    randomise(model, 0.0 if kind in ZERO_CENTRED else 1.0, scale)
     model.to(dtype).save_pretrained(folder)
     # What was written, computed in f32.
     model = model_class.from_pretrained(folder, dtype=torch.float32).eval()
@@ -191,9 +271,11 @@ def write(folder: Path, seed: int, kind: str, dtype: torch.dtype, changes: dict)
 
 def main() -> None:
     torch.set_num_threads(1)  # the models are small
-    out = Path(sys.argv[1])
+    out, wanted = Path(sys.argv[1]), sys.argv[2:]
     shutil.rmtree(out, ignore_errors=True)
     for seed, (name, *model) in enumerate(CHECKPOINTS):
+        if wanted and name not in wanted:
+            continue
         print(f"{name}: {write(out / name, seed, *model)} prompts", flush=True)
 
 

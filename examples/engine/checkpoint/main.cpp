@@ -8,14 +8,17 @@
 namespace {
 
 int write(int count, char** arguments) {
-    std::string out, dtype = "bf16";
+    std::string out, dtype = "bf16", architecture = "llama";
     // Small enough that a prompt of 1,100 tokens takes some tens of milliseconds on two cores.
     std::uint64_t layers = 2, hidden = 256, inner = 768, heads = 4, kv_heads = 2, head_dim = 64;
-    std::uint64_t seed = 1;
+    std::uint64_t seed = 1, window = 128;
     bool qk_norm = false, tied = false;
     constexpr std::uint64_t most = 1U << 16;
     engine::Options options;
     options.text("--out", "folder to write", out)
+        .word("--architecture", "llama, gemma3 or qwen3-next: the kinds of layers", architecture,
+              {"llama", "gemma3", "qwen3-next"})
+        .number("--window", "of the layers of gemma3 that have one", window, 1, most)
         .number("--layers", "layers", layers, 1, most)
         .number("--hidden", "width of the model", hidden, 1, most)
         .number("--inner", "width of the feed-forward layers", inner, 1, most)
@@ -37,6 +40,8 @@ int write(int count, char** arguments) {
         engine::llama_checkpoint(layers, hidden, inner, heads, kv_heads, head_dim);
     spec.qk_norm = qk_norm;
     if (qk_norm) spec.model.model_type = "qwen3";
+    if (architecture == "gemma3") spec = engine::gemma3_checkpoint(spec, window);
+    if (architecture == "qwen3-next") spec = engine::qwen3_next_checkpoint(spec);
     spec.model.tie_word_embeddings = tied;
     spec.dtype = dtype == "f32"   ? engine::Dtype::f32
                  : dtype == "f16" ? engine::Dtype::f16

@@ -34,6 +34,15 @@ constexpr std::size_t byte_vocab_size = 258;
                                               std::size_t inner, std::size_t query_heads,
                                               std::size_t kv_heads, std::size_t head_dim);
 
+/// The same shape with layers like those of Gemma 3: five that attend to a window, then one that
+/// attends to everything. The last one does in any case.
+[[nodiscard]] CheckpointSpec gemma3_checkpoint(const CheckpointSpec& shape, std::size_t window);
+
+/// The same shape with layers like those of Qwen3-Next: three gated delta nets, with as many heads
+/// of 32 numbers as attention has, then one that attends to everything. The last one does in any
+/// case.
+[[nodiscard]] CheckpointSpec qwen3_next_checkpoint(const CheckpointSpec& shape);
+
 /// Writes both files; the folder is made. The same spec always gives the same bytes.
 /// Throws std::runtime_error when a file cannot be written.
 void write_checkpoint(const CheckpointSpec& spec, const std::filesystem::path& folder);

@@ -63,6 +63,22 @@ void silu_multiply_row(const float* gate, const float* up, std::size_t width, fl
         out[i] = gate[i] / (1.0F + exponential(-gate[i])) * up[i];
 }
 
+/// gelu(x) = x / 2 * (1 + tanh(u)) with u near x is x * sigmoid(2 u).
+ENGINE_FOR_EACH_PROCESSOR
+void gelu_multiply_row(const float* gate, const float* up, std::size_t width, float* out) {
+    constexpr float twice_root = 1.5957691216F;  // 2 sqrt(2 / pi)
+    for (std::size_t i = 0; i < width; ++i) {
+        const float x = gate[i];
+        const float u = twice_root * (x + 0.044715F * x * x * x);
+        out[i] = x / (1.0F + exponential(-u)) * up[i];
+    }
+}
+
+ENGINE_FOR_EACH_PROCESSOR
+void sigmoid_multiply_row(float* x, const float* gate, std::size_t width) {
+    for (std::size_t i = 0; i < width; ++i) x[i] /= 1.0F + exponential(-gate[i]);
+}
+
 }  // namespace
 
 void rms_norm(const float* x, std::size_t rows, const std::vector<float>& weight, float epsilon,
@@ -97,6 +113,29 @@ void silu_multiply(const float* gate_up, std::size_t rows, std::size_t width, fl
             silu_multiply_row(gate, gate + width, width, out + row * width);
         }
     });
+}
+
+void gelu_multiply(const float* gate_up, std::size_t rows, std::size_t width, float* out,
+                   ThreadPool& pool) {
+    pool.ranges(rows, rows_per_task(width), [&](std::size_t begin, std::size_t end) {
+        for (std::size_t row = begin; row < end; ++row) {
+            const float* gate = gate_up + row * 2 * width;
+            gelu_multiply_row(gate, gate + width, width, out + row * width);
+        }
+    });
+}
+
+void sigmoid_multiply(float* x, const float* gate, std::size_t stride, std::size_t rows,
+                      std::size_t width, ThreadPool& pool) {
+    pool.ranges(rows, rows_per_task(width), [&](std::size_t begin, std::size_t end) {
+        for (std::size_t row = begin; row < end; ++row)
+            sigmoid_multiply_row(x + row * width, gate + row * stride, width);
+    });
+}
+
+ENGINE_FOR_EACH_PROCESSOR
+void silu(const float* x, std::size_t count, float* out) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = x[i] / (1.0F + exponential(-x[i]));
 }
 
 }  // namespace engine

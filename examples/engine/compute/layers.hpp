@@ -24,6 +24,17 @@ void add(float* x, const float* y, std::size_t count, ThreadPool& pool);
 void silu_multiply(const float* gate_up, std::size_t rows, std::size_t width, float* out,
                    ThreadPool& pool);
 
+/// The same with gelu, as it is approximated by a hyperbolic tangent.
+void gelu_multiply(const float* gate_up, std::size_t rows, std::size_t width, float* out,
+                   ThreadPool& pool);
+
+/// x[row] *= sigmoid(gate[row]); rows of x are dense, those of gate are `stride` numbers apart.
+void sigmoid_multiply(float* x, const float* gate, std::size_t stride, std::size_t rows,
+                      std::size_t width, ThreadPool& pool);
+
+/// out[i] = silu(x[i]).
+void silu(const float* x, std::size_t count, float* out);
+
 }  // namespace engine
 
 #endif  // ENGINE_COMPUTE_LAYERS_HPP

@@ -240,7 +240,7 @@ void CudaModel::attention_block(std::size_t layer, const Inputs& inputs, Attenti
     Bf16* attended = memory_->attended.room<Bf16>(inputs.room * config().query_width());
     const Bf16* k = qkv + config().query_width();
     attention.attend({layer, qkv, k, k + config().kv_width(), weights.qkv.outputs, attended,
-                      gpu_->stream().handle()});
+                      config().attention_scale, gpu_->stream().handle()});
     apply(weights.attention_out, memory_->attended, rows,
           memory_->projected.room<Bf16>(rows * config().hidden_size));
 }

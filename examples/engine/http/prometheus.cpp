@@ -81,6 +81,32 @@ void write_sequences(const Metrics& metrics, const rkv_cache_stats& cache, Page&
     page.counter("engine_forks_total", "Sequences forked from another one.", metrics.forks);
     page.counter("engine_dropped_beams_total", "Beams that others outdid.",
                  metrics.dropped_beams);
+    page.counter("engine_saved_states_total",
+                 "States of recurrent layers saved for others to begin with.",
+                 metrics.saved_states);
+    page.counter("engine_unsaved_states_total", "States for which there was no page.",
+                 metrics.unsaved_states);
+}
+
+/// Of models with several kinds of layers, each of which has pages of its own; the first is the one
+/// above.
+void write_groups(const Kv& kv, Page& page) {
+    const std::string name = "engine_group_pages";
+    page.head(name, "Pages by kind of layer and state.", "gauge");
+    const std::vector<LayerGroup>& groups = kv.groups().list();
+    for (std::uint32_t group = 0; group < groups.size(); ++group) {
+        const char* kind = groups[group].kind == LayerKind::full     ? "full"
+                           : groups[group].kind == LayerKind::window ? "window"
+                                                                     : "state";
+        const rkv_pool_stats pool = kv.table().pool_stats(group);
+        const auto line = [&](const char* state, std::uint64_t count) {
+            page.line(name + "{group=\"" + kind + "\",state=\"" + state + "\"}", count);
+        };
+        line("free", pool.free_page_count);
+        line("cached", pool.cached_page_count);
+        line("private", pool.private_page_count);
+        line("reclaimable", pool.reclaimable_page_count);
+    }
 }
 
 void write_pages(const Kv& kv, const rkv_cache_stats& cache, Page& page) {
@@ -93,6 +119,7 @@ void write_pages(const Kv& kv, const rkv_cache_stats& cache, Page& page) {
     page.line(name + "{state=\"private\"}", pages.private_page_count);
     page.line(name + "{state=\"reclaimable\"}", pages.reclaimable_page_count);
     page.gauge("engine_kv_pages_total", "Pages of KV memory.", pages.total_page_count);
+    if (!kv.groups().is_single()) write_groups(kv, page);
     page.counter("engine_evicted_pages_total", "Cached pages that made room for others.",
                  cache.evicted_page_count);
     page.counter("engine_published_pages_total", "Pages that requests gave to the cache.",

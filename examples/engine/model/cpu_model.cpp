@@ -1,6 +1,7 @@
 #include "model/cpu_model.hpp"
 
 #include "compute/layers.hpp"
+#include "model/delta_net.hpp"
 
 #include <algorithm>
 
@@ -14,6 +15,10 @@ float* room(std::vector<float>& buffer, std::size_t size) {
     return buffer.data();
 }
 
+bool has_windows(const ModelConfig& config) {
+    return std::count(config.layers.begin(), config.layers.end(), LayerKind::window) > 0;
+}
+
 }  // namespace
 
 CpuModel::CpuModel(const std::filesystem::path& folder, std::size_t position_limit, Gemm gemm,
@@ -22,12 +27,17 @@ CpuModel::CpuModel(const std::filesystem::path& folder, std::size_t position_lim
       file_(folder),
       weights_(load_weights(config(), file_, gemm)),
       rope_(config(), Model::position_limit()),
+      window_rope_(config(), has_windows(config()) ? Model::position_limit() : 0,
+                   LayerKind::window),
       pool_(pool) {}
 
 const float* CpuModel::forward(const StepTokens& tokens, Attention& attention) {
     embed(tokens);
     for (std::size_t layer = 0; layer < weights_.layers.size(); ++layer) {
-        attention_block(layer, tokens, attention);
+        if (config().layers[layer] == LayerKind::delta_net)
+            delta_net_block(layer, tokens, attention);
+        else
+            attention_block(layer, tokens, attention);
         mlp_block(weights_.layers[layer], tokens.ids.size());
     }
     compute_logits(tokens);
@@ -39,30 +49,68 @@ void CpuModel::embed(const StepTokens& tokens) {
     float* hidden = room(scratch_.hidden, tokens.ids.size() * width);
     for (std::size_t row = 0; row < tokens.ids.size(); ++row)
         weights_.embedding.read(tokens.ids[row] * width, width, hidden + row * width);
+    if (config().embedding_scale != 1)
+        for (std::size_t i = 0; i < tokens.ids.size() * width; ++i)
+            hidden[i] *= config().embedding_scale;
 }
 
 /// hidden += out(attention(rope(qkv(norm(hidden)))))
 void CpuModel::attention_block(std::size_t layer, const StepTokens& tokens, Attention& attention) {
     const LayerWeights& weights = weights_.layers[layer];
     const std::size_t rows = tokens.ids.size();
-    const std::size_t width = config().hidden_size;
+    const std::size_t width = config().query_width();
     const std::size_t stride = weights.qkv.outputs();
-    float* normed = room(scratch_.normed, rows * width);
+    float* normed = room(scratch_.normed, rows * config().hidden_size);
     float* qkv = room(scratch_.qkv, rows * stride);
-    float* attended = room(scratch_.attended, rows * config().query_width());
-    float* projected = room(scratch_.projected, rows * width);
+    float* attended = room(scratch_.attended, rows * width);
     rms_norm(scratch_.hidden.data(), rows, weights.attention_norm, config().rms_norm_eps, normed,
              pool_);
     weights.qkv.apply(normed, rows, qkv, pool_);
-    turn_heads(weights, tokens);
-    const float* k = qkv + config().query_width();
-    attention.attend({layer, qkv, k, k + config().kv_width(), stride, attended, nullptr});
-    weights.attention_out.apply(attended, rows, projected, pool_);
-    add(scratch_.hidden.data(), projected, rows * width, pool_);
+    turn_heads(layer, tokens);
+    const float* k = qkv + width;
+    const float* v = k + config().kv_width();
+    attention.attend(
+        {layer, qkv, k, v, stride, attended, config().attention_scale, nullptr});
+    if (config().gates_attention)
+        sigmoid_multiply(attended, v + config().kv_width(), stride, rows, width, pool_);
+    project_out(weights, rows);
+}
+
+/// hidden += out(delta_net(projections(norm(hidden))))
+void CpuModel::delta_net_block(std::size_t layer, const StepTokens& tokens,
+                               Attention& attention) {
+    const LayerWeights& weights = weights_.layers[layer];
+    const std::size_t rows = tokens.ids.size();
+    float* normed = room(scratch_.normed, rows * config().hidden_size);
+    float* projected = room(scratch_.qkv, rows * weights.qkv.outputs());
+    float* attended = room(scratch_.attended, rows * config().delta_net.value_width());
+    rms_norm(scratch_.hidden.data(), rows, weights.attention_norm, config().rms_norm_eps, normed,
+             pool_);
+    weights.qkv.apply(normed, rows, projected, pool_);
+    DeltaNet(config().delta_net, weights.delta_net, config().rms_norm_eps)
+        .compute(projected, attention.states(layer), attended, pool_);
+    project_out(weights, rows);
+}
+
+/// hidden += out(attended)
+void CpuModel::project_out(const LayerWeights& layer, std::size_t rows) {
+    float* projected = room(scratch_.projected, rows * config().hidden_size);
+    layer.attention_out.apply(scratch_.attended.data(), rows, projected, pool_);
+    add_projected(layer.attention_out_norm, rows);
+}
+
+/// hidden += projected, normed where the model does that.
+void CpuModel::add_projected(const std::vector<float>& norm, std::size_t rows) {
+    float* projected = scratch_.projected.data();
+    if (!norm.empty())
+        rms_norm(projected, rows, norm, config().rms_norm_eps, projected, pool_);
+    add(scratch_.hidden.data(), projected, rows * config().hidden_size, pool_);
 }
 
 /// Norms the heads of q and k where the model does, and turns them to their positions.
-void CpuModel::turn_heads(const LayerWeights& layer, const StepTokens& tokens) {
+void CpuModel::turn_heads(std::size_t which, const StepTokens& tokens) {
+    const LayerWeights& layer = weights_.layers[which];
+    const Rope& rope = config().layers[which] == LayerKind::window ? window_rope_ : rope_;
     const std::size_t dim = config().head_dim;
     const std::size_t stride = layer.qkv.outputs();
     const std::size_t heads = config().query_head_count + config().kv_head_count;
@@ -74,24 +122,24 @@ void CpuModel::turn_heads(const LayerWeights& layer, const StepTokens& tokens) {
                 float* at = qkv + row * stride + head * dim;
                 const auto& norm = head < config().query_head_count ? layer.q_norm : layer.k_norm;
                 if (!norm.empty()) rms_norm_head(at, norm, config().rms_norm_eps);
-                rope_.rotate(at, tokens.positions[row]);
+                rope.rotate(at, tokens.positions[row]);
             }
         }
     });
 }
 
-/// hidden += down(silu(gate(norm(hidden))) * up(norm(hidden)))
+/// hidden += down(activation(gate(norm(hidden))) * up(norm(hidden)))
 void CpuModel::mlp_block(const LayerWeights& layer, std::size_t rows) {
-    const std::size_t width = config().hidden_size;
     const std::size_t inner = config().intermediate_size;
     float* gate_up = room(scratch_.gate_up, rows * 2 * inner);
     float* product = room(scratch_.inner, rows * inner);
     rms_norm(scratch_.hidden.data(), rows, layer.mlp_norm, config().rms_norm_eps,
              scratch_.normed.data(), pool_);
     layer.gate_up.apply(scratch_.normed.data(), rows, gate_up, pool_);
-    silu_multiply(gate_up, rows, inner, product, pool_);
+    const bool is_silu = config().activation == Activation::silu;
+    (is_silu ? silu_multiply : gelu_multiply)(gate_up, rows, inner, product, pool_);
     layer.down.apply(product, rows, scratch_.projected.data(), pool_);
-    add(scratch_.hidden.data(), scratch_.projected.data(), rows * width, pool_);
+    add_projected(layer.mlp_out_norm, rows);
 }
 
 /// Only the rows that somebody asked for: the head is the largest matrix of a small model.

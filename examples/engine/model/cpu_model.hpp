@@ -33,13 +33,18 @@ private:
     Safetensors file_;
     Weights weights_;
     Rope rope_;
+    /// Of layers that attend to a window; without any, empty.
+    Rope window_rope_;
     ThreadPool& pool_;
     Scratch scratch_;
 
     void embed(const StepTokens& tokens);
     void attention_block(std::size_t layer, const StepTokens& tokens, Attention& attention);
-    void turn_heads(const LayerWeights& layer, const StepTokens& tokens);
+    void turn_heads(std::size_t layer, const StepTokens& tokens);
+    void delta_net_block(std::size_t layer, const StepTokens& tokens, Attention& attention);
+    void project_out(const LayerWeights& layer, std::size_t rows);
     void mlp_block(const LayerWeights& layer, std::size_t rows);
+    void add_projected(const std::vector<float>& norm, std::size_t rows);
     void compute_logits(const StepTokens& tokens);
 };
 

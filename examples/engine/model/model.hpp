@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,15 +29,30 @@ struct AttentionCall {
     const void* v;
     std::size_t stride;
     void* out;
+    /// What scores are multiplied by; 0: 1 / sqrt(head_dim).
+    float scale;
     /// The CUstream to work on; of the processor, none.
     void* stream;
 };
 
+/// The tokens of one sequence in a step, and its state in one recurrent layer, which is updated in
+/// place.
+struct StateRow {
+    std::size_t first, count;
+    float* state;
+};
+
 /// Attends each token to the tokens before it in its sequence, and keeps k and v for those to come.
+/// Of recurrent layers it keeps the states.
 class Attention {
 public:
     virtual ~Attention() = default;
     virtual void attend(const AttentionCall& call) = 0;
+    /// The states of a recurrent layer, for each sequence of the step in the order of its tokens;
+    /// zeros for one that begins. Good until the next call.
+    virtual const std::vector<StateRow>& states(std::size_t layer) {
+        throw std::logic_error("layer " + std::to_string(layer) + ": nobody keeps states");
+    }
     /// Before the first attend() of a step on a GPU. Other than 0 where the calls may be recorded,
     /// and launched again for each later step of as many tokens for which this is not 0: they must
     /// have room for so many tokens then.

@@ -23,21 +23,26 @@ double llama3_frequency(double frequency, const Llama3Rope& rope) {
 
 }  // namespace
 
-std::vector<double> rope_frequencies(const ModelConfig& config) {
-    std::vector<double> frequencies(config.head_dim / 2);
+std::vector<double> rope_frequencies(const ModelConfig& config, LayerKind kind) {
+    const std::size_t turned = config.rotary_dim > 0 ? config.rotary_dim : config.head_dim;
+    const bool is_window = kind == LayerKind::window;
+    const double theta = is_window ? config.window_rope_theta : config.rope_theta;
+    std::vector<double> frequencies(turned / 2);
     for (std::size_t i = 0; i < frequencies.size(); ++i) {
-        const double share = 2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim);
-        const double frequency = std::pow(config.rope_theta, -share);
-        frequencies[i] = config.rope_scaling ? llama3_frequency(frequency, *config.rope_scaling)
-                                             : frequency;
+        const double share = 2.0 * static_cast<double>(i) / static_cast<double>(turned);
+        frequencies[i] = std::pow(theta, -share);
+        if (is_window) continue;
+        frequencies[i] = config.rope_scaling
+                             ? llama3_frequency(frequencies[i], *config.rope_scaling)
+                             : frequencies[i] / config.rope_divisor;
     }
     return frequencies;
 }
 
-Rope::Rope(const ModelConfig& config, std::size_t position_count)
-    : half_(config.head_dim / 2),
-      table_(position_count * config.head_dim) {
-    const std::vector<double> frequencies = rope_frequencies(config);
+Rope::Rope(const ModelConfig& config, std::size_t position_count, LayerKind kind) {
+    const std::vector<double> frequencies = rope_frequencies(config, kind);
+    half_ = frequencies.size();
+    table_.resize(position_count * 2 * half_);
     for (std::size_t position = 0; position < position_count; ++position) {
         float* cosines = table_.data() + position * 2 * half_;
         for (std::size_t i = 0; i < half_; ++i) {

@@ -13,9 +13,9 @@ namespace engine {
 class Rope {
 public:
     /// Tables for positions below position_count.
-    Rope(const ModelConfig& config, std::size_t position_count);
+    Rope(const ModelConfig& config, std::size_t position_count, LayerKind kind = LayerKind::full);
 
-    /// [position][cosines, then sines][head_dim / 2].
+    /// [position][cosines, then sines][half of what is turned].
     [[nodiscard]] const std::vector<float>& table() const noexcept { return table_; }
 
     /// Turns a head in place.
@@ -26,8 +26,8 @@ private:
     std::vector<float> table_;
 };
 
-/// Angle per position for each pair of a head, with the scaling of the config.
-[[nodiscard]] std::vector<double> rope_frequencies(const ModelConfig& config);
+/// Angle per position for each pair of a head that is turned, in layers of a kind.
+[[nodiscard]] std::vector<double> rope_frequencies(const ModelConfig& config, LayerKind kind);
 
 }  // namespace engine
 

@@ -1,14 +1,58 @@
 #include "model/weights.hpp"
 
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
 namespace engine {
+
+namespace {
+
+/// Rows of a matrix, some of them, one range after another.
+class Rows {
+public:
+    explicit Rows(const HostMatrix& from) : from_(from) { to_.inputs = from.inputs; }
+
+    void take(std::size_t first, std::size_t count) {
+        const auto copy = [](const std::vector<float>& from, std::size_t begin, std::size_t size,
+                             std::vector<float>& to) {
+            if (from.empty()) return;
+            const auto at = from.begin() + static_cast<std::ptrdiff_t>(begin);
+            to.insert(to.end(), at, at + static_cast<std::ptrdiff_t>(size));
+        };
+        copy(from_.weight, first * from_.inputs, count * from_.inputs, to_.weight);
+        copy(from_.bias, first, count, to_.bias);
+        to_.outputs += count;
+    }
+    /// `count` rows of each of `group_count` groups of `group_rows`, from `first` of a group on.
+    void take_of_groups(std::size_t begin, std::size_t group_count, std::size_t group_rows,
+                        std::size_t first, std::size_t count) {
+        for (std::size_t group = 0; group < group_count; ++group)
+            take(begin + group * group_rows + first, count);
+    }
+    [[nodiscard]] HostMatrix done() { return std::move(to_); }
+
+private:
+    const HostMatrix& from_;
+    HostMatrix to_;
+};
+
+}  // namespace
 
 std::vector<float> WeightReader::vector(const std::string& name, std::size_t size) const {
     return file_.get(name, {size}).read_all();
 }
 
-std::vector<float> WeightReader::vector_if_present(const std::string& name,
-                                                   std::size_t size) const {
-    return file_.has(name) ? vector(name, size) : std::vector<float>();
+std::vector<float> WeightReader::norm(const std::string& name, std::size_t size) const {
+    std::vector<float> weight = vector(name + ".weight", size);
+    if (config_.norms_add_one)
+        for (float& number : weight) number += 1;
+    return weight;
+}
+
+std::vector<float> WeightReader::norm_if_present(const std::string& name,
+                                                 std::size_t size) const {
+    return file_.has(name + ".weight") ? norm(name, size) : std::vector<float>();
 }
 
 /// Matrices with the same inputs, stacked: their outputs lie one after the other. A bias that only
@@ -22,7 +66,8 @@ HostMatrix WeightReader::stacked(const std::vector<std::pair<std::string, std::s
         all.weight.resize(all.weight.size() + size * inputs);
         file_.get(name + ".weight", {size, inputs})
             .read(0, size * inputs, all.weight.data() + all.outputs * inputs);
-        const std::vector<float> own = vector_if_present(name + ".bias", size);
+        const std::vector<float> own =
+            file_.has(name + ".bias") ? vector(name + ".bias", size) : std::vector<float>();
         all.bias.insert(all.bias.end(), own.begin(), own.end());
         has_bias = has_bias || !own.empty();
         all.outputs += size;
@@ -38,27 +83,86 @@ const TensorView& WeightReader::embedding() const {
 
 HostLayer WeightReader::layer(std::size_t index) const {
     const std::string prefix = "model.layers." + std::to_string(index) + ".";
-    const std::string attention = prefix + "self_attn.";
     const std::size_t hidden = config_.hidden_size;
     const std::size_t inner = config_.intermediate_size;
     HostLayer layer;
-    layer.attention_norm = vector(prefix + "input_layernorm.weight", hidden);
-    layer.qkv = stacked({{attention + "q_proj", config_.query_width()},
-                         {attention + "k_proj", config_.kv_width()},
-                         {attention + "v_proj", config_.kv_width()}},
-                        hidden);
-    layer.q_norm = vector_if_present(attention + "q_norm.weight", config_.head_dim);
-    layer.k_norm = vector_if_present(attention + "k_norm.weight", config_.head_dim);
-    layer.attention_out = stacked({{attention + "o_proj", hidden}}, config_.query_width());
-    layer.mlp_norm = vector(prefix + "post_attention_layernorm.weight", hidden);
+    layer.attention_norm = norm(prefix + "input_layernorm", hidden);
+    if (config_.layers.at(index) == LayerKind::delta_net)
+        read_delta_net(prefix + "linear_attn.", layer);
+    else
+        read_attention(prefix + "self_attn.", layer);
+    // Gemma calls by this name what it has behind attention, and has another one here.
+    layer.mlp_norm = norm(prefix + "post_attention_layernorm", hidden);
+    if (config_.norms_outputs) {
+        layer.attention_out_norm = std::exchange(
+            layer.mlp_norm, norm(prefix + "pre_feedforward_layernorm", hidden));
+        layer.mlp_out_norm = norm(prefix + "post_feedforward_layernorm", hidden);
+    }
     layer.gate_up =
         stacked({{prefix + "mlp.gate_proj", inner}, {prefix + "mlp.up_proj", inner}}, hidden);
     layer.down = stacked({{prefix + "mlp.down_proj", hidden}}, inner);
     return layer;
 }
 
+void WeightReader::read_attention(const std::string& prefix, HostLayer& layer) const {
+    const std::size_t queries = config_.query_width(), keys = config_.kv_width();
+    const std::size_t gates = config_.gates_attention ? queries : 0;
+    layer.qkv = stacked({{prefix + "q_proj", queries + gates},
+                         {prefix + "k_proj", keys},
+                         {prefix + "v_proj", keys}},
+                        config_.hidden_size);
+    if (gates > 0) {
+        // Each head of q_proj is followed by its gate.
+        const std::size_t heads = config_.query_head_count, dim = config_.head_dim;
+        Rows rows(layer.qkv);
+        rows.take_of_groups(0, heads, 2 * dim, 0, dim);
+        rows.take(2 * queries, 2 * keys);
+        rows.take_of_groups(0, heads, 2 * dim, dim, dim);
+        layer.qkv = rows.done();
+    }
+    layer.q_norm = norm_if_present(prefix + "q_norm", config_.head_dim);
+    layer.k_norm = norm_if_present(prefix + "k_norm", config_.head_dim);
+    layer.attention_out = stacked({{prefix + "o_proj", config_.hidden_size}}, queries);
+}
+
+/// The file has for each key head its [q | k | v heads | gates], and in another matrix its [how
+/// much, how long] of the v heads.
+void WeightReader::read_delta_net(const std::string& prefix, HostLayer& layer) const {
+    const DeltaNetConfig& delta = config_.delta_net;
+    const std::size_t keys = delta.key_head_count, heads = delta.value_head_count;
+    const std::size_t dim = delta.key_head_dim;
+    const std::size_t values = delta.values_per_key() * delta.value_head_dim;
+    const std::size_t group = 2 * dim + 2 * values, both = keys * group;
+    const HostMatrix in = stacked(
+        {{prefix + "in_proj_qkvz", both}, {prefix + "in_proj_ba", 2 * heads}}, config_.hidden_size);
+    Rows rows(in);
+    rows.take_of_groups(0, keys, group, 0, dim);
+    rows.take_of_groups(0, keys, group, dim, dim);
+    rows.take_of_groups(0, keys, group, 2 * dim, values);
+    rows.take_of_groups(0, keys, group, 2 * dim + values, values);
+    const std::size_t few = delta.values_per_key();
+    rows.take_of_groups(both, keys, 2 * few, 0, few);
+    rows.take_of_groups(both, keys, 2 * few, few, few);
+    layer.qkv = rows.done();
+    layer.attention_out =
+        stacked({{prefix + "out_proj", config_.hidden_size}}, delta.value_width());
+
+    const std::size_t width = delta.conv_width(), taps = delta.kernel_size;
+    const std::vector<float> by_channel =
+        file_.get(prefix + "conv1d.weight", {width, 1, taps}).read_all();
+    DeltaNetWeights& own = layer.delta_net;
+    own.convolution.resize(width * taps);
+    for (std::size_t channel = 0; channel < width; ++channel)
+        for (std::size_t tap = 0; tap < taps; ++tap)
+            own.convolution[tap * width + channel] = by_channel[channel * taps + tap];
+    own.rate = vector(prefix + "A_log", heads);
+    for (float& rate : own.rate) rate = std::exp(rate);
+    own.time_bias = vector(prefix + "dt_bias", heads);
+    own.norm = vector(prefix + "norm.weight", delta.value_head_dim);
+}
+
 std::vector<float> WeightReader::norm() const {
-    return vector("model.norm.weight", config_.hidden_size);
+    return norm("model.norm", config_.hidden_size);
 }
 
 HostMatrix WeightReader::head() const {

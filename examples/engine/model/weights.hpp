@@ -13,18 +13,37 @@
 
 namespace engine {
 
-/// The tensors of a layer, in whatever form a device has matrices and norms.
+/// What a gated delta net has beside its products.
+struct DeltaNetWeights {
+    /// [kernel_size][conv_width]: for each position before the token's, and last its own.
+    std::vector<float> convolution;
+    /// By value head: how fast it forgets, in e-foldings for each unit of time, and what is added
+    /// to the time that a token takes.
+    std::vector<float> rate, time_bias;
+    /// Of each head that comes out.
+    std::vector<float> norm;
+};
+
+/// The tensors of a layer, in whatever form a device has matrices and norms. Norms are empty where
+/// the model has none.
 template <class Matrix, class Norm> struct Layer {
     Norm attention_norm;
-    /// Outputs are [q heads | k heads | v heads]: one product instead of three.
+    /// Outputs are [q heads | k heads | v heads]: one product instead of three. Behind them the
+    /// gates of the heads of q, where attention has some. Of a gated delta net [q heads | k heads |
+    /// v heads | gates of the v heads | how much each v head learns | how long it forgets].
     Matrix qkv;
-    /// Norms of each head of q and k, as Qwen3 has them; empty where the model has none.
+    /// Norms of each head of q and k, as Qwen3 has them.
     Norm q_norm, k_norm;
     Matrix attention_out;
+    /// Of what attention puts out, as Gemma has it.
+    Norm attention_out_norm;
     Norm mlp_norm;
     /// Outputs are [gate | up].
     Matrix gate_up;
     Matrix down;
+    /// Of what the feed-forward part puts out, as Gemma has it.
+    Norm mlp_out_norm;
+    DeltaNetWeights delta_net;
 };
 
 /// A matrix as checkpoints store it: [outputs][inputs], and `outputs` biases or none.
@@ -45,9 +64,12 @@ template <class Matrix, class Norm, class MatrixOf, class NormOf>
             norm(std::move(layer.q_norm)),
             norm(std::move(layer.k_norm)),
             matrix(std::move(layer.attention_out)),
+            norm(std::move(layer.attention_out_norm)),
             norm(std::move(layer.mlp_norm)),
             matrix(std::move(layer.gate_up)),
-            matrix(std::move(layer.down))};
+            matrix(std::move(layer.down)),
+            norm(std::move(layer.mlp_out_norm)),
+            std::move(layer.delta_net)};
 }
 
 /// Reads a checkpoint piece by piece, so that only one of them is in memory twice. Throws
@@ -70,10 +92,13 @@ private:
     const Safetensors& file_;
 
     [[nodiscard]] std::vector<float> vector(const std::string& name, std::size_t size) const;
-    [[nodiscard]] std::vector<float> vector_if_present(const std::string& name,
-                                                       std::size_t size) const;
+    [[nodiscard]] std::vector<float> norm(const std::string& name, std::size_t size) const;
+    [[nodiscard]] std::vector<float> norm_if_present(const std::string& name,
+                                                     std::size_t size) const;
     [[nodiscard]] HostMatrix stacked(
         const std::vector<std::pair<std::string, std::size_t>>& parts, std::size_t inputs) const;
+    void read_attention(const std::string& prefix, HostLayer& layer) const;
+    void read_delta_net(const std::string& prefix, HostLayer& layer) const;
 };
 
 using LayerWeights = Layer<Linear, std::vector<float>>;

@@ -87,9 +87,25 @@ void Core::resolve(RequestSpec& spec) const {
 }
 
 std::size_t Core::longest_text() const {
-    const std::size_t pages = kv_.table().stats().total_page_count;
+    std::uint64_t positions = position_limit();
+    for (std::uint32_t group = 0; group < kv_.groups().list().size(); ++group) {
+        const std::uint64_t pages = pages_of(group);
+        // What a window needs at most may be there, whatever comes.
+        if (pages_needed(group, position_limit()) > pages)
+            positions = std::min<std::uint64_t>(positions, pages * kv_.cache().page_size());
+    }
     // The last token is never computed: it takes no position.
-    return std::min(position_limit(), pages * kv_.cache().page_size()) + 1;
+    return static_cast<std::size_t>(positions) + 1;
+}
+
+std::uint64_t Core::pages_of(std::uint32_t group) const {
+    return kv_.groups().is_single() ? kv_.table().stats().total_page_count
+                                    : kv_.table().pool_stats(group).total_page_count;
+}
+
+std::uint64_t Core::pages_needed(std::uint32_t group, std::uint64_t position_count) const {
+    return kv_.groups().pages_for(group, position_count, config_.scheduler.chunk_size,
+                                  kv_.cache().page_size());
 }
 
 void Core::validate(const RequestSpec& spec) const {
@@ -112,10 +128,13 @@ void Core::validate(const RequestSpec& spec) const {
     if (spec.max_tokens > position_limit() || positions > position_limit())
         throw InvalidRequest(asked + " exceed the limit of " + std::to_string(position_limit()) +
                              " positions");
-    const std::uint64_t pages = kv_.table().stats().total_page_count;
-    if (kv_.pages_for(positions) > pages)
-        throw InvalidRequest(asked + " need " + std::to_string(kv_.pages_for(positions)) +
-                             " pages of KV memory; there are " + std::to_string(pages));
+    for (std::uint32_t group = 0; group < kv_.groups().list().size(); ++group) {
+        const std::uint64_t needed = pages_needed(group, positions), pages = pages_of(group);
+        if (needed > pages)
+            throw InvalidRequest(asked + " need " + std::to_string(needed) + " pages of " +
+                                 (group == 0 ? "KV memory" : "the windows' KV memory") +
+                                 "; there are " + std::to_string(pages));
+    }
 }
 
 void Core::add(std::uint64_t number, RequestSpec spec, std::shared_ptr<Listener> listener,
@@ -198,15 +217,7 @@ void Core::compute(const std::vector<StepRow>& planned) {
     kv_.plan(plan_rows_);
     const float* logits = model_->forward(tokens_, kv_);
     const Clock::time_point now = Clock::now();
-    const std::size_t page_size = kv_.cache().page_size();
-    to_publish_.clear();
-    for (const StepRow& row : rows) {
-        Branch& branch = *row.branch;
-        branch.computed += row.count;
-        if (row.request->publishes && branch.computed / page_size != branch.published_pages)
-            to_publish_.push_back(&branch);
-    }
-    scheduler_.publish_many(to_publish_);
+    scheduler_.note_computed(rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (!reaches_end[i]) continue;
         take(in_step_[i], *rows[i].branch, logits, now);

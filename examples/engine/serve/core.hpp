@@ -93,11 +93,14 @@ private:
     std::vector<rkv_plan_row> plan_rows_;
     /// The requests of the step at hand, one for each row.
     std::vector<std::uint64_t> in_step_;
-    std::vector<Branch*> to_publish_;
     std::atomic<bool> healthy_{true};
 
     void resolve(RequestSpec& spec) const;
     void validate(const RequestSpec& spec) const;
+    /// Pages of a group there are, and that a request of so many positions needs.
+    [[nodiscard]] std::uint64_t pages_of(std::uint32_t group) const;
+    [[nodiscard]] std::uint64_t pages_needed(std::uint32_t group,
+                                             std::uint64_t position_count) const;
     void set_namespace(Request& request);
     bool try_step();
     void compute(const std::vector<StepRow>& rows);

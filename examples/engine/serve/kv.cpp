@@ -1,59 +1,25 @@
 #include "serve/kv.hpp"
 
+#include "serve/kv_layout.hpp"
+
 #include <algorithm>
 
 namespace engine {
 
-namespace {
-
-rkv_runner_config runner_config(const ModelConfig& model, const KvConfig& config,
-                                ThreadPool& pool) {
-    const auto narrow = [](std::size_t n) { return static_cast<std::uint32_t>(n); };
-    rkv_runner_config runner = rkv::Runner::config();
-    runner.layer_count = narrow(model.layer_count);
-    runner.query_head_count = narrow(model.query_head_count);
-    runner.kv_head_count = narrow(model.kv_head_count);
-    runner.head_dim = narrow(model.head_dim);
-    runner.flags = config.batch_invariant ? RKV_RUNNER_BATCH_INVARIANT : 0;
-    if (config.device == Device::cuda) {
-        runner.backend = RKV_BACKEND_CUDA;
-        runner.dtype = runner.kv_dtype = RKV_DTYPE_BF16;
-        return runner;
-    }
-    runner.dtype = runner.kv_dtype = RKV_DTYPE_F32;
-    runner.thread_count = narrow(pool.thread_count());
-    runner.parallel_for = ThreadPool::parallel_for;
-    runner.parallel_user_data = &pool;
-    return runner;
-}
-
-rkv_page_table_config table_config(const rkv_runner_config& runner, const KvConfig& config) {
-    rkv_page_table_config table = rkv::PageTable::config();
-    const std::uint64_t page_bytes = rkv::Runner::supports(runner, config.page_size);
-    table.page_size = config.page_size;
-    table.slot_count = config.slot_count;
-    // One more: page 0 is never handed out.
-    const std::uint64_t fitting = std::min<std::uint64_t>(config.bytes / page_bytes, 1U << 30);
-    table.page_count = 1 + (config.page_count > 0 ? config.page_count
-                                                  : static_cast<std::uint32_t>(fitting));
-    return table;
-}
-
-rkv_cache_config cache_config(const KvConfig& config) {
-    rkv_cache_config cache = rkv::Cache::config();
-    cache.retained_sequence_limit = config.retained_sequences;
-    cache.retained_page_limit = config.retained_pages;
-    cache.journal_bytes = config.journal_bytes;
-    return cache;
-}
-
-}  // namespace
-
 Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
-    : table_(table_config(runner_config(model, config, pool), config)),
-      cache_(table_, cache_config(config)),
-      runner_(table_, runner_config(model, config, pool)),
+    : groups_(model),
+      table_(make_table(groups_, pool_configs(model, groups_, config, pool), config)),
+      cache_(table_, cache_config(table_, groups_, config)),
+      runners_(groups_.list().size()),
       plan_(table_) {
+    for (std::uint32_t group = 0; group < runners_.size(); ++group) {
+        const LayerGroup& layers = groups_.list()[group];
+        if (layers.kind == LayerKind::delta_net)
+            states_.emplace(table_.pool_stats(group).total_page_count + 1, layers.layer_count,
+                            model.delta_net.state_size());
+        else
+            runners_[group].emplace(table_, runner_config(model, groups_, group, config, pool));
+    }
     if (config.device == Device::cuda && config.graphs)
         reserve_decode_plan(model, config.slot_count);
 }
@@ -69,11 +35,37 @@ void Kv::reserve_decode_plan(const ModelConfig& model, std::uint64_t row_count) 
     most.page_count = row_count * std::min<std::uint64_t>(pages_for(model.max_position_count),
                                                           table_.stats().total_page_count);
     decode_plan_.reserve(most);
-    runner_.reserve_plan(decode_plan_);
+    runners_.front()->reserve_plan(decode_plan_);
 }
 
 void Kv::require(const ModelConfig& model, const KvConfig& config, ThreadPool& pool) {
-    (void)rkv::Runner::supports(runner_config(model, config, pool), config.page_size);
+    (void)rkv::Runner::supports(runner_config(model, LayerGroups(model), 0, config, pool),
+                                config.page_size);
+}
+
+/// A child's state is its parent's until it is copied, and the parent may be in the next step: so
+/// these copies are made at once, one group after another.
+void Kv::carry_out_copies(rkv::Sequence& sequence) {
+    if (groups_.is_single()) return;
+    const std::vector<rkv_page_copy> copies = sequence.copies();
+    if (copies.empty()) return;
+    for (const rkv_page_copy& copy : copies) {
+        if (runners_[copy.group])
+            runners_[copy.group]->copy_pages({&copy, 1});
+        else
+            states_->copy(copy.source_page, copy.target_page);
+    }
+    sequence.confirm_copies();
+}
+
+bool Kv::save_states(rkv::Sequence& sequence) {
+    try {
+        (void)sequence.checkpoint();
+    } catch (const rkv::OutOfPages&) {
+        return false;
+    }
+    carry_out_copies(sequence);
+    return true;
 }
 
 void Kv::plan(const std::vector<rkv_plan_row>& rows) {
@@ -81,17 +73,44 @@ void Kv::plan(const std::vector<rkv_plan_row>& rows) {
                                      [](const rkv_plan_row& row) { return row.count == 1; });
     current_ = decodes && decode_plan_ ? &decode_plan_ : &plan_;
     current_->set(rows);
+    if (has_states()) find_states(rows);
+}
+
+/// Where the states of the step lie. The page of a sequence that begins has what somebody else left
+/// there.
+void Kv::find_states(const std::vector<rkv_plan_row>& rows) {
+    const rkv::PlanGroupArrays arrays =
+        current_->group_arrays(*groups_.find(LayerKind::delta_net));
+    states_of_rows_.clear();
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const auto page = static_cast<std::uint32_t>(arrays.indices[i]);
+        const auto count = static_cast<std::size_t>(rows[i].count);
+        if (rows[i].start == 0) states_->clear(page);
+        states_of_rows_.push_back({first, count, page});
+        first += count;
+    }
+}
+
+const std::vector<StateRow>& Kv::states(std::size_t layer) {
+    const LayerGroups::Place place = groups_.place(layer);
+    state_rows_.clear();
+    for (const StateOfRow& row : states_of_rows_)
+        state_rows_.push_back({row.first, row.count, states_->at(row.page, place.index)});
+    return state_rows_;
 }
 
 std::size_t Kv::prepare_to_repeat(void* stream) {
     if (current_ != &decode_plan_) return 0;
-    runner_.prepare_plan(decode_plan_, 0, stream);
+    runners_.front()->prepare_plan(decode_plan_, 0, stream);
     return decode_row_count_;
 }
 
+
 void Kv::attend(const AttentionCall& call) {
+    const LayerGroups::Place place = groups_.place(call.layer);
     auto args = rkv::sized<rkv_runner_append_prefill_args>();
-    args.layer = static_cast<std::uint32_t>(call.layer);
+    args.layer = place.index;
     args.q = call.q;
     args.k = call.k;
     args.v = call.v;
@@ -99,8 +118,9 @@ void Kv::attend(const AttentionCall& call) {
     args.q_position_stride = call.stride;
     args.k_position_stride = call.stride;
     args.v_position_stride = call.stride;
+    args.scale = call.scale;
     args.stream = call.stream;
-    runner_.append_prefill(*current_, args);
+    runners_[place.group]->append_prefill(*current_, args);
 }
 
 }  // namespace engine

@@ -14,8 +14,12 @@ namespace {
 std::unique_ptr<Model> load_on_gpu(const EngineConfig& config, ThreadPool& pool) {
     std::unique_ptr<cuda::Gpu> gpu;
     try {
+        const ModelConfig model = read_model_config(config.model / "config.json");
+        if (!model.is_llama_like())
+            throw cuda::Unavailable("model_type " + model.model_type +
+                                    " is computed on the processor only");
         gpu = std::make_unique<cuda::Gpu>(cuda::kernel_image());
-        Kv::require(read_model_config(config.model / "config.json"), config.kv, pool);
+        Kv::require(model, config.kv, pool);
     } catch (const cuda::Unavailable& error) {
         throw cuda::Unavailable(std::string("--device cuda: ") + error.what());
     } catch (const cuda::Error& error) {

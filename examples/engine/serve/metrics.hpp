@@ -39,6 +39,9 @@ struct Metrics {
     Counter cache_hits{0}, cache_misses{0}, continuations{0}, continuation_fallbacks{0};
     /// Sequences that were forked from another one, and beams that nothing followed.
     Counter forks{0}, dropped_beams{0};
+    /// States of recurrent layers that were saved for others to begin with, and those for which
+    /// there was no page.
+    Counter saved_states{0}, unsaved_states{0};
     Counter preemptions{0}, steps{0}, computed_tokens{0};
     /// Now.
     Counter waiting{0}, running{0};

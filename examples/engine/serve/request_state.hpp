@@ -8,6 +8,7 @@
 
 #include <radixkv.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +48,9 @@ struct Branch {
     std::size_t computed = 0;
     /// Whole pages of the beginning that are in the cache.
     std::size_t published_pages = 0;
+    /// After how many tokens to save the states of recurrent layers, for others to begin there; 0:
+    /// nowhere. No chunk goes across.
+    std::array<std::size_t, 2> save_at{};
     OutputText text;
     /// Of all generated tokens together, where choices are ranked by it.
     double logprob = 0;

@@ -26,11 +26,14 @@ Branch* last_holder(const Request& request) {
     return last;
 }
 
-/// New tokens of a branch in a step. Chunks of prompts share the budget; a generated token is
-/// always computed.
+/// New tokens of a branch in a step. Chunks of prompts share the budget, and end where states are
+/// to be saved; a generated token is always computed.
 std::size_t step_count(const Branch& branch, std::size_t budget) {
-    const std::size_t count = branch.to_compute();
-    return count > 1 ? std::min(count, budget) : count;
+    std::size_t count = branch.to_compute();
+    if (count <= 1) return count;
+    for (const std::size_t place : branch.save_at)
+        if (place > branch.computed) count = std::min(count, place - branch.computed);
+    return std::min(count, budget);
 }
 
 }  // namespace
@@ -188,16 +191,39 @@ bool Scheduler::has_slot(const Request& request) const {
     return taken == 0 || taken + request.width() <= config_.max_running;
 }
 
+/// Pages of a group that the sequences that run will still take, and the children of a request.
+std::uint64_t Scheduler::growth(std::uint32_t group, const Request& request) const {
+    std::uint64_t growing = request.branched ? 0 : request.width() - 1;
+    const bool is_state = kv_.groups().list()[group].kind == LayerKind::delta_net;
+    for (const auto& other : requests_) {
+        for (const auto& one : other->branches) {
+            if (!one->holds_pages() || one->idle()) continue;
+            const std::uint64_t needed = pages_needed(group, one->sequence_tokens);
+            growing += needed - std::min(kv_.pages_for(one->allocated), needed);
+            // By a page as it generates; a state stays one.
+            growing += is_state ? 0 : 1;
+        }
+    }
+    return growing;
+}
+
+std::uint64_t Scheduler::pages_needed(std::uint32_t group, std::uint64_t positions) const {
+    return kv_.groups().pages_for(group, positions, config_.chunk_size, kv_.cache().page_size());
+}
+
 /// Whether it is worth trying to begin. Each sequence that runs, and each that a request will have,
 /// is left a page to grow by, and each prompt the pages of its chunks to come; what is cached of
 /// the tokens needs no new page.
 bool Scheduler::may_fit(const Request& request, const Branch& branch) const {
     if (holding() == 0) return true;
-    std::size_t growing = request.branched ? 0 : request.width() - 1;
-    for (const auto& other : requests_)
-        for (const auto& one : other->branches)
-            if (one->holds_pages() && !one->idle())
-                growing += 1 + kv_.pages_for(one->sequence_tokens) - kv_.pages_for(one->allocated);
+    // In other groups nothing of what is cached is taken off: windows and states are few.
+    for (std::uint32_t group = 1; group < kv_.groups().list().size(); ++group) {
+        const rkv_pool_stats pool = kv_.table().pool_stats(group);
+        if (pages_needed(group, branch.tokens.size()) + growth(group, request) >
+            pool.free_page_count + pool.reclaimable_page_count)
+            return false;
+    }
+    const std::uint64_t growing = growth(0, request);
     const std::size_t headroom = growing * kv_.cache().page_size();
     if (kv_.table().can_reserve_new(branch.tokens.size() + headroom)) return true;
     const rkv::Probe probe = kv_.cache().probe(branch.tokens, request.name_space);
@@ -207,8 +233,19 @@ bool Scheduler::may_fit(const Request& request, const Branch& branch) const {
            pages.free_page_count + pages.reclaimable_page_count;
 }
 
+/// The library says where the next request will look for states.
+std::array<std::size_t, 2> Scheduler::where_to_save(const Request& request,
+                                                    const Branch& branch) const {
+    if (!kv_.has_states() || !request.publishes) return {};
+    const rkv_group_depths depths =
+        kv_.cache().probe_groups(branch.tokens, request.name_space).depths;
+    return {static_cast<std::size_t>(depths.checkpoint_at[0]),
+            static_cast<std::size_t>(depths.checkpoint_at[1])};
+}
+
 bool Scheduler::begin(Request& request, Branch& branch) {
     auto state = rkv::sized<rkv_sequence_info>();
+    branch.save_at = where_to_save(request, branch);
     for (;;) {
         try {
             branch.sequence = open(request, branch, state);
@@ -224,6 +261,7 @@ bool Scheduler::begin(Request& request, Branch& branch) {
                 throw;
         }
     }
+    kv_.carry_out_copies(branch.sequence);
     branch.sequence_tokens = branch.tokens.size();
     const std::uint64_t in_pages = state.page_count * kv_.cache().page_size();
     branch.allocated = std::min(static_cast<std::size_t>(in_pages), branch.sequence_tokens);
@@ -294,7 +332,28 @@ bool Scheduler::preempt_idle(const Request& claimant) {
     return false;
 }
 
-/// After every chunk, and as generated tokens fill pages: who comes next finds what is there.
+/// Pages are published after every chunk, and as generated tokens fill them.
+void Scheduler::note_computed(const std::vector<StepRow>& rows) {
+    to_publish_.clear();
+    for (const StepRow& row : rows) {
+        Branch& branch = *row.branch;
+        branch.computed += row.count;
+        if (!row.request->publishes && kv_.has_windows())
+            branch.sequence.slide(branch.computed);
+        if (row.request->publishes &&
+            branch.computed / kv_.cache().page_size() != branch.published_pages)
+            to_publish_.push_back(&branch);
+    }
+    publish_many(to_publish_);
+    for (const StepRow& row : rows) {
+        Branch& branch = *row.branch;
+        for (const std::size_t place : branch.save_at)
+            if (place > 0 && place == branch.computed)
+                ++(kv_.save_states(branch.sequence) ? metrics_.saved_states
+                                                    : metrics_.unsaved_states);
+    }
+}
+
 void Scheduler::publish(Branch& branch) {
     branch.sequence.publish(branch.computed);
     branch.published_pages = branch.computed / kv_.cache().page_size();
@@ -317,16 +376,17 @@ std::vector<rkv::Sequence> Scheduler::fork(Branch& parent, std::size_t count) {
     if (count == 0 || !parent.holds_pages()) return {};
     // Children take over what is computed as far as the library knows of it.
     publish(parent);
+    std::vector<rkv::Sequence> children;
     try {
-        return parent.sequence.fork(count);
+        children = parent.sequence.fork(count);
     } catch (const rkv::OutOfPages&) {
     }
-    std::vector<rkv::Sequence> children;
     try {
         while (children.size() < count)
             children.push_back(std::move(parent.sequence.fork(1).front()));
     } catch (const rkv::OutOfPages&) {
     }
+    for (rkv::Sequence& child : children) kv_.carry_out_copies(child);
     return children;
 }
 

@@ -10,6 +10,7 @@
 
 #include <radixkv.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -60,9 +61,11 @@ public:
     /// The request that plan() was busy with when it threw.
     [[nodiscard]] std::uint64_t blamed() const { return blamed_; }
 
+    /// Tells the library what a step computed. Who comes next finds it, unless the requests don't
+    /// publish; windows slide; states are saved where they should be.
+    void note_computed(const std::vector<StepRow>& rows);
     /// Tells the library what is computed of a branch.
     void publish(Branch& branch);
-    void publish_many(const std::vector<Branch*>& branches);
     /// Children of a branch that is computed to its end. As many as asked for, or as there is
     /// memory for: the others begin later, by a lookup.
     [[nodiscard]] std::vector<rkv::Sequence> fork(Branch& parent, std::size_t count);
@@ -79,11 +82,13 @@ private:
     /// For calls over many sequences, kept from step to step.
     std::vector<rkv_sequence_append_item> added_;
     std::vector<Branch*> extended_;
+    std::vector<Branch*> to_publish_;
     std::vector<rkv_sequence_publish_item> published_;
     std::vector<rkv_status> statuses_;
 
     [[nodiscard]] std::size_t holding() const;
     void extend_running();
+    void publish_many(const std::vector<Branch*>& branches);
     bool plan_running(std::size_t& budget);
     void admit(std::size_t& budget);
     [[nodiscard]] bool admit_branch(Request& request, Branch& branch);
@@ -96,6 +101,10 @@ private:
     void count_begin(Request& request, const rkv_sequence_info& state);
     [[nodiscard]] bool has_slot(const Request& request) const;
     [[nodiscard]] bool may_fit(const Request& request, const Branch& branch) const;
+    [[nodiscard]] std::uint64_t growth(std::uint32_t group, const Request& request) const;
+    [[nodiscard]] std::uint64_t pages_needed(std::uint32_t group, std::uint64_t positions) const;
+    [[nodiscard]] std::array<std::size_t, 2> where_to_save(const Request& request,
+                                                           const Branch& branch) const;
     void preempt(Request& request, Branch& branch);
     void preempt_last();
     [[nodiscard]] bool preempt_idle(const Request& claimant);
