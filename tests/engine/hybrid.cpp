@@ -372,9 +372,6 @@ static void g15_steps_that_fail_lose_nothing() {
 static void g15_what_such_models_cannot_do_is_said() {
     for (Model* model : {&windows(), &states()}) {
         engine::EngineConfig config = model->config(true, 0);
-        config.kv.journal_bytes = 1 << 20;
-        CHECK_REFUSES(std::runtime_error, "--page", TestCore core(config));
-        config = model->config(true, 0);
         config.device = engine::Device::cuda;
         CHECK_REFUSES(std::runtime_error, "is computed on the processor only",
                       TestCore core(config));

@@ -209,7 +209,8 @@ static void check_mirror(const Mirror& mirror, engine::Core& core) {
         if (!page.space.empty()) continue;
         const std::vector<std::uint32_t> tokens = mirror.prefix(number);
         CHECK_EQ(tokens.size(), page.position + mirror.page_size);
-        CHECK_EQ(cache.probe(tokens).position_count, tokens.size());
+        // Whatever other groups lack.
+        CHECK_EQ(cache.probe_groups(tokens).depths.known_position_count, tokens.size());
         for (const std::uint32_t id : page.tokens) {
             if (id >= 128) continue;
             CHECK_EQ(mirror.words.at(std::to_string(id)), std::string(1, static_cast<char>(id)));
@@ -230,8 +231,9 @@ static engine::RequestSpec some_request(std::uint64_t i) {
     return spec;
 }
 
-static engine::EngineConfig small_config(std::uint64_t ring) {
-    engine::EngineConfig config = tiny_config(model());
+static engine::EngineConfig small_config(std::uint64_t ring,
+                                         const Checkpoint& checkpoint = model()) {
+    engine::EngineConfig config = tiny_config(checkpoint);
     config.kv.page_count = 60;
     config.kv.journal_bytes = ring;
     return config;
@@ -257,6 +259,22 @@ static void b11_events_tell_what_the_cache_holds() {
     CHECK_EQ(mirror.snapshots, 1U);
     CHECK(core.cache().evicted_page_count > 100);
     CHECK_EQ(events.lost_count(), 0U);
+}
+
+/// The page shows group 0 of a model with several kinds of layers.
+static void b11_g15_events_of_windows_tell_what_full_attention_has() {
+    const Checkpoint windows(
+        engine::gemma3_checkpoint(engine::llama_checkpoint(6, 64, 96, 2, 1, 64), 24));
+    TestCore core(small_config(journal_bytes, windows));
+    engine::CacheEvents events(core.core());
+    Mirror mirror;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+        core.complete(some_request(i));
+        mirror.read(events, core.core().kv().cache());
+        check_mirror(mirror, core.core());
+    }
+    CHECK(core.cache().evicted_page_count > 100);
+    CHECK_EQ(mirror.snapshots, 1U);
 }
 
 static void b11_a_request_that_runs_locks_what_it_uses() {
@@ -341,6 +359,7 @@ int main() {
     RUN(b11_events_tell_what_the_cache_holds);
     RUN(b11_a_request_that_runs_locks_what_it_uses);
     RUN(b11_a_page_that_is_too_slow_begins_again);
+    RUN(b11_g15_events_of_windows_tell_what_full_attention_has);
     RUN(b11_text_in_events_is_no_event);
     RUN(b11_event_streams_are_bounded);
 }

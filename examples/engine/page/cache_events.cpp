@@ -106,6 +106,8 @@ std::string CacheEvents::records() {
     Json data = {{"words", Json::object()}, {"special", Json::object()}};
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
         const rkv::JournalRecord record = buffers_[i];
+        // The page draws prefixes by their pages of group 0; those of others hang on them.
+        if (record.raw->group != 0) continue;
         switch (record.raw->kind) {
             case RKV_JOURNAL_STORED:
                 add_words(record.tokens, data);

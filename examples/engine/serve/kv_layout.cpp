@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <string>
 
 namespace engine {
@@ -98,9 +97,6 @@ rkv::PageTable make_table(const LayerGroups& groups, const std::vector<rkv_pool_
 /// the others.
 rkv_cache_config cache_config(const rkv::PageTable& table, const LayerGroups& groups,
                               const KvConfig& config) {
-    if (config.journal_bytes > 0 && !groups.is_single())
-        throw std::runtime_error("--page: the cache of a model with several kinds of layers has no "
-                                 "journal, which the page shows");
     rkv_cache_config cache = rkv::Cache::config();
     std::uint64_t sequences = config.retained_sequences;
     for (std::uint32_t group = 1; group < groups.list().size(); ++group) {
