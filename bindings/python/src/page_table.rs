@@ -64,7 +64,7 @@ impl Group {
 /// of padding: it is never handed out.
 ///
 /// page_count: pages, the reserved one included; 0 with `pools`.
-/// page_size: positions of a page, 1 to 256.
+/// page_size: positions of a page, 1 to 65,536; a runner takes up to 256.
 /// slot_count: sequences alive at once.
 /// row_page_limit: longest row in pages; 0: as many as there are pages.
 /// external: the engine has an allocator of its own. `Cache.insert()` claims its pages,
