@@ -23,6 +23,7 @@ mod log;
 mod many;
 mod page_table;
 mod plan;
+mod plan_arrays;
 mod record;
 mod runner;
 mod runner_memory;

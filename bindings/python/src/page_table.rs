@@ -64,7 +64,7 @@ impl Group {
 /// of padding: it is never handed out.
 ///
 /// page_count: pages, the reserved one included; 0 with `pools`.
-/// page_size: positions of a page, 1 to 256.
+/// page_size: positions of a page, 1 to 65,536; a runner takes up to 256.
 /// slot_count: sequences alive at once.
 /// row_page_limit: longest row in pages; 0: as many as there are pages.
 /// external: the engine has an allocator of its own. `Cache.insert()` claims its pages,
@@ -79,6 +79,8 @@ pub struct PageTable {
     /// Positions of a page.
     #[pyo3(get)]
     pub page_size: u32,
+    /// Of each group, the pool that its pages come from.
+    pub group_pools: Vec<u32>,
 }
 
 #[pymethods]
@@ -100,6 +102,10 @@ impl PageTable {
         pools: Vec<u32>,
     ) -> PyResult<Self> {
         let groups: Vec<_> = groups.into_iter().map(|group| group.0).collect();
+        let mut group_pools: Vec<_> = groups.iter().map(|group| group.pool).collect();
+        if group_pools.is_empty() {
+            group_pools.push(0);
+        }
         let pool = |page_count| rkv_pool_config { page_count, reserved: 0 };
         let pools: Vec<_> = pools.into_iter().map(pool).collect();
         let config = rkv_page_table_config {
@@ -124,7 +130,7 @@ impl PageTable {
             unsafe { rkv_page_table_create(config, table) }
         });
         check(py, status)?;
-        Ok(PageTable { handle: Closable::new(Handle::new(table)), page_size })
+        Ok(PageTable { handle: Closable::new(Handle::new(table)), page_size, group_pools })
     }
 
     /// Gives the table up; a cache, a plan or a runner on it keeps its pages alive. Calls that run

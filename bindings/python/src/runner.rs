@@ -1,4 +1,4 @@
-//! Runners: attention over the rows of a page table, and the KV memory behind its pages.
+//! Runners: attention over the rows of a group of layers, and the KV memory behind their pages.
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
@@ -13,9 +13,13 @@ use crate::record::RunnerStats;
 use crate::shape::{Shape, dtype};
 use crate::status::check;
 
-/// Attention over the rows of one page table, and the KV memory behind its pages.
+/// Attention over the rows of one group of layers of a page table, and the KV memory behind their
+/// pages. A model with several groups, or with layers of several shapes, has a runner for each, and
+/// they compute one plan.
 ///
-/// layers, query_heads, kv_heads, head_dim: of the model; head_dim is 64, 96, 128 or 256.
+/// layers: of the model, those that this runner computes.
+/// query_heads, kv_heads, head_dim: of the model; head_dim, of Q and K, is 64, 96, 128 or 256, on
+///     the CPU also 192 or 512.
 /// dtype: of q, k, v and out: "f32", "f16" or "bf16", or torch's.
 /// kv_dtype: of K and V in memory: the same, or "fp8_e4m3".
 /// kv_layout: "nhd", [page][position][head][head_dim], or "hnd", heads before positions.
@@ -23,7 +27,9 @@ use crate::status::check;
 /// threads: of the CPU; 0: as many as the process may use.
 /// batch_invariant: a row's result has the same bits whatever else is in the batch.
 /// kv_layers: the engine's memory, (k, v) of each layer in this layout, for every page of the
-///     table; None: memory of the runner's own.
+///     group's pool; None: memory of the runner's own.
+/// group: the group of layers; not one of states, on CUDA not one of chunks or with sinks.
+/// v_head_dim: of V and of results; None or 0: head_dim, which it is on CUDA.
 ///
 /// Tensors are taken by DLPack or the buffer protocol, where they lie. NumPy has no bf16: integers
 /// of 16 bits are taken as its bits.
@@ -60,10 +66,10 @@ impl Runner {
     #[new]
     #[pyo3(signature = (table, *, layers, query_heads, kv_heads, head_dim=128, dtype=None,
                         kv_dtype=None, kv_layout="nhd", backend="cpu", device=0, threads=0,
-                        batch_invariant=false, kv_layers=None),
+                        batch_invariant=false, kv_layers=None, group=0, v_head_dim=None),
            text_signature = "(table, *, layers, query_heads, kv_heads, head_dim=128, dtype=None, \
                              kv_dtype=None, kv_layout='nhd', backend='cpu', device=0, threads=0, \
-                             batch_invariant=False, kv_layers=None)")]
+                             batch_invariant=False, kv_layers=None, group=0, v_head_dim=None)")]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -80,25 +86,35 @@ impl Runner {
         threads: u32,
         batch_invariant: bool,
         kv_layers: Option<Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>>,
+        group: u32,
+        v_head_dim: Option<u32>,
     ) -> PyResult<Self> {
         let on = table.get().handle.get(py)?;
         let dtype = dtype.map_or(Ok(RKV_DTYPE_F32), |it| self::dtype(it, "dtype"))?;
         let kv_dtype = kv_dtype.map_or(Ok(dtype), |it| self::dtype(it, "kv_dtype"))?;
         let (kv_layout, backend) = (layout(kv_layout)?, self::backend(backend)?);
-        // SAFETY: a live handle.
-        let pool = filled(py, |out: *mut rkv_pool_stats| unsafe {
-            rkv_page_table_read_pool_stats(on.raw(), 0, out)
-        })?;
+        // A group that there is not is refused by the library, whatever memory comes with it.
+        let pages = match table.get().group_pools.get(group as usize) {
+            None => 0,
+            Some(pool) => {
+                // SAFETY: a live handle.
+                let pool = filled(py, |out: *mut rkv_pool_stats| unsafe {
+                    rkv_page_table_read_pool_stats(on.raw(), *pool, out)
+                })?;
+                pool.total_page_count + 1
+            }
+        };
         let shape = Shape {
             layers,
             query_heads,
             kv_heads,
             head_dim,
+            v_head_dim: v_head_dim.filter(|dim| *dim != 0).unwrap_or(head_dim),
             dtype,
             kv_dtype,
             kv_layout,
             device: if backend == RKV_BACKEND_CPU { 0 } else { device + 1 },
-            pages: pool.total_page_count + 1,
+            pages,
             page_size: table.get().page_size,
         };
         let (kept, memory) = engine_memory(&shape, kv_layers)?;
@@ -116,6 +132,8 @@ impl Runner {
             device,
             kv_layers: if memory.is_empty() { null() } else { memory.as_ptr() },
             kv_layer_size: size_of::<rkv_runner_kv_memory>(),
+            group,
+            v_head_dim: shape.v_head_dim,
             ..rkv_runner_config::sized()
         };
         let mut runner = null_mut();
@@ -159,8 +177,9 @@ impl Runner {
     }
 
     /// Copies the first positions of pages to other pages, K and V of every layer: an array of
-    /// `dtypes.page_copy`. For an engine that moves pages for reasons of its own; the copies that
-    /// sequences wait for go with a step. Raises InvalidArgument naming the copy.
+    /// `dtypes.page_copy`, each with the runner's group. For an engine that moves pages for reasons
+    /// of its own; the copies that sequences wait for go with a step. Raises InvalidArgument naming
+    /// the copy.
     fn copy_pages(&self, py: Python<'_>, copies: &Bound<'_, PyAny>) -> PyResult<()> {
         let runner = self.handle.get(py)?;
         let copies = Array::structs::<rkv_page_copy>(copies, "copies", "page_copy", false)?;
@@ -187,20 +206,17 @@ fn engine_memory(
         return Err(PyValueError::new_err(message));
     }
     for (at, (k, v)) in layers.iter().enumerate() {
-        let (k, strides) = shape.kv(k, &format!("kv_layers[{at}]: k"))?;
-        let (v, others) = shape.kv(v, &format!("kv_layers[{at}]: v"))?;
-        if strides != others {
-            let message = format!("kv_layers[{at}]: k and v must have equal strides");
-            return Err(PyValueError::new_err(message));
-        }
+        let (k, strides) = shape.kv(k, &format!("kv_layers[{at}]: k"), shape.head_dim)?;
+        let (v, of_v) = shape.kv(v, &format!("kv_layers[{at}]: v"), shape.v_head_dim)?;
         memory.push(rkv_runner_kv_memory {
             k: k.data(),
             v: v.data(),
             page_stride: strides[0],
             position_stride: strides[1],
             head_stride: strides[2],
-            // As those of K.
-            ..rkv_runner_kv_memory::zeroed()
+            v_page_stride: of_v[0],
+            v_position_stride: of_v[1],
+            v_head_stride: of_v[2],
         });
         kept.extend([k, v]);
     }

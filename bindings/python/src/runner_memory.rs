@@ -12,8 +12,9 @@ use crate::shape::{bytes, dtype};
 use crate::status::check;
 
 /// K or V of a layer, where it lies: a tensor for `torch.from_dlpack()` and `numpy.from_dlpack()`
-/// of shape (pages, page_size, kv_heads, head_dim), or with heads before positions. It keeps the
-/// memory; what is in it changes with `Runner.append_prefill()`.
+/// of shape (pages, page_size, kv_heads, head_dim), or with heads before positions; of V the last
+/// is v_head_dim, and pages are those of the group's pool. It keeps the memory; what is in it
+/// changes with `Runner.append_prefill()`.
 #[pyclass(frozen, module = "radixkv")]
 pub struct KvMemory {
     lent: Lent,
@@ -87,21 +88,24 @@ impl Runner {
             let size = size_of::<rkv_runner_kv_memory>();
             rkv_runner_read_kv_memory(handle.raw(), layer, &mut memory, size)
         })?;
-        let [page, position, head] =
-            [memory.page_stride, memory.position_stride, memory.head_stride].map(|it| it as i64);
+        let k = [memory.page_stride, memory.position_stride, memory.head_stride];
+        let v = [memory.v_page_stride, memory.v_position_stride, memory.v_head_stride];
         let (pages, size) = (shape.pages as i64, i64::from(shape.page_size));
-        let (heads, dim) = (i64::from(shape.kv_heads), i64::from(shape.head_dim));
-        let (extents, strides) = match shape.kv_layout {
-            RKV_KV_LAYOUT_NHD => ([pages, size, heads, dim], [page, position, head, 1]),
-            _ => ([pages, heads, size, dim], [page, head, position, 1]),
-        };
         let code = match shape.kv_dtype {
             _ if as_bits => UINT,
             RKV_DTYPE_FP8_E4M3 => UINT,
             RKV_DTYPE_BF16 => BFLOAT,
             _ => FLOAT,
         };
-        let tensor = |data| KvMemory {
+        let form = |(heads, dim): (u32, u32), strides: [u64; 3]| {
+            let (heads, dim) = (i64::from(heads), i64::from(dim));
+            let [page, position, head] = strides.map(|stride| stride as i64);
+            match shape.kv_layout {
+                RKV_KV_LAYOUT_NHD => ([pages, size, heads, dim], [page, position, head, 1]),
+                _ => ([pages, heads, size, dim], [page, head, position, 1]),
+            }
+        };
+        let tensor = |data, (extents, strides)| KvMemory {
             lent: Lent {
                 data,
                 cuda: shape.device.checked_sub(1).map(|number| number as i32),
@@ -113,7 +117,7 @@ impl Runner {
             handle: handle.clone(),
             runner: this.clone().unbind(),
         };
-        Ok((tensor(memory.k), tensor(memory.v)))
+        Ok((tensor(memory.k, form(shape.k(), k)), tensor(memory.v, form(shape.v(), v))))
     }
 }
 
@@ -121,7 +125,7 @@ impl Runner {
 /// is made. Raises Unsupported saying what this build, on this machine, cannot run.
 #[pyfunction]
 #[pyo3(signature = (page_size, *, layers, query_heads, kv_heads, head_dim=128, dtype=None,
-                    kv_dtype=None, kv_layout="nhd", backend="cpu", device=0))]
+                    kv_dtype=None, kv_layout="nhd", backend="cpu", device=0, v_head_dim=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn runner_supports(
     py: Python<'_>,
@@ -135,6 +139,7 @@ pub fn runner_supports(
     kv_layout: &str,
     backend: &str,
     device: u32,
+    v_head_dim: Option<u32>,
 ) -> PyResult<u64> {
     let dtype = dtype.map_or(Ok(RKV_DTYPE_F32), |it| self::dtype(it, "dtype"))?;
     let config = rkv_runner_config {
@@ -147,6 +152,7 @@ pub fn runner_supports(
         kv_dtype: kv_dtype.map_or(Ok(dtype), |it| self::dtype(it, "kv_dtype"))?,
         kv_layout: layout(kv_layout)?,
         device,
+        v_head_dim: v_head_dim.unwrap_or(0),
         ..rkv_runner_config::sized()
     };
     let mut bytes = 0;

@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::c::*;
 use crate::handle::{Raw, long};
-use crate::plan::{Plan, positions};
+use crate::plan::Plan;
+use crate::plan_arrays::positions;
 use crate::runner::{Runner, stream_of};
 use crate::status::check;
 
@@ -29,15 +30,19 @@ fn floats(
 impl Runner {
     /// Writes K and V of a plan's new positions into their pages, and attends from each of them to
     /// the cached and the new ones. Decoding is the same call with one new position a row. The
-    /// first call of a step carries out the copies that its sequences wait for.
+    /// first call of a step carries out the copies that its sequences wait for, see
+    /// `prepare_plan()`.
     ///
-    /// q, out: (positions, query_heads, head_dim), in the plan's order; out must not overlap.
-    /// k, v: (positions, kv_heads, head_dim); None together: they are in the pages already.
+    /// q: (positions, query_heads, head_dim), in the plan's order.
+    /// k, v: (positions, kv_heads, head_dim), of v v_head_dim; None together: they are in the pages
+    ///     already.
+    /// out: (positions, query_heads, v_head_dim); must not overlap with the others.
     /// lse: (positions, query_heads) float32, receives the logarithms of the softmax denominators.
     /// sinks: (query_heads,) float32, a logit of each head for the denominator only.
     /// scale: factor of q * k; 0: 1 / sqrt(head_dim).
     /// soft_cap: a scaled logit x becomes soft_cap * tanh(x / soft_cap); 0: none.
-    /// window: positions that a query sees, itself included; 0: all.
+    /// window: positions that a query sees, itself included, at most as many as in the group; 0: as
+    ///     in the group, all of full attention.
     /// k_scale, v_scale: FP8 only: K is what is stored times this; 0: 1.
     /// stream: CUDA only: the number of the stream; None: torch's current one.
     ///
@@ -66,12 +71,11 @@ impl Runner {
     ) -> PyResult<()> {
         let (runner, shape) = (self.handle.get(py)?, &self.shape);
         let (turn, plan) = (&plan.get().turn, plan.get().handle.get(py)?);
-        let (q, q_position_stride, q_head_stride) =
-            shape.tensor(q, "q", shape.query_heads, false)?;
+        let (q, q_position_stride, q_head_stride) = shape.tensor(q, "q", shape.q(), false)?;
         let (out, out_position_stride, out_head_stride) =
-            shape.tensor(out, "out", shape.query_heads, true)?;
-        let k = k.map(|it| shape.tensor(it, "k", shape.kv_heads, false)).transpose()?;
-        let v = v.map(|it| shape.tensor(it, "v", shape.kv_heads, false)).transpose()?;
+            shape.tensor(out, "out", shape.out(), true)?;
+        let k = k.map(|it| shape.tensor(it, "k", shape.k(), false)).transpose()?;
+        let v = v.map(|it| shape.tensor(it, "v", shape.v(), false)).transpose()?;
         let heads = shape.query_heads as usize;
         let lse = lse.map(|it| floats(self, it, "lse", 0, true)).transpose()?;
         let sinks = sinks.map(|it| floats(self, it, "sinks", heads, false)).transpose()?;
@@ -134,8 +138,10 @@ impl Runner {
     }
 
     /// Does now what the first `append_prefill()` of a step does otherwise: carries out the copies
-    /// that its sequences wait for and confirms them, unless they are to be kept open for another
-    /// runner.
+    /// that its sequences wait for in the runner's group, and confirms those of all groups, unless
+    /// they are to be kept open: so for all runners of a plan but the last one, and with states,
+    /// whose copies the engine carries out and then confirms. Raises InvalidState where it would
+    /// confirm copies of another group that no runner carried out.
     #[pyo3(signature = (plan, *, keep_copies_open=false, stream=None))]
     fn prepare_plan(
         &self,
@@ -171,7 +177,7 @@ impl Runner {
 
     /// Attention over the union of disjoint sets of keys, from the attention over each of them.
     ///
-    /// outs: a list of results, (positions, query_heads, head_dim) each, dense.
+    /// outs: a list of results, (positions, query_heads, v_head_dim) each, dense.
     /// lses: a list of as many (positions, query_heads) float32.
     /// out, lse: receive the merged ones; may be among the others.
     #[pyo3(signature = (outs, lses, out, lse=None, *, stream=None))]
@@ -190,7 +196,7 @@ impl Runner {
         }
         let heads = shape.query_heads as usize;
         let dense = |object: &Bound<'_, PyAny>, name: &str, writable| {
-            let (array, ..) = shape.tensor(object, name, shape.query_heads, writable)?;
+            let (array, ..) = shape.tensor(object, name, shape.out(), writable)?;
             if array.is_dense {
                 Ok(array)
             } else {

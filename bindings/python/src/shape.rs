@@ -45,18 +45,41 @@ pub struct Shape {
     pub layers: u32,
     pub query_heads: u32,
     pub kv_heads: u32,
+    /// Of Q and K.
     pub head_dim: u32,
+    /// Of V and of results.
+    pub v_head_dim: u32,
     pub dtype: u32,
     pub kv_dtype: u32,
     pub kv_layout: u32,
     /// 0 for the CPU, else one more than the number of the GPU.
     pub device: u32,
-    /// Pages that have memory, the reserved one included.
+    /// Pages of the group's pool, the reserved one included.
     pub pages: u64,
     pub page_size: u32,
 }
 
 impl Shape {
+    /// Heads of q, and elements of each.
+    pub fn q(&self) -> (u32, u32) {
+        (self.query_heads, self.head_dim)
+    }
+
+    /// Likewise of k.
+    pub fn k(&self) -> (u32, u32) {
+        (self.kv_heads, self.head_dim)
+    }
+
+    /// Likewise of v.
+    pub fn v(&self) -> (u32, u32) {
+        (self.kv_heads, self.v_head_dim)
+    }
+
+    /// Likewise of results.
+    pub fn out(&self) -> (u32, u32) {
+        (self.query_heads, self.v_head_dim)
+    }
+
     /// Refuses a tensor on another device.
     pub fn same_device(&self, array: &Array, name: &str) -> PyResult<()> {
         if array.device == self.device {
@@ -69,13 +92,13 @@ impl Shape {
         Err(PyValueError::new_err(format!("{name}: must be in {place}")))
     }
 
-    /// A tensor of [positions][heads][head_dim], with dense elements of a head. Returns it with the
+    /// A tensor of [positions][heads][dim], with dense elements of a head. Returns it with the
     /// strides of positions and heads.
     pub fn tensor(
         &self,
         object: &Bound<'_, PyAny>,
         name: &str,
-        heads: u32,
+        (heads, dim): (u32, u32),
         writable: bool,
     ) -> PyResult<(Array, u64, u64)> {
         let array = Array::of(object, name, writable)?;
@@ -85,16 +108,15 @@ impl Shape {
         }
         self.same_device(&array, name)?;
         let (shape, strides) = (array.shape(), array.strides());
-        let (heads, head_dim) = (i64::from(heads), i64::from(self.head_dim));
-        if shape.len() != 3 || shape[1..] != [heads, head_dim] {
-            let message = format!(
-                "{name}: a shape of (positions, {heads}, {head_dim}) is needed, not {shape:?}"
-            );
+        let (heads, dim) = (i64::from(heads), i64::from(dim));
+        if shape.len() != 3 || shape[1..] != [heads, dim] {
+            let message =
+                format!("{name}: a shape of (positions, {heads}, {dim}) is needed, not {shape:?}");
             return Err(PyValueError::new_err(message));
         }
         // Of what there is one or none, the stride says nothing.
         let stride = |at: usize, dense: i64| if shape[at] <= 1 { dense } else { strides[at] };
-        let (position, head) = (stride(0, heads * head_dim), stride(1, head_dim));
+        let (position, head) = (stride(0, heads * dim), stride(1, dim));
         // 0 would mean "dense" to the library, not a tensor that was broadcast.
         if stride(2, 1) != 1 || position <= 0 || head <= 0 {
             let message = format!("{name}: the elements of a head must lie side by side");
@@ -103,9 +125,14 @@ impl Shape {
         Ok((array, position as u64, head as u64))
     }
 
-    /// K or V of a layer in the engine's memory: [page][position][head][head_dim], or with heads
-    /// before positions. Returns it with the strides of pages, positions and heads.
-    pub fn kv(&self, object: &Bound<'_, PyAny>, name: &str) -> PyResult<(Array, [u64; 3])> {
+    /// K or V of a layer in the engine's memory: [page][position][head][dim], or with heads before
+    /// positions. Returns it with the strides of pages, positions and heads.
+    pub fn kv(
+        &self,
+        object: &Bound<'_, PyAny>,
+        name: &str,
+        dim: u32,
+    ) -> PyResult<(Array, [u64; 3])> {
         let array = Array::of(object, name, true)?;
         if !is_of(&array, self.kv_dtype) {
             let message = format!("{name}: elements of another type than kv_dtype");
@@ -115,8 +142,8 @@ impl Shape {
         let (shape, strides) = (array.shape(), array.strides());
         let (heads, size) = (i64::from(self.kv_heads), i64::from(self.page_size));
         let inner = match self.kv_layout {
-            RKV_KV_LAYOUT_NHD => [size, heads, i64::from(self.head_dim)],
-            _ => [heads, size, i64::from(self.head_dim)],
+            RKV_KV_LAYOUT_NHD => [size, heads, i64::from(dim)],
+            _ => [heads, size, i64::from(dim)],
         };
         let pages = self.pages as i64;
         if shape.len() != 4 || shape[1..] != inner || shape[0] < pages {

@@ -20,7 +20,7 @@ def blocks() -> list[str]:
 
 
 def test_every_block_runs() -> None:
-    story, engine, hot_path = blocks()
+    story, engine, hot_path, hybrid = blocks()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(story, {})
@@ -46,3 +46,13 @@ def test_every_block_runs() -> None:
         exec(hot_path, names)
         mapping = names["mapping"]
         assert isinstance(mapping, np.ndarray) and (mapping % 16 == 2).all()
+
+    k, out = np.ones((50, 2, 64), np.float32), np.zeros((50, 8, 96), np.float32)
+    names = {
+        "np": np, "radixkv": radixkv, "tokens": ids(50), "q": np.ones((50, 8, 64), np.float32),
+        "k": k, "v": np.ones((50, 2, 96), np.float32), "out": out,
+    }
+    exec(hybrid, names)
+    np.testing.assert_allclose(out, 1, rtol=1e-6)
+    pages = names["pages"]
+    assert isinstance(pages, dict) and len(pages["indices"]) == 4

@@ -544,7 +544,7 @@ class Plan:
         separate: bool = False,
     ) -> None: ...
     def check(self) -> None: ...
-    def sizes(self) -> tuple[int, int, int, int]: ...
+    def sizes(self, *, group: int = 0, compact: bool = False) -> tuple[int, int, int, int]: ...
     def read(
         self,
         *,
@@ -555,8 +555,12 @@ class Plan:
         slot_mapping: _Array | None = None,
         copies: _Array | None = None,
         copy_sequences: _Array | None = None,
+        first_position: _Array | None = None,
+        sink_page_count: _Array | None = None,
+        group: int = 0,
+        compact: bool = False,
     ) -> tuple[int, int, int, int]: ...
-    def arrays(self) -> dict[str, NDArray[Any]]: ...
+    def arrays(self, *, group: int = 0, compact: bool = False) -> dict[str, NDArray[Any]]: ...
 
 @final
 class KvMemory:
@@ -592,6 +596,8 @@ class Runner:
         threads: int = 0,
         batch_invariant: bool = False,
         kv_layers: _List[tuple[_Array, _Array]] | None = None,
+        group: int = 0,
+        v_head_dim: int | None = None,
     ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -684,4 +690,5 @@ def runner_supports(
     kv_layout: str = "nhd",
     backend: str = "cpu",
     device: int = 0,
+    v_head_dim: int | None = None,
 ) -> int: ...
