@@ -149,7 +149,9 @@ stage_long_model() { # operations from a new seed
 
 stage_long_simulation() {
     RKV_SIM_SEED=$(date +%s) RKV_SIM_OPS=100000000 \
-        cargo test --locked --test simulation -- --nocapture simulated
+        cargo test --locked --test simulation -- --nocapture simulated &&
+        RKV_GROUPS_SEED=$(date +%s) RKV_GROUPS_STEPS=8000000 \
+            cargo test --locked --test groups -- --nocapture simulation
 }
 
 stage_soak() { # the reference engine for five minutes

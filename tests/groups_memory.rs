@@ -2,6 +2,8 @@
 //! its own: what other threads free later would count as this one's.
 #![allow(dead_code)] // of what drives the library, this needs a part
 
+#[path = "groups/chance.rs"]
+mod chance;
 #[path = "groups/engine.rs"]
 mod engine;
 mod failing;

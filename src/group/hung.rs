@@ -177,6 +177,11 @@ impl Hung {
         entry.spine
     }
 
+    /// Whether somebody uses a page.
+    pub fn is_used(&self, HungPage { group, page }: HungPage) -> bool {
+        self.pools[self.groups[group].pool].entries[page as usize].users > 0
+    }
+
     /// Says that somebody uses a page until `end_use`.
     pub fn begin_use(&mut self, hung: HungPage) {
         let entry = self.entry(hung);

@@ -81,6 +81,23 @@ impl State {
         }
         Ok(())
     }
+
+    /// Begins to save the states of a sequence: pages for the checkpoints, and the copies that fill
+    /// them. Returns how many there are to carry out; none when all are saved already.
+    pub fn checkpoint(&mut self, id: SequenceId) -> Result<usize, Error> {
+        let (slot, place) = (id.slot(), self.place_to_save(id)?);
+        self.reserve_group_rows(slot, 0)?;
+        // Some may be saved already: room for the others is not made of those.
+        let (missing, idle) = self.missing_checkpoints(slot, place);
+        for pool in 0..self.table.pool_count() {
+            self.check_pool_room(pool, missing[pool], idle[pool])?;
+        }
+        self.use_checkpoints(slot, place, true);
+        let pools = 0..self.table.pool_count();
+        pools.into_iter().for_each(|pool| self.free_up_pool(pool, missing[pool]));
+        self.use_checkpoints(slot, place, false);
+        Ok(self.begin_checkpoints(slot, place))
+    }
 }
 
 impl Turn<'_> {
@@ -115,20 +132,6 @@ impl Turn<'_> {
         if self.sequences.get(slot as usize).is_some_and(|place| place.id == Some(id)) {
             let places = self.table.row(slot).map_or(0, <[u32]>::len);
             self.shorten_group_rows(slot, places);
-        }
-    }
-
-    /// Begins to save the states of a sequence: pages for the checkpoints, and the copies that fill
-    /// them. Returns how many there are to carry out; none when all are saved already.
-    pub fn checkpoint(&mut self, id: SequenceId) -> Result<usize, Error> {
-        loop {
-            let place = self.place_to_save(id)?;
-            self.reserve_group_rows(id.slot(), 0)?;
-            let missing = self.missing_checkpoints(id.slot(), place);
-            self.check_all_rooms(&missing)?;
-            if !self.make_pools_free(&missing)? {
-                return Ok(self.begin_checkpoints(id.slot(), place));
-            }
         }
     }
 }

@@ -166,29 +166,53 @@ impl State {
         }
     }
 
-    /// The STATE groups that have no checkpoint after a place of a sequence.
-    fn unsaved(&self, slot: u32, place: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+    fn hung(&self) -> &Hung {
         let cache = self.cache.as_ref().expect("a sequence has a cache");
-        let hung = &cache.groups.as_ref().expect("there are several groups").hung;
-        let spine = self.table.row(slot).expect("the slot is in use")[place];
-        let states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
-        let unsaved = states.filter(move |(group, _)| hung.page(*group, spine) == 0);
-        unsaved.map(|(group, config)| (group, config.pool as usize))
+        &cache.groups.as_ref().expect("there are several groups").hung
     }
 
-    /// Pages that checkpoints after a place of a sequence take, by pool.
-    pub(crate) fn missing_checkpoints(&self, slot: u32, place: usize) -> ByPool {
-        let mut missing = ByPool::default();
-        self.unsaved(slot, place).for_each(|(_, pool)| missing[pool] += 1);
-        missing
+    /// The checkpoints after a place of a sequence, by STATE group with its pool; page 0 for one
+    /// that is missing.
+    fn checkpoints(&self, slot: u32, place: usize) -> impl Iterator<Item = (HungPage, usize)> + '_ {
+        let (hung, row) = (self.hung(), self.table.row(slot).expect("the slot is in use"));
+        let states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
+        states.map(move |(group, config)| {
+            (HungPage { group, page: hung.page(group, row[place]) }, config.pool as usize)
+        })
+    }
+
+    /// Checkpoints after a place of a sequence that are missing, by pool, and those that are there
+    /// and used by nobody.
+    pub(crate) fn missing_checkpoints(&self, slot: u32, place: usize) -> (ByPool, ByPool) {
+        let (mut missing, mut idle) = (ByPool::default(), ByPool::default());
+        for (saved, pool) in self.checkpoints(slot, place) {
+            missing[pool] += usize::from(saved.page == 0);
+            idle[pool] += usize::from(saved.page != 0 && !self.hung().is_used(saved));
+        }
+        (missing, idle)
+    }
+
+    /// Begins to use the checkpoints that are there after a place of a sequence, or ends it.
+    pub(crate) fn use_checkpoints(&mut self, slot: u32, place: usize, begins: bool) {
+        let mut there = [None; GROUP_LIMIT];
+        for (at, (saved, _)) in there.iter_mut().zip(self.checkpoints(slot, place)) {
+            *at = Some(saved).filter(|saved| saved.page != 0);
+        }
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let now = cache.index.now();
+        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
+        for saved in there.into_iter().flatten() {
+            if begins { hung.begin_use(saved) } else { hung.end_use(saved, None, now) }
+        }
     }
 
     /// Takes the pages of checkpoints, which are free, for copies for which room was made.
     pub(crate) fn begin_checkpoints(&mut self, slot: u32, place: usize) -> usize {
         let mut unsaved = [(0, 0); GROUP_LIMIT];
         let mut count = 0;
-        for (at, group) in unsaved.iter_mut().zip(self.unsaved(slot, place)) {
-            *at = group;
+        let missing = self.checkpoints(slot, place).filter(|(saved, _)| saved.page == 0);
+        for (at, (saved, pool)) in unsaved.iter_mut().zip(missing) {
+            *at = (saved.group, pool);
             count += 1;
         }
         let rows = &mut self.sequences[slot as usize].groups;

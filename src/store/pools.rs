@@ -195,6 +195,17 @@ impl State {
         }))
     }
 
+    /// Evicts until a pool has so many pages, which are few. It was seen that this can be done.
+    pub(crate) fn free_up_pool(&mut self, pool: usize, count: usize) {
+        let missing = count.saturating_sub(self.table.pool_at(pool).free());
+        if missing > 0 {
+            let (cache, table) = self.parts().expect("what is evicted is of a cache");
+            let most = (pool, Portion::of(missing));
+            let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
+            assert!(evicted >= missing, "what is reclaimable can be evicted");
+        }
+    }
+
     /// Puts loose pages of a pool back.
     pub fn free_pool_pages(&mut self, pool: u32, pages: &[u32]) -> Result<(), Error> {
         let pool = self.table.check_pool(pool)?;

@@ -1,8 +1,8 @@
 //! An engine that keeps books of its own and does anything that the header allows, at random.
+use super::chance::Chance;
 use super::follower::Follower;
 use super::library::{Counts, Library, Rows, World};
 use super::model::{Model, Pages, Prefix};
-use fastrand::Rng;
 use radixkv::capi::{rkv_lock_id, rkv_status};
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub struct Engine {
     pub world: World,
     library: Library,
     model: Model,
-    rng: Rng,
+    rng: Chance,
     locks: Vec<Lock>,
     /// Of an external pool: the pages that are the engine's.
     outside: Vec<BTreeSet<u32>>,
@@ -43,7 +43,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn new(world: &World, seed: u64) -> Self {
+    pub fn new(world: &World, rng: Chance) -> Self {
         Self {
             library: Library::new(world),
             model: Model {
@@ -52,7 +52,7 @@ impl Engine {
                 whole_pages: world.whole_pages,
                 ..Model::default()
             },
-            rng: Rng::with_seed(seed),
+            rng,
             locks: Vec::new(),
             outside: world.pools.iter().map(|&pages| (1..=pages).collect()).collect(),
             world: world.clone(),
@@ -79,6 +79,12 @@ impl Engine {
             ids.push(0);
         }
         (self.rng.u32(..2), ids)
+    }
+
+    /// Whether what decides its steps is used up.
+    #[allow(dead_code)] // of the fuzz targets
+    pub fn is_over(&self) -> bool {
+        self.rng.is_over()
     }
 
     pub fn step(&mut self) {

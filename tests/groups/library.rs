@@ -195,17 +195,22 @@ impl Library {
         rkv_tokens { ids: ids.as_ptr(), count: ids.len(), ..sized() }
     }
 
-    /// Everything that a refused call could have changed.
-    fn look(&self) -> (Vec<u8>, u64, Vec<Counts>) {
-        self.check();
+    pub fn dump(&self, format: u32) -> String {
         let (mut bytes, mut text) = (0, Vec::new());
         // SAFETY: see above.
         unsafe {
-            must(rkv_cache_dump(self.cache, RKV_DUMP_JSON, null_mut(), 0, &mut bytes));
+            must(rkv_cache_dump(self.cache, format, null_mut(), 0, &mut bytes));
             text.resize(bytes, 0);
-            let into = text.as_mut_ptr().cast();
-            must(rkv_cache_dump(self.cache, RKV_DUMP_JSON, into, bytes, &mut bytes));
+            must(rkv_cache_dump(self.cache, format, text.as_mut_ptr().cast(), bytes, &mut bytes));
         }
+        assert_eq!(text.pop(), Some(0));
+        String::from_utf8(text).unwrap()
+    }
+
+    /// Everything that a refused call could have changed.
+    fn look(&self) -> (String, u64, Vec<Counts>) {
+        self.check();
+        let text = self.dump(RKV_DUMP_JSON);
         let counts = (0..self.world.pools.len()).map(|pool| self.counts(pool)).collect();
         (text, self.newest_record(), counts)
     }

@@ -1,11 +1,17 @@
 //! G: several groups over one spine, driven through the header. An engine with books of its own
 //! does anything at random; a naive model says after each step what must be so.
 //!
-//! `RKV_GROUPS_STEPS` and `RKV_GROUPS_SEED` make the runs longer and other ones.
+//! `RKV_GROUPS_STEPS` and `RKV_GROUPS_SEED` make the runs longer and other ones. With
+//! `fuzz/src/groups.rs` a fuzzer decides instead of the seed.
+mod chance;
+mod compute;
 mod engine;
 #[path = "../failing/mod.rs"]
 mod failing;
+mod family;
 mod follower;
+mod foreign;
+mod growth;
 mod library;
 mod model;
 mod order;
@@ -13,8 +19,11 @@ mod refusals;
 mod requests;
 mod seen;
 mod sequences;
+mod simulation;
+mod slips;
 mod worlds;
 
+use chance::Chance;
 use engine::Seen;
 use library::World;
 use requests::Requests;
@@ -50,7 +59,7 @@ fn g02_a_call_without_memory_changes_nothing() {
 }
 
 fn serve(world: &World, steps: u64, seed: u64, seen: &mut seen::Seen) {
-    let mut requests = Requests::new(world, seed);
+    let mut requests = Requests::new(world, Chance::of_seed(seed));
     for step in 0..steps {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| requests.step()));
         assert!(done.is_ok(), "{world:?}, seed {seed}, step {step}");

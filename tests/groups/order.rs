@@ -347,3 +347,45 @@ fn g07_a_page_that_was_cleared_stays_until_it_is_copied() {
     library.release(begun.sequence);
     assert_eq!([0, 1].map(|pool| library.counts(pool).cached), [0, 0]);
 }
+
+/// G07, G09: room for a checkpoint is not made of the states that are saved beside it.
+#[test]
+fn g07_a_checkpoint_keeps_the_states_beside_it() {
+    let world = world(4, &[group(Kind::State, 1), group(Kind::State, 1)], &[60, 4]);
+    let library = Library::new(&world);
+    let ids = prompt(&[], 6);
+    let id = library.begin(0, &ids, 0).unwrap().sequence;
+    library.publish(id, 16);
+    insert(&library, &world, &ids[..16], |group, place| (group, place) != (1, 3));
+    insert(&library, &world, &prompt(&[7], 1), |group, _| group == 2);
+    assert_eq!((library.counts(1).free, library.counts(1).reclaimable), (0, 2));
+    assert_eq!(library.checkpoint(id), Ok(1));
+    library.confirm(id);
+    assert_eq!(library.probe(0, &ids).positions, 16);
+    // Again: the state of the earlier place goes, not the one beside it.
+    library.publish(id, 20);
+    insert(&library, &world, &ids[..20], |group, place| (group, place) != (1, 4));
+    assert_eq!(library.counts(1).reclaimable, 2);
+    assert_eq!(library.checkpoint(id), Ok(1));
+    library.release(id);
+}
+
+/// G01: the tree as text has the pages of each group, and its holes.
+#[test]
+fn g01_a_dump_has_the_pages_of_each_group() {
+    let groups = [group(Kind::Window(9, 0), 1), group(Kind::State, 2)];
+    let world = world(4, &groups, &[60, 9, 9]);
+    let library = Library::new(&world);
+    insert(&library, &world, &prompt(&[], 3), |group, place| group == 2 && place < 2);
+    let pages = library.lookup(0, &prompt(&[], 3), true);
+    let window: Vec<u32> = library.locked(pages.lock, 1).iter().map(|(_, page)| *page).collect();
+    let state = library.locked(pages.lock, 2)[0].1;
+    assert_eq!((window.len(), pages.pages.len()), (2, 3), "the window attends to two pages");
+    let text = library.dump(RKV_DUMP_JSON);
+    let end = format!("{}, {}], \"2\": [0, 0, {state}]}}}}", window[0], window[1]);
+    assert!(text.contains(&format!("\"pages\": {:?}, ", pages.pages)), "{text}");
+    assert!(text.contains("\"group_pages\": {\"1\": [") && text.contains(&end), "{text}");
+    let label = library.dump(RKV_DUMP_DOT);
+    assert!(label.contains("\\ngroup 1: 3 pages\\ngroup 2: 1 pages\""), "{label}");
+    library.unlock(pages.lock);
+}

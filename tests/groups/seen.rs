@@ -17,11 +17,14 @@ pub struct Seen {
     pub forked: u64,
     pub inherited: u64,
     pub retained: u64,
+    pub looked_up: u64,
+    pub inserted: u64,
+    pub taken_back: u64,
     pub out_of_memory: u64,
 }
 
 impl Seen {
-    pub fn counts(&mut self) -> [&mut u64; 15] {
+    pub fn counts(&mut self) -> [&mut u64; 18] {
         [
             &mut self.cleared,
             &mut self.forked,
@@ -37,6 +40,9 @@ impl Seen {
             &mut self.appended,
             &mut self.refused,
             &mut self.evicted,
+            &mut self.looked_up,
+            &mut self.inserted,
+            &mut self.taken_back,
             &mut self.out_of_memory,
         ]
     }

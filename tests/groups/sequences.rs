@@ -90,6 +90,13 @@ impl Library {
         if status == rkv_status::Ok { Ok(()) } else { Err(status) }
     }
 
+    pub fn truncate(&self, id: rkv_sequence_id, keep: usize) -> Result<(), rkv_status> {
+        // SAFETY: see above.
+        let status =
+            self.call(&mut || unsafe { rkv_sequence_truncate(self.cache(), id, keep as u64) });
+        if status == rkv_status::Ok { Ok(()) } else { Err(status) }
+    }
+
     pub fn info(&self, id: rkv_sequence_id) -> rkv_sequence_info {
         let mut info = sized();
         // SAFETY: see above.
@@ -114,6 +121,14 @@ impl Library {
             rkv_status::Ok => Ok(children.iter().map(|child| child.sequence).collect()),
             status => Err(status),
         }
+    }
+
+    /// Running and retained ones.
+    pub fn sequence_counts(&self) -> (u64, u64) {
+        let mut stats: rkv_cache_stats = sized();
+        // SAFETY: see above.
+        must(unsafe { rkv_cache_read_stats(self.cache(), &mut stats) });
+        (stats.sequence_count, stats.retained_sequence_count)
     }
 
     pub fn retain(&self, id: rkv_sequence_id) {

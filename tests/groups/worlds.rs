@@ -1,4 +1,5 @@
 //! Page tables of all kinds, and runs over them.
+use super::chance::Chance;
 use super::engine::{Engine, Seen};
 use super::library::World;
 use super::model::{Group, Kind};
@@ -51,7 +52,7 @@ pub fn worlds() -> Vec<World> {
 
 /// So many steps, after each of which the library and the model must agree.
 pub fn run(world: &World, steps: u64, seed: u64, seen: &mut Seen) -> Engine {
-    let mut engine = Engine::new(world, seed);
+    let mut engine = Engine::new(world, Chance::of_seed(seed));
     for step in 0..steps {
         engine.step();
         let at = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| engine.agree()));
@@ -69,4 +70,42 @@ pub fn run(world: &World, steps: u64, seed: u64, seen: &mut Seen) -> Engine {
     seen.records_lost += more.records_lost;
     seen.records_of_groups += more.records_of_groups;
     engine
+}
+
+/// Any page table; rarely a large one.
+#[allow(dead_code)] // of the fuzz targets and the simulation
+pub fn any_world(chance: &mut Chance) -> World {
+    const PAGE_SIZES: [u32; 8] = [1, 2, 3, 4, 4, 5, 8, 16];
+    let page_size = PAGE_SIZES[chance.usize(..8)];
+    let positions = 6 * page_size as usize;
+    let pool_count = chance.usize(1..=3);
+    let groups: Vec<Group> = (0..chance.usize(0..=4))
+        .map(|_| {
+            let kind = match chance.usize(..8) {
+                0 => Kind::Full,
+                1..4 => {
+                    let window = chance.usize(1..=positions);
+                    Kind::Window(window, if chance.bool() { 0 } else { chance.usize(..positions) })
+                }
+                4 => Kind::Chunk(chance.usize(1..=positions)),
+                _ => Kind::State,
+            };
+            group(kind, chance.usize(..pool_count))
+        })
+        .collect();
+    // Each pool has a group; the first one group 0.
+    let mut used: Vec<usize> = std::iter::once(0).chain(groups.iter().map(|of| of.pool)).collect();
+    used.sort_unstable();
+    used.dedup();
+    let place = |pool: usize| used.iter().position(|&one| one == pool).expect("it is used");
+    let groups: Vec<Group> = groups.iter().map(|of| group(of.kind, place(of.pool))).collect();
+    let pools: Vec<u32> = used.iter().map(|_| chance.usize(1..=60) as u32).collect();
+    let least = 1024 + 256 * u64::from(page_size);
+    World {
+        external: chance.usize(..4) == 3,
+        whole_pages: chance.usize(..4) == 3,
+        journal_bytes: [0, 0, least, 1 << 16][chance.usize(..4)],
+        failures: chance.usize(..16) == 15,
+        ..world(page_size, &groups, &pools)
+    }
 }
