@@ -3946,7 +3946,10 @@ enum rkv_status rkv_cache_read_namespaces(const struct rkv_cache *cache,
                                           size_t *out_count);
 
 /**
- * Writes the tree as text for a person or a tool: namespaces, nodes, pages, locks, recency.
+ * Writes the tree as text for a person or a tool: namespaces, nodes, pages of each group, locks,
+ * recency. The pages of a node are those of group 0; with several groups JSON has besides, as
+ * `group_pages`, those of each other group by its number, at the places of the pages they hang on,
+ * 0 for a hole.
  *
  * @param cache the cache
  * @param format RKV_DUMP_JSON or RKV_DUMP_DOT

@@ -19,6 +19,7 @@ use crate::grace::Reader;
 use crate::ids::NodeId;
 use crate::memory::try_box;
 use crate::token::{Keys, PageDigest};
+use crate::tree::Hanging;
 
 /// How far a query runs through the index. Reading it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -319,6 +320,6 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Checks every invariant; names the first that is broken.
     fn check(&self) -> Result<(), Error>;
 
-    /// The whole tree as text.
-    fn dump(&self, format: DumpFormat) -> Result<String, Error>;
+    /// The whole tree as text; `hanging` writes what hangs on the pages of a node.
+    fn dump(&self, format: DumpFormat, hanging: &Hanging<'_>) -> Result<String, Error>;
 }

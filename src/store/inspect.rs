@@ -2,7 +2,7 @@
 use super::{Counters, Shared, State};
 use crate::error::Error;
 use crate::ids::NodeId;
-use crate::index::{DumpFormat, Namespace, Node, NodeInfo};
+use crate::index::{Namespace, Node, NodeInfo};
 use crate::memory::{OutOfMemory, TryGrow, try_collect};
 
 /// Pages by state, and slots.
@@ -125,11 +125,6 @@ impl State {
         let index = &self.cache()?.index;
         let children = index.children(index.resolve(id)?)?;
         Ok(try_collect(children.into_iter().map(|node| index.id(node)))?)
-    }
-
-    /// The tree as text.
-    pub fn dump(&self, format: DumpFormat) -> Result<String, Error> {
-        self.cache()?.index.dump(format)
     }
 
     /// Adds the next few namespaces after the last one in a list, with their roots; false when

@@ -11,6 +11,7 @@ mod attach;
 mod audit;
 mod cache;
 mod clear;
+mod dump;
 mod early;
 mod group_cache;
 mod group_children;

@@ -25,6 +25,9 @@ impl Text {
     }
 }
 
+/// Writes what hangs on the pages of a node.
+pub type Hanging<'a> = dyn Fn(&mut Text, &[u32]) -> fmt::Result + 'a;
+
 struct Hex<'a>(&'a [u8]);
 
 impl Display for Hex<'_> {
@@ -76,10 +79,12 @@ impl<H: Held> Tree<H> {
         nodes.filter(|(_, node)| node.state == State::Node)
     }
 
-    /// One JSON object; `content` writes the fields in which a node says what it stands for.
+    /// One JSON object; `content` writes the fields in which a node says what it stands for,
+    /// `hanging` those of what hangs on its pages, each after a comma.
     pub fn dump_json(
         &self,
         content: impl Fn(&mut Text, &H) -> fmt::Result,
+        hanging: &Hanging<'_>,
     ) -> Result<String, OutOfMemory> {
         Text::made(|text| {
             write!(
@@ -111,16 +116,19 @@ impl<H: Held> Tree<H> {
                     node.pages()
                 )?;
                 content(text, &node.held)?;
+                hanging(text, node.pages())?;
                 text.write_str("}")?;
             }
             text.write_str("\n]}\n")
         })
     }
 
-    /// A Graphviz digraph; `content` says in short what a node stands for.
+    /// A Graphviz digraph; `content` says in short what a node stands for, `hanging` what hangs on
+    /// its pages, each in a line of its own.
     pub fn dump_dot(
         &self,
         content: impl Fn(&mut Text, &H) -> fmt::Result,
+        hanging: &Hanging<'_>,
     ) -> Result<String, OutOfMemory> {
         Text::made(|text| {
             text.write_str(
@@ -138,13 +146,14 @@ impl<H: Held> Tree<H> {
                 let color = if node.locks > 0 { ", fillcolor=lightblue" } else { "" };
                 write!(
                     text,
-                    "\\n{} pages, {} locks, used at {}, {} hits\"{color}];\n  n{} -> n{at};\n",
+                    "\\n{} pages, {} locks, used at {}, {} hits",
                     node.page_count(),
                     node.locks,
                     node.last_access,
                     node.hits,
-                    node.parent
                 )?;
+                hanging(text, node.pages())?;
+                writeln!(text, "\"{color}];\n  n{} -> n{at};", node.parent)?;
             }
             text.write_str("}\n")
         })

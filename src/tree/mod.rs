@@ -20,7 +20,7 @@ mod version;
 pub use check::Totals;
 pub(crate) use child_table::{ChildTable, Place, TableView};
 pub use clear::{Detached, Swept};
-pub use dump::Text;
+pub use dump::{Hanging, Text};
 pub use info::{IndexStats, Node, NodeInfo};
 pub(crate) use label::{Label, common_start};
 pub use limits::{Limits, NodeIds};

@@ -181,7 +181,7 @@ impl World {
                 assert_eq!(children.len(), self.index.info(root).children);
             }
             Op::Dump => {
-                self.index.dump(DumpFormat::Dot)?;
+                self.index.dump(DumpFormat::Dot, &|_, _| Ok(()))?;
                 self.index.check()?;
             }
         }
@@ -221,7 +221,8 @@ impl World {
     /// All that can be seen, but for the bytes: room that was made stays.
     pub fn image(&self) -> String {
         self.check();
-        let (dump, stats) = (self.index.dump(DumpFormat::Json).unwrap(), self.index.stats());
+        let (dump, stats) =
+            (self.index.dump(DumpFormat::Json, &|_, _| Ok(())).unwrap(), self.index.stats());
         format!("{dump} {:?}", radixkv::index::IndexStats { bytes: 0, ..stats })
     }
 

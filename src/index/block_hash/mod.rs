@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::ids::NodeId;
 use crate::memory::{OutOfMemory, seed};
 use crate::token::{DigestChain, KeyPieces, Keys, PageDigest, PageHasher};
-use crate::tree::{ChildTable, Detached, Held, Swept, Tree};
+use crate::tree::{ChildTable, Detached, Hanging, Held, Swept, Text, Tree};
 use entry::Entry;
 use foldhash::fast::FixedState;
 use std::fmt::Write;
@@ -301,14 +301,20 @@ impl PrefixIndex for BlockHashIndex {
         self.check_entries()
     }
 
-    fn dump(&self, format: DumpFormat) -> Result<String, Error> {
+    fn dump(&self, format: DumpFormat, hanging: &Hanging<'_>) -> Result<String, Error> {
         Ok(match format {
-            DumpFormat::Json => self
-                .tree
-                .dump_json(|text, entry| write!(text, "\"digest\": \"{}\"", entry.digest))?,
-            DumpFormat::Dot => self.tree.dump_dot(|text, entry| {
-                entry.digest.0[..4].iter().try_for_each(|byte| write!(text, "{byte:02x}"))
-            })?,
+            DumpFormat::Json => {
+                let content = |text: &mut Text, entry: &Entry| {
+                    write!(text, "\"digest\": \"{}\"", entry.digest)
+                };
+                self.tree.dump_json(content, hanging)?
+            }
+            DumpFormat::Dot => {
+                let content = |text: &mut Text, entry: &Entry| {
+                    entry.digest.0[..4].iter().try_for_each(|byte| write!(text, "{byte:02x}"))
+                };
+                self.tree.dump_dot(content, hanging)?
+            }
         })
     }
 }

@@ -36,7 +36,7 @@ use crate::grace::Garbage;
 use crate::ids::NodeId;
 use crate::memory::{Arc, OutOfMemory, seed, try_box};
 use crate::token::Keys;
-use crate::tree::{ChildTable, Detached, Held, Swept, Tree};
+use crate::tree::{ChildTable, Detached, Hanging, Held, Swept, Tree};
 use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;
@@ -307,10 +307,10 @@ impl PrefixIndex for RadixIndex {
         self.check_tree()
     }
 
-    fn dump(&self, format: DumpFormat) -> Result<String, Error> {
+    fn dump(&self, format: DumpFormat, hanging: &Hanging<'_>) -> Result<String, Error> {
         Ok(match format {
-            DumpFormat::Json => self.dump_json()?,
-            DumpFormat::Dot => self.dump_dot()?,
+            DumpFormat::Json => self.dump_json(hanging)?,
+            DumpFormat::Dot => self.dump_dot(hanging)?,
         })
     }
 }
