@@ -75,13 +75,24 @@ impl Leaving {
         &self.cache
     }
 
-    /// Private pages of groups of pool 0 that are still to come back.
+    /// Private pages of groups that are still to come back to a pool, from rows.
     pub(super) fn private_in_groups<'a>(
         &'a self,
         table: &'a PageTable,
+        pool: usize,
     ) -> impl Iterator<Item = u32> + 'a {
         let first = (self.slot as usize).min(self.sequences.len());
-        private_in_groups(&self.sequences[first..], table, 0)
+        private_in_groups(&self.sequences[first..], table, pool)
+    }
+
+    /// The same from retained sequences.
+    pub(super) fn retained_in_groups<'a>(
+        &'a self,
+        table: &'a PageTable,
+        pool: usize,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let pages = private_in_groups(self.retained.sequences(), table, pool);
+        pages.filter(move |&page| table.pool_at(pool).is_retained(page))
     }
 
     /// Pages of retained sequences that are still to come back.

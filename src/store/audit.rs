@@ -33,10 +33,17 @@ impl State {
         let early = self.early.iter().flatten().copied();
         if let Some(leaving) = &self.leaving {
             // What it still has, its index doesn't know.
-            let pages = 1..=self.table.pool.total() as u32;
-            let cached = pages.filter(|&page| self.table.pool.is_cached(page));
-            let taken = early.chain(leaving.private_in_groups(&self.table));
-            return self.table.audit(cached, leaving.private_pages(), taken);
+            let cached = |pool: usize| {
+                let pool = self.table.pool_at(pool);
+                (1..=pool.total() as u32).filter(move |&page| pool.is_cached(page))
+            };
+            let of_rows = |pool: usize| leaving.private_in_groups(&self.table, pool);
+            let kept = |pool: usize| leaving.retained_in_groups(&self.table, pool);
+            for pool in 1..self.table.pool_count() {
+                self.table.audit_pool(pool, cached(pool), of_rows(pool).chain(kept(pool)))?;
+            }
+            let retained = leaving.private_pages().chain(kept(0));
+            return self.table.audit(cached(0), retained, early.chain(of_rows(0)));
         }
         let taken = early.chain(self.private_in_groups(0));
         let kept = private_in_groups(self.retained.sequences(), &self.table, 0);

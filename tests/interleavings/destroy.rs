@@ -1,16 +1,22 @@
 //! Destroying a cache, interleaved with everything else.
+use crate::interleavings::settings::{SETTINGS, Setting};
 use crate::{LONG, Long, NEXT, PAGES, SECOND, SHARED, Second, Step, World};
 use radixkv::error::Error;
-use radixkv::index::IndexKind;
 use radixkv::journal::{Reason, What};
 use radixkv::store::{CacheConfig, Shared};
 
+/// Pages of the cache in all pools.
+fn cached_pages(shared: &Shared) -> usize {
+    let state = shared.read();
+    (0..).map_while(|pool| state.pool_stats(pool).ok()).map(|stats| stats.cached).sum()
+}
+
 /// Destroys the cache, with a second call at a yield; says whether the yield came.
-fn destroy(index: IndexKind, second: Second, at: usize) -> bool {
-    let what = format!("{index:?}, destroy, at yield {at} {}", second.0);
-    let world = std::rc::Rc::new(World::new(index));
+fn destroy(setting: Setting, second: Second, at: usize) -> bool {
+    let what = format!("{setting:?}, destroy, at yield {at} {}", second.0);
+    let world = std::rc::Rc::new(World::new(setting));
     let own = world.clone();
-    let cached = (1..PAGES).filter(|&page| world.shared.read().contains_page(page)).count();
+    let cached = cached_pages(&world.shared);
     assert!(cached > 10, "{what}");
     let step: Step = Box::new(move |shared| {
         // It is gone at once, whatever still has to come back.
@@ -33,8 +39,9 @@ fn destroy(index: IndexKind, second: Second, at: usize) -> bool {
     let came = NEXT.take().is_none();
     shared.read().audit().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(!shared.is_poisoned(), "{what}");
+    assert_eq!(cached_pages(&shared), 0, "{what}");
     let stats = shared.read().page_table_stats();
-    assert_eq!((stats.cached, stats.free + stats.private), (0, stats.total), "{what}");
+    assert_eq!(stats.free + stats.private, stats.total, "{what}");
     // Every page that the records say is stored left again.
     let (mut held, mut destroyed) = (0, 0);
     let read = shared.read_journal(0, &mut |record| {
@@ -51,7 +58,7 @@ fn destroy(index: IndexKind, second: Second, at: usize) -> bool {
     });
     assert_eq!((read.unwrap().lost, held, destroyed), (0, 0, cached), "{what}");
     // Another cache finds its place.
-    shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+    shared.attach_cache(CacheConfig { index: setting.index(), ..CacheConfig::default() }).unwrap();
     world.check(&what);
     SHARED.set(None);
     came
@@ -60,10 +67,10 @@ fn destroy(index: IndexKind, second: Second, at: usize) -> bool {
 #[test]
 fn m06_any_call_at_any_yield_of_a_destroy() {
     let mut runs = 0;
-    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+    for setting in SETTINGS {
         for second in SECOND {
             let mut at = 0;
-            while destroy(index, second, at) {
+            while destroy(setting, second, at) {
                 at += 1;
             }
             runs += at;
@@ -74,9 +81,9 @@ fn m06_any_call_at_any_yield_of_a_destroy() {
 
 /// Makes a long call, at a yield of which the cache goes. An engine must not do that; if it does,
 /// the call fails, and every page is where it belongs.
-fn destroy_during(index: IndexKind, long: &Long, at: usize) -> bool {
-    let what = format!("{index:?}, {}, at yield {at} destroy", long.name);
-    let world = World::new(index);
+fn destroy_during(setting: Setting, long: &Long, at: usize) -> bool {
+    let what = format!("{setting:?}, {}, at yield {at} destroy", long.name);
+    let world = World::new(setting);
     NEXT.set(Some((at, Box::new(Shared::detach_cache))));
     let done = (long.call)(&world);
     let came = NEXT.take().is_none();
@@ -93,9 +100,10 @@ fn destroy_during(index: IndexKind, long: &Long, at: usize) -> bool {
     let shared = &world.shared;
     shared.detach_cache();
     shared.read().audit().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(cached_pages(shared), 0, "{what}");
     let stats = shared.read().page_table_stats();
-    assert_eq!((stats.cached, stats.free + stats.private), (0, stats.total), "{what}");
-    shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+    assert_eq!(stats.free + stats.private, stats.total, "{what}");
+    shared.attach_cache(CacheConfig { index: setting.index(), ..CacheConfig::default() }).unwrap();
     world.check(&what);
     SHARED.set(None);
     came
@@ -104,10 +112,10 @@ fn destroy_during(index: IndexKind, long: &Long, at: usize) -> bool {
 #[test]
 fn m06_a_destroy_at_any_yield_of_a_long_call() {
     let mut runs = 0;
-    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+    for setting in SETTINGS {
         for long in LONG.iter().filter(|long| long.name != "follow the journal") {
             let mut at = 0;
-            while destroy_during(index, long, at) {
+            while destroy_during(setting, long, at) {
                 at += 1;
             }
             runs += at;

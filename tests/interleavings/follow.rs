@@ -15,11 +15,13 @@ pub fn follow(shared: &Shared) -> Result<(), Error> {
         match record.what {
             What::Stored { mut parent, tokens, .. } => {
                 for (&page, tokens) in record.pages.iter().zip(tokens.chunks(PAGE_SIZE as usize)) {
-                    held.insert(page, (parent, tokens.to_vec()));
-                    parent = page;
+                    held.insert((record.group, page), (parent, tokens.to_vec()));
+                    parent = if record.group == 0 { page } else { parent };
                 }
             }
-            What::Removed(_) => record.pages.iter().for_each(|page| drop(held.remove(page))),
+            What::Removed(_) => {
+                record.pages.iter().for_each(|&page| drop(held.remove(&(record.group, page))));
+            }
             What::Cleared(_) => held.clear(),
         }
         true
@@ -35,13 +37,21 @@ pub fn follow(shared: &Shared) -> Result<(), Error> {
         }
     }
     let (state, held) = (shared.read(), held.borrow());
-    for page in 1..PAGES {
-        let (told, there) = (held.contains_key(&page), state.contains_page(page));
-        // What was cleared is there until it is let go.
-        assert!(told == there || (there && CLEARED.get()), "page {page}");
+    // What was cleared is there until it is let go.
+    let groups = state.groups();
+    for pool in 0.. {
+        let Ok(stats) = state.pool_stats(pool) else { break };
+        let is_in = |(group, _): &&(usize, u32)| groups.list()[*group].pool == pool;
+        let (told, there) = (held.keys().filter(is_in).count(), stats.cached);
+        assert!(told == there || (told < there && CLEARED.get()), "{told} of {there}, pool {pool}");
     }
-    for (page, (parent, _)) in held.iter() {
-        assert!(*parent == 0 || held.contains_key(parent), "page {page} goes on from {parent}");
+    for page in 1..PAGES {
+        let told = held.contains_key(&(0, page));
+        assert!(!told || state.contains_page(page), "page {page}");
+    }
+    for ((group, page), (parent, _)) in held.iter().filter(|((group, _), _)| *group == 0) {
+        let is_there = *parent == 0 || held.contains_key(&(*group, *parent));
+        assert!(is_there, "page {page} goes on from {parent}");
     }
     Ok(())
 }

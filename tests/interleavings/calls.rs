@@ -1,0 +1,209 @@
+//! The calls: those that can be long, and what somebody else does meanwhile.
+use super::clear::clear;
+use super::follow::follow;
+use super::fork::{fork, other_drafts};
+use crate::{PAGES, SLOTS, World, tokens};
+use radixkv::error::Error;
+use radixkv::index::Namespace;
+use radixkv::sequence::{Continuation, Room};
+use radixkv::store::{InsertRequest, Shared};
+use radixkv::token::TokenList;
+
+/// A call that can be long, and the slot whose row it may change, if there is one.
+pub struct Long {
+    pub name: &'static str,
+    pub call: fn(&World) -> Result<(), Error>,
+    pub slot: fn(&World) -> Option<u32>,
+}
+
+pub const LONG: [Long; 16] = [
+    Long {
+        name: "append again and again",
+        call: |world| {
+            let mut last = Ok(());
+            world.shared.each(4, |turn, _| {
+                last = turn.append(world.fresh, TokenList::text(&tokens(5, 5)));
+            });
+            last
+        },
+        slot: |world| Some(world.fresh.slot()),
+    },
+    Long {
+        name: "append",
+        call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 20))),
+        slot: |world| Some(world.fresh.slot()),
+    },
+    Long {
+        name: "append that evicts",
+        call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 40))),
+        slot: |world| Some(world.fresh.slot()),
+    },
+    Long {
+        name: "allocate for a prompt",
+        call: |world| world.shared.allocate(world.short, 36),
+        slot: |world| Some(world.short.slot()),
+    },
+    Long {
+        name: "reserve",
+        call: |world| world.shared.reserve_row(world.row, 30),
+        slot: |world| Some(world.row),
+    },
+    Long { name: "begin", call: |world| begin(&world.shared, 6, 36), slot: |_| None },
+    Long { name: "begin with a hit", call: |world| begin(&world.shared, 2, 30), slot: |_| None },
+    Long { name: "fork", call: fork, slot: |_| None },
+    Long {
+        name: "continue",
+        call: |world| {
+            let suffix = tokens(7, 24);
+            let how = Continuation {
+                parent: world.retained,
+                namespace: &Namespace::default(),
+                suffix: TokenList::text(&suffix),
+                all: None,
+                room: Room::default(),
+                running: true,
+            };
+            world.shared.continue_from(&how).map(drop)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "allocate",
+        call: |world| {
+            let pages = world.shared.allocate_pages(20)?;
+            assert_eq!(pages.len(), 20);
+            world.shared.write().free_pages(&pages)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "release",
+        call: |world| world.shared.turn().release(world.short),
+        slot: |world| Some(world.short.slot()),
+    },
+    Long {
+        name: "evict",
+        call: |world| world.shared.evict(10, |_, _| {}).map(drop),
+        slot: |_| None,
+    },
+    Long {
+        name: "allocate in another pool",
+        call: |world| {
+            let has_one = world.shared.read().pool_stats(1).is_ok();
+            let pages = world.shared.allocate_pool_pages(u32::from(has_one), 8)?;
+            world.shared.write().free_pool_pages(u32::from(has_one), &pages)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "evict in another pool",
+        call: |world| {
+            let has_one = world.shared.read().pool_stats(1).is_ok();
+            world.shared.evict_from_pool(u32::from(has_one), 10, 100, |_| {}).map(drop)
+        },
+        slot: |_| None,
+    },
+    Long { name: "clear", call: clear, slot: |_| None },
+    Long { name: "follow the journal", call: |world| follow(&world.shared), slot: |_| None },
+];
+
+pub fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
+    let ids = tokens(family, count);
+    shared.begin(&Namespace::default(), TokenList::text(&ids), 0).map(drop)
+}
+
+/// What somebody else does meanwhile. It may be refused.
+pub type Second = (&'static str, fn(&World));
+
+pub const SECOND: [Second; 35] = [
+    ("release", |world| drop(world.shared.write().release(world.fresh))),
+    ("release, and another takes the slot", |world| {
+        drop(world.shared.write().release(world.fresh));
+        drop(begin(&world.shared, 8, 4));
+    }),
+    ("release, and others take all slots", |world| {
+        drop(world.shared.write().release(world.fresh));
+        (0..SLOTS).for_each(|family| drop(begin(&world.shared, 30 + family, 3)));
+    }),
+    ("retain", |world| drop(world.shared.write().retain(world.fresh))),
+    ("append to the same", |world| {
+        drop(world.shared.append(world.fresh, TokenList::text(&tokens(9, 3))));
+    }),
+    ("append much to the same", |world| {
+        drop(world.shared.append(world.fresh, TokenList::text(&tokens(9, 24))));
+    }),
+    ("release the prompt", |world| drop(world.shared.write().release(world.short))),
+    ("release the prompt, and another takes the slot", |world| {
+        drop(world.shared.write().release(world.short));
+        drop(begin(&world.shared, 8, 4));
+    }),
+    ("allocate for the same", |world| drop(world.shared.allocate(world.short, 9))),
+    ("allocate all for the same", |world| drop(world.shared.allocate(world.short, 36))),
+    ("append to the prompt", |world| {
+        drop(world.shared.append(world.short, TokenList::text(&tokens(9, 3))));
+    }),
+    ("publish the same", |world| drop(world.shared.write().publish(world.fresh, 4))),
+    ("fork the same", |world| drop(world.shared.fork(world.fresh, 1, 4))),
+    ("truncate", |world| drop(world.shared.write().truncate(world.published, 7))),
+    ("other draft tokens for the parent", other_drafts),
+    ("append to the parent", |world| {
+        drop(world.shared.append(world.published, TokenList::text(&tokens(9, 3))));
+    }),
+    ("release the parent", |world| drop(world.shared.write().release(world.published))),
+    ("retain the parent", |world| drop(world.shared.write().retain(world.published))),
+    ("confirm a copy", |world| drop(world.shared.write().confirm_copies(world.child))),
+    ("release the child", |world| drop(world.shared.write().release(world.child))),
+    ("drop the retained", |world| drop(world.shared.write().drop_retained(world.retained))),
+    ("drop any retained", |world| drop(world.shared.drop_retained(PAGES as usize))),
+    ("erase", |world| drop(world.shared.write().erase(world.row))),
+    ("erase, and another takes the slot", |world| {
+        drop(world.shared.write().erase(world.row));
+        let slot = world.shared.write().allocate_slot();
+        drop(slot.and_then(|slot| world.shared.reserve_row(slot, 3)));
+    }),
+    ("erase, and a sequence takes the slot", |world| {
+        drop(world.shared.write().erase(world.row));
+        drop(begin(&world.shared, 8, 4));
+    }),
+    ("map into the row", |world| {
+        let mut state = world.shared.write();
+        let len = state.row_from(world.row, 0).map_or(0, <[u32]>::len);
+        drop(state.map(world.row, len, &world.loose[..1]));
+    }),
+    ("reserve the row", |world| drop(world.shared.reserve_row(world.row, 16))),
+    ("allocate", |world| drop(world.shared.allocate_pages(4))),
+    ("take all pages", |world| {
+        let stats = world.shared.read().page_table_stats();
+        drop(world.shared.allocate_pages(stats.free + stats.reclaimable));
+    }),
+    ("evict all", |world| drop(world.shared.evict(PAGES as usize, |_, _| {}))),
+    ("take all pages of another pool", |world| {
+        let Ok(stats) = world.shared.read().pool_stats(1) else { return };
+        drop(world.shared.allocate_pool_pages(1, stats.free + stats.reclaimable));
+    }),
+    ("evict all of another pool", |world| {
+        drop(world.shared.evict_from_pool(1, 100, 1000, |_| {}));
+    }),
+    ("publish the same, and save its states", |world| {
+        drop(world.shared.write().publish(world.fresh, 4));
+        drop(world.shared.turn().checkpoint(world.fresh));
+    }),
+    ("clear", |world| drop(clear(world))),
+    // Not the page that is mapped into a row: who maps what the cache owns has to lock it.
+    ("insert and unlock", |world| {
+        let ids = tokens(11, 4);
+        let mut state = world.shared.write();
+        let request = InsertRequest {
+            groups: &[],
+            namespace: &Namespace::default(),
+            tokens: TokenList::text(&ids),
+            pages: &world.loose[1..],
+            from: None,
+            from_token: 0,
+            from_page: 0,
+            lock: false,
+        };
+        drop(state.insert(request));
+        drop(state.unlock(world.locked));
+    }),
+];

@@ -1,0 +1,57 @@
+//! What the calls are made on.
+use crate::{PAGE_SIZE, PAGES, SLOTS};
+use radixkv::group::{GroupConfig, GroupKind, Groups};
+use radixkv::index::IndexKind;
+use radixkv::paging::{MorePools, PageTableConfig};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// One group of layers, with either index.
+    One(IndexKind),
+    /// A window beside the spine, in a pool that is tight.
+    Window,
+    /// A window in the pool of the spine, and a recurrent state.
+    State,
+}
+
+pub const SETTINGS: [Setting; 4] = [
+    Setting::One(IndexKind::Radix),
+    Setting::One(IndexKind::BlockHash),
+    Setting::Window,
+    Setting::State,
+];
+
+impl From<IndexKind> for Setting {
+    fn from(index: IndexKind) -> Self {
+        Self::One(index)
+    }
+}
+
+impl Setting {
+    pub fn index(self) -> IndexKind {
+        match self {
+            Self::One(index) => index,
+            _ => IndexKind::Radix,
+        }
+    }
+
+    pub fn config(self) -> PageTableConfig {
+        let group = |kind, pool| GroupConfig { kind, pool };
+        let window = GroupKind::Window { window: 5, sinks: 0 };
+        let spine = group(GroupKind::Full, 0);
+        let (groups, pools): (&[GroupConfig], &[u32]) = match self {
+            Self::One(_) => (&[spine], &[]),
+            Self::Window => (&[spine, group(window, 1)], &[50]),
+            Self::State => (&[spine, group(window, 0), group(GroupKind::State, 1)], &[20]),
+        };
+        PageTableConfig {
+            page_size: PAGE_SIZE,
+            // Of a shared pool every group has a part.
+            page_count: if self == Self::State { 2 * PAGES } else { PAGES },
+            slot_count: SLOTS,
+            groups: Groups::new(groups).unwrap(),
+            more_pools: MorePools::new(pools).unwrap(),
+            ..PageTableConfig::default()
+        }
+    }
+}
