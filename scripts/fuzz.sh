@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(operations arguments tokens)
+[ ${#targets[@]} -gt 0 ] || targets=(operations arguments groups tokens)
 
 triple=$(rustc -vV | sed -n 's/^host: //p')
 build=${CARGO_TARGET_DIR:-$PWD/target}/fuzz

@@ -4,6 +4,7 @@
 
 mod abi;
 mod arguments;
+mod groups;
 mod input;
 mod operations;
 mod prompt;
@@ -11,5 +12,6 @@ mod snapshot;
 mod tokens;
 
 pub use arguments::{FUNCTIONS, arguments};
+pub use groups::groups;
 pub use operations::operations;
 pub use tokens::tokens;

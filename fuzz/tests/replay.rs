@@ -45,6 +45,12 @@ fn arguments() {
     replay("arguments", radixkv_fuzz::arguments);
 }
 
+/// G02 G03 G05 G06 G07 G09 G11
+#[test]
+fn groups() {
+    replay("groups", radixkv_fuzz::groups);
+}
+
 /// K02, K04
 #[test]
 fn tokens() {
