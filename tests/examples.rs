@@ -43,6 +43,12 @@ fn c() {
     EVERYWHERE.into_iter().for_each(|example| check_native(example, "c", ["c99", "c17"]));
 }
 
+/// G04: the same with rows of the engine's own.
+#[test]
+fn hybrid_rows() {
+    check_native("hybrid_rows", "c", ["c99", "c17"]);
+}
+
 /// C01, C02, C04, C08
 #[test]
 fn beam_search() {

@@ -18,13 +18,6 @@ const (
 	full = iota
 	window
 	state
-	groups
-)
-
-const (
-	pageSize   = 16
-	windowSize = 64
-	statePages = 7
 )
 
 func main() { tell(os.Stdout) }
@@ -37,134 +30,88 @@ func must(err error) {
 
 type engine struct {
 	out   io.Writer
-	table *radixkv.PageTable
 	cache *radixkv.Cache
 	// states is their memory, by page. K and V of the others are left to the imagination.
-	states [statePages]uint64
+	states [8]uint64
 }
 
-func (e *engine) allocate(pool int) uint32 {
-	page := make([]uint32, 1)
-	must(e.table.AllocatePoolPages(pool, page))
-	return page[0]
-}
-
-// step is the recurrent layers: the state after one more token.
-func step(now uint64, token uint32) uint64 { return (now*31 + uint64(token)) % 1000003 }
-
-func (e *engine) serve(name string, ids []uint32) {
-	var space radixkv.Namespace
-	tokens, pages := radixkv.Text(ids), (len(ids)+pageSize-1)/pageSize
-	var rows, published [groups][]uint32
-	for group := range rows {
-		rows[group], published[group] = make([]uint32, pages), make([]uint32, pages)
-	}
-	// What each group costs of what is known; then the match, locked with all that it needs.
-	depths, err := e.cache.ProbeGroups(space, tokens)
-	must(err)
-	match, err := e.cache.Match(space, tokens, radixkv.MatchLock, rows[full])
-	must(err)
-	var held, checkpoint []radixkv.LockedPage
-	if match.Lock != 0 {
-		held, err = e.cache.LockedPages(match.Lock, window)
-		must(err)
-		checkpoint, err = e.cache.LockedPages(match.Lock, state)
-		must(err)
-		defer func() { must(e.cache.Unlock(match.Lock)) }()
-	}
-	for _, page := range held {
-		rows[window][page.PageIndex] = page.Page
-	}
-	// A checkpoint is copied, never written to: the next request wants it too.
-	var now uint64
-	if len(checkpoint) > 0 {
-		now = e.states[checkpoint[0].Page]
-	}
-
-	for i := match.PageCount; i < pages; i++ {
-		rows[full][i], rows[window][i] = e.allocate(full), e.allocate(window)
-	}
-	// Chunks end where the match says, and the states are saved there.
-	for at := match.PositionCount; at < len(ids); at++ {
-		now = step(now, ids[at])
-		if at+1 == match.CheckpointAt[0] || at+1 == match.CheckpointAt[1] {
-			page := e.allocate(state)
-			rows[state][at/pageSize], e.states[page] = page, now
+// serve takes a system prompt of 100 tokens, then a question of one's own.
+func (e *engine) serve(name string, question, length uint32) {
+	var ids []uint32
+	for i := uint32(0); i < 100+length; i++ {
+		if i < 100 {
+			ids = append(ids, 1+i)
+		} else {
+			ids = append(ids, question+i-100)
 		}
 	}
-
-	done, err := e.cache.Insert(radixkv.InsertArgs{
-		Tokens: tokens, Pages: rows[full],
-		Groups: []radixkv.GroupRow{
-			{Group: window, Pages: rows[window], PublishedPages: published[window]},
-			{Group: state, Pages: rows[state], PublishedPages: published[state]},
-		},
-	}, published[full])
+	sequence, info, err := e.cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(ids)})
 	must(err)
-	// Whose page was not taken keeps it: for another one is published, or it is not full.
-	for group, row := range rows {
-		for i, page := range row {
-			taken := published[group][i] == page && i < len(ids)/pageSize
-			if page != 0 && !taken {
-				must(e.table.FreePoolPages(group, []uint32{page}))
+	e.copyStates(sequence)
+
+	row, err := sequence.GroupRow(state)
+	must(err)
+	at, saved, now := info.CachedPositionCount, 0, &e.states[row[0]]
+	if at == 0 {
+		*now = 0
+	}
+	for at < len(ids) {
+		// Chunks end where begin says: there the states are saved.
+		end, saves := len(ids), false
+		for i := len(info.CheckpointAt) - 1; i >= 0; i-- {
+			if info.CheckpointAt[i] > at {
+				end, saves = info.CheckpointAt[i], true
 			}
 		}
+		for ; at < end; at++ {
+			*now = (*now*31 + uint64(ids[at])) % 1000003
+		}
+		_, err = sequence.Publish(at)
+		must(err)
+		if saves {
+			copyCount, err := sequence.Checkpoint()
+			must(err)
+			e.copyStates(sequence)
+			saved += copyCount
+		}
 	}
-	lost := depths.LostPositionCounts
-	fmt.Fprintf(e.out, "%s: %d tokens, %d known, %d reused (full costs %d, window %d, state %d)\n",
-		name, len(ids), depths.KnownPositionCount, match.PositionCount, lost[full], lost[window],
-		lost[state])
-	fmt.Fprintf(e.out, "   reads %d window pages and %d states, saves states at %d and %d\n",
-		len(held), len(checkpoint), match.CheckpointAt[0], match.CheckpointAt[1])
-	fmt.Fprintf(e.out, "   %d pages claimed, %d of other groups; state %d\n",
-		done.ClaimedPageCount, done.ClaimedGroupPageCount, now)
+	fmt.Fprintf(e.out, "%s: %d tokens, %d known, %d reused; %d states saved; state %d\n", name,
+		len(ids), info.KnownPositionCount, info.CachedPositionCount, saved, *now)
+	must(sequence.Release())
 }
 
-func (e *engine) printPool(name string, pool int) {
-	stats, err := e.table.PoolStats(pool)
+// copyStates carries out what a sequence waits for, if anything: states, since the others are
+// shared as whole pages.
+func (e *engine) copyStates(sequence radixkv.Sequence) {
+	copies, err := sequence.Copies()
 	must(err)
-	fmt.Fprintf(e.out, "   %s: %d free, %d cached, %d private\n", name, stats.FreePageCount,
-		stats.CachedPageCount, stats.PrivatePageCount)
-}
-
-// prompt is a system prompt, then a question of one's own.
-func prompt(question, length uint32) []uint32 {
-	var ids []uint32
-	for i := uint32(1); i <= 100; i++ {
-		ids = append(ids, i)
+	for _, one := range copies {
+		e.states[one.TargetPage] = e.states[one.SourcePage]
 	}
-	for i := uint32(0); i < length; i++ {
-		ids = append(ids, question+i)
+	if len(copies) > 0 {
+		must(sequence.ConfirmCopies())
 	}
-	return ids
 }
 
 func tell(out io.Writer) {
 	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
-		PageSize: pageSize,
+		PageSize: 16,
 		Groups: []radixkv.GroupConfig{
 			{Kind: radixkv.GroupFull, Pool: full},
-			{Kind: radixkv.GroupWindow, Pool: window, Window: windowSize},
+			{Kind: radixkv.GroupWindow, Pool: window, Window: 64},
 			{Kind: radixkv.GroupState, Pool: state},
 		},
-		PoolPageCounts: []uint32{65, 33, statePages},
+		PoolPageCounts: []uint32{65, 33, 8},
 	})
 	must(err)
 	defer table.Close()
 	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{})
 	must(err)
 	defer cache.Close()
-	e := &engine{out: out, table: table, cache: cache}
-	e.serve("A", prompt(1000, 30))
-	e.serve("B", prompt(2000, 45))
-	e.serve("C", prompt(3000, 60))
-	e.serve("A, next turn", prompt(1000, 75))
-	e.printPool("full", full)
-	e.printPool("window", window)
-	e.printPool("state", state)
-	freed, _, err := cache.EvictPool(state, 3, nil)
-	must(err)
-	fmt.Fprintf(out, "%d states evicted, the least recently used\n", freed)
-	e.serve("B again", prompt(2000, 45))
-	e.serve("A again", prompt(1000, 75))
+	e := &engine{out: out, cache: cache}
+	e.serve("A", 1000, 30)
+	e.serve("B", 2000, 45)
+	e.serve("C", 3000, 60)
+	e.serve("A, next turn", 1000, 75)
+	e.serve("B again", 2000, 45)
 }
