@@ -125,7 +125,9 @@ pub unsafe extern "C" fn rkv_sequence_begin_many(
             let states = WantedElements::new(states, state_size, count, names)?;
             let many = many.with_lookups(|args| lookup_ahead(args.space, args.tokens));
             many.in_turn(shared, states, |turn, _, args| {
-                begin_with(&args, |space, tokens, room| turn.begin(space, tokens, room))
+                let begin =
+                    |space: &_, tokens: TokenList<'_>, room| turn.begin(space, tokens, room);
+                begin_with(&args, begin, |state| Ok(*state))
             })
         })
     }

@@ -147,21 +147,23 @@ pub(crate) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
     }
 }
 
-/// Reads what a sequence is to begin with, and begins it.
+/// Reads what a sequence is to begin with, begins it, and has `tell` say how it stands: there, where
+/// the large struct need not be handed on.
 ///
 /// # Safety
 /// What the arguments point to is readable, per the header.
-pub(crate) unsafe fn begin_with(
+pub(crate) unsafe fn begin_with<R>(
     args: &rkv_sequence_begin_args,
     begin: impl FnOnce(&Namespace, TokenList<'_>, Room) -> Result<SequenceInfo, Error>,
-) -> Result<rkv_sequence_info, Fail> {
+    tell: impl FnOnce(&rkv_sequence_info) -> Result<R, Fail>,
+) -> Result<R, Fail> {
     check_flags(args.flags, 0, "args.flags")?;
     // SAFETY: the caller's contract.
     let namespace = unsafe { read_namespace(args.space)? };
     let body = |tokens: TokenList<'_>| {
         let reserve = count_of(args.reserve_position_count, "args.reserve_position_count")?;
         let first = at_most(args.allocate_position_count);
-        Ok(state_struct(&begin(&namespace, tokens, Room { reserve, first })?))
+        tell(&state_struct(&begin(&namespace, tokens, Room { reserve, first })?))
     };
     // SAFETY: the caller's contract.
     unsafe { with_tokens(args.tokens, body) }
@@ -223,8 +225,7 @@ pub unsafe extern "C" fn rkv_sequence_begin(
             let args = read_struct(args)?;
             check_fit(out_state)?;
             let begin = |space: &_, tokens: TokenList<'_>, room| shared.begin(space, tokens, room);
-            let state = begin_with(&args, begin)?;
-            write_struct(out_state, &state)
+            begin_with(&args, begin, |state| write_struct(out_state, state))
         })
     }
 }
