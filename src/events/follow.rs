@@ -40,7 +40,7 @@ impl Progress {
                 } else {
                     before = spine[index];
                 }
-                // Only now: a page that is stored once more may have been the last of its namespace.
+                // Only now: a page that is stored once more may have been the last of its space.
                 let space = self.spaces.number(&namespace)?;
                 self.blocks.set(place, Block { before, space, group, told: false, due: false });
                 self.spaces.add_page(space);

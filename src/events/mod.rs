@@ -1,5 +1,5 @@
-//! Events: what comes into a cache and leaves it, as routers read it on the wire. Bytes and a number
-//! out; whoever has a socket sends them.
+//! Events: what comes into a cache and leaves it, as routers read it on the wire. Bytes and a
+//! number out; whoever has a socket sends them.
 //!
 //! ```text
 //!   journal ─► intake ─► follow ─► blocks     what each page holds, and what was told of it

@@ -1,5 +1,5 @@
 //! MessagePack, value by value.
-use super::spaces::Label;
+use super::spaces::SpaceLabel;
 use crate::token::PageDigest;
 use rmp::encode::{self, ValueWriteError};
 use std::fmt::Display;
@@ -51,12 +51,12 @@ impl Pack<'_> {
         write!(self.0, "{text}")
     }
 
-    pub fn label(&mut self, label: Option<Label<'_>>) -> Done {
+    pub fn label(&mut self, label: Option<SpaceLabel<'_>>) -> Done {
         match label {
             None => self.nil(),
-            Some(Label::Text(text)) => self.text(text),
-            Some(Label::Number(number)) => self.made_text(number),
-            Some(Label::Digest(digest)) => self.made_text(digest),
+            Some(SpaceLabel::Text(text)) => self.text(text),
+            Some(SpaceLabel::Number(number)) => self.made_text(number),
+            Some(SpaceLabel::Digest(digest)) => self.made_text(digest),
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) struct Space {
 }
 
 /// A text that was registered, or one made of a number or a digest.
-pub(super) enum Label<'a> {
+pub(super) enum SpaceLabel<'a> {
     Text(&'a str),
     Number(u64),
     Digest(PageDigest),
@@ -39,19 +39,19 @@ impl Space {
     }
 
     /// The name of its LoRA adapter: what was registered, or the number. No adapter, no name.
-    pub fn lora_name(&self) -> Option<Label<'_>> {
+    pub fn lora_name(&self) -> Option<SpaceLabel<'_>> {
         let lora = self.name.lora?;
-        Some(self.lora_name.as_deref().map_or(Label::Number(lora), registered))
+        Some(self.lora_name.as_deref().map_or(SpaceLabel::Number(lora), registered))
     }
 
     /// What keeps its prefixes apart from those of the same adapter: what was registered, or the
     /// digest of a namespace with more than an adapter.
-    pub fn cache_salt(&self) -> Option<Label<'_>> {
+    pub fn cache_salt(&self) -> Option<SpaceLabel<'_>> {
         let is_plain = Namespace { lora: self.name.lora, ..Namespace::default() } == self.name;
         match self.cache_salt.as_deref() {
             Some([]) => None,
             Some(text) => Some(registered(text)),
-            None => (!is_plain).then_some(Label::Digest(self.digest)),
+            None => (!is_plain).then_some(SpaceLabel::Digest(self.digest)),
         }
     }
 
@@ -60,8 +60,8 @@ impl Space {
     }
 }
 
-fn registered(text: &[u8]) -> Label<'_> {
-    Label::Text(std::str::from_utf8(text).expect("it was a str"))
+fn registered(text: &[u8]) -> SpaceLabel<'_> {
+    SpaceLabel::Text(std::str::from_utf8(text).expect("it was a str"))
 }
 
 /// Refuses a name that is too long; copies it.
