@@ -78,8 +78,8 @@ typedef struct rkv_net_publisher_config {
      */
     uint32_t flags;
     /**
-     * Where to publish: "tcp://HOST:PORT", "tcp://*:PORT" for every interface, port 0 for any that
-     * is free, or "ipc://PATH".
+     * Where to publish: "tcp://HOST:PORT", with * as the host for every interface and port 0 for
+     * any that is free, or "ipc://PATH".
      */
     const char *endpoint;
     /**

@@ -47,8 +47,8 @@ pub struct rkv_net_publisher_config {
     pub struct_size: u32,
     /// RKV_NET_PUBLISHER_CONNECT or 0.
     pub flags: u32,
-    /// Where to publish: "tcp://HOST:PORT", "tcp://*:PORT" for every interface, port 0 for any that
-    /// is free, or "ipc://PATH".
+    /// Where to publish: "tcp://HOST:PORT", with * as the host for every interface and port 0 for
+    /// any that is free, or "ipc://PATH".
     pub endpoint: *const c_char,
     /// Where subscribers ask for batches again, likewise; NULL for nowhere. Always bound.
     pub replay_endpoint: *const c_char,

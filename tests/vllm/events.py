@@ -1,8 +1,8 @@
 """E01: vLLM's own structs decode our batches of KV events, strictly and field by field.
 
 Random requests in several namespaces, with evictions; each payload is decoded by the type that
-vLLM's publisher encodes. What it gives back must be what was asked for: token ids, parents, adapter,
-salt, group; and encoding it again must give the same values.
+vLLM's publisher encodes. What it gives back must be what was asked for: token ids, parents,
+adapter, salt, group; and encoding it again must give the same values.
 
     python tests/vllm/events.py [SEED]
 """
