@@ -22,6 +22,8 @@ pub(super) struct Block {
     pub told: bool,
     /// It is to be told again.
     pub due: bool,
+    /// It is among places that are gone through.
+    pub listed: bool,
 }
 
 /// A block as it is kept: before, namespace plus one, group and flags; all zero for none.
@@ -29,11 +31,13 @@ type Words = [u32; 3];
 
 const TOLD: u32 = 1;
 const DUE: u32 = 2;
+const LISTED: u32 = 4;
 const GROUP_SHIFT: u32 = 8;
 
 impl Block {
     fn words(self) -> Words {
-        let flags = (self.told as u32 * TOLD) | (self.due as u32 * DUE);
+        let flags =
+            (self.told as u32 * TOLD) | (self.due as u32 * DUE) | (self.listed as u32 * LISTED);
         [self.before, self.space + 1, (self.group as u32) << GROUP_SHIFT | flags]
     }
 
@@ -44,6 +48,7 @@ impl Block {
             group: (rest >> GROUP_SHIFT) as usize,
             told: rest & TOLD != 0,
             due: rest & DUE != 0,
+            listed: rest & LISTED != 0,
         })
     }
 }

@@ -5,6 +5,7 @@ use super::encoder::Progress;
 use crate::error::Error;
 use crate::index::Namespace;
 use crate::journal::{Reason, Record, What};
+use crate::memory::TryGrow;
 use crate::token::PageDigest;
 
 impl Progress {
@@ -42,7 +43,10 @@ impl Progress {
                 }
                 // Only now: a page that is stored once more may have been the last of its space.
                 let space = self.spaces.number(&namespace)?;
-                self.blocks.set(place, Block { before, space, group, told: false, due: false });
+                self.blocks.set(
+                    place,
+                    Block { before, space, group, told: false, due: false, listed: false },
+                );
                 self.spaces.add_page(space);
                 before = page;
             }
@@ -93,6 +97,12 @@ impl Progress {
     }
 
     fn remove(&mut self, record: &Record<'_>, reason: Reason) -> Result<(), Error> {
+        let told = self.spaces.all_told();
+        if reason == Reason::Destroyed && told > 0 {
+            // All of them go, and not the leaves first.
+            self.wire.cleared(told, &mut self.outbox)?;
+            self.untell(|_| true);
+        }
         let pool = self.pool(record.group);
         let mut places = [0; RUN_BLOCKS];
         let mut count = 0;
@@ -124,46 +134,83 @@ impl Progress {
         let (told, all) = self.spaces.told(space);
         if told > 0 && told == all {
             self.wire.cleared(told, &mut self.outbox)?;
-            self.untell(space, told);
+            self.untell(|block| block.space == space);
         }
-        let mut places = [0; RUN_BLOCKS];
-        for group in (0..self.wire.groups.list().len()).rev() {
-            let mut count = 0;
-            for place in 0..self.blocks.end() {
-                let block = self.blocks.get(place);
-                let Some(block) = block.filter(|b| b.space == space && b.group == group) else {
-                    continue;
-                };
-                if !block.told {
-                    self.forget(place, block);
-                    continue;
-                }
-                places[count] = place;
-                count += 1;
-                if count == RUN_BLOCKS {
-                    self.drop_told(&places, group)?;
-                    count = 0;
-                }
+        self.list_leaves_first(space)?;
+        while !self.path.is_empty() {
+            let from = self.path.len() - self.last_of_a_group();
+            let mut places = [0; RUN_BLOCKS];
+            let count = self.path.len() - from;
+            for (place, &listed) in places.iter_mut().zip(self.path[from..].iter().rev()) {
+                *place = listed;
             }
-            if count > 0 {
-                self.drop_told(&places[..count], group)?;
+            self.drop_cleared(&places[..count])?;
+            self.path.truncate(from);
+        }
+        Ok(())
+    }
+
+    /// How many places at the end of the path are of one group, of an event at most.
+    fn last_of_a_group(&self) -> usize {
+        let group = |place: &u32| self.blocks.get(*place).map(|block| block.group);
+        let last = self.path.last().and_then(group);
+        let same = self.path.iter().rev().take_while(|place| group(place) == last);
+        same.take(RUN_BLOCKS).count()
+    }
+
+    /// Lists the places of a namespace so that, from the end, each stands before those it stands on:
+    /// pages of groups that hang on others, and a page after those before it.
+    fn list_leaves_first(&mut self, space: u32) -> Result<(), Error> {
+        self.path.clear();
+        for place in 0..self.blocks.end() {
+            if let Some(block) = self.blocks.get(place) {
+                self.blocks.set(place, Block { listed: false, ..block });
+            }
+        }
+        for group in 0..self.wire.groups.list().len() {
+            for place in 0..self.blocks.end() {
+                let begin = self.path.len();
+                let mut at = place;
+                while let Some(block) = self.blocks.get(at) {
+                    if block.space != space || block.group != group || block.listed {
+                        break;
+                    }
+                    self.path.try_push(at)?;
+                    self.blocks.set(at, Block { listed: true, ..block });
+                    if group > 0 || block.before == 0 {
+                        break;
+                    }
+                    at = block.before;
+                }
+                self.path[begin..].reverse();
             }
         }
         Ok(())
     }
 
-    /// What was told of a namespace counts no longer.
-    fn untell(&mut self, space: u32, told: usize) {
+    /// What was told of some blocks counts no longer.
+    fn untell(&mut self, which: impl Fn(Block) -> bool) {
         for place in 0..self.blocks.end() {
-            if let Some(block) = self.blocks.get(place).filter(|block| block.space == space) {
+            if let Some(block) = self.blocks.get(place).filter(|block| block.told && which(*block))
+            {
                 self.blocks.set(place, Block { told: false, ..block });
+                self.spaces.take_told(block.space, 1);
             }
         }
-        self.spaces.take_told(space, told);
     }
 
-    fn drop_told(&mut self, places: &[u32], group: usize) -> Result<(), Error> {
-        self.tell_removed(places, group, Reason::Invalidated)?;
+    /// Forgets places of one group, and tells of those that were told.
+    fn drop_cleared(&mut self, places: &[u32]) -> Result<(), Error> {
+        let (mut told, mut count, mut group) = ([0; RUN_BLOCKS], 0, 0);
+        for &place in places {
+            if let Some(block) = self.blocks.get(place).filter(|block| block.told) {
+                (told[count], group) = (place, block.group);
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.tell_removed(&told[..count], group, Reason::Invalidated)?;
+        }
         for &place in places {
             if let Some(block) = self.blocks.get(place) {
                 self.forget(place, block);

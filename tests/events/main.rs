@@ -59,8 +59,8 @@ fn seen(to: &Subscriber, names: &[&str]) {
 fn e02_events_leave_what_the_cache_holds() {
     for (seed, index) in [(1, IndexKind::Radix), (2, IndexKind::BlockHash)] {
         let to = follow(pages(150), index, 1 << 20, seed);
-        seen(&to, &["BlockStored", "capacity", "caller", "invalidated", "destroyed"]);
-        assert_eq!(to.counts["AllBlocksCleared"], 1, "in the beginning");
+        seen(&to, &["BlockStored", "capacity", "caller", "invalidated"]);
+        assert!(to.counts["AllBlocksCleared"] >= 2, "in the beginning and in the end");
         assert_eq!(to.counts["lost"], 0);
     }
 }

@@ -124,6 +124,8 @@ impl Subscriber {
         let reason = take(event, "reason").as_str().unwrap().to_owned();
         for hash in hashes(take(event, "block_hashes")) {
             let known = self.held.remove(&(group, hash));
+            let stands_on = |known: &Known| group == 0 && known.parent == Some(hash);
+            assert!(!self.held.values().any(stands_on), "block {hash:x} goes before the next one");
             assert!(known.is_some() || self.lenient, "block {hash:x} is removed, and not held");
         }
         *self.counts.entry(reason).or_default() += 1;

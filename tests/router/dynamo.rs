@@ -153,13 +153,13 @@ fn agree(index: IndexKind, groups: &[GroupConfig], journal_bytes: u64, seed: u64
         lost += drain(&encoder, &mut router);
         for _ in 0..60 {
             let (space, ids) = (&spaces[random.usize(..4)], prompt(&mut random));
-            let state = shared.read();
             let tokens = TokenList::text(&ids);
             let positions = if groups.is_empty() {
-                state.probe(&space.namespace, tokens).unwrap()
+                shared.probe(&space.namespace, tokens).unwrap().1
             } else {
                 // What the first group has, whatever the others lack.
-                state.costs(&space.namespace, tokens).unwrap().0.depths().known as usize
+                let (found, _) = shared.read().costs(&space.namespace, tokens).unwrap();
+                found.positions().max(found.depths().known as usize)
             };
             let pages = positions / PAGE_SIZE as usize;
             assert_eq!(router.pages(space, &ids), pages, "{ids:?}");
