@@ -158,8 +158,8 @@ impl Progress {
         same.take(RUN_BLOCKS).count()
     }
 
-    /// Lists the places of a namespace so that, from the end, each stands before those it stands on:
-    /// pages of groups that hang on others, and a page after those before it.
+    /// Lists the places of a namespace so that, from the end, each stands before those it stands
+    /// on: pages of groups that hang on others, and a page after those before it.
     fn list_leaves_first(&mut self, space: u32) -> Result<(), Error> {
         self.path.clear();
         for place in 0..self.blocks.end() {

@@ -22,8 +22,8 @@ struct EventConfig {
 
 /// Publishes what comes into the cache and leaves it, on a thread of its own that only reads.
 ///
-/// libradixkv_net.so is loaded when it is needed, so that an engine without routers needs none: from
-/// RADIXKV_NET_LIBRARY, or where the loader looks.
+/// libradixkv_net.so is loaded when it is needed, so that an engine without routers has none:
+/// from RADIXKV_NET_LIBRARY, or where the loader looks.
 class EventPublisher {
 public:
     /// The core, whose cache must have a journal, outlives it. Throws std::runtime_error.
