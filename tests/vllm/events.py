@@ -50,7 +50,8 @@ def run(is_wide: bool, random: np.random.Generator) -> dict[str, int]:
             ids = ids.astype(np.uint32)
             asked[tuple(ids.tolist())] = lora_name
             with cache.begin(ids, space=space) as sequence:
-                sequence.confirm_copies()
+                if sequence.info().copy_count:
+                    sequence.confirm_copies()
                 sequence.publish(len(ids))
             while payload := encoder.encode(12.5):
                 batch = decoder.decode(payload)

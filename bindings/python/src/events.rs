@@ -130,7 +130,7 @@ impl EventEncoder {
 
     /// The next batch, a MessagePack payload of `size_limit` bytes at most unless one event has
     /// more; b"" when there is nothing to tell. `timestamp` is in seconds.
-    #[pyo3(signature = (timestamp, *, size_limit=1 << 16))]
+    #[pyo3(signature = (timestamp, *, size_limit=65536))]
     fn encode<'py>(
         &self,
         py: Python<'py>,

@@ -1,6 +1,6 @@
 // Command events_router sends requests to the engine that has most of their prefix cached. It knows
-// the engines by their KV events alone: the payloads that go over the network in docs/events.md, here
-// from hand to hand. The same requests are served twice, once in turn and once routed.
+// the engines by their KV events alone: payloads that go over the network in docs/events.md, and
+// here from hand to hand. The same requests are served twice, once in turn and once routed.
 package main
 
 import (
@@ -121,7 +121,7 @@ func (r *router) choose(all []*engine, ids []uint32) (int, error) {
 	return best, nil
 }
 
-// talk serves the turns of all users in a random order. Returns the tokens that were cached and all.
+// talk serves the turns of all users in a random order. Returns the cached tokens, and all.
 func talk(routed bool) (cached, asked int, err error) {
 	var all []*engine
 	for len(all) < engines {

@@ -17,6 +17,7 @@ __all__ = [
     "CacheStats",
     "ClearResult",
     "ContentsResult",
+    "EventEncoder",
     "Group",
     "GroupDepths",
     "InsertResult",
