@@ -72,8 +72,7 @@ impl Progress {
 
     /// Fills a batch with what is to be told.
     pub fn fill(&mut self, shared: &Shared, room: &mut [MaybeUninit<u8>]) -> Result<Batch, Error> {
-        let mut batch = Batch::default();
-        batch.has_more = true;
+        let mut batch = Batch { has_more: true, ..Batch::default() };
         while batch.has_more && self.empty_outbox(room, &mut batch) {
             match self.advance(shared) {
                 Ok(more) => batch.has_more = more,
