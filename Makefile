@@ -12,6 +12,9 @@ help: ## list the targets
 build: ## libradixkv.so and libradixkv.a, optimised, in target/release
 	$(CARGO) build --locked --release
 
+net: ## libradixkv_net.so and .a, which publish events over ZeroMQ, in target/net/release
+	$(CARGO) build --locked --release --manifest-path net/Cargo.toml --target-dir target/net
+
 test: ## everything that a change must pass; installs missing tools where it can
 	@bash scripts/test.sh
 
@@ -24,8 +27,10 @@ lint: ## formatting, clippy, rustdoc; any warning fails
 docs: ## API pages from the header, in target/doxygen; any warning fails
 	@bash scripts/test.sh docs
 
-header: ## rewrite include/radixkv.h and include/radixkv_spatial.h from src/capi
+header: ## rewrite include/radixkv.h, radixkv_spatial.h and radixkv_net.h from the sources
 	RKV_BLESS=1 $(CARGO) test --locked --test header
+	RKV_BLESS=1 $(CARGO) test --locked --manifest-path net/Cargo.toml --target-dir target/net \
+	    --test header
 
 abi: ## compare exports, layouts and types with the blessed ones in abi/
 	@bash scripts/test.sh abi
@@ -67,12 +72,15 @@ python: ## the Python wheel, built and tested in an empty environment; ARGS=whee
 install: ## install to PREFIX (/usr/local): headers, libraries, pkg-config, CMake
 	@bash scripts/install.sh
 
+install-net: ## the same for libradixkv_net: header, libraries, pkg-config
+	@bash scripts/install_net.sh
+
 uninstall: ## remove what install puts there
 	@bash scripts/install.sh --uninstall
 
 clean: ## remove everything that was built
 	$(CARGO) clean
 
-.PHONY: help build test test-long lint docs header abi abi-bless cuda-toolchain demo model \
+.PHONY: help build net test test-long lint docs header abi abi-bless cuda-toolchain demo model \
         engine engine-bench engine-speed llama-cpp replay bench python install \
-        uninstall clean
+        install-net uninstall clean

@@ -97,7 +97,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 4
+#define RKV_ABI_VERSION 5
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -395,6 +395,27 @@
 #define RKV_REASON_DESTROYED 5
 
 /**
+ * Flag of rkv_event_encoder_config: block hashes are whole digests, 32 bytes. Without it each is
+ * the number that the last 8 bytes of the digest are, the first of them the highest.
+ */
+#define RKV_EVENTS_WIDE_HASHES 1
+
+/**
+ * Flag of rkv_event_encoder_config: data_parallel_rank is set.
+ */
+#define RKV_EVENTS_DATA_PARALLEL 2
+
+/**
+ * Flag of rkv_event_batch: there is more to tell right now.
+ */
+#define RKV_EVENTS_MORE 1
+
+/**
+ * Bytes of a name at most: of a LoRA adapter, a salt, a medium.
+ */
+#define RKV_EVENTS_NAME_LIMIT 1024
+
+/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -482,6 +503,12 @@ typedef enum rkv_status {
  * rkv_cache_create().
  */
 typedef struct rkv_cache rkv_cache;
+
+/**
+ * Turns what comes into a cache and leaves it into batches of KV events, as vLLM publishes them:
+ * bytes for routers and mirrors. It reads the journal of the cache, on the thread that asks it to.
+ */
+typedef struct rkv_event_encoder rkv_event_encoder;
 
 /**
  * A pool of physical pages and one row of pages per slot. Created by rkv_page_table_create().
@@ -2570,6 +2597,73 @@ typedef struct rkv_cache_read_contents_result {
      */
     uint64_t newest_number;
 } rkv_cache_read_contents_result;
+
+/**
+ * How events are written. All zero but for struct_size is what most routers expect.
+ */
+typedef struct rkv_event_encoder_config {
+    /**
+     * sizeof(rkv_event_encoder_config).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_EVENTS_WIDE_HASHES, RKV_EVENTS_DATA_PARALLEL.
+     */
+    uint32_t flags;
+    /**
+     * Stands in each batch. Zero without RKV_EVENTS_DATA_PARALLEL: then there is none.
+     */
+    uint32_t data_parallel_rank;
+    /**
+     * The id that stands among the tokens for positions that are not text, below
+     * RKV_TEXT_ID_LIMIT; the placeholder that the model has for images.
+     */
+    uint32_t placeholder_token_id;
+    /**
+     * Where the pages are; NULL for "GPU". Routers know "CPU" and "STORAGE" too.
+     */
+    const char *medium;
+} rkv_event_encoder_config;
+
+/**
+ * What a batch has.
+ */
+typedef struct rkv_event_batch {
+    /**
+     * sizeof(rkv_event_batch).
+     */
+    uint32_t struct_size;
+    /**
+     * RKV_EVENTS_MORE.
+     */
+    uint32_t flags;
+    /**
+     * Bytes of the payload; 0 when there is nothing to tell. With RKV_STATUS_BUFFER_TOO_SMALL,
+     * those that one event needs.
+     */
+    uint64_t byte_count;
+    /**
+     * Events.
+     */
+    uint64_t event_count;
+    /**
+     * Blocks that came in.
+     */
+    uint64_t stored_block_count;
+    /**
+     * Blocks that left, those that an AllBlocksCleared ends included.
+     */
+    uint64_t removed_block_count;
+    /**
+     * The last record of the journal that was read.
+     */
+    uint64_t last_number;
+    /**
+     * Records of the journal that were overwritten before they were read, since the call before.
+     * More than 0: an AllBlocksCleared comes, and then all that is held.
+     */
+    uint64_t lost_record_count;
+} rkv_event_batch;
 
 /**
  * How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
@@ -5040,6 +5134,116 @@ enum rkv_status rkv_cache_read_contents(const struct rkv_cache *cache,
                                         uint32_t first_page,
                                         const struct rkv_journal_buffers *buffers,
                                         struct rkv_cache_read_contents_result *out_result);
+
+/**
+ * Creates an encoder. Its first batches say that nothing is held, and then all that the cache
+ * holds, each page after the one before it: a router that listens from the beginning is exact.
+ *
+ * It has a copy of what the cache says of each page: 44 + 4 * page_size bytes for each page of
+ * pool 0, 44 for each page of other pools. A cache may have several encoders.
+ *
+ * @param cache the cache, with a journal: rkv_cache_config.journal_bytes. The encoder goes on with
+ * the page table's next cache when this one is destroyed
+ * @param config how events are written; NULL for what most routers expect
+ * @param out_encoder receives the encoder, owned by the caller
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when the cache has no journal;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages); shared lock, for a moment
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_event_encoder_create(const struct rkv_cache *cache,
+                                         const struct rkv_event_encoder_config *config,
+                                         struct rkv_event_encoder **out_encoder);
+
+/**
+ * Destroys an encoder. NULL is allowed and does nothing. Encoder, cache and page table can be
+ * destroyed in any order.
+ *
+ * @param encoder the encoder
+ * @par Cost
+ * O(namespaces + pages that are not all text); no lock
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+RKV_API void rkv_event_encoder_destroy(struct rkv_event_encoder *encoder);
+
+/**
+ * What a namespace is called in events, from the next one on that is made. Name a namespace before
+ * the first request in it: what was told is not told again.
+ *
+ * @param encoder the encoder
+ * @param space the namespace; NULL for the default one
+ * @param lora_name name of its LoRA adapter, UTF-8; NULL for the adapter's id in decimal
+ * @param cache_salt what keeps it apart from other namespaces of that adapter, among the keys of
+ * the first block of a prefix, UTF-8; "" for nothing; NULL for nothing where the namespace has
+ * neither image, salt nor epoch, else for its digest in hexadecimal. Dynamo looks for salts that
+ * begin with "dynamo-cache-salt:"
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a lora_name without an adapter, or
+ * a text that has more than RKV_EVENTS_NAME_LIMIT bytes; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(log(namespaces)); no lock
+ * @par Thread safety
+ * any thread; waits for other calls on this encoder
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_event_encoder_name_namespace(struct rkv_event_encoder *encoder,
+                                                 const struct rkv_namespace *space,
+                                                 const char *lora_name,
+                                                 const char *cache_salt);
+
+/**
+ * Writes one batch: as many events as there are and as fit. Nothing is written, and byte_count is
+ * 0, when there is nothing to tell. What does not fit comes with the next call.
+ *
+ * When records of the journal were lost, an AllBlocksCleared comes and then all that is held: the
+ * ring is too small for how seldom this is called. Calls go on until RKV_EVENTS_MORE is not set,
+ * and begin again when something may have changed.
+ *
+ * An event has at most 64 blocks, and 2048 tokens unless one block has more: 64 KiB are enough for
+ * pages of up to 4096 positions of text.
+ *
+ * @param encoder the encoder
+ * @param timestamp seconds, of any clock that the subscribers have; finite
+ * @param buffer receives the payload: MessagePack, docs/events.md says what of. (NULL, 0) asks how
+ * much the next event needs, and takes nothing
+ * @param capacity room in bytes
+ * @param out_batch receives what the batch has; set its struct_size first. Also with
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when there is no room for one event: nothing
+ * is lost; RKV_STATUS_INVALID_STATE when a cache of the page table has no journal;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY: nothing is lost; RKV_STATUS_POISONED
+ * @par Cost
+ * O(bytes written), a SHA-256 of each page that is told; in the beginning and after a loss
+ * O(pages held); shared lock, in slices, for what is copied of the journal
+ * @par Thread safety
+ * any thread, beside calls that change the cache; waits for other calls on this encoder
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_event_encoder_encode(struct rkv_event_encoder *encoder,
+                                         double timestamp,
+                                         uint8_t *buffer,
+                                         size_t capacity,
+                                         struct rkv_event_batch *out_batch);
+
+/**
+ * Has all that is held told once more, in the batches that follow, without an AllBlocksCleared:
+ * for a subscriber who comes late. Others learn nothing new.
+ *
+ * @param encoder the encoder
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages); no lock
+ * @par Thread safety
+ * any thread; waits for other calls on this encoder
+ */
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_event_encoder_repeat(struct rkv_event_encoder *encoder);
 
 /**
  * Writes the defaults into a config.

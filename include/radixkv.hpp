@@ -51,6 +51,7 @@
 #include "radixkv/groups.hpp"
 #include "radixkv/page_table.hpp"
 #include "radixkv/cache.hpp"
+#include "radixkv/events.hpp"
 #include "radixkv/sequence.hpp"
 #include "radixkv/plan.hpp"
 #include "radixkv/runner.hpp"

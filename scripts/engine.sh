@@ -86,6 +86,15 @@ demo* | serve*)
     ;;
 esac
 
+# Routers are told of the cache by a second library, which nobody else needs.
+case " $* " in
+*" --events "*)
+    cargo build --locked --release --manifest-path net/Cargo.toml --target-dir "$target/net"
+    RADIXKV_NET_LIBRARY=$(realpath "$target/net/release/libradixkv_net.so")
+    export RADIXKV_NET_LIBRARY
+    ;;
+esac
+
 case "$what" in
 demo)
     exec "$out/engine_bench" --model "$model" --workload chat \

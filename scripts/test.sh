@@ -6,8 +6,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
-all=(lint tests faults models memcheck python abi docs fuzz kernels)
-long=(sanitizers matrix ptx_matrix llama_cpp transformers vllm python_speed
+all=(lint tests net faults models memcheck python abi docs fuzz kernels)
+long=(sanitizers matrix ptx_matrix llama_cpp transformers vllm router python_speed
     long_model long_simulation soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
@@ -26,6 +26,8 @@ stage_lint() { # formatting, clippy, rustdoc
         cargo fmt --check --manifest-path fuzz/Cargo.toml
         cargo fmt --check --manifest-path examples/engine/text/Cargo.toml
         cargo fmt --check --manifest-path bindings/python/Cargo.toml
+        cargo fmt --check --manifest-path net/Cargo.toml
+        cargo fmt --check --manifest-path tests/router/Cargo.toml
     else
         echo "SKIP formatting: rustfmt is not installed"
     fi
@@ -34,6 +36,8 @@ stage_lint() { # formatting, clippy, rustdoc
         cargo clippy --locked --all-targets --all-features -- -D warnings
         cargo clippy --locked --manifest-path examples/engine/text/Cargo.toml \
             --target-dir "$target/engine_text" -- -D warnings
+        cargo clippy --locked --all-targets --manifest-path net/Cargo.toml \
+            --target-dir "$target/net" -- -D warnings
         ! have python3 "clippy of the Python package" ||
             cargo clippy --locked --manifest-path bindings/python/Cargo.toml \
                 --target-dir "$target/python/lint" -- -D warnings
@@ -45,6 +49,10 @@ stage_lint() { # formatting, clippy, rustdoc
 
 stage_tests() { # everything under cargo: the Rust tests, and those that drive C, C++, Go, CMake
     $limit cargo test --locked --no-fail-fast
+}
+
+stage_net() { # the library that publishes events, over sockets
+    $limit cargo test --locked --manifest-path net/Cargo.toml --target-dir "$target/net"
 }
 
 stage_faults() { # panics inside the library, through the header
@@ -135,8 +143,12 @@ stage_transformers() { # the reference engine beside Hugging Face's transformers
     cargo test --locked --features transformers --test engine transformers
 }
 
-stage_vllm() { # prefixes of groups beside vLLM's own rules
+stage_vllm() { # prefixes of groups beside vLLM's own rules, and events by its structs
     bash scripts/vllm.sh 20000 "$(date +%s)"
+}
+
+stage_router() { # Dynamo's router, fed by our events alone
+    cargo test --locked --manifest-path tests/router/Cargo.toml --target-dir "$target/router"
 }
 
 stage_python_speed() { # what calls from Python cost, on a machine that does nothing else

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How far vLLM's own rules reuse a prompt in groups of layers, and how far this library does,
-# request by request: tests/vllm/groups.py. Arguments go to that: the number of requests, and a
-# seed.
+# vLLM's own structs decode our KV events: tests/vllm/events.py. And how far vLLM's rules reuse a
+# prompt in groups of layers, and how far this library does, request by request:
+# tests/vllm/groups.py. Arguments go to that: the number of requests, and a seed.
 #
 # Installs vLLM for the CPU and PyTorch into target/vllm, once; with PyTorch's CUDA libraries that
 # is 6 GB, and a tenth when PIP_EXTRA_INDEX_URL names PyTorch's index of wheels for the CPU.
@@ -22,4 +22,6 @@ if ! cmp -s "$requirements" "$venv/requirements"; then
 fi
 wheel=$(bash scripts/python.sh wheel | tail -n 1)
 "$venv/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps "$wheel"
-VLLM_LOGGING_LEVEL=ERROR exec "$venv/bin/python" tests/vllm/groups.py "$@"
+export VLLM_LOGGING_LEVEL=ERROR
+"$venv/bin/python" tests/vllm/events.py
+exec "$venv/bin/python" tests/vllm/groups.py "$@"

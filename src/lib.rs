@@ -109,6 +109,7 @@ pub mod attention;
 pub mod capi;
 pub mod cpu;
 pub mod error;
+pub mod events;
 pub mod gpu;
 pub mod group;
 pub mod ids;

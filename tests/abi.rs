@@ -203,6 +203,13 @@ layouts! {
         struct_size 0, next_page 4, record_count 8, page_count 16, token_count 24, item_count 32,
         number 40, newest_number 48
     }
+    rkv_event_encoder_config 24 {
+        struct_size 0, flags 4, data_parallel_rank 8, placeholder_token_id 12, medium 16
+    }
+    rkv_event_batch 56 {
+        struct_size 0, flags 4, byte_count 8, event_count 16, stored_block_count 24,
+        removed_block_count 32, last_number 40, lost_record_count 48
+    }
     rkv_snapshot_cache_config 24 { struct_size 0, flags 4, entry_limit 8, byte_limit 16 }
     rkv_snapshot_cache_stats 160 {
         struct_size 0, reserved 4, entry_count 8, entry_bytes 16, pinned_entry_count 24,

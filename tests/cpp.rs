@@ -63,6 +63,11 @@ fn journal() {
 }
 
 #[test]
+fn events() {
+    run_noun("events");
+}
+
+#[test]
 fn snapshot() {
     run_noun("snapshot");
 }
@@ -106,6 +111,7 @@ fn every_file_has_a_test() {
         "callbacks",
         "continuation",
         "errors",
+        "events",
         "external",
         "groups",
         "journal",

@@ -409,6 +409,7 @@ fn b11_command_lines_that_are_wrong() {
         (&["--max-answers", "768"], 2, "--max-connections: not more than --max-answers"),
         (&["--page", "--host", "0.0.0.0"], 2, "--page: it shows everybody's prompts"),
         (&["--page", "--max-answers", "760"], 2, "--max-answers, and 8 for --page"),
+        (&["--events-replay", "tcp://*:1"], 2, "--events-replay: needs --events"),
         (&["--gemm", "magic"], 2, "--gemm: magic is no choice"),
         (&[], 2, "--model: say which folder"),
         (&["--model", "/nowhere"], 1, "/nowhere/config.json: cannot be opened"),

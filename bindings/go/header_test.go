@@ -53,6 +53,11 @@ var goValues = map[string]int64{
 	"RKV_FEATURE_BLOCK_HASH_INDEX": int64(radixkv.FeatureBlockHashIndex),
 	"RKV_FEATURE_CUDA":             int64(radixkv.FeatureCUDA),
 
+	"RKV_EVENTS_WIDE_HASHES":   int64(radixkv.EventsWideHashes),
+	"RKV_EVENTS_DATA_PARALLEL": int64(radixkv.EventsDataParallel),
+	"RKV_EVENTS_MORE":          int64(radixkv.EventsMore),
+	"RKV_EVENTS_NAME_LIMIT":    radixkv.EventsNameLimit,
+
 	"RKV_LOG_OFF":   int64(radixkv.LogOff),
 	"RKV_LOG_ERROR": int64(radixkv.LogError),
 

@@ -1,6 +1,7 @@
 // The server: engine_server --model FOLDER
 #include "engine_options.hpp"
 #include "http/server.hpp"
+#include "serve/event_publisher.hpp"
 
 #include <pthread.h>
 #include <signal.h>
@@ -8,12 +9,13 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 
 namespace {
 
-// What happens to the cache between two looks of a page: many thousand pages.
+// What happens to the cache between two looks of a page or of routers: many thousand pages.
 constexpr std::uint64_t journal_bytes = std::uint64_t{8} << 20;
 
 /// SIGINT and SIGTERM, for every thread that is started from here on.
@@ -86,6 +88,7 @@ void check(const engine::ServerConfig& config) {
 int serve(int count, char** arguments) {
     engine::EngineOptions engine_options;
     engine::ServerConfig config;
+    engine::EventConfig events;
     ClientOptions client_options;
     std::uint64_t port = 8080, drain = 5, max_waiting = 1024;
     engine::Options options;
@@ -96,7 +99,11 @@ int serve(int count, char** arguments) {
         .number("--drain-seconds", "for running requests, on SIGTERM", drain, 0, 3600);
     client_options.add_to(options);
     options.flag("--page", "show the cache at /, prompts and all; on a loopback address alone",
-                 config.page);
+                 config.page)
+        .text("--events", "tell routers what the cache holds, at an endpoint as tcp://*:5557",
+              events.endpoint)
+        .text("--events-replay", "where they ask for what they missed, as tcp://*:5657",
+              events.replay_endpoint);
     if (!options.parse(count, arguments)) {
         std::printf("usage: %s --model FOLDER [option...]\n%s", arguments[0],
                     options.help().c_str());
@@ -106,12 +113,16 @@ int serve(int count, char** arguments) {
     config.drain = std::chrono::seconds(drain);
     client_options.apply_to(config);
     check(config);
+    if (events.endpoint.empty() && !events.replay_endpoint.empty())
+        throw engine::UsageError("--events-replay: needs --events");
     engine::EngineConfig engine_config = engine_options.config();
-    if (config.page) engine_config.kv.journal_bytes = journal_bytes;
+    if (config.page || !events.endpoint.empty()) engine_config.kv.journal_bytes = journal_bytes;
     config.served_model = name_of(engine_options.model);
 
     const sigset_t signals = block_signals();
     engine::Engine engine(engine_config, max_waiting);
+    std::optional<engine::EventPublisher> publisher;
+    if (!events.endpoint.empty()) publisher.emplace(engine.core(), events);
     engine::Server server(config, engine);
     std::thread listener([&] { server.run(); });
     std::printf("listening on http://%s:%d\n", config.host.c_str(), server.port());

@@ -3,9 +3,9 @@
 //! result.
 //!
 //! ```text
-//! library   token   page_table   cache   sequence   plan   runner   journal   snapshot   spatial
-//!    └────────┴──────────┴─────────┴────────┴────────┴──┬─────┴────────┴─────────┴──────────┘
-//!                                                      ffi
+//! library  token  page_table  cache  sequence  plan  runner  journal  events  snapshot  spatial
+//!    └───────┴────────┴─────────┴───────┴───────┴──┬───┴────────┴────────┴───────┴────────┘
+//!                                                 ffi
 //! ```
 //!
 //! One file or folder for each noun of the header, named as in the layers below: what C sees of it
@@ -26,10 +26,12 @@ mod sequence;
 mod plan;
 mod runner;
 mod journal;
+mod events;
 mod snapshot;
 mod spatial;
 
 pub use cache::*;
+pub use events::*;
 pub use ffi::{rkv_shortage, rkv_status};
 pub use journal::*;
 pub use library::*;

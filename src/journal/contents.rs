@@ -1,5 +1,5 @@
 //! All that is held now, told page by page: those of pool 0, and then those of each other pool.
-use super::record::{Draft, RECORD_PAGES, RECORD_WORDS, Record, scratch_words};
+use super::record::{Draft, RECORD_PAGES, RECORD_WORDS, Record, largest_record};
 use super::{Journal, fitting};
 use crate::group::Hung;
 use crate::memory::{OutOfMemory, try_zeros};
@@ -16,7 +16,7 @@ impl Scratch {
     /// For pages of so many positions.
     pub fn new(page_size: usize) -> Result<Self, OutOfMemory> {
         Ok(Self {
-            record: try_zeros(scratch_words(page_size))?,
+            record: try_zeros(largest_record(page_size))?,
             keys: try_zeros(RECORD_WORDS.max(page_size))?,
         })
     }

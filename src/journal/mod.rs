@@ -26,7 +26,7 @@ mod record;
 mod ring;
 
 pub use contents::Scratch;
-pub use record::{Parts, Reason, Record, What};
+pub use record::{Parts, Reason, Record, What, largest_record};
 pub use ring::Ring;
 
 use crate::error::{Error, text};
@@ -97,6 +97,11 @@ impl Journal {
             left: Left::new(),
             pool_pages: try_collect(pool_pages.iter().copied()).map_err(no_room)?,
         })
+    }
+
+    /// Pages of each pool, page 0 included.
+    pub fn pool_pages(&self) -> &[usize] {
+        &self.pool_pages
     }
 
     /// The records.

@@ -13,8 +13,8 @@ use crate::token::{Keys, Part, TEXT_ID_LIMIT, TokenKind, is_text, visit_parts};
 pub(super) const RECORD_PAGES: usize = 64;
 /// Words of a record at most, unless a single page takes more.
 pub(super) const RECORD_WORDS: usize = 2048;
-/// Enough for any record of one page, and for many pages of text.
-pub(super) fn scratch_words(page_size: usize) -> usize {
+/// Words of the largest record: enough for any of one page, and for many pages of text.
+pub fn largest_record(page_size: usize) -> usize {
     RECORD_WORDS.max(HEAD_WORDS + NAMESPACE_WORDS + 2 + page_size * (1 + ITEM_WORDS))
 }
 
@@ -167,6 +167,8 @@ pub struct Record<'a> {
     pub pages: &'a [u32],
     /// What happened to them.
     pub what: What<'a>,
+    /// All of it, as it lies in the ring.
+    words: &'a [u32],
 }
 
 /// Writes into as many words that a namespace was cleared.
@@ -216,7 +218,13 @@ impl<'a> Parts<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn read(number: u64, page_size: usize, words: &'a [u32]) -> Self {
+    /// The words that it is made of: a copy of them is read like the record itself.
+    pub fn words(&self) -> &'a [u32] {
+        self.words
+    }
+
+    /// Reads the words of a record.
+    pub fn read(number: u64, page_size: usize, words: &'a [u32]) -> Self {
         let (count, group) = (words[1] as usize, (words[0] >> GROUP_SHIFT) as usize);
         if words[0] & 0xff == REMOVED {
             let reason = REASONS[(words[0] >> REASON_SHIFT & 0xff) as usize];
@@ -225,12 +233,13 @@ impl<'a> Record<'a> {
                 group,
                 pages: &words[REMOVED_HEAD_WORDS..],
                 what: What::Removed(reason),
+                words,
             };
         }
         if words[0] & 0xff == CLEARED {
             let (name, _) = words[CLEARED_HEAD_WORDS..].split_first_chunk().expect("it is there");
             let what = What::Cleared(Namespace::from_words(name));
-            return Self { number, group, pages: &[], what };
+            return Self { number, group, pages: &[], what, words };
         }
         let (namespace, head) = if words[0] & NAMED == 0 {
             (Namespace::default(), HEAD_WORDS)
@@ -244,6 +253,6 @@ impl<'a> Record<'a> {
         let first_position = u64::from(words[4]) | u64::from(words[5]) << 32;
         let (parent, parts) = (words[3], Parts(items));
         let what = What::Stored { namespace, parent, first_position, spine, tokens, parts };
-        Self { number, group, pages, what }
+        Self { number, group, pages, what, words }
     }
 }

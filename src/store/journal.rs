@@ -35,6 +35,16 @@ pub struct ContentsRead {
 }
 
 impl State {
+    /// Whether the page table has a cache right now.
+    pub fn has_cache(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// Pages of each pool of a cache with a journal, page 0 included.
+    pub fn journal_pages(&self) -> Result<&[usize], Error> {
+        Ok(journal_of(self.cache()?)?.pool_pages())
+    }
+
     /// Keeps the records of a cache that is gone.
     pub(super) fn keep_records(&mut self, ring: Ring) {
         self.last_number = ring.newest();

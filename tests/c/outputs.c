@@ -302,6 +302,26 @@ static void m09_journal(void) {
     close_world(&w);
 }
 
+static void m09_events(void) {
+    world w;
+    open_world(&w);
+    rkv_event_encoder *encoder = NULL;
+    rkv_page_table *table = new_table(4, 8, 2);
+    rkv_cache *cache = NULL;
+    rkv_cache_config config;
+    CHECK_OK(rkv_cache_config_init(&config, sizeof config));
+    config.journal_bytes = 4096;
+    CHECK_OK(rkv_cache_create(table, &config, &cache));
+    MISPLACED(&w, rkv_event_encoder *, p, rkv_event_encoder_create(cache, NULL, p), "out_encoder");
+    CHECK_OK(rkv_event_encoder_create(cache, NULL, &encoder));
+    BAD_STRUCT(&w, rkv_event_batch, p,
+               rkv_event_encoder_encode(encoder, 0, OTHER, sizeof spare, p), "out_batch");
+    rkv_event_encoder_destroy(encoder);
+    rkv_cache_destroy(cache);
+    rkv_page_table_destroy(table);
+    close_world(&w);
+}
+
 static void m09_sequences(void) {
     world w;
     open_world(&w);
@@ -410,6 +430,7 @@ int main(void) {
     RUN_BOTH(m09_cache);
     RUN_BOTH(m09_many);
     RUN_BOTH(m09_journal);
+    RUN_BOTH(m09_events);
     RUN_BOTH(m09_sequences);
     RUN_BOTH(m09_runner);
     RUN_BOTH(m09_snapshots);

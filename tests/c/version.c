@@ -114,6 +114,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_cache_config), 32);
     CHECK_EQ(sizeof(rkv_journal_record), 160);
     CHECK_EQ(sizeof(rkv_journal_item), 48);
+    CHECK_EQ(sizeof(rkv_event_batch), 56);
     CHECK_EQ(sizeof(rkv_namespace), 72);
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);
     CHECK_EQ(sizeof(rkv_cache_match_result), 96);
@@ -141,6 +142,7 @@ static void layout_is_the_abi(void) {
         CHECK_EQ(sizeof(rkv_cache_insert_args), 88);
         CHECK_EQ(offsetof(rkv_cache_insert_args, groups), 64);
         CHECK_EQ(sizeof(rkv_group_row), 32);
+        CHECK_EQ(sizeof(rkv_event_encoder_config), 24);
         CHECK_EQ(sizeof(rkv_sequence_begin_args), 40);
         CHECK_EQ(sizeof(rkv_tokens_page_digests_args), 40);
     }

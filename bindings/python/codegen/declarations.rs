@@ -24,6 +24,7 @@ pub fn rust_type(kind: &str) -> String {
         "int64_t" => "i64",
         "size_t" => "usize",
         "float" => "f32",
+        "double" => "f64",
         "char" => "std::ffi::c_char",
         "void" => "std::ffi::c_void",
         other => other,

@@ -35,6 +35,7 @@ objects! {
     rkv_cache, "Cache", rkv_cache_destroy;
     rkv_plan, "Plan", rkv_plan_destroy;
     rkv_runner, "Runner", rkv_runner_destroy;
+    rkv_event_encoder, "EventEncoder", rkv_event_encoder_destroy;
     rkv_snapshot_cache, "SnapshotCache", rkv_snapshot_cache_destroy;
 }
 

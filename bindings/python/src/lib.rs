@@ -15,6 +15,7 @@ mod begin;
 mod c;
 mod cache;
 mod dlpack;
+mod events;
 mod groups;
 mod handle;
 mod journal;
@@ -53,6 +54,7 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<page_table::PageTable>()?;
     module.add_class::<cache::Cache>()?;
     module.add_class::<lock::Lock>()?;
+    module.add_class::<events::EventEncoder>()?;
     module.add_class::<sequence::Sequence>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<runner::Runner>()?;

@@ -8,6 +8,7 @@ The objects, each a context manager with a `close()`:
     Runner         attention over the rows, on the CPU or CUDA, and the KV memory
     SnapshotCache  opaque states by token list; stands alone
     Journal        which pages came into a cache and left it, in order
+    EventEncoder   the same as KV events, for routers
 
 The hot path is one call for a step: arrays in, arrays out, no object for each token. Tokens are any
 dense array of 32-bit integers and are read where they lie; results go into arrays that the caller
@@ -25,6 +26,7 @@ from ._radixkv import (
     CacheStats,
     ClearResult,
     ContentsResult,
+    EventEncoder,
     Group,
     GroupDepths,
     InsertResult,
@@ -132,6 +134,7 @@ __all__ = [
     "CacheStats",
     "ClearResult",
     "ContentsResult",
+    "EventEncoder",
     "Corrupt",
     "DeviceError",
     "Error",

@@ -17,6 +17,7 @@ __all__ = [
     "CacheStats",
     "ClearResult",
     "ContentsResult",
+    "EventEncoder",
     "Group",
     "GroupDepths",
     "InsertResult",
@@ -516,6 +517,32 @@ class Sequence:
     def retain(self) -> int | None: ...
     def checkpoint(self) -> int: ...
     def slide(self, computed_position_count: int) -> None: ...
+
+@final
+class EventEncoder:
+    handle: Final[int]
+    lost_record_count: Final[int]
+    def __new__(
+        cls,
+        cache: Cache,
+        *,
+        wide_hashes: bool = False,
+        data_parallel_rank: int | None = None,
+        placeholder_token_id: int = 0,
+        medium: str = "GPU",
+    ) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def close(self) -> None: ...
+    def name_namespace(
+        self,
+        space: Namespace | None,
+        *,
+        lora_name: str | None = None,
+        cache_salt: str | None = None,
+    ) -> None: ...
+    def encode(self, timestamp: float, *, size_limit: int = 65536) -> bytes: ...
+    def repeat(self) -> None: ...
 
 @final
 class Plan:

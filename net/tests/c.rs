@@ -1,0 +1,29 @@
+//! E03: tests/c/publisher.c as a strict C program compiles and runs it.
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn e03_a_c_program_publishes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // target/<profile>/deps, where cargo leaves the shared library of the tests.
+    let folder = env::current_exe().unwrap().parent().unwrap().to_owned();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("publisher");
+    let warnings = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wstrict-prototypes", "-Wshadow"];
+    let output = Command::new(env::var("CC").unwrap_or_else(|_| "cc".to_owned()))
+        .arg("-std=c99")
+        .args(warnings)
+        .arg("-I")
+        .arg(root.join("../include"))
+        .arg(root.join("tests/c/publisher.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg(format!("-L{}", folder.display()))
+        .arg(format!("-Wl,-rpath,{}", folder.display()))
+        .arg("-lradixkv_net")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(&program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs libradixkv_net: the header, the shared and the static library, the pkg-config file.
+#
+#   PREFIX=/usr/local DESTDIR= LIBDIR=lib scripts/install_net.sh [--uninstall]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+
+prefix=${PREFIX:-/usr/local} libdir=${LIBDIR:-lib} root=${DESTDIR-}
+case $prefix in /*) ;; *) echo "PREFIX must be an absolute path" >&2; exit 2 ;; esac
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' net/Cargo.toml | head -n 1)
+soname=libradixkv_net.so.${version%.*} # as for libradixkv.so, docs/ABI.md
+include=$root$prefix/include lib=$root$prefix/$libdir
+installed=("$include/radixkv_net.h" "$lib"/libradixkv_net.{a,so} "$lib/$soname"
+    "$lib/libradixkv_net.so.$version" "$lib/pkgconfig/radixkv_net.pc")
+
+case ${1-} in
+--uninstall) rm -f "${installed[@]}"; exit 0 ;;
+'') ;;
+*) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
+
+# A folder of its own: what `make net` builds has no SONAME, for programs that are linked there.
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}/net/install")
+RUSTFLAGS="-C link-arg=-Wl,-soname,$soname" cargo build --locked --release \
+    --manifest-path net/Cargo.toml --target-dir "$target"
+built=$target/release
+
+install -d "$include" "$lib/pkgconfig"
+install -m 644 include/radixkv_net.h "$include"
+install -m 644 "$built/libradixkv_net.a" "$lib"
+install -m 755 "$built/libradixkv_net.so" "$lib/libradixkv_net.so.$version"
+ln -sf "libradixkv_net.so.$version" "$lib/$soname"
+ln -sf "$soname" "$lib/libradixkv_net.so"
+cat >"$lib/pkgconfig/radixkv_net.pc" <<EOF
+prefix=$prefix
+libdir=\${prefix}/$libdir
+includedir=\${prefix}/include
+
+Name: radixkv_net
+Description: Publishes KV events of radixkv over ZeroMQ
+Version: $version
+Libs: -L\${libdir} -lradixkv_net
+Cflags: -I\${includedir}
+EOF
+chmod 644 "$lib/pkgconfig/radixkv_net.pc"
+printf 'installed %s\n' "${installed[@]}"

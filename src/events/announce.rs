@@ -1,0 +1,123 @@
+//! Telling what is held: blocks after the blocks before them, in runs of bounded size.
+use super::blocks::{Block, Blocks};
+use super::outbox::Outbox;
+use super::spaces::Spaces;
+use super::wire::{Run, Wire};
+use crate::error::Error;
+use crate::memory::TryGrow;
+use crate::token::PageDigest;
+
+/// Blocks of an event at most.
+pub(super) const RUN_BLOCKS: usize = 64;
+/// Tokens of an event at most, unless one block has more.
+const RUN_TOKENS: usize = 2048;
+
+/// Tells of blocks what was not told yet, or is to be told again.
+pub(super) struct Announcer<'a> {
+    pub wire: &'a Wire,
+    pub blocks: &'a mut Blocks,
+    pub spaces: &'a mut Spaces,
+    pub out: &'a mut Outbox,
+    /// Room for the places of a prefix.
+    pub path: &'a mut Vec<u32>,
+}
+
+fn is_wanted(block: Block) -> bool {
+    !block.told || block.due
+}
+
+impl Announcer<'_> {
+    fn run_limit(&self) -> usize {
+        RUN_BLOCKS.min(RUN_TOKENS / self.wire.page_size).max(1)
+    }
+
+    /// Tells of the page at a place, if one is held there, and first of those before it.
+    pub fn announce(&mut self, place: u32) -> Result<(), Error> {
+        match self.blocks.get(place) {
+            Some(block) if block.group == 0 => self.announce_prefix(place),
+            Some(block) if is_wanted(block) => self.announce_hung(&[place]),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells of a page of group 0 and of those before it. What was told stays told when there is no
+    /// memory for the rest.
+    fn announce_prefix(&mut self, last: u32) -> Result<(), Error> {
+        self.path.clear();
+        let mut place = last;
+        while let Some(block) = self.blocks.get(place).filter(|block| is_wanted(*block)) {
+            self.path.try_push(place)?;
+            if block.before == 0 {
+                break;
+            }
+            place = block.before;
+        }
+        self.path.reverse();
+        let mut from = 0;
+        while from < self.path.len() {
+            let end = self.path.len().min(from + self.run_limit());
+            self.tell_run(from, end)?;
+            from = end;
+        }
+        Ok(())
+    }
+
+    fn tell_run(&mut self, from: usize, end: usize) -> Result<(), Error> {
+        let places = &self.path[from..end];
+        let first = self.known(places[0])?;
+        let space = self.spaces.get(first.space);
+        let parent = (first.before != 0).then(|| self.blocks.digest(first.before));
+        let mut digests = [PageDigest::default(); RUN_BLOCKS];
+        let mut last = parent.unwrap_or(space.digest());
+        for (digest, &place) in digests.iter_mut().zip(places) {
+            last = self.blocks.make_digest(place, last)?;
+            *digest = last;
+        }
+        let digests = &digests[..places.len()];
+        let run = Run { group: 0, parent, digests, spine: places, space };
+        self.wire.stored(&run, self.blocks, self.out)?;
+        for (at, digest) in (from..end).zip(digests) {
+            self.mark_told(self.path[at], *digest)?;
+        }
+        Ok(())
+    }
+
+    /// Tells of pages of another group that hang on pages of group 0 which follow each other; of
+    /// those first.
+    pub fn announce_hung(&mut self, places: &[u32]) -> Result<(), Error> {
+        for places in places.chunks(self.run_limit()) {
+            let mut spine = [0; RUN_BLOCKS];
+            let mut digests = [PageDigest::default(); RUN_BLOCKS];
+            for (at, &place) in places.iter().enumerate() {
+                spine[at] = self.known(place)?.before;
+                self.announce_prefix(spine[at])?;
+                digests[at] = self.blocks.digest(spine[at]);
+            }
+            let (spine, digests) = (&spine[..places.len()], &digests[..places.len()]);
+            let (block, first) = (self.known(places[0])?, self.known(spine[0])?);
+            let parent = (first.before != 0).then(|| self.blocks.digest(first.before));
+            let space = self.spaces.get(first.space);
+            let run = Run { group: block.group, parent, digests, spine, space };
+            self.wire.stored(&run, self.blocks, self.out)?;
+            for (&place, digest) in places.iter().zip(digests) {
+                self.mark_told(place, *digest)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&self, place: u32) -> Result<Block, Error> {
+        let unknown = || Error::Corrupt("an event is about a page of which no record told".into());
+        self.blocks.get(place).ok_or_else(unknown)
+    }
+
+    fn mark_told(&mut self, place: u32, digest: PageDigest) -> Result<(), Error> {
+        let block = self.known(place)?;
+        if !block.told {
+            self.spaces.add_told(block.space);
+        }
+        self.blocks.set(place, Block { told: true, due: false, ..block });
+        self.blocks.set_digest(place, digest);
+        Ok(())
+    }
+}

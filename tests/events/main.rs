@@ -1,0 +1,189 @@
+//! E01 to E04: events as a subscriber reads them. MessagePack is decoded by another crate than the
+//! one that wrote it, and digests are made by the way that callers have.
+#[path = "../failing/mod.rs"]
+mod failing;
+mod subscriber;
+mod wire;
+mod world;
+
+use failing::{Failure, failing};
+use radixkv::error::Error;
+use radixkv::group::{GroupConfig, GroupKind, Groups};
+use radixkv::index::IndexKind;
+use radixkv::paging::PageTableConfig;
+use radixkv::store::CacheConfig;
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use subscriber::Subscriber;
+use world::{cache, change, compare, drain, encode, encoder, pages, request};
+
+const ROUNDS: usize = 3000;
+
+/// What a subscriber knows from events alone is what the cache holds, after anything: each block
+/// after its parent, none twice, none removed that was not told of.
+fn follow(table: PageTableConfig, index: IndexKind, journal_bytes: u64, seed: u64) -> Subscriber {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let shared = cache(index, table, journal_bytes);
+    (0..10).for_each(|_| request(&shared, &mut random));
+    let (encoder, mut to) = (encoder(&shared), Subscriber::default());
+    let mut lost = 0;
+    for round in 0..ROUNDS {
+        change(&shared, &mut random);
+        // In the middle of telling what was there before it came.
+        if random.u8(..5) == 0 {
+            let (batch, payload) = encode(&encoder, 600);
+            lost += batch.lost_count;
+            if batch.bytes > 0 {
+                to.apply(&payload, world::PAGE_SIZE);
+            }
+        }
+        if round % 23 == 0 {
+            lost += drain(&encoder, &mut to, &mut random);
+            compare(&to, &shared);
+        }
+    }
+    *to.counts.entry("lost".to_owned()).or_default() += lost as usize;
+    shared.detach_cache();
+    drain(&encoder, &mut to, &mut random);
+    assert!(to.held.is_empty(), "nothing is held by a cache that is gone");
+    to
+}
+
+fn seen(to: &Subscriber, names: &[&str]) {
+    for name in names {
+        assert!(to.counts.contains_key(*name), "{name} never came: {:?}", to.counts);
+    }
+}
+
+#[test]
+fn e02_events_leave_what_the_cache_holds() {
+    for (seed, index) in [(1, IndexKind::Radix), (2, IndexKind::BlockHash)] {
+        let to = follow(pages(150), index, 1 << 20, seed);
+        seen(&to, &["BlockStored", "capacity", "caller", "invalidated"]);
+        assert!(to.counts["AllBlocksCleared"] >= 2, "in the beginning and in the end");
+        assert_eq!(to.counts["lost"], 0);
+    }
+}
+
+/// E03: who is too slow for the ring sees the gap, and is told everything anew.
+#[test]
+fn e03_what_was_lost_is_told_anew() {
+    let to = follow(pages(150), IndexKind::Radix, 6000, 3);
+    assert!(to.counts["AllBlocksCleared"] > 20, "{:?}", to.counts);
+    assert!(to.counts["lost"] > 100, "{:?}", to.counts);
+}
+
+/// E04: pages of several groups, each event with the group's number and kind.
+#[test]
+fn e04_events_of_groups() {
+    let windows = GroupKind::Window { window: 8, sinks: 0 };
+    let groups = [
+        GroupConfig::default(),
+        GroupConfig { kind: windows, pool: 0 },
+        GroupConfig { kind: GroupKind::Chunk { chunk: 12 }, pool: 0 },
+    ];
+    let table = PageTableConfig { groups: Groups::new(&groups).unwrap(), ..pages(400) };
+    let to = follow(table, IndexKind::Radix, 1 << 20, 4);
+    seen(&to, &["BlockStored", "capacity", "invalidated"]);
+    let to = follow(table, IndexKind::Radix, 12_000, 5);
+    assert!(to.counts["AllBlocksCleared"] > 20, "{:?}", to.counts);
+}
+
+/// E03: a subscriber who comes late learns all, while the cache goes on; one who was there from the
+/// beginning learns nothing wrong.
+#[test]
+fn e03_a_late_subscriber_is_told_all() {
+    let mut random = fastrand::Rng::with_seed(6);
+    let shared = cache(IndexKind::Radix, pages(150), 1 << 20);
+    let encoder = encoder(&shared);
+    let mut early = Subscriber { lenient: true, ..Subscriber::default() };
+    for _ in 0..40 {
+        (0..40).for_each(|_| change(&shared, &mut random));
+        drain(&encoder, &mut early, &mut random);
+        let mut late = Subscriber { lenient: true, ..Subscriber::default() };
+        encoder.repeat();
+        loop {
+            change(&shared, &mut random);
+            let (batch, payload) = encode(&encoder, 1200);
+            if batch.bytes > 0 {
+                early.apply(&payload, world::PAGE_SIZE);
+                late.apply(&payload, world::PAGE_SIZE);
+            }
+            assert!(batch.bytes > 0 || batch.needed_bytes == 0, "an event has room");
+            if !batch.has_more {
+                break;
+            }
+        }
+        compare(&late, &shared);
+        assert_eq!(late.held, early.held);
+        assert_eq!(early.counts["AllBlocksCleared"], 1);
+    }
+}
+
+/// M05: each request for memory fails in turn. Nothing is lost, and nothing is told twice.
+#[test]
+fn e03_without_memory_nothing_is_lost() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let shared = cache(IndexKind::Radix, pages(60), 1 << 20);
+    let make = || world::encoder(&shared);
+    let refused = Cell::new(0);
+    let (mut encoder, mut to) = (make(), Subscriber::default());
+    let mut room = [MaybeUninit::new(0_u8); 2000];
+    for round in 0..400 {
+        if round % 100 == 0 {
+            (encoder, to) = (make(), Subscriber::default());
+        }
+        (0..3).for_each(|_| change(&shared, &mut random));
+        loop {
+            let mut after = 0;
+            let batch = loop {
+                let failure = match random.bool() {
+                    true => Failure::Once(after),
+                    false => Failure::From(after),
+                };
+                match failing(failure, || encoder.encode(0.0, &mut room)).0 {
+                    Ok(batch) => break batch,
+                    Err(Error::OutOfMemory(_)) => refused.set(refused.get() + 1),
+                    Err(other) => panic!("{other}"),
+                }
+                after += 1;
+            };
+            // SAFETY: all bytes were written in the beginning.
+            let bytes = room[..batch.bytes].iter().map(|byte| unsafe { byte.assume_init() });
+            let payload: Vec<u8> = bytes.collect();
+            assert_eq!(batch.needed_bytes, 0, "any event has room");
+            if batch.bytes > 0 {
+                to.apply(&payload, world::PAGE_SIZE);
+            }
+            if !batch.has_more {
+                break;
+            }
+        }
+        compare(&to, &shared);
+    }
+    assert!(refused.get() > 200, "hardly a call was refused: {}", refused.get());
+}
+
+/// The encoder of a cache that is gone waits for the next one, on the same page table.
+#[test]
+fn e03_the_next_cache_is_followed() {
+    let mut random = fastrand::Rng::with_seed(8);
+    let shared = cache(IndexKind::Radix, pages(60), 6000);
+    let (encoder, mut to) = (encoder(&shared), Subscriber::default());
+    for _ in 0..20 {
+        (0..random.u8(..40)).for_each(|_| change(&shared, &mut random));
+        if random.bool() {
+            drain(&encoder, &mut to, &mut random);
+        }
+        shared.detach_cache();
+        if random.bool() {
+            drain(&encoder, &mut to, &mut random);
+            assert!(to.held.is_empty());
+        }
+        let config = CacheConfig { journal_bytes: 6000, ..CacheConfig::default() };
+        shared.attach_cache(config).unwrap();
+        (0..5).for_each(|_| request(&shared, &mut random));
+        drain(&encoder, &mut to, &mut random);
+        compare(&to, &shared);
+    }
+}
