@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig
+from vllm.v1.request import Request
 
 
 class NotCovered(ValueError):
@@ -12,25 +13,46 @@ class NotCovered(ValueError):
 
 def check(scheduler: Scheduler) -> None:
     """Raises NotCovered with everything that stands against the engine's configuration."""
-    if reasons := list(_reasons(scheduler)):
-        raise NotCovered("radixkv_vllm does not cover this engine: " + "; ".join(reasons))
+    _raise(_of_scheduler(scheduler))
 
 
-def _reasons(scheduler: Scheduler) -> Iterator[str]:
-    config = scheduler.vllm_config
-    groups = scheduler.kv_cache_config.kv_cache_groups
-    if len(groups) != 1:
-        yield f"its layers are in {len(groups)} groups, and one group of full attention is covered"
-    elif type(groups[0].kv_cache_spec) is not FullAttentionSpec:
-        kind = type(groups[0].kv_cache_spec).__name__
-        yield f"its layers are {kind}, and FullAttentionSpec is covered"
-    elif scheduler.hash_block_size != scheduler.block_size:
+def check_layers(config: KVCacheConfig, block_size: int, hash_block_size: int) -> None:
+    """Raises NotCovered unless the layers are one group of full attention."""
+    _raise(_of_layers(config, block_size, hash_block_size))
+
+
+def check_request(request: Request) -> None:
+    """Raises NotCovered when more than tokens decides what a request's KV is."""
+    if request.mm_features or request.prompt_embeds is not None:
+        raise NotCovered(f"request {request.request_id}: media or embeddings besides tokens")
+
+
+def _raise(reasons: Iterator[str]) -> None:
+    if said := "; ".join(reasons):
+        raise NotCovered(f"radixkv_vllm does not cover this engine: {said}")
+
+
+def _of_layers(config: KVCacheConfig, block_size: int, hash_block_size: int) -> Iterator[str]:
+    specs = [group.kv_cache_spec for group in config.kv_cache_groups]
+    kinds = ", ".join(type(spec).__name__ for spec in specs)
+    if [type(spec) for spec in specs] != [FullAttentionSpec]:
+        yield f"its groups of layers are ({kinds}), and one of FullAttentionSpec is covered"
+    elif not specs[0].block_size == block_size == hash_block_size:
         yield (
-            f"it hashes blocks of {scheduler.hash_block_size} tokens and keeps blocks of "
-            f"{scheduler.block_size}, and equal sizes are covered"
+            f"it keeps blocks of {specs[0].block_size} tokens, schedules blocks of {block_size} "
+            f"and hashes blocks of {hash_block_size}, and equal sizes are covered"
         )
-    if scheduler.needs_kv_cache_zeroing:
-        yield "it zeroes new blocks, which a mixed precision of the KV cache needs"
+    elif config.needs_kv_cache_zeroing:
+        yield "it zeroes new blocks, as a KV cache of mixed precision needs"
+    elif config.prefix_cache_retention_interval:
+        yield "prefix_cache_retention_interval is set, and it has no sliding-window or Mamba layers"
+
+
+def _of_scheduler(scheduler: Scheduler) -> Iterator[str]:
+    config = scheduler.vllm_config
+    yield from _of_layers(
+        scheduler.kv_cache_config, scheduler.block_size, scheduler.hash_block_size
+    )
     if scheduler.connector is not None:
         yield "it has a KV connector (kv_transfer_config), which works on vLLM's own blocks"
     if scheduler.dcp_world_size > 1 or scheduler.pcp_world_size > 1:

@@ -19,6 +19,7 @@ from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
 from vllm.v1.metrics.stats import PrefixCacheStats
 from vllm.v1.request import Request, RequestStatus
 
+from . import limits
 from .blocks import PageBlocks
 from .events import EventLog
 
@@ -82,10 +83,9 @@ class KVCacheManager:
         enable_kv_cache_events: bool = False,
         watermark: float = 0.0,
     ) -> None:
+        limits.check_layers(kv_cache_config, scheduler_block_size, hash_block_size)
         (group,) = kv_cache_config.kv_cache_groups
-        spec = group.kv_cache_spec
-        size = spec.block_size
-        assert size == scheduler_block_size == hash_block_size, "pages of one size"
+        spec, size = group.kv_cache_spec, scheduler_block_size
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching
@@ -94,7 +94,7 @@ class KVCacheManager:
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
         self.coordinator = Coordinator((Layers(size, spec),))
         self.empty_kv_cache_blocks = PageBlocks([])
-        self.page_size: int = size
+        self.page_size = size
         self.table = radixkv.PageTable(
             kv_cache_config.num_blocks, page_size=size, slot_count=1
         )
@@ -138,6 +138,7 @@ class KVCacheManager:
         """A request's row, made of its tokens when it has none yet or other tokens since."""
         row = self._row_of(request.request_id)
         if row is None or (not row.pages and len(row.tokens) != request.num_tokens):
+            limits.check_request(request)
             row = Row(array("I", request.all_token_ids[:]), _namespace(request))
             self._rows[request.request_id] = row
         return row

@@ -1,0 +1,98 @@
+"""A pytest plugin that runs vLLM's own tests against radixkv's manager.
+
+    pytest -p upstream tests/v1/core/test_prefix_caching.py
+
+What the tests name KVCacheManager, Scheduler and AsyncScheduler is ours. A test that asks for what
+is refused is skipped with the refusal; one of `EXCEPTIONS` has to fail, and its reason is there; one
+that never makes a manager says nothing about ours, and is counted apart.
+"""
+
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import glass
+import pytest
+from vllm.v1.core import kv_cache_manager
+from vllm.v1.core.sched import async_scheduler, scheduler
+
+import radixkv_vllm
+import radixkv_vllm.scheduler
+
+EXCEPTIONS: dict[str, str] = {
+    name: entry["reason"]
+    for entry in json.loads((Path(__file__).parent / "upstream.json").read_text())
+    for name in entry["tests"]
+}
+
+OURS = {
+    kv_cache_manager.KVCacheManager: glass.GlassManager,
+    scheduler.Scheduler: radixkv_vllm.SyncScheduler,
+    async_scheduler.AsyncScheduler: radixkv_vllm.AsyncScheduler,
+}
+_outcomes: Counter[str] = Counter()
+_reasons: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def _ours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of vLLM's classes, wherever the test's modules name them."""
+    monkeypatch.setattr(radixkv_vllm.scheduler, "KVCacheManager", glass.GlassManager)
+    helpers = sys.modules.get(f"{request.module.__package__}.utils")
+    for module in filter(None, (request.module, helpers)):
+        for name, value in list(vars(module).items()):
+            if isinstance(value, type) and value in OURS:
+                monkeypatch.setattr(module, name, OURS[value])
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.rpartition("/")[2]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    outcome = yield
+    report = outcome.get_result()
+    if call.when == "setup":
+        item.stash[_made] = glass.made
+    if call.when != "call":
+        return
+    name = _name(item)
+    base = name.partition("[")[0]
+    reason = EXCEPTIONS.get(name) or EXCEPTIONS.get(base)
+    if call.excinfo is not None and call.excinfo.errisinstance(radixkv_vllm.NotCovered):
+        said = str(call.excinfo.value).removeprefix("radixkv_vllm does not cover this engine: ")
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"refused: {said}")
+        kind = "refused"
+        _reasons[said] += 1
+    elif glass.made == item.stash[_made]:
+        kind = "without a manager"
+        if report.failed:  # e.g. the configuration of a model that is not here
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), 0, "fails before it makes a manager")
+    elif reason is not None:
+        kind = "excepted"
+        _reasons[reason] += 1
+        if report.passed:
+            report.outcome, report.longrepr = "failed", f"passes, and is excepted: {reason}"
+            kind = "failed"
+        else:
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, reason)
+    else:
+        kind = report.outcome
+    _outcomes[kind] += 1
+
+
+_made = pytest.StashKey[int]()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    terminalreporter.section("vLLM's own tests against radixkv")
+    for reason, count in _reasons.most_common():
+        terminalreporter.write_line(f"{count:4} {reason}")
+    terminalreporter.write_line("UPSTREAM " + json.dumps(_outcomes))
+    if path := os.environ.get("UPSTREAM_COUNTS"):
+        Path(path).write_text(json.dumps(_outcomes))
