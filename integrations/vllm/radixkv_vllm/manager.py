@@ -171,7 +171,8 @@ class KVCacheManager:
             raise NotImplementedError("tokens that were computed elsewhere, or by an encoder")
         if num_new_tokens == 0 and num_new_computed_tokens == 0:
             raise ValueError("num_new_tokens: 0, with no computed tokens to take over")
-        row = self._row(request)
+        if row is None or not row.pages:
+            row = self._row(request)
         size = self.page_size
         hit = num_new_computed_tokens // size
         lock = 0

@@ -39,10 +39,10 @@ _reasons: Counter[str] = Counter()
 
 @pytest.fixture(autouse=True)
 def _ours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of vLLM's classes, wherever the test's modules name them."""
+    """In place of vLLM's classes, wherever the tests' modules name them."""
     monkeypatch.setattr(radixkv_vllm.scheduler, "KVCacheManager", glass.GlassManager)
-    helpers = sys.modules.get(f"{request.module.__package__}.utils")
-    for module in filter(None, (request.module, helpers)):
+    package = f"{request.module.__package__}."
+    for module in [it for name, it in sys.modules.items() if name.startswith(package)]:
         for name, value in list(vars(module).items()):
             if isinstance(value, type) and value in OURS:
                 monkeypatch.setattr(module, name, OURS[value])
