@@ -16,6 +16,7 @@ mod c;
 mod cache;
 mod dlpack;
 mod groups;
+mod growing_row;
 mod handle;
 mod journal;
 mod lock;
@@ -54,6 +55,7 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cache::Cache>()?;
     module.add_class::<lock::Lock>()?;
     module.add_class::<sequence::Sequence>()?;
+    module.add_class::<growing_row::GrowingRow>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<runner::Runner>()?;
     module.add_class::<runner_memory::KvMemory>()?;

@@ -4,7 +4,6 @@ Who gets them identifies a block by vLLM's hash of it, which the request has. Th
 pages: each keeps its hash here for as long as the cache has it.
 """
 
-from array import array
 from collections.abc import Sequence
 
 import radixkv
@@ -43,9 +42,11 @@ class EventLog:
         self._window = get_kv_cache_spec_sliding_window(spec)
 
     def published(
-        self, request: Request, pages: "array[int]", first: int, end: int
+        self, request: Request, pages: list[int], first: int, end: int
     ) -> None:
         """The pages [first, end) of a request were given to the cache just now."""
+        if first == end:
+            return
         offered = {
             page: maybe_convert_block_hash(request.block_hashes[at])
             for at, page in enumerate(pages[first:end], first)

@@ -1,18 +1,16 @@
 """radixkv's cache with the interface of vLLM's KVCacheManager.
 
 A block of vLLM is a page here, with the same number: both keep number 0 back. A request's pages are
-the engine's own to write until they are full; then they go to the cache, and the request holds one
-lock on the prefix that they end. vLLM's block tables only grow, so a request keeps the pages that
-it has: where the cache has other ones with the same tokens, its own stay private, and are free when
-it ends.
+the engine's own to write until they are full; then they go to the cache. vLLM's block tables only
+grow, so each request is a `radixkv.GrowingRow`: where the cache has other pages with the same
+tokens, its own stay private, and are free when it ends.
 """
 
 import logging
-from array import array
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import radixkv
 from vllm.v1.core.kv_cache_utils import KVCacheBlock, KVCacheBlockCopy
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
@@ -24,7 +22,6 @@ from .blocks import PageBlocks
 from .events import EventLog
 
 _logger = logging.getLogger("vllm.radixkv")
-_PAGE_BYTES = array("I").itemsize
 
 
 class Layers(NamedTuple):
@@ -42,28 +39,16 @@ class Coordinator(NamedTuple):
 
 
 class Row:
-    """The pages of a request, and which of them the cache has."""
+    """The pages of a request, and when they have to change."""
 
-    __slots__ = (
-        "duplicates", "hit_node", "lock", "node", "pages", "published", "quiet_before",
-        "space", "tokens",
-    )  # fmt: skip
+    __slots__ = ("pages", "quiet_before", "unpublished_before")
 
-    def __init__(self, tokens: "array[int]", space: radixkv.Namespace | None) -> None:
-        #: At least those that are published.
-        self.tokens = tokens
-        self.space = space
-        self.pages = array("I")
-        #: Leading pages that are full and were given to the cache.
-        self.published = 0
-        #: Of those, the ones that it did not take, since it had others.
-        self.duplicates = array("I")
-        #: The prefix that the published pages end, and the lock on it; 0 for none.
-        self.node = self.lock = 0
-        #: Where the last lookup ended.
-        self.hit_node = 0
-        #: As long as a step ends before this position, it neither needs nor fills a page.
+    def __init__(self, pages: radixkv.GrowingRow) -> None:
+        self.pages = pages
+        #: A step that ends before this position neither needs nor fills a page.
         self.quiet_before = 0
+        #: What is computed before this position fills no page.
+        self.unpublished_before = sys.maxsize
 
 
 class KVCacheManager:
@@ -106,7 +91,6 @@ class KVCacheManager:
         )
         self._events = EventLog(self.cache, size, spec) if enable_kv_cache_events else None
         self._rows: dict[str, Row] = {}
-        self._found = np.empty(-(-max_model_len // size) + 1, np.uint32)
         # Looked up once: a step calls these for each request.
         self._row_of: Callable[[str], Row | None] = self._rows.get
 
@@ -121,25 +105,22 @@ class KVCacheManager:
         if not self.enable_caching or request.skip_reading_prefix_cache:
             return self.empty_kv_cache_blocks, 0, 0
         row = self._row(request)
-        tokens: array[int] | memoryview = row.tokens
-        if len(tokens) % self.page_size == 0:
-            tokens = memoryview(tokens)[:-1]
-        found = self.cache.match(tokens, self._found, space=row.space)
-        row.hit_node = found.node
-        count = found.page_count
-        if count == 0:
+        found = row.pages.match(request.num_tokens - 1)
+        if not found:
             return self.empty_kv_cache_blocks, 0, 0
-        pages = self._found[:count].tolist()
         if self._events is not None:
-            self._events.reused(request, count)
-        return PageBlocks(pages), count * self.page_size, 0
+            self._events.reused(request, len(found))
+        return PageBlocks(found), len(found) * self.page_size, 0
 
     def _row(self, request: Request) -> Row:
         """A request's row, made of its tokens when it has none yet or other tokens since."""
         row = self._row_of(request.request_id)
-        if row is None or (not row.pages and len(row.tokens) != request.num_tokens):
+        if row is None or (
+            row.pages.token_count != request.num_tokens and not row.pages.page_count
+        ):
             limits.check_request(request)
-            row = Row(array("I", request.all_token_ids[:]), _namespace(request))
+            tokens = request.all_token_ids[:]
+            row = Row(self.cache.growing_row(tokens, space=_namespace(request)))
             self._rows[request.request_id] = row
         return row
 
@@ -171,18 +152,13 @@ class KVCacheManager:
             raise NotImplementedError("tokens that were computed elsewhere, or by an encoder")
         if num_new_tokens == 0 and num_new_computed_tokens == 0:
             raise ValueError("num_new_tokens: 0, with no computed tokens to take over")
-        if row is None or not row.pages:
+        if row is None or not row.quiet_before:
             row = self._row(request)
-        size = self.page_size
-        hit = num_new_computed_tokens // size
-        lock = 0
-        if hit:
-            assert new_computed_blocks is not None and not row.pages
-            lock = self._lock(row, hit)
+        pages, size = row.pages, self.page_size
+        if num_new_computed_tokens:
+            pages.take(num_new_computed_tokens // size)
         computed = min(request.num_computed_tokens + num_new_computed_tokens, self.max_model_len)
         end = min(computed + num_new_tokens + num_lookahead_tokens, self.max_model_len)
-        held = len(row.pages) + hit
-        needed = max(-(-end // size) - held, 0)
         if full_sequence_must_fit or reserved_blocks or self.watermark_blocks:
             spare = 0
             if has_scheduled_reqs and request.status in (
@@ -190,47 +166,23 @@ class KVCacheManager:
                 RequestStatus.PREEMPTED,
             ):
                 spare = self.watermark_blocks
-            whole = needed
+            held = pages.page_count
+            needed = -(-end // size) - held + reserved_blocks
             if full_sequence_must_fit:
-                whole = -(-min(request.num_tokens, self.max_model_len) // size) - held
-            if max(whole, needed + reserved_blocks) + spare > self._available():
-                return self._refused(lock)
-        pages = self.empty_kv_cache_blocks
-        fresh = array("I", bytes(_PAGE_BYTES * needed))
-        if needed:
-            try:
-                self.table.allocate_pages(fresh)
-            except radixkv.OutOfPages:
-                return self._refused(lock)
-            pages = PageBlocks(fresh.tolist())
-        if hit:
-            assert new_computed_blocks is not None
-            row.pages.extend(new_computed_blocks.pages)
-            row.published, row.node, row.lock = hit, row.hit_node, lock
-        row.pages.extend(fresh)
+                whole = min(request.num_tokens, self.max_model_len)
+                needed = max(needed, -(-whole // size) - held)
+            if needed + spare > self._available():
+                return self._refused(row, num_new_computed_tokens)
         # Tokens that may be taken back, e.g. drafts, are not published.
-        self._publish(row, request, min(computed + num_new_tokens, request.num_tokens))
-        return pages
+        fresh = self._extend(row, request, end, min(computed + num_new_tokens, request.num_tokens))
+        if fresh is None:
+            return self._refused(row, num_new_computed_tokens)
+        return PageBlocks(fresh) if fresh else self.empty_kv_cache_blocks
 
-    def _lock(self, row: Row, count: int) -> int:
-        """Locks what the last lookup found, the first pages of a row."""
-        if len(row.tokens) >= count * self.page_size:
-            try:
-                return self.cache.lock(row.hit_node)
-            except radixkv.StaleNode:
-                pass  # Pages came or went since: look again.
-        tokens = memoryview(row.tokens)[: count * self.page_size]
-        found = self.cache.match(tokens, self._found, space=row.space, lock=True)
-        if found.page_count == count:
-            row.hit_node = found.node
-            return found.lock
-        if found.lock:
-            self.cache.unlock(found.lock)
-        raise RuntimeError("new_computed_blocks: evicted since get_computed_blocks()")
-
-    def _refused(self, lock: int) -> None:
-        if lock:
-            self.cache.unlock(lock)
+    def _refused(self, row: Row, taken: int) -> None:
+        """A request that was to begin has no pages, as before."""
+        if taken:
+            row.pages.release()
 
     def _available(self) -> int:
         """Pages that are free, or free when they are asked for."""
@@ -242,52 +194,35 @@ class KVCacheManager:
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
         """Lets others find the full pages among the first tokens."""
         row = self._row_of(request.request_id)
-        if row is not None and num_computed_tokens >= (row.published + 1) * self.page_size:
-            self._publish(row, request, num_computed_tokens)
+        if row is not None and num_computed_tokens >= row.unpublished_before:
+            self._extend(row, request, 0, num_computed_tokens)
 
-    def _publish(self, row: Row, request: Request, end: int) -> None:
-        size, before = self.page_size, row.published
-        full = end // size
-        if full > before and self.enable_caching:
-            count = full * size
-            tokens, known = row.tokens, len(row.tokens)
-            if known < count:
-                tokens.extend(request.all_token_ids[known:count])
-            done = self.cache.insert(
-                tokens if known < count + size else memoryview(tokens)[:count],
-                row.pages,
-                space=row.space,
-                lock=True,
-                from_node=row.node,
-                from_token_index=before * size,
-                from_page_index=before,
-            )
-            if row.lock:
-                self.cache.unlock(row.lock)
-            row.published, row.node, row.lock = full, done.node, done.lock
-            # The cache knows a prefix: what it has already comes first.
-            if done.duplicate_page_count:
-                row.duplicates.extend(row.pages[before : before + done.duplicate_page_count])
-            if self._events is not None:
-                self._events.published(request, row.pages, before, full)
-        row.quiet_before = len(row.pages) * size + 1
+    def _extend(self, row: Row, request: Request, end: int, computed: int) -> list[int] | None:
+        """Gives a row pages up to `end`, and publishes what is computed; the new pages, or None
+        when there are too few."""
+        pages, size = row.pages, self.page_size
+        before = pages.published_page_count if self._events is not None else 0
+        if not self.enable_caching:
+            computed = 0
+        known = pages.token_count
+        more = request.all_token_ids[known:computed] if computed > known else None
+        fresh = pages.extend(more, end, computed)
+        if fresh is None:
+            return None
+        if self._events is not None:
+            self._events.published(request, pages.pages, before, pages.published_page_count)
         if self.enable_caching:
-            row.quiet_before = min(row.quiet_before, (row.published + 1) * size)
+            row.unpublished_before = (pages.published_page_count + 1) * size
+        row.quiet_before = min(pages.page_count * size + 1, row.unpublished_before)
+        return fresh
 
     # The end of a request
 
     def free(self, request: Request) -> None:
         """Ends or preempts a request: what it published stays in the cache."""
         row = self._rows.pop(request.request_id, None)
-        if row is None:
-            return
-        if row.lock:
-            self.cache.unlock(row.lock)
-        private = row.pages[row.published :]
-        if row.duplicates:
-            private.extend(row.duplicates)
-        if private:
-            self.table.free_pages(private)
+        if row is not None:
+            row.pages.release()
 
     def reset_prefix_cache(self) -> bool:
         """Forgets all prefixes, unless a request has pages: False then, and nothing has changed."""
@@ -328,7 +263,7 @@ class KVCacheManager:
     def get_blocks(self, request_id: str) -> PageBlocks:
         """All pages of a request."""
         row = self._row_of(request_id)
-        return PageBlocks(row.pages.tolist()) if row is not None else self.empty_kv_cache_blocks
+        return PageBlocks(row.pages.pages) if row is not None else self.empty_kv_cache_blocks
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         return (self.get_blocks(request_id).pages,)
@@ -336,7 +271,7 @@ class KVCacheManager:
     def estimate_cached_tokens(self, request: Request) -> int:
         """Tokens of a request that others find."""
         row = self._row_of(request.request_id)
-        return row.published * self.page_size if row is not None else 0
+        return row.pages.published_page_count * self.page_size if row is not None else 0
 
     def take_events(self) -> list["EventLog.Event"]:
         return self._events.take() if self._events is not None else []

@@ -43,7 +43,7 @@ class Block:
 
     @property
     def ref_cnt(self) -> int:
-        return sum(self.block_id in row.pages for row in self._manager.rows())
+        return sum(self.block_id in row.pages.pages for row in self._manager.rows())
 
     @property
     def block_hash(self) -> Any:
@@ -120,14 +120,14 @@ class Layers:
     def req_to_blocks(self) -> dict[str, list[Block]]:
         blocks = self._manager.block_pool.blocks
         return {
-            name: [blocks[page] for page in row.pages]
+            name: [blocks[page] for page in row.pages.pages]
             for name, row in self._manager._rows.items()
-            if row.pages
+            if row.pages.page_count
         }
 
     @property
     def num_cached_block(self) -> dict[str, int]:
-        return {name: row.published for name, row in self._manager._rows.items()}
+        return {name: row.pages.published_page_count for name, row in self._manager._rows.items()}
 
 
 class GlassManager(KVCacheManager):
@@ -179,7 +179,9 @@ class GlassManager(KVCacheManager):
     def get_blocks(self, request_id: str) -> PageBlocks:
         return Blocks(self, super().get_blocks(request_id).pages)
 
-    def _publish(self, row: Row, request: Request, end: int) -> None:
-        super()._publish(row, request, end)
-        hashes = zip(row.pages[: row.published], request.block_hashes, strict=False)
+    def _extend(self, row: Row, request: Request, end: int, computed: int) -> list[int] | None:
+        fresh = super()._extend(row, request, end, computed)
+        published = row.pages.pages[: row.pages.published_page_count]
+        hashes = zip(published, request.block_hashes, strict=False)
         self.hashes.update((page, make_block_hash_with_group_id(it, 0)) for page, it in hashes)
+        return fresh

@@ -7,6 +7,7 @@ The objects, each a context manager with a `close()`:
     Plan           what one step computes, as the arrays that attention kernels take
     Runner         attention over the rows, on the CPU or CUDA, and the KV memory
     SnapshotCache  opaque states by token list; stands alone
+    GrowingRow     the pages of a request in an engine that never exchanges one
     Journal        which pages came into a cache and left it, in order
 
 The hot path is one call for a step: arrays in, arrays out, no object for each token. Tokens are any
@@ -27,6 +28,7 @@ from ._radixkv import (
     ContentsResult,
     Group,
     GroupDepths,
+    GrowingRow,
     InsertResult,
     JournalResult,
     KvMemory,
@@ -138,6 +140,7 @@ __all__ = [
     "Event",
     "Group",
     "GroupDepths",
+    "GrowingRow",
     "InsertResult",
     "InternalError",
     "InvalidArgument",

@@ -19,6 +19,7 @@ __all__ = [
     "ContentsResult",
     "Group",
     "GroupDepths",
+    "GrowingRow",
     "InsertResult",
     "JournalResult",
     "KvMemory",
@@ -422,6 +423,9 @@ class Cache:
         allocate: int = 0,
     ) -> Sequence: ...
     def sequence(self, id: int, *, own: bool = False) -> Sequence: ...
+    def growing_row(
+        self, tokens: _Ids, *, space: Namespace | None = None
+    ) -> GrowingRow: ...
     def continue_from(
         self,
         parent: int,
@@ -516,6 +520,19 @@ class Sequence:
     def retain(self) -> int | None: ...
     def checkpoint(self) -> int: ...
     def slide(self, computed_position_count: int) -> None: ...
+
+@final
+class GrowingRow:
+    pages: Final[list[int]]
+    page_count: Final[int]
+    token_count: Final[int]
+    published_page_count: Final[int]
+    def match(self, limit: int) -> list[int]: ...
+    def take(self, page_count: int) -> None: ...
+    def extend(
+        self, tokens: _Ids | None, positions: int, computed: int
+    ) -> list[int] | None: ...
+    def release(self) -> None: ...
 
 @final
 class Plan:
