@@ -159,6 +159,7 @@ class KVCacheManager:
             pages.take(num_new_computed_tokens // size)
         computed = min(request.num_computed_tokens + num_new_computed_tokens, self.max_model_len)
         end = min(computed + num_new_tokens + num_lookahead_tokens, self.max_model_len)
+        fits = True
         if full_sequence_must_fit or reserved_blocks or self.watermark_blocks:
             spare = 0
             if has_scheduled_reqs and request.status in (
@@ -171,18 +172,15 @@ class KVCacheManager:
             if full_sequence_must_fit:
                 whole = min(request.num_tokens, self.max_model_len)
                 needed = max(needed, -(-whole // size) - held)
-            if needed + spare > self._available():
-                return self._refused(row, num_new_computed_tokens)
+            fits = needed + spare <= self._available()
         # Tokens that may be taken back, e.g. drafts, are not published.
-        fresh = self._extend(row, request, end, min(computed + num_new_tokens, request.num_tokens))
+        known = min(computed + num_new_tokens, request.num_tokens)
+        fresh = self._extend(row, request, end, known) if fits else None
         if fresh is None:
-            return self._refused(row, num_new_computed_tokens)
+            if num_new_computed_tokens:
+                pages.release()
+            return None
         return PageBlocks(fresh) if fresh else self.empty_kv_cache_blocks
-
-    def _refused(self, row: Row, taken: int) -> None:
-        """A request that was to begin has no pages, as before."""
-        if taken:
-            row.pages.release()
 
     def _available(self) -> int:
         """Pages that are free, or free when they are asked for."""

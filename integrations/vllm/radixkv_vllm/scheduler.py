@@ -45,8 +45,6 @@ class AsyncScheduler(async_scheduler.AsyncScheduler):
 class Scheduler:
     """For `--scheduler-cls`: makes the scheduler that the engine's configuration asks for."""
 
-    def __new__(
-        cls, vllm_config: VllmConfig, *args: Any, **kwargs: Any
-    ) -> scheduler.Scheduler:  # type: ignore[misc]  # not one of itself
+    def __new__(cls, vllm_config: VllmConfig, *args: Any, **kwargs: Any) -> Any:
         ahead = vllm_config.scheduler_config.async_scheduling
         return (AsyncScheduler if ahead else SyncScheduler)(vllm_config, *args, **kwargs)

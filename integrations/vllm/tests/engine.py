@@ -90,7 +90,7 @@ def serve(model: str, scheduler: str, world: World, count: int, seed: int) -> di
     while waiting or engine.has_unfinished_requests():
         while waiting and waiting[-1].step <= step:
             it = waiting.pop()
-            prompt = {"prompt_token_ids": it.tokens}
+            prompt: dict[str, Any] = {"prompt_token_ids": it.tokens}
             if it.salt:
                 prompt["cache_salt"] = it.salt
             params = SamplingParams(

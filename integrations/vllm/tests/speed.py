@@ -171,8 +171,8 @@ def main() -> None:
     print("| call | times a request | vLLM, µs | radixkv, µs |")
     print("|---|--:|--:|--:|")
     for call in CALLS:
-        each = [min(it.watches[name].calls[call] for it in runs) for name in twins.CLASSES]
-        cells = " | ".join(f"{it / count / 1000:.2f}" for it in each)
+        least = [min(it.watches[name].calls[call] for it in runs) for name in twins.CLASSES]
+        cells = " | ".join(f"{it / count / 1000:.2f}" for it in least)
         print(f"| {call} | {first.watches['vLLM'].counts[call] / count:.1f} | {cells} |")
 
     ours, theirs = first.hits["radixkv"], first.hits["vLLM"]

@@ -103,7 +103,8 @@ def make(
 def start_hashing() -> Callable[[Request], list[Any]]:
     """The hasher of blocks that vLLM gives to each request."""
     init_none_hash(sha256)
-    return get_request_block_hasher(BLOCK_SIZE, sha256)
+    hasher: Callable[[Request], list[Any]] = get_request_block_hasher(BLOCK_SIZE, sha256)
+    return hasher
 
 
 def request_of(prompt: Prompt, hasher: Callable[[Request], list[Any]]) -> Request:
