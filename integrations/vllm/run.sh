@@ -49,6 +49,10 @@ OMP_NUM_THREADS=1 "$python" "$tests/speed.py" "$target/model" \
     --requests "$timed" --repeats "$repeats" 2>"$target/speed.log" ||
     { tail "$target/speed.log" >&2; exit 1; }
 
+printf '\n## KV cache events\n\n'
+OMP_NUM_THREADS=1 "$python" "$tests/events.py" "$target/model" 2>"$target/events.log" ||
+    { tail "$target/events.log" >&2; exit 1; }
+
 printf "\n## vLLM's own tests\n\n"
 # The models that they name, of which they need the configuration alone.
 for model in facebook/opt-125m facebook/opt-350m Qwen/Qwen2.5-VL-3B-Instruct; do

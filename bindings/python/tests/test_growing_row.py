@@ -19,7 +19,7 @@ def computed(
     return row
 
 
-def test_a_row_finds_what_another_published(cache: radixkv.Cache) -> None:
+def test_p02_a_row_finds_what_another_published(cache: radixkv.Cache) -> None:
     tokens = ids(50).tolist()
     first = computed(cache, tokens)
     assert (first.page_count, first.published_page_count, first.token_count) == (4, 3, 50)

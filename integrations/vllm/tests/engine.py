@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The whole engine, with its own cache and with radixkv's: the same tokens, and at least the hits.
+"""The whole engine, with its own cache and with radixkv's: the same tokens, and the hits (P05, P06).
 
     engine.py MODEL [--requests N] [--seed N]
 
 A tiny Llama with random weights (made in the folder MODEL when it is not there) answers the same
 stream of requests in processes of their own, in three worlds: a pool where nothing is evicted, a
 tight one with eviction and preemption, and that with async scheduling. Prompts are computed in
-chunks, clients go away. Where nothing is evicted every request has to have as many hits.
+chunks, clients go away, some requests have salts. Where nothing is evicted every request has to have
+as many hits. In the end radixkv's invariants are checked, where the engine is in the process.
 """
 
 import argparse
@@ -104,6 +105,11 @@ def serve(model: str, scheduler: str, world: World, count: int, seed: int) -> di
             if after and len(tokens) >= after and not output.finished:
                 engine.abort_request([output.request_id])
         step += 1
+    if scheduler and not world.ahead:
+        manager = engine.engine_core.engine_core.scheduler.kv_cache_manager
+        manager.cache.check()
+        manager.table.check()
+        assert manager.usage == 0, "a request has left pages behind"
     preempted = [it.value for it in llm.get_metrics() if it.name == "vllm:num_preemptions"]
     return {"answers": answers, "preempted": int(sum(preempted))}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The KV cache events of both caches, followed as a router follows them.
+"""The KV cache events of both caches, followed as a router follows them (P05).
 
     events.py MODEL [--requests N]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The time that a request spends in the cache's calls on the scheduler's thread.
+"""The time that a request spends in the cache's calls on the scheduler's thread (P07).
 
     speed.py MODEL [--requests N] [--repeats N] [--blocks N] [--seed N]
 
@@ -92,7 +92,8 @@ def total_of(owner: type, name: str) -> list[float]:
 
 def micros(values: Any) -> str:
     values = np.asarray(values) / 1000
-    return f"{np.percentile(values, 50):.1f} | {np.percentile(values, 99):.1f} | {values.mean():.1f}"
+    p50, p99 = np.percentile(values, [50, 99])
+    return f"{p50:.1f} | {p99:.1f} | {values.mean():.1f}"
 
 
 class Run:
@@ -181,7 +182,7 @@ def main() -> None:
         for before, after in ((theirs, ours), (ours, theirs))
     )
     tokens = sum(len(it.tokens) for it in prompts)
-    print("\n| requests | prompt tokens | hits, vLLM | hits, radixkv | more | fewer | evicted pages |")
+    print("\n| requests | prompt tokens | hits, vLLM | hits, radixkv | more | fewer | evicted |")
     print("|--:|--:|--:|--:|--:|--:|--:|")
     hits = f"{sum(theirs.values())} | {sum(ours.values())}"
     print(f"| {count} | {tokens} | {hits} | {more} | {fewer} | {first.evicted} |")

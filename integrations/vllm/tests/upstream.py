@@ -1,10 +1,10 @@
-"""A pytest plugin that runs vLLM's own tests against radixkv's manager.
+"""A pytest plugin that runs vLLM's own tests against radixkv's manager (P05).
 
     pytest -p upstream tests/v1/core/test_prefix_caching.py
 
 What the tests name KVCacheManager, Scheduler and AsyncScheduler is ours. A test that asks for what
-is refused is skipped with the refusal; one of `EXCEPTIONS` has to fail, and its reason is there; one
-that never makes a manager says nothing about ours, and is counted apart.
+is refused is skipped with the refusal; one of `EXCEPTIONS` has to fail, and its reason is there;
+one that never makes a manager says nothing about ours, and is counted apart.
 """
 
 import json
