@@ -35,8 +35,9 @@ for name in "${names[@]}"; do
     [ "$code" = 0 ] || failed+=("$name")
 done
 for name in "${names[@]}"; do
-    printf '\n# %s\n\n' "$name"
-    grep -E '^(\||##? |$)' "$target/engines/$name.log" | cat -s
+    printf '# %s\n\n' "$name"
+    cat "$target/engines/$name.log"
+    echo
 done >"$target/engines/report.md"
 echo "$target/engines/report.md"
 [ ${#failed[@]} = 0 ] || { echo "engines.sh: failed: ${failed[*]}" >&2; exit 1; }

@@ -62,5 +62,7 @@ done
 files=("${upstream[@]/#/tests/v1/core/test_}")
 files=("${files[@]/%/.py}")
 cd "$target/upstream"
-"$python" -m pytest --noconftest -p no:cacheprovider -p upstream -q --tb=short -W ignore \
-    "${files[@]}" 2>&1
+UPSTREAM_REPORT=$target/upstream.md "$python" -m pytest --noconftest -p no:cacheprovider \
+    -p upstream -q --tb=short -W ignore "${files[@]}" >"$target/upstream.log" 2>&1 ||
+    { tail -n 60 "$target/upstream.log" >&2; exit 1; }
+cat "$target/upstream.md"

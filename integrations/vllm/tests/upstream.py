@@ -89,10 +89,19 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 _made = pytest.StashKey[int]()
 
 
+@pytest.fixture
+def caplog_vllm(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """From vLLM's own conftest, which needs all that it can be installed with."""
+    return caplog
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    terminalreporter.section("vLLM's own tests against radixkv")
-    for reason, count in _reasons.most_common():
-        terminalreporter.write_line(f"{count:4} {reason}")
-    terminalreporter.write_line("UPSTREAM " + json.dumps(_outcomes))
-    if path := os.environ.get("UPSTREAM_COUNTS"):
-        Path(path).write_text(json.dumps(_outcomes))
+    """A table of what came of them, and one of the reasons; to a file when it is named."""
+    lines = ["| tests | |", "|---|--:|"]
+    lines += [f"| {kind} | {count} |" for kind, count in _outcomes.most_common()]
+    lines += ["", "| refused or excepted | tests |", "|---|--:|"]
+    lines += [f"| {reason} | {count} |" for reason, count in _reasons.most_common()]
+    if path := os.environ.get("UPSTREAM_REPORT"):
+        Path(path).write_text("\n".join(lines) + "\n")
+    for line in lines:
+        terminalreporter.write_line(line)
