@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The whole engine, with its own cache and with radixkv's: the same tokens, and the hits (P05, P06).
+"""The whole engine, with its own cache and with radixkv's: tokens and hits (P05, P06).
 
     engine.py MODEL [--requests N] [--seed N]
 
 A tiny Llama with random weights (made in the folder MODEL when it is not there) answers the same
 stream of requests in processes of their own, in three worlds: a pool where nothing is evicted, a
 tight one with eviction and preemption, and that with async scheduling. Prompts are computed in
-chunks, clients go away, some requests have salts. Where nothing is evicted every request has to have
-as many hits. In the end radixkv's invariants are checked, where the engine is in the process.
+chunks, clients go away, some requests have salts. All tokens have to be equal, and where nothing is
+evicted, every request has at least as many hits. In the end radixkv's invariants are checked, where
+the engine is in the process.
 """
 
 import argparse
