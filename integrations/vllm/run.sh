@@ -40,6 +40,8 @@ fi
 
 printf '## vLLM %s: nothing of it is changed\n\n' "$version"
 "$python" "$tests/untouched.py"
+"$python" -m pytest -p no:cacheprovider -q -W ignore "$tests/test_start.py" \
+    >"$target/start.log" 2>&1 || { tail -n 40 "$target/start.log" >&2; exit 1; }
 
 printf '\n## The whole engine, greedy tokens\n\n'
 "$python" "$tests/engine.py" "$target/model" --requests "$requests"
