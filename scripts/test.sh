@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
 all=(lint tests net faults models memcheck python abi docs fuzz kernels)
-long=(sanitizers matrix ptx_matrix llama_cpp transformers vllm router python_speed
+long=(sanitizers matrix ptx_matrix llama_cpp transformers vllm router engines python_speed
     long_model long_simulation soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
@@ -149,6 +149,10 @@ stage_vllm() { # prefixes of groups beside vLLM's own rules, and events by its s
 
 stage_router() { # Dynamo's router, fed by our events alone
     cargo test --locked --manifest-path tests/router/Cargo.toml --target-dir "$target/router"
+}
+
+stage_engines() { # other engines with this cache in the place of their own
+    bash scripts/engines.sh
 }
 
 stage_python_speed() { # what calls from Python cost, on a machine that does nothing else

@@ -34,7 +34,7 @@ pub struct Cache {
     pub handle: Closable<rkv_cache>,
     /// The page table.
     #[pyo3(get)]
-    table: Py<PageTable>,
+    pub table: Py<PageTable>,
 }
 
 #[pymethods]

@@ -17,6 +17,7 @@ mod cache;
 mod dlpack;
 mod events;
 mod groups;
+mod growing_row;
 mod handle;
 mod journal;
 mod lock;
@@ -56,6 +57,7 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lock::Lock>()?;
     module.add_class::<events::EventEncoder>()?;
     module.add_class::<sequence::Sequence>()?;
+    module.add_class::<growing_row::GrowingRow>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<runner::Runner>()?;
     module.add_class::<runner_memory::KvMemory>()?;

@@ -2,6 +2,7 @@
 use std::ptr::{null, null_mut};
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
@@ -43,6 +44,30 @@ fn narrow(ids: &[i64], name: &str) -> PyResult<Vec<u32>> {
     ids.iter().map(narrow).collect()
 }
 
+/// The ids of a list of Python's own integers, which is what engines have; nothing for any other,
+/// for those who say what is wrong with it. No count of references is touched: like an array, the
+/// list must not be written by others meanwhile.
+fn plain(list: &Bound<'_, PyList>) -> Option<Vec<u32>> {
+    let count = list.len();
+    let mut ids = Vec::with_capacity(count);
+    for at in 0..count {
+        // SAFETY: the list has so many items; what is asked of an integer runs nobody's code.
+        let id = unsafe {
+            let item = ffi::PyList_GetItem(list.as_ptr(), at as ffi::Py_ssize_t);
+            if ffi::PyLong_CheckExact(item) == 0 {
+                return None;
+            }
+            ffi::PyLong_AsLong(item)
+        };
+        let Ok(id) = u32::try_from(id) else {
+            drop(PyErr::take(list.py()));
+            return None;
+        };
+        ids.push(id);
+    }
+    Some(ids)
+}
+
 impl<'py> TokenArg<'py> {
     /// `name` is the argument's, for messages.
     #[inline]
@@ -50,6 +75,9 @@ impl<'py> TokenArg<'py> {
         if let Ok(tokens) = object.cast::<Tokens>() {
             let raw = tokens.get().c();
             return Ok(TokenArg { _source: Source::Tokens(tokens.clone()), raw });
+        }
+        if let Some(ids) = object.cast::<PyList>().ok().and_then(plain) {
+            return Self::copied(ids);
         }
         if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
             return Self::copied(object.extract().map_err(|reason: PyErr| {
@@ -79,6 +107,16 @@ impl<'py> TokenArg<'py> {
     #[inline]
     pub fn c(&self) -> *const rkv_tokens {
         &self.raw
+    }
+
+    /// The ids, copied once; nothing for a list with items.
+    pub fn to_vec(&self) -> Option<Vec<u32>> {
+        let (ids, count) = self.ids()?;
+        if count == 0 {
+            return Some(Vec::new());
+        }
+        // SAFETY: the argument holds so many ids.
+        Some(unsafe { std::slice::from_raw_parts(ids, count) }.to_vec())
     }
 
     #[inline]

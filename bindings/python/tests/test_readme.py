@@ -20,7 +20,7 @@ def blocks() -> list[str]:
 
 
 def test_every_block_runs() -> None:
-    story, engine, hot_path, hybrid = blocks()
+    story, engine, growing, hot_path, hybrid = blocks()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(story, {})
@@ -33,6 +33,14 @@ def test_every_block_runs() -> None:
     }
     exec(engine, names)
     assert names["count"] == 50
+
+    with radixkv.PageTable(100) as table, radixkv.Cache(table) as cache:
+        space = radixkv.namespace_of("tenant a")
+        prompt, decoded = ids(512).tolist(), ids(18, 1000).tolist()
+        names = {"cache": cache, "space": space, "prompt": prompt, "decoded": decoded}
+        exec(growing, names)
+        assert names["found"] == [] and len(np.array(names["new"])) == 2
+        assert cache.probe(prompt + decoded, space=space) == 528
 
     n = 256
     with radixkv.PageTable(2000, slot_count=n) as table, radixkv.Cache(table) as cache:

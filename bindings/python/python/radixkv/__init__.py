@@ -7,6 +7,7 @@ The objects, each a context manager with a `close()`:
     Plan           what one step computes, as the arrays that attention kernels take
     Runner         attention over the rows, on the CPU or CUDA, and the KV memory
     SnapshotCache  opaque states by token list; stands alone
+    GrowingRow     the pages of a request in an engine that never exchanges one
     Journal        which pages came into a cache and left it, in order
     EventEncoder   the same as KV events, for routers
 
@@ -29,6 +30,7 @@ from ._radixkv import (
     EventEncoder,
     Group,
     GroupDepths,
+    GrowingRow,
     InsertResult,
     JournalResult,
     KvMemory,
@@ -141,6 +143,7 @@ __all__ = [
     "Event",
     "Group",
     "GroupDepths",
+    "GrowingRow",
     "InsertResult",
     "InternalError",
     "InvalidArgument",

@@ -20,6 +20,7 @@ __all__ = [
     "EventEncoder",
     "Group",
     "GroupDepths",
+    "GrowingRow",
     "InsertResult",
     "JournalResult",
     "KvMemory",
@@ -423,6 +424,9 @@ class Cache:
         allocate: int = 0,
     ) -> Sequence: ...
     def sequence(self, id: int, *, own: bool = False) -> Sequence: ...
+    def growing_row(
+        self, tokens: _Ids, *, space: Namespace | None = None
+    ) -> GrowingRow: ...
     def continue_from(
         self,
         parent: int,
@@ -543,6 +547,19 @@ class EventEncoder:
     ) -> None: ...
     def encode(self, timestamp: float, *, size_limit: int = 65536) -> bytes: ...
     def repeat(self) -> None: ...
+
+@final
+class GrowingRow:
+    pages: Final[list[int]]
+    page_count: Final[int]
+    token_count: Final[int]
+    published_page_count: Final[int]
+    def match(self, limit: int) -> list[int]: ...
+    def take(self, page_count: int) -> None: ...
+    def extend(
+        self, tokens: _Ids | None, positions: int, computed: int
+    ) -> list[int] | None: ...
+    def release(self) -> None: ...
 
 @final
 class Plan:

@@ -1,0 +1,69 @@
+"""What is not covered is refused when the engine starts, in a sentence."""
+
+from collections.abc import Iterator
+
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig
+from vllm.v1.request import Request
+
+
+class NotCovered(ValueError):
+    """The engine is set up with something that this cache does not do."""
+
+
+def check(scheduler: Scheduler) -> None:
+    """Raises NotCovered with everything that stands against the engine's configuration."""
+    _raise(_of_scheduler(scheduler))
+
+
+def check_layers(config: KVCacheConfig, block_size: int, hash_block_size: int) -> None:
+    """Raises NotCovered unless the layers are one group of full attention."""
+    _raise(_of_layers(config, block_size, hash_block_size))
+
+
+def check_request(request: Request) -> None:
+    """Raises NotCovered when more than tokens decides what a request's KV is."""
+    if request.mm_features or request.prompt_embeds is not None:
+        raise NotCovered(f"request {request.request_id}: media or embeddings besides tokens")
+
+
+def _raise(reasons: Iterator[str]) -> None:
+    if said := "; ".join(reasons):
+        raise NotCovered(f"radixkv_vllm does not cover this engine: {said}")
+
+
+def _of_layers(config: KVCacheConfig, block_size: int, hash_block_size: int) -> Iterator[str]:
+    specs = [group.kv_cache_spec for group in config.kv_cache_groups]
+    kinds = ", ".join(type(spec).__name__ for spec in specs)
+    if [type(spec) for spec in specs] != [FullAttentionSpec]:
+        yield f"its groups of layers are ({kinds}), and one of FullAttentionSpec is covered"
+    elif not specs[0].block_size == block_size == hash_block_size:
+        yield (
+            f"it keeps blocks of {specs[0].block_size} tokens, schedules blocks of {block_size} "
+            f"and hashes blocks of {hash_block_size}, and equal sizes are covered"
+        )
+    elif config.needs_kv_cache_zeroing:
+        yield "it zeroes new blocks, as a KV cache of mixed precision needs"
+    elif config.prefix_cache_retention_interval:
+        yield "prefix_cache_retention_interval is set, and it has no sliding-window or Mamba layers"
+
+
+def _of_scheduler(scheduler: Scheduler) -> Iterator[str]:
+    config = scheduler.vllm_config
+    yield from _of_layers(
+        scheduler.kv_cache_config, scheduler.block_size, scheduler.hash_block_size
+    )
+    if scheduler.connector is not None:
+        yield "it has a KV connector (kv_transfer_config), which works on vLLM's own blocks"
+    if scheduler.dcp_world_size > 1 or scheduler.pcp_world_size > 1:
+        yield "a request's KV is spread over devices by context parallelism"
+    if scheduler.use_eagle or scheduler.num_prefill_lookahead:
+        yield "it speculates with a draft model that has KV of its own (EAGLE, MTP)"
+    if config.model_config.supports_multimodal_inputs:
+        yield "its model takes images or other media besides text"
+    if scheduler.is_encoder_decoder:
+        yield "its model has an encoder with KV of its own"
+    if config.model_config.enable_prompt_embeds:
+        yield "it takes embeddings instead of tokens (enable_prompt_embeds)"
+    if scheduler.kv_metrics_collector is not None:
+        yield "it samples how long blocks are held (kv_cache_metrics)"

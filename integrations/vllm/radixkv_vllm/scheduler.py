@@ -1,0 +1,50 @@
+"""vLLM's schedulers with radixkv's cache."""
+
+from typing import Any
+
+from vllm.config import VllmConfig
+from vllm.v1.core.sched import async_scheduler, scheduler
+
+from . import interface, limits
+from .manager import KVCacheManager
+
+
+def _seat(of: scheduler.Scheduler) -> None:
+    """Puts the cache into a scheduler that has made its own, which nothing has used yet."""
+    limits.check(of)
+    of.kv_cache_manager = KVCacheManager(
+        of.kv_cache_config,
+        max_model_len=of.max_model_len,
+        scheduler_block_size=of.block_size,
+        hash_block_size=of.hash_block_size,
+        enable_caching=of.cache_config.enable_prefix_caching,
+        log_stats=of.log_stats,
+        enable_kv_cache_events=of.enable_kv_cache_events,
+        watermark=of.scheduler_config.watermark,
+    )
+
+
+class SyncScheduler(scheduler.Scheduler):
+    """Schedules a step when the last one is done."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        interface.check()
+        super().__init__(*args, **kwargs)
+        _seat(self)
+
+
+class AsyncScheduler(async_scheduler.AsyncScheduler):
+    """Schedules the next step while the last one is computed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        interface.check()
+        super().__init__(*args, **kwargs)
+        _seat(self)
+
+
+class Scheduler:
+    """For `--scheduler-cls`: makes the scheduler that the engine's configuration asks for."""
+
+    def __new__(cls, vllm_config: VllmConfig, *args: Any, **kwargs: Any) -> Any:
+        ahead = vllm_config.scheduler_config.async_scheduling
+        return (AsyncScheduler if ahead else SyncScheduler)(vllm_config, *args, **kwargs)

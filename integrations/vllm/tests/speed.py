@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""The time that a request spends in the cache's calls on the scheduler's thread (P07).
+
+    speed.py MODEL [--requests N] [--repeats N] [--blocks N] [--seed N]
+
+vLLM's cache and radixkv's get the same requests in one process, step by step in turn. Each call of
+the scheduler into its manager is timed, and summed for the request that it is for; what an empty
+call shows in the same way is taken off. All of it is done several times, and the least time of each
+request taken: what else runs on the machine only adds. Hits are compared request by request.
+"""
+
+import argparse
+import gc
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import radixkv
+import twins
+from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+
+from radixkv_vllm.blocks import PageBlocks
+
+#: The scheduler's calls for one request.
+CALLS = [
+    "allocate_slots",
+    "cache_blocks",
+    "estimate_cached_tokens",
+    "free",
+    "get_blocks",
+    "get_computed_blocks",
+    "record_prefix_cache_stats",
+]
+_clock = time.perf_counter_ns
+
+
+class Watch:
+    """Nanoseconds in a manager's calls, by request and by call."""
+
+    def __init__(self, manager: Any) -> None:
+        self.requests: dict[str, float] = defaultdict(float)
+        self.calls: dict[str, float] = defaultdict(float)
+        self.counts: Counter[str] = Counter()
+        self._empty = self._cost_of_nothing()
+        self.requests.clear()
+        self.calls.clear()
+        self.counts.clear()
+        for name in CALLS:
+            setattr(manager, name, self._timed(name, getattr(manager, name)))
+
+    def _timed(self, name: str, call: Callable[..., Any], empty: float = 0.0) -> Callable[..., Any]:
+        empty = self._empty if name != "nothing" else 0.0
+        requests, calls, counts = self.requests, self.calls, self.counts
+
+        def timed(first: Any, *args: Any, **kwargs: Any) -> Any:
+            start = _clock()
+            done = call(first, *args, **kwargs)
+            spent = _clock() - start - empty
+            requests[first if type(first) is str else first.request_id] += spent
+            calls[name] += spent
+            counts[name] += 1
+            return done
+
+        return timed
+
+    def _cost_of_nothing(self) -> float:
+        self._empty = 0.0
+        timed, spent = self._timed("nothing", lambda first, second: None), []
+        for _ in range(7):
+            self.calls.clear()
+            for _ in range(5000):
+                timed("", 1)
+            spent.append(self.calls["nothing"] / 5000)
+        return min(spent)
+
+
+def total_of(owner: type, name: str) -> list[float]:
+    """Times a method of a class: nanoseconds in [0]."""
+    call, spent = getattr(owner, name), [0.0]
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = _clock()
+        done = call(*args, **kwargs)
+        spent[0] += _clock() - start
+        return done
+
+    setattr(owner, name, timed)
+    return spent
+
+
+def micros(values: Any) -> str:
+    values = np.asarray(values) / 1000
+    p50, p99 = np.percentile(values, [50, 99])
+    return f"{p50:.1f} | {p99:.1f} | {values.mean():.1f}"
+
+
+class Run:
+    """All requests once, through both caches."""
+
+    def __init__(self, model: str, blocks: int, prompts: list[twins.Prompt]) -> None:
+        hasher = twins.start_hashing()
+        self.hashing = 0.0
+
+        def timed_hasher(request: Any) -> list[Any]:
+            start = _clock()
+            done = hasher(request)
+            self.hashing += _clock() - start
+            return done
+
+        schedulers = {name: twins.make(name, model, blocks) for name in twins.CLASSES}
+        self.watches = {name: Watch(it.kv_cache_manager) for name, it in schedulers.items()}
+        self.hits: dict[str, dict[str, int]] = {name: {} for name in schedulers}
+        waiting, turn = prompts[::-1], list(schedulers)
+        gc.collect()
+        gc.freeze()
+        while waiting or any(it.has_unfinished_requests() for it in schedulers.values()):
+            for _ in range(min(2, len(waiting))):
+                prompt = waiting.pop()
+                for name, scheduler in schedulers.items():
+                    kept = timed_hasher if name == "vLLM" else hasher
+                    scheduler.add_request(twins.request_of(prompt, kept))
+            turn.reverse()
+            for name in turn:
+                for request, count in twins.step(schedulers[name]).items():
+                    self.hits[name].setdefault(request, count)
+        ours = schedulers["radixkv"].kv_cache_manager
+        ours.cache.check()
+        ours.table.check()
+        self.evicted = ours.cache.stats().evicted_page_count
+
+    def spent(self, name: str, prompts: list[twins.Prompt]) -> Any:
+        return np.array([self.watches[name].requests[it.name] for it in prompts])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--blocks", type=int, default=8000)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    prompts = list(twins.prompts(args.requests, args.seed))
+    count = len(prompts)
+    lists = {
+        "vLLM": total_of(KVCacheBlocks, "get_block_ids"),
+        "radixkv": total_of(PageBlocks, "get_block_ids"),
+    }
+    runs = [Run(args.model, args.blocks, prompts) for _ in range(args.repeats)]
+    first = runs[0]
+
+    print("| µs per request | p50 | p99 | mean |")
+    print("|---|--:|--:|--:|")
+    spent = {name: np.min([it.spent(name, prompts) for it in runs], 0) for name in twins.CLASSES}
+    for name in twins.CLASSES:
+        print(f"| the cache's calls, {name} | {micros(spent[name])} |")
+    p50, p99 = (
+        np.percentile(spent["radixkv"], at) / np.percentile(spent["vLLM"], at) for at in (50, 99)
+    )
+    mean = spent["radixkv"].mean() / spent["vLLM"].mean()
+    print(f"| radixkv / vLLM | {p50:.3f} | {p99:.3f} | {mean:.3f} |")
+    for name in twins.CLASSES:
+        each = lists[name][0] / count / len(runs) / 1000
+        print(f"| besides: lists of block numbers, {name} | | | {each:.1f} |")
+    each = min(it.hashing for it in runs) / count / 1000
+    print(f"| besides: hashing of blocks, which vLLM does in both | | | {each:.1f} |")
+    converted = np.min([_conversions(prompts) for _ in runs], 0)
+    print(f"| of radixkv's calls: the prompt's list of tokens | {micros(converted)} |\n")
+
+    print("| call | times a request | vLLM, µs | radixkv, µs |")
+    print("|---|--:|--:|--:|")
+    for call in CALLS:
+        least = [min(it.watches[name].calls[call] for it in runs) for name in twins.CLASSES]
+        cells = " | ".join(f"{it / count / 1000:.2f}" for it in least)
+        print(f"| {call} | {first.watches['vLLM'].counts[call] / count:.1f} | {cells} |")
+
+    ours, theirs = first.hits["radixkv"], first.hits["vLLM"]
+    more, fewer = (
+        sum(before[it.name] < after[it.name] for it in prompts)
+        for before, after in ((theirs, ours), (ours, theirs))
+    )
+    tokens = sum(len(it.tokens) for it in prompts)
+    print("\n| requests | prompt tokens | hits, vLLM | hits, radixkv | more | fewer | evicted |")
+    print("|--:|--:|--:|--:|--:|--:|--:|")
+    hits = f"{sum(theirs.values())} | {sum(ours.values())}"
+    print(f"| {count} | {tokens} | {hits} | {more} | {fewer} | {first.evicted} |")
+
+
+def _conversions(prompts: list[twins.Prompt]) -> Any:
+    """What it takes to make a row of a list of tokens, of which the prompt is one."""
+    spent = []
+    with radixkv.PageTable(2) as table, radixkv.Cache(table) as cache:
+        for prompt in prompts:
+            start = _clock()
+            cache.growing_row(prompt.tokens[:])
+            spent.append(_clock() - start)
+    return spent
+
+
+main()

@@ -1,0 +1,141 @@
+"""Two of vLLM's schedulers side by side, one with each cache, on the same requests.
+
+No model runs: the tokens are made up, the same for both.
+"""
+
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from vllm.config import (
+    CacheConfig,
+    KVEventsConfig,
+    ModelConfig,
+    SchedulerConfig,
+    VllmConfig,
+)
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
+from vllm.v1.structured_output import StructuredOutputManager
+
+import radixkv_vllm
+
+BLOCK_SIZE = 16
+CLASSES = {"vLLM": AsyncScheduler, "radixkv": radixkv_vllm.AsyncScheduler}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    name: str
+    tokens: list[int]
+    output_count: int
+
+
+def prompts(count: int, seed: int) -> Iterator[Prompt]:
+    """Chats: 20 system prompts of 300 to 900 tokens, on which conversations go on."""
+    random_ = random.Random(seed)
+
+    def text(low: int, high: int) -> list[int]:
+        return [random_.randrange(100, 32000) for _ in range(random_.randrange(low, high))]
+
+    systems = [text(300, 900) for _ in range(20)]
+    open_: list[list[int]] = []
+    for number in range(count):
+        if open_ and random_.random() < 0.6:
+            before = open_.pop(random_.randrange(len(open_)))
+        else:
+            before = random_.choice(systems)
+        tokens = before + text(20, 200)
+        if len(tokens) < 1800:
+            open_.append(tokens)
+        yield Prompt(f"request-{number}", tokens, random_.randrange(32, 129))
+
+
+def make(
+    name: str, model: str, block_count: int, events: bool = False, sequences: int = 64
+) -> Any:
+    """A scheduler with one of the caches."""
+    size = 4096
+    config = VllmConfig(
+        model_config=ModelConfig(
+            model=model, skip_tokenizer_init=True, dtype="float32", max_model_len=size
+        ),
+        scheduler_config=SchedulerConfig(
+            max_num_seqs=sequences,
+            max_num_batched_tokens=2048,
+            max_model_len=size,
+            enable_chunked_prefill=True,
+            async_scheduling=True,
+            is_encoder_decoder=False,
+        ),
+        cache_config=CacheConfig(block_size=BLOCK_SIZE, enable_prefix_caching=True),
+        kv_events_config=KVEventsConfig(enable_kv_cache_events=True, publisher="null")
+        if events
+        else None,
+    )
+    spec = FullAttentionSpec(
+        block_size=BLOCK_SIZE, num_kv_heads=2, head_size=32, dtype=torch.float32
+    )
+    config.cache_config.num_gpu_blocks = block_count
+    register_all_kvcache_specs(config)
+    return CLASSES[name](
+        vllm_config=config,
+        kv_cache_config=KVCacheConfig(
+            num_blocks=block_count,
+            kv_cache_tensors=[],
+            kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+        ),
+        block_size=BLOCK_SIZE,
+        log_stats=True,
+        structured_output_manager=StructuredOutputManager(config),
+    )
+
+
+def start_hashing() -> Callable[[Request], list[Any]]:
+    """The hasher of blocks that vLLM gives to each request."""
+    init_none_hash(sha256)
+    hasher: Callable[[Request], list[Any]] = get_request_block_hasher(BLOCK_SIZE, sha256)
+    return hasher
+
+
+def request_of(prompt: Prompt, hasher: Callable[[Request], list[Any]]) -> Request:
+    params = SamplingParams(max_tokens=prompt.output_count, temperature=0, ignore_eos=True)
+    return Request(
+        request_id=prompt.name,
+        prompt_token_ids=prompt.tokens,
+        sampling_params=params,
+        pooling_params=None,
+        block_hasher=hasher,
+    )
+
+
+def step(scheduler: Any) -> dict[str, int]:
+    """Schedules a step and answers it: the tokens that were found, of each request that began."""
+    output = scheduler.schedule()
+    begun = {it.req_id: it.num_computed_tokens for it in output.scheduled_new_reqs}
+    names = list(output.num_scheduled_tokens)
+    sampled = []
+    for name in names:
+        request = scheduler.requests[name]
+        position = request.num_tokens
+        done = request.num_computed_tokens >= position
+        made_up = zlib.crc32(f"{name} {position}".encode()) % 32000
+        sampled.append([made_up] if done else [])
+    scheduler.update_from_output(
+        output,
+        ModelRunnerOutput(
+            req_ids=names,
+            req_id_to_index={name: at for at, name in enumerate(names)},
+            sampled_token_ids=sampled,
+        ),
+    )
+    return begun
