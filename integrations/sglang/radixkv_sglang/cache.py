@@ -1,0 +1,295 @@
+"""SGLang's radix cache, over a radixkv cache with pages that SGLang allocates."""
+
+import time
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import radixkv
+import torch
+from sglang.srt.mem_cache.base_prefix_cache import (
+    BasePrefixCache,
+    DecLockRefParams,
+    DecLockRefResult,
+    EvictParams,
+    EvictResult,
+    IncLockRefResult,
+    InsertParams,
+    InsertResult,
+    MatchPrefixParams,
+    MatchResult,
+    TreeLock,
+)
+from sglang.srt.mem_cache.cache_init_params import CacheInitParams
+from sglang.srt.mem_cache.common import coalesce_ranges
+
+from . import order
+from .events import EventLog
+from .pages import PageBuffer
+from .prefix import CachedPrefix, head
+from .spaces import ExtraKeys, space_of
+
+if TYPE_CHECKING:
+    from sglang.srt.managers.schedule_batch import Req, ReqKvInfo
+    from sglang.srt.mem_cache.radix_cache import RadixKey
+
+
+class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
+    """Which tokens are in which pages, and which pages go first when room is needed.
+
+    SGLang's allocator hands pages out and takes them back. A page is the cache's from the checkpoint
+    that inserts it until `evict()` frees it.
+    """
+
+    def __init__(self, params: CacheInitParams, *, pool_size: int = 0) -> None:
+        """pool_size: tokens of the pool; 0 asks the allocator."""
+        self.req_to_token_pool = params.req_to_token_pool
+        self.token_to_kv_pool_allocator = params.token_to_kv_pool_allocator
+        self.page_size = params.page_size
+        self.disable = params.disable
+        allocator = params.token_to_kv_pool_allocator
+        self.device = torch.device("cpu" if allocator is None else allocator.device)
+        self.pool_size = pool_size or allocator.size
+        if params.enable_metrics:
+            self.init_metrics_collector()
+        self._events = None
+        if params.enable_kv_cache_events and not self.disable:
+            self._events = EventLog(params)
+        self._table: radixkv.PageTable | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything. Who calls it resets the allocator as well."""
+        if self._table is not None:
+            self._cache.close()
+            self._table.close()
+        # Page 0 is SGLang's place for what padding writes.
+        page_count = self.pool_size // self.page_size + 1
+        self._table = radixkv.PageTable(page_count, page_size=self.page_size, external=True)
+        journal_bytes = self._events.journal_bytes(page_count) if self._events else 0
+        self._cache = radixkv.Cache(self._table, whole_pages=True, journal_bytes=journal_bytes)
+        #: What is inserted, and what the cache answers.
+        self._given = PageBuffer(page_count, self.page_size, self.device)
+        self._published = PageBuffer(page_count, self.page_size, self.device)
+        if self._events is not None:
+            self._events.follow(self._cache)
+        self._root = CachedPrefix(0, 0, array("q"), None)
+        self._nothing = MatchResult(0, self._root, self._root, self._root)
+
+    # What the scheduler asks while a request waits.
+
+    def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
+        key = params.key
+        length = len(key)
+        if self.disable or length < self.page_size:
+            return self._nothing
+        tokens = key.token_ids
+        space = space_of(key.extra_key, key.cache_salt)
+        found = self._cache.match(head(tokens, length), space=space)
+        if found.page_count == 0:
+            return self._nothing
+        length = found.page_count * self.page_size
+        prefix = CachedPrefix(found.node, length, tokens, space)
+        return MatchResult(length, prefix, prefix, prefix)
+
+    def touch_prefix(self, key: "RadixKey") -> None:
+        self.match_prefix(MatchPrefixParams(key=key))
+
+    def path_device_indices(self, node: CachedPrefix) -> torch.Tensor:
+        page_count = node.length // self.page_size
+        if page_count:
+            found = self._cache.match(
+                head(node.tokens, node.length), self._published.pages, space=node.space
+            )
+            if found.page_count != page_count:
+                raise RuntimeError(f"{node} was evicted: it has to be locked to be read")
+        return self._published.indices(0, page_count)
+
+    def root_node_handle(self, extra_key: str | None = None) -> CachedPrefix:
+        return self._root
+
+    def dfs_weight_order(self, node_handles: Sequence[CachedPrefix]) -> list[int]:
+        return order.by_subtree_weight(self._cache, [self._node(at) for at in node_handles])
+
+    # Locks.
+
+    def lock(self, node: CachedPrefix) -> TreeLock:
+        return TreeLock(node, self._lock(node))
+
+    def unlock(self, lock: TreeLock | None) -> None:
+        if lock is not None and lock.receipt:
+            self._cache.unlock(lock.receipt)
+
+    def inc_lock_ref(self, node: CachedPrefix) -> IncLockRefResult:
+        before = self._cache.stats().reclaimable_page_count
+        lock = self._lock(node)
+        if lock:
+            node.locks.append(lock)
+        after = self._cache.stats().reclaimable_page_count
+        return IncLockRefResult(delta=(after - before) * self.page_size)
+
+    def dec_lock_ref(
+        self, node: CachedPrefix, params: DecLockRefParams | None = None
+    ) -> DecLockRefResult:
+        before = self._cache.stats().reclaimable_page_count
+        if node.locks:
+            self._cache.unlock(node.locks.pop())
+        elif node.length and not self.disable:
+            raise ValueError(f"{node} has no lock to undo")
+        after = self._cache.stats().reclaimable_page_count
+        return DecLockRefResult(delta=(after - before) * self.page_size)
+
+    def _lock(self, node: CachedPrefix) -> int:
+        if node.length == 0:
+            return 0
+        try:
+            return self._cache.lock(node.node)
+        except radixkv.StaleNode:
+            return self._find(node, lock=True)
+
+    def _node(self, prefix: CachedPrefix) -> int:
+        """The id of the prefix' node, now."""
+        if prefix.length:
+            try:
+                self._cache.node_info(prefix.node)
+            except radixkv.StaleNode:
+                self._find(prefix, lock=False)
+        return prefix.node
+
+    def _find(self, prefix: CachedPrefix, *, lock: bool) -> int:
+        """Finds a prefix again by its tokens. Returns the lock, 0 without."""
+        tokens = head(prefix.tokens, prefix.length)
+        found = self._cache.match(tokens, space=prefix.space, lock=lock)
+        if found.token_count != prefix.length:
+            if found.lock:
+                self._cache.unlock(found.lock)
+            raise RuntimeError(f"{prefix} was evicted: it has to be matched again")
+        prefix.node = found.node
+        return found.lock
+
+    # What a request gives to the cache, and what it gives back.
+
+    def checkpoint(self, req: "Req", *, up_to: int, **kwargs: Any) -> None:
+        tokens = req.full_untruncated_fill_ids
+        length = min(up_to, len(tokens)) // self.page_size * self.page_size
+        if self.disable or length == 0:
+            return
+        kv = req.kv
+        row = self.req_to_token_pool.req_to_token[kv.req_pool_idx]
+        # What the request has locked needs no second look.
+        last = req.last_node
+        if req.lock is None or last.length != kv.cache_protected_len or last.length > length:
+            last = self._root
+        space = space_of(req.extra_key, req.cache_salt)
+        if self._events is not None:
+            self._events.name(space, ExtraKeys(req.extra_key, req.cache_salt))
+        done = self._insert(tokens, length, row, space, last)
+        if done.duplicate_page_count:
+            known = length - done.claimed_page_count * self.page_size
+            self._share(kv, row, known - done.duplicate_page_count * self.page_size, known)
+        self.unlock(req.lock)
+        req.last_node = CachedPrefix(done.node, length, tokens, space)
+        req.lock = TreeLock(req.last_node, done.lock)
+        kv.cache_protected_len = length
+        kv.cache_inserted_len = max(kv.cache_inserted_len, length)
+
+    def insert(self, params: InsertParams) -> InsertResult:
+        """Publishes token indices. Those before the result's `prefix_len` were known: where they
+        are not the cache's own they stay the caller's."""
+        key = params.key
+        length = len(key) // self.page_size * self.page_size
+        if self.disable or length == 0:
+            return InsertResult(prefix_len=0, last_device_node=self._root)
+        values = params.value
+        if values is None:
+            # As SGLang's caches do, for tests of the tree alone.
+            values = torch.tensor(key.token_ids[:length], dtype=torch.int64)
+        space = space_of(key.extra_key, key.cache_salt)
+        if self._events is not None:
+            self._events.name(space, ExtraKeys(key.extra_key, key.cache_salt))
+        done = self._insert(key.token_ids, length, values, space, self._root)
+        self._cache.unlock(done.lock)
+        known = length - done.claimed_page_count * self.page_size
+        prefix = CachedPrefix(done.node, length, key.token_ids, space)
+        return InsertResult(prefix_len=known, last_device_node=prefix)
+
+    def _insert(
+        self,
+        tokens: "array[int]",
+        length: int,
+        indices: torch.Tensor,
+        space: radixkv.Namespace | None,
+        last: CachedPrefix,
+    ) -> radixkv.InsertResult:
+        """Publishes the pages of the token indices [last.length, length), and locks them all. The
+        pages that the cache has there are in `_published` then."""
+        kept, page_count = last.length // self.page_size, length // self.page_size
+        self._given.put(indices[last.length : length], kept)
+        return self._cache.insert(
+            head(tokens, length),
+            self._given.pages[:page_count],
+            published=self._published.pages,
+            space=space,
+            lock=True,
+            from_node=last.node,
+            from_token_index=last.length,
+            from_page_index=kept,
+        )
+
+    def _share(self, kv: "ReqKvInfo", row: torch.Tensor, start: int, end: int) -> None:
+        """Frees pages of a request that the cache has already, and puts the cache's in its row."""
+        self.token_to_kv_pool_allocator.free_segment(row[start:end].long(), start_pos=start)
+        published = self._published.indices(start // self.page_size, end // self.page_size)
+        self.req_to_token_pool.write((kv.req_pool_idx, slice(start, end)), published)
+
+    def free_kv_row(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> None:
+        owned = [part for part in coalesce_ranges(ranges) if part[0] < part[1]]
+        if owned:
+            row = self.req_to_token_pool.req_to_token[kv.req_pool_idx]
+            segments = [(row[start:end].long(), start) for start, end in owned]
+            self.token_to_kv_pool_allocator.free_segments(segments)
+
+    # What the scheduler takes back when it lacks pages, and what it may count on.
+
+    def evict(self, params: EvictParams) -> EvictResult:
+        page_count = -(-params.num_tokens // self.page_size)
+        if self.disable or page_count <= 0:
+            return EvictResult()
+        start_time = time.perf_counter()
+        evicted = self._cache.evict(page_count, self._published.pages)
+        if evicted:
+            self.token_to_kv_pool_allocator.free_page_ids(self._published.page_ids(evicted))
+        token_count = evicted * self.page_size
+        self.update_eviction_metrics(token_count, start_time)
+        return EvictResult(num_tokens_evicted=token_count)
+
+    def evictable_size(self) -> int:
+        return self._cache.stats().reclaimable_page_count * self.page_size
+
+    def protected_size(self) -> int:
+        stats = self._cache.stats()
+        return (stats.cached_page_count - stats.reclaimable_page_count) * self.page_size
+
+    def total_size(self) -> int:
+        return self._cache.stats().cached_page_count * self.page_size
+
+    def supports_prefix_sharing(self) -> bool:
+        return not self.disable
+
+    def take_events(self) -> list[Any]:
+        return [] if self._events is None else self._events.take()
+
+    # For people and for checks.
+
+    def all_values_flatten(self) -> torch.Tensor:
+        """The token indices of all cached pages."""
+        pages = order.all_pages(self._cache)
+        self._published.pages[: len(pages)] = pages
+        return self._published.indices(0, len(pages))
+
+    def sanity_check(self) -> None:
+        self._table.check()
+        self._cache.check()
+
+    def pretty_print(self) -> None:
+        print(self._cache.dump())
