@@ -25,7 +25,7 @@ from sglang.srt.mem_cache.common import coalesce_ranges
 
 from . import order
 from .events import EventLog
-from .pages import PageBuffer
+from .pages import PageBuffer, Rows
 from .prefix import CachedPrefix, head
 from .spaces import ExtraKeys, space_of
 
@@ -55,6 +55,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         self._events = None
         if params.enable_kv_cache_events and not self.disable:
             self._events = EventLog(params)
+        self._rows = Rows(self.req_to_token_pool)
         self._table: radixkv.PageTable | None = None
         self.reset()
 
@@ -175,7 +176,6 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         if self.disable or length == 0:
             return
         kv = req.kv
-        row = self.req_to_token_pool.req_to_token[kv.req_pool_idx]
         # What the request has locked needs no second look.
         last = req.last_node
         if req.lock is None or last.length != kv.cache_protected_len or last.length > length:
@@ -183,10 +183,13 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         space = space_of(req.extra_key, req.cache_salt)
         if self._events is not None:
             self._events.name(space, ExtraKeys(req.extra_key, req.cache_salt))
-        done = self._insert(tokens, length, row, space, last)
+        self._given.put(
+            self._rows.read(kv.req_pool_idx, last.length, length), last.length // self.page_size
+        )
+        done = self._insert(tokens, length, space, last)
         if done.duplicate_page_count:
             known = length - done.claimed_page_count * self.page_size
-            self._share(kv, row, known - done.duplicate_page_count * self.page_size, known)
+            self._share(kv, known - done.duplicate_page_count * self.page_size, known)
         self.unlock(req.lock)
         req.last_node = CachedPrefix(done.node, length, tokens, space)
         req.lock = TreeLock(req.last_node, done.lock)
@@ -207,7 +210,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         space = space_of(key.extra_key, key.cache_salt)
         if self._events is not None:
             self._events.name(space, ExtraKeys(key.extra_key, key.cache_salt))
-        done = self._insert(key.token_ids, length, values, space, self._root)
+        self._given.put(values[:length].cpu().numpy(), 0)
+        done = self._insert(key.token_ids, length, space, self._root)
         self._cache.unlock(done.lock)
         known = length - done.claimed_page_count * self.page_size
         prefix = CachedPrefix(done.node, length, key.token_ids, space)
@@ -217,28 +221,26 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         self,
         tokens: "array[int]",
         length: int,
-        indices: torch.Tensor,
         space: radixkv.Namespace | None,
         last: CachedPrefix,
     ) -> radixkv.InsertResult:
-        """Publishes the pages of the token indices [last.length, length), and locks them all. The
-        pages that the cache has there are in `_published` then."""
-        kept, page_count = last.length // self.page_size, length // self.page_size
-        self._given.put(indices[last.length : length], kept)
+        """Publishes the pages in `_given` that come after `last`, and locks the whole prefix. The
+        pages that the cache has are in `_published` then."""
         return self._cache.insert(
             head(tokens, length),
-            self._given.pages[:page_count],
+            self._given.pages[: length // self.page_size],
             published=self._published.pages,
             space=space,
             lock=True,
             from_node=last.node,
             from_token_index=last.length,
-            from_page_index=kept,
+            from_page_index=last.length // self.page_size,
         )
 
-    def _share(self, kv: "ReqKvInfo", row: torch.Tensor, start: int, end: int) -> None:
+    def _share(self, kv: "ReqKvInfo", start: int, end: int) -> None:
         """Frees pages of a request that the cache has already, and puts the cache's in its row."""
-        self.token_to_kv_pool_allocator.free_segment(row[start:end].long(), start_pos=start)
+        duplicates = self._given.indices(start // self.page_size, end // self.page_size)
+        self.token_to_kv_pool_allocator.free_segment(duplicates, start_pos=start)
         published = self._published.indices(start // self.page_size, end // self.page_size)
         self.req_to_token_pool.write((kv.req_pool_idx, slice(start, end)), published)
 

@@ -1,43 +1,68 @@
 """Between SGLang's token indices, one for each token, and the page numbers of the cache.
 
-The token at an offset of a page has the index page * page_size + offset.
+The token at an offset of a page has the index page * page_size + offset. SGLang's are tensors of
+torch; the arrays of the cache are NumPy's, whose calls take less of the scheduler's time.
 """
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
+
+
+class Rows:
+    """The token indices of the requests, as they are in SGLang's pool of rows."""
+
+    def __init__(self, pool: "ReqToTokenPool") -> None:
+        self._pool = pool
+        self._table: torch.Tensor | None = None
+        self._array: NDArray[np.int32] | None = None
+
+    def read(self, row: int, start: int, end: int) -> NDArray[np.int32]:
+        """Those of a request. On the CPU they are not copied; elsewhere this waits until what was
+        written on the current stream is there."""
+        table = self._pool.req_to_token
+        if table is not self._table:
+            self._table = table
+            self._array = table.numpy() if table.device.type == "cpu" else None
+        if self._array is None:
+            return table[row, start:end].cpu().numpy()
+        return self._array[row, start:end]
+
 
 class PageBuffer:
-    """Room for the page numbers of the whole pool, made once, and the ways in and out of it."""
+    """Room for the page numbers of a whole pool, made once, and the ways in and out of it."""
 
     def __init__(self, page_count: int, page_size: int, device: torch.device) -> None:
         self.page_size = page_size
         self.device = device
         #: What the cache reads and writes.
         self.pages: NDArray[np.uint32] = np.empty(page_count, np.uint32)
-        # The same memory. torch computes with signed integers alone; page numbers are below 2**31.
-        self._tensor = torch.from_numpy(self.pages.view(np.int32))
-        self._offsets = torch.arange(page_size)
-        self._none = torch.empty(0, dtype=torch.int64, device=device)
+        self._offsets = np.arange(page_size)
+
+    def put(self, indices: NDArray[np.signedinteger], first: int) -> None:
+        """Takes in the pages of token indices which are whole pages, as those from `first` on."""
+        into = self.pages[first : first + len(indices) // self.page_size]
+        if self.page_size == 1:
+            into[:] = indices
+        else:
+            np.floor_divide(indices[:: self.page_size], self.page_size, out=into, casting="unsafe")
 
     def page_ids(self, count: int) -> torch.Tensor:
         """The first page numbers, as a new tensor on the device."""
-        return self._tensor[:count].to(self.device, torch.int64)
+        return self._tensor(self.pages[:count].astype(np.int64))
 
     def indices(self, first: int, end: int) -> torch.Tensor:
         """The token indices of the pages [first, end), as a new tensor on the device."""
-        if first == end:
-            return self._none
-        pages = self._tensor[first:end].to(torch.int64)
+        indices = self.pages[first:end].astype(np.int64)
         if self.page_size > 1:
-            pages = torch.add(self._offsets, pages.unsqueeze(1), alpha=self.page_size).view(-1)
-        return pages.to(self.device)
+            indices = (indices[:, None] * self.page_size + self._offsets).reshape(-1)
+        return self._tensor(indices)
 
-    def put(self, indices: torch.Tensor, first: int) -> None:
-        """Takes in the pages of token indices which are whole pages, as those from `first` on. On
-        another device than the CPU this waits for what was written there."""
-        firsts = indices[:: self.page_size] if self.page_size > 1 else indices
-        # The division must not touch the engine's tensor, and the copy need not.
-        page_ids = firsts // self.page_size if self.page_size > 1 else firsts
-        self._tensor[first : first + len(page_ids)].copy_(page_ids)
+    def _tensor(self, array: NDArray[np.int64]) -> torch.Tensor:
+        tensor = torch.from_numpy(array)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device)
