@@ -22,6 +22,7 @@ from sglang.srt.mem_cache.base_prefix_cache import (
 )
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.common import coalesce_ranges
+from sglang.srt.mem_cache.events import KVCacheEventRecorder
 
 from . import order
 from .events import EventLog
@@ -37,24 +38,25 @@ if TYPE_CHECKING:
 class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
     """Which tokens are in which pages, and which pages go first when room is needed.
 
-    SGLang's allocator hands pages out and takes them back. A page is the cache's from the checkpoint
-    that inserts it until `evict()` frees it.
+    SGLang's allocator hands pages out and takes them back. A page is the cache's from the
+    checkpoint that inserts it until `evict()` frees it.
     """
 
-    def __init__(self, params: CacheInitParams, *, pool_size: int = 0) -> None:
-        """pool_size: tokens of the pool; 0 asks the allocator."""
+    def __init__(self, params: CacheInitParams) -> None:
         self.req_to_token_pool = params.req_to_token_pool
         self.token_to_kv_pool_allocator = params.token_to_kv_pool_allocator
         self.page_size = params.page_size
         self.disable = params.disable
-        allocator = params.token_to_kv_pool_allocator
-        self.device = torch.device("cpu" if allocator is None else allocator.device)
-        self.pool_size = pool_size or allocator.size
+        self.device = torch.device(params.token_to_kv_pool_allocator.device)
         if params.enable_metrics:
             self.init_metrics_collector()
-        self._events = None
-        if params.enable_kv_cache_events and not self.disable:
-            self._events = EventLog(params)
+        self.kv_events = KVCacheEventRecorder(
+            enabled=params.enable_kv_cache_events and not self.disable,
+            page_size=params.page_size,
+            dynamo_format=params.dynamo_kv_event_format,
+            lora_names=params.kv_event_lora_names,
+        )
+        self._events = EventLog(self.kv_events) if self.kv_events.enabled else None
         self._rows = Rows(self.req_to_token_pool)
         self._table: radixkv.PageTable | None = None
         self.reset()
@@ -65,7 +67,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
             self._cache.close()
             self._table.close()
         # Page 0 is SGLang's place for what padding writes.
-        page_count = self.pool_size // self.page_size + 1
+        page_count = self.token_to_kv_pool_allocator.size // self.page_size + 1
         self._table = radixkv.PageTable(page_count, page_size=self.page_size, external=True)
         journal_bytes = self._events.journal_bytes(page_count) if self._events else 0
         self._cache = radixkv.Cache(self._table, whole_pages=True, journal_bytes=journal_bytes)
@@ -74,8 +76,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         self._published = PageBuffer(page_count, self.page_size, self.device)
         if self._events is not None:
             self._events.follow(self._cache)
-        self._root = CachedPrefix(0, 0, array("q"), None)
-        self._nothing = MatchResult(0, self._root, self._root, self._root)
+        self.root_node = CachedPrefix(0, 0, array("q"), None)
+        self._nothing = MatchResult(0, self.root_node, self.root_node, self.root_node)
 
     # What the scheduler asks while a request waits.
 
@@ -107,7 +109,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         return self._published.indices(0, page_count)
 
     def root_node_handle(self, extra_key: str | None = None) -> CachedPrefix:
-        return self._root
+        return self.root_node
 
     def dfs_weight_order(self, node_handles: Sequence[CachedPrefix]) -> list[int]:
         return order.by_subtree_weight(self._cache, [self._node(at) for at in node_handles])
@@ -179,10 +181,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         # What the request has locked needs no second look.
         last = req.last_node
         if req.lock is None or last.length != kv.cache_protected_len or last.length > length:
-            last = self._root
-        space = space_of(req.extra_key, req.cache_salt)
-        if self._events is not None:
-            self._events.name(space, ExtraKeys(req.extra_key, req.cache_salt))
+            last = self.root_node
+        space = self._space(req)
         self._given.put(
             self._rows.read(kv.req_pool_idx, last.length, length), last.length // self.page_size
         )
@@ -202,20 +202,21 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         key = params.key
         length = len(key) // self.page_size * self.page_size
         if self.disable or length == 0:
-            return InsertResult(prefix_len=0, last_device_node=self._root)
-        values = params.value
-        if values is None:
-            # As SGLang's caches do, for tests of the tree alone.
-            values = torch.tensor(key.token_ids[:length], dtype=torch.int64)
-        space = space_of(key.extra_key, key.cache_salt)
-        if self._events is not None:
-            self._events.name(space, ExtraKeys(key.extra_key, key.cache_salt))
-        self._given.put(values[:length].cpu().numpy(), 0)
-        done = self._insert(key.token_ids, length, space, self._root)
+            return InsertResult(prefix_len=0, last_device_node=self.root_node)
+        space = self._space(key)
+        self._given.put(params.value[:length].cpu().numpy(), 0)
+        done = self._insert(key.token_ids, length, space, self.root_node)
         self._cache.unlock(done.lock)
         known = length - done.claimed_page_count * self.page_size
         prefix = CachedPrefix(done.node, length, key.token_ids, space)
         return InsertResult(prefix_len=known, last_device_node=prefix)
+
+    def _space(self, keys: "Req | RadixKey") -> radixkv.Namespace | None:
+        """The namespace to insert into."""
+        space = space_of(keys.extra_key, keys.cache_salt)
+        if self._events is not None:
+            self._events.name(space, ExtraKeys(keys.extra_key, keys.cache_salt))
+        return space
 
     def _insert(
         self,
@@ -226,8 +227,9 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
     ) -> radixkv.InsertResult:
         """Publishes the pages in `_given` that come after `last`, and locks the whole prefix. The
         pages that the cache has are in `_published` then."""
-        return self._cache.insert(
-            head(tokens, length),
+        given = head(tokens, length)
+        done = self._cache.insert(
+            given,
             self._given.pages[: length // self.page_size],
             published=self._published.pages,
             space=space,
@@ -236,6 +238,9 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
             from_token_index=last.length,
             from_page_index=last.length // self.page_size,
         )
+        # In SGLang's caches what is inserted makes all before it recent; here a match does.
+        self._cache.match(given, space=space)
+        return done
 
     def _share(self, kv: "ReqKvInfo", start: int, end: int) -> None:
         """Frees pages of a request that the cache has already, and puts the cache's in its row."""
@@ -260,7 +265,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         start_time = time.perf_counter()
         evicted = self._cache.evict(page_count, self._published.pages)
         if evicted:
-            self.token_to_kv_pool_allocator.free_page_ids(self._published.page_ids(evicted))
+            indices = self._published.indices(0, evicted)
+            self.token_to_kv_pool_allocator.free_segment(indices, start_pos=0)
         token_count = evicted * self.page_size
         self.update_eviction_metrics(token_count, start_time)
         return EvictResult(num_tokens_evicted=token_count)

@@ -17,7 +17,6 @@ from sglang.srt.disaggregation.kv_events import (
     kv_event_namespace_seed,
     namespaced_block_hash,
 )
-from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.events import KVCacheEventRecorder
 from sglang.srt.mem_cache.utils import get_hash_str, hash_str_to_int64
 
@@ -37,14 +36,10 @@ class PageHash(NamedTuple):
 class EventLog:
     """Reads the journal when the engine takes the events."""
 
-    def __init__(self, params: CacheInitParams) -> None:
-        self.page_size = params.page_size
-        self._recorder = KVCacheEventRecorder(
-            enabled=True,
-            page_size=params.page_size,
-            dynamo_format=params.dynamo_kv_event_format,
-            lora_names=params.kv_event_lora_names,
-        )
+    def __init__(self, recorder: KVCacheEventRecorder) -> None:
+        self.page_size = recorder.page_size
+        # The engine's queue, which puts together what follows one another.
+        self._recorder = recorder
         self._hashes: dict[int, PageHash] = {}
         self._keys: dict[radixkv.Namespace, ExtraKeys] = {}
 
@@ -85,7 +80,8 @@ class EventLog:
         if event.kind == radixkv.JOURNAL_STORED:
             self._stored(event)
         elif event.kind == radixkv.JOURNAL_REMOVED:
-            gone = (self._hashes.pop(page, None) for page in event.pages.tolist())
+            # They went from the end of a prefix; SGLang names them from its beginning.
+            gone = (self._hashes.pop(page, None) for page in event.pages[::-1].tolist())
             if names := [page.published for page in gone if page is not None]:
                 self._recorder.enqueue(BlockRemoved(names, medium=StorageMedium.GPU))
 

@@ -52,17 +52,10 @@ class PageBuffer:
         else:
             np.floor_divide(indices[:: self.page_size], self.page_size, out=into, casting="unsafe")
 
-    def page_ids(self, count: int) -> torch.Tensor:
-        """The first page numbers, as a new tensor on the device."""
-        return self._tensor(self.pages[:count].astype(np.int64))
-
     def indices(self, first: int, end: int) -> torch.Tensor:
         """The token indices of the pages [first, end), as a new tensor on the device."""
         indices = self.pages[first:end].astype(np.int64)
         if self.page_size > 1:
             indices = (indices[:, None] * self.page_size + self._offsets).reshape(-1)
-        return self._tensor(indices)
-
-    def _tensor(self, array: NDArray[np.int64]) -> torch.Tensor:
-        tensor = torch.from_numpy(array)
+        tensor = torch.from_numpy(indices)
         return tensor if self.device.type == "cpu" else tensor.to(self.device)

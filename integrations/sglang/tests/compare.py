@@ -38,7 +38,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def show_time(folder: Path, page_size: str) -> None:
-    print("  us per request in the cache's calls, one request at a time, and per call of each method:")
+    print("  us per request in the cache's calls, one request at a time; calls x us of each:")
     for kind in KINDS:
         path = folder / f"{kind}-{page_size}.log"
         if not path.exists():

@@ -2,8 +2,8 @@
 
     serve.py MODEL RESULTS --backend measured-radixkv --page-size 1 [--quick]
 
-First one request at a time: conversations over shared system prompts, some with extra keys or salts.
-Then many at once in a pool that has too little room for them, so that requests are retracted, with
+First one request at a time: conversations over shared system prompts, some with extra keys or
+salts. Then many at once in a pool that has too little room for them, so that requests are retracted, with
 some aborted on the way. In both, prompts are longer than a chunk of prefill.
 """
 
@@ -53,7 +53,7 @@ class Client:
             {
                 "name": name,
                 "prompt": len(prompt),
-                "cached": about["cached_tokens"],
+                "cached": about.get("cached_tokens", 0),
                 "output": said,
                 "ended": about["finish_reason"]["type"],
                 "retractions": about.get("num_retractions", 0),

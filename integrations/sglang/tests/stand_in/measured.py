@@ -1,10 +1,10 @@
-"""Backends of SGLang that measure what a cache's calls take: `measured-default`, SGLang's own choice;
-`measured-python`, the same with its core in Python; `measured-radixkv`.
+"""Backends of SGLang that measure what a cache's calls take: `measured-default`, SGLang's own
+choice; `measured-python`, the same with its core in Python; `measured-radixkv`.
 
-Every call from outside is timed, whatever the cache calls by itself is part of it. A call is charged
-to the request that was matched last, so that with one request at a time each gets its own. One line
-for each goes to the file that MEASURED_LOG names: request, method, nanoseconds, and of these those
-that making tensors took.
+Every call from outside is timed, by the clock of the thread, which stands still when others run;
+whatever the cache calls by itself is part of it. A call is charged to the request that was matched
+last, so that with one request at a time each gets its own. One line for each goes to the file that
+MEASURED_LOG names: request, method, nanoseconds, and of these those that making tensors took.
 """
 
 import os
@@ -18,7 +18,7 @@ METHODS = """match_prefix touch_prefix lock unlock inc_lock_ref dec_lock_ref pat
     evict evict_for_alloc evictable_size protected_size take_events finish""".split()
 
 #: In radixkv_sglang.pages: between tensors and the arrays of the cache.
-CONVERSIONS = ("put", "indices", "page_ids")
+CONVERSIONS = ("put", "indices")
 
 
 class Meter:
