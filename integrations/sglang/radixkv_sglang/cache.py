@@ -2,9 +2,10 @@
 
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import radixkv
 import torch
 from sglang.srt.mem_cache.base_prefix_cache import (
@@ -26,13 +27,18 @@ from sglang.srt.mem_cache.events import KVCacheEventRecorder
 
 from . import order
 from .events import EventLog
-from .pages import PageBuffer, Rows
+from .pages import PageNumbers, Rows
 from .prefix import CachedPrefix, head
 from .spaces import ExtraKeys, space_of
 
 if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import Req, ReqKvInfo
     from sglang.srt.mem_cache.radix_cache import RadixKey
+
+
+#: What is evicted at a time, at least: this part of the pool, up to so many tokens.
+EVICTED_SHARE = 128
+EVICTED_LIMIT = 1024
 
 
 class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
@@ -58,6 +64,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         )
         self._events = EventLog(self.kv_events) if self.kv_events.enabled else None
         self._rows = Rows(self.req_to_token_pool)
+        self._numbers = PageNumbers(self.page_size, self.device)
         self._table: radixkv.PageTable | None = None
         self.reset()
 
@@ -72,11 +79,12 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         journal_bytes = self._events.journal_bytes(page_count) if self._events else 0
         self._cache = radixkv.Cache(self._table, whole_pages=True, journal_bytes=journal_bytes)
         #: What is inserted, and what the cache answers.
-        self._given = PageBuffer(page_count, self.page_size, self.device)
-        self._published = PageBuffer(page_count, self.page_size, self.device)
+        self._given = np.empty(page_count, np.uint32)
+        self._published = np.empty(page_count, np.uint32)
         if self._events is not None:
             self._events.follow(self._cache)
         self.root_node = CachedPrefix(0, 0, array("q"), None)
+        self.root_node.pages = self._published[:0]
         self._nothing = MatchResult(0, self.root_node, self.root_node, self.root_node)
 
     # What the scheduler asks while a request waits.
@@ -88,25 +96,22 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
             return self._nothing
         tokens = key.token_ids
         space = space_of(key.extra_key, key.cache_salt)
-        found = self._cache.match(head(tokens, length), space=space)
+        found = self._cache.match(head(tokens, length), self._published, space=space)
         if found.page_count == 0:
             return self._nothing
         length = found.page_count * self.page_size
         prefix = CachedPrefix(found.node, length, tokens, space)
+        prefix.pages = self._published[: found.page_count].copy()
         return MatchResult(length, prefix, prefix, prefix)
 
     def touch_prefix(self, key: "RadixKey") -> None:
         self.match_prefix(MatchPrefixParams(key=key))
 
     def path_device_indices(self, node: CachedPrefix) -> torch.Tensor:
-        page_count = node.length // self.page_size
-        if page_count:
-            found = self._cache.match(
-                head(node.tokens, node.length), self._published.pages, space=node.space
-            )
-            if found.page_count != page_count:
-                raise RuntimeError(f"{node} was evicted: it has to be locked to be read")
-        return self._published.indices(0, page_count)
+        self._node(node)
+        if node.pages is None:
+            self._find(node, lock=False)
+        return self._numbers.indices(node.pages)
 
     def root_node_handle(self, extra_key: str | None = None) -> CachedPrefix:
         return self.root_node
@@ -162,12 +167,13 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
     def _find(self, prefix: CachedPrefix, *, lock: bool) -> int:
         """Finds a prefix again by its tokens. Returns the lock, 0 without."""
         tokens = head(prefix.tokens, prefix.length)
-        found = self._cache.match(tokens, space=prefix.space, lock=lock)
+        found = self._cache.match(tokens, self._published, space=prefix.space, lock=lock)
         if found.token_count != prefix.length:
             if found.lock:
                 self._cache.unlock(found.lock)
             raise RuntimeError(f"{prefix} was evicted: it has to be matched again")
         prefix.node = found.node
+        prefix.pages = self._published[: found.page_count].copy()
         return found.lock
 
     # What a request gives to the cache, and what it gives back.
@@ -183,9 +189,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         if req.lock is None or last.length != kv.cache_protected_len or last.length > length:
             last = self.root_node
         space = self._space(req)
-        self._given.put(
-            self._rows.read(kv.req_pool_idx, last.length, length), last.length // self.page_size
-        )
+        given = self._given[last.length // self.page_size : length // self.page_size]
+        self._numbers.read(self._rows.read(kv.req_pool_idx, last.length, length), given)
         done = self._insert(tokens, length, space, last)
         if done.duplicate_page_count:
             known = length - done.claimed_page_count * self.page_size
@@ -204,7 +209,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         if self.disable or length == 0:
             return InsertResult(prefix_len=0, last_device_node=self.root_node)
         space = self._space(key)
-        self._given.put(params.value[:length].cpu().numpy(), 0)
+        given = self._given[: length // self.page_size]
+        self._numbers.read(params.value[:length].cpu().numpy(), given)
         done = self._insert(key.token_ids, length, space, self.root_node)
         self._cache.unlock(done.lock)
         known = length - done.claimed_page_count * self.page_size
@@ -230,8 +236,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         given = head(tokens, length)
         done = self._cache.insert(
             given,
-            self._given.pages[: length // self.page_size],
-            published=self._published.pages,
+            self._given[: length // self.page_size],
+            published=self._published,
             space=space,
             lock=True,
             from_node=last.node,
@@ -244,9 +250,10 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
 
     def _share(self, kv: "ReqKvInfo", start: int, end: int) -> None:
         """Frees pages of a request that the cache has already, and puts the cache's in its row."""
-        duplicates = self._given.indices(start // self.page_size, end // self.page_size)
+        pages = slice(start // self.page_size, end // self.page_size)
+        duplicates = self._numbers.indices(self._given[pages])
         self.token_to_kv_pool_allocator.free_segment(duplicates, start_pos=start)
-        published = self._published.indices(start // self.page_size, end // self.page_size)
+        published = self._numbers.indices(self._published[pages])
         self.req_to_token_pool.write((kv.req_pool_idx, slice(start, end)), published)
 
     def free_kv_row(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> None:
@@ -263,13 +270,26 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         if self.disable or page_count <= 0:
             return EvictResult()
         start_time = time.perf_counter()
-        evicted = self._cache.evict(page_count, self._published.pages)
+        evicted = self._cache.evict(page_count, self._published)
         if evicted:
-            indices = self._published.indices(0, evicted)
+            indices = self._numbers.indices(self._published[:evicted])
             self.token_to_kv_pool_allocator.free_segment(indices, start_pos=0)
         token_count = evicted * self.page_size
         self.update_eviction_metrics(token_count, start_time)
         return EvictResult(num_tokens_evicted=token_count)
+
+    def evict_for_alloc(
+        self,
+        params: EvictParams,
+        *,
+        allocation_reclaim_satisfied: Callable[[], bool] | None = None,
+    ) -> EvictResult:
+        """Some more than is asked for: a decoding batch would be back at the next step. SGLang's
+        caches drop whole nodes for the same effect."""
+        if allocation_reclaim_satisfied is not None:
+            raise NotImplementedError("radixkv_sglang: there is one pool to reclaim from")
+        least = min(self.token_to_kv_pool_allocator.size // EVICTED_SHARE, EVICTED_LIMIT)
+        return self.evict(EvictParams(num_tokens=max(params.num_tokens, least)))
 
     def evictable_size(self) -> int:
         return self._cache.stats().reclaimable_page_count * self.page_size
@@ -291,9 +311,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
 
     def all_values_flatten(self) -> torch.Tensor:
         """The token indices of all cached pages."""
-        pages = order.all_pages(self._cache)
-        self._published.pages[: len(pages)] = pages
-        return self._published.indices(0, len(pages))
+        return self._numbers.indices(order.all_pages(self._cache))
 
     def sanity_check(self) -> None:
         self._table.check()

@@ -26,6 +26,7 @@ REPLACED = {
     "dec_lock_ref": "node params",
     "dfs_weight_order": "node_handles",
     "evict": "params",
+    "evict_for_alloc": "params allocation_reclaim_satisfied",
     "evictable_size": "",
     "free_kv_row": "kv ranges",
     "inc_lock_ref": "node",
@@ -46,7 +47,7 @@ REPLACED = {
 #: Those that are right as they are: most say that there is no host tier, no window, no session.
 INHERITED = set(
     """available_and_evictable_str check_hicache_events claim_kv_row
-    discard_storage_prefetch_accounting evict_for_alloc evict_sliding_windows finish
+    discard_storage_prefetch_accounting evict_sliding_windows finish
     finish_storage_prefetch_admission flush_pending_backups full_evictable_size full_protected_size
     init_load_back init_metrics_collector load_back_is_cache_owned maybe_hand_to_session on_release
     pop_prefetch_loaded_span prefix_device_indices ready_to_load_host_cache release_aborted_request

@@ -34,28 +34,26 @@ class Rows:
         return self._array[row, start:end]
 
 
-class PageBuffer:
-    """Room for the page numbers of a whole pool, made once, and the ways in and out of it."""
+class PageNumbers:
+    """The two ways between page numbers and token indices."""
 
-    def __init__(self, page_count: int, page_size: int, device: torch.device) -> None:
+    def __init__(self, page_size: int, device: torch.device) -> None:
         self.page_size = page_size
         self.device = device
-        #: What the cache reads and writes.
-        self.pages: NDArray[np.uint32] = np.empty(page_count, np.uint32)
         self._offsets = np.arange(page_size)
 
-    def put(self, indices: NDArray[np.signedinteger], first: int) -> None:
-        """Takes in the pages of token indices which are whole pages, as those from `first` on."""
-        into = self.pages[first : first + len(indices) // self.page_size]
-        if self.page_size == 1:
-            into[:] = indices
-        else:
-            np.floor_divide(indices[:: self.page_size], self.page_size, out=into, casting="unsafe")
-
-    def indices(self, first: int, end: int) -> torch.Tensor:
-        """The token indices of the pages [first, end), as a new tensor on the device."""
-        indices = self.pages[first:end].astype(np.int64)
+    def indices(self, pages: NDArray[np.uint32]) -> torch.Tensor:
+        """The token indices of whole pages, as a new tensor on the device."""
+        indices = pages.astype(np.int64)
         if self.page_size > 1:
             indices = (indices[:, None] * self.page_size + self._offsets).reshape(-1)
         tensor = torch.from_numpy(indices)
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
+
+    def read(self, indices: NDArray[np.signedinteger], pages: NDArray[np.uint32]) -> None:
+        """The pages of token indices which are whole pages."""
+        if self.page_size == 1:
+            pages[:] = indices
+        else:
+            firsts = indices[:: self.page_size]
+            np.floor_divide(firsts, self.page_size, out=pages, casting="unsafe")

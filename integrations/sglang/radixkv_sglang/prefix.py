@@ -2,6 +2,8 @@
 
 from array import array
 
+import numpy as np
+from numpy.typing import NDArray
 from radixkv import Namespace
 
 
@@ -13,12 +15,14 @@ class CachedPrefix:
     not the prefix: the tokens find it again.
     """
 
-    __slots__ = ("length", "locks", "node", "space", "tokens")
+    __slots__ = ("length", "locks", "node", "pages", "space", "tokens")
 
     def __init__(
         self, node: int, length: int, tokens: "array[int]", space: Namespace | None
     ) -> None:
         self.node = node
+        #: A copy of the pages, once somebody asked: as long as the node's id is good they are.
+        self.pages: NDArray[np.uint32] | None = None
         #: Tokens, whole pages of them. `tokens` may have more.
         self.length = length
         self.tokens = tokens

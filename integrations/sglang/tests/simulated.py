@@ -40,6 +40,7 @@ class SimulatedCache(RadixkvCache):
     def reset(self) -> None:
         super().reset()
         self.root_node = Root(0, 0, array("q"), None)
+        self.root_node.pages = self._published[:0]
         self.root_node.key = RadixKey(array("q"))
         self._page_of: dict[tuple[int, ...], int] = {}
         self._indices_of: dict[int, tuple[int, ...]] = {}

@@ -17,8 +17,8 @@ METHODS = """match_prefix touch_prefix lock unlock inc_lock_ref dec_lock_ref pat
     prefix_device_indices checkpoint free_kv_row maybe_hand_to_session claim_kv_row on_release
     evict evict_for_alloc evictable_size protected_size take_events finish""".split()
 
-#: In radixkv_sglang.pages: between tensors and the arrays of the cache.
-CONVERSIONS = ("put", "indices")
+#: Of RadixkvCache: between tensors and the arrays of the cache.
+CONVERSIONS = {"_numbers": ("indices", "read"), "_rows": ("read",)}
 
 
 class Meter:
@@ -70,9 +70,9 @@ def register() -> None:
             meter = Meter(os.environ["MEASURED_LOG"])
             for name in METHODS:
                 setattr(cache, name, meter.of_call(name, getattr(cache, name)))
-            for buffer in (getattr(cache, name, None) for name in ("_given", "_published")):
-                for name in CONVERSIONS if buffer is not None else ():
-                    setattr(buffer, name, meter.of_conversion(getattr(buffer, name)))
+            for kind, names in CONVERSIONS.items():
+                for name in names if (owner := getattr(cache, kind, None)) is not None else ():
+                    setattr(owner, name, meter.of_conversion(getattr(owner, name)))
             return cache
 
         return factory
