@@ -113,6 +113,11 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
             self._find(node, lock=False)
         return self._numbers.indices(node.pages)
 
+    def prefix_device_indices(self, req: "Req") -> torch.Tensor:
+        if req.prefix_len == req.last_node.length:
+            return self.path_device_indices(req.last_node)
+        return super().prefix_device_indices(req)
+
     def root_node_handle(self, extra_key: str | None = None) -> CachedPrefix:
         return self.root_node
 

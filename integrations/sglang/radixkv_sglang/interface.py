@@ -33,6 +33,7 @@ REPLACED = {
     "lock": "node",
     "match_prefix": "params",
     "path_device_indices": "node",
+    "prefix_device_indices": "req",
     "pretty_print": "",
     "protected_size": "",
     "reset": "",
@@ -50,7 +51,7 @@ INHERITED = set(
     discard_storage_prefetch_accounting evict_sliding_windows finish
     finish_storage_prefetch_admission flush_pending_backups full_evictable_size full_protected_size
     init_load_back init_metrics_collector load_back_is_cache_owned maybe_hand_to_session on_release
-    pop_prefetch_loaded_span prefix_device_indices ready_to_load_host_cache release_aborted_request
+    pop_prefetch_loaded_span ready_to_load_host_cache release_aborted_request
     release_host_resources release_radix_session release_session resolve_node_handle
     rotation_base_of session_records supports_auxiliary_swa supports_fast_match_prefix
     supports_mamba supports_swa swa_evictable_size swa_protected_size swa_reprefill_tail_tokens
@@ -83,7 +84,7 @@ FIELDS = {
 
 #: What is asked of a request, of its KV record, of the row pool and of the allocator.
 USED = {
-    Req: "full_untruncated_fill_ids extra_key cache_salt kv lock last_node",
+    Req: "full_untruncated_fill_ids extra_key cache_salt kv lock last_node prefix_len",
     ReqKvInfo: "req_pool_idx cache_protected_len cache_inserted_len",
     ReqToTokenPool: "req_to_token write",
     BaseTokenToKVPoolAllocator: "size page_size device free_segment free_segments",

@@ -27,6 +27,8 @@ def _reasons(context: "TreeCacheBuildContext") -> Iterator[str]:
         yield "its model has sliding windows, whose pages are in a pool of their own"
     if context.is_hybrid_ssm:
         yield "its model has recurrent layers, whose states are cached beside the pages"
+    if context.model_config.is_multimodal:
+        yield "its prompts may have images, whose places have ids of 62 bits (--enable-multimodal)"
     if context.enable_hierarchical_cache:
         yield "it has a tier in host memory (--enable-hierarchical-cache)"
     for flag in ("enable_lmcache", "enable_flexkv", "enable_unified_cache_external_linker"):

@@ -115,6 +115,8 @@ def main() -> None:
         max_total_tokens=POOL,
         chunked_prefill_size=CHUNK,
         max_running_requests=48,
+        # More requests are let in than will have room, so that some are retracted.
+        schedule_conservativeness=0.05,
         page_size=args.page_size,
         radix_cache_backend=args.backend,
         sleep_on_idle=True,

@@ -64,6 +64,7 @@ def context(pages_of: int = 1, **changes: Any) -> Any:
         is_hybrid_swa=False,
         is_hybrid_ssm=False,
         enable_hierarchical_cache=False,
+        model_config=types.SimpleNamespace(is_multimodal=False),
     )
     for name, value in changes.items():
         setattr(made.params if hasattr(made.params, name) else made, name, value)
@@ -81,6 +82,7 @@ def test_a_plain_model_is_covered(engine: dict[str, Any]) -> None:
         ({"is_hybrid_swa": True}, "sliding windows"),
         ({"is_hybrid_ssm": True}, "recurrent layers"),
         ({"enable_hierarchical_cache": True}, "host memory"),
+        ({"model_config": types.SimpleNamespace(is_multimodal=True)}, "images"),
         ({"is_eagle": True}, "speculatively"),
         ({"enable_session_radix_cache": True}, "by session"),
         ({"eviction_policy": "lfu"}, "evicts by lfu"),

@@ -23,7 +23,7 @@ CONVERSIONS = {"_numbers": ("indices", "read"), "_rows": ("read",)}
 
 class Meter:
     def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._depth = 0
         self._converted = 0
         self.request = ""
