@@ -7,10 +7,11 @@
 # --sglang CHECKOUT    SGLang's source, whose tests of its radix cache are run against this one too;
 #                      its wheel has none. A path to its test_radix_cache_unit.py will do.
 #
-# Builds the wheel of radixkv, installs it with SGLang into target/engines/sglang (5 GB, minutes when
-# it is new), runs the tests of the adapter, then the same requests in SGLang's default cache, in the
-# same with its core in Python, and in radixkv, with pages of 1 and of 16 tokens. Prints whether
-# tokens and hits are equal and what a request costs in the cache's calls; fails when they are not.
+# Builds the wheel of radixkv, installs it with SGLang into target/engines/sglang (5 GB, minutes
+# when it is new), runs the tests of the adapter, then the same requests in SGLang's default cache,
+# in the same with its core in Python, and in radixkv, with pages of 1 and of 16 tokens. Prints
+# whether tokens and hits are equal and what a request costs in the cache's calls; fails when an
+# answer differs or a request found less.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

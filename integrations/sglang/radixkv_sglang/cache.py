@@ -65,14 +65,15 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         self._events = EventLog(self.kv_events) if self.kv_events.enabled else None
         self._rows = Rows(self.req_to_token_pool)
         self._numbers = PageNumbers(self.page_size, self.device)
-        self._table: radixkv.PageTable | None = None
-        self.reset()
+        self._open()
 
     def reset(self) -> None:
         """Forgets everything. Who calls it resets the allocator as well."""
-        if self._table is not None:
-            self._cache.close()
-            self._table.close()
+        self._cache.close()
+        self._table.close()
+        self._open()
+
+    def _open(self) -> None:
         # Page 0 is SGLang's place for what padding writes.
         page_count = self.token_to_kv_pool_allocator.size // self.page_size + 1
         self._table = radixkv.PageTable(page_count, page_size=self.page_size, external=True)
@@ -111,6 +112,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         self._node(node)
         if node.pages is None:
             self._find(node, lock=False)
+        assert node.pages is not None
         return self._numbers.indices(node.pages)
 
     def prefix_device_indices(self, req: "Req") -> torch.Tensor:

@@ -70,7 +70,8 @@ class EventLog:
             for event in self._journal.contents():
                 self._add(event)
         self._drop_names()
-        return self._recorder.take()
+        events: list[KVCacheEvent] = self._recorder.take()
+        return events
 
     def _forget(self) -> None:
         self._hashes.clear()
@@ -86,6 +87,8 @@ class EventLog:
                 self._recorder.enqueue(BlockRemoved(names, medium=StorageMedium.GPU))
 
     def _stored(self, event: radixkv.Event) -> None:
+        # Of stored pages there is a namespace; the default one has no name here.
+        assert event.namespace is not None
         keys = self._keys.get(event.namespace, ExtraKeys(None, None))
         names = self._recorder.lora_names
         if self._recorder.dynamo_format:

@@ -7,6 +7,7 @@ compared with what it was, before anything runs.
 import dataclasses
 import inspect
 from collections.abc import Iterator
+from typing import Any
 
 from sglang.srt.disaggregation import kv_events
 from sglang.srt.managers.schedule_batch import Req, ReqKvInfo
@@ -132,7 +133,7 @@ def _changes() -> Iterator[str]:
 def _fields(kind: type) -> set[str]:
     if dataclasses.is_dataclass(kind):
         return {field.name for field in dataclasses.fields(kind)}
-    names = getattr(kind, "_fields", None) or getattr(kind, "__struct_fields__", None)
+    names: Any = getattr(kind, "_fields", None) or getattr(kind, "__struct_fields__", None)
     return set(names or getattr(kind, "__slots__", ()))
 
 

@@ -3,13 +3,15 @@
     serve.py MODEL RESULTS --backend measured-radixkv --page-size 1 [--quick]
 
 First one request at a time: conversations over shared system prompts, some with extra keys or
-salts. Then many at once in a pool that has too little room for them, so that requests are retracted, with
-some aborted on the way. In both, prompts are longer than a chunk of prefill.
+salts. Then many at once in a pool with too little room for them, some of which are aborted on the
+way; every so many steps SGLang is made to retract one. In both, prompts are longer than a chunk of
+prefill.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import random
 import time
 from pathlib import Path
@@ -102,6 +104,8 @@ def main() -> None:
     reader.add_argument("--quick", action="store_true")
     args = reader.parse_args()
 
+    # Read in SGLang's scheduler, which is another process. A request that runs alone is left.
+    os.environ.update(SGLANG_TEST_RETRACT="1", SGLANG_TEST_RETRACT_INTERVAL="20")
     engine = sglang.Engine(
         model_path=args.model,
         skip_tokenizer_init=True,
@@ -115,8 +119,6 @@ def main() -> None:
         max_total_tokens=POOL,
         chunked_prefill_size=CHUNK,
         max_running_requests=48,
-        # More requests are let in than will have room, so that some are retracted.
-        schedule_conservativeness=0.05,
         page_size=args.page_size,
         radix_cache_backend=args.backend,
         sleep_on_idle=True,

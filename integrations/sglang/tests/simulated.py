@@ -37,8 +37,8 @@ class SimulatedCache(RadixkvCache):
             allocator.size = POOL
         return cls(CacheInitParams(disable, None, allocator, page_size, **options))
 
-    def reset(self) -> None:
-        super().reset()
+    def _open(self) -> None:
+        super()._open()
         self.root_node = Root(0, 0, array("q"), None)
         self.root_node.pages = self._published[:0]
         self.root_node.key = RadixKey(array("q"))
