@@ -264,11 +264,13 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         self.req_to_token_pool.write((kv.req_pool_idx, slice(start, end)), published)
 
     def free_kv_row(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> None:
-        owned = [part for part in coalesce_ranges(ranges) if part[0] < part[1]]
-        if owned:
-            row = self.req_to_token_pool.req_to_token[kv.req_pool_idx]
-            segments = [(row[start:end].long(), start) for start, end in owned]
-            self.token_to_kv_pool_allocator.free_segments(segments)
+        for start, end in coalesce_ranges(ranges):
+            if start < end:
+                # The last page may have begun only.
+                pages = self._given[: -(-(end - start) // self.page_size)]
+                self._numbers.read(self._rows.read(kv.req_pool_idx, start, end), pages)
+                page_ids = torch.from_numpy(pages.astype(np.int64)).to(self.device)
+                self.token_to_kv_pool_allocator.free_page_ids(page_ids)
 
     # What the scheduler takes back when it lacks pages, and what it may count on.
 

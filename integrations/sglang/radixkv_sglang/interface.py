@@ -13,6 +13,8 @@ from sglang.srt.disaggregation import kv_events
 from sglang.srt.managers.schedule_batch import Req, ReqKvInfo
 from sglang.srt.mem_cache import base_prefix_cache as base
 from sglang.srt.mem_cache.allocator import BaseTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
 from sglang.srt.mem_cache.radix_cache import RadixKey
@@ -88,7 +90,9 @@ USED = {
     Req: "full_untruncated_fill_ids extra_key cache_salt kv lock last_node prefix_len",
     ReqKvInfo: "req_pool_idx cache_protected_len cache_inserted_len",
     ReqToTokenPool: "req_to_token write",
-    BaseTokenToKVPoolAllocator: "size page_size device free_segment free_segments",
+    BaseTokenToKVPoolAllocator: "size page_size device free_segment",
+    PagedTokenToKVPoolAllocator: "free_page_ids",
+    TokenToKVPoolAllocator: "free_page_ids",
 }
 
 
