@@ -1,0 +1,29 @@
+"""What SGLang calls: once in each process, and where a cache is made."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sglang.srt.mem_cache.registry import TreeCacheBuildContext
+
+    from .cache import RadixkvCache
+
+NAME = "radixkv"
+
+
+def register() -> None:
+    """The entry point: makes `--radix-cache-backend radixkv` known."""
+    from sglang.srt.mem_cache import registry
+
+    if NAME not in registry.registered_radix_cache_backends():
+        registry.register_radix_cache_backend(NAME, make)
+
+
+def make(context: "TreeCacheBuildContext") -> "RadixkvCache":
+    """The cache of a scheduler. Raises InterfaceChanged for an SGLang that differs from the one
+    this was written for, NotCovered for a configuration that is not covered."""
+    from . import interface, limits
+    from .cache import RadixkvCache
+
+    interface.check()
+    limits.check(context)
+    return RadixkvCache(context.params)

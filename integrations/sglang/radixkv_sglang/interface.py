@@ -1,0 +1,147 @@
+"""Whether the installed SGLang is one that this was written for.
+
+The interface of its caches changes with its releases. What the cache replaces, and what it uses, is
+compared with what it was, before anything runs.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from sglang.srt.disaggregation import kv_events
+from sglang.srt.managers.schedule_batch import Req, ReqKvInfo
+from sglang.srt.mem_cache import base_prefix_cache as base
+from sglang.srt.mem_cache.allocator import BaseTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
+from sglang.srt.mem_cache.cache_init_params import CacheInitParams
+from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
+from sglang.srt.mem_cache.radix_cache import RadixKey
+from sglang.version import __version__
+
+#: The release that this was written for and tried with.
+SGLANG = "0.5.23"
+
+#: Methods of BasePrefixCache which the cache has a version of its own of, with their parameters.
+REPLACED = {
+    "checkpoint": "req up_to kwargs",
+    "dec_lock_ref": "node params",
+    "dfs_weight_order": "node_handles",
+    "evict": "params",
+    "evict_for_alloc": "params allocation_reclaim_satisfied",
+    "evictable_size": "",
+    "free_kv_row": "kv ranges",
+    "inc_lock_ref": "node",
+    "lock": "node",
+    "match_prefix": "params",
+    "path_device_indices": "node",
+    "prefix_device_indices": "req",
+    "pretty_print": "",
+    "protected_size": "",
+    "reset": "",
+    "root_node_handle": "extra_key",
+    "supports_prefix_sharing": "",
+    "take_events": "",
+    "total_size": "",
+    "touch_prefix": "key",
+    "unlock": "lock",
+}
+
+#: Those that are right as they are: most say that there is no host tier, no window, no session.
+INHERITED = set(
+    """available_and_evictable_str check_hicache_events claim_kv_row
+    discard_storage_prefetch_accounting evict_sliding_windows finish
+    finish_storage_prefetch_admission flush_pending_backups full_evictable_size full_protected_size
+    init_load_back init_metrics_collector load_back_is_cache_owned maybe_hand_to_session on_release
+    pop_prefetch_loaded_span ready_to_load_host_cache release_aborted_request
+    release_host_resources release_radix_session release_session resolve_node_handle
+    rotation_base_of session_records supports_auxiliary_swa supports_fast_match_prefix
+    supports_mamba supports_swa swa_evictable_size swa_protected_size swa_reprefill_tail_tokens
+    swa_retain_floor swa_transient_size update_eviction_metrics waiting_storage_span""".split()
+)
+
+#: Fields of the structs that pass, all of them: a new one may ask for something.
+FIELDS = {
+    base.MatchPrefixParams: "key cow_mamba req",
+    base.MatchResult: """device_prefix_len last_device_node last_host_node best_match_node
+        host_hit_length swa_host_hit_length swa_branching_seqlen mamba_host_hit_length
+        mamba_branching_seqlen cache_protected_len full_kv_hit_length cache_actions
+        last_visited_node_id full_device_match_len""",
+    base.EvictParams: "num_tokens swa_num_tokens mamba_num",
+    base.EvictResult: "num_tokens_evicted swa_num_tokens_evicted mamba_num_evicted",
+    base.TreeLock: "node receipt swa_released",
+    RadixKey: "token_ids extra_key cache_salt is_bigram limit",
+    CacheInitParams: """disable req_to_token_pool token_to_kv_pool_allocator page_size is_eagle
+        tp_cache_group attn_cp_cache_group attn_tp_cache_group pp_cache_group eviction_policy
+        eviction_policy_config enable_metrics enable_kv_cache_events dynamo_kv_event_format
+        kv_event_lora_names enable_session_radix_cache enable_mamba_extra_buffer
+        enable_mamba_extra_buffer_lazy pp_rank pp_size attn_cp_rank attn_cp_size
+        chunked_prefill_size sliding_window_size swa_gates_prefix_match decoder_swa_bounded_replay
+        draft_swa_window tree_components component_registry_override tree_core_backend
+        mtp_draft_device_pools sidecar_draft_device_pools mtp_draft_mamba_pools""",
+    kv_events.BlockStored: """block_hashes parent_block_hash token_ids block_size lora_id medium
+        cache_salt session_id lora_name""",
+    kv_events.BlockRemoved: "block_hashes medium",
+}
+
+#: What is asked of a request, of its KV record, of the row pool and of the allocator.
+USED = {
+    Req: "full_untruncated_fill_ids extra_key cache_salt kv lock last_node prefix_len",
+    ReqKvInfo: "req_pool_idx cache_protected_len cache_inserted_len",
+    ReqToTokenPool: "req_to_token write",
+    BaseTokenToKVPoolAllocator: "size page_size device free_segment",
+    PagedTokenToKVPoolAllocator: "free_page_ids",
+    TokenToKVPoolAllocator: "free_page_ids",
+}
+
+
+class InterfaceChanged(RuntimeError):
+    """The installed SGLang is not one that this was written for."""
+
+
+def check() -> None:
+    """Raises InterfaceChanged with every difference."""
+    if changes := list(_changes()):
+        raise InterfaceChanged(
+            f"radixkv_sglang was written for SGLang {SGLANG}, and {__version__} differs: "
+            + "; ".join(changes)
+        )
+
+
+def _changes() -> Iterator[str]:
+    methods = {
+        name: value
+        for name, value in vars(base.BasePrefixCache).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    }
+    for name in sorted(methods.keys() - REPLACED.keys() - INHERITED):
+        yield f"BasePrefixCache has a new method {name}()"
+    for name in sorted((REPLACED.keys() | INHERITED) - methods.keys()):
+        yield f"BasePrefixCache has no method {name}() any more"
+    for name in sorted(REPLACED.keys() & methods.keys()):
+        parameters = " ".join(list(inspect.signature(methods[name]).parameters)[1:])
+        if parameters != REPLACED[name]:
+            yield f"{name}() takes ({parameters}), not ({REPLACED[name]})"
+    for kind, expected in FIELDS.items():
+        if (found := _fields(kind)) != (wanted := set(expected.split())):
+            differing = ", ".join(sorted(found ^ wanted))
+            yield f"{kind.__name__} differs in {differing}"
+    for kind, names in USED.items():
+        known = _fields(kind) | set(dir(kind)) | _assigned(kind)
+        for name in names.split():
+            if name not in known:
+                yield f"{kind.__name__} has no {name}"
+
+
+def _fields(kind: type) -> set[str]:
+    if dataclasses.is_dataclass(kind):
+        return {field.name for field in dataclasses.fields(kind)}
+    names: Any = getattr(kind, "_fields", None) or getattr(kind, "__struct_fields__", None)
+    return set(names or getattr(kind, "__slots__", ()))
+
+
+def _assigned(kind: type) -> set[str]:
+    """Attributes that the constructor sets."""
+    code = getattr(vars(kind).get("__init__"), "__code__", None)
+    return set(code.co_names) if code else set()

@@ -1,0 +1,55 @@
+"""What is not covered is refused when the engine starts, in a sentence."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
+from sglang.srt.runtime_context import get_disagg, get_exec, get_memory, get_serving, get_spec
+
+if TYPE_CHECKING:
+    from sglang.srt.mem_cache.registry import TreeCacheBuildContext
+
+
+class NotCovered(ValueError):
+    """The engine is set up with something that this cache does not do."""
+
+
+def check(context: "TreeCacheBuildContext") -> None:
+    """Raises NotCovered with everything that stands against the engine's configuration."""
+    if reasons := list(_reasons(context)):
+        raise NotCovered("radixkv_sglang does not cover this engine: " + "; ".join(reasons))
+
+
+def _reasons(context: "TreeCacheBuildContext") -> Iterator[str]:
+    params, memory = context.params, get_memory()
+    if context.is_hybrid_swa:
+        yield "its model has sliding windows, whose pages are in a pool of their own"
+    if context.is_hybrid_ssm:
+        yield "its model has recurrent layers, whose states are cached beside the pages"
+    if context.model_config.is_multimodal:
+        yield "its prompts may have images, whose places have ids of 62 bits (--enable-multimodal)"
+    if context.enable_hierarchical_cache:
+        yield "it has a tier in host memory (--enable-hierarchical-cache)"
+    for flag in ("enable_lmcache", "enable_flexkv", "enable_unified_cache_external_linker"):
+        if getattr(memory, flag):
+            yield f"it fetches KV from elsewhere (--{flag.replace('_', '-')})"
+    if get_disagg().disaggregation_mode != "null":
+        yield "it computes prefill and decode on different servers (--disaggregation-mode)"
+    if params.is_eagle or get_spec().speculative_algorithm is not None:
+        yield "it decodes speculatively (--speculative-algorithm)"
+    if get_exec().dllm.dllm_algorithm is not None:
+        yield "its model is a diffusion language model (--dllm-algorithm)"
+    if params.enable_session_radix_cache or get_serving().enable_streaming_session:
+        yield "it keeps KV by session (--enable-session-radix-cache, --enable-streaming-session)"
+    policy = params.eviction_policy.lower()
+    if policy != "lru" and not params.disable:
+        yield f"it evicts by {policy} (--radix-eviction-policy), and lru is covered"
+    allocator = params.token_to_kv_pool_allocator
+    if type(allocator) not in (TokenToKVPoolAllocator, PagedTokenToKVPoolAllocator):
+        yield f"its pages are handed out by a {type(allocator).__name__}"
+    elif allocator.page_size != params.page_size:
+        yield (
+            f"its allocator has pages of {allocator.page_size} tokens and its cache pages of "
+            f"{params.page_size}, which context parallelism does"
+        )

@@ -1,0 +1,59 @@
+"""Between SGLang's token indices, one for each token, and the page numbers of the cache.
+
+The token at an offset of a page has the index page * page_size + offset. SGLang's are tensors of
+torch; the arrays of the cache are NumPy's, whose calls take less of the scheduler's time.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
+
+
+class Rows:
+    """The token indices of the requests, as they are in SGLang's pool of rows."""
+
+    def __init__(self, pool: "ReqToTokenPool") -> None:
+        self._pool = pool
+        self._table: torch.Tensor | None = None
+        self._array: NDArray[np.int32] | None = None
+
+    def read(self, row: int, start: int, end: int) -> NDArray[np.int32]:
+        """Those of a request. On the CPU they are not copied; elsewhere this waits until what was
+        written on the current stream is there."""
+        table = self._pool.req_to_token
+        if table is not self._table:
+            self._table = table
+            self._array = table.numpy() if table.device.type == "cpu" else None
+        if self._array is None:
+            return table[row, start:end].cpu().numpy()
+        return self._array[row, start:end]
+
+
+class PageNumbers:
+    """The two ways between page numbers and token indices."""
+
+    def __init__(self, page_size: int, device: torch.device) -> None:
+        self.page_size = page_size
+        self.device = device
+        self._offsets = np.arange(page_size)
+
+    def indices(self, pages: NDArray[np.uint32]) -> torch.Tensor:
+        """The token indices of whole pages, as a new tensor on the device."""
+        indices = pages.astype(np.int64)
+        if self.page_size > 1:
+            indices = (indices[:, None] * self.page_size + self._offsets).reshape(-1)
+        tensor = torch.from_numpy(indices)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device)
+
+    def read(self, indices: NDArray[np.signedinteger], pages: NDArray[np.uint32]) -> None:
+        """The pages of token indices which are whole pages."""
+        if self.page_size == 1:
+            pages[:] = indices
+        else:
+            firsts = indices[:: self.page_size]
+            np.floor_divide(firsts, self.page_size, out=pages, casting="unsafe")

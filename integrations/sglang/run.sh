@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SGLang with radixkv in the place of its radix cache, beside SGLang with its own.
+#
+#   integrations/sglang/run.sh [--quick] [--sglang CHECKOUT]
+#
+# --quick              few requests: to see that it works, not to measure
+# --sglang CHECKOUT    SGLang's source, whose tests of its radix cache are run against this one too;
+#                      its wheel has none. A path to its test_radix_cache_unit.py will do.
+#
+# Builds the wheel of radixkv, installs it with SGLang into target/engines/sglang (5 GB, minutes
+# when it is new), runs the tests of the adapter, then the same requests in SGLang's default cache,
+# in the same with its core in Python, and in radixkv, with pages of 1 and of 16 tokens. Prints
+# whether tokens and hits are equal and what a request costs in the cache's calls; fails when an
+# answer differs or a request found less.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+quick=() sglang=
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --quick) quick=(--quick) ;;
+    --sglang) sglang=${2:?"--sglang: a path is needed"}; shift ;;
+    *) sed -n '4,9s/^# *//p' "$0" >&2; exit 2 ;;
+    esac
+    shift
+done
+
+here=integrations/sglang
+folder=$(realpath -m "${CARGO_TARGET_DIR:-target}")/engines/sglang
+run=$folder/venv/bin/python
+mkdir -p "$folder"
+
+wheel=$(bash scripts/python.sh wheel | tail -1)
+[ -f "$wheel" ] || { echo "$wheel"; exit 1; }
+
+requirements=$here/tests/requirements.txt
+if ! cmp -s "$requirements" "$folder/venv/requirements"; then
+    rm -rf "$folder/venv"
+    "${PYTHON:-python3}" -m venv "$folder/venv"
+    pip=("$run" -m pip install -q --disable-pip-version-check)
+    "${pip[@]}" --no-deps sglang==0.5.23
+    "${pip[@]}" -r "$requirements"
+    cp "$requirements" "$folder/venv/requirements"
+fi
+"$run" -m pip uninstall -q -y --disable-pip-version-check radixkv radixkv-sglang 2>/dev/null
+"$run" -m pip install -q --disable-pip-version-check --no-deps "$wheel" "$here"
+
+export SGLANG_USE_CPU_ENGINE=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$PWD/$here/tests/stand_in
+quietly() { # what SGLang says while it starts is shown when it fails
+    "$@" > "$folder/said" 2>&1 || { tail -40 "$folder/said"; exit 1; }
+}
+
+(cd "$here" && "$run" -m pytest tests -W ignore)
+[ -z "$sglang" ] || "$run" "$here/tests/theirs.py" "$sglang"
+
+[ -d "$folder/tiny" ] || quietly "$run" "$here/tests/tiny_llama.py" "$folder/tiny"
+for page_size in 1 16; do
+    for kind in default python radixkv; do
+        name=$folder/$kind-$page_size
+        rm -f "$name.json" "$name.log"
+        MEASURED_LOG=$name.log quietly "$run" "$here/tests/serve.py" "$folder/tiny" "$name.json" \
+            --backend "measured-$kind" --page-size "$page_size" "${quick[@]}"
+    done
+done
+failed=0
+for page_size in 1 16; do
+    "$run" "$here/tests/compare.py" "$folder" "$page_size" || failed=1
+done
+exit $failed

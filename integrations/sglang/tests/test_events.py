@@ -1,0 +1,105 @@
+"""KV events, made from the journal, beside those of SGLang's own cache."""
+
+from typing import Any
+
+import pytest
+from conftest import Scheduler
+from sglang.srt.disaggregation.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams
+from sglang.srt.mem_cache.events import KvEventLoraNames
+
+from radixkv_sglang.events import EventLog
+
+LORA_ID = "a" * 32
+
+
+class Router:
+    """What a consumer of the events knows."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, tuple[Any, ...]] = {}
+
+    def hear(self, events: list[Any]) -> None:
+        for event in events:
+            if isinstance(event, AllBlocksCleared):
+                self.blocks.clear()
+            elif isinstance(event, BlockRemoved):
+                for name in event.block_hashes:
+                    del self.blocks[name]
+            elif isinstance(event, BlockStored):
+                before, size = event.parent_block_hash, event.block_size
+                assert before is None or before in self.blocks
+                for at, name in enumerate(event.block_hashes):
+                    tokens = tuple(event.token_ids[at * size : (at + 1) * size])
+                    about = (before, tokens, event.cache_salt, event.lora_name, event.medium)
+                    # Of SGLang's own format an extra key is no part of the name.
+                    assert self.blocks.setdefault(name, about) == about
+                    before = name
+
+
+def both(page_size: int, size: int, dynamo: bool) -> list[Scheduler]:
+    names = KvEventLoraNames()
+    names.register(lora_id=LORA_ID, lora_name="french")
+    options = {"dynamo_kv_event_format": dynamo, "kv_event_lora_names": names}
+    return [
+        Scheduler(kind, page_size, size, enable_kv_cache_events=True, **options)
+        for kind in ("ours", "theirs")
+    ]
+
+
+def test_what_is_stored_is_told_as_sglang_tells_it(page_size: int) -> None:
+    for dynamo in (False, True):
+        heard = []
+        for scheduler in both(page_size, 1024, dynamo):
+            router = Router()
+            for keys in ((None, None), ("key", None), ("key" + LORA_ID, None), (None, "salt")):
+                for start in (0, 20, 40):
+                    request = scheduler.start([*range(start), *range(100, 140)], *keys)
+                    assert request is not None
+                    scheduler.decode(request, [5, 6, 7])
+                    scheduler.finish(request)
+                    router.hear(scheduler.cache.take_events())
+            heard.append(router.blocks)
+        assert heard[0] == heard[1] and heard[0]
+
+
+def test_what_goes_is_told(page_size: int) -> None:
+    scheduler, _ = both(page_size, 128, False)
+    router = Router()
+    for start in (0, 200, 400, 0):
+        request = scheduler.start(range(start, start + 60))
+        assert request is not None
+        scheduler.finish(request)
+        router.hear(scheduler.cache.take_events())
+        assert len(router.blocks) == scheduler.cache.total_size() // page_size
+    scheduler.cache.evict(EvictParams(num_tokens=1000))
+    router.hear(scheduler.cache.take_events())
+    assert router.blocks == {}
+    scheduler.start(range(50))
+    scheduler.cache.reset()
+    assert isinstance(scheduler.cache.take_events()[-1], AllBlocksCleared)
+
+
+def test_events_that_were_overwritten_are_told_anew(
+    page_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EventLog, "journal_bytes", lambda log, page_count: 1 << 14)
+    scheduler, _ = both(page_size, 256, False)
+    router = Router()
+    held = scheduler.start(range(300, 340), None, "tenant")
+    router.hear(scheduler.cache.take_events())
+    for start in range(1000, 100_000, 1000):
+        request = scheduler.start(range(start, start + 100))
+        assert request is not None
+        scheduler.finish(request)
+    assert held is not None
+    events = scheduler.cache.take_events()
+    assert AllBlocksCleared in map(type, events)
+    router.hear(events)
+    assert len(router.blocks) == scheduler.cache.total_size() // page_size
+
+
+def test_without_events_there_are_none(page_size: int) -> None:
+    scheduler = Scheduler("ours", page_size, 128)
+    scheduler.start(range(50))
+    assert scheduler.cache.take_events() == []
