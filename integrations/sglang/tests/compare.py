@@ -1,4 +1,4 @@
-"""Puts the runs of serve.py side by side: tokens, hits, time.
+"""P04, P07: puts the runs of serve.py side by side: tokens, hits, time.
 
     compare.py FOLDER PAGE_SIZE   reads FOLDER/{default,python,radixkv}-PAGE_SIZE.{json,log}
 

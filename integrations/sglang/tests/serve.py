@@ -1,4 +1,4 @@
-"""One engine that answers the requests of the comparison; what it said goes to a file.
+"""P04, P06: one engine that answers the requests of the comparison; what it said goes to a file.
 
     serve.py MODEL RESULTS --backend measured-radixkv --page-size 1 [--quick]
 

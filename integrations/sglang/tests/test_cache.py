@@ -1,4 +1,4 @@
-"""The cache between SGLang's allocator and its pool of rows, without a model."""
+"""P04: the cache between SGLang's allocator and its pool of rows, without a model."""
 
 import random
 from array import array

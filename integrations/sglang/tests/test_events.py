@@ -1,4 +1,4 @@
-"""KV events, made from the journal, beside those of SGLang's own cache."""
+"""P04: KV events, made from the journal, beside those of SGLang's own cache."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SGLang's own tests of its radix cache, against this one.
+"""P04: SGLang's own tests of its radix cache, against this one.
 
     theirs.py CHECKOUT|test_radix_cache_unit.py
 
