@@ -150,9 +150,8 @@ impl EventEncoder {
                 let raw = Raw((room.as_mut_ptr(), &raw mut batch));
                 let (into, out) = raw.get();
                 // SAFETY: a live handle, room as stated.
-                let status = unsafe {
-                    rkv_event_encoder_encode(encoder.raw(), timestamp, into, size, out)
-                };
+                let status =
+                    unsafe { rkv_event_encoder_encode(encoder.raw(), timestamp, into, size, out) };
                 *lost += batch.lost_record_count;
                 if status == RKV_STATUS_BUFFER_TOO_SMALL {
                     size = batch.byte_count as usize;

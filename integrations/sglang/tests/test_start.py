@@ -1,4 +1,4 @@
-"""P04: what is looked at when the engine starts: SGLang's interface, and what the engine is to do."""
+"""P04: what is looked at at the start: SGLang's interface, and what the engine is to do."""
 
 import types
 from typing import Any

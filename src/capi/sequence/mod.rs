@@ -147,8 +147,8 @@ pub(crate) fn state_struct(info: &SequenceInfo) -> rkv_sequence_info {
     }
 }
 
-/// Reads what a sequence is to begin with, begins it, and has `tell` say how it stands: there, where
-/// the large struct need not be handed on.
+/// Reads what a sequence is to begin with, begins it, and has `tell` say how it stands: there,
+/// where the large struct need not be handed on.
 ///
 /// # Safety
 /// What the arguments point to is readable, per the header.

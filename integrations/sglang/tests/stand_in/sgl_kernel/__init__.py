@@ -15,7 +15,8 @@ class _Missing(types.ModuleType):
             raise AttributeError(name)
 
         def kernel(*_: object, **__: object) -> NoReturn:
-            raise RuntimeError(f"sgl_kernel.{name} is not there: SGLang's CPU kernels were not built")
+            missing = f"sgl_kernel.{name}: SGLang's CPU kernels were not built"
+            raise RuntimeError(missing)
 
         return kernel
 
