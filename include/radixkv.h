@@ -416,6 +416,19 @@
 #define RKV_EVENTS_NAME_LIMIT 1024
 
 /**
+ * In rkv_snapshot_cache_insert_args.flags: the engine can take the end of this state away, and
+ * then has the state after fewer of its tokens. rkv_snapshot_cache_match() with
+ * RKV_SNAPSHOT_MATCH_TRIMMABLE finds it for lists that have only its first tokens.
+ */
+#define RKV_SNAPSHOT_INSERT_TRIMMABLE 2
+
+/**
+ * For rkv_snapshot_cache_match(): an entry that was inserted with RKV_SNAPSHOT_INSERT_TRIMMABLE
+ * counts with the tokens that it has in common with the list, also when it goes on otherwise.
+ */
+#define RKV_SNAPSHOT_MATCH_TRIMMABLE 1
+
+/**
  * Result of every fallible function. The numbers are part of the ABI and are never reused:
  * 1-99 the caller's mistakes, 100-199 resources, 900 and above the library's own.
  */
@@ -2800,7 +2813,7 @@ typedef struct rkv_snapshot_cache_insert_args {
      */
     uint32_t struct_size;
     /**
-     * Zero.
+     * 0 or RKV_SNAPSHOT_INSERT_TRIMMABLE.
      */
     uint32_t flags;
     /**
@@ -2873,7 +2886,8 @@ typedef struct rkv_snapshot_cache_insert_result {
 typedef uint64_t rkv_pin_id;
 
 /**
- * The snapshot of the longest stored prefix of a token list. All zero when there is none.
+ * The snapshot of the longest stored prefix of a token list; with RKV_SNAPSHOT_MATCH_TRIMMABLE
+ * that with most tokens in common. All zero when there is none.
  */
 typedef struct rkv_snapshot_cache_match_result {
     /**
@@ -2897,7 +2911,7 @@ typedef struct rkv_snapshot_cache_match_result {
      */
     uint64_t size_bytes;
     /**
-     * Tokens that it covers; the rest begins at this index.
+     * Tokens that it covers. Without RKV_SNAPSHOT_MATCH_TRIMMABLE the rest begins at this index.
      */
     uint64_t token_count;
     /**
@@ -2908,6 +2922,11 @@ typedef struct rkv_snapshot_cache_match_result {
      * The token that the model predicts after the tokens that the snapshot covers.
      */
     uint32_t next_token;
+    /**
+     * Tokens of the snapshot that the list begins with; the rest begins at this index. When they
+     * are fewer than token_count, the engine takes the state's end away.
+     */
+    uint64_t common_token_count;
 } rkv_snapshot_cache_match_result;
 
 
@@ -5386,15 +5405,21 @@ enum rkv_status rkv_snapshot_cache_insert(struct rkv_snapshot_cache *cache,
  * Finds the snapshot of the longest stored prefix and pins it: it stays as it is, and is not
  * destroyed, until the pin is released. The entry is in use from now until then.
  *
+ * With RKV_SNAPSHOT_MATCH_TRIMMABLE it finds the snapshot with most tokens in common, in which
+ * trimmable entries count with any number of their first tokens, and others only as a whole. Of
+ * several it is one that ends with these tokens, if there is one, else one of which no other is a
+ * prefix.
+ *
  * @param cache the cache
  * @param space the namespace; NULL for the default one
  * @param tokens what to look for: text only; ids of RKV_TEXT_ID_LIMIT and above match nothing
- * @param flags zero
+ * @param flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE
  * @param out_match receives the match; set its struct_size first
  * @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
  * @par Cost
- * O(tokens); its own shared lock, to pin a few steps under its own lock
+ * O(tokens); its own shared lock, to pin a few steps under its own lock. Trimmable: and one step
+ * for each node from where the tokens part to the entry
  * @par Thread safety
  * any thread; any number compare tokens at once
  */
@@ -5407,12 +5432,13 @@ enum rkv_status rkv_snapshot_cache_match(struct rkv_snapshot_cache *cache,
                                          struct rkv_snapshot_cache_match_result *out_match);
 
 /**
- * Length of the longest stored prefix. Changes nothing: no pin, no recency, no count.
+ * Length of the longest stored prefix, as rkv_snapshot_cache_match() without flags finds it.
+ * Changes nothing: no pin, no recency, no count.
  *
  * @param cache the cache
  * @param space the namespace; NULL for the default one
  * @param tokens what to look for: text only
- * @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
+ * @param out_token_count receives the number of its tokens
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(tokens); its own shared lock

@@ -225,9 +225,9 @@ layouts! {
     rkv_snapshot_cache_insert_result 24 {
         struct_size 0, stored 4, replaced 8, reserved 12, evicted_count 16
     }
-    rkv_snapshot_cache_match_result 48 {
+    rkv_snapshot_cache_match_result 56 {
         struct_size 0, full_hit 4, pin 8, data 16, size_bytes 24, token_count 32,
-        has_next_token 40, next_token 44
+        has_next_token 40, next_token 44, common_token_count 48
     }
 }
 

@@ -27,7 +27,8 @@ fn few_caches() -> RwLockReadGuard<'static, ()> {
 fn insert(cache: &SnapshotCache<u32>, tokens: &[u32], value: u32) -> Result<(), Error> {
     let namespace = Namespace::default();
     let bytes = u64::from(value);
-    let new = NewSnapshot { namespace: &namespace, tokens, bytes, next_token: None };
+    let new =
+        NewSnapshot { namespace: &namespace, tokens, bytes, next_token: None, is_trimmable: false };
     cache.insert(new, || value, &mut Freed::new()).map(drop)
 }
 
@@ -129,7 +130,13 @@ fn m07_counters_end_where_they_end() {
         let cache = SnapshotCache::with_bounds(limits, bounds).unwrap();
         let namespace = Namespace::default();
         let insert = |tokens: &[u32], bytes: u64| {
-            let new = NewSnapshot { namespace: &namespace, tokens, bytes, next_token: None };
+            let new = NewSnapshot {
+                namespace: &namespace,
+                tokens,
+                bytes,
+                next_token: None,
+                is_trimmable: false,
+            };
             cache.insert(new, || 1, &mut Freed::new()).unwrap()
         };
         for round in 0..3 {
@@ -179,8 +186,13 @@ fn m07_bytes_do_not_overflow() {
     let _few = few_caches();
     let cache = SnapshotCache::new(limits()).unwrap();
     let namespace = Namespace::default();
-    let huge =
-        NewSnapshot { namespace: &namespace, tokens: &[1], bytes: u64::MAX, next_token: None };
+    let huge = NewSnapshot {
+        namespace: &namespace,
+        tokens: &[1],
+        bytes: u64::MAX,
+        next_token: None,
+        is_trimmable: false,
+    };
     let pins: Vec<PinId> = (0..3)
         .map(|at| {
             assert!(cache.insert(huge, || at, &mut Freed::new()).unwrap().stored);

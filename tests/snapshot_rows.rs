@@ -23,7 +23,13 @@ fn cache(segment: usize, entries: usize) -> Cache {
 
 fn insert(cache: &Cache, tokens: &[u32], value: u32) -> Result<usize, Error> {
     let namespace = Namespace::default();
-    let new = NewSnapshot { namespace: &namespace, tokens, bytes: 1, next_token: None };
+    let new = NewSnapshot {
+        namespace: &namespace,
+        tokens,
+        bytes: 1,
+        next_token: None,
+        is_trimmable: false,
+    };
     Ok(cache.insert(new, || value, &mut Freed::new())?.evicted)
 }
 
@@ -197,8 +203,13 @@ fn s03_others_come_in_while_many_entries_go() {
         });
         let namespace = Namespace::default();
         let bytes = u64::from(ENTRIES);
-        let new =
-            NewSnapshot { namespace: &namespace, tokens: &[1 << 20], bytes, next_token: None };
+        let new = NewSnapshot {
+            namespace: &namespace,
+            tokens: &[1 << 20],
+            bytes,
+            next_token: None,
+            is_trimmable: false,
+        };
         let inserted = cache.insert(new, || 5, &mut Freed::new()).unwrap();
         stop.store(true, Ordering::Relaxed);
         inserted.evicted

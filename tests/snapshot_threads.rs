@@ -278,12 +278,19 @@ fn threads_share_a_snapshot_cache_of_rust() {
                         tokens: &tokens,
                         bytes: 1,
                         next_token: Some(round as u32),
+                        is_trimmable: round % 3 == 0,
                     };
                     let value = Arc::new(Counted(tokens.len(), gone.clone()));
                     assert!(cache.put(new, value).unwrap().stored);
                     if let Some(pinned) = cache.get(&namespace, &tokens).unwrap() {
                         assert_eq!(pinned.0, pinned.tokens());
                         assert!(pinned.next_token().is_some());
+                    }
+                    // What the others store goes on otherwise, or is this prompt's.
+                    let half = &tokens[..tokens.len() / 2];
+                    if let Some(pinned) = cache.get_trimmable(&namespace, half).unwrap() {
+                        assert_eq!(pinned.0, pinned.tokens());
+                        assert!((1..=half.len()).contains(&pinned.common()));
                     }
                 }
             });

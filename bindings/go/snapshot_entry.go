@@ -29,12 +29,13 @@ typedef struct rkvgo_snapshot_released {
 // With a failure the handle stays the caller's.
 static inline rkvgo_snapshot_inserted rkvgo_snapshot_cache_insert(
 	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count,
-	uintptr_t handle, uint64_t size_bytes, bool has_next_token, uint32_t next_token
+	uintptr_t handle, uint64_t size_bytes, bool has_next_token, uint32_t next_token, uint32_t flags
 ) {
 	rkvgo_snapshot_inserted made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
 	rkv_snapshot_cache_insert_args args = {
 		.struct_size = sizeof args,
+		.flags = flags,
 		.space = &space,
 		.tokens = &tokens,
 		.data = rkvgo_snapshot_new(handle),
@@ -58,13 +59,14 @@ static inline rkvgo_snapshot_inserted rkvgo_snapshot_cache_insert(
 }
 
 static inline rkvgo_snapshot_found rkvgo_snapshot_cache_match(
-	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count
+	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count,
+	uint32_t flags
 ) {
 	rkvgo_snapshot_found made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
 	made.match.struct_size = sizeof made.match;
 	made.failure = rkvgo_end(
-		rkv_snapshot_cache_match(cache, &space, &tokens, 0, &made.match));
+		rkv_snapshot_cache_match(cache, &space, &tokens, flags, &made.match));
 	if (made.match.pin != 0) {
 		made.handle = ((rkvgo_snapshot *)made.match.data)->handle;
 	}
@@ -110,6 +112,20 @@ import (
 	"sync/atomic"
 )
 
+// SnapshotInsertFlags are options of an insert.
+type SnapshotInsertFlags uint32
+
+// SnapshotInsertTrimmable: the engine can take the end of this state away. MatchWith and
+// SnapshotMatchTrimmable find it for lists that have only its first tokens.
+const SnapshotInsertTrimmable SnapshotInsertFlags = C.RKV_SNAPSHOT_INSERT_TRIMMABLE
+
+// SnapshotMatchFlags are options of a match.
+type SnapshotMatchFlags uint32
+
+// SnapshotMatchTrimmable: an entry that is trimmable counts with the tokens that it has in common
+// with the list.
+const SnapshotMatchTrimmable SnapshotMatchFlags = C.RKV_SNAPSHOT_MATCH_TRIMMABLE
+
 // SnapshotArgs says what Insert puts where.
 type SnapshotArgs[V any] struct {
 	// Namespace separates what must not be found by others.
@@ -124,6 +140,8 @@ type SnapshotArgs[V any] struct {
 	HasNextToken bool
 	// NextToken is the token that the model predicts after Tokens.
 	NextToken uint32
+	// Flags are 0 or SnapshotInsertTrimmable.
+	Flags SnapshotInsertFlags
 }
 
 // SnapshotInsertResult says what Insert did.
@@ -147,7 +165,7 @@ func (c *SnapshotCache[V]) Insert(args SnapshotArgs[V]) (SnapshotInsertResult, e
 	handle := cgo.NewHandle(&snapshotBox[V]{args.Value})
 	made := C.rkvgo_snapshot_cache_insert(raw, args.Namespace.c(), u32Pointer(args.Tokens),
 		C.size_t(len(args.Tokens)), C.uintptr_t(handle), C.uint64_t(args.SizeBytes),
-		C.bool(args.HasNextToken), C.uint32_t(args.NextToken))
+		C.bool(args.HasNextToken), C.uint32_t(args.NextToken), C.uint32_t(args.Flags))
 	c.mu.RUnlock()
 	if err := asError(made.failure); err != nil {
 		handle.Delete()
@@ -163,8 +181,11 @@ func (c *SnapshotCache[V]) Insert(args SnapshotArgs[V]) (SnapshotInsertResult, e
 
 // SnapshotPin keeps a value that Match found until Release.
 type SnapshotPin[V any] struct {
-	// TokenCount is the number of tokens that the value covers; the rest begins at this index.
+	// TokenCount is the number of tokens that the value covers.
 	TokenCount int
+	// CommonTokenCount is the number of those that the list begins with: all, but with
+	// SnapshotMatchTrimmable. The rest begins at this index.
+	CommonTokenCount int
 	// SizeBytes is what it takes.
 	SizeBytes uint64
 	// FullHit says that these are all tokens: with NextToken no forward pass is needed.
@@ -187,26 +208,34 @@ type SnapshotPin[V any] struct {
 func (c *SnapshotCache[V]) Match(
 	namespace Namespace, tokens []uint32,
 ) (*SnapshotPin[V], error) {
+	return c.MatchWith(namespace, tokens, 0)
+}
+
+// MatchWith is Match with options.
+func (c *SnapshotCache[V]) MatchWith(
+	namespace Namespace, tokens []uint32, flags SnapshotMatchFlags,
+) (*SnapshotPin[V], error) {
 	raw, err := c.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer c.mu.RUnlock()
 	made := C.rkvgo_snapshot_cache_match(raw, namespace.c(), u32Pointer(tokens),
-		C.size_t(len(tokens)))
+		C.size_t(len(tokens)), C.uint32_t(flags))
 	if err := asError(made.failure); err != nil || made.match.pin == 0 {
 		return nil, err
 	}
 	p := &SnapshotPin[V]{
-		TokenCount:   int(made.match.token_count),
-		SizeBytes:    uint64(made.match.size_bytes),
-		FullHit:      made.match.full_hit != 0,
-		HasNextToken: made.match.has_next_token != 0,
-		NextToken:    uint32(made.match.next_token),
-		raw:          raw,
-		pin:          made.match.pin,
-		value:        cgo.Handle(made.handle).Value().(*snapshotBox[V]).value,
-		free:         c.free,
+		TokenCount:       int(made.match.token_count),
+		CommonTokenCount: int(made.match.common_token_count),
+		SizeBytes:        uint64(made.match.size_bytes),
+		FullHit:          made.match.full_hit != 0,
+		HasNextToken:     made.match.has_next_token != 0,
+		NextToken:        uint32(made.match.next_token),
+		raw:              raw,
+		pin:              made.match.pin,
+		value:            cgo.Handle(made.handle).Value().(*snapshotBox[V]).value,
+		free:             c.free,
 	}
 	runtime.SetFinalizer(p, func(p *SnapshotPin[V]) { _ = p.Release() }) // for the forgotten
 	return p, nil

@@ -104,6 +104,26 @@ func TestSnapshotMatch(t *testing.T) {
 	equal(t, "lookups", stats.LookupCount, 7)
 }
 
+// S01: an entry that can be cut is found for a list that parts from it, if that is asked for.
+func TestSnapshotMatchTrimmable(t *testing.T) {
+	s := newShelf(t, radixkv.SnapshotCacheConfig{})
+	made, err := s.cache.Insert(radixkv.SnapshotArgs[int]{
+		Tokens: run(0, 9), Value: 0, Flags: radixkv.SnapshotInsertTrimmable,
+	})
+	must(t, err)
+	s.made++
+	equal(t, "stored", made.Stored, true)
+	if s.match(run(0, 4)) != nil {
+		t.Fatal("a trimmable entry is found without being asked for")
+	}
+	pin, err := s.cache.MatchWith(base, run(0, 4), radixkv.SnapshotMatchTrimmable)
+	must(t, err)
+	equal(t, "tokens", pin.TokenCount, 9)
+	equal(t, "common tokens", pin.CommonTokenCount, 4)
+	equal(t, "a full hit", pin.FullHit, false)
+	must(t, pin.Release())
+}
+
 // S02, S05: who has a value keeps it; a second release is an error.
 func TestSnapshotPins(t *testing.T) {
 	s := newShelf(t, radixkv.SnapshotCacheConfig{EntryLimit: 1})

@@ -58,6 +58,10 @@ public:
     [[nodiscard]] std::size_t token_count() const noexcept {
         return static_cast<std::size_t>(found_.token_count);
     }
+    /// Those that the query begins with: fewer only after a match of trimmable ones.
+    [[nodiscard]] std::size_t common_token_count() const noexcept {
+        return static_cast<std::size_t>(found_.common_token_count);
+    }
     /// Whether these are all tokens of the query.
     [[nodiscard]] bool full_hit() const noexcept { return found_.full_hit != 0; }
     /// What the model predicts after them.
@@ -112,13 +116,16 @@ public:
         return result;
     }
     /// rkv_snapshot_cache_insert() of an object, which is deleted when the cache lets it go. If
-    /// its destructor throws the process ends, with a message.
+    /// its destructor throws the process ends, with a message. flags 0 or
+    /// RKV_SNAPSHOT_INSERT_TRIMMABLE.
     template <class T>
     rkv_snapshot_cache_insert_result insert(TokenView tokens, std::unique_ptr<T> snapshot,
                                       std::uint64_t size_bytes,
                                       std::optional<std::uint32_t> next_token = std::nullopt,
-                                      const Namespace& ns = Namespace()) {
+                                      const Namespace& ns = Namespace(),
+                                      std::uint32_t flags = 0) {
         auto args = sized<rkv_snapshot_cache_insert_args>();
+        args.flags = flags;
         args.space = ns.get();
         args.tokens = tokens.get();
         args.data = snapshot.get();
@@ -133,13 +140,14 @@ public:
         (void)snapshot.release();  // the cache's since the call succeeded
         return result;
     }
-    /// rkv_snapshot_cache_match().
-    [[nodiscard]] SnapshotPin match(TokenView tokens, const Namespace& ns = Namespace()) {
+    /// rkv_snapshot_cache_match(); flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE.
+    [[nodiscard]] SnapshotPin match(TokenView tokens, const Namespace& ns = Namespace(),
+                                    std::uint32_t flags = 0) {
         auto found = sized<rkv_snapshot_cache_match_result>();
-        check(rkv_snapshot_cache_match(get(), ns.get(), tokens.get(), 0, &found));
+        check(rkv_snapshot_cache_match(get(), ns.get(), tokens.get(), flags, &found));
         return SnapshotPin(get(), found);
     }
-    /// rkv_snapshot_cache_probe(): the tokens that match() would find.
+    /// rkv_snapshot_cache_probe(): the tokens that match() would find, without flags.
     [[nodiscard]] std::size_t probe(TokenView tokens, const Namespace& ns = Namespace()) const {
         std::size_t token_count = 0;
         check(rkv_snapshot_cache_probe(get(), ns.get(), tokens.get(), &token_count));
@@ -199,19 +207,22 @@ public:
     rkv_snapshot_cache_insert_result insert(TokenView tokens, std::unique_ptr<T> snapshot,
                                       std::uint64_t size_bytes,
                                       std::optional<std::uint32_t> next_token = std::nullopt,
-                                      const Namespace& ns = Namespace()) {
-        return cache_.insert(tokens, std::move(snapshot), size_bytes, next_token, ns);
+                                      const Namespace& ns = Namespace(),
+                                      std::uint32_t flags = 0) {
+        return cache_.insert(tokens, std::move(snapshot), size_bytes, next_token, ns, flags);
     }
     /// SnapshotCache::insert() of a value.
     rkv_snapshot_cache_insert_result insert(TokenView tokens, T snapshot, std::uint64_t size_bytes,
                                       std::optional<std::uint32_t> next_token = std::nullopt,
-                                      const Namespace& ns = Namespace()) {
+                                      const Namespace& ns = Namespace(),
+                                      std::uint32_t flags = 0) {
         return insert(tokens, std::make_unique<T>(std::move(snapshot)), size_bytes, next_token,
-                      ns);
+                      ns, flags);
     }
     /// SnapshotCache::match().
-    [[nodiscard]] TypedSnapshotPin<T> match(TokenView tokens, const Namespace& ns = Namespace()) {
-        return TypedSnapshotPin<T>(cache_.match(tokens, ns));
+    [[nodiscard]] TypedSnapshotPin<T> match(TokenView tokens, const Namespace& ns = Namespace(),
+                                            std::uint32_t flags = 0) {
+        return TypedSnapshotPin<T>(cache_.match(tokens, ns, flags));
     }
 
 private:

@@ -3,7 +3,7 @@ use super::freed::{Freed, Snapshot};
 use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
 use super::rest::Rest;
-use super::tree::Tree;
+use super::tree::{Found, Tree};
 use super::{
     Counters, ENTRY_LIMIT, Hit, NONE, Namespace, NewSnapshot, SnapshotInserted, SnapshotLimits,
     SnapshotStats, check,
@@ -92,7 +92,7 @@ impl<V> SnapshotCache<V> {
         make: impl FnOnce() -> V,
         freed: &mut Freed<V>,
     ) -> Result<SnapshotInserted, Error> {
-        let NewSnapshot { namespace, tokens, bytes, next_token } = new;
+        let NewSnapshot { namespace, tokens, bytes, next_token, is_trimmable } = new;
         if !all_text(tokens) {
             let at = tokens.iter().position(|&id| id >= TEXT_ID_LIMIT).unwrap_or(0);
             return Err(bad_id(at, tokens[at]));
@@ -117,6 +117,7 @@ impl<V> SnapshotCache<V> {
             ledger.remove(&tree.nodes, node, old, freed);
         }
         ledger.add(&tree.nodes, node, bytes);
+        tree.set_trimmable(node, is_trimmable);
         count(&mut ledger.counters.stored, 1);
         count(&mut ledger.counters.replaced, replaced as usize);
         tree.join_again();
@@ -169,9 +170,29 @@ impl<V> SnapshotCache<V> {
         tokens: &[u32],
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
+        self.find_by(|tree| tree.find(namespace, tokens, true), tokens.len(), view)
+    }
+
+    /// The same, and a snapshot that is trimmable counts with the tokens that it has in common with
+    /// `tokens`, also when it has others behind them.
+    pub fn find_trimmable<R>(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        view: impl FnOnce(&V) -> R,
+    ) -> Result<Option<Hit<R>>, Error> {
+        self.find_by(|tree| tree.find_trimmable(namespace, tokens), tokens.len(), view)
+    }
+
+    fn find_by<R>(
+        &self,
+        find: impl FnOnce(&Tree<V>) -> Option<Found>,
+        token_count: usize,
+        view: impl FnOnce(&V) -> R,
+    ) -> Result<Option<Hit<R>>, Error> {
         // Held until the pin is there: whoever evicts or removes takes it for writing.
         let tree = self.store.read();
-        let found = tree.find(namespace, tokens, true);
+        let found = find(&tree);
         let found = found.and_then(|found| Some((found, tree.nodes[found.node].entry.as_ref()?)));
         let mut ledger = self.ledger.write();
         if found.is_some() {
@@ -179,16 +200,18 @@ impl<V> SnapshotCache<V> {
         }
         let counters = &mut ledger.counters;
         count(&mut counters.lookups, 1);
-        count(&mut counters.lookup_tokens, tokens.len());
+        count(&mut counters.lookup_tokens, token_count);
         let Some((found, entry)) = found else { return Ok(None) };
+        let Found { node, tokens, common } = found;
+        let is_full = [tokens, common] == [token_count; 2];
         count(&mut counters.hits, 1);
-        count(&mut counters.full_hits, (found.tokens == tokens.len()) as usize);
-        count(&mut counters.hit_tokens, found.tokens);
-        let pin = ledger.pin(&tree.nodes, found.node);
+        count(&mut counters.full_hits, is_full as usize);
+        count(&mut counters.hit_tokens, common);
+        let pin = ledger.pin(&tree.nodes, node);
         drop(ledger);
         let Snapshot { value, bytes, next_token, .. } = &**entry;
         let (bytes, next_token) = (*bytes, *next_token);
-        Ok(Some(Hit { pin, tokens: found.tokens, bytes, next_token, value: view(value) }))
+        Ok(Some(Hit { pin, tokens, common, bytes, next_token, value: view(value) }))
     }
 
     /// The length of the longest stored prefix. Changes nothing.
@@ -307,13 +330,21 @@ fn remove<V>(
     work: &mut usize,
     freed: &mut Freed<V>,
 ) {
-    take_entry(tree, ledger, node, freed);
+    let steps = take_entry(tree, ledger, node, freed);
+    *work = work.saturating_sub(steps);
     tree.prune(node, work);
 }
 
-fn take_entry<V>(tree: &mut Tree<V>, ledger: &mut Ledger<V>, node: u32, freed: &mut Freed<V>) {
+/// How many nodes it changed for what is trimmable.
+fn take_entry<V>(
+    tree: &mut Tree<V>,
+    ledger: &mut Ledger<V>,
+    node: u32,
+    freed: &mut Freed<V>,
+) -> usize {
     let entry = tree.nodes[node].entry.take().expect("an entry that is there");
     ledger.remove(&tree.nodes, node, entry, freed);
+    tree.set_trimmable(node, false)
 }
 
 /// A slice of an eviction: how many went, and whether more are to go.

@@ -22,14 +22,7 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
     for (at, node) in tree.nodes.iter() {
         nodes += 1;
         label_bytes += node.label.bytes();
-        let (mut before, mut children) = (NONE, 0);
-        for child in tree.nodes.children(at).take(tree.nodes.len()) {
-            if tree.nodes[child].parent != at || tree.nodes[child].before != before {
-                return broken("sibling_link", format_args!("node {child}, a child of {at}"));
-            }
-            before = child;
-            children += 1;
-        }
+        let children = check_children(tree, at)?;
         let (is_root, has_entry) = (node.label.is_empty(), node.entry.is_some());
         let waits = node.link.is_in() && !has_entry;
         let enough = match is_root {
@@ -73,6 +66,33 @@ fn check_tree<V>(tree: &Tree<V>) -> Result<(), Error> {
         return broken("label_bytes", format_args!("{label_bytes}, not {}", tree.label_bytes));
     }
     Ok(())
+}
+
+/// The children of a node, of which those that lead to a trimmable entry come first; how many.
+fn check_children<V>(tree: &Tree<V>, at: u32) -> Result<usize, Error> {
+    let nodes = &tree.nodes;
+    let (first, is_trimmable) = (nodes[at].first_child, nodes.is_trimmable(at));
+    let mut before = if first == NONE { NONE } else { nodes[first].before };
+    let (last, mut children, mut leads) = (before, 0, true);
+    for child in nodes.children(at).take(nodes.len()) {
+        if nodes[child].parent != at || nodes[child].before != before {
+            return broken("sibling_link", format_args!("node {child}, a child of {at}"));
+        }
+        if nodes.leads(child) && !leads {
+            return broken("trimmable", format_args!("node {child}, a child of {at}, comes late"));
+        }
+        leads = nodes.leads(child);
+        before = child;
+        children += 1;
+    }
+    if before != last {
+        return broken("sibling_link", format_args!("the last child of {at}"));
+    }
+    let leads = is_trimmable || first != NONE && nodes.leads(first);
+    if nodes.leads(at) != leads || is_trimmable && nodes[at].entry.is_none() {
+        return broken("trimmable", format_args!("node {at}"));
+    }
+    Ok(children)
 }
 
 /// The order of use and the list of what is still to be joined: every node that is in a list is in

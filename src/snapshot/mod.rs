@@ -33,6 +33,7 @@
 //!     tokens: &[1, 2, 3],
 //!     bytes: 4096,
 //!     next_token: Some(4),
+//!     is_trimmable: false,
 //! };
 //! cache.put(new, Arc::new(state))?;
 //!
@@ -52,6 +53,7 @@ mod pinned;
 mod recency;
 mod rest;
 mod tree;
+mod trimmable;
 
 #[doc(hidden)]
 pub use crate::handles::Numbers;
@@ -100,6 +102,8 @@ pub struct NewSnapshot<'a> {
     pub bytes: u64,
     /// What the model predicts next, if that is known.
     pub next_token: Option<u32>,
+    /// Whether the engine can make the state after fewer tokens of it, by taking its end away.
+    pub is_trimmable: bool,
 }
 
 /// What an insert did.
@@ -118,11 +122,13 @@ pub struct SnapshotInserted {
 pub struct Hit<R> {
     /// Keeps the snapshot until it is released.
     pub pin: PinId,
-    /// Tokens of the query that the snapshot covers.
+    /// Tokens that the snapshot covers.
     pub tokens: usize,
+    /// Of those, how many the query begins with: all, unless it was found as a trimmable one.
+    pub common: usize,
     /// What it takes.
     pub bytes: u64,
-    /// What the model predicts after those tokens.
+    /// What the model predicts after the tokens that the snapshot covers.
     pub next_token: Option<u32>,
     /// What was asked of the value.
     pub value: R,

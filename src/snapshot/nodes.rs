@@ -16,7 +16,8 @@ pub(super) struct Node<V> {
     /// NONE at a root.
     pub(super) parent: u32,
     pub(super) first_child: u32,
-    /// Siblings, in no order that matters.
+    /// Siblings: first those that lead to a trimmable entry, else in no order that matters. What
+    /// comes before the first is the last.
     pub(super) before: u32,
     pub(super) after: u32,
     /// Another node in the same bucket.
@@ -59,6 +60,10 @@ struct Chunk<V> {
     places: Option<Box<Places<V>>>,
     /// Which of them have a node; in the others there is one that hangs nowhere.
     taken: u64,
+    /// Which of those have an entry that is trimmable.
+    trimmable: u64,
+    /// Which of those have one, or lie above one that has.
+    leading: u64,
     /// Neighbours among the chunks that have room; among those without memory only `after`.
     before: u32,
     after: u32,
@@ -123,6 +128,8 @@ impl<V> Nodes<V> {
                 self.chunks.try_push(Chunk {
                     places: None,
                     taken: 0,
+                    trimmable: 0,
+                    leading: 0,
                     before: NONE,
                     after: NONE,
                 })?;
@@ -190,6 +197,8 @@ impl<V> Nodes<V> {
         let (chunk, place) = (&mut self.chunks[at as usize / CHUNK], at as usize % CHUNK);
         assert!(chunk.taken & 1 << place != 0, "a node that is there");
         chunk.taken &= !(1 << place);
+        chunk.trimmable &= !(1 << place);
+        chunk.leading &= !(1 << place);
         self.len -= 1;
         let places = chunk.places.as_mut().expect("a chunk with a node has memory");
         std::mem::replace(&mut places[place], Node::new(Label::default()))
@@ -226,8 +235,11 @@ impl<V> Nodes<V> {
             let from = at * CHUNK as u32 + left.trailing_zeros();
             left &= left - 1;
             if may_move(self, from) {
+                let (is_trimmable, leads) = (self.is_trimmable(from), self.leads(from));
                 let node = self.take(from);
                 let to = self.put(node);
+                self.set_trimmable(to, is_trimmable);
+                self.set_leads(to, leads);
                 moved(self, from, to);
             }
         }
@@ -268,54 +280,94 @@ impl<V> Nodes<V> {
         (first != NONE && self[first].after == NONE).then_some(first)
     }
 
-    /// Makes a node the first child of another.
+    /// Whether a node has an entry that is trimmable.
+    pub(super) fn is_trimmable(&self, at: u32) -> bool {
+        self.chunks[at as usize / CHUNK].trimmable >> (at as usize % CHUNK) & 1 != 0
+    }
+
+    pub(super) fn set_trimmable(&mut self, at: u32, is_trimmable: bool) {
+        set_bit(&mut self.chunks[at as usize / CHUNK].trimmable, at, is_trimmable);
+    }
+
+    /// Whether a trimmable entry is at a node or below it.
+    pub(super) fn leads(&self, at: u32) -> bool {
+        self.chunks[at as usize / CHUNK].leading >> (at as usize % CHUNK) & 1 != 0
+    }
+
+    pub(super) fn set_leads(&mut self, at: u32, leads: bool) {
+        set_bit(&mut self.chunks[at as usize / CHUNK].leading, at, leads);
+    }
+
+    /// Makes a node the first child of another, or the last one where it leads to nothing
+    /// trimmable and others do.
     pub(super) fn hang(&mut self, parent: u32, child: u32) {
-        let second = std::mem::replace(&mut self[parent].first_child, child);
+        let first = self[parent].first_child;
+        let (last, is_first) = match first {
+            NONE => (child, true),
+            _ => (self[first].before, self.leads(child) || !self.leads(first)),
+        };
         let node = &mut self[child];
-        (node.parent, node.before, node.after) = (parent, NONE, second);
-        if second != NONE {
-            self[second].before = child;
+        (node.parent, node.before) = (parent, last);
+        node.after = if is_first { first } else { NONE };
+        if first != NONE {
+            self[first].before = child;
+        }
+        if is_first {
+            self[parent].first_child = child;
+        } else {
+            self[last].after = child;
         }
     }
 
     /// Takes a node away from its parent.
     pub(super) fn unhang(&mut self, child: u32) {
         let Node { parent, before, after, .. } = self[child];
-        self.lead(parent, before, after);
-        if after != NONE {
-            self[after].before = before;
+        self.lead(parent, [child, before], after);
+        let answer = self.answer(parent, after);
+        if answer != NONE {
+            self[answer].before = before;
         }
         self[child].parent = NONE;
     }
 
     /// Puts a node that hangs nowhere in the place of another, which then hangs nowhere.
     pub(super) fn replace(&mut self, old: u32, new: u32) {
+        let leads = self.leads(old);
+        self.set_leads(new, leads);
         let Node { parent, before, after, .. } = self[old];
         let node = &mut self[new];
         (node.parent, node.before, node.after) = (parent, before, after);
-        self.lead(parent, before, new);
-        if after != NONE {
-            self[after].before = new;
-        }
+        self.renumbered([old, new]);
         self[old].parent = NONE;
     }
 
-    /// Has what comes before a child lead to another one.
-    fn lead(&mut self, parent: u32, before: u32, to: u32) {
-        match before {
-            NONE => self[parent].first_child = to,
-            before => self[before].after = to,
+    /// Has what leads to a child, which is the first or has one before it, lead to another one.
+    fn lead(&mut self, parent: u32, [child, before]: [u32; 2], to: u32) {
+        if self[parent].first_child == child {
+            self[parent].first_child = to;
+        } else {
+            self[before].after = to;
         }
     }
 
-    /// Mends the links of its family after a node, no root, got another number.
-    pub(super) fn renumbered(&mut self, to: u32) {
-        let Node { parent, before, after, .. } = self[to];
-        self.lead(parent, before, to);
-        if after != NONE {
-            self[after].before = to;
-        }
+    /// The child that says which one comes before `after`, or before the end.
+    fn answer(&self, parent: u32, after: u32) -> u32 {
+        if after == NONE { self[parent].first_child } else { after }
     }
+
+    /// Mends the links of its family after a node, no root, got another number.
+    pub(super) fn renumbered(&mut self, [old, new]: [u32; 2]) {
+        let Node { parent, before, after, .. } = self[new];
+        self.lead(parent, [old, before], new);
+        let answer = self.answer(parent, after);
+        self[answer].before = new;
+    }
+}
+
+/// Sets the bit of a node in a word of its chunk.
+fn set_bit(word: &mut u64, at: u32, is_set: bool) {
+    let bit = at as usize % CHUNK;
+    *word = *word & !(1 << bit) | u64::from(is_set) << bit;
 }
 
 impl<V> std::ops::Index<u32> for Nodes<V> {

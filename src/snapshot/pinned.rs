@@ -13,12 +13,17 @@ pub struct Pinned<'a, T> {
 }
 
 impl<T> Pinned<'_, T> {
-    /// Tokens of the query that the snapshot covers.
+    /// Tokens that the snapshot covers.
     pub fn tokens(&self) -> usize {
         self.hit.tokens
     }
 
-    /// What the model predicts after those tokens.
+    /// Of those, how many the query begins with: all, unless it was found as a trimmable one.
+    pub fn common(&self) -> usize {
+        self.hit.common
+    }
+
+    /// What the model predicts after the tokens that the snapshot covers.
     pub fn next_token(&self) -> Option<u32> {
         self.hit.next_token
     }
@@ -58,6 +63,17 @@ impl<T> SnapshotCache<Arc<T>> {
         tokens: &[u32],
     ) -> Result<Option<Pinned<'_, T>>, Error> {
         let hit = self.find(namespace, tokens, Arc::clone)?;
+        Ok(hit.map(|hit| Pinned { cache: self, hit }))
+    }
+
+    /// The same, and a snapshot that is trimmable counts with the tokens that it has in common with
+    /// `tokens`.
+    pub fn get_trimmable(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+    ) -> Result<Option<Pinned<'_, T>>, Error> {
+        let hit = self.find_trimmable(namespace, tokens, Arc::clone)?;
         Ok(hit.map(|hit| Pinned { cache: self, hit }))
     }
 }

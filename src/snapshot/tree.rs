@@ -35,6 +35,8 @@ pub(super) struct Found {
     pub(super) node: u32,
     /// Its length.
     pub(super) tokens: usize,
+    /// Tokens of the query that it begins with: all of its own, unless it is to be trimmed.
+    pub(super) common: usize,
 }
 
 /// Where a walk ends.
@@ -113,7 +115,7 @@ impl<V> Tree<V> {
 
     /// The child whose segment begins with a token. An only child is compared without hashing.
     #[inline]
-    fn child(&self, parent: u32, first: u32) -> Option<u32> {
+    pub(super) fn child(&self, parent: u32, first: u32) -> Option<u32> {
         let begins = |at: u32| {
             let node = &self.nodes[at];
             node.parent == parent && node.label.first() == Some(first)
@@ -144,7 +146,7 @@ impl<V> Tree<V> {
             at += label.len();
             node = child;
             if entry.is_some() {
-                found = Some(Found { node, tokens: at });
+                found = Some(Found { node, tokens: at, common: at });
             }
         }
         found
@@ -428,7 +430,7 @@ impl<V> Tree<V> {
             if first.is_none() {
                 roots.renumber(from, to);
             } else {
-                nodes.renumbered(to);
+                nodes.renumbered([from, to]);
                 buckets.renumbered(nodes, hash(parent, first), [from, to]);
             }
             if is_in {

@@ -124,7 +124,7 @@ static void m01_snapshot_insert(void) {
     BAD_INPUT_SIZES(s, rkv_snapshot_cache_insert_args, good, p,
                     rkv_snapshot_cache_insert(s->cache, p, &result), "args");
     args = good;
-    args.flags = 1;
+    args.flags = 1u << 31;
     BAD(s, rkv_snapshot_cache_insert(s->cache, &args, &result), "flags");
     args = good;
     args.has_next_token = 2;
@@ -186,7 +186,7 @@ static void m01_snapshot_lookups(void) {
     match.struct_size = sizeof match;
     BAD(s, rkv_snapshot_cache_match(NULL, NULL, &tokens, 0, &match), "cache");
     BAD(s, rkv_snapshot_cache_match(s->cache, NULL, NULL, 0, &match), "tokens");
-    BAD(s, rkv_snapshot_cache_match(s->cache, NULL, &tokens, 1, &match), "flags");
+    BAD(s, rkv_snapshot_cache_match(s->cache, NULL, &tokens, 2, &match), "flags");
     BAD(s, rkv_snapshot_cache_match(s->cache, NULL, &items, 0, &match), "item_count");
     BAD(s, rkv_snapshot_cache_match(s->cache, NULL, &absent, 0, &match), "tokens.ids");
     BAD_INPUT_SIZES(s, rkv_tokens, tokens, p,
@@ -194,7 +194,8 @@ static void m01_snapshot_lookups(void) {
     BAD_INPUT_SIZES(s, rkv_namespace, space, p,
                     rkv_snapshot_cache_match(s->cache, p, &tokens, 0, &match), "space");
     UNTOUCHED_STRUCT(match);
-    OUTPUT_SIZES(s, rkv_snapshot_cache_match_result, p,
+    OUTPUT_SIZES_FROM(s, rkv_snapshot_cache_match_result,
+                 offsetof(rkv_snapshot_cache_match_result, common_token_count), p,
                  rkv_snapshot_cache_match(s->cache, NULL, &tokens, 0, p), "out_match");
     BAD(s, rkv_snapshot_cache_probe(NULL, NULL, &tokens, &count), "cache");
     BAD(s, rkv_snapshot_cache_probe(s->cache, NULL, NULL, &count), "tokens");

@@ -410,9 +410,9 @@ static void m09_snapshots(void) {
                "out_result");
     MISSIZED(&w, rkv_snapshot_cache_insert_result, sizeof(rkv_snapshot_cache_insert_result), p,
              rkv_snapshot_cache_insert(cache, &args, p), "out_result");
-    BAD_STRUCT(&w, rkv_snapshot_cache_match_result, p,
-               rkv_snapshot_cache_match(cache, NULL, &longer, 0, p),
-               "out_match");
+    BAD_STRUCT_FROM(&w, rkv_snapshot_cache_match_result,
+                    offsetof(rkv_snapshot_cache_match_result, common_token_count), p,
+                    rkv_snapshot_cache_match(cache, NULL, &longer, 0, p), "out_match");
     MISPLACED(&w, size_t, p, rkv_snapshot_cache_probe(cache, NULL, &longer, p),
               "out_token_count");
     /* whose output is one byte, so that no pointer to it is misaligned */

@@ -115,6 +115,8 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_journal_record), 160);
     CHECK_EQ(sizeof(rkv_journal_item), 48);
     CHECK_EQ(sizeof(rkv_event_batch), 56);
+    CHECK_EQ(sizeof(rkv_snapshot_cache_match_result), 56);
+    CHECK_EQ(offsetof(rkv_snapshot_cache_match_result, common_token_count), 48);
     CHECK_EQ(sizeof(rkv_namespace), 72);
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);
     CHECK_EQ(sizeof(rkv_cache_match_result), 96);

@@ -65,6 +65,21 @@ void finds_the_longest_prefix() {
     cache.base().check_invariants();
 }
 
+// S01
+void finds_what_can_be_trimmed() {
+    rkv::TypedSnapshotCache<State> cache;
+    cache.insert({1, 2, 3, 4}, state(4), 20, std::nullopt, rkv::Namespace(),
+                 RKV_SNAPSHOT_INSERT_TRIMMABLE);
+    CHECK(!cache.match({1, 2, 9}));
+    const auto pin = cache.match({1, 2, 9}, rkv::Namespace(), RKV_SNAPSHOT_MATCH_TRIMMABLE);
+    CHECK(pin && !pin.full_hit());
+    CHECK_EQ(pin->number, 4);
+    CHECK_EQ(pin.token_count(), 4u);
+    CHECK_EQ(pin.common_token_count(), 2u);
+    CHECK_EQ(cache.match({1, 2, 3, 4, 5}).common_token_count(), 4u);
+    cache.base().check_invariants();
+}
+
 // S02, S05: readers keep what they have; each pin ends with its object, once.
 void pins_release_themselves() {
     State::alive = 0;
@@ -174,6 +189,7 @@ void survives_a_panic() {
 
 int main() {
     finds_the_longest_prefix();
+    finds_what_can_be_trimmed();
     pins_release_themselves();
     tells_of_a_second_release();
     pins_outlive_the_cache();

@@ -20,6 +20,10 @@ pub enum Fault {
     NeverShrinks,
     /// Removing leaves the path behind.
     KeepsPath,
+    /// An entry that goes on beyond the prompt is not found.
+    NeverTrims,
+    /// One is found that has another, shorter one on its way.
+    TrimsMore,
 }
 
 #[derive(Debug)]
@@ -28,6 +32,7 @@ struct Entry {
     tokens: Vec<u32>,
     snapshot: u64,
     next: Option<u32>,
+    trimmable: bool,
     used: u64,
 }
 
@@ -58,6 +63,8 @@ pub struct Naive {
     pins: Vec<u64>,
     released: usize,
     armed: VecDeque<Op>,
+    /// What the library found, where several would do.
+    pub choices: VecDeque<u64>,
     removed_paths: u64,
     counts: Counts,
     pub log: Vec<Answer>,
@@ -76,6 +83,7 @@ impl Naive {
             pins: Vec::new(),
             released: 0,
             armed: VecDeque::new(),
+            choices: VecDeque::new(),
             removed_paths: 0,
             counts: Counts::default(),
             log: Vec::new(),
@@ -101,6 +109,37 @@ impl Naive {
             return prefixes.min_by_key(|&at| self.entries[at].tokens.len());
         }
         prefixes.max_by_key(|&at| self.entries[at].tokens.len())
+    }
+
+    /// The entry with most tokens in common, and how many. A trimmable one counts with those that
+    /// it has, another one as a whole. Of several the library takes a whole one, else one that goes
+    /// on from no other.
+    fn find_trimmable(&mut self, ns: u8, tokens: &[u32]) -> Option<(usize, usize)> {
+        let common = |entry: &Entry| {
+            let count = entry.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+            let counts = entry.trimmable && self.fault != Fault::NeverTrims;
+            let counts = counts || count == entry.tokens.len();
+            if entry.ns == ns && counts { count } else { 0 }
+        };
+        let most = self.entries.iter().map(common).max().filter(|&most| most > 0);
+        let most = most?;
+        let chosen = self.choices.pop_front();
+        let can_be: Vec<usize> =
+            (0..self.entries.len()).filter(|&at| common(&self.entries[at]) == most).collect();
+        let list = |at: usize| &self.entries[at].tokens;
+        let goes_on = |at: usize| {
+            let others = can_be.iter().filter(|&&other| other != at);
+            others.into_iter().any(|&other| list(at).starts_with(list(other)))
+        };
+        let more = self.fault == Fault::TrimsMore;
+        let good: Vec<usize> =
+            can_be.iter().copied().filter(|&at| goes_on(at) == more || can_be.len() == 1).collect();
+        let is_chosen = |at: &&usize| Some(self.entries[**at].snapshot) == chosen;
+        let at = *good.iter().find(is_chosen).or(good.first()).or(can_be.first())?;
+        let (is_longer, is_one_of) = (list(at).len() > most, good.len() > 1);
+        self.mark("an entry is found beyond the prompt", is_longer);
+        self.mark("one of several entries is chosen", is_one_of);
+        Some((at, most))
     }
 
     fn exact(&self, ns: u8, tokens: &[u32]) -> Option<usize> {
@@ -186,12 +225,12 @@ impl Naive {
     pub fn perform(&mut self, op: &Op) {
         let mut freed = Vec::new();
         let answer = match op {
-            Op::Insert { ns, tokens, bytes, next, destructor } => {
+            Op::Insert { ns, tokens, bytes, next, destructor, trimmable } => {
                 let (bytes, destructor) = (*bytes, *destructor);
                 let snapshot = Snapshot { bytes, pins: 0, destructor, present: true, gone: false };
-                self.insert(*ns, tokens, snapshot, *next, &mut freed)
+                self.insert((*ns, tokens, *trimmable), snapshot, *next, &mut freed)
             }
-            Op::Match { ns, tokens } => self.lookup(*ns, tokens),
+            Op::Match { ns, tokens, trimmable } => self.lookup(*ns, tokens, *trimmable),
             Op::Probe { ns, tokens } => {
                 Answer::Probed(self.find(*ns, tokens).map_or(0, |at| self.entries[at].tokens.len()))
             }
@@ -233,8 +272,7 @@ impl Naive {
 
     fn insert(
         &mut self,
-        ns: u8,
-        tokens: &[u32],
+        (ns, tokens, trimmable): (u8, &[u32], bool),
         snapshot: Snapshot,
         next: Option<u32>,
         freed: &mut Vec<u64>,
@@ -255,16 +293,21 @@ impl Naive {
             self.detach(at, freed);
             self.counts.replaced += 1;
         }
-        self.entries.push(Entry { ns, tokens: tokens.to_vec(), snapshot: number, next, used });
+        let (tokens, snapshot) = (tokens.to_vec(), number);
+        self.entries.push(Entry { ns, tokens, snapshot, next, trimmable, used });
         self.counts.stored += 1;
         let evicted = self.evict(Some(number), freed);
         Answer::Inserted { stored: true, replaced: old.is_some(), evicted }
     }
 
-    fn lookup(&mut self, ns: u8, tokens: &[u32]) -> Answer {
+    fn lookup(&mut self, ns: u8, tokens: &[u32], trimmable: bool) -> Answer {
         self.counts.lookups += 1;
         self.counts.lookup_tokens += tokens.len() as u64;
-        let Some(at) = self.find(ns, tokens) else { return Answer::Miss };
+        let found = match trimmable {
+            true => self.find_trimmable(ns, tokens),
+            false => self.find(ns, tokens).map(|at| (at, self.entries[at].tokens.len())),
+        };
+        let Some((at, common)) = found else { return Answer::Miss };
         let entry = &self.entries[at];
         let (number, found, next) = (entry.snapshot, entry.tokens.len(), entry.next);
         let snapshot = self.snapshots.get_mut(&number).unwrap();
@@ -272,10 +315,11 @@ impl Naive {
         let bytes = snapshot.bytes;
         self.pins.push(number);
         self.counts.hits += 1;
-        self.counts.hit_tokens += found as u64;
-        let full = found == tokens.len();
+        self.counts.hit_tokens += common as u64;
+        let full = [found, common] == [tokens.len(); 2];
         self.counts.full_hits += u64::from(full);
-        Answer::Hit { snapshot: number, bytes, tokens: found as u64, full, next }
+        let (tokens, common) = (found as u64, common as u64);
+        Answer::Hit { snapshot: number, bytes, tokens, common, full, next }
     }
 
     fn release(&mut self, number: u64, freed: &mut Vec<u64>) {

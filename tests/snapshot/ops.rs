@@ -17,10 +17,12 @@ pub enum Op {
         bytes: u64,
         next: Option<u32>,
         destructor: bool,
+        trimmable: bool,
     },
     Match {
         ns: u8,
         tokens: Vec<u32>,
+        trimmable: bool,
     },
     Probe {
         ns: u8,
@@ -49,7 +51,7 @@ pub enum Op {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Inserted { stored: bool, replaced: bool, evicted: u64 },
-    Hit { snapshot: u64, bytes: u64, tokens: u64, full: bool, next: Option<u32> },
+    Hit { snapshot: u64, bytes: u64, tokens: u64, common: u64, full: bool, next: Option<u32> },
     Miss,
     Probed(usize),
     Released,
@@ -133,14 +135,15 @@ impl Generator {
     pub fn insert(&mut self) -> Op {
         let (ns, tokens) = self.list();
         let next = self.rng.bool().then(|| self.rng.u32(..));
-        Op::Insert { ns, tokens, bytes: self.bytes(), next, destructor: self.rng.u8(0..9) > 0 }
+        let (destructor, trimmable) = (self.rng.u8(0..9) > 0, self.rng.u8(0..3) == 0);
+        Op::Insert { ns, tokens, bytes: self.bytes(), next, destructor, trimmable }
     }
 
     pub fn lookup(&mut self) -> Op {
         let (ns, tokens) = self.list();
         match self.rng.u8(0..5) {
             0 => Op::Probe { ns, tokens },
-            _ => Op::Match { ns, tokens },
+            _ => Op::Match { ns, tokens, trimmable: self.rng.bool() },
         }
     }
 

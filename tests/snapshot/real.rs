@@ -53,6 +53,8 @@ pub struct Real {
     /// Released: the cache is there as long as it is the present one.
     released: RefCell<Vec<rkv_pin_id>>,
     armed: RefCell<VecDeque<Op>>,
+    /// What lookups of trimmable entries found, of several that would do.
+    pub choices: RefCell<VecDeque<u64>>,
     pub log: RefCell<Vec<Answer>>,
     /// Snapshots without a destructor, which are nobody's.
     orphans: RefCell<Vec<*mut u64>>,
@@ -78,6 +80,7 @@ impl Real {
             pins: RefCell::default(),
             released: RefCell::default(),
             armed: RefCell::default(),
+            choices: RefCell::default(),
             log: RefCell::default(),
             orphans: RefCell::default(),
         })
@@ -85,10 +88,8 @@ impl Real {
 
     pub fn perform(&self, op: &Op) {
         let answer = match op {
-            Op::Insert { ns, tokens, bytes, next, destructor } => {
-                self.insert(*ns, tokens, *bytes, *next, *destructor)
-            }
-            Op::Match { ns, tokens } => self.lookup(*ns, tokens),
+            Op::Insert { .. } => self.insert(op),
+            Op::Match { ns, tokens, trimmable } => self.lookup(*ns, tokens, *trimmable),
             Op::Probe { ns, tokens } => {
                 let (namespace, tokens, mut found) = (namespace(*ns), list(tokens), 0);
                 // SAFETY: all pointers lead to live values.
@@ -126,25 +127,22 @@ impl Real {
         self.log.borrow_mut().push(answer);
     }
 
-    fn insert(
-        &self,
-        ns: u8,
-        tokens: &[u32],
-        size_bytes: u64,
-        next: Option<u32>,
-        destructor: bool,
-    ) -> Answer {
+    fn insert(&self, op: &Op) -> Answer {
+        let Op::Insert { ns, tokens, bytes, next, destructor, trimmable } = op else {
+            unreachable!("an insert");
+        };
         self.made.set(self.made.get() + 1);
         let data = Box::into_raw(Box::new(self.made.get()));
-        if !destructor {
+        if !*destructor {
             self.orphans.borrow_mut().push(data);
         }
-        let (namespace, tokens) = (namespace(ns), list(tokens));
+        let (namespace, tokens) = (namespace(*ns), list(tokens));
         let args = rkv_snapshot_cache_insert_args {
+            flags: if *trimmable { RKV_SNAPSHOT_INSERT_TRIMMABLE } else { 0 },
             space: &namespace,
             tokens: &tokens,
             data: data.cast(),
-            size_bytes,
+            size_bytes: *bytes,
             destructor: destructor.then_some(destroyed),
             user_data: ptr::from_ref(self).cast_mut().cast(),
             has_next_token: u32::from(next.is_some()),
@@ -161,23 +159,29 @@ impl Real {
         }
     }
 
-    fn lookup(&self, ns: u8, tokens: &[u32]) -> Answer {
+    fn lookup(&self, ns: u8, tokens: &[u32], trimmable: bool) -> Answer {
+        let flags = if trimmable { RKV_SNAPSHOT_MATCH_TRIMMABLE } else { 0 };
         let (namespace, tokens) = (namespace(ns), list(tokens));
         let (cache, mut found) = (self.cache.get(), sized::<rkv_snapshot_cache_match_result>());
         // SAFETY: all pointers lead to live values; a match's data is a box's until the release.
         unsafe {
-            ok(rkv_snapshot_cache_match(cache, &namespace, &tokens, 0, &mut found));
+            ok(rkv_snapshot_cache_match(cache, &namespace, &tokens, flags, &mut found));
             if found.pin == 0 {
                 assert!(found.data.is_null() && found.token_count == 0 && found.full_hit == 0);
+                assert!(found.common_token_count == 0);
                 return Answer::Miss;
             }
             let (data, id) = (found.data.cast::<u64>(), found.pin);
             let snapshot = *data;
+            if trimmable {
+                self.choices.borrow_mut().push_back(snapshot);
+            }
             self.pins.borrow_mut().push(Pin { cache, id, data, snapshot });
             Answer::Hit {
                 snapshot,
                 bytes: found.size_bytes,
                 tokens: found.token_count,
+                common: found.common_token_count,
                 full: found.full_hit == 1,
                 next: (found.has_next_token == 1).then_some(found.next_token),
             }

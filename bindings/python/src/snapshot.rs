@@ -75,10 +75,14 @@ impl SnapshotCache {
 
     /// Stores a snapshot, any object, for a token list, in the place of an earlier one if there is
     /// one. `size_bytes` counts for the byte limit. `next_token` is what the model predicts after
-    /// these. Least recently used ones go for the limits.
+    /// these. With `trimmable` the engine can take the end of the state away. Least recently used
+    /// ones go for the limits.
     ///
     /// Raises InvalidArgument; the snapshot was not taken then.
-    #[pyo3(signature = (tokens, data, size_bytes=0, *, next_token=None, space=None))]
+    #[pyo3(signature = (
+        tokens, data, size_bytes=0, *, next_token=None, space=None, trimmable=false
+    ))]
+    #[allow(clippy::too_many_arguments)] // named ones, in Python
     fn insert(
         &self,
         py: Python<'_>,
@@ -87,11 +91,13 @@ impl SnapshotCache {
         size_bytes: u64,
         next_token: Option<u32>,
         space: Option<&Bound<'_, Namespace>>,
+        trimmable: bool,
     ) -> PyResult<SnapshotInsertResult> {
         let cache = self.handle.get(py)?;
         let tokens = TokenArg::of(tokens, "tokens")?;
         let space = Space::of(space);
         let args = rkv_snapshot_cache_insert_args {
+            flags: if trimmable { RKV_SNAPSHOT_INSERT_TRIMMABLE } else { 0 },
             space: space.c(),
             tokens: tokens.c(),
             data: data.clone().into_ptr().cast(),
@@ -117,14 +123,17 @@ impl SnapshotCache {
     }
 
     /// Finds the snapshot of the longest stored prefix and pins it. Returns a Pin, or None when
-    /// there is none.
-    #[pyo3(name = "match", signature = (tokens, *, space=None))]
+    /// there is none. With `trimmable` a trimmable one counts with the tokens that it has in common
+    /// with `tokens`.
+    #[pyo3(name = "match", signature = (tokens, *, space=None, trimmable=false))]
     fn match_(
         &self,
         py: Python<'_>,
         tokens: &Bound<'_, PyAny>,
         space: Option<&Bound<'_, Namespace>>,
+        trimmable: bool,
     ) -> PyResult<Option<Pin>> {
+        let flags = if trimmable { RKV_SNAPSHOT_MATCH_TRIMMABLE } else { 0 };
         let cache = self.handle.get(py)?;
         let tokens = TokenArg::of(tokens, "tokens")?;
         let space = Space::of(space);
@@ -133,7 +142,7 @@ impl SnapshotCache {
             long(py, tokens.is_long(), || {
                 let (space, tokens, out) = call.get();
                 // SAFETY: a live handle, arguments that are kept.
-                unsafe { rkv_snapshot_cache_match(cache.raw(), space, tokens, 0, out) }
+                unsafe { rkv_snapshot_cache_match(cache.raw(), space, tokens, flags, out) }
             })
         })?;
         if found.pin == 0 {
@@ -252,10 +261,17 @@ impl Pin {
         }
     }
 
-    /// Tokens that it covers; the rest begins at this index.
+    /// Tokens that it covers.
     #[getter]
     fn token_count(&self) -> u64 {
         self.found.get().token_count
+    }
+
+    /// Tokens of those that the list begins with: fewer only with `trimmable`. The rest begins at
+    /// this index.
+    #[getter]
+    fn common_token_count(&self) -> u64 {
+        self.found.get().common_token_count
     }
 
     /// Bytes, as they were stated.

@@ -33,6 +33,17 @@ def test_p02_the_longest_prefix_is_found() -> None:
         cache.check()
 
 
+def test_s01_what_can_be_trimmed_is_found_by_its_beginning() -> None:
+    with radixkv.SnapshotCache() as cache:
+        state = State()
+        cache.insert(ids(20), state, trimmable=True)
+        assert cache.match(ids(7)) is None
+        with cache.match(ids(7), trimmable=True) or pytest.fail("a miss") as pin:
+            assert pin.data is state and not pin.full_hit
+            assert (pin.token_count, pin.common_token_count) == (20, 7)
+        cache.check()
+
+
 def test_s05_a_pin_keeps_its_snapshot() -> None:
     cache = radixkv.SnapshotCache(entry_limit=1)
     state = State()

@@ -83,7 +83,7 @@ pub fn insert(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
     let counted = !i.rarely(8);
     let has_next_token = if i.rarely(16) { number(i) } else { i.byte() as u32 & 1 };
     let args = rkv_snapshot_cache_insert_args {
-        flags: zero(i),
+        flags: flags(i, RKV_SNAPSHOT_INSERT_TRIMMABLE),
         space: namespace(i, a),
         tokens: tokens(i, a),
         data: ptr::without_provenance_mut(size(i)),
@@ -104,7 +104,8 @@ pub fn insert(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
 }
 
 pub fn find(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
-    let (namespace, list, flags) = (namespace(i, a), tokens(i, a), zero(i));
+    let (namespace, list, flags) =
+        (namespace(i, a), tokens(i, a), flags(i, RKV_SNAPSHOT_MATCH_TRIMMABLE));
     let (cache, found) = (w.snapshot_cache(i), a.write::<rkv_snapshot_cache_match_result>(i));
     let status = unsafe { rkv_snapshot_cache_match(cache, namespace, list, flags, found) };
     if status == rkv_status::Ok {

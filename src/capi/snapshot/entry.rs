@@ -27,13 +27,22 @@ pub type rkv_pin_id = u64;
 pub type rkv_snapshot_destructor =
     Option<unsafe extern "C-unwind" fn(data: *mut c_void, size_bytes: u64, user_data: *mut c_void)>;
 
+/// In rkv_snapshot_cache_insert_args.flags: the engine can take the end of this state away, and
+/// then has the state after fewer of its tokens. rkv_snapshot_cache_match() with
+/// RKV_SNAPSHOT_MATCH_TRIMMABLE finds it for lists that have only its first tokens.
+pub const RKV_SNAPSHOT_INSERT_TRIMMABLE: u32 = 2;
+
+/// For rkv_snapshot_cache_match(): an entry that was inserted with RKV_SNAPSHOT_INSERT_TRIMMABLE
+/// counts with the tokens that it has in common with the list, also when it goes on otherwise.
+pub const RKV_SNAPSHOT_MATCH_TRIMMABLE: u32 = 1;
+
 /// What rkv_snapshot_cache_insert() puts where.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_snapshot_cache_insert_args {
     /// sizeof(rkv_snapshot_cache_insert_args).
     pub struct_size: u32,
-    /// Zero.
+    /// 0 or RKV_SNAPSHOT_INSERT_TRIMMABLE.
     pub flags: u32,
     /// The namespace; NULL for the default one.
     pub space: *const rkv_namespace,
@@ -79,7 +88,8 @@ unsafe impl AbiStruct for rkv_snapshot_cache_insert_result {
     const V1: usize = 24;
 }
 
-/// The snapshot of the longest stored prefix of a token list. All zero when there is none.
+/// The snapshot of the longest stored prefix of a token list; with RKV_SNAPSHOT_MATCH_TRIMMABLE
+/// that with most tokens in common. All zero when there is none.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_snapshot_cache_match_result {
@@ -93,12 +103,15 @@ pub struct rkv_snapshot_cache_match_result {
     pub data: *mut c_void,
     /// What it takes.
     pub size_bytes: u64,
-    /// Tokens that it covers; the rest begins at this index.
+    /// Tokens that it covers. Without RKV_SNAPSHOT_MATCH_TRIMMABLE the rest begins at this index.
     pub token_count: u64,
     /// 1 when next_token is set, else 0.
     pub has_next_token: u32,
     /// The token that the model predicts after the tokens that the snapshot covers.
     pub next_token: u32,
+    /// Tokens of the snapshot that the list begins with; the rest begins at this index. When they
+    /// are fewer than token_count, the engine takes the state's end away.
+    pub common_token_count: u64,
 }
 // SAFETY: integers and a pointer, no padding.
 unsafe impl AbiStruct for rkv_snapshot_cache_match_result {
@@ -155,6 +168,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
                     tokens: text(tokens)?,
                     bytes: args.size_bytes,
                     next_token,
+                    is_trimmable: args.flags & RKV_SNAPSHOT_INSERT_TRIMMABLE != 0,
                 };
                 let rkv_snapshot_cache_insert_args {
                     data, size_bytes, destructor, user_data, ..
@@ -178,29 +192,33 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
 }
 
 fn next_token(args: &rkv_snapshot_cache_insert_args) -> Result<Option<u32>, Fail> {
-    match (args.flags, args.has_next_token, args.next_token) {
-        (0, 0, 0) => Ok(None),
-        (0, 1, token) => Ok(Some(token)),
-        (0, 0, _) => {
-            Err(Error::argument("args.next_token is set without args.has_next_token").into())
-        }
-        (0, ..) => Err(Error::argument("args.has_next_token is neither 0 nor 1").into()),
-        _ => Err(Error::argument("args.flags has an unknown bit").into()),
+    check_flags(args.flags, RKV_SNAPSHOT_INSERT_TRIMMABLE, "args.flags")?;
+    match (args.has_next_token, args.next_token) {
+        (0, 0) => Ok(None),
+        (1, token) => Ok(Some(token)),
+        (0, _) => Err(Error::argument("args.next_token is set without args.has_next_token").into()),
+        _ => Err(Error::argument("args.has_next_token is neither 0 nor 1").into()),
     }
 }
 
 /// Finds the snapshot of the longest stored prefix and pins it: it stays as it is, and is not
 /// destroyed, until the pin is released. The entry is in use from now until then.
 ///
+/// With RKV_SNAPSHOT_MATCH_TRIMMABLE it finds the snapshot with most tokens in common, in which
+/// trimmable entries count with any number of their first tokens, and others only as a whole. Of
+/// several it is one that ends with these tokens, if there is one, else one of which no other is a
+/// prefix.
+///
 /// @param cache the cache
 /// @param space the namespace; NULL for the default one
 /// @param tokens what to look for: text only; ids of RKV_TEXT_ID_LIMIT and above match nothing
-/// @param flags zero
+/// @param flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE
 /// @param out_match receives the match; set its struct_size first
 /// @return RKV_STATUS_OK, also when nothing matched; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 pins are out; RKV_STATUS_POISONED
 /// @par Cost
-/// O(tokens); its own shared lock, to pin a few steps under its own lock
+/// O(tokens); its own shared lock, to pin a few steps under its own lock. Trimmable: and one step
+/// for each node from where the tokens part to the entry
 /// @par Thread safety
 /// any thread; any number compare tokens at once
 #[must_use]
@@ -215,11 +233,17 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
     // SAFETY: the caller's contract on all pointers; the handle is the owner's.
     unsafe {
         with(cache, Needs::Owner, |call| {
-            check_flags(flags, 0, "flags")?;
+            check_flags(flags, RKV_SNAPSHOT_MATCH_TRIMMABLE, "flags")?;
             check_fit(out_match)?;
             with_tokens(tokens, |tokens| {
                 let (namespace, tokens) = (read_namespace(space)?, text(tokens)?);
-                let hit = call.cache.find(&namespace, tokens, |payload| payload.data)?;
+                let data = |payload: &Payload| payload.data;
+                let hit = match flags {
+                    RKV_SNAPSHOT_MATCH_TRIMMABLE => {
+                        call.cache.find_trimmable(&namespace, tokens, data)?
+                    }
+                    _ => call.cache.find(&namespace, tokens, data)?,
+                };
                 let mut made = rkv_snapshot_cache_match_result {
                     struct_size: 0,
                     full_hit: 0,
@@ -229,16 +253,18 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
                     token_count: 0,
                     has_next_token: 0,
                     next_token: 0,
+                    common_token_count: 0,
                 };
                 if let Some(hit) = hit {
                     keep_for_pin(cache);
-                    made.full_hit = (hit.tokens == tokens.len()) as u32;
+                    made.full_hit = ([hit.tokens, hit.common] == [tokens.len(); 2]) as u32;
                     made.pin = hit.pin.0;
                     made.data = hit.value;
                     made.size_bytes = hit.bytes;
                     made.token_count = hit.tokens as u64;
                     made.has_next_token = hit.next_token.is_some() as u32;
                     made.next_token = hit.next_token.unwrap_or(0);
+                    made.common_token_count = hit.common as u64;
                 }
                 write_struct(out_match, &made)
             })
@@ -246,12 +272,13 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
     }
 }
 
-/// Length of the longest stored prefix. Changes nothing: no pin, no recency, no count.
+/// Length of the longest stored prefix, as rkv_snapshot_cache_match() without flags finds it.
+/// Changes nothing: no pin, no recency, no count.
 ///
 /// @param cache the cache
 /// @param space the namespace; NULL for the default one
 /// @param tokens what to look for: text only
-/// @param out_token_count receives the tokens that rkv_snapshot_cache_match() would find
+/// @param out_token_count receives the number of its tokens
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens); its own shared lock

@@ -696,8 +696,11 @@ class SnapshotCache:
         *,
         next_token: int | None = None,
         space: Namespace | None = None,
+        trimmable: bool = False,
     ) -> SnapshotInsertResult: ...
-    def match(self, tokens: _Ids, *, space: Namespace | None = None) -> Pin | None: ...
+    def match(
+        self, tokens: _Ids, *, space: Namespace | None = None, trimmable: bool = False
+    ) -> Pin | None: ...
     def probe(self, tokens: _Ids, *, space: Namespace | None = None) -> int: ...
     def remove(self, tokens: _Ids, *, space: Namespace | None = None) -> bool: ...
     def clear(self) -> None: ...
@@ -708,6 +711,7 @@ class SnapshotCache:
 class Pin:
     data: Final[Any]
     token_count: Final[int]
+    common_token_count: Final[int]
     size_bytes: Final[int]
     full_hit: Final[bool]
     next_token: Final[int | None]

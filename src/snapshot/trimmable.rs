@@ -1,0 +1,72 @@
+//! Entries that serve a prompt beyond which they go on: the engine takes their end away.
+//!
+//! Each node knows whether a trimmable entry is at it or below it, by one bit beside its chunk, and
+//! the children for which that is so come first among their siblings. So from where a prompt leaves
+//! the tree a first child leads to the next one, down to an entry: nothing is searched. The bit
+//! changes on the way up from an entry, as far as it is another one there.
+use super::nodes::Nodes;
+use super::tree::{Found, Tree};
+use super::{NONE, Namespace};
+use crate::tree::common_start;
+
+impl<V> Tree<V> {
+    /// Says whether the entry that a node has, or had, can be trimmed. Returns how many nodes
+    /// lead elsewhere now than before.
+    #[inline]
+    pub(super) fn set_trimmable(&mut self, node: u32, is_trimmable: bool) -> usize {
+        if self.nodes.is_trimmable(node) == is_trimmable {
+            return 0;
+        }
+        self.nodes.set_trimmable(node, is_trimmable);
+        let (mut at, mut steps) = (node, 0);
+        while at != NONE && self.nodes.leads(at) != leads_now(&self.nodes, at) {
+            let leads = !self.nodes.leads(at);
+            self.nodes.set_leads(at, leads);
+            let parent = self.nodes[at].parent;
+            if parent != NONE && self.nodes.only_child(parent).is_none() {
+                self.nodes.unhang(at);
+                self.nodes.hang(parent, at);
+            }
+            at = parent;
+            steps += 1;
+        }
+        steps
+    }
+
+    /// The entry that has most tokens in common with `tokens`: a trimmable one may have others
+    /// behind them, any other must be whole. Of several an entry that is whole, else one of which
+    /// no other is a prefix.
+    pub(super) fn find_trimmable(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Found> {
+        let mut node = self.roots.find(namespace)?;
+        // The last is the deepest node at which or below which there is something to find.
+        let (mut at, mut found) = (0, None);
+        while let Some(&first) = tokens.get(at) {
+            let Some(child) = self.child(node, first) else { break };
+            let label = &self.nodes[child].label;
+            let common = common_start(label.tokens(), &tokens[at..]);
+            let is_whole = common == label.len();
+            if self.nodes.leads(child) || is_whole && self.nodes[child].entry.is_some() {
+                let (tokens, common) = (at + label.len(), at + common);
+                found = Some(Found { node: child, tokens, common });
+            }
+            if !is_whole {
+                break;
+            }
+            (node, at) = (child, at + common);
+        }
+        let mut found = found?;
+        if found.common == found.tokens && self.nodes[found.node].entry.is_some() {
+            return Some(found);
+        }
+        while !self.nodes.is_trimmable(found.node) {
+            found.node = self.nodes[found.node].first_child;
+            found.tokens += self.nodes[found.node].label.len();
+        }
+        Some(found)
+    }
+}
+
+fn leads_now<V>(nodes: &Nodes<V>, at: u32) -> bool {
+    let first = nodes[at].first_child;
+    nodes.is_trimmable(at) || first != NONE && nodes.leads(first)
+}
