@@ -120,6 +120,11 @@ impl<K: Ord, V> OrderedMap<K, V> {
         treap::first(&self.entries, self.root).map(|at| self.entry(at))
     }
 
+    /// The last entry.
+    pub fn last(&self) -> Option<(&K, &V)> {
+        treap::last(&self.entries, self.root).map(|at| self.entry(at))
+    }
+
     /// The entries from a key on, in order. Each step takes O(log n).
     pub fn from<'a>(&'a self, key: &K) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
         let slab = &self.entries.slab;
@@ -161,6 +166,7 @@ mod tests {
                 assert_eq!(map.get(&key), model.get(&key));
                 assert_eq!(map.len(), model.len());
                 assert_eq!(map.first(), model.first_key_value());
+                assert_eq!(map.last(), model.last_key_value());
                 if round % 1000 == 0 {
                     assert!(map.iter().eq(model.iter()));
                     assert!(map.from(&key).eq(model.range(key..)));

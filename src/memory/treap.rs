@@ -95,6 +95,16 @@ pub fn first<N: Nodes>(nodes: &N, root: u32) -> Option<u32> {
     next_where(nodes, root, |_| true)
 }
 
+/// The last node.
+pub fn last<N: Nodes>(nodes: &N, root: u32) -> Option<u32> {
+    let (mut at, mut last) = (root, None);
+    while at != NONE {
+        last = Some(at);
+        at = nodes.link(at, Side::After);
+    }
+    last
+}
+
 /// The first node of which `wanted` is true, as it is of all that come after that one.
 pub fn next_where<N: Nodes>(
     nodes: &N,

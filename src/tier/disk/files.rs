@@ -1,0 +1,133 @@
+//! A directory of the file system.
+use super::{Disk, DiskFile, Lock, Open};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+pub(crate) struct Files(pub PathBuf);
+
+impl Disk for Files {
+    fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.0)
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Option<Box<dyn Lock>>> {
+        let path = self.0.join(name);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(Locked { file, path }))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        let path = self.0.join(name);
+        if how.direct
+            && let Some(file) = open_direct(&path, how)?
+        {
+            return Ok(Box::new(file));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(how.create).truncate(false);
+        Ok(Box::new(options.open(path)?))
+    }
+
+    fn exists(&self, name: &str) -> io::Result<bool> {
+        self.0.join(name).try_exists()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.0.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+}
+
+/// `None` where the file system has no such thing.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn open_direct(path: &Path, how: Open) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(how.create).truncate(false);
+    match options.custom_flags(libc::O_DIRECT).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn open_direct(_path: &Path, _how: Open) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
+struct Locked {
+    /// Its lock goes with it.
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock for Locked {
+    fn is_there(&self) -> bool {
+        let own = self.file.metadata().map(|data| (data.dev(), data.ino()));
+        let now = fs::metadata(&self.path).map(|data| (data.dev(), data.ino()));
+        matches!((own, now), (Ok(own), Ok(now)) if own == now)
+    }
+}
+
+impl DiskFile for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        FileExt::read_at(self, into, at)
+    }
+
+    fn write_at(&self, from: &[u8], at: u64) -> io::Result<usize> {
+        FileExt::write_at(self, from, at)
+    }
+
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+
+    fn allocate(&self, from: u64, bytes: u64) -> io::Result<()> {
+        allocate(self, from, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// File systems that cannot reserve grow the file: a full disk is then seen when it is written.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::empty(), from, bytes) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(from + bytes),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    file.set_len(from + bytes)
+}

@@ -1,0 +1,186 @@
+//! What of the store is where, in a file of redb's: read when the store is opened, changed by one
+//! transaction per batch.
+mod backend;
+mod place;
+
+pub(crate) use place::{PIECE, Place, piece_sum};
+
+use super::Key;
+use super::disk::{Disk, Open};
+use crate::memory::{Arc, OutOfMemory, TryGrow};
+use backend::Backend;
+use redb::{Database, Durability, ReadableDatabase, TableDefinition};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const NAME: &str = "records.redb";
+const NEW: &str = "records.new";
+/// Of pages of the file, in memory.
+const CACHE_BYTES: usize = 32 << 20;
+
+const PLACES: TableDefinition<&Key, &[u8]> = TableDefinition::new("places");
+/// When a record was used last, as a count of uses. Apart, so that using one rewrites little.
+const USES: TableDefinition<&Key, u64> = TableDefinition::new("uses");
+
+/// Why the records cannot be used.
+#[derive(Debug)]
+pub(crate) enum RecordsError {
+    /// The file is not what was written.
+    Damaged(String),
+    Io(io::Error),
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for RecordsError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl<E: Into<redb::Error>> From<E> for RecordsError {
+    fn from(error: E) -> Self {
+        match error.into() {
+            // What redb says of a file that ends too early, or of another one.
+            redb::Error::Io(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData
+                ) =>
+            {
+                Self::Damaged(error.to_string())
+            }
+            redb::Error::Io(error) => Self::Io(error),
+            error => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+/// redb trusts what it reads of a file that was closed in order, and panics at what cannot be.
+fn caught<T>(work: impl FnOnce() -> Result<T, RecordsError>) -> Result<T, RecordsError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(RecordsError::Damaged(text.unwrap_or("it makes no sense").to_owned()))
+    })
+}
+
+/// A row.
+pub(crate) struct Kept {
+    pub key: Key,
+    pub place: Arc<Place>,
+    pub note: Box<[u8]>,
+    pub used: u64,
+}
+
+/// What one transaction changes.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pub put: Vec<Kept>,
+    pub removed: Vec<Key>,
+    pub used: Vec<(Key, u64)>,
+}
+
+pub(crate) struct Records(Database);
+
+impl Records {
+    /// Opens the file, or makes an empty one. It has its name once it is whole.
+    pub fn open(disk: &dyn Disk) -> Result<Self, RecordsError> {
+        if disk.exists(NAME).map_err(RecordsError::Io)? {
+            return Self::open_as(disk, NAME, false);
+        }
+        disk.remove(NEW).map_err(RecordsError::Io)?;
+        let new = Self::open_as(disk, NEW, true)?;
+        new.commit(&Changes::default())?;
+        drop(new);
+        disk.rename(NEW, NAME).map_err(RecordsError::Io)?;
+        disk.sync_names().map_err(RecordsError::Io)?;
+        Self::open_as(disk, NAME, false)
+    }
+
+    /// Whether there is a file.
+    pub fn exist(disk: &dyn Disk) -> io::Result<bool> {
+        disk.exists(NAME)
+    }
+
+    fn open_as(disk: &dyn Disk, name: &str, create: bool) -> Result<Self, RecordsError> {
+        let file = disk.open(name, Open { create, direct: false }).map_err(RecordsError::Io)?;
+        if !create && file.length().map_err(RecordsError::Io)? == 0 {
+            return Err(RecordsError::Damaged("the file is empty".to_owned()));
+        }
+        caught(|| {
+            let mut builder = Database::builder();
+            builder.set_cache_size(CACHE_BYTES);
+            Ok(Self(builder.create_with_backend(Backend(file))?))
+        })
+    }
+
+    /// All rows, and how many make no sense; their keys are added to `damaged`.
+    pub fn load(&self, damaged: &mut Vec<Key>) -> Result<Vec<Kept>, RecordsError> {
+        caught(|| self.read_all(damaged))
+    }
+
+    fn read_all(&self, damaged: &mut Vec<Key>) -> Result<Vec<Kept>, RecordsError> {
+        let read = self.0.begin_read()?;
+        let (places, uses) = (read.open_table(PLACES)?, read.open_table(USES)?);
+        let mut uses = uses.range::<&Key>(..)?.peekable();
+        let mut rows = Vec::new();
+        for row in places.range::<&Key>(..)? {
+            let (key, value) = row?;
+            let key = *key.value();
+            // Both tables are in the order of the keys.
+            let mut used = 0;
+            while let Some(use_row) = uses.peek() {
+                let found = match use_row {
+                    Ok((other, count)) if *other.value() <= key => {
+                        (*other.value() == key).then(|| count.value())
+                    }
+                    Ok(_) => break,
+                    Err(_) => None,
+                };
+                uses.next().transpose()?;
+                if let Some(count) = found {
+                    used = count;
+                    break;
+                }
+            }
+            match place::decode(&key, value.value())? {
+                None => damaged.try_push(key)?,
+                Some((place, note)) => {
+                    let (place, note) = (Arc::new(place)?, place::copy_note(note)?);
+                    rows.try_push(Kept { key, place, note, used })?;
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Changes the file. On return it is there after a crash, or it is unknown which of both states
+    /// is, and the file must be opened again.
+    pub fn commit(&self, changes: &Changes) -> Result<(), RecordsError> {
+        caught(|| self.write(changes))
+    }
+
+    fn write(&self, changes: &Changes) -> Result<(), RecordsError> {
+        let mut write = self.0.begin_write()?;
+        write.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
+        // Without this, opening it after a crash takes as long as reading all of it.
+        write.set_quick_repair(true);
+        {
+            let (mut places, mut uses) = (write.open_table(PLACES)?, write.open_table(USES)?);
+            let mut row = Vec::new();
+            for kept in &changes.put {
+                place::encode(&mut row, &kept.key, &kept.place, &kept.note)?;
+                places.insert(&kept.key, row.as_slice())?;
+                uses.insert(&kept.key, kept.used)?;
+            }
+            for key in &changes.removed {
+                places.remove(key)?;
+                uses.remove(key)?;
+            }
+            for (key, used) in &changes.used {
+                uses.insert(key, used)?;
+            }
+        }
+        Ok(write.commit()?)
+    }
+}

@@ -1,0 +1,290 @@
+//! One thread makes what was written, and what was removed, last: a batch at a time.
+use super::Shared;
+use super::entries::Phase;
+use super::state::State;
+use crate::memory::OutOfMemory;
+use crate::tier::disk::is_no_space;
+use crate::tier::records::{Changes, Kept, Records, RecordsError};
+use crate::tier::{Dropped, Event, Key};
+use std::time::{Duration, Instant};
+
+/// After so many commits in a row that failed, the disk is given up.
+const FAILURES_MAX: u32 = 3;
+/// Records that are handled without letting go of the lock.
+const STEP: usize = 64;
+/// When there was no memory for a batch.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Committer {
+    /// `None` after a failure.
+    pub records: Option<Records>,
+    pub failures: u32,
+}
+
+/// What a batch was made of.
+#[derive(Default)]
+struct Batch {
+    changes: Changes,
+    /// Written before a sync that failed.
+    lost: Vec<Key>,
+}
+
+impl State {
+    /// How long the next commit can wait; `None` when there is nothing to commit.
+    fn commit_in(&self, interval: Duration, bytes: u64) -> Option<Duration> {
+        let first = self.first_change?;
+        let is_idle = self.writes.is_empty() && self.stats.waiting_bytes == 0;
+        let at_once =
+            self.written_bytes >= bytes || self.is_space_wanted || (self.flushing > 0 && is_idle);
+        if at_once { Some(Duration::ZERO) } else { Some(interval.saturating_sub(first.elapsed())) }
+    }
+}
+
+impl Shared {
+    /// The thread that commits, until the store is closed.
+    pub(super) fn commit_batches(&self, mut committer: Committer) {
+        loop {
+            let mut state = self.state.lock();
+            let is_last = loop {
+                if state.is_last {
+                    break true;
+                }
+                match state.commit_in(self.commit_interval, self.commit_bytes) {
+                    None => self.wants_commit.wait(&mut state),
+                    Some(Duration::ZERO) => break false,
+                    Some(left) => {
+                        self.wants_commit.wait_for(&mut state, left);
+                    }
+                }
+            };
+            drop(state);
+            match self.collect() {
+                Ok(batch) => self.carry_out(&mut committer, batch),
+                Err(OutOfMemory) if !is_last => std::thread::sleep(PAUSE),
+                Err(OutOfMemory) => {}
+            }
+            self.shrink();
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Takes what waits for a commit.
+    fn collect(&self) -> Result<Batch, OutOfMemory> {
+        let mut batch = Batch::default();
+        let (mut written, mut touched) = (Vec::new(), Vec::new());
+        {
+            let mut state = self.state.lock();
+            batch.changes.put.try_reserve(state.written.len())?;
+            batch.lost.try_reserve(state.written.len())?;
+            batch.changes.used.try_reserve(state.touched.len())?;
+            written.try_reserve(state.uncommitted)?;
+            std::mem::swap(&mut state.written, &mut written);
+            std::mem::swap(&mut state.removals, &mut batch.changes.removed);
+            std::mem::swap(&mut state.touched, &mut touched);
+            state.written_bytes = 0;
+            state.first_change = None;
+            state.is_space_wanted = false;
+        }
+        if self.state.lock().stats.is_read_only {
+            return Ok(Batch::default());
+        }
+        for keys in written.chunks(STEP) {
+            let mut state = self.state.lock();
+            let failed_syncs = state.failed_syncs;
+            for key in keys {
+                let Some(entry) = state.entries.get_mut(key) else { continue };
+                if entry.phase != Phase::Written {
+                    continue;
+                }
+                entry.phase = Phase::Committing { is_removed: false };
+                if entry.failed_syncs != failed_syncs {
+                    batch.lost.push(*key);
+                    continue;
+                }
+                let (place, note) = (entry.place.clone(), std::mem::take(&mut entry.note));
+                batch.changes.put.push(Kept { key: *key, place, note, used: entry.used });
+            }
+        }
+        for keys in batch.changes.removed.chunks(STEP) {
+            let mut state = self.state.lock();
+            for key in keys {
+                if let Some(entry) = state.entries.get_mut(key) {
+                    entry.phase = Phase::RemovingNow;
+                }
+            }
+        }
+        for keys in touched.chunks(STEP) {
+            let mut state = self.state.lock();
+            for key in keys {
+                if let Some(entry) = state.entries.get_mut(key) {
+                    entry.is_touched = false;
+                    if entry.phase == Phase::Committed {
+                        batch.changes.used.push((*key, entry.used));
+                    }
+                }
+            }
+        }
+        Ok(batch)
+    }
+
+    fn carry_out(&self, committer: &mut Committer, mut batch: Batch) {
+        let Batch { changes, lost } = &mut batch;
+        if changes.put.is_empty()
+            && changes.removed.is_empty()
+            && changes.used.is_empty()
+            && lost.is_empty()
+        {
+            return;
+        }
+        self.drop_all(lost, Dropped::Io);
+        if !self.lock.is_there() {
+            // What is written now could not be found again.
+            self.fail(&batch.changes, Dropped::Io);
+            self.give_up();
+            return;
+        }
+        let start = Instant::now();
+        let mut is_good = true;
+        if !changes.put.is_empty()
+            && let Err(error) = self.data.file.sync()
+        {
+            is_good = false;
+            self.state.lock().failed_syncs += 1;
+            let keys = changes.put.iter().map(|kept| kept.key).collect::<Vec<_>>();
+            changes.put.clear();
+            self.drop_all(&keys, why(&error));
+        }
+        let committed = self.commit(committer, changes);
+        let nanoseconds = start.elapsed().as_nanos() as u64;
+        match &committed {
+            Ok(()) => self.succeed(changes, nanoseconds),
+            Err(RecordsError::Io(error)) => self.fail(changes, why(error)),
+            Err(_) => self.fail(changes, Dropped::Io),
+        }
+        if is_good && committed.is_ok() {
+            committer.failures = 0;
+            return;
+        }
+        committer.failures += 1;
+        self.state.lock().stats.failed_commits += 1;
+        if committer.failures >= FAILURES_MAX {
+            self.give_up();
+        }
+    }
+
+    fn commit(&self, committer: &mut Committer, changes: &Changes) -> Result<(), RecordsError> {
+        let records = match &mut committer.records {
+            Some(records) => records,
+            none => none.insert(Records::open(&*self.disk)?),
+        };
+        let result = records.commit(changes);
+        if result.is_err() {
+            // What the file says is known only when it is read again.
+            committer.records = None;
+        }
+        result
+    }
+
+    /// Records whose bytes are not there for sure, and of which the file of records says nothing.
+    fn drop_all(&self, keys: &[Key], why: Dropped) {
+        for keys in keys.chunks(STEP) {
+            let mut state = self.state.lock();
+            for key in keys {
+                let Some(entry) = state.entries.get(key) else { continue };
+                let is_removed = entry.phase == Phase::Committing { is_removed: true };
+                state.drop_write(key, Some(why).filter(|_| !is_removed));
+            }
+            self.unlock(state);
+        }
+        self.flushed.notify_all();
+    }
+
+    fn succeed(&self, changes: &Changes, nanoseconds: u64) {
+        for puts in changes.put.chunks(STEP) {
+            let mut state = self.state.lock();
+            for Kept { key, .. } in puts {
+                let Some(entry) = state.entries.get_mut(key) else { continue };
+                let is_removed = entry.phase == Phase::Committing { is_removed: true };
+                entry.phase = if is_removed { Phase::Removing } else { Phase::Committed };
+                let epoch = entry.epoch;
+                state.uncommitted -= 1;
+                state.stats.writes += 1;
+                if is_removed {
+                    state.remove_later(key, epoch);
+                } else {
+                    state.stats.records += 1;
+                    state.epochs.end(epoch);
+                }
+                let event = Event::Committed { key: *key };
+                state.keep_promise(Some(event).filter(|_| !is_removed));
+            }
+            self.unlock(state);
+        }
+        for keys in changes.removed.chunks(STEP) {
+            let mut state = self.state.lock();
+            for key in keys {
+                let Some(entry) = state.entries.get_mut(key) else { continue };
+                entry.phase = Phase::Removed;
+                let (epoch, readers) = (entry.epoch, entry.readers);
+                state.epochs.end(epoch);
+                if readers == 0 {
+                    state.forget(key);
+                }
+            }
+        }
+        let mut state = self.state.lock();
+        state.stats.commits += 1;
+        state.stats.commit_nanoseconds_max = state.stats.commit_nanoseconds_max.max(nanoseconds);
+        drop(state);
+        self.flushed.notify_all();
+    }
+
+    /// Nobody knows what of it is in the file: all of it is removed with the next commit, and its
+    /// space is not used before.
+    fn fail(&self, changes: &Changes, why: Dropped) {
+        for puts in changes.put.chunks(STEP) {
+            let mut state = self.state.lock();
+            for Kept { key, .. } in puts {
+                let Some(entry) = state.entries.get_mut(key) else { continue };
+                let is_removed = entry.phase == Phase::Committing { is_removed: true };
+                entry.phase = Phase::Removing;
+                let epoch = entry.epoch;
+                state.uncommitted -= 1;
+                state.drop_promised(*key, Some(why).filter(|_| !is_removed));
+                state.epochs.end(epoch);
+                let later = state.epochs.begin();
+                state.remove_later(key, later);
+            }
+            self.unlock(state);
+        }
+        for keys in changes.removed.chunks(STEP) {
+            let mut state = self.state.lock();
+            for key in keys {
+                let Some(entry) = state.entries.get_mut(key) else { continue };
+                entry.phase = Phase::Removing;
+                let epoch = entry.epoch;
+                state.remove_later(key, epoch);
+            }
+        }
+        self.flushed.notify_all();
+    }
+
+    fn give_up(&self) {
+        let mut state = self.state.lock();
+        let queued = state.close();
+        self.unlock(state);
+        drop(queued);
+        self.flushed.notify_all();
+    }
+
+    fn shrink(&self) {
+        // If that fails the file stays as long as it is: nothing is lost.
+        let _ = self.data.shrink(|| self.state.lock().space.used_end());
+    }
+}
+
+fn why(error: &std::io::Error) -> Dropped {
+    if is_no_space(error) { Dropped::NoSpace } else { Dropped::Io }
+}

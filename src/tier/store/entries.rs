@@ -1,0 +1,113 @@
+//! What is known of each record.
+use crate::memory::{Arc, OutOfMemory};
+use crate::tier::records::Place;
+use crate::tier::{Dropped, Key};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+/// Where a record stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Pieces of it are being written, or wait for that.
+    Writing {
+        /// Pieces that are not done.
+        left: usize,
+        /// What went wrong with one of them.
+        failed: Option<Dropped>,
+        /// Nobody wants it any more.
+        is_removed: bool,
+    },
+    /// The next commit has it.
+    Written,
+    /// The commit in progress has it.
+    Committing {
+        /// Nobody wants it any more.
+        is_removed: bool,
+    },
+    /// It can be read.
+    Committed,
+    /// The next commit removes it.
+    Removing,
+    /// The commit in progress removes it.
+    RemovingNow,
+    /// It is removed, but still being read.
+    Removed,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub phase: Phase,
+    pub place: Arc<Place>,
+    /// Until it is committed; then the caller alone has it.
+    pub note: Box<[u8]>,
+    pub cost: u64,
+    pub used: u64,
+    pub readers: u32,
+    /// The next commit writes when it was used.
+    pub is_touched: bool,
+    /// Who flushes waits for it.
+    pub epoch: u64,
+    /// How many syncs had failed when it came.
+    pub failed_syncs: u64,
+}
+
+/// A map that grows by little steps: the lock is held meanwhile, so no step may take long.
+pub(super) struct Entries {
+    shards: Box<[HashMap<Key, Entry, RandomState>]>,
+    hasher: RandomState,
+}
+
+const SHARDS: usize = 1024;
+
+impl Entries {
+    /// A map for about so many entries.
+    pub fn new(count: usize) -> Result<Self, OutOfMemory> {
+        let mut shards = Vec::new();
+        shards.try_reserve_exact(SHARDS)?;
+        let hasher = RandomState::default();
+        for _ in 0..SHARDS {
+            let mut shard = HashMap::with_hasher(RandomState::default());
+            // Some have more than others.
+            let expected = if count == 0 { 0 } else { count / SHARDS * 5 / 4 + 8 };
+            shard.try_reserve(expected)?;
+            shards.push(shard);
+        }
+        Ok(Self { shards: shards.into_boxed_slice(), hasher })
+    }
+
+    fn shard(&self, key: &Key) -> usize {
+        // The other end of the hash than the one that the shards' own maps take first.
+        (self.hasher.hash_one(key) >> 32) as usize % SHARDS
+    }
+
+    pub fn contains(&self, key: &Key) -> bool {
+        self.shards[self.shard(key)].contains_key(key)
+    }
+
+    pub fn get(&self, key: &Key) -> Option<&Entry> {
+        self.shards[self.shard(key)].get(key)
+    }
+
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut Entry> {
+        let shard = self.shard(key);
+        self.shards[shard].get_mut(key)
+    }
+
+    /// Room for an entry of this key.
+    pub fn try_reserve(&mut self, key: &Key) -> Result<(), OutOfMemory> {
+        let shard = self.shard(key);
+        Ok(self.shards[shard].try_reserve(1)?)
+    }
+
+    /// For a new key, for which room was made.
+    pub fn insert(&mut self, key: Key, entry: Entry) {
+        let shard = self.shard(&key);
+        self.shards[shard].insert(key, entry);
+    }
+
+    pub fn remove(&mut self, key: &Key) -> Option<Entry> {
+        let shard = self.shard(key);
+        self.shards[shard].remove(key)
+    }
+}

@@ -1,0 +1,108 @@
+//! Why a store is not opened.
+use crate::memory::OutOfMemory;
+use crate::tier::records::RecordsError;
+use std::io;
+
+/// Why a store is not opened. Nothing in its directory changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another store, of another process or of this one, has the directory.
+    #[error("the store in {directory} is in use; close the other one, or name another directory")]
+    InUse {
+        /// Where it is.
+        directory: String,
+    },
+    /// Another version of this library wrote it.
+    #[error(
+        "the store in {directory} has format {found}, and this library knows {FORMAT}; \
+         empty the directory, name another one, or use the library that wrote it"
+    )]
+    Version {
+        /// Where it is.
+        directory: String,
+        /// The version of its format.
+        found: u32,
+    },
+    /// It is another model's, or of another layout.
+    #[error(
+        "the store in {directory} is of another model or layout; name a directory for each, \
+         or empty this one"
+    )]
+    Fingerprint {
+        /// Where it is.
+        directory: String,
+    },
+    /// Its files are not what was written.
+    #[error("the store in {directory} is damaged ({what}); empty the directory")]
+    Damaged {
+        /// Where it is.
+        directory: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The system refused.
+    #[error(
+        "the store in {directory} cannot be opened ({source}); \
+         check that the directory can be written to and that the disk has space"
+    )]
+    Io {
+        /// Where it is.
+        directory: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The host has no memory for it.
+    #[error("there is no memory for the store in {directory}; allow it fewer bytes or workers")]
+    OutOfMemory {
+        /// Where it is.
+        directory: String,
+    },
+}
+
+/// Of the files, as they are now.
+pub(super) const FORMAT: u32 = 1;
+
+/// The same without a name.
+pub(super) enum Cause {
+    InUse,
+    Version(u32),
+    Fingerprint,
+    Damaged(String),
+    Io(io::Error),
+    OutOfMemory,
+}
+
+impl Cause {
+    pub fn of(self, directory: String) -> OpenError {
+        match self {
+            Self::InUse => OpenError::InUse { directory },
+            Self::Version(found) => OpenError::Version { directory, found },
+            Self::Fingerprint => OpenError::Fingerprint { directory },
+            Self::Damaged(what) => OpenError::Damaged { directory, what },
+            Self::Io(source) => OpenError::Io { directory, source },
+            Self::OutOfMemory => OpenError::OutOfMemory { directory },
+        }
+    }
+}
+
+impl From<io::Error> for Cause {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<OutOfMemory> for Cause {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<RecordsError> for Cause {
+    fn from(error: RecordsError) -> Self {
+        match error {
+            RecordsError::Damaged(what) => Self::Damaged(what),
+            RecordsError::Io(error) => Self::Io(error),
+            RecordsError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}

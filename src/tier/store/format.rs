@@ -1,0 +1,53 @@
+//! The file that says what the others are: read first, written before there are others.
+use super::error::{Cause, FORMAT};
+use crate::tier::disk::{Disk, Open, read_exactly, write_exactly};
+use std::fmt::Write;
+
+const NAME: &str = "format";
+const NEW: &str = "format.new";
+const TITLE: &str = "radixkv store";
+
+fn text(fingerprint: &[u8; 32]) -> String {
+    let mut text = format!("{TITLE}\nversion {FORMAT}\nfingerprint ");
+    for byte in fingerprint {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('\n');
+    text
+}
+
+/// Refuses what another version or another model wrote. Returns whether the file is there.
+pub(super) fn check(disk: &dyn Disk, fingerprint: &[u8; 32]) -> Result<bool, Cause> {
+    if !disk.exists(NAME)? {
+        return Ok(false);
+    }
+    let file = disk.open(NAME, Open::default())?;
+    let wrong = || Cause::Damaged("the file `format` is not that of a store".to_owned());
+    let length = file.length()?;
+    let mut bytes = [0; 512];
+    let bytes = bytes.get_mut(..length as usize).ok_or_else(wrong)?;
+    read_exactly(&*file, bytes, 0)?;
+    let found = str::from_utf8(bytes).map_err(|_| wrong())?;
+    let rest = found.strip_prefix(TITLE).and_then(|rest| rest.strip_prefix("\nversion "));
+    let (version, rest) = rest.and_then(|rest| rest.split_once('\n')).ok_or_else(wrong)?;
+    let version: u32 = version.parse().map_err(|_| wrong())?;
+    if version != FORMAT {
+        return Err(Cause::Version(version));
+    }
+    let digits = rest.strip_prefix("fingerprint ").and_then(|rest| rest.strip_suffix('\n'));
+    let digits = digits.filter(|digits| digits.len() == 64).ok_or_else(wrong)?;
+    if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    if found == text(fingerprint) { Ok(true) } else { Err(Cause::Fingerprint) }
+}
+
+/// Writes it. It has its name once it is whole.
+pub(super) fn write(disk: &dyn Disk, fingerprint: &[u8; 32]) -> Result<(), Cause> {
+    let file = disk.open(NEW, Open { create: true, direct: false })?;
+    file.set_length(0)?;
+    write_exactly(&*file, text(fingerprint).as_bytes(), 0)?;
+    file.sync()?;
+    disk.rename(NEW, NAME)?;
+    Ok(disk.sync_names()?)
+}

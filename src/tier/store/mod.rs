@@ -1,0 +1,375 @@
+//! Records in a directory. One thread commits, others write, others read; the calls only hand over.
+//!
+//! | file | |
+//! |---|---|
+//! | `lock` | locked by the owner |
+//! | `format` | version, and whose records these are |
+//! | `records.redb` | what is where, with what checksums, and when it was used |
+//! | `data` | the bytes |
+//!
+//! A record's bytes are written and synced before the transaction that names them; its space is
+//! given to another one after the transaction that no longer does. So after a crash the file of
+//! records names nothing but whole records, whatever else was under way.
+mod commit;
+mod data;
+mod entries;
+mod epochs;
+mod error;
+mod format;
+mod open;
+mod parts;
+mod read;
+mod relocate;
+mod state;
+mod write;
+
+pub use error::OpenError;
+
+use super::disk::{Disk, Lock};
+use super::records::Place;
+use super::space::{NoSpace, UNIT};
+use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target};
+use crate::memory::Arc as TryArc;
+use data::Data;
+use entries::{Entry, Phase};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use parts::Parts;
+use read::{Landed, ReadJob};
+use state::{Queued, State};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use write::WriteJob;
+
+/// A longer note is refused.
+const NOTE_MAX: usize = 64 << 20;
+
+/// By what requests are carried out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Io {
+    /// What is best here.
+    #[default]
+    Auto,
+    /// Threads that wait for the disk.
+    Threads,
+}
+
+/// Called when events come after there were none, by any thread, without a lock held.
+pub type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// A store on disk.
+pub struct DiskConfig {
+    /// Made if it isn't there. One store has it at a time.
+    pub directory: PathBuf,
+    /// Of all records, in units of 4 KiB, and their notes, at most. The data file is never longer.
+    pub bytes: u64,
+    /// Of the model and the layout: a directory of another one is refused.
+    pub fingerprint: [u8; 32],
+    /// Threads that read, and as many that write; each has one request in flight, of up to 2 MiB.
+    pub workers: usize,
+    /// A record waits that long to be committed, at most, once it is written.
+    pub commit_interval: Duration,
+    /// When so many bytes wait to be committed, they are.
+    pub commit_bytes: u64,
+    /// Of records that are not written yet, at most; but one alone may be longer.
+    pub waiting_bytes: u64,
+    /// By what requests are carried out.
+    pub io: Io,
+    /// Called when events come after there were none.
+    pub wake: Option<Wake>,
+}
+
+impl DiskConfig {
+    /// The defaults.
+    pub fn new(directory: impl Into<PathBuf>, bytes: u64, fingerprint: [u8; 32]) -> Self {
+        Self {
+            directory: directory.into(),
+            bytes,
+            fingerprint,
+            workers: 8,
+            commit_interval: Duration::from_millis(250),
+            commit_bytes: 64 << 20,
+            waiting_bytes: 1 << 30,
+            io: Io::Auto,
+            wake: None,
+        }
+    }
+}
+
+/// What threads share.
+struct Shared {
+    state: Mutex<State>,
+    has_reads: Condvar,
+    has_writes: Condvar,
+    wants_commit: Condvar,
+    flushed: Condvar,
+    has_events: AtomicBool,
+    data: Data,
+    disk: Box<dyn Disk>,
+    /// Dropped last: from then on the directory can be another's.
+    lock: Box<dyn Lock>,
+    capacity: u64,
+    commit_interval: Duration,
+    commit_bytes: u64,
+    waiting_bytes: u64,
+    wake: Option<Wake>,
+}
+
+impl Shared {
+    /// Lets go of the lock, and wakes the caller if there are events now and were none.
+    fn unlock(&self, state: MutexGuard<'_, State>) {
+        let is_first = !state.events.is_empty() && !self.has_events.swap(true, Ordering::Release);
+        drop(state);
+        if is_first && let Some(wake) = &self.wake {
+            wake();
+        }
+    }
+}
+
+/// A store in a directory.
+///
+/// Dropping it waits for the requests that the disk has, commits what is written, and gives up
+/// what is not; what shall not be lost is flushed before.
+pub struct DiskStore {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    committer: Option<JoinHandle<()>>,
+}
+
+impl DiskStore {
+    fn cost_of(bytes: u64, note: usize) -> u64 {
+        bytes.div_ceil(UNIT).saturating_mul(UNIT).saturating_add(note as u64)
+    }
+}
+
+impl LowerStore for DiskStore {
+    fn put(&self, key: Key, note: Box<[u8]>, source: Box<dyn Source>) -> Result<(), Refused> {
+        let shared = &*self.shared;
+        let lengths = (0..source.parts()).map(|index| source.part(index).len());
+        let parts = Parts::new(lengths).map_err(|_| Refused::OutOfMemory)?;
+        let bytes = parts.bytes();
+        let cost = Self::cost_of(bytes, note.len());
+        if bytes == 0 || cost > shared.capacity || note.len() > NOTE_MAX {
+            return Err(Refused::Length);
+        }
+        let mut guard = shared.state.lock();
+        let state = &mut *guard;
+        if state.stats.is_read_only {
+            return Err(Refused::Closed);
+        }
+        if state.entries.contains(&key) {
+            return Err(Refused::Known);
+        }
+        let waiting = state.stats.waiting_bytes;
+        if waiting > 0 && waiting + bytes > shared.waiting_bytes {
+            return Err(Refused::Busy);
+        }
+        let is_full = |state: &mut State| {
+            state.is_space_wanted = !state.removals.is_empty();
+            shared.wants_commit.notify_one();
+            Err(Refused::Full)
+        };
+        if state.cost + cost > shared.capacity {
+            return is_full(state);
+        }
+        let extents = match state.space.take(bytes.div_ceil(UNIT)) {
+            Ok(extents) => extents,
+            Err(NoSpace::Full) => return is_full(state),
+            Err(NoSpace::OutOfMemory) => return Err(Refused::OutOfMemory),
+        };
+        let taken = extents.clone();
+        let made = Place::new(bytes, extents).and_then(TryArc::new).and_then(|place| {
+            state.entries.try_reserve(&key)?;
+            state.writes.try_reserve(1)?;
+            state.promise(1)?;
+            state.written.try_reserve(state.uncommitted + 1)?;
+            TryArc::new(WriteJob { key, place, parts, source })
+        });
+        let Ok(job) = made else {
+            state.space.give(&taken);
+            return Err(Refused::OutOfMemory);
+        };
+        let (place, left) = (job.place.clone(), job.place.pieces());
+        state.clock += 1;
+        let entry = Entry {
+            phase: Phase::Writing { left, failed: None, is_removed: false },
+            place,
+            note,
+            cost,
+            used: state.clock,
+            readers: 0,
+            is_touched: false,
+            epoch: state.epochs.begin(),
+            failed_syncs: state.failed_syncs,
+        };
+        state.entries.insert(key, entry);
+        state.cost += cost;
+        state.promised += 1;
+        state.uncommitted += 1;
+        state.stats.waiting_bytes += bytes;
+        state.writes.push_back(Queued { job, next: 0 });
+        drop(guard);
+        shared.has_writes.notify_all();
+        Ok(())
+    }
+
+    fn get(
+        &self,
+        key: Key,
+        mut target: Box<dyn Target>,
+    ) -> Result<u64, (Refused, Box<dyn Target>)> {
+        let lengths = (0..target.parts()).map(|index| target.part(index).len());
+        let Ok(parts) = Parts::new(lengths) else { return Err((Refused::OutOfMemory, target)) };
+        let mut guard = self.shared.state.lock();
+        let state = &mut *guard;
+        let place = match state.entries.get(&key) {
+            Some(entry) if entry.phase == Phase::Committed => entry.place.clone(),
+            _ => return Err((Refused::Missing, target)),
+        };
+        if parts.bytes() != place.bytes {
+            return Err((Refused::Length, target));
+        }
+        // The second event is of a record that turns out to be damaged.
+        let room = state.promise(2).is_ok() && state.reads.try_reserve(1).is_ok();
+        let ticket = state.tickets + 1;
+        let (left, landed) = (AtomicUsize::new(place.pieces()), Landed::default());
+        let job = ReadJob { key, ticket, place, parts, left, landed: Mutex::new(landed) };
+        let Some(job) = room.then(|| TryArc::new(job).ok()).flatten() else {
+            return Err((Refused::OutOfMemory, target));
+        };
+        job.landed.lock().target = Some(target);
+        state.tickets = ticket;
+        state.promised += 2;
+        if let Some(entry) = state.entries.get_mut(&key) {
+            entry.readers += 1;
+        }
+        state.reads.push_back(Queued { job, next: 0 });
+        drop(guard);
+        self.shared.has_reads.notify_all();
+        Ok(ticket)
+    }
+
+    fn remove(&self, key: Key) {
+        let mut guard = self.shared.state.lock();
+        let state = &mut *guard;
+        let mut freed = None;
+        match state.entries.get_mut(&key).map(|entry| &mut entry.phase) {
+            Some(Phase::Writing { is_removed, .. }) => {
+                *is_removed = true;
+                if let Some((pieces, job)) = state.unqueue(&key) {
+                    state.end_pieces(&key, pieces, None);
+                    freed = Some(job);
+                }
+            }
+            Some(Phase::Written) => {
+                state.drop_write(&key, None);
+            }
+            Some(Phase::Committing { is_removed }) => *is_removed = true,
+            Some(Phase::Committed) => state.remove_committed(&key),
+            // An event may still say that it is gone.
+            _ => state
+                .events
+                .retain(|event| !matches!(event, Event::Dropped { key: of, .. } if *of == key)),
+        }
+        drop(guard);
+        drop(freed);
+        self.shared.wants_commit.notify_one();
+        self.shared.flushed.notify_all();
+    }
+
+    fn touch(&self, key: Key) {
+        let mut guard = self.shared.state.lock();
+        let state = &mut *guard;
+        let Some(entry) = state.entries.get_mut(&key) else { return };
+        state.clock += 1;
+        entry.used = state.clock;
+        let is_new = entry.phase == Phase::Committed && !entry.is_touched;
+        if is_new && state.touched.try_reserve(1).is_ok() {
+            entry.is_touched = true;
+            state.touched.push(key);
+        }
+    }
+
+    fn cost(&self, bytes: u64, note: usize) -> u64 {
+        Self::cost_of(bytes, note)
+    }
+
+    fn has_events(&self) -> bool {
+        self.shared.has_events.load(Ordering::Acquire)
+    }
+
+    fn poll(&self, events: &mut Vec<Event>) {
+        let mut guard = self.shared.state.lock();
+        let state = &mut *guard;
+        if events.try_reserve(state.events.len()).is_err() {
+            return; // they wait for the next call
+        }
+        for event in state.events.drain(..) {
+            // What was removed meanwhile has not become anything to look for.
+            let is_news = match &event {
+                Event::Committed { key } => {
+                    state.entries.get(key).is_some_and(|entry| entry.phase == Phase::Committed)
+                }
+                _ => true,
+            };
+            if is_news {
+                events.push(event);
+            }
+        }
+        self.shared.has_events.store(false, Ordering::Release);
+    }
+
+    fn flush(&self, timeout: Duration) -> bool {
+        let end = Instant::now().checked_add(timeout);
+        let mut state = self.shared.state.lock();
+        let epoch = match state.epochs.next() {
+            Ok(None) => return true,
+            Ok(Some(epoch)) => epoch,
+            Err(_) => return false,
+        };
+        state.flushing += 1;
+        self.shared.wants_commit.notify_one();
+        while !state.epochs.is_done(epoch) {
+            let is_late = match end {
+                None => {
+                    self.shared.flushed.wait(&mut state);
+                    false
+                }
+                Some(end) => self.shared.flushed.wait_until(&mut state, end).timed_out(),
+            };
+            if is_late {
+                break;
+            }
+        }
+        state.flushing -= 1;
+        state.epochs.is_done(epoch)
+    }
+
+    fn stats(&self) -> StoreStats {
+        let state = self.shared.state.lock();
+        StoreStats { bytes: state.cost, capacity: self.shared.capacity, ..state.stats }
+    }
+}
+
+impl Drop for DiskStore {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        let mut state = shared.state.lock();
+        state.is_closing = true;
+        let queued = (std::mem::take(&mut state.writes), std::mem::take(&mut state.reads));
+        drop(state);
+        drop(queued);
+        shared.has_reads.notify_all();
+        shared.has_writes.notify_all();
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+        shared.state.lock().is_last = true;
+        shared.wants_commit.notify_all();
+        if let Some(committer) = self.committer.take() {
+            let _ = committer.join();
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! One owner per directory, of one version and one model.
+use crate::support::*;
+use radixkv::tier::{DiskStore, OpenError};
+
+fn refused(folder: &Folder) -> OpenError {
+    match DiskStore::open(folder.config(MIB)) {
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains(folder.path().to_str().unwrap()), "{text}");
+            error
+        }
+        Ok(_) => panic!("it was opened"),
+    }
+}
+
+#[test]
+fn t14_a_directory_has_one_owner() {
+    let folder = Folder::new();
+    let store = folder.open(MIB);
+    assert!(matches!(refused(&folder), OpenError::InUse { .. }));
+    keep(&store, 1, 100);
+    drop(store);
+    let store = folder.open(MIB);
+    assert_eq!(load(&store, 1, 100), Ok(content(1, 100)));
+}
+
+#[test]
+fn t14_another_model_is_refused_and_harms_nothing() {
+    let folder = Folder::new();
+    keep(&folder.open(MIB), 1, 100);
+    let mut other = folder.config(MIB);
+    other.fingerprint[31] ^= 1;
+    let refused = DiskStore::open(other).map(|_| ());
+    assert!(matches!(refused, Err(OpenError::Fingerprint { .. })));
+    assert_eq!(load(&folder.open(MIB), 1, 100), Ok(content(1, 100)));
+}
+
+#[test]
+fn t14_another_version_is_refused_and_harms_nothing() {
+    let folder = Folder::new();
+    keep(&folder.open(MIB), 1, 100);
+    let file = folder.path().join("format");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("version 1\n"));
+    std::fs::write(&file, text.replace("version 1\n", "version 2\nwhatever that has")).unwrap();
+    let error = refused(&folder);
+    assert!(matches!(error, OpenError::Version { found: 2, .. }), "{error}");
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(load(&folder.open(MIB), 1, 100), Ok(content(1, 100)));
+}

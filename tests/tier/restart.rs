@@ -1,0 +1,82 @@
+//! What was committed is there when the store is opened again.
+use crate::support::*;
+use radixkv::tier::{DiskStore, LowerStore, Record, Refused};
+
+fn numbers(found: &[Record]) -> Vec<u64> {
+    found.iter().map(|record| u64::from_le_bytes(record.key[..8].try_into().unwrap())).collect()
+}
+
+#[test]
+fn t05_a_restart_finds_all_in_the_order_of_use() {
+    let folder = Folder::new();
+    let store = folder.open(16 * MIB);
+    for number in 0..20 {
+        put(&store, number, 1000 * number as usize + 1).unwrap();
+    }
+    assert!(store.flush(LONG));
+    store.touch(key(3));
+    store.touch(key(0));
+    store.touch(key(99));
+    store.remove(key(7));
+    drop(store);
+    let (store, found) = DiskStore::open(folder.config(16 * MIB)).unwrap();
+    let mut expected: Vec<u64> = (0..20).filter(|n| ![0, 3, 7].contains(n)).collect();
+    expected.extend([3, 0]);
+    assert_eq!(numbers(&found), expected);
+    let mut cost = 0;
+    for record in &found {
+        let number = u64::from_le_bytes(record.key[..8].try_into().unwrap());
+        let bytes = 1000 * number as usize + 1;
+        assert_eq!((record.bytes, &record.note), (bytes as u64, &note(number)));
+        assert_eq!(load(&store, number, bytes), Ok(content(number, bytes)));
+        cost += store.cost(record.bytes, record.note.len());
+    }
+    assert_eq!((store.stats().bytes, store.stats().records), (cost, 19));
+    assert_eq!(get(&store, 7, 7001), Err(Refused::Missing));
+    // New uses come after old ones.
+    keep(&store, 100, 1);
+    drop(store);
+    let found = DiskStore::open(folder.config(16 * MIB)).unwrap().1;
+    assert_eq!(numbers(&found).last(), Some(&100));
+}
+
+#[test]
+fn t05_what_was_not_committed_does_not_come_back() {
+    let folder = Folder::new();
+    let mut config = folder.config(MIB);
+    config.commit_interval = LONG;
+    let store = DiskStore::open(config).unwrap().0;
+    keep(&store, 1, 10);
+    put(&store, 2, 10).unwrap();
+    store.remove(key(2));
+    assert!(store.flush(LONG));
+    assert_eq!(poll(&store), []);
+    store.remove(key(1));
+    drop(store);
+    assert_eq!(DiskStore::open(folder.config(MIB)).unwrap().1, []);
+}
+
+#[test]
+fn t10_a_smaller_bound_drops_what_was_used_least() {
+    let folder = Folder::new();
+    let store = folder.open(17 * MIB);
+    for number in 0..16 {
+        put(&store, number, MIB as usize - 100).unwrap();
+    }
+    assert!(store.flush(LONG));
+    (0..4).for_each(|number| store.touch(key(number)));
+    drop(store);
+    let (store, found) = DiskStore::open(folder.config(8 * MIB + 500)).unwrap();
+    assert_eq!(numbers(&found), [12, 13, 14, 15, 0, 1, 2, 3]);
+    let data = std::fs::metadata(folder.path().join("data")).unwrap().len();
+    assert_eq!(data, 8 * MIB);
+    for number in numbers(&found) {
+        let bytes = MIB as usize - 100;
+        assert!(load(&store, number, bytes) == Ok(content(number, bytes)), "{number}");
+    }
+    assert_eq!(put(&store, 20, 5000), Err(Refused::Full));
+    drop(store);
+    let (store, found) = DiskStore::open(folder.config(9 * MIB)).unwrap();
+    assert_eq!(found.len(), 8);
+    keep(&store, 20, 5000);
+}
