@@ -97,7 +97,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 5
+#define RKV_ABI_VERSION 6
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -416,6 +416,13 @@
 #define RKV_EVENTS_NAME_LIMIT 1024
 
 /**
+ * In rkv_snapshot_cache_insert_args.flags: the snapshot may be written below memory, to what
+ * rkv_snapshot_cache_attach() put there, and is found again after it had to leave, also by another
+ * process later.
+ */
+#define RKV_SNAPSHOT_INSERT_STORABLE 1
+
+/**
  * In rkv_snapshot_cache_insert_args.flags: the engine can take the end of this state away, and
  * then has the state after fewer of its tokens. rkv_snapshot_cache_match() with
  * RKV_SNAPSHOT_MATCH_TRIMMABLE finds it for lists that have only its first tokens.
@@ -472,6 +479,10 @@ typedef enum rkv_status {
      */
     RKV_STATUS_STALE_PIN = 8,
     /**
+     * The ticket id names no ticket of this cache: taken, cancelled, foreign, or never issued.
+     */
+    RKV_STATUS_STALE_TICKET = 9,
+    /**
      * Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
      */
     RKV_STATUS_OUT_OF_PAGES = 100,
@@ -488,7 +499,8 @@ typedef enum rkv_status {
      */
     RKV_STATUS_BUSY = 103,
     /**
-     * The sequence to go on from is still running; ask again when it is retained.
+     * The sequence to go on from is still running: ask again when it is retained. Or what was
+     * started still goes on: ask again.
      */
     RKV_STATUS_PENDING = 104,
     /**
@@ -496,6 +508,10 @@ typedef enum rkv_status {
      * it. Nothing changed on the host. Errors of what was launched earlier show up here too.
      */
     RKV_STATUS_DEVICE = 105,
+    /**
+     * The disk, or what is on it, does not allow the call; the message says what and where.
+     */
+    RKV_STATUS_STORAGE = 106,
     /**
      * A bug in the library: a panic was caught. The handle is poisoned.
      */
@@ -2799,10 +2815,25 @@ typedef struct rkv_snapshot_cache_stats {
  * Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
  * rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
  * call did everything else and while no lock is held: it may call the library, this cache
- * included. It must not throw, longjmp or end its thread: the process would end, see Callbacks at
+ * included. One that may be written (RKV_SNAPSHOT_INSERT_STORABLE) may also be let go by a thread
+ * of the library, which has written it to the end: there the destructor must not call this cache. It must not throw, longjmp or end its thread: the process would end, see Callbacks at
  * the top. In a child process, after fork(), the parent's snapshots are not destroyed.
  */
 typedef void (*rkv_snapshot_destructor)(void *data, uint64_t size_bytes, void *user_data);
+
+/**
+ * A piece of memory that a snapshot is made of. An array element: it may grow at its end.
+ */
+typedef struct rkv_snapshot_part {
+    /**
+     * Where it begins; NULL is allowed when it has no bytes.
+     */
+    const void *data;
+    /**
+     * Its bytes.
+     */
+    uint64_t size_bytes;
+} rkv_snapshot_part;
 
 /**
  * What rkv_snapshot_cache_insert() puts where.
@@ -2813,7 +2844,7 @@ typedef struct rkv_snapshot_cache_insert_args {
      */
     uint32_t struct_size;
     /**
-     * 0 or RKV_SNAPSHOT_INSERT_TRIMMABLE.
+     * RKV_SNAPSHOT_INSERT_STORABLE, RKV_SNAPSHOT_INSERT_TRIMMABLE, both or 0.
      */
     uint32_t flags;
     /**
@@ -2825,7 +2856,8 @@ typedef struct rkv_snapshot_cache_insert_args {
      */
     const struct rkv_tokens *tokens;
     /**
-     * The snapshot, any pointer, NULL included. It is passed on and never followed.
+     * The snapshot, any pointer, NULL included. It is passed on, and followed only with
+     * RKV_SNAPSHOT_INSERT_STORABLE and no parts.
      */
     void *data;
     /**
@@ -2848,6 +2880,19 @@ typedef struct rkv_snapshot_cache_insert_args {
      * The token that the model predicts after these, any number. Zero without has_next_token.
      */
     uint32_t next_token;
+    /**
+     * With RKV_SNAPSHOT_INSERT_STORABLE: what the snapshot is made of; NULL and 0 for one part,
+     * size_bytes at data. Read until the destructor is called; the array itself is copied.
+     */
+    const struct rkv_snapshot_part *parts;
+    /**
+     * How many parts there are.
+     */
+    uint64_t part_count;
+    /**
+     * sizeof(rkv_snapshot_part); 0 without parts.
+     */
+    uint64_t part_size;
 } rkv_snapshot_cache_insert_args;
 
 /**
@@ -2887,7 +2932,7 @@ typedef uint64_t rkv_pin_id;
 
 /**
  * The snapshot of the longest stored prefix of a token list; with RKV_SNAPSHOT_MATCH_TRIMMABLE
- * that with most tokens in common. All zero when there is none.
+ * that with most tokens in common. All zero when there is none, but for what could be fetched.
  */
 typedef struct rkv_snapshot_cache_match_result {
     /**
@@ -2927,7 +2972,241 @@ typedef struct rkv_snapshot_cache_match_result {
      * are fewer than token_count, the engine takes the state's end away.
      */
     uint64_t common_token_count;
+    /**
+     * Tokens in common with what rkv_snapshot_cache_fetch() would bring from below memory, when
+     * they are more; else 0.
+     */
+    uint64_t fetchable_token_count;
+    /**
+     * 1 when data is a copy that the cache read from below memory and owns: then data leads to
+     * its first part, and rkv_snapshot_cache_read_parts() has them all. 0 when data is what an
+     * insert was given.
+     */
+    uint32_t is_copy;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_snapshot_cache_match_result;
+
+/**
+ * What lies below the memory of a snapshot cache. Fill with rkv_snapshot_tier_config_init(), then
+ * change fields.
+ */
+typedef struct rkv_snapshot_tier_config {
+    /**
+     * sizeof(rkv_snapshot_tier_config).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * The directory, a path that ends with NUL; made if its parent is there. It is this cache's
+     * alone until it is detached.
+     */
+    const char *directory;
+    /**
+     * Bytes of data in it, at most; least recently used snapshots go. No default.
+     */
+    uint64_t byte_limit;
+    /**
+     * What the snapshots are good for: a digest of model, quantisation, layout, and whatever else
+     * changes what their bytes mean. A directory of another fingerprint is refused. Default all
+     * zero.
+     */
+    uint8_t fingerprint[32];
+    /**
+     * When a snapshot is written: 0 as soon as it is inserted, n when n matches have found it,
+     * UINT32_MAX when it leaves memory. Default 0.
+     */
+    uint32_t write_after_matches;
+    /**
+     * Threads that read, and as many that write, 1 to 64. Default 8.
+     */
+    uint32_t worker_count;
+    /**
+     * Bytes of snapshots that wait to be written, at most; a snapshot that would exceed it is
+     * tried again later, if it is still in memory. Default 4 GiB.
+     */
+    uint64_t waiting_byte_limit;
+    /**
+     * Milliseconds from a write to its commit, at most, while the disk keeps up: after a crash
+     * what was written earlier is there. 1 to 60000. Default 250.
+     */
+    uint32_t commit_interval_ms;
+    /**
+     * An eventfd that becomes readable when something was read or written, or -1. The cache uses
+     * it until it is detached, and never closes it. Default -1.
+     */
+    int32_t event_fd;
+} rkv_snapshot_tier_config;
+
+/**
+ * Names a fetch of one snapshot cache, from rkv_snapshot_cache_fetch() until it is taken or
+ * cancelled. Zero names none. A stale id gives RKV_STATUS_STALE_TICKET, and never means another
+ * fetch.
+ */
+typedef uint64_t rkv_ticket_id;
+
+/**
+ * A fetch that was started. All zero when nothing below memory is longer than what memory has.
+ */
+typedef struct rkv_snapshot_cache_fetch_result {
+    /**
+     * sizeof(rkv_snapshot_cache_fetch_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Names the fetch: rkv_snapshot_cache_take() or rkv_snapshot_cache_cancel() ends it. 0 when
+     * none was started.
+     */
+    rkv_ticket_id ticket;
+    /**
+     * Tokens of the snapshot that it brings.
+     */
+    uint64_t token_count;
+    /**
+     * Of those, how many the list begins with: all, but with RKV_SNAPSHOT_MATCH_TRIMMABLE.
+     */
+    uint64_t common_token_count;
+    /**
+     * What the snapshot takes.
+     */
+    uint64_t size_bytes;
+} rkv_snapshot_cache_fetch_result;
+
+/**
+ * Counters of what is below the memory of a snapshot cache, since it was attached unless they say
+ * "now".
+ */
+typedef struct rkv_snapshot_tier_stats {
+    /**
+     * sizeof(rkv_snapshot_tier_stats).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when the disk refused so often that nothing is written any more; reads go on.
+     */
+    uint32_t is_read_only;
+    /**
+     * Snapshots now that can be fetched or are being written.
+     */
+    uint64_t entry_count;
+    /**
+     * Bytes of data now, of byte_limit.
+     */
+    uint64_t used_bytes;
+    /**
+     * The limit.
+     */
+    uint64_t byte_limit;
+    /**
+     * Snapshots now that are being written.
+     */
+    uint64_t writing_count;
+    /**
+     * Bytes now that wait to be written.
+     */
+    uint64_t waiting_bytes;
+    /**
+     * Bytes now that are being read.
+     */
+    uint64_t loading_bytes;
+    /**
+     * Tickets now.
+     */
+    uint64_t ticket_count;
+    /**
+     * Bytes of host memory that the index takes now.
+     */
+    uint64_t index_bytes;
+    /**
+     * Snapshots whose write was started.
+     */
+    uint64_t write_count;
+    /**
+     * Bytes written.
+     */
+    uint64_t written_bytes;
+    /**
+     * Writes that the disk refused.
+     */
+    uint64_t failed_write_count;
+    /**
+     * Of those, for want of room on the disk.
+     */
+    uint64_t no_space_count;
+    /**
+     * Writes that waited for room under byte_limit.
+     */
+    uint64_t full_count;
+    /**
+     * Writes that gave way because too much was waiting.
+     */
+    uint64_t throttled_count;
+    /**
+     * Snapshots that are larger than byte_limit, or without a byte.
+     */
+    uint64_t unfit_count;
+    /**
+     * Reads that were started.
+     */
+    uint64_t load_count;
+    /**
+     * Reads that brought a snapshot into memory.
+     */
+    uint64_t loaded_count;
+    /**
+     * Bytes read.
+     */
+    uint64_t read_bytes;
+    /**
+     * Fetches that joined a read that went on already.
+     */
+    uint64_t joined_count;
+    /**
+     * Reads that failed.
+     */
+    uint64_t failed_load_count;
+    /**
+     * Of those, because of a wrong checksum.
+     */
+    uint64_t damaged_count;
+    /**
+     * Reads that ended when nobody waited any more.
+     */
+    uint64_t late_count;
+    /**
+     * Fetches that were not started because memory's byte limit left no room.
+     */
+    uint64_t no_memory_count;
+    /**
+     * Snapshots in the directory that could not be used when it was attached.
+     */
+    uint64_t unusable_count;
+    /**
+     * Commits.
+     */
+    uint64_t commit_count;
+    /**
+     * Nanoseconds of the longest commit.
+     */
+    uint64_t longest_commit_ns;
+    /**
+     * Nanoseconds of all writes together.
+     */
+    uint64_t write_ns;
+    /**
+     * Nanoseconds of all reads together.
+     */
+    uint64_t read_ns;
+} rkv_snapshot_tier_stats;
 
 
 
@@ -5301,6 +5580,8 @@ enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config
  * Destroys a snapshot cache and every snapshot that nobody reads. NULL is allowed and does
  * nothing.
  *
+ * A directory below memory is detached without waiting for what is being written, as
+ * rkv_snapshot_cache_detach() would; what was committed is found when it is attached again.
  * Snapshots that are pinned stay as they are until their pins are released, and so does the cache
  * behind the handle: releasing those pins is the only call that is still allowed on it, and the
  * last release ends both.
@@ -5314,7 +5595,7 @@ enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config
 RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
 
 /**
- * Removes every entry. Snapshots that are pinned stay until their pins are released, the others
+ * Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are released, the others
  * are destroyed before the call returns.
  *
  * @param cache the cache
@@ -5324,7 +5605,9 @@ RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
  * @par Thread safety
  * any thread
  */
-RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
 
 /**
  * Counters of a snapshot cache, at one moment.
@@ -5378,7 +5661,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snaps
  *
  * The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
  * used first, when it is replaced or removed, with the cache. Who has it pinned keeps it until the
- * release. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
+ * release. With a directory below memory the same holds there, and what has
+ * RKV_SNAPSHOT_INSERT_STORABLE is written to it. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
  * cache is not stored: it is destroyed before the call returns, nothing else changes, and that is
  * no error. The new entry itself never goes for the limits in this call: when all others are
  * pinned, the cache is over them until a release.
@@ -5472,7 +5756,7 @@ enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
                                            rkv_pin_id pin);
 
 /**
- * Removes the entry of exactly these tokens. Its snapshot is destroyed before the call returns,
+ * Removes the entry of exactly these tokens, in memory and below. Its snapshot is destroyed before the call returns,
  * or with its last pin.
  *
  * @param cache the cache
@@ -5491,6 +5775,195 @@ enum rkv_status rkv_snapshot_cache_remove(struct rkv_snapshot_cache *cache,
                                           const struct rkv_namespace *space,
                                           const struct rkv_tokens *tokens,
                                           bool *out_removed);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_snapshot_tier_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_tier_config_init(struct rkv_snapshot_tier_config *config,
+                                              size_t struct_size);
+
+/**
+ * Puts a directory below the memory of a cache. Snapshots with RKV_SNAPSHOT_INSERT_STORABLE are
+ * written to it from now on; those that are in it already are found at once.
+ *
+ * Attach before the first insert: what memory has already is not compared with what the directory
+ * has for the same tokens. Nothing that happens to the disk later fails a call on the cache: a
+ * snapshot that cannot be written or read is not found, and counted.
+ *
+ * @param cache the cache
+ * @param config what to attach
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
+ * when the cache has a directory; RKV_STATUS_STORAGE when the directory cannot be used: another
+ * process or cache has it, it was made by another version or for another fingerprint, or the
+ * system refuses; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(snapshots in the directory); reads from the disk. Blocks; other calls go on meanwhile
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_attach(struct rkv_snapshot_cache *cache,
+                                          const struct rkv_snapshot_tier_config *config);
+
+/**
+ * Takes the directory away from a cache, after waiting for what is being written. What was
+ * committed is found when it is attached again; snapshots in memory stay, copies too. Tickets that
+ * are out are stale from now on.
+ *
+ * @param cache the cache
+ * @param timeout_ms milliseconds to wait at most for what is being written
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: the directory is
+ * detached, and what was not committed is lost; RKV_STATUS_INVALID_STATE when there is none;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(snapshots in the directory); blocks for the time given, and until a write that goes on has
+ * ended
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_detach(struct rkv_snapshot_cache *cache,
+                                          uint64_t timeout_ms);
+
+/**
+ * Waits until everything that is being written is committed: after a crash it is there.
+ *
+ * @param cache the cache
+ * @param timeout_ms milliseconds to wait at most
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory has no
+ * room for something that is still in memory; RKV_STATUS_INVALID_STATE when the cache has no
+ * directory; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * blocks for the time given at most; other calls go on meanwhile
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
+                                         uint64_t timeout_ms);
+
+/**
+ * Starts to bring the longest prefix below memory into it, if it is longer than what memory has;
+ * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for what is on its way already joins that fetch, with a ticket of its own.
+ *
+ * What was read becomes an entry of the cache when every byte has arrived and its checksum holds,
+ * and counts in the byte limit from then on; before, fetches together take no more than the byte
+ * limit. Nothing is fetched twice that failed.
+ *
+ * @param cache the cache
+ * @param space the namespace; NULL for the default one
+ * @param tokens what to look for: text only
+ * @param flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE, as for rkv_snapshot_cache_match()
+ * @param out_fetch receives the fetch; set its struct_size first
+ * @return RKV_STATUS_OK, also when there is nothing to fetch; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 tickets are out;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens), and memory for the snapshot; its own lock; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_fetch(struct rkv_snapshot_cache *cache,
+                                         const struct rkv_namespace *space,
+                                         const struct rkv_tokens *tokens,
+                                         uint32_t flags,
+                                         struct rkv_snapshot_cache_fetch_result *out_fetch);
+
+/**
+ * Takes what a fetch has brought: the snapshot is pinned, as rkv_snapshot_cache_match() would. It
+ * never waits; ask again, or sleep on the eventfd of the config.
+ *
+ * @param cache the cache
+ * @param ticket from rkv_snapshot_cache_fetch()
+ * @param out_match receives the match, whose full_hit says nothing and is 0; all zero when the
+ * fetch failed, or the entry was removed meanwhile. Set its struct_size first
+ * @return RKV_STATUS_OK, and the ticket has ended; RKV_STATUS_PENDING when it goes on;
+ * RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY and
+ * RKV_STATUS_INVALID_STATE (2^24 pins are out): the ticket is still good; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens); its own lock; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_take(struct rkv_snapshot_cache *cache,
+                                        rkv_ticket_id ticket,
+                                        struct rkv_snapshot_cache_match_result *out_match);
+
+/**
+ * Gives a fetch up. What is still read is thrown away when it arrives, unless others wait for it.
+ *
+ * @param cache the cache
+ * @param ticket from rkv_snapshot_cache_fetch()
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); its own lock; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_cancel(struct rkv_snapshot_cache *cache,
+                                          rkv_ticket_id ticket);
+
+/**
+ * Lists the parts of a pinned snapshot, as its insert was given them: those of a copy lie in memory
+ * of the cache, each at a multiple of 16, and are good until the pin is released.
+ *
+ * @param cache the cache
+ * @param pin a pin of this cache
+ * @param parts receives the parts; NULL to ask for their number
+ * @param part_size sizeof(rkv_snapshot_part)
+ * @param capacity room in parts
+ * @param out_count receives the number of parts; 0 for a snapshot that may not be written
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_STALE_PIN;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(parts); its own shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_read_parts(const struct rkv_snapshot_cache *cache,
+                                              rkv_pin_id pin,
+                                              struct rkv_snapshot_part *parts,
+                                              size_t part_size,
+                                              size_t capacity,
+                                              size_t *out_count);
+
+/**
+ * Counters of what is below memory. All zero when nothing is.
+ *
+ * @param cache the cache
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(writes that go on); its own lock; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_read_tier_stats(struct rkv_snapshot_cache *cache,
+                                                   struct rkv_snapshot_tier_stats *out_stats);
 
 #ifdef __cplusplus
 }  // extern "C"

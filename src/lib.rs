@@ -126,6 +126,7 @@ pub mod sequence;
 pub mod snapshot;
 pub mod store;
 mod sync;
+pub mod tier;
 pub mod token;
 mod tree;
 

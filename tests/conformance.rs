@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The groups of the specification and how many behaviours each has.
-const GROUPS: [(char, usize); 10] = [
+const GROUPS: [(char, usize); 11] = [
     ('K', 26),
     ('B', 12),
     ('S', 9),
@@ -16,6 +16,7 @@ const GROUPS: [(char, usize); 10] = [
     ('G', 16),
     ('E', 5),
     ('P', 7),
+    ('T', 18),
 ];
 const NOT_BUILT: &str = "not built yet: ";
 

@@ -25,6 +25,9 @@ pub enum Error {
     /// The id names no lock of this cache.
     #[error("lock {0:#x} is stale: undone, of another cache, or never issued")]
     StaleLock(u64),
+    /// The id names no ticket of this cache.
+    #[error("ticket {0:#x} is stale: taken, cancelled, of another cache, or never issued")]
+    StaleTicket(u64),
     /// The object is in a state that does not allow the call.
     #[error("{0}")]
     State(Message),
@@ -54,6 +57,9 @@ pub enum Error {
         /// The function, the code's name, the code.
         text: Message,
     },
+    /// The disk, or what is on it, does not allow the call.
+    #[error("{0}")]
+    Storage(Message),
     /// The page table already has a cache.
     #[error("the page table already has a cache")]
     Busy,

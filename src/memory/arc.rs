@@ -27,6 +27,11 @@ impl<T> Arc<T> {
         Ok(Self(NonNull::from(Box::leak(inner)), PhantomData))
     }
 
+    /// Whether two own the same value.
+    pub fn is_same(one: &Self, other: &Self) -> bool {
+        one.0 == other.0
+    }
+
     fn inner(&self) -> &Inner<T> {
         // SAFETY: the value lives as long as it has an owner.
         unsafe { self.0.as_ref() }

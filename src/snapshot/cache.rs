@@ -1,5 +1,5 @@
 //! The cache: takes the locks that it needs, in their order, and leaves everything whole.
-use super::freed::{Freed, Snapshot};
+use super::freed::{Freed, Snapshot, Stack};
 use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
 use super::rest::Rest;
@@ -56,12 +56,12 @@ impl Default for SnapshotBounds {
 /// The cache, for any number of threads.
 #[derive(Debug)]
 pub struct SnapshotCache<V> {
-    limits: SnapshotLimits,
+    pub(super) limits: SnapshotLimits,
     /// Tokens of a node at most.
     segment: usize,
     /// What is stored: changes to it exclude everybody, lookups go on side by side.
-    store: RwLock<Tree<V>>,
-    ledger: RwLock<Ledger<V>>,
+    pub(super) store: RwLock<Tree<V>>,
+    pub(super) ledger: RwLock<Ledger<V>>,
 }
 
 impl<V> SnapshotCache<V> {
@@ -114,7 +114,7 @@ impl<V> SnapshotCache<V> {
         let old = tree.nodes[node].entry.replace(snapshot);
         let replaced = old.is_some();
         if let Some(old) = old {
-            ledger.remove(&tree.nodes, node, old, freed);
+            ledger.remove(&tree.nodes, node, old, &mut freed.ended);
         }
         ledger.add(&tree.nodes, node, bytes);
         tree.set_trimmable(node, is_trimmable);
@@ -222,15 +222,24 @@ impl<V> SnapshotCache<V> {
 
     /// Ends a pin.
     pub fn release(&self, pin: PinId, freed: &mut Freed<V>) -> Result<(), Error> {
-        let tree = self.store.read();
-        let mut ledger = self.ledger.write();
-        let is_last = ledger.unpin(&tree.nodes, pin, freed)?;
-        if is_last && ledger.is_over() && ledger.order.oldest().is_some() {
-            drop((ledger, tree));
-            let mut tree = self.store.write();
-            self.evict(&mut tree, self.ledger.write(), false, freed);
+        if self.unpin(pin, freed)? {
+            self.shrink(freed);
         }
         Ok(())
+    }
+
+    /// Ends a pin, and lets nothing go for the limits; whether something is to.
+    pub(super) fn unpin(&self, pin: PinId, freed: &mut Freed<V>) -> Result<bool, Error> {
+        let tree = self.store.read();
+        let mut ledger = self.ledger.write();
+        let is_last = ledger.unpin(&tree.nodes, pin, &mut freed.ended)?;
+        Ok(is_last && ledger.is_over() && ledger.order.oldest().is_some())
+    }
+
+    /// Lets entries go until the limits hold.
+    pub(super) fn shrink(&self, freed: &mut Freed<V>) {
+        let mut tree = self.store.write();
+        self.evict(&mut tree, self.ledger.write(), false, freed);
     }
 
     /// Removes the entry of exactly these tokens; false when there is none. Readers keep what they
@@ -240,7 +249,7 @@ impl<V> SnapshotCache<V> {
         let Some(node) = tree.exact(namespace, tokens) else { return false };
         let mut ledger = self.ledger.write();
         let mut work = SLICE;
-        remove(&mut tree, &mut ledger, node, &mut work, freed);
+        remove(&mut tree, &mut ledger, node, &mut work, &mut freed.ended);
         count(&mut ledger.counters.removed, 1);
         tree.tighten(&mut ledger.order);
         drop(ledger);
@@ -277,7 +286,7 @@ impl<V> SnapshotCache<V> {
             for reader in at..end {
                 let node = ledger.readers.get(reader as u32).map_or(NONE, |reader| reader.node);
                 if node != NONE {
-                    take_entry(tree, &mut ledger, node, freed);
+                    take_entry(tree, &mut ledger, node, &mut freed.ended);
                     tree.prune_later(node);
                     count(&mut ledger.counters.removed, 1);
                 }
@@ -319,7 +328,7 @@ impl<V> SnapshotCache<V> {
 }
 
 /// Counts, up to where a counter ends: what an engine sees there is wrong, and harms nobody.
-fn count(counter: &mut u64, more: usize) {
+pub(super) fn count(counter: &mut u64, more: usize) {
     *counter = counter.saturating_add(more as u64);
 }
 
@@ -328,7 +337,7 @@ fn remove<V>(
     ledger: &mut Ledger<V>,
     node: u32,
     work: &mut usize,
-    freed: &mut Freed<V>,
+    freed: &mut Stack<V>,
 ) {
     let steps = take_entry(tree, ledger, node, freed);
     *work = work.saturating_sub(steps);
@@ -340,7 +349,7 @@ fn take_entry<V>(
     tree: &mut Tree<V>,
     ledger: &mut Ledger<V>,
     node: u32,
-    freed: &mut Freed<V>,
+    freed: &mut Stack<V>,
 ) -> usize {
     let entry = tree.nodes[node].entry.take().expect("an entry that is there");
     ledger.remove(&tree.nodes, node, entry, freed);
@@ -369,7 +378,7 @@ fn evict_some<V>(
             return (evicted, true);
         }
         work -= 1;
-        remove(tree, ledger, oldest, &mut work, freed);
+        remove(tree, ledger, oldest, &mut work, &mut freed.evicted);
         evicted += 1;
     }
 }

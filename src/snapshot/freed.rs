@@ -13,42 +13,27 @@ pub(super) struct Snapshot<V> {
     pub(super) before: Option<Box<Self>>,
 }
 
-/// Values that are no longer the cache's, of one call. Drop it when no lock is held.
-pub struct Freed<V> {
-    /// What an insert didn't store.
-    refused: Option<V>,
+/// Snapshots in the order in which they were freed.
+pub(super) struct Stack<V> {
     last: Option<Box<Snapshot<V>>>,
-    /// What a cache held when it was cleared, as it lay there.
-    all: Option<Nodes<V>>,
 }
 
-impl<V> Freed<V> {
-    /// None yet.
-    pub fn new() -> Self {
-        Self { refused: None, last: None, all: None }
-    }
-
+impl<V> Stack<V> {
     pub(super) fn push(&mut self, mut snapshot: Box<Snapshot<V>>) {
         snapshot.before = self.last.take();
         self.last = Some(snapshot);
     }
 
-    pub(super) fn push_all(&mut self, nodes: Nodes<V>) {
-        if let Some(mut before) = self.all.replace(nodes) {
-            before.take_entries().for_each(|entry| self.push(entry));
-        }
-    }
-
-    pub(super) fn refuse(&mut self, value: V) {
-        self.refused = Some(value);
+    fn iter(&self) -> impl Iterator<Item = &V> {
+        let all =
+            std::iter::successors(self.last.as_deref(), |snapshot| snapshot.before.as_deref());
+        all.map(|snapshot| &snapshot.value)
     }
 }
 
-impl<V> Drop for Freed<V> {
-    /// Drops the values one by one, and those of one list in the order in which they were freed.
-    fn drop(&mut self) {
-        drop(self.all.take());
-        drop(self.refused.take());
+impl<V> Stack<V> {
+    /// Takes them one by one, in their order.
+    fn drain(&mut self, mut take: impl FnMut(Box<Snapshot<V>>)) {
         let mut first = None;
         while let Some(mut snapshot) = self.last.take() {
             self.last = snapshot.before.take();
@@ -57,7 +42,55 @@ impl<V> Drop for Freed<V> {
         }
         while let Some(mut snapshot) = first {
             first = snapshot.before.take();
+            take(snapshot);
         }
+    }
+}
+
+impl<V> Drop for Stack<V> {
+    fn drop(&mut self) {
+        self.drain(drop);
+    }
+}
+
+/// Values that are no longer the cache's, of one call. Drop it when no lock is held.
+pub struct Freed<V> {
+    // Dropped in this order.
+    /// What a cache held when it was cleared, as it lay there.
+    all: Option<Nodes<V>>,
+    /// What an insert didn't store.
+    refused: Option<V>,
+    /// What was replaced, removed or given back by its last reader.
+    pub(super) ended: Stack<V>,
+    /// What went for the limits.
+    pub(super) evicted: Stack<V>,
+}
+
+impl<V> Freed<V> {
+    /// None yet.
+    pub fn new() -> Self {
+        let (ended, evicted) = (Stack { last: None }, Stack { last: None });
+        Self { all: None, refused: None, ended, evicted }
+    }
+
+    /// What went for the limits, and might be worth keeping elsewhere: the last one first.
+    pub(super) fn evicted(&self) -> impl Iterator<Item = &V> {
+        self.evicted.iter()
+    }
+
+    /// Forgets that what went for the limits did: it was looked at.
+    pub(super) fn settle(&mut self) {
+        self.evicted.drain(|snapshot| self.ended.push(snapshot));
+    }
+
+    pub(super) fn push_all(&mut self, nodes: Nodes<V>) {
+        if let Some(mut before) = self.all.replace(nodes) {
+            before.take_entries().for_each(|entry| self.ended.push(entry));
+        }
+    }
+
+    pub(super) fn refuse(&mut self, value: V) {
+        self.refused = Some(value);
     }
 }
 

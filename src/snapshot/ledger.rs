@@ -3,7 +3,7 @@
 //! A snapshot that loses its entry while somebody reads it is *detached*: it waits with its
 //! readers, and the last pin takes it along. Those have a place from the first pin on, so that
 //! whatever takes an entry away needs no memory.
-use super::freed::{Freed, Snapshot};
+use super::freed::{Snapshot, Stack};
 use super::nodes::Nodes;
 use super::recency::Order;
 use super::{Counters, NONE, SnapshotLimits};
@@ -88,7 +88,7 @@ impl<V> Ledger<V> {
         nodes: &Nodes<V>,
         node: u32,
         entry: Box<Snapshot<V>>,
-        freed: &mut Freed<V>,
+        freed: &mut Stack<V>,
     ) {
         self.entries -= 1;
         let reader = nodes[node].reader.swap(NONE, Relaxed);
@@ -145,7 +145,7 @@ impl<V> Ledger<V> {
         &mut self,
         nodes: &Nodes<V>,
         pin: PinId,
-        freed: &mut Freed<V>,
+        freed: &mut Stack<V>,
     ) -> Result<bool, Error> {
         let number = self.pins.release(pin).ok_or(Error::StalePin(pin.0))?;
         let reader = &mut self.readers[number];

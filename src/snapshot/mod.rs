@@ -46,12 +46,14 @@
 mod buckets;
 mod cache;
 mod check;
+mod entries;
 mod freed;
 mod ledger;
 mod nodes;
 mod pinned;
 mod recency;
 mod rest;
+pub mod tiered;
 mod tree;
 mod trimmable;
 
@@ -65,6 +67,7 @@ pub use freed::Freed;
 pub use pinned::Pinned;
 
 use crate::ids::PinId;
+use cache::count;
 
 /// The tokens of a node's segment; none at a root.
 type Label = crate::tree::Label<false>;
@@ -132,6 +135,13 @@ pub struct Hit<R> {
     pub next_token: Option<u32>,
     /// What was asked of the value.
     pub value: R,
+}
+
+impl<R> Hit<R> {
+    /// Whether it is the snapshot of a list of so many tokens, to the last one.
+    pub(crate) fn is_of(&self, token_count: usize) -> bool {
+        [self.tokens, self.common] == [token_count; 2]
+    }
 }
 
 /// What a cache counted since it was made. A counter that comes to its end stays there.

@@ -11,7 +11,7 @@ mod records;
 mod space;
 mod store;
 
-pub use store::{DiskConfig, DiskStore, Io, OpenError};
+pub use store::{DiskConfig, DiskStore, Io, OpenError, Wake};
 
 use std::any::Any;
 use std::time::Duration;

@@ -121,8 +121,9 @@ static void m01_snapshot_insert(void) {
     good.space = &space;
     BAD(s, rkv_snapshot_cache_insert(NULL, &good, &result), "cache");
     BAD(s, rkv_snapshot_cache_insert(s->cache, NULL, &result), "args");
-    BAD_INPUT_SIZES(s, rkv_snapshot_cache_insert_args, good, p,
-                    rkv_snapshot_cache_insert(s->cache, p, &result), "args");
+    BAD_INPUT_SIZES_FROM(s, rkv_snapshot_cache_insert_args,
+                         offsetof(rkv_snapshot_cache_insert_args, parts), good, p,
+                         rkv_snapshot_cache_insert(s->cache, p, &result), "args");
     args = good;
     args.flags = 1u << 31;
     BAD(s, rkv_snapshot_cache_insert(s->cache, &args, &result), "flags");
@@ -168,6 +169,160 @@ static void m01_snapshot_insert(void) {
     second = shelf_args(s, &all.tokens, 1);
     GOOD_BIGGER_OUTPUT(rkv_snapshot_cache_insert_result, p,
                        rkv_snapshot_cache_insert(s->cache, &second, p));
+    close_shelves(&all);
+}
+
+/* What a snapshot is made of: every way to say it wrongly. */
+static void m01_snapshot_parts(void) {
+    shelves all;
+    open_shelves(&all);
+    shelf *s = &all.s;
+    uint8_t bytes[4] = {1, 2, 3, 4};
+    rkv_snapshot_part parts[2] = {{bytes, 4}, {NULL, 0}};
+    rkv_snapshot_cache_insert_args good = shelf_args(s, &all.tokens, sizeof(int)), args;
+    good.flags = RKV_SNAPSHOT_INSERT_STORABLE;
+    good.parts = parts;
+    good.part_count = 2;
+    good.part_size = sizeof parts[0];
+    args = good;
+    args.flags = 0;
+    BAD(s, rkv_snapshot_cache_insert(s->cache, &args, NULL), "args.parts");
+    args.parts = NULL;
+    BAD(s, rkv_snapshot_cache_insert(s->cache, &args, NULL), "args.parts");
+    args = good;
+    args.parts = NULL;
+    BAD(s, rkv_snapshot_cache_insert(s->cache, &args, NULL), "args.parts");
+    args = good;
+    args.part_count = 0;
+    BAD(s, rkv_snapshot_cache_insert(s->cache, &args, NULL), "args.part_count");
+    args.part_count = UINT64_MAX;
+    BAD(s, rkv_snapshot_cache_insert(s->cache, &args, NULL), "args.part");
+    const uint64_t sizes[] = {0, 1, 8, 15, 17, 1000000, UINT64_MAX};
+    for (size_t at = 0; at < sizeof sizes / sizeof sizes[0]; at++) {
+        args = good;
+        args.part_size = sizes[at];
+        BAD(s, rkv_snapshot_cache_insert(s->cache, &args, NULL), "args.part_size");
+    }
+    parts[1].size_bytes = 1;
+    BAD(s, rkv_snapshot_cache_insert(s->cache, &good, NULL), "args.parts[1].data");
+    parts[1].data = bytes;
+    parts[1].size_bytes = UINT64_MAX;
+    BAD(s, rkv_snapshot_cache_insert(s->cache, &good, NULL), "args.parts[1].size_bytes");
+    parts[1].size_bytes = 0;
+    /* without parts, data is the part */
+    args = good;
+    args.parts = NULL;
+    args.part_count = args.part_size = 0;
+    args.data = NULL;
+    BAD(s, rkv_snapshot_cache_insert(s->cache, &args, NULL), "args.data");
+    /* nothing was taken over; nothing is below memory, and that is no error */
+    CHECK_OK(rkv_snapshot_cache_insert(s->cache, &good, NULL));
+    rkv_snapshot_cache_match_result match = get(s, all.tokens);
+    CHECK_EQ(match.is_copy, 0);
+    rkv_snapshot_part found[2];
+    size_t count = 77;
+    mark(found, sizeof found);
+    rkv_snapshot_cache *cache = s->cache;
+    rkv_pin_id pin = match.pin;
+    const size_t size = sizeof found[0];
+    BAD(s, rkv_snapshot_cache_read_parts(NULL, pin, found, size, 2, &count), "cache");
+    BAD(s, rkv_snapshot_cache_read_parts(cache, pin, found, size - 1, 2, &count), "part_size");
+    BAD(s, rkv_snapshot_cache_read_parts(cache, pin, found, size, 2, NULL), "out_count");
+    REFUSED(s, rkv_snapshot_cache_read_parts(cache, 0, found, size, 2, &count),
+            RKV_STATUS_STALE_PIN, "pin");
+    CHECK_EQ(count, 77);
+    REFUSED(s, rkv_snapshot_cache_read_parts(cache, pin, found, size, 1, &count),
+            RKV_STATUS_BUFFER_TOO_SMALL, "parts");
+    CHECK_EQ(count, 2);
+    UNTOUCHED(found);
+    CHECK_OK(rkv_snapshot_cache_read_parts(cache, pin, found, size, 2, &count));
+    CHECK(found[0].data == bytes && found[0].size_bytes == 4 && found[1].size_bytes == 0);
+    CHECK_OK(rkv_snapshot_cache_read_parts(cache, all.pinned.pin, found, size, 2, &count));
+    CHECK_EQ(count, 0);
+    let_go(s, match);
+    close_shelves(&all);
+}
+
+/* What is below memory: calls that come without it, and configs that make no sense. */
+static void m01_snapshot_tiers(void) {
+    shelves all;
+    open_shelves(&all);
+    shelf *s = &all.s;
+    rkv_snapshot_cache *cache = s->cache;
+    rkv_snapshot_tier_config config, bad;
+    mark(&config, sizeof config);
+    BAD(s, rkv_snapshot_tier_config_init(NULL, sizeof config), "config");
+    BAD(s, rkv_snapshot_tier_config_init(&config, 0), "struct_size");
+    BAD(s, rkv_snapshot_tier_config_init(&config, sizeof config - 1), "struct_size");
+    UNTOUCHED(config);
+    CHECK_OK(rkv_snapshot_tier_config_init(&config, sizeof config));
+    CHECK(config.struct_size == sizeof config && config.event_fd == -1);
+    CHECK(config.directory == NULL && config.byte_limit == 0);
+    config.directory = "/proc/no/such/place";
+    config.byte_limit = 1 << 20;
+    BAD(s, rkv_snapshot_cache_attach(NULL, &config), "cache");
+    BAD(s, rkv_snapshot_cache_attach(cache, NULL), "config");
+    BAD_INPUT_SIZES(s, rkv_snapshot_tier_config, config, p, rkv_snapshot_cache_attach(cache, p),
+                    "config");
+#define BAD_FIELD(field, value)                                                                   \
+    do {                                                                                          \
+        bad = config;                                                                             \
+        bad.field = value;                                                                        \
+        BAD(s, rkv_snapshot_cache_attach(cache, &bad), "config." #field);                         \
+    } while (0)
+    BAD_FIELD(flags, 1);
+    BAD_FIELD(directory, NULL);
+    BAD_FIELD(directory, "");
+    BAD_FIELD(byte_limit, 0);
+    BAD_FIELD(worker_count, 0);
+    BAD_FIELD(worker_count, 65);
+    BAD_FIELD(waiting_byte_limit, 0);
+    BAD_FIELD(commit_interval_ms, 0);
+    BAD_FIELD(commit_interval_ms, 60001);
+    BAD_FIELD(event_fd, -2);
+    BAD_FIELD(event_fd, 1000000);
+    REFUSED(s, rkv_snapshot_cache_attach(cache, &config), RKV_STATUS_STORAGE,
+            "/proc/no/such/place");
+    BAD(s, rkv_snapshot_cache_detach(NULL, 0), "cache");
+    REFUSED(s, rkv_snapshot_cache_detach(cache, 0), RKV_STATUS_INVALID_STATE, "directory");
+    BAD(s, rkv_snapshot_cache_flush(NULL, 0), "cache");
+    REFUSED(s, rkv_snapshot_cache_flush(cache, 0), RKV_STATUS_INVALID_STATE, "directory");
+
+    rkv_snapshot_cache_fetch_result started;
+    rkv_tokens tokens = all.tokens;
+    rkv_namespace space = new_namespace();
+    rkv_token_item item = image(1, 1, 3);
+    rkv_tokens items = with_items(all.ids, 2, &item, 1);
+    mark(&started, sizeof started);
+    started.struct_size = sizeof started;
+    BAD(s, rkv_snapshot_cache_fetch(NULL, NULL, &tokens, 0, &started), "cache");
+    BAD(s, rkv_snapshot_cache_fetch(cache, NULL, NULL, 0, &started), "tokens");
+    BAD(s, rkv_snapshot_cache_fetch(cache, NULL, &items, 0, &started), "item_count");
+    BAD(s, rkv_snapshot_cache_fetch(cache, NULL, &tokens, 2, &started), "flags");
+    BAD_INPUT_SIZES(s, rkv_namespace, space, p,
+                    rkv_snapshot_cache_fetch(cache, p, &tokens, 0, &started), "space");
+    UNTOUCHED_STRUCT(started);
+    OUTPUT_SIZES(s, rkv_snapshot_cache_fetch_result, p,
+                 rkv_snapshot_cache_fetch(cache, NULL, &tokens, 0, p), "out_fetch");
+    /* with nothing below memory there is nothing to fetch */
+    CHECK_OK(rkv_snapshot_cache_fetch(cache, NULL, &tokens, 0, &started));
+    CHECK(started.ticket == 0 && started.token_count == 0);
+
+    rkv_snapshot_cache_match_result match;
+    mark(&match, sizeof match);
+    match.struct_size = sizeof match;
+    BAD(s, rkv_snapshot_cache_take(NULL, 1, &match), "cache");
+    BAD(s, rkv_snapshot_cache_take(cache, 1, NULL), "out_match");
+    REFUSED(s, rkv_snapshot_cache_take(cache, 1, &match), RKV_STATUS_STALE_TICKET, "ticket");
+    UNTOUCHED_STRUCT(match);
+    BAD(s, rkv_snapshot_cache_cancel(NULL, 1), "cache");
+    REFUSED(s, rkv_snapshot_cache_cancel(cache, 1), RKV_STATUS_STALE_TICKET, "ticket");
+    rkv_snapshot_tier_stats stats;
+    mark(&stats, sizeof stats);
+    BAD(s, rkv_snapshot_cache_read_tier_stats(NULL, &stats), "cache");
+    UNTOUCHED(stats);
+    OUTPUT_SIZES(s, rkv_snapshot_tier_stats, p, rkv_snapshot_cache_read_tier_stats(cache, p),
+                 "out_stats");
     close_shelves(&all);
 }
 
@@ -252,6 +407,8 @@ int main(void) {
     RUN(m01_snapshot_statistics);
     RUN(m01_snapshot_cache_create);
     RUN(m01_snapshot_insert);
+    RUN(m01_snapshot_parts);
+    RUN(m01_snapshot_tiers);
     RUN(m01_snapshot_lookups);
     RUN(m01_snapshot_pins);
     RUN(m01_swapped_snapshot_handles);

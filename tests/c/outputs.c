@@ -415,6 +415,17 @@ static void m09_snapshots(void) {
                     rkv_snapshot_cache_match(cache, NULL, &longer, 0, p), "out_match");
     MISPLACED(&w, size_t, p, rkv_snapshot_cache_probe(cache, NULL, &longer, p),
               "out_token_count");
+    MISPLACED(&w, rkv_snapshot_tier_config, p, rkv_snapshot_tier_config_init(p, sizeof *p),
+              "config");
+    BAD_STRUCT(&w, rkv_snapshot_tier_stats, p, rkv_snapshot_cache_read_tier_stats(cache, p),
+               "out_stats");
+    BAD_STRUCT(&w, rkv_snapshot_cache_fetch_result, p,
+               rkv_snapshot_cache_fetch(cache, NULL, &longer, 0, p), "out_fetch");
+    BAD_STRUCT_FROM(&w, rkv_snapshot_cache_match_result,
+                    offsetof(rkv_snapshot_cache_match_result, common_token_count), p,
+                    rkv_snapshot_cache_take(cache, 1, p), "out_match");
+    MISPLACED(&w, size_t, p, rkv_snapshot_cache_read_parts(cache, w.pinned.pin, NULL, 0, 0, p),
+              "out_count");
     /* whose output is one byte, so that no pointer to it is misaligned */
     bool removed = false;
     CHECK_OK(rkv_snapshot_cache_remove(cache, NULL, &known, &removed));

@@ -39,12 +39,14 @@ static void m01_every_status_has_a_name(void) {
         {RKV_STATUS_INVALID_STATE, 6, "RKV_STATUS_INVALID_STATE"},
         {RKV_STATUS_UNSUPPORTED, 7, "RKV_STATUS_UNSUPPORTED"},
         {RKV_STATUS_STALE_PIN, 8, "RKV_STATUS_STALE_PIN"},
+        {RKV_STATUS_STALE_TICKET, 9, "RKV_STATUS_STALE_TICKET"},
         {RKV_STATUS_OUT_OF_PAGES, 100, "RKV_STATUS_OUT_OF_PAGES"},
         {RKV_STATUS_OUT_OF_SLOTS, 101, "RKV_STATUS_OUT_OF_SLOTS"},
         {RKV_STATUS_OUT_OF_MEMORY, 102, "RKV_STATUS_OUT_OF_MEMORY"},
         {RKV_STATUS_BUSY, 103, "RKV_STATUS_BUSY"},
         {RKV_STATUS_PENDING, 104, "RKV_STATUS_PENDING"},
         {RKV_STATUS_DEVICE, 105, "RKV_STATUS_DEVICE"},
+        {RKV_STATUS_STORAGE, 106, "RKV_STATUS_STORAGE"},
         {RKV_STATUS_INTERNAL, 900, "RKV_STATUS_INTERNAL"},
         {RKV_STATUS_POISONED, 901, "RKV_STATUS_POISONED"},
         {RKV_STATUS_CORRUPT, 902, "RKV_STATUS_CORRUPT"},
@@ -53,7 +55,7 @@ static void m01_every_status_has_a_name(void) {
         CHECK_EQ(all[i].status, all[i].number);
         CHECK(strcmp(rkv_status_name(all[i].number), all[i].name) == 0);
     }
-    const int32_t unknown[] = {-1, 9, 99, 106, 12345, INT32_MIN, INT32_MAX};
+    const int32_t unknown[] = {-1, 10, 99, 107, 12345, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         CHECK(strcmp(rkv_status_name(unknown[i]), "RKV_STATUS_UNKNOWN") == 0);
     }
@@ -115,8 +117,12 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_journal_record), 160);
     CHECK_EQ(sizeof(rkv_journal_item), 48);
     CHECK_EQ(sizeof(rkv_event_batch), 56);
-    CHECK_EQ(sizeof(rkv_snapshot_cache_match_result), 56);
+    CHECK_EQ(sizeof(rkv_snapshot_cache_match_result), 72);
     CHECK_EQ(offsetof(rkv_snapshot_cache_match_result, common_token_count), 48);
+    CHECK_EQ(sizeof(rkv_snapshot_cache_insert_args), 88);
+    CHECK_EQ(sizeof(rkv_snapshot_part), 16);
+    CHECK_EQ(sizeof(rkv_snapshot_tier_config), 80);
+    CHECK_EQ(sizeof(rkv_snapshot_tier_stats), 232);
     CHECK_EQ(sizeof(rkv_namespace), 72);
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);
     CHECK_EQ(sizeof(rkv_cache_match_result), 96);

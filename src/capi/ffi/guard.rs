@@ -30,6 +30,11 @@ impl Fail {
         Self { status: rkv_status::BufferTooSmall, reason: Reason::Text(message) }
     }
 
+    /// What was started goes on.
+    pub(crate) fn pending(what: &'static str) -> Self {
+        Self { status: rkv_status::Pending, reason: Reason::Text(what.into()) }
+    }
+
     pub(crate) fn poisoned() -> Self {
         Error::Poisoned.into()
     }
@@ -49,6 +54,8 @@ impl From<Error> for Fail {
             Error::StaleSequence(_) => rkv_status::StaleSequence,
             Error::StalePin(_) => rkv_status::StalePin,
             Error::StaleLock(_) => rkv_status::StaleLock,
+            Error::StaleTicket(_) => rkv_status::StaleTicket,
+            Error::Storage(_) => rkv_status::Storage,
             Error::State(_) | Error::NoShortage => rkv_status::InvalidState,
             Error::Unsupported(_) => rkv_status::Unsupported,
             Error::OutOfPages(shortage) => {

@@ -29,6 +29,8 @@ pub enum rkv_status {
     Unsupported = 7,
     /// The pin id names no pin of this cache: released, foreign, or never issued.
     StalePin = 8,
+    /// The ticket id names no ticket of this cache: taken, cancelled, foreign, or never issued.
+    StaleTicket = 9,
     /// Not enough pages, even if everything reclaimable were evicted. See rkv_last_shortage().
     OutOfPages = 100,
     /// Not enough slots of the page table are free.
@@ -37,11 +39,14 @@ pub enum rkv_status {
     OutOfMemory = 102,
     /// The page table already has a cache.
     Busy = 103,
-    /// The sequence to go on from is still running; ask again when it is retained.
+    /// The sequence to go on from is still running: ask again when it is retained. Or what was
+    /// started still goes on: ask again.
     Pending = 104,
     /// The GPU or its driver refused or failed; the message carries the driver's name and code of
     /// it. Nothing changed on the host. Errors of what was launched earlier show up here too.
     Device = 105,
+    /// The disk, or what is on it, does not allow the call; the message says what and where.
+    Storage = 106,
     /// A bug in the library: a panic was caught. The handle is poisoned.
     Internal = 900,
     /// An earlier call on this handle ended with RKV_STATUS_INTERNAL; only destroying it is

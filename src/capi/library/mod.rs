@@ -17,7 +17,7 @@ pub const RKV_VERSION_MINOR: u32 = 2;
 /// Patch version of the release that this header came with.
 pub const RKV_VERSION_PATCH: u32 = 0;
 /// Version of the ABI that this header describes; grows by one with every addition.
-pub const RKV_ABI_VERSION: u32 = 5;
+pub const RKV_ABI_VERSION: u32 = 6;
 
 /// Bit of rkv_features(): the radix tree index.
 pub const RKV_FEATURE_RADIX_INDEX: u64 = 1;
@@ -100,12 +100,14 @@ pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
         6 => c"RKV_STATUS_INVALID_STATE",
         7 => c"RKV_STATUS_UNSUPPORTED",
         8 => c"RKV_STATUS_STALE_PIN",
+        9 => c"RKV_STATUS_STALE_TICKET",
         100 => c"RKV_STATUS_OUT_OF_PAGES",
         101 => c"RKV_STATUS_OUT_OF_SLOTS",
         102 => c"RKV_STATUS_OUT_OF_MEMORY",
         103 => c"RKV_STATUS_BUSY",
         104 => c"RKV_STATUS_PENDING",
         105 => c"RKV_STATUS_DEVICE",
+        106 => c"RKV_STATUS_STORAGE",
         900 => c"RKV_STATUS_INTERNAL",
         901 => c"RKV_STATUS_POISONED",
         902 => c"RKV_STATUS_CORRUPT",

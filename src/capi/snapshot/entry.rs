@@ -1,13 +1,16 @@
 //! The entries of a snapshot cache: insert, match, probe, release, remove.
 use crate::capi::ffi::{
-    AbiStruct, Fail, check_fit, check_flags, out, put, read_struct, rkv_status, write_struct,
+    AbiElement, AbiStruct, Fail, GivenElements, check_fit, check_flags, count_of, out, put,
+    read_struct, rkv_status, write_struct,
 };
 use crate::capi::snapshot::handle::{Needs, Payload, keep_for_pin, with, with_pin};
 use crate::capi::snapshot::rkv_snapshot_cache;
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
-use crate::error::Error;
+use crate::error::{Error, text};
 use crate::ids::HandleId;
-use crate::snapshot::NewSnapshot;
+use crate::memory::{try_collect, try_to_vec};
+use crate::snapshot::tiered::State;
+use crate::snapshot::{Hit, NewSnapshot};
 use crate::token::TokenList;
 use std::ffi::c_void;
 use std::ptr;
@@ -22,10 +25,17 @@ pub type rkv_pin_id = u64;
 /// Destroys a snapshot. Called exactly once for each snapshot that a cache took over, with what
 /// rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
 /// call did everything else and while no lock is held: it may call the library, this cache
-/// included. It must not throw, longjmp or end its thread: the process would end, see Callbacks at
-/// the top. In a child process, after fork(), the parent's snapshots are not destroyed.
+/// included. One that may be written (RKV_SNAPSHOT_INSERT_STORABLE) may also be let go by a thread
+/// of the library, which has written it to the end: there the destructor must not call this cache.
+/// It must not throw, longjmp or end its thread: the process would end, see Callbacks at the top.
+/// In a child process, after fork(), the parent's snapshots are not destroyed.
 pub type rkv_snapshot_destructor =
     Option<unsafe extern "C-unwind" fn(data: *mut c_void, size_bytes: u64, user_data: *mut c_void)>;
+
+/// In rkv_snapshot_cache_insert_args.flags: the snapshot may be written below memory, to what
+/// rkv_snapshot_cache_attach() put there, and is found again after it had to leave, also by another
+/// process later.
+pub const RKV_SNAPSHOT_INSERT_STORABLE: u32 = 1;
 
 /// In rkv_snapshot_cache_insert_args.flags: the engine can take the end of this state away, and
 /// then has the state after fewer of its tokens. rkv_snapshot_cache_match() with
@@ -36,19 +46,34 @@ pub const RKV_SNAPSHOT_INSERT_TRIMMABLE: u32 = 2;
 /// counts with the tokens that it has in common with the list, also when it goes on otherwise.
 pub const RKV_SNAPSHOT_MATCH_TRIMMABLE: u32 = 1;
 
+/// A piece of memory that a snapshot is made of. An array element: it may grow at its end.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rkv_snapshot_part {
+    /// Where it begins; NULL is allowed when it has no bytes.
+    pub data: *const c_void,
+    /// Its bytes.
+    pub size_bytes: u64,
+}
+// SAFETY: an integer and a pointer, no padding.
+unsafe impl AbiElement for rkv_snapshot_part {
+    const V1: usize = 16;
+}
+
 /// What rkv_snapshot_cache_insert() puts where.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_snapshot_cache_insert_args {
     /// sizeof(rkv_snapshot_cache_insert_args).
     pub struct_size: u32,
-    /// 0 or RKV_SNAPSHOT_INSERT_TRIMMABLE.
+    /// RKV_SNAPSHOT_INSERT_STORABLE, RKV_SNAPSHOT_INSERT_TRIMMABLE, both or 0.
     pub flags: u32,
     /// The namespace; NULL for the default one.
     pub space: *const rkv_namespace,
     /// The tokens that led to the state: text only. They are copied.
     pub tokens: *const rkv_tokens,
-    /// The snapshot, any pointer, NULL included. It is passed on and never followed.
+    /// The snapshot, any pointer, NULL included. It is passed on, and followed only with
+    /// RKV_SNAPSHOT_INSERT_STORABLE and no parts.
     pub data: *mut c_void,
     /// What the snapshot takes, for the byte limit; 0 is allowed.
     pub size_bytes: u64,
@@ -60,6 +85,13 @@ pub struct rkv_snapshot_cache_insert_args {
     pub has_next_token: u32,
     /// The token that the model predicts after these, any number. Zero without has_next_token.
     pub next_token: u32,
+    /// With RKV_SNAPSHOT_INSERT_STORABLE: what the snapshot is made of; NULL and 0 for one part,
+    /// size_bytes at data. Read until the destructor is called; the array itself is copied.
+    pub parts: *const rkv_snapshot_part,
+    /// How many parts there are.
+    pub part_count: u64,
+    /// sizeof(rkv_snapshot_part); 0 without parts.
+    pub part_size: u64,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_snapshot_cache_insert_args {
@@ -89,7 +121,7 @@ unsafe impl AbiStruct for rkv_snapshot_cache_insert_result {
 }
 
 /// The snapshot of the longest stored prefix of a token list; with RKV_SNAPSHOT_MATCH_TRIMMABLE
-/// that with most tokens in common. All zero when there is none.
+/// that with most tokens in common. All zero when there is none, but for what could be fetched.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_snapshot_cache_match_result {
@@ -112,6 +144,15 @@ pub struct rkv_snapshot_cache_match_result {
     /// Tokens of the snapshot that the list begins with; the rest begins at this index. When they
     /// are fewer than token_count, the engine takes the state's end away.
     pub common_token_count: u64,
+    /// Tokens in common with what rkv_snapshot_cache_fetch() would bring from below memory, when
+    /// they are more; else 0.
+    pub fetchable_token_count: u64,
+    /// 1 when data is a copy that the cache read from below memory and owns: then data leads to
+    /// its first part, and rkv_snapshot_cache_read_parts() has them all. 0 when data is what an
+    /// insert was given.
+    pub is_copy: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 // SAFETY: integers and a pointer, no padding.
 unsafe impl AbiStruct for rkv_snapshot_cache_match_result {
@@ -119,7 +160,7 @@ unsafe impl AbiStruct for rkv_snapshot_cache_match_result {
     const V1: usize = 48;
 }
 
-fn text(tokens: TokenList<'_>) -> Result<&[u32], Error> {
+pub(crate) fn text_of(tokens: TokenList<'_>) -> Result<&[u32], Error> {
     if !tokens.items.is_empty() {
         return Err(Error::argument("tokens.item_count is not zero: snapshots take text only"));
     }
@@ -130,10 +171,11 @@ fn text(tokens: TokenList<'_>) -> Result<&[u32], Error> {
 ///
 /// The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
 /// used first, when it is replaced or removed, with the cache. Who has it pinned keeps it until the
-/// release. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
-/// cache is not stored: it is destroyed before the call returns, nothing else changes, and that is
-/// no error. The new entry itself never goes for the limits in this call: when all others are
-/// pinned, the cache is over them until a release.
+/// release. With a directory below memory the same holds there, and what has
+/// RKV_SNAPSHOT_INSERT_STORABLE is written to it. A snapshot that is larger than the byte limit,
+/// one for no tokens, and any in a disabled cache is not stored: it is destroyed before the call
+/// returns, nothing else changes, and that is no error. The new entry itself never goes for the
+/// limits in this call: when all others are pinned, the cache is over them until a release.
 ///
 /// @param cache the cache
 /// @param args what to insert
@@ -158,6 +200,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
         with(cache, Needs::Owner, |call| {
             let args = read_struct(args)?;
             let next_token = next_token(&args)?;
+            let parts = read_parts_of(&args)?;
             if !out_result.is_null() {
                 check_fit(out_result)?;
             }
@@ -165,7 +208,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
                 let namespace = read_namespace(args.space)?;
                 let new = NewSnapshot {
                     namespace: &namespace,
-                    tokens: text(tokens)?,
+                    tokens: text_of(tokens)?,
                     bytes: args.size_bytes,
                     next_token,
                     is_trimmable: args.flags & RKV_SNAPSHOT_INSERT_TRIMMABLE != 0,
@@ -173,8 +216,11 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
                 let rkv_snapshot_cache_insert_args {
                     data, size_bytes, destructor, user_data, ..
                 } = args;
-                let payload = || Payload { data, size_bytes, destructor, user_data };
-                let inserted = call.cache.insert(new, payload, call.freed)?;
+                let sizes = try_collect(parts.iter().map(|part| part.size_bytes))?;
+                let is_storable = args.flags & RKV_SNAPSHOT_INSERT_STORABLE != 0;
+                let payload = || Payload { data, size_bytes, destructor, user_data, parts };
+                let sizes = is_storable.then_some(&sizes[..]);
+                let inserted = call.cache.insert(new, sizes, payload, call.freed)?;
                 if out_result.is_null() {
                     return Ok(());
                 }
@@ -191,13 +237,66 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
     }
 }
 
-fn next_token(args: &rkv_snapshot_cache_insert_args) -> Result<Option<u32>, Fail> {
-    check_flags(args.flags, RKV_SNAPSHOT_INSERT_TRIMMABLE, "args.flags")?;
+/// # Safety
+/// The parts are readable, as many as there are.
+unsafe fn read_parts_of(
+    args: &rkv_snapshot_cache_insert_args,
+) -> Result<Box<[rkv_snapshot_part]>, Fail> {
+    let rkv_snapshot_cache_insert_args { flags, parts, part_count, part_size, .. } = *args;
+    let known = RKV_SNAPSHOT_INSERT_STORABLE | RKV_SNAPSHOT_INSERT_TRIMMABLE;
+    check_flags(flags, known, "args.flags")?;
+    if flags & RKV_SNAPSHOT_INSERT_STORABLE == 0 {
+        if part_count != 0 || part_size != 0 || !parts.is_null() {
+            let why = "args.parts is set without RKV_SNAPSHOT_INSERT_STORABLE";
+            return Err(Error::argument(why).into());
+        }
+        return Ok(Box::default());
+    }
+    let given = if part_count == 0 {
+        let is_none = part_size == 0 && parts.is_null();
+        if !is_none {
+            let why = "args.parts or args.part_size is set without args.part_count";
+            return Err(Error::argument(why).into());
+        }
+        let part = rkv_snapshot_part { data: args.data, size_bytes: args.size_bytes };
+        try_to_vec(&[part])?
+    } else {
+        let count = count_of(part_count, "args.part_count")?;
+        let size = (count_of(part_size, "args.part_size")?, "args.part_size");
+        // SAFETY: the caller's contract.
+        let parts = unsafe { GivenElements::new(parts, count, size, "args.parts")? };
+        if count > PART_LIMIT {
+            let why = text!("args.part_count {count} is above {PART_LIMIT}");
+            return Err(Error::argument(why).into());
+        }
+        try_collect(parts.iter())?
+    };
+    let mut sum = 0_u64;
+    for (at, part) in given.iter().enumerate() {
+        let name = |what: &str| match part_count {
+            0 => text!("args.{what}"),
+            _ => text!("args.parts[{at}].{what}"),
+        };
+        if part.data.is_null() && part.size_bytes != 0 {
+            return Err(Error::argument(text!("{} is NULL", name("data"))).into());
+        }
+        sum = sum.saturating_add(part.size_bytes);
+        if sum > isize::MAX as u64 {
+            return Err(Error::argument(text!("{} is out of range", name("size_bytes"))).into());
+        }
+    }
+    Ok(given.into_boxed_slice())
+}
+
+/// Parts of one snapshot.
+const PART_LIMIT: usize = 1 << 16;
+
+fn next_token(args: &rkv_snapshot_cache_insert_args) -> Result<Option<u32>, Error> {
     match (args.has_next_token, args.next_token) {
         (0, 0) => Ok(None),
         (1, token) => Ok(Some(token)),
-        (0, _) => Err(Error::argument("args.next_token is set without args.has_next_token").into()),
-        _ => Err(Error::argument("args.has_next_token is neither 0 nor 1").into()),
+        (0, _) => Err(Error::argument("args.next_token is set without args.has_next_token")),
+        _ => Err(Error::argument("args.has_next_token is neither 0 nor 1")),
     }
 }
 
@@ -236,40 +335,62 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
             check_flags(flags, RKV_SNAPSHOT_MATCH_TRIMMABLE, "flags")?;
             check_fit(out_match)?;
             with_tokens(tokens, |tokens| {
-                let (namespace, tokens) = (read_namespace(space)?, text(tokens)?);
-                let data = |payload: &Payload| payload.data;
-                let hit = match flags {
-                    RKV_SNAPSHOT_MATCH_TRIMMABLE => {
-                        call.cache.find_trimmable(&namespace, tokens, data)?
-                    }
-                    _ => call.cache.find(&namespace, tokens, data)?,
-                };
-                let mut made = rkv_snapshot_cache_match_result {
-                    struct_size: 0,
-                    full_hit: 0,
-                    pin: 0,
-                    data: ptr::null_mut(),
-                    size_bytes: 0,
-                    token_count: 0,
-                    has_next_token: 0,
-                    next_token: 0,
-                    common_token_count: 0,
-                };
-                if let Some(hit) = hit {
-                    keep_for_pin(cache);
-                    made.full_hit = ([hit.tokens, hit.common] == [tokens.len(); 2]) as u32;
-                    made.pin = hit.pin.0;
-                    made.data = hit.value;
-                    made.size_bytes = hit.bytes;
-                    made.token_count = hit.tokens as u64;
-                    made.has_next_token = hit.next_token.is_some() as u32;
-                    made.next_token = hit.next_token.unwrap_or(0);
-                    made.common_token_count = hit.common as u64;
-                }
+                let (namespace, tokens) = (read_namespace(space)?, text_of(tokens)?);
+                let trims = flags & RKV_SNAPSHOT_MATCH_TRIMMABLE != 0;
+                let found = call.cache.find(&namespace, tokens, trims, shown, call.freed)?;
+                let (hit, count) = (found.hit, tokens.len());
+                let is_full = hit.as_ref().is_some_and(|hit| hit.is_of(count));
+                let made = match_result(cache, hit, is_full, found.fetchable);
                 write_struct(out_match, &made)
             })
         })
     }
+}
+
+/// What C sees of a state: where it is, and whether that is a copy.
+pub(crate) fn shown(state: State<'_, Payload>) -> (*mut c_void, bool) {
+    match state {
+        State::Given(payload) => (payload.data, false),
+        State::Loaded(copy) if copy.parts() == 0 => (ptr::null_mut(), true),
+        State::Loaded(copy) => (copy.part(0).as_ptr().cast_mut().cast(), true),
+    }
+}
+
+/// The match for a hit, whose pin gets its share in the handle.
+///
+/// # Safety
+/// `cache` leads to a handle that its owner keeps.
+pub(crate) unsafe fn match_result(
+    cache: *const rkv_snapshot_cache,
+    hit: Option<Hit<(*mut c_void, bool)>>,
+    is_full: bool,
+    fetchable: usize,
+) -> rkv_snapshot_cache_match_result {
+    let mut made = rkv_snapshot_cache_match_result {
+        struct_size: 0,
+        full_hit: 0,
+        pin: 0,
+        data: ptr::null_mut(),
+        size_bytes: 0,
+        token_count: 0,
+        has_next_token: 0,
+        next_token: 0,
+        common_token_count: 0,
+        fetchable_token_count: fetchable as u64,
+        is_copy: 0,
+        reserved: 0,
+    };
+    let Some(hit) = hit else { return made };
+    // SAFETY: the caller's contract.
+    unsafe { keep_for_pin(cache) };
+    made.full_hit = is_full as u32;
+    made.pin = hit.pin.0;
+    (made.data, made.is_copy) = (hit.value.0, hit.value.1 as u32);
+    made.size_bytes = hit.bytes;
+    (made.token_count, made.common_token_count) = (hit.tokens as u64, hit.common as u64);
+    made.has_next_token = hit.next_token.is_some() as u32;
+    made.next_token = hit.next_token.unwrap_or(0);
+    made
 }
 
 /// Length of the longest stored prefix, as rkv_snapshot_cache_match() without flags finds it.
@@ -298,7 +419,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_probe(
             let into = out(out_token_count, "out_token_count")?;
             with_tokens(tokens, |tokens| {
                 let namespace = read_namespace(space)?;
-                into.write(call.cache.probe(&namespace, text(tokens)?));
+                into.write(call.cache.probe(&namespace, text_of(tokens)?));
                 Ok(())
             })
         })
@@ -327,8 +448,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_release(
     unsafe { with_pin(cache, |call| Ok(call.cache.release(HandleId(pin), call.freed)?)) }
 }
 
-/// Removes the entry of exactly these tokens. Its snapshot is destroyed before the call returns,
-/// or with its last pin.
+/// Removes the entry of exactly these tokens, in memory and below. Its snapshot is destroyed before
+/// the call returns, or with its last pin.
 ///
 /// @param cache the cache
 /// @param space the namespace; NULL for the default one
@@ -354,7 +475,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_remove(
                 out(out_removed, "out_removed")?;
             }
             with_tokens(tokens, |tokens| {
-                let (namespace, tokens) = (read_namespace(space)?, text(tokens)?);
+                let (namespace, tokens) = (read_namespace(space)?, text_of(tokens)?);
                 let removed = call.cache.remove(&namespace, tokens, call.freed);
                 if out_removed.is_null() {
                     Ok(())

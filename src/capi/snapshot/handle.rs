@@ -3,12 +3,15 @@
 use crate::capi::ffi::fork::Process;
 use crate::capi::ffi::{Fail, call_back, guard, guard_with, rkv_status};
 use crate::capi::library::install_panic_hook;
-use crate::capi::snapshot::{rkv_snapshot_cache, rkv_snapshot_destructor};
+use crate::capi::snapshot::{rkv_snapshot_cache, rkv_snapshot_destructor, rkv_snapshot_part};
 use crate::error::Error;
 use crate::memory::try_box;
-use crate::snapshot::{Freed, SnapshotCache, SnapshotLimits};
+use crate::snapshot::SnapshotLimits;
+use crate::snapshot::tiered::{FreedSnapshots, TieredSnapshots};
+use crate::tier::Source;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A snapshot as C gives it. Dropping it calls the destructor.
 #[derive(Debug)]
@@ -17,12 +20,30 @@ pub(crate) struct Payload {
     pub(crate) size_bytes: u64,
     pub(crate) destructor: rkv_snapshot_destructor,
     pub(crate) user_data: *mut c_void,
+    /// What may be written of it; none of one that may not.
+    pub(crate) parts: Box<[rkv_snapshot_part]>,
 }
 // SAFETY: the header demands that the destructor may run on any thread; the pointers are only
 // passed on.
 unsafe impl Send for Payload {}
 // SAFETY: as above.
 unsafe impl Sync for Payload {}
+
+impl Source for Payload {
+    fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn part(&self, index: usize) -> &[u8] {
+        let rkv_snapshot_part { data, size_bytes } = self.parts[index];
+        if size_bytes == 0 {
+            return &[];
+        }
+        // SAFETY: the header demands that the bytes stay readable, and as they are, until the
+        // destructor; that they are no more than there is was checked when they came.
+        unsafe { std::slice::from_raw_parts(data.cast(), size_bytes as usize) }
+    }
+}
 
 impl Drop for Payload {
     fn drop(&mut self) {
@@ -46,12 +67,12 @@ pub(crate) struct SnapshotHandle {
     poisoned: AtomicBool,
     /// One for the owner and one for each pin that is out: at most 2^24 + 1.
     shares: AtomicUsize,
-    cache: SnapshotCache<Payload>,
+    cache: TieredSnapshots<Payload>,
 }
 
 /// What a handle takes beside the cache in it.
 pub(crate) const HANDLE_BYTES: usize =
-    size_of::<SnapshotHandle>() - size_of::<SnapshotCache<Payload>>();
+    size_of::<SnapshotHandle>() - size_of::<TieredSnapshots<Payload>>();
 
 const MAGIC: u64 = u64::from_le_bytes(*b"rkvsnaps");
 
@@ -72,9 +93,9 @@ pub(crate) enum Needs {
 
 /// What the body of a call works on.
 pub(crate) struct Call<'a> {
-    pub(crate) cache: &'a SnapshotCache<Payload>,
+    pub(crate) cache: &'a TieredSnapshots<Payload>,
     /// What the call frees. It is dropped, and so destroyed, after everything else.
-    pub(crate) freed: &'a mut Freed<Payload>,
+    pub(crate) freed: &'a mut FreedSnapshots<Payload>,
 }
 
 /// A pointer for C, which owns what it leads to.
@@ -87,7 +108,7 @@ pub(crate) fn into_raw(limits: SnapshotLimits) -> Result<*mut rkv_snapshot_cache
         closed: AtomicBool::new(false),
         poisoned: AtomicBool::new(false),
         shares: AtomicUsize::new(1),
-        cache: SnapshotCache::new(limits)?,
+        cache: TieredSnapshots::new(limits)?,
     };
     Ok(Box::into_raw(try_box(handle)?).cast())
 }
@@ -121,7 +142,7 @@ pub(crate) unsafe fn with(
     needs: Needs,
     body: impl FnOnce(Call<'_>) -> Result<(), Fail>,
 ) -> rkv_status {
-    let mut freed = Freed::new();
+    let mut freed = FreedSnapshots::new();
     let call = || {
         // SAFETY: the caller's contract.
         let handle = unsafe { borrow(pointer, needs)? };
@@ -194,7 +215,7 @@ pub(crate) unsafe fn with_pin(
 /// # Safety
 /// As for `with`, and the caller is the last user, but for pins.
 pub(crate) unsafe fn destroy(pointer: *mut rkv_snapshot_cache) {
-    let mut freed = Freed::new();
+    let mut freed = FreedSnapshots::new();
     let mut owned = false;
     guard(|| {
         // SAFETY: the caller's contract.
@@ -203,6 +224,7 @@ pub(crate) unsafe fn destroy(pointer: *mut rkv_snapshot_cache) {
         handle.closed.store(true, Ordering::Relaxed);
         // What a panic left half done is not touched.
         if !handle.poisoned.load(Ordering::Relaxed) {
+            handle.cache.detach(Duration::ZERO, &mut freed);
             handle.cache.clear(&mut freed);
         }
         Ok(())

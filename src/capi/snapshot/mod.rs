@@ -1,8 +1,10 @@
 //! The snapshot cache: states of an engine by the tokens that led to them.
 mod entry;
 mod handle;
+mod tier;
 
 pub use entry::*;
+pub use tier::*;
 
 use crate::capi::ffi::{
     AbiStruct, at_most, check_flags, fork, guard, init_struct, out, read_struct, rkv_status,
@@ -158,6 +160,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_create(
 /// Destroys a snapshot cache and every snapshot that nobody reads. NULL is allowed and does
 /// nothing.
 ///
+/// A directory below memory is detached without waiting for what is being written, as
+/// rkv_snapshot_cache_detach() would; what was committed is found when it is attached again.
 /// Snapshots that are pinned stay as they are until their pins are released, and so does the cache
 /// behind the handle: releasing those pins is the only call that is still allowed on it, and the
 /// last release ends both.
@@ -173,8 +177,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_destroy(cache: *mut rkv_snapshot_cac
     unsafe { destroy(cache) }
 }
 
-/// Removes every entry. Snapshots that are pinned stay until their pins are released, the others
-/// are destroyed before the call returns.
+/// Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are
+/// released, the others are destroyed before the call returns.
 ///
 /// @param cache the cache
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED

@@ -25,8 +25,8 @@ pub enum OpenError {
     },
     /// It is another model's, or of another layout.
     #[error(
-        "the store in {directory} is of another model or layout; name a directory for each, \
-         or empty this one"
+        "the store in {directory} has another fingerprint, that of another model or layout; \
+         name a directory for each, or empty this one"
     )]
     Fingerprint {
         /// Where it is.

@@ -1,0 +1,370 @@
+//! Bringing states back: reads that go on, and the tickets of those who wait for them.
+//!
+//! ```text
+//! ticket ─► number of a record ─► load: reading ─► ready (an entry in memory, pinned)
+//!                                               └► failed
+//! ```
+use super::lower::{Lower, Numbered, Place, Table, key};
+use super::note::Note;
+use super::value::{Loaded, State, Storable, Value};
+use super::{Fetch, FreedSnapshots, SnapshotCache, Taken, TieredSnapshots};
+use crate::error::Error;
+use crate::handles::{Handles, Numbers};
+use crate::ids::{HANDLE_LIMIT, HandleId, PinId};
+use crate::memory::{Arc, Slab, seed, try_box, try_to_vec};
+use crate::snapshot::{Freed, Hit, Namespace, count};
+use crate::tier::{Event, LoadError, Refused, Source, Target};
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+
+/// Shorter entries that are looked at while a longer one is being written.
+const SHORTER: usize = 4;
+
+/// Reads that go on, or have ended and are waited for.
+pub(super) struct Loads {
+    /// By the number of the record.
+    loads: Numbered<Load>,
+    tickets: Handles,
+    /// Those who have a ticket.
+    waiting: Slab<Waiting>,
+    /// Bytes that are being read.
+    bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// Of the record.
+    number: u64,
+    /// Tokens that it has in common with what was asked for.
+    common: usize,
+}
+
+struct Load {
+    note: Arc<Note>,
+    /// Tickets.
+    users: usize,
+    state: LoadState,
+}
+
+enum LoadState {
+    Reading,
+    Ready(PinId),
+    Failed,
+}
+
+/// What is found below memory.
+struct Below {
+    /// Tokens in common with what was asked for.
+    common: usize,
+    /// Its own.
+    tokens: Vec<u32>,
+    number: u64,
+    next_token: Option<u32>,
+    is_trimmable: bool,
+    parts: Vec<u64>,
+}
+
+impl Loads {
+    pub(super) fn new() -> Result<Self, Error> {
+        Ok(Self {
+            loads: HashMap::with_hasher(FixedState::with_seed(seed())),
+            tickets: Handles::new("tickets", Numbers::shared(), HANDLE_LIMIT)?,
+            waiting: Slab::default(),
+            bytes: 0,
+        })
+    }
+
+    /// Tickets that are out, and bytes that are being read.
+    pub(super) fn open(&self) -> (usize, u64) {
+        (self.tickets.out(), self.bytes)
+    }
+
+    fn try_reserve(&mut self) -> Result<(), Error> {
+        self.tickets.try_reserve()?;
+        self.waiting.try_reserve(1)?;
+        self.loads.try_reserve(1).map_err(crate::memory::OutOfMemory::from)?;
+        Ok(())
+    }
+
+    /// A ticket for a load, for which room was made.
+    fn ticket(&mut self, waiting: Waiting) -> HandleId {
+        self.loads.get_mut(&waiting.number).expect("a load that is there").users += 1;
+        let slot = self.waiting.insert(waiting);
+        self.tickets.take(slot)
+    }
+
+    fn waiting(&self, ticket: HandleId) -> Result<Waiting, Error> {
+        let slot = self.tickets.get(ticket).ok_or(Error::StaleTicket(ticket.0))?;
+        Ok(self.waiting[slot])
+    }
+
+    /// Ends a ticket. With the last one of a load that has ended the load goes, and its pin is to be
+    /// released.
+    fn end(&mut self, ticket: HandleId) -> Option<PinId> {
+        let slot = self.tickets.release(ticket)?;
+        let Waiting { number, .. } = self.waiting.remove(slot);
+        let load = self.loads.get_mut(&number)?;
+        load.users -= 1;
+        if load.users > 0 || matches!(load.state, LoadState::Reading) {
+            return None;
+        }
+        match self.loads.remove(&number)?.state {
+            LoadState::Ready(pin) => Some(pin),
+            _ => None,
+        }
+    }
+
+    /// The pins of all loads that are ready: they all end.
+    pub(super) fn into_pins(&mut self) -> impl Iterator<Item = PinId> {
+        self.loads.drain().filter_map(|(_, load)| match load.state {
+            LoadState::Ready(pin) => Some(pin),
+            _ => None,
+        })
+    }
+}
+
+impl Lower {
+    /// The longest prefix whose record is found, or with `trims` what has most tokens in common;
+    /// how many that are.
+    fn below<R>(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        trims: bool,
+        view: impl Fn(&Place) -> R,
+    ) -> Option<(usize, R)> {
+        let mut tokens = tokens;
+        for _ in 0..SHORTER {
+            let look = |place: &Place| place.is_committed().then(|| view(place));
+            let (common, seen) = self.index.longest(namespace, tokens, trims, look)?;
+            if let Some(seen) = seen {
+                return Some((common, seen));
+            }
+            tokens = &tokens[..common - 1];
+        }
+        None
+    }
+
+    /// Tokens that what can be fetched has in common with these.
+    pub(super) fn fetchable(&self, namespace: &Namespace, tokens: &[u32], trims: bool) -> usize {
+        self.below(namespace, tokens, trims, |_| ()).map_or(0, |(common, ())| common)
+    }
+
+    /// The same, with what a read needs. The table is locked, so that no entry comes or goes.
+    fn find_below(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        trims: bool,
+    ) -> Result<Option<Below>, Error> {
+        let seen = self.below(namespace, tokens, trims, |place| {
+            let Place { number, next_token, is_trimmable, parts, .. } = place;
+            try_to_vec(parts).map(|parts| (*number, *next_token, *is_trimmable, parts))
+        });
+        let Some((common, seen)) = seen else { return Ok(None) };
+        let (number, next_token, is_trimmable, parts) = seen?;
+        let tokens = self.index.longest_tokens(namespace, &tokens[..common], trims)?;
+        let tokens = tokens.expect("it was found");
+        Ok(Some(Below { common, tokens, number, next_token, is_trimmable, parts }))
+    }
+}
+
+impl<P: Source + 'static> TieredSnapshots<P> {
+    /// Starts to read the longest prefix below memory, if it is longer than what memory has; with
+    /// `trims` what has most tokens in common, if they are more. Who asks for what is being read already waits for the same read.
+    pub fn fetch(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        trims: bool,
+        freed: &mut FreedSnapshots<P>,
+    ) -> Result<Option<Fetch>, Error> {
+        let lower = self.lower.read();
+        let Some(lower) = &*lower else { return Ok(None) };
+        let mut table = lower.table.write();
+        self.take_events(lower, &mut table, &mut freed.0);
+        let in_memory = self.memory.longest(namespace, tokens, trims, |_| ());
+        let in_memory = in_memory.map_or(0, |(common, ())| common);
+        let Some(below) = lower.find_below(namespace, tokens, trims)? else { return Ok(None) };
+        if below.common <= in_memory {
+            return Ok(None);
+        }
+        table.loads.try_reserve()?;
+        let Below { common, number, .. } = below;
+        let length = below.tokens.len();
+        let is_joined = match table.loads.loads.get(&number) {
+            Some(load) if matches!(load.state, LoadState::Failed) => return Ok(None),
+            other => other.is_some(),
+        };
+        if is_joined {
+            count(&mut table.counters.joined, 1);
+        } else if !self.start(lower, &mut table, namespace, below)? {
+            return Ok(None);
+        }
+        lower.link.store.touch(key(number));
+        let bytes = table.loads.loads[&number].note.bytes();
+        let ticket = table.loads.ticket(Waiting { number, common });
+        Ok(Some(Fetch { ticket, tokens: length, common, bytes }))
+    }
+
+    /// Starts a read; false when it cannot be.
+    fn start(
+        &self,
+        lower: &Lower,
+        table: &mut Table,
+        namespace: &Namespace,
+        below: Below,
+    ) -> Result<bool, Error> {
+        let Below { number, tokens, next_token, is_trimmable, parts, .. } = below;
+        let namespace = *namespace;
+        let note = Arc::new(Note { namespace, tokens, next_token, is_trimmable, parts })?;
+        let bytes = note.bytes();
+        // What is read is memory too, and has to fit in the end.
+        if table.loads.bytes.saturating_add(bytes) > self.memory.limits.bytes {
+            count(&mut table.counters.no_memory, 1);
+            return Ok(false);
+        }
+        let target = try_box(Loaded::new(&note.parts)?)?;
+        match lower.link.store.get(key(number), target) {
+            Ok(_) => {}
+            Err((refused, _)) => {
+                if matches!(refused, Refused::Missing | Refused::Length) {
+                    // The store lost it, and said so to nobody.
+                    lower.remove_record(&note, number);
+                }
+                count(&mut table.counters.failed_loads, 1);
+                return Ok(false);
+            }
+        }
+        table.loads.bytes += bytes;
+        table.loads.loads.insert(number, Load { note, users: 0, state: LoadState::Reading });
+        count(&mut table.counters.loads, 1);
+        Ok(true)
+    }
+
+    /// What became of a fetch. With anything but "not yet" and an error the ticket has ended.
+    pub fn take<R>(
+        &self,
+        ticket: HandleId,
+        view: impl FnOnce(State<'_, P>) -> R,
+        freed: &mut FreedSnapshots<P>,
+    ) -> Result<Taken<R>, Error> {
+        let lower = self.lower.read();
+        let lower = lower.as_ref().ok_or(Error::StaleTicket(ticket.0))?;
+        let mut table = lower.table.write();
+        self.take_events(lower, &mut table, &mut freed.0);
+        let Waiting { number, common } = table.loads.waiting(ticket)?;
+        let load = &table.loads.loads[&number];
+        if matches!(load.state, LoadState::Reading) {
+            return Ok(Taken::Pending);
+        }
+        let note = load.note.clone();
+        let Note { namespace, tokens, .. } = &*note;
+        let hit = self.memory.pin(namespace, tokens, |value| view(value.state()))?;
+        if hit.is_some() {
+            lower.index.refresh(namespace, tokens);
+        }
+        self.end(lower, &mut table, ticket, &mut freed.0);
+        Ok(hit.map_or(Taken::Missed, |hit| Taken::Hit(Hit { common, ..hit })))
+    }
+
+    /// Gives a fetch up. What is still read is thrown away when it arrives.
+    pub fn cancel(&self, ticket: HandleId, freed: &mut FreedSnapshots<P>) -> Result<(), Error> {
+        let lower = self.lower.read();
+        let lower = lower.as_ref().ok_or(Error::StaleTicket(ticket.0))?;
+        let mut table = lower.table.write();
+        table.loads.waiting(ticket)?;
+        self.end(lower, &mut table, ticket, &mut freed.0);
+        Ok(())
+    }
+
+    fn end(&self, lower: &Lower, table: &mut Table, ticket: HandleId, freed: &mut FreedStates<P>) {
+        if let Some(pin) = table.loads.end(ticket) {
+            let over = self.memory.unpin(pin, freed);
+            debug_assert!(over.is_ok(), "the pin is ours");
+            if over == Ok(true) {
+                self.memory.shrink(freed);
+                rescue(lower, table, freed);
+            }
+        }
+    }
+
+    /// A read has ended.
+    pub(super) fn land(
+        &self,
+        lower: &Lower,
+        table: &mut Table,
+        event: Event,
+        freed: &mut FreedStates<P>,
+    ) {
+        let Event::Loaded { key, target, result, .. } = event else { return };
+        let number = u64::from_be_bytes(key[..8].try_into().expect("eight bytes"));
+        let Some(load) = table.loads.loads.get(&number) else { return };
+        let (note, users) = (load.note.clone(), load.users);
+        table.loads.bytes -= note.bytes();
+        let state = match result {
+            Err(why) => {
+                // Nobody tries for ever.
+                lower.remove_record(&note, number);
+                let counters = &mut table.counters;
+                count(&mut counters.failed_loads, 1);
+                count(&mut counters.damaged, (why == LoadError::Damaged) as usize);
+                LoadState::Failed
+            }
+            Ok(()) if users == 0 => {
+                count(&mut table.counters.late, 1);
+                LoadState::Failed
+            }
+            // It was replaced or removed meanwhile.
+            Ok(()) if !lower.has(&note, number) => LoadState::Failed,
+            Ok(()) => match self.arrive(&note, number, target, freed) {
+                Ok(Some(pin)) => {
+                    count(&mut table.counters.loaded, 1);
+                    LoadState::Ready(pin)
+                }
+                _ => LoadState::Failed,
+            },
+        };
+        rescue(lower, table, freed);
+        if users == 0 {
+            table.loads.loads.remove(&number);
+        } else if let Some(load) = table.loads.loads.get_mut(&number) {
+            load.state = state;
+        }
+    }
+
+    /// Makes an entry in memory of what was read, and pins it.
+    fn arrive(
+        &self,
+        note: &Arc<Note>,
+        number: u64,
+        target: Box<dyn Target>,
+        freed: &mut FreedStates<P>,
+    ) -> Result<Option<PinId>, Error> {
+        let Ok(loaded) = target.into_any().downcast::<Loaded>() else { return Ok(None) };
+        let Note { namespace, tokens, .. } = &**note;
+        if self.memory.exactly(namespace, tokens, |_| ()).is_none() {
+            let state = Storable::loaded(note, *loaded, number)?;
+            self.memory.insert(note.entry(note.bytes()), || Value::Storable(state), freed)?;
+        }
+        Ok(self.memory.pin(namespace, tokens, |_| ())?.map(|hit| hit.pin))
+    }
+}
+
+/// What a call lets go.
+pub(super) type FreedStates<P> = Freed<Value<P>>;
+
+/// Has what went for memory's limits kept below, where it is worth that.
+pub(super) fn rescue<P: Source + 'static>(
+    lower: &Lower,
+    table: &mut Table,
+    freed: &mut FreedStates<P>,
+) {
+    for value in freed.evicted() {
+        lower.rescue(table, value);
+    }
+    freed.settle();
+}
+
+/// Memory, as seen from below it.
+pub(super) type Memory<P> = SnapshotCache<Value<P>>;

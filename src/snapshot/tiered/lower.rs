@@ -1,0 +1,347 @@
+//! What is below memory: the store, an index of what it has, and what is on its way there.
+use super::fetch::Loads;
+use super::note::Note;
+use super::value::{Storable, Value, Writing};
+use super::{SnapshotCache, TierCounters, TierPolicy};
+use crate::error::Error;
+use crate::lock::RwLock;
+use crate::memory::{Arc, OutOfMemory, seed, try_box, try_to_vec};
+use crate::snapshot::{ENTRY_LIMIT, Freed, Namespace, NewSnapshot, SnapshotLimits, count};
+use crate::tier::{Event, Key, LowerStore, Record, Refused, Source};
+use foldhash::fast::FixedState;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Snapshots without room that are tried again.
+const RETRIES: usize = 256;
+/// Writes of which those that were removed meanwhile are looked for.
+const SWEEP: usize = 64;
+
+pub(super) type Numbered<T> = HashMap<u64, T, FixedState>;
+
+/// The store, for all that is in it.
+pub(super) struct Link {
+    pub(super) store: Box<dyn LowerStore>,
+    /// The index goes, and the records stay.
+    closing: AtomicBool,
+}
+
+/// How far a record has come.
+#[derive(Debug, Default)]
+struct Mark {
+    /// The store has it, or is about to.
+    is_put: AtomicBool,
+    /// It is found.
+    is_committed: AtomicBool,
+    /// The index has it no more.
+    is_gone: AtomicBool,
+}
+
+/// An entry of the index: a record of the store. With its place the record goes.
+pub(super) struct Place {
+    link: Arc<Link>,
+    mark: Arc<Mark>,
+    pub(super) number: u64,
+    pub(super) next_token: Option<u32>,
+    pub(super) is_trimmable: bool,
+    pub(super) parts: Vec<u64>,
+}
+
+impl Place {
+    pub(super) fn is_committed(&self) -> bool {
+        self.mark.is_committed.load(Acquire)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.mark.is_gone.store(true, Relaxed);
+        if self.mark.is_put.load(Relaxed) && !self.link.closing.load(Relaxed) {
+            self.link.store.remove(key(self.number));
+        }
+    }
+}
+
+/// A write that goes on.
+struct Pending {
+    note: Arc<Note>,
+    mark: Arc<Mark>,
+}
+
+/// What one call at a time changes.
+pub(super) struct Table {
+    /// The number of the next record.
+    next: u64,
+    pending: Numbered<Pending>,
+    /// Writes beyond which those that were removed are looked for.
+    sweep_at: usize,
+    /// What the store had no room for.
+    retries: VecDeque<Arc<Note>>,
+    /// Commits when they were last tried.
+    tried_at: u64,
+    pub(super) loads: Loads,
+    events: Vec<Event>,
+    pub(super) counters: TierCounters,
+}
+
+/// The key of a record.
+pub(super) fn key(number: u64) -> Key {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn number(key: &Key) -> u64 {
+    u64::from_be_bytes(key[..8].try_into().expect("eight bytes"))
+}
+
+/// All that is below memory. Entries of the index change under the table's lock alone.
+pub(super) struct Lower {
+    pub(super) link: Arc<Link>,
+    pub(super) index: SnapshotCache<Place>,
+    pub(super) policy: TierPolicy,
+    pub(super) table: RwLock<Table>,
+}
+
+impl Lower {
+    /// Finds again what a store has.
+    pub(super) fn new(
+        store: Box<dyn LowerStore>,
+        records: Vec<Record>,
+        policy: TierPolicy,
+    ) -> Result<Self, Error> {
+        let limits = SnapshotLimits { entries: ENTRY_LIMIT, bytes: store.stats().capacity };
+        let link = Arc::new(Link { store, closing: AtomicBool::new(false) })?;
+        let table = Table {
+            next: 1,
+            pending: HashMap::with_hasher(FixedState::with_seed(seed())),
+            sweep_at: SWEEP,
+            retries: VecDeque::new(),
+            tried_at: 0,
+            loads: Loads::new()?,
+            events: Vec::new(),
+            counters: TierCounters::default(),
+        };
+        let index = SnapshotCache::new(limits)?;
+        let mut lower = Self { link, index, policy, table: RwLock::new(table) };
+        let filled = lower.fill(&records);
+        if filled.is_err() {
+            lower.close();
+        }
+        filled.map(|()| lower)
+    }
+
+    fn fill(&mut self, records: &[Record]) -> Result<(), Error> {
+        for record in records {
+            let table = self.table.get_mut();
+            table.next = number(&record.key).saturating_add(1).max(table.next);
+            if !self.find_again(record)? {
+                self.link.store.remove(record.key);
+                count(&mut self.table.get_mut().counters.unusable, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an entry of a record again; false if none can be made, or there is a later one.
+    fn find_again(&self, record: &Record) -> Result<bool, Error> {
+        let Some(note) = Note::decode(&record.note)? else { return Ok(false) };
+        let number = number(&record.key);
+        let Note { namespace, tokens, .. } = &note;
+        let is_later = |place: &Place| place.number > number;
+        if record.key != key(number)
+            || number == 0
+            || note.bytes() != record.bytes
+            || self.index.exactly(namespace, tokens, is_later) == Some(true)
+        {
+            return Ok(false);
+        }
+        let mark = Mark::default();
+        mark.is_put.store(true, Relaxed);
+        mark.is_committed.store(true, Relaxed);
+        let mark = Arc::new(mark)?;
+        self.add(&note, number, mark, record.note.len())
+    }
+
+    /// Puts a record into the index. Others may have to go for it, and do so at once; false when it
+    /// is larger than all the room that there is.
+    fn add(
+        &self,
+        note: &Note,
+        number: u64,
+        mark: Arc<Mark>,
+        encoded: usize,
+    ) -> Result<bool, Error> {
+        let new = note.entry(self.link.store.cost(note.bytes(), encoded));
+        let NewSnapshot { next_token, is_trimmable, .. } = new;
+        let (link, parts) = (self.link.clone(), try_to_vec(&note.parts)?);
+        let place = Place { link, mark, number, next_token, is_trimmable, parts };
+        let mut freed = Freed::new();
+        Ok(self.index.insert(new, || place, &mut freed)?.stored)
+    }
+
+    /// Removes the record of exactly these tokens; whether there was one.
+    pub(super) fn remove(&self, namespace: &Namespace, tokens: &[u32]) -> bool {
+        self.index.remove(namespace, tokens, &mut Freed::new())
+    }
+
+    /// Removes a record, if it is still the one of its tokens.
+    pub(super) fn remove_record(&self, note: &Note, number: u64) {
+        let is_meant = |place: &Place| place.number == number;
+        self.index.remove_if(&note.namespace, &note.tokens, &mut Freed::new(), is_meant);
+    }
+
+    /// Whether a record is the one of its tokens.
+    pub(super) fn has(&self, note: &Note, number: u64) -> bool {
+        let is_meant = |place: &Place| place.number == number;
+        self.index.exactly(&note.namespace, &note.tokens, is_meant) == Some(true)
+    }
+
+    /// Starts to write a state, in the place of what the store has for its tokens. When that cannot
+    /// be, the store has nothing for them: the state in memory goes on without.
+    pub(super) fn write<P: Source + 'static>(&self, table: &mut Table, state: &Arc<Storable<P>>) {
+        let note = &state.note;
+        let refused = match self.try_write(table, state) {
+            Ok(()) => return,
+            Err(refused) => refused,
+        };
+        self.remove(&note.namespace, &note.tokens);
+        let counters = &mut table.counters;
+        let counter = match refused {
+            Refused::Full => &mut counters.full,
+            Refused::Busy => &mut counters.busy,
+            Refused::Length => &mut counters.unfit,
+            _ => &mut counters.failed_writes,
+        };
+        count(counter, 1);
+        if matches!(refused, Refused::Full | Refused::Busy)
+            && table.retries.len() < RETRIES
+            && table.retries.try_reserve(1).is_ok()
+        {
+            table.retries.push_back(note.clone());
+            table.tried_at = self.link.store.stats().commits;
+        }
+    }
+
+    fn try_write<P: Source + 'static>(
+        &self,
+        table: &mut Table,
+        state: &Arc<Storable<P>>,
+    ) -> Result<(), Refused> {
+        let no_memory = |_: OutOfMemory| Refused::OutOfMemory;
+        let (note, number) = (&state.note, table.next);
+        if note.bytes() == 0 {
+            return Err(Refused::Length);
+        }
+        table.reserve_pending().map_err(no_memory)?;
+        let encoded = note.encode().map_err(no_memory)?;
+        let source = try_box(Writing(state.clone())).map_err(no_memory)?;
+        let mark = Arc::new(Mark::default()).map_err(no_memory)?;
+        // What goes for it makes room before the store is asked.
+        let is_in = self.add(note, number, mark.clone(), encoded.len());
+        if !is_in.map_err(|_| Refused::OutOfMemory)? {
+            return Err(Refused::Length);
+        }
+        self.link.store.put(key(number), encoded, source)?;
+        mark.is_put.store(true, Relaxed);
+        state.record.store(number, Relaxed);
+        table.next += 1;
+        table.pending.insert(number, Pending { note: note.clone(), mark });
+        count(&mut table.counters.writes, 1);
+        Ok(())
+    }
+
+    /// A state leaves memory: the store keeps it, if it is worth that.
+    pub(super) fn rescue<P: Source + 'static>(&self, table: &mut Table, value: &Value<P>) {
+        let Some(state) = value.storable() else { return };
+        let Note { namespace, tokens, .. } = &*state.note;
+        let record = state.record.load(Relaxed);
+        if self.has(&state.note, record) {
+            self.index.refresh(namespace, tokens);
+            self.link.store.touch(key(record));
+        } else if self.policy.wants(state.uses.load(Relaxed), true) {
+            self.write(table, state);
+        }
+    }
+
+    /// Takes in what the store has done. What is read is left for the caller.
+    pub(super) fn take_events(&self, table: &mut Table, mut landed: impl FnMut(&mut Table, Event)) {
+        if !self.link.store.has_events() {
+            return;
+        }
+        let mut events = std::mem::take(&mut table.events);
+        self.link.store.poll(&mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Committed { key } => {
+                    if let Some(Pending { mark, .. }) = table.pending.remove(&number(&key)) {
+                        mark.is_committed.store(true, Release);
+                    }
+                }
+                Event::Dropped { key, .. } => {
+                    let number = number(&key);
+                    if let Some(Pending { note, .. }) = table.pending.remove(&number) {
+                        self.remove_record(&note, number);
+                        count(&mut table.counters.failed_writes, 1);
+                    }
+                }
+                event @ Event::Loaded { .. } => landed(table, event),
+            }
+        }
+        table.events = events;
+    }
+
+    /// Tries again to write what there was no room for, if there may be some now, and it is still
+    /// in memory.
+    pub(super) fn retry<P: Source + 'static>(
+        &self,
+        table: &mut Table,
+        memory: &SnapshotCache<Value<P>>,
+    ) {
+        if table.retries.is_empty() {
+            return;
+        }
+        let commits = self.link.store.stats().commits;
+        if table.tried_at == commits {
+            return;
+        }
+        table.tried_at = commits;
+        for _ in 0..table.retries.len() {
+            let Some(note) = table.retries.pop_front() else { return };
+            let state = |value: &Value<P>| value.storable().cloned();
+            let state = memory.exactly(&note.namespace, &note.tokens, state).flatten();
+            let Some(state) = state else { continue };
+            if !self.has(&state.note, state.record.load(Relaxed)) {
+                self.write(table, &state);
+            }
+        }
+    }
+
+    /// Ends it; what the store has stays there.
+    pub(super) fn close(&self) {
+        self.link.closing.store(true, Relaxed);
+    }
+}
+
+impl Table {
+    fn reserve_pending(&mut self) -> Result<(), OutOfMemory> {
+        if self.pending.len() >= self.sweep_at {
+            // No event comes for what was removed while it was written.
+            self.pending.retain(|_, pending| !pending.mark.is_gone.load(Relaxed));
+            self.sweep_at = SWEEP.max(2 * self.pending.len());
+        }
+        Ok(self.pending.try_reserve(1)?)
+    }
+
+    /// Writes that go on.
+    pub(super) fn writing(&self) -> usize {
+        let is_meant = |pending: &&Pending| !pending.mark.is_gone.load(Relaxed);
+        self.pending.values().filter(is_meant).count()
+    }
+
+    /// Whether something waits for room.
+    pub(super) fn has_retries(&self) -> bool {
+        !self.retries.is_empty()
+    }
+}

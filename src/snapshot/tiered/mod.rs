@@ -1,0 +1,450 @@
+//! A snapshot cache with something below memory: states that had to leave it are found again, also
+//! after a restart.
+//!
+//! ```text
+//!            memory: SnapshotCache<Value>                 a caller's states, and copies
+//!     insert, find │        ▲ fetch, take
+//!   write, rescue  ▼        │ land
+//!            index: SnapshotCache<Place>                  what the store has, by tokens
+//!                  │        ▲
+//!            put   ▼        │ events
+//!            LowerStore (src/tier)                        records by number
+//! ```
+//!
+//! Two caches of one kind, one above the other. An entry of the lower one is a place, and with a
+//! place its record goes: so replacing, removing, clearing and evicting in the lower tier are those
+//! of any snapshot cache. A place is found when its record is committed.
+//!
+//! No call waits for the store, but for `attach`, `detach` and `flush`. What the store has done is
+//! taken in by the next call, whichever that is. Lookups change nothing below memory and take only
+//! shared locks; whatever changes both tiers does so one call at a time, under the lock of the
+//! table, so that what is replaced or removed in memory is so below, in the same order.
+#![forbid(unsafe_code)]
+
+mod fetch;
+mod lower;
+mod note;
+mod value;
+
+pub use value::{Loaded, State};
+
+use super::{
+    Freed, Hit, Namespace, NewSnapshot, SnapshotCache, SnapshotInserted, SnapshotLimits,
+    SnapshotStats,
+};
+use crate::error::Error;
+use crate::ids::{HandleId, PinId};
+use crate::lock::RwLock;
+use crate::memory::Arc;
+use crate::tier::{LowerStore, Record, Source, StoreStats};
+use fetch::{FreedStates, Memory, rescue};
+use lower::{Lower, Table};
+use note::Note;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use value::{Storable, Value};
+
+/// How long a flush sleeps at most with the store in its hands.
+const FLUSH_STEP: Duration = Duration::from_millis(2);
+
+/// What memory lets go, of one call.
+pub struct FreedSnapshots<P>(FreedStates<P>);
+
+impl<P> FreedSnapshots<P> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self(Freed::new())
+    }
+}
+
+impl<P> Default for FreedSnapshots<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P> std::fmt::Debug for FreedSnapshots<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// When a state is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TierPolicy {
+    /// As soon as it is inserted.
+    Through,
+    /// When so many lookups have found it.
+    AfterUses(u32),
+    /// When it leaves memory.
+    OnEviction,
+}
+
+impl TierPolicy {
+    fn wants(self, uses: u32, is_evicted: bool) -> bool {
+        match self {
+            Self::Through => true,
+            Self::AfterUses(wanted) => uses >= wanted,
+            Self::OnEviction => is_evicted,
+        }
+    }
+}
+
+/// What a lookup found.
+#[derive(Debug)]
+pub struct Found<R> {
+    /// The longest prefix in memory, pinned.
+    pub hit: Option<Hit<R>>,
+    /// Tokens in common with a longer one below memory; 0 when there is none.
+    pub fetchable: usize,
+}
+
+/// A fetch that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fetch {
+    /// What to ask for it by.
+    pub ticket: HandleId,
+    /// Tokens of what it brings.
+    pub tokens: usize,
+    /// Of those, how many the query begins with.
+    pub common: usize,
+    /// What it brings takes.
+    pub bytes: u64,
+}
+
+/// What became of a fetch.
+#[derive(Debug)]
+pub enum Taken<R> {
+    /// It goes on.
+    Pending,
+    /// It is in memory, and pinned.
+    Hit(Hit<R>),
+    /// It could not be had.
+    Missed,
+}
+
+/// What was counted since a store was attached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TierCounters {
+    /// Writes that the store took.
+    pub writes: u64,
+    /// Writes that failed.
+    pub failed_writes: u64,
+    /// Writes for which the store had no room at the time.
+    pub full: u64,
+    /// Writes that gave way because too much was waiting.
+    pub busy: u64,
+    /// States that no store can have: larger than all of it, or without a byte.
+    pub unfit: u64,
+    /// Reads that the store took.
+    pub loads: u64,
+    /// Reads that brought a state into memory.
+    pub loaded: u64,
+    /// Fetches that waited for a read that went on already.
+    pub joined: u64,
+    /// Reads that failed.
+    pub failed_loads: u64,
+    /// Of those, reads that brought other bytes than were written.
+    pub damaged: u64,
+    /// Reads that ended when nobody waited any more.
+    pub late: u64,
+    /// Fetches for which memory's byte limit left no room.
+    pub no_memory: u64,
+    /// Records that were there when the store was attached and could not be used.
+    pub unusable: u64,
+}
+
+/// What is below memory now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TierStats {
+    /// Records that are found or being written.
+    pub entries: usize,
+    /// Records being written.
+    pub writing: usize,
+    /// Tickets that are out.
+    pub tickets: usize,
+    /// Bytes that are being read.
+    pub loading_bytes: u64,
+    /// Memory of the index.
+    pub index_bytes: usize,
+    /// Counters.
+    pub counters: TierCounters,
+    /// The store's own.
+    pub store: StoreStats,
+}
+
+/// The cache, for any number of threads.
+pub struct TieredSnapshots<P> {
+    memory: Memory<P>,
+    lower: RwLock<Option<Lower>>,
+}
+
+impl<P> TieredSnapshots<P> {
+    /// An empty cache with nothing below it.
+    pub fn new(limits: SnapshotLimits) -> Result<Self, Error> {
+        Ok(Self { memory: SnapshotCache::new(limits)?, lower: RwLock::new(None) })
+    }
+
+    /// The length of the longest prefix in memory. Changes nothing.
+    pub fn probe(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
+        self.memory.probe(namespace, tokens)
+    }
+
+    /// What memory holds and counted.
+    pub fn stats(&self) -> SnapshotStats {
+        let stats = self.memory.stats();
+        SnapshotStats {
+            index_bytes: stats.index_bytes + size_of::<RwLock<Option<Lower>>>(),
+            ..stats
+        }
+    }
+
+    /// Checks every invariant; names the first that is broken.
+    pub fn check(&self) -> Result<(), Error> {
+        self.memory.check()?;
+        self.lower.read().as_ref().map_or(Ok(()), |lower| lower.index.check())
+    }
+
+    /// Looks at the state that a pin keeps, under a lock: `view` must not call the cache.
+    pub fn pinned<R>(&self, pin: PinId, view: impl FnOnce(State<'_, P>) -> R) -> Result<R, Error> {
+        self.memory.pinned(pin, |value| view(value.state()))
+    }
+}
+
+impl<P: Source + 'static> TieredSnapshots<P> {
+    /// Stores a state, in the place of the one for the same tokens if there is one, in memory and
+    /// below. With `parts`, the bytes of each of its parts, it may be written. `make` gives it,
+    /// when nothing can fail any more.
+    pub fn insert(
+        &self,
+        new: NewSnapshot<'_>,
+        parts: Option<&[u64]>,
+        make: impl FnOnce() -> P,
+        freed: &mut FreedSnapshots<P>,
+    ) -> Result<SnapshotInserted, Error> {
+        let freed = &mut freed.0;
+        let NewSnapshot { namespace, tokens, .. } = new;
+        let state = parts.map(|parts| Storable::new(Note::new(&new, parts)?));
+        let state = state.transpose()?;
+        let make = || match &state {
+            None => Value::Plain(make()),
+            Some(state) => {
+                state.give(make());
+                Value::Storable(state.clone())
+            }
+        };
+        let lower = self.lower.read();
+        let Some(lower) = &*lower else {
+            let inserted = self.memory.insert(new, make, freed);
+            freed.settle();
+            return inserted;
+        };
+        let mut table = lower.table.write();
+        self.take_events(lower, &mut table, freed);
+        let inserted = self.memory.insert(new, make, freed)?;
+        if inserted.stored {
+            match state {
+                Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, &state),
+                _ => _ = lower.remove(namespace, tokens),
+            }
+        }
+        rescue(lower, &mut table, freed);
+        Ok(inserted)
+    }
+
+    /// Finds the longest prefix in memory and pins it, and says whether there is a longer one
+    /// below. With `trims`, what can be trimmed counts with the tokens in common. `view` looks at the state under a lock: it must not call the cache.
+    pub fn find<R>(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        trims: bool,
+        view: impl FnOnce(State<'_, P>) -> R,
+        freed: &mut FreedSnapshots<P>,
+    ) -> Result<Found<R>, Error> {
+        let lower = self.lower.read();
+        let Some(lower) = &*lower else {
+            let hit = self.in_memory(namespace, tokens, trims, |value| view(value.state()))?;
+            return Ok(Found { hit, fetchable: 0 });
+        };
+        self.look_below(lower, &mut freed.0);
+        let mut due = None;
+        let hit = self.in_memory(namespace, tokens, trims, |value| {
+            if let Some(state) = value.storable() {
+                let uses = state.uses.load(Relaxed).saturating_add(1);
+                state.uses.store(uses, Relaxed);
+                due = (lower.policy == TierPolicy::AfterUses(uses)).then(|| state.clone());
+            }
+            view(value.state())
+        })?;
+        if let Some(due) = due {
+            self.write_if_there(lower, &due);
+        }
+        let common = hit.as_ref().map_or(0, |hit| hit.common);
+        let is_all = common == tokens.len();
+        let fetchable = if is_all { 0 } else { lower.fetchable(namespace, tokens, trims) };
+        Ok(Found { hit, fetchable: if fetchable > common { fetchable } else { 0 } })
+    }
+
+    fn in_memory<R>(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        trims: bool,
+        view: impl FnOnce(&Value<P>) -> R,
+    ) -> Result<Option<Hit<R>>, Error> {
+        match trims {
+            true => self.memory.find_trimmable(namespace, tokens, view),
+            false => self.memory.find(namespace, tokens, view),
+        }
+    }
+
+    /// Writes a state, if it is still what memory has for its tokens.
+    fn write_if_there(&self, lower: &Lower, state: &Arc<Storable<P>>) {
+        let mut table = lower.table.write();
+        let Note { namespace, tokens, .. } = &*state.note;
+        let is_it = |value: &Value<P>| value.storable().is_some_and(|now| Arc::is_same(now, state));
+        if self.memory.exactly(namespace, tokens, is_it) == Some(true)
+            && !lower.has(&state.note, state.record.load(Relaxed))
+        {
+            lower.write(&mut table, state);
+        }
+    }
+
+    /// Ends a pin.
+    pub fn release(&self, pin: PinId, freed: &mut FreedSnapshots<P>) -> Result<(), Error> {
+        let freed = &mut freed.0;
+        let lower = self.lower.read();
+        let Some(lower) = &*lower else {
+            let released = self.memory.release(pin, freed);
+            freed.settle();
+            return released;
+        };
+        if self.memory.unpin(pin, freed)? {
+            let mut table = lower.table.write();
+            self.memory.shrink(freed);
+            rescue(lower, &mut table, freed);
+        }
+        Ok(())
+    }
+
+    /// Removes the entry of exactly these tokens, in memory and below; false when there is none.
+    pub fn remove(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        freed: &mut FreedSnapshots<P>,
+    ) -> bool {
+        let freed = &mut freed.0;
+        let lower = self.lower.read();
+        let Some(lower) = &*lower else { return self.memory.remove(namespace, tokens, freed) };
+        let _table = lower.table.write();
+        let in_memory = self.memory.remove(namespace, tokens, freed);
+        lower.remove(namespace, tokens) || in_memory
+    }
+
+    /// Removes every entry, in memory and below. Readers keep what they have.
+    pub fn clear(&self, freed: &mut FreedSnapshots<P>) {
+        let lower = self.lower.read();
+        let _table = lower.as_ref().map(|lower| lower.table.write());
+        self.memory.clear(&mut freed.0);
+        if let Some(lower) = &*lower {
+            lower.index.clear(&mut Freed::new());
+        }
+    }
+
+    /// Puts a store below memory, with the records that it has. Refused when there is one.
+    pub fn attach(
+        &self,
+        store: Box<dyn LowerStore>,
+        records: Vec<Record>,
+        policy: TierPolicy,
+    ) -> Result<(), Error> {
+        let made = Lower::new(store, records, policy)?;
+        let mut lower = self.lower.write();
+        if lower.is_some() {
+            made.close();
+            drop(lower);
+            return Err(Error::state("the cache has a directory: detach that first"));
+        }
+        *lower = Some(made);
+        Ok(())
+    }
+
+    /// Whether a store is below memory.
+    pub fn is_attached(&self) -> bool {
+        self.lower.read().is_some()
+    }
+
+    /// Takes the store away, after waiting for what is being written as long as the time allows.
+    /// What was committed is found when it is attached again. Tickets are stale from now on. False
+    /// when there is none, or the time was over first.
+    pub fn detach(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
+        let is_flushed = self.flush(timeout, freed);
+        let Some(mut lower) = self.lower.write().take() else { return false };
+        lower.close();
+        let freed = &mut freed.0;
+        for pin in lower.table.get_mut().loads.into_pins() {
+            let released = self.memory.release(pin, freed);
+            debug_assert!(released.is_ok(), "the pin is ours");
+        }
+        freed.settle();
+        is_flushed
+    }
+
+    /// Waits until everything that is to be written is; false when the time is over first.
+    pub fn flush(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
+        let start = Instant::now();
+        let mut commits = None;
+        loop {
+            let lower = self.lower.read();
+            let Some(lower) = &*lower else { return true };
+            let left = timeout.saturating_sub(start.elapsed());
+            let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
+            let mut table = lower.table.write();
+            self.take_events(lower, &mut table, &mut freed.0);
+            let now = lower.link.store.stats().commits;
+            // Room comes with commits alone, and with room what waited for it is written.
+            if is_still && table.writing() == 0 && (!table.has_retries() || commits == Some(now)) {
+                return !table.has_retries();
+            }
+            if left.is_zero() {
+                return false;
+            }
+            commits = is_still.then_some(now);
+        }
+    }
+
+    /// What is below memory; `None` when nothing is.
+    pub fn tier_stats(&self, freed: &mut FreedSnapshots<P>) -> Option<TierStats> {
+        let lower = self.lower.read();
+        let lower = lower.as_ref()?;
+        let mut table = lower.table.write();
+        self.take_events(lower, &mut table, &mut freed.0);
+        let (tickets, loading_bytes) = table.loads.open();
+        let index = lower.index.stats();
+        Some(TierStats {
+            entries: index.entries,
+            writing: table.writing(),
+            tickets,
+            loading_bytes,
+            index_bytes: index.index_bytes,
+            counters: table.counters,
+            store: lower.link.store.stats(),
+        })
+    }
+
+    /// Takes in what the store has done, unless somebody else is about to.
+    fn look_below(&self, lower: &Lower, freed: &mut FreedStates<P>) {
+        if lower.link.store.has_events()
+            && let Some(mut table) = lower.table.try_write()
+        {
+            self.take_events(lower, &mut table, freed);
+        }
+    }
+
+    fn take_events(&self, lower: &Lower, table: &mut Table, freed: &mut FreedStates<P>) {
+        lower.take_events(table, |table, event| self.land(lower, table, event, freed));
+        lower.retry(table, &self.memory);
+    }
+}

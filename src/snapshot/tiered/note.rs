@@ -1,0 +1,137 @@
+//! What is written beside a snapshot's bytes: all that makes it an entry again after a restart.
+use crate::memory::{OutOfMemory, TryGrow, try_collect, try_to_vec};
+use crate::snapshot::NewSnapshot;
+use crate::token::all_text;
+use crate::tree::{NAMESPACE_WORDS, Namespace};
+
+/// What a note begins with, and its version.
+const MAGIC: u32 = u32::from_le_bytes(*b"rkn1");
+/// Words before those of varying number: magic, namespace, flags, next token, parts, tokens.
+const HEAD: usize = 1 + NAMESPACE_WORDS + 4;
+
+/// In the flags: there is a next token; the entry can be trimmed.
+const HAS_NEXT: u32 = 1;
+const TRIMMABLE: u32 = 2;
+
+/// An entry without its state.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) namespace: Namespace,
+    pub(super) tokens: Vec<u32>,
+    pub(super) next_token: Option<u32>,
+    pub(super) is_trimmable: bool,
+    /// Bytes of each part of the state.
+    pub(super) parts: Vec<u64>,
+}
+
+impl Note {
+    pub(super) fn new(new: &NewSnapshot<'_>, parts: &[u64]) -> Result<Self, OutOfMemory> {
+        let NewSnapshot { namespace, tokens, next_token, is_trimmable, .. } = *new;
+        let (tokens, parts) = (try_to_vec(tokens)?, try_to_vec(parts)?);
+        Ok(Self { namespace: *namespace, tokens, next_token, is_trimmable, parts })
+    }
+
+    /// The entry, of which an index counts so many bytes.
+    pub(super) fn entry(&self, bytes: u64) -> NewSnapshot<'_> {
+        let Self { namespace, tokens, next_token, is_trimmable, .. } = self;
+        let (next_token, is_trimmable) = (*next_token, *is_trimmable);
+        NewSnapshot { namespace, tokens, bytes, next_token, is_trimmable }
+    }
+
+    /// Bytes of the state.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().fold(0, |sum, &part| sum.saturating_add(part))
+    }
+
+    /// Bytes of the note as it is written.
+    pub(super) fn encoded_len(&self) -> usize {
+        4 * (HEAD + 2 * self.parts.len() + self.tokens.len())
+    }
+
+    pub(super) fn encode(&self) -> Result<Box<[u8]>, OutOfMemory> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(self.encoded_len())?;
+        let mut put = |word: u32| bytes.extend_from_slice(&word.to_le_bytes());
+        put(MAGIC);
+        self.namespace.words().into_iter().for_each(&mut put);
+        put(self.next_token.is_some() as u32 * HAS_NEXT + self.is_trimmable as u32 * TRIMMABLE);
+        put(self.next_token.unwrap_or(0));
+        put(self.parts.len() as u32);
+        put(self.tokens.len() as u32);
+        for part in &self.parts {
+            put(*part as u32);
+            put((part >> 32) as u32);
+        }
+        self.tokens.iter().copied().for_each(&mut put);
+        Ok(bytes.into_boxed_slice())
+    }
+
+    /// The note that was written so. `None` if it was not written by this version, or is none at
+    /// all: bytes from outside.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, OutOfMemory> {
+        let word = |four: &[u8]| u32::from_le_bytes(four.try_into().expect("four bytes"));
+        let (words, tail) = bytes.as_chunks::<4>();
+        if words.len() < HEAD || !tail.is_empty() || word(&words[0]) != MAGIC {
+            return Ok(None);
+        }
+        let (head, rest) = words.split_at(HEAD);
+        let mut space = [0; NAMESPACE_WORDS];
+        for (into, four) in space.iter_mut().zip(&head[1..]) {
+            *into = word(four);
+        }
+        let namespace = Namespace::from_words(&space);
+        let [flags, next, parts, tokens] =
+            std::array::from_fn(|at| word(&head[1 + NAMESPACE_WORDS + at]));
+        let (parts, tokens) = (parts as usize, tokens as usize);
+        if namespace.words() != space
+            || flags > HAS_NEXT + TRIMMABLE
+            || rest.len() != 2 * parts + tokens
+        {
+            return Ok(None);
+        }
+        let (sizes, ids) = rest.split_at(2 * parts);
+        let mut parts: Vec<u64> = Vec::new();
+        for pair in sizes.chunks_exact(2) {
+            parts.try_push(word(&pair[0]) as u64 | (word(&pair[1]) as u64) << 32)?;
+        }
+        let tokens = try_collect(ids.iter().map(|four| word(four)))?;
+        let next_token = (flags & HAS_NEXT != 0).then_some(next);
+        let is_trimmable = flags & TRIMMABLE != 0;
+        let is_entry = !tokens.is_empty() && all_text(&tokens);
+        Ok(is_entry.then_some(Self { namespace, tokens, next_token, is_trimmable, parts }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note() -> Note {
+        let namespace = Namespace { lora: Some(7), epoch: 9, salt: [3; 32], image: Some([5; 16]) };
+        let parts = vec![0, 1, u64::MAX, 5_000_000_000];
+        let tokens = vec![1, 2, 3, 0];
+        Note { namespace, tokens, next_token: Some(0), is_trimmable: true, parts }
+    }
+
+    #[test]
+    fn a_note_comes_back_as_it_was() {
+        let note = note();
+        let bytes = note.encode().unwrap();
+        assert_eq!(bytes.len(), note.encoded_len());
+        assert_eq!(Note::decode(&bytes), Ok(Some(note)));
+    }
+
+    #[test]
+    fn bytes_that_are_no_note_are_none() {
+        let bytes = note().encode().unwrap();
+        for length in 0..bytes.len() {
+            assert_eq!(Note::decode(&bytes[..length]), Ok(None), "{length} bytes");
+        }
+        // Numbers of parts and tokens that the bytes don't have, and a flag that is none.
+        for at in [0, 4, 4 * (HEAD - 1), 4 * (HEAD - 2), 4 * (HEAD - 4) + 1] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x7e;
+            assert_eq!(Note::decode(&bytes), Ok(None), "byte {at}");
+        }
+    }
+}
