@@ -1,7 +1,12 @@
 //! The store on disk: what was put is found again, whatever happens to process and disk.
+mod crash;
+mod sim;
+mod story;
 mod support;
 
 mod bytes;
 mod owner;
+mod damage;
+mod killed;
 mod restart;
 mod room;

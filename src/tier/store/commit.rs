@@ -141,9 +141,7 @@ impl Shared {
         self.drop_all(lost, Dropped::Io);
         if !self.lock.is_there() {
             // What is written now could not be found again.
-            self.fail(&batch.changes, Dropped::Io);
-            self.give_up();
-            return;
+            return self.give_up(changes, Dropped::Io);
         }
         let start = Instant::now();
         let mut is_good = true;
@@ -158,19 +156,25 @@ impl Shared {
         }
         let committed = self.commit(committer, changes);
         let nanoseconds = start.elapsed().as_nanos() as u64;
-        match &committed {
-            Ok(()) => self.succeed(changes, nanoseconds),
-            Err(RecordsError::Io(error)) => self.fail(changes, why(error)),
-            Err(_) => self.fail(changes, Dropped::Io),
-        }
         if is_good && committed.is_ok() {
             committer.failures = 0;
-            return;
+        } else {
+            committer.failures += 1;
+            self.state.lock().stats.failed_commits += 1;
         }
-        committer.failures += 1;
-        self.state.lock().stats.failed_commits += 1;
-        if committer.failures >= FAILURES_MAX {
-            self.give_up();
+        let is_over = committer.failures >= FAILURES_MAX;
+        match &committed {
+            Ok(()) => self.succeed(changes, nanoseconds),
+            Err(error) => {
+                let why = match error {
+                    RecordsError::Io(error) => why(error),
+                    _ => Dropped::Io,
+                };
+                if is_over { self.give_up(changes, why) } else { self.fail(changes, why) }
+            }
+        }
+        if is_over && committed.is_ok() {
+            self.give_up(&Changes::default(), Dropped::Io);
         }
     }
 
@@ -271,7 +275,10 @@ impl Shared {
         self.flushed.notify_all();
     }
 
-    fn give_up(&self) {
+    /// Writing is over for good; whoever learns that something was dropped can see it.
+    fn give_up(&self, changes: &Changes, why: Dropped) {
+        self.state.lock().stats.is_read_only = true;
+        self.fail(changes, why);
         let mut state = self.state.lock();
         let queued = state.close();
         self.unlock(state);

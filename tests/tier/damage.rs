@@ -1,0 +1,159 @@
+//! Files that are not what was written, and directories that are none.
+use crate::support::*;
+use radixkv::tier::{DiskConfig, DiskStore, Dropped, LoadError, LowerStore, OpenError};
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+const COUNT: u64 = 30;
+
+fn bytes_of(number: u64) -> usize {
+    1 + number as usize * 997
+}
+
+/// A store with some records, closed.
+fn made() -> Folder {
+    let folder = Folder::new();
+    let store = folder.open(4 * MIB);
+    (0..COUNT).for_each(|number| put(&store, number, bytes_of(number)).unwrap());
+    assert!(store.flush(LONG));
+    folder
+}
+
+/// Opens it, if it lets itself be opened, and reads all: each record is there with its bytes, or
+/// is said to be damaged. Returns how many are there, and why it was not opened.
+fn read_all(folder: &Folder) -> Result<u64, OpenError> {
+    let (store, found) = DiskStore::open(folder.config(4 * MIB))?;
+    let mut good = 0;
+    for record in &found {
+        let number = u64::from_le_bytes(record.key[..8].try_into().unwrap());
+        assert_eq!((record.bytes, &record.note), (bytes_of(number) as u64, &note(number)));
+        match load(&store, number, bytes_of(number)) {
+            Ok(bytes) => {
+                assert!(bytes == content(number, bytes_of(number)));
+                good += 1;
+            }
+            Err(why) => assert_eq!(why, LoadError::Damaged),
+        }
+    }
+    assert_eq!(good + store.stats().damaged, COUNT);
+    keep_if_there_is_room(&store);
+    Ok(good)
+}
+
+fn keep_if_there_is_room(store: &DiskStore) {
+    poll(store);
+    keep(store, 1000, 5000);
+    assert_eq!(load(store, 1000, 5000), Ok(content(1000, 5000)));
+}
+
+#[test]
+fn t06_bytes_that_changed_are_told_and_dropped() {
+    let folder = made();
+    let data = fs::OpenOptions::new().write(true).open(folder.path().join("data")).unwrap();
+    // The first record has the first unit, the second one the next.
+    data.write_all_at(&[content(1, 1)[0] ^ 1], 4096).unwrap();
+    let store = folder.open(4 * MIB);
+    let before = store.stats();
+    assert_eq!(load(&store, 0, 1), Ok(content(0, 1)));
+    let ticket = get(&store, 1, bytes_of(1)).unwrap();
+    let seen = poll_until(&store, |seen| seen.len() == 2);
+    assert_eq!(
+        seen,
+        [
+            Seen::Loaded(ticket, key(1), Err(LoadError::Damaged)),
+            Seen::Dropped(key(1), Dropped::Damaged)
+        ]
+    );
+    assert!(get(&store, 1, bytes_of(1)).is_err());
+    assert!(store.flush(LONG));
+    let after = store.stats();
+    assert_eq!((after.damaged, after.records), (1, before.records - 1));
+    assert!(after.bytes < before.bytes);
+    drop(store);
+    assert_eq!(DiskStore::open(folder.config(4 * MIB)).unwrap().1.len() as u64, COUNT - 1);
+}
+
+#[test]
+fn t06_garbage_in_any_file_is_found() {
+    for name in ["format", "records.redb", "data"] {
+        for length in [0, 1, 100, 4096, 3 << 20] {
+            let folder = made();
+            fs::write(folder.path().join(name), content(99, length)).unwrap();
+            match read_all(&folder) {
+                Ok(good) => assert!(name == "data" && good == 0, "{name}: {good} of {length}"),
+                Err(OpenError::Damaged { what, .. }) => assert!(name != "data", "{what}"),
+                Err(error) => panic!("{name}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn t06_any_page_of_the_records_may_be_garbage() {
+    let folder = made();
+    let file = folder.path().join("records.redb");
+    let whole = fs::read(&file).unwrap();
+    let (mut refused, mut lost) = (0, 0);
+    let mut random = fastrand::Rng::with_seed(5);
+    for page in 0..whole.len().div_ceil(4096).min(64) {
+        let mut bytes = whole.clone();
+        let end = bytes.len().min((page + 1) * 4096);
+        if random.bool() {
+            random.fill(&mut bytes[page * 4096..end]);
+        } else {
+            bytes[page * 4096..end].fill(0);
+        }
+        fs::write(&file, bytes).unwrap();
+        match read_all(&folder) {
+            Ok(good) => lost += u64::from(good < COUNT),
+            Err(OpenError::Damaged { .. }) => refused += 1,
+            Err(error) => panic!("page {page}: {error}"),
+        }
+        fs::remove_dir_all(folder.path()).unwrap();
+        let store = folder.open(4 * MIB);
+        (0..COUNT).for_each(|number| put(&store, number, bytes_of(number)).unwrap());
+        assert!(store.flush(LONG));
+    }
+    assert!(refused > 0, "{refused}, {lost}");
+}
+
+#[test]
+fn t06_files_that_are_missing() {
+    let gone = |name: &str| {
+        let folder = made();
+        fs::remove_file(folder.path().join(name)).unwrap();
+        folder
+    };
+    assert_eq!(DiskStore::open(gone("lock").config(4 * MIB)).unwrap().1.len() as u64, COUNT);
+    let error = DiskStore::open(gone("format").config(4 * MIB)).map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    let (store, found) = DiskStore::open(gone("data").config(4 * MIB)).unwrap();
+    assert_eq!((found.len(), store.stats().damaged), (0, COUNT));
+    let folder = gone("records.redb");
+    let (store, found) = DiskStore::open(folder.config(4 * MIB)).unwrap();
+    assert_eq!(found, []);
+    keep_if_there_is_room(&store);
+}
+
+#[test]
+fn t06_a_directory_that_cannot_be_made_is_named() {
+    let folder = made();
+    let below = folder.path().join("format").join("store");
+    let error = DiskStore::open(DiskConfig::new(&below, MIB, FINGERPRINT)).map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }));
+    assert!(error.to_string().contains(below.to_str().unwrap()), "{error}");
+}
+
+#[test]
+fn t06_a_directory_removed_below_a_store() {
+    let folder = made();
+    let store = folder.open(4 * MIB);
+    fs::remove_dir_all(folder.path()).unwrap();
+    put(&store, 500, 100).unwrap();
+    assert!(store.flush(LONG));
+    assert_eq!(poll(&store), [Seen::Dropped(key(500), Dropped::Io)]);
+    assert!(store.stats().is_read_only);
+    assert_eq!(load(&store, 3, bytes_of(3)), Ok(content(3, bytes_of(3))));
+    drop(store);
+    assert_eq!(DiskStore::open(folder.config(4 * MIB)).unwrap().1, []);
+}

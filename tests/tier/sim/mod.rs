@@ -1,0 +1,298 @@
+//! A directory in memory that fails, stops and loses power when it is told to.
+mod contents;
+
+use contents::Contents;
+use radixkv::tier::disk::{Disk, DiskFile, Lock, Open};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// What a call does instead of what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// EIO.
+    Io,
+    /// ENOSPC.
+    NoSpace,
+    /// Reads or writes a part, and says so.
+    Short,
+    /// Writes a part, and says EIO.
+    Torn,
+    /// Takes its time.
+    Slow,
+}
+
+/// Which calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Once(u64),
+    From(u64),
+}
+
+impl When {
+    fn includes(self, call: u64) -> bool {
+        match self {
+            Self::Once(at) => at == call,
+            Self::From(at) => at <= call,
+        }
+    }
+}
+
+/// Kinds of calls that can be stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    Nothing,
+    Writes,
+    Everything,
+}
+
+struct World {
+    files: Vec<Contents>,
+    names: BTreeMap<String, usize>,
+    /// Names as they were at the last sync, and since then, one after the other.
+    names_after: Vec<BTreeMap<String, usize>>,
+    is_locked: bool,
+    is_gone: bool,
+    calls: u64,
+    fault: Option<(When, Fault)>,
+    /// The power goes with that call.
+    crash: Option<u64>,
+    stop: Stop,
+}
+
+/// The disk; clones are the same one.
+#[derive(Clone)]
+pub struct SimDisk(Arc<(Mutex<World>, Condvar)>);
+
+fn error(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+impl SimDisk {
+    pub fn new() -> Self {
+        Self::with(Vec::new(), BTreeMap::new())
+    }
+
+    fn with(files: Vec<Contents>, names: BTreeMap<String, usize>) -> Self {
+        let world = World {
+            files,
+            names_after: vec![names.clone()],
+            names,
+            is_locked: false,
+            is_gone: false,
+            calls: 0,
+            fault: None,
+            crash: None,
+            stop: Stop::Nothing,
+        };
+        Self(Arc::new((Mutex::new(world), Condvar::new())))
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.0.0.lock().unwrap()
+    }
+
+    /// From now on, counting from the next call as 0.
+    pub fn fail(&self, fault: Option<(When, Fault)>) {
+        let mut world = self.world();
+        world.calls = 0;
+        world.fault = fault;
+    }
+
+    pub fn crash_at(&self, call: u64) {
+        let mut world = self.world();
+        world.calls = 0;
+        world.crash = Some(call);
+    }
+
+    pub fn has_crashed(&self) -> bool {
+        let world = self.world();
+        world.crash.is_some_and(|at| world.calls > at)
+    }
+
+    pub fn stop(&self, stop: Stop) {
+        self.world().stop = stop;
+        self.0.1.notify_all();
+    }
+
+    /// The directory is removed; open files stay.
+    pub fn vanish(&self) {
+        let mut world = self.world();
+        world.names.clear();
+        world.is_gone = true;
+    }
+
+    /// What is there when the power is back: what was synced, and any of the rest.
+    pub fn after_crash(&self, random: &mut fastrand::Rng) -> Self {
+        let world = self.world();
+        let names = world.names_after[random.usize(..world.names_after.len())].clone();
+        Self::with(world.files.iter().map(|file| file.after_crash(random)).collect(), names)
+    }
+
+    /// Counts a call, waits while it is stopped, and says what it shall do.
+    fn call(&self, writes: bool) -> Result<(MutexGuard<'_, World>, Option<Fault>), io::Error> {
+        let mut world = self.world();
+        while world.stop == Stop::Everything || (writes && world.stop == Stop::Writes) {
+            world = self.0.1.wait(world).unwrap();
+        }
+        let number = world.calls;
+        world.calls += 1;
+        if world.crash.is_some_and(|at| number > at) {
+            return Err(error(EIO));
+        }
+        // The last call may or may not have got through: it is part of what was not synced.
+        let fault = world.fault.filter(|(when, _)| when.includes(number)).map(|(_, fault)| fault);
+        match fault {
+            Some(Fault::Io) => Err(error(EIO)),
+            Some(Fault::NoSpace) if writes => Err(error(ENOSPC)),
+            Some(Fault::Slow) => {
+                drop(world);
+                std::thread::sleep(Duration::from_millis(3));
+                Ok((self.world(), None))
+            }
+            fault => Ok((world, fault)),
+        }
+    }
+
+    fn renamed(&self, change: impl FnOnce(&mut World)) -> io::Result<()> {
+        let (mut world, fault) = self.call(true)?;
+        change(&mut world);
+        let names = world.names.clone();
+        world.names_after.push(names);
+        if fault == Some(Fault::Torn) { Err(error(EIO)) } else { Ok(()) }
+    }
+}
+
+impl Disk for SimDisk {
+    fn name(&self) -> String {
+        "/simulated".to_owned()
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        self.call(true).map(|_| ())
+    }
+
+    fn lock(&self, _name: &str) -> io::Result<Option<Box<dyn Lock>>> {
+        let (mut world, _) = self.call(true)?;
+        let was_locked = std::mem::replace(&mut world.is_locked, true);
+        Ok((!was_locked).then(|| Box::new(SimLock(self.clone())) as Box<dyn Lock>))
+    }
+
+    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        let (mut world, _) = self.call(how.create)?;
+        let file = match world.names.get(name) {
+            Some(&file) => file,
+            None if how.create => {
+                let file = world.files.len();
+                world.files.push(Contents::default());
+                world.names.insert(name.to_owned(), file);
+                let names = world.names.clone();
+                world.names_after.push(names);
+                file
+            }
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok(Box::new(SimFile { disk: self.clone(), file }))
+    }
+
+    fn exists(&self, name: &str) -> io::Result<bool> {
+        Ok(self.call(false)?.0.names.contains_key(name))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.renamed(|world| {
+            world.names.remove(name);
+        })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.renamed(|world| {
+            let file = world.names.remove(from).unwrap();
+            world.names.insert(to.to_owned(), file);
+        })
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let (mut world, _) = self.call(true)?;
+        world.names_after = vec![world.names.clone()];
+        Ok(())
+    }
+}
+
+struct SimLock(SimDisk);
+
+impl Lock for SimLock {
+    fn is_there(&self) -> bool {
+        !self.0.world().is_gone
+    }
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.0.world().is_locked = false;
+    }
+}
+
+struct SimFile {
+    disk: SimDisk,
+    file: usize,
+}
+
+impl std::fmt::Debug for SimFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "file {}", self.file)
+    }
+}
+
+impl DiskFile for SimFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.disk.call(false)?.0.files[self.file].now.len() as u64)
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        let (world, fault) = self.disk.call(false)?;
+        if fault == Some(Fault::Torn) {
+            return Err(error(EIO));
+        }
+        let now = &world.files[self.file].now;
+        let from = &now[now.len().min(at as usize)..];
+        let count = from.len().min(into.len());
+        let count = if fault == Some(Fault::Short) { count.div_ceil(2) } else { count };
+        into[..count].copy_from_slice(&from[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, from: &[u8], at: u64) -> io::Result<usize> {
+        let (mut world, fault) = self.disk.call(true)?;
+        let count = match fault {
+            Some(Fault::Short | Fault::Torn) => from.len().div_ceil(2),
+            _ => from.len(),
+        };
+        world.files[self.file].write(&from[..count], at as usize);
+        if fault == Some(Fault::Torn) { Err(error(EIO)) } else { Ok(count) }
+    }
+
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
+        let (mut world, fault) = self.disk.call(true)?;
+        world.files[self.file].set_length(bytes as usize);
+        if fault == Some(Fault::Torn) { Err(error(EIO)) } else { Ok(()) }
+    }
+
+    fn allocate(&self, from: u64, bytes: u64) -> io::Result<()> {
+        self.set_length(from + bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let (mut world, fault) = self.disk.call(true)?;
+        let is_crash = world.crash == Some(world.calls - 1);
+        if fault == Some(Fault::Torn) || is_crash {
+            return Err(error(EIO));
+        }
+        world.files[self.file].sync();
+        Ok(())
+    }
+}
