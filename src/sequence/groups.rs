@@ -96,7 +96,11 @@ impl State {
         let pools = 0..self.table.pool_count();
         pools.into_iter().for_each(|pool| self.free_up_pool(pool, missing[pool]));
         self.use_checkpoints(slot, place, false);
-        Ok(self.begin_checkpoints(slot, place))
+        let count = self.begin_checkpoints(slot, place);
+        if count == 0 {
+            self.note_saved(slot, place, Default::default());
+        }
+        Ok(count)
     }
 }
 

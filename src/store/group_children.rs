@@ -67,6 +67,8 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let mut child = std::mem::take(&mut self.sequences[slot as usize].groups);
         let whole = positions / page_size;
+        let parents_saved = self.rows_of(parent).expect("it was looked up").saved;
+        child.saved = if positions > 0 { parents_saved } else { 0 };
         for (group, config) in groups.hung() {
             let parents = self.rows_of(parent).expect("it was looked up").row(group);
             let row = &mut child.rows[group];

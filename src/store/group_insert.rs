@@ -46,6 +46,16 @@ pub(super) struct ComingPages {
 }
 
 impl ComingPages {
+    /// Whether a group has any.
+    pub(super) fn has(&self, group: usize) -> bool {
+        self.pages.iter().any(|coming| coming.page.group == group)
+    }
+
+    /// Whether one of a group comes to a place.
+    pub(super) fn comes(&self, group: usize, place: usize) -> bool {
+        self.pages.iter().any(|coming| (coming.page.group, coming.place) == (group, place))
+    }
+
     /// Gives what was claimed back.
     pub(super) fn take_back(self, table: &mut PageTable, groups: Option<&GroupCache>) {
         let Some(groups) = groups else { return };
@@ -192,16 +202,16 @@ impl PrefixCache {
     /// are new, and says of what class all are.
     pub(super) fn hang_rows(
         &mut self,
-        coming: ComingPages,
+        coming: &mut ComingPages,
         end: Node,
         first_new: usize,
     ) -> HangResult {
-        let ComingPages { mut pages, duplicates } = coming;
-        let done = HangResult { claimed: pages.len(), duplicates };
+        let ComingPages { pages, duplicates } = coming;
+        let done = HangResult { claimed: pages.len(), duplicates: *duplicates };
         let mut first = first_new;
         // A path is read from its end.
         let (mut group, mut path) = (0, None);
-        for coming in &mut pages {
+        for coming in &mut *pages {
             if coming.page.group != group {
                 let of_group = Path::new(self.index.as_ref(), Some(end), None);
                 (group, path) = (coming.page.group, Some(of_group));

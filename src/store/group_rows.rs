@@ -43,6 +43,8 @@ pub(crate) struct GroupRows {
     pub(crate) depths: Depths,
     /// How often pages of a row gave way, to a hole or to others.
     changes: u64,
+    /// One more than the last place after which it knows its states to be saved; 0 for none.
+    pub(super) saved: u32,
 }
 
 /// A number for each pool.
@@ -236,8 +238,9 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        let GroupRows { rows, copies, .. } = &mut self.sequences[slot as usize].groups;
+        let GroupRows { rows, copies, saved, .. } = &mut self.sequences[slot as usize].groups;
         let whole = positions / page_size;
+        *saved = if groups.end_with_pages() { whole as u32 } else { 0 };
         for (group, config) in groups.hung() {
             let needs = config.kind.needs(positions, page_size);
             let needs = needs.expect("what is reused ends where every group can");
@@ -282,13 +285,15 @@ impl State {
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let now = cache.index.now();
         let Some(mut hanging) = cache.begin_hanging() else { return };
-        let mut first = None;
+        let (mut first, mut place_saved) = (None, None);
+        let mut came = [false; GROUP_LIMIT];
         while let Some(copy) = self.sequences[slot as usize].groups.copies.pop() {
             let source = HungPage { group: copy.group, page: copy.source };
             let Some(place) = copy.saves else {
                 end_source(&mut self.table, hanging.hung, (source, slot), now);
                 continue;
             };
+            place_saved = Some(place);
             let spine = self.table.row(slot).expect("the slot is in use")[place];
             let pool = self.table.pool_at_mut(hanging.hung.pool_of(copy.group));
             if hanging.hung.page(copy.group, spine) != 0 {
@@ -298,6 +303,7 @@ impl State {
             }
             pool.claim(&[copy.target]);
             hanging.hang(HungPage { group: copy.group, page: copy.target }, spine);
+            came[copy.group] = true;
             first = Some(place);
         }
         drop(hanging);
@@ -306,6 +312,9 @@ impl State {
             let cache = self.cache.as_mut().expect("a sequence has a cache");
             let node = cache.index.node_at_page(base, place);
             cache.classify(node, place, place + 1);
+        }
+        if let Some(place) = place_saved {
+            self.note_saved(slot, place, came);
         }
     }
 

@@ -115,7 +115,7 @@ impl PrefixCache {
                 }
             }
         });
-        let (inserted, coming) = match done {
+        let (inserted, mut coming) = match done {
             Ok(done) => done,
             Err(error) => {
                 table.pool.take_back(new, claimed);
@@ -129,7 +129,11 @@ impl PrefixCache {
             self.images.add_uses(claimed_keys);
         }
         self.note_stored(inserted.node, existing, new, claimed_keys);
-        let hung = self.hang_rows(coming, inserted.node, existing);
+        let hung = self.hang_rows(&mut coming, inserted.node, existing);
+        if hung.claimed > 0 {
+            let saved_at = self.link_inserted(&coming, inserted.node, (request.from_page, pages));
+            self.drop_surplus(table, inserted.node, saved_at);
+        }
         let mut duplicates = 0;
         self.visit_duplicates(request, inserted.node, existing, |_| duplicates += 1);
         let claimed = pages - existing;

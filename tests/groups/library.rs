@@ -31,6 +31,8 @@ pub struct World {
     pub whole_pages: bool,
     /// The room of a journal; 0 for none.
     pub journal_bytes: u64,
+    /// States of a path at most; 0 for any number.
+    pub checkpoint_limit: u32,
     pub failures: bool,
 }
 
@@ -130,7 +132,8 @@ impl Library {
 
     fn start_cache(&mut self) {
         let flags = if self.world.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 };
-        let config = rkv_cache_config { flags, journal_bytes: self.world.journal_bytes, ..sized() };
+        let World { journal_bytes, checkpoint_limit, .. } = self.world;
+        let config = rkv_cache_config { flags, journal_bytes, checkpoint_limit, ..sized() };
         // SAFETY: see above.
         must(unsafe { rkv_cache_create(self.table, &config, &mut self.cache) });
     }
@@ -411,6 +414,13 @@ impl Library {
             must(rkv_page_table_read_stats(self.table, &mut table));
         }
         (table.memory_bytes + cache.index_bytes) as usize
+    }
+
+    pub fn stats(&self) -> rkv_cache_stats {
+        let mut stats = sized();
+        // SAFETY: see above.
+        must(unsafe { rkv_cache_read_stats(self.cache, &mut stats) });
+        stats
     }
 
     pub fn check(&self) {
