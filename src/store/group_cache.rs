@@ -9,6 +9,10 @@ use crate::memory::{OutOfMemory, Slab, TryGrow, try_zeros};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, with_known_query};
 
+/// Pages of a group of which a call says of what class they are now. Of a window that has more, those
+/// farther back stay what they are, and go by their age.
+const CLASSED: usize = 1 << 13;
+
 /// How far the tokens are known, beside how far they can be reused.
 ///
 /// Every lookup has one; so it is small.
@@ -432,7 +436,7 @@ impl PrefixCache {
             // An end farther away needs nothing of what comes before `to`.
             let seen = last.min(to + config.kind.span(page_size));
             let mut needed = needs(if seen == last { last } else { 0 });
-            for place in (before..seen).rev() {
+            for place in (before..seen).rev().take(CLASSED) {
                 let node = path.node(place);
                 let page = path.page(place);
                 let forks = place + 1 == index.end_page(node) && index.child_count(node) > 1;

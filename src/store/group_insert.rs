@@ -147,12 +147,12 @@ impl PrefixCache {
                 coming.pages.try_push(Coming { page, place, spine: 0, claimed })?;
             }
         }
-        self.check_duplicate_rows(table, request, (known, known_pages.min(pages)))
+        Ok(())
     }
 
     /// Gives `visit` the pages of groups for which another one is published: the number of the row,
     /// the place and the page.
-    fn visit_duplicate_rows(
+    pub(super) fn visit_duplicate_rows(
         &self,
         request: &InsertRequest<'_>,
         (known, known_pages): (Option<Node>, usize),
@@ -169,33 +169,6 @@ impl PrefixCache {
                 }
             }
         }
-    }
-
-    /// Duplicates of an external pool stay outside, and are told to: each must be, and given once.
-    fn check_duplicate_rows(
-        &self,
-        table: &mut PageTable,
-        request: &InsertRequest<'_>,
-        known: (Option<Node>, usize),
-    ) -> Result<(), Error> {
-        if !table.pool.is_external() {
-            return Ok(());
-        }
-        let hung = &self.groups.as_ref().expect("rows were found good").hung;
-        let pool_of = |at: usize| hung.pool_of(request.groups[at].group);
-        let mut wrong = None;
-        self.visit_duplicate_rows(request, known, |at, place, page| {
-            if !table.pool_at_mut(pool_of(at)).mark_outside(page) {
-                wrong = Some((at, place, page));
-            }
-        });
-        self.visit_duplicate_rows(request, known, |at, _, page| {
-            table.pool_at_mut(pool_of(at)).unmark(page);
-        });
-        wrong.map_or(Ok(()), |(at, place, page)| {
-            let error = table.pool_at(pool_of(at)).not_to_claim("pages", place, page);
-            Err(error.within(&text!("args.groups[{at}]")))
-        })
     }
 
     /// Hangs the pages that come on the prefix that ends at a node, of which those from a place on

@@ -64,10 +64,16 @@ impl PrefixCache {
     /// Drops the states before the deepest one at a place of the path to a node that are more than
     /// the limit: not those where several prompts go on, nor those that are in use. In an external
     /// pool they are the next that an eviction takes.
-    pub(super) fn drop_surplus(&mut self, table: &mut PageTable, end: Node, saved_at: SavedAt) {
+    /// Those that come with the same insert stay: who gave them would take them for duplicates.
+    pub(super) fn drop_surplus(
+        &mut self,
+        table: &mut PageTable,
+        end: Node,
+        (saved_at, coming): (SavedAt, &ComingPages),
+    ) {
         for (group, last) in saved_at.into_iter().enumerate() {
             let Some(last) = last else { continue };
-            if let Some(place) = self.drop_surplus_of(table, end, (group, last)) {
+            if let Some(place) = self.drop_surplus_of(table, end, (group, last), coming) {
                 // What this one needed of a window is needed no more.
                 let node = self.index.node_at_page(end, place);
                 self.classify(node, place, place + 1);
@@ -84,6 +90,7 @@ impl PrefixCache {
         table: &mut PageTable,
         end: Node,
         (group, last): (usize, usize),
+        coming: &ComingPages,
     ) -> Option<usize> {
         let is_external = table.pool.is_external();
         let now = self.index.now();
@@ -101,7 +108,8 @@ impl PrefixCache {
             let state = HungPage { group, page: hung.page(group, before) };
             let is_there = state.page != 0;
             let forks = place + 1 == index.end_page(node) && index.child_count(node) > 1;
-            if is_there && (forks || kept < saved.limit() || hung.is_used(state)) {
+            let stays = || forks || hung.is_used(state) || coming.comes(group, place);
+            if is_there && (kept < saved.limit() || stays()) {
                 kept += usize::from(!forks);
                 spine = before;
                 continue;
@@ -146,6 +154,6 @@ impl State {
             saved.follow(group, spine, before);
             saved_at[group] = Some(place);
         }
-        cache.drop_surplus(&mut self.table, base, saved_at);
+        cache.drop_surplus(&mut self.table, base, (saved_at, &ComingPages::default()));
     }
 }

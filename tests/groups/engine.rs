@@ -171,7 +171,7 @@ impl Engine {
         let (published, counts, id) = self.library.insert(tenant, &ids, &rows, lock).unwrap();
         let mut expected = [0; 4];
         let mut claimed = BTreeSet::new();
-        let mut came = vec![false; groups.len()];
+        let mut came = BTreeSet::new();
         for place in 0..places {
             let key: Prefix = (tenant, ids[..(place + 1) * self.model.page_size].to_vec());
             let entry = self.model.entries.entry(key).or_insert_with(|| vec![0; groups.len()]);
@@ -182,7 +182,7 @@ impl Engine {
                     expected[kind] += 1;
                     claimed.insert((groups[group].pool, given));
                     self.seen.filled += u64::from(group > 0);
-                    came[group] = true;
+                    came.insert((group, place));
                 } else if given != 0 && given != *there {
                     expected[kind + 1] += 1;
                 }
@@ -209,18 +209,19 @@ impl Engine {
     }
 
     /// Of the groups of which states came: those that a path has too many of are free again.
-    fn drop_surplus(&mut self, (tenant, ids): (u32, &[u32]), came: &[bool]) {
+    fn drop_surplus(&mut self, (tenant, ids): (u32, &[u32]), came: &BTreeSet<(usize, usize)>) {
         let limit = self.world.checkpoint_limit as usize;
         if limit == 0 || self.world.external {
             return;
         }
         let (_, uses) = self.in_use();
         for (group, of) in self.world.groups.iter().enumerate() {
-            if of.kind != Kind::State || !came[group] {
+            if of.kind != Kind::State || !came.iter().any(|(of, _)| *of == group) {
                 continue;
             }
-            let is_used = |page| uses.contains(&(group, page));
-            for place in self.model.surplus(group, (tenant, ids), limit, is_used) {
+            let stays =
+                |place, page| uses.contains(&(group, page)) || came.contains(&(group, place));
+            for place in self.model.surplus(group, (tenant, ids), limit, stays) {
                 let key = (tenant, ids[..(place + 1) * self.model.page_size].to_vec());
                 self.model.entries.get_mut(&key).expect("it has a state")[group] = 0;
                 self.seen.dropped += 1;

@@ -90,7 +90,7 @@ impl Drop for Library {
 pub fn group_config(group: &Group) -> rkv_group_config {
     // SAFETY: plain integers.
     let mut made: rkv_group_config = unsafe { std::mem::zeroed() };
-    made.pool = group.pool as u32;
+    (made.pool, made.draft_state_count) = (group.pool as u32, group.drafts as u32);
     match group.kind {
         Kind::Full => made.kind = RKV_GROUP_FULL,
         Kind::Window(window, sinks) => {
@@ -168,6 +168,13 @@ impl Library {
             }
         }
         unreachable!("a call ends")
+    }
+
+    /// What becomes of a second cache.
+    pub fn create_cache(&self, config: &rkv_cache_config) -> rkv_status {
+        let mut cache = null_mut();
+        // SAFETY: see above.
+        unsafe { rkv_cache_create(self.table, config, &mut cache) }
     }
 
     pub fn cache(&self) -> *mut rkv_cache {

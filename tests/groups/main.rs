@@ -13,6 +13,7 @@ mod follower;
 mod foreign;
 mod growth;
 mod library;
+mod limit;
 mod model;
 mod order;
 mod refusals;

@@ -15,6 +15,8 @@ pub enum Kind {
 pub struct Group {
     pub kind: Kind,
     pub pool: usize,
+    /// Of a STATE group, states after draft tokens.
+    pub drafts: usize,
 }
 
 /// A tenant, and the tokens up to the end of a page.
@@ -127,13 +129,13 @@ impl Model {
     }
 
     /// The states of a group on a path that are more than a limit, the deepest first: of those that
-    /// are no longer the last, that no fork needs, and that `is_used` doesn't name.
+    /// are no longer the last, that no fork needs, and that `stays` doesn't name.
     pub fn surplus(
         &self,
         group: usize,
         (tenant, ids): (u32, &[u32]),
         limit: usize,
-        is_used: impl Fn(u32) -> bool,
+        stays: impl Fn(usize, u32) -> bool,
     ) -> Vec<usize> {
         let (mut kept, mut surplus) = (0, Vec::new());
         for place in (0..ids.len() / self.page_size).rev() {
@@ -144,7 +146,7 @@ impl Model {
             }
             if is_last || kept < limit {
                 kept += 1;
-            } else if !is_used(page) {
+            } else if !stays(place, page) {
                 surplus.push(place);
             }
         }

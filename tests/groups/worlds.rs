@@ -5,7 +5,12 @@ use super::library::World;
 use super::model::{Group, Kind};
 
 pub fn group(kind: Kind, pool: usize) -> Group {
-    Group { kind, pool }
+    Group { kind, pool, drafts: 0 }
+}
+
+/// A STATE group whose rows have states after draft tokens.
+pub fn drafting(drafts: usize, pool: usize) -> Group {
+    Group { drafts, ..group(Kind::State, pool) }
 }
 
 /// A world of groups, the first of which is FULL.
@@ -50,7 +55,8 @@ pub fn worlds() -> Vec<World> {
         barely_told(world(2, &[group(Window(4, 0), 1)], &[3, 1])),
         told(external(world(1, &[group(State, 1), group(Window(2, 0), 2)], &[9, 1, 2]))),
         limited(1, told(world(2, &[group(State, 1), group(Window(5, 0), 1)], &[40, 20]))),
-        limited(2, told(world(1, &[group(State, 1), group(State, 0)], &[60, 30]))),
+        world(4, &[drafting(2, 1), group(Window(9, 0), 0)], &[50, 20]),
+        limited(2, told(world(1, &[drafting(1, 1), drafting(3, 0)], &[60, 30]))),
         limited(2, told(external(world(2, &[group(State, 1)], &[40, 9])))),
     ]
 }
@@ -96,7 +102,8 @@ pub fn any_world(chance: &mut Chance) -> World {
                 4 => Kind::Chunk(chance.usize(1..=positions)),
                 _ => Kind::State,
             };
-            group(kind, chance.usize(..pool_count))
+            let drafts = if kind == Kind::State { [0, 1, 2, 2][chance.usize(..4)] } else { 0 };
+            Group { drafts, ..group(kind, chance.usize(..pool_count)) }
         })
         .collect();
     // Each pool has a group; the first one group 0.
@@ -104,7 +111,8 @@ pub fn any_world(chance: &mut Chance) -> World {
     used.sort_unstable();
     used.dedup();
     let place = |pool: usize| used.iter().position(|&one| one == pool).expect("it is used");
-    let groups: Vec<Group> = groups.iter().map(|of| group(of.kind, place(of.pool))).collect();
+    let groups: Vec<Group> =
+        groups.iter().map(|of| Group { pool: place(of.pool), ..*of }).collect();
     let pools: Vec<u32> = used.iter().map(|_| chance.usize(1..=60) as u32).collect();
     let has_states = groups.iter().any(|of| of.kind == Kind::State);
     let least = 1024 + 256 * u64::from(page_size);

@@ -69,7 +69,7 @@ pub struct rkv_cache_config {
     pub journal_bytes: u64,
     /// Checkpoints of a STATE group that a path keeps at most, the one that was saved last included,
     /// up to 512. Beside these stay checkpoints where several prompts go on, and those in use.
-    /// Others that lie before them go when one is saved: with an external pool they are the next
+    /// Others that lie before them go when one is saved (of those that come with one insert, none): with an external pool they are the next
     /// that an eviction takes, else they are free at once. Takes 4 bytes for each page of pool 0 and
     /// STATE group. Default and 0: any number.
     pub checkpoint_limit: u32,
