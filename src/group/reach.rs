@@ -9,7 +9,7 @@ use super::{GROUP_LIMIT, Groups, Hung};
 
 /// Pages that are missing one after another, behind which a lookup looks no farther: nobody waits
 /// longer for it than that takes.
-pub const FAR: usize = 1 << 14;
+const FAR: usize = 1 << 14;
 
 /// The pages of group 0 along a prefix.
 pub trait Spine {

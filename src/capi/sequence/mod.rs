@@ -15,7 +15,6 @@ use crate::capi::ffi::{
 use crate::capi::runner::rkv_page_copy;
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
-use crate::group::GROUP_LIMIT;
 use crate::ids::SequenceId;
 use crate::index::Namespace;
 use crate::sequence::Room;
@@ -122,9 +121,9 @@ pub struct rkv_sequence_publish_result {
     /// rkv_sequence_info or an earlier publishing named, whose id may be stale.
     pub node: rkv_node_id,
     /// By group, pages that went from the sequence to the cache; of group 0 claimed_page_count.
-    pub group_claimed_page_count: [u32; GROUP_LIMIT],
+    pub group_claimed_page_count: [u32; 8],
     /// By group, pages that somebody else had published first, as remapped_page_count.
-    pub group_remapped_page_count: [u32; GROUP_LIMIT],
+    pub group_remapped_page_count: [u32; 8],
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_sequence_publish_result {
