@@ -153,7 +153,7 @@ const SnapshotOnEviction = math.MaxUint32
 
 // SnapshotTierConfig says what lies below the memory of a snapshot cache. Zero takes the defaults.
 type SnapshotTierConfig struct {
-	// Directory is made if its parent is there. It is this cache's alone until it is detached.
+	// Directory is made if it isn't there. It is this cache's alone until it is detached.
 	Directory string
 	// ByteLimit bounds the bytes of data in it; least recently used values go. No default.
 	ByteLimit uint64
