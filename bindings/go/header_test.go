@@ -118,6 +118,7 @@ var goValues = map[string]int64{
 	"RKV_BACKEND_CPU":              int64(radixkv.BackendCPU),
 	"RKV_BACKEND_CUDA":             int64(radixkv.BackendCUDA),
 	"RKV_RUNNER_BATCH_INVARIANT":   int64(radixkv.RunnerBatchInvariant),
+	"RKV_RUNNER_LATENT":            int64(radixkv.RunnerLatent),
 	"RKV_PLAN_REGIONS":             int64(radixkv.PlanRegions),
 	"RKV_PLAN_SEPARATE":            int64(radixkv.PlanSeparate),
 	"RKV_PLAN_COMPACT":             int64(radixkv.PlanCompact),

@@ -675,9 +675,10 @@ class Runner:
         device: int = 0,
         threads: int = 0,
         batch_invariant: bool = False,
-        kv_layers: _List[tuple[_Array, _Array]] | None = None,
+        kv_layers: _List[tuple[_Array, _Array | None]] | None = None,
         group: int = 0,
         v_head_dim: int | None = None,
+        latent: bool = False,
     ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -807,4 +808,5 @@ def runner_supports(
     backend: str = "cpu",
     device: int = 0,
     v_head_dim: int | None = None,
+    latent: bool = False,
 ) -> int: ...
