@@ -3004,8 +3004,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t flags;
     /**
-     * The directory, a path that ends with NUL; made if its parent is there. It is this cache's
-     * alone until it is detached.
+     * The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
+     * until it is detached.
      */
     const char *directory;
     /**
