@@ -311,6 +311,14 @@
 #define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
+ * Flag of rkv_runner_config: V of a position is the first v_head_dim elements of its K, and memory
+ * has K alone. It is for multi-head latent attention whose up-projections are absorbed into q and
+ * into what follows: kv_head_count 1, head_dim 576, v_head_dim 512. `v` is NULL in kv_layers and
+ * in every call, and v_scale is k_scale.
+ */
+#define RKV_RUNNER_LATENT 2
+
+/**
  * 32-bit IEEE 754 floats.
  */
 #define RKV_DTYPE_F32 0
@@ -2094,7 +2102,7 @@ typedef struct rkv_runner_kv_memory {
      */
     void *k;
     /**
-     * V of page 0.
+     * V of page 0. With RKV_RUNNER_LATENT NULL where it is given, and k where it is read.
      */
     void *v;
     /**
@@ -2163,7 +2171,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_head_count;
     /**
-     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192 or 512. Default 128.
+     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192, 512 or 576. Default
+     * 128.
      */
     uint32_t head_dim;
     /**
@@ -2184,7 +2193,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t thread_count;
     /**
-     * RKV_RUNNER_ bits.
+     * RKV_RUNNER_ bits; RKV_RUNNER_LATENT on the CPU alone.
      */
     uint32_t flags;
     /**
@@ -2266,7 +2275,7 @@ typedef struct rkv_runner_append_prefill_args {
      */
     const void *k;
     /**
-     * Values: [new positions][kv_head_count][v_head_dim].
+     * Values: [new positions][kv_head_count][v_head_dim]. NULL with RKV_RUNNER_LATENT.
      */
     const void *v;
     /**
@@ -3035,8 +3044,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t flags;
     /**
-     * The directory, a path that ends with NUL; made if its parent is there. It is this cache's
-     * alone until it is detached.
+     * The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
+     * until it is detached.
      */
     const char *directory;
     /**

@@ -62,6 +62,7 @@ impl Model {
                 kv_dtype: Dtype::Bf16,
                 kv_layout: KvLayout::Nhd,
                 batch_invariant: false,
+                latent: false,
             };
             Runner::new(shared.clone(), config, Threads::Own(threads)).expect("a runner")
         };
@@ -92,7 +93,8 @@ impl Model {
         let step = LayerStep {
             layer: 0,
             q: (q.as_ptr(), Default::default()),
-            kv: Some([(kv.as_ptr(), Default::default()); 2]),
+            k: Some((kv.as_ptr(), Default::default())),
+            v: Some((kv.as_ptr(), Default::default())),
             out: (out.as_mut_ptr(), Default::default()),
             lse: ptr::null_mut(),
             sinks: ptr::null(),

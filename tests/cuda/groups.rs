@@ -42,6 +42,7 @@ fn config(group: usize) -> RunnerConfig {
         kv_dtype: Dtype::Bf16,
         kv_layout: KvLayout::Nhd,
         batch_invariant: false,
+        latent: false,
     }
 }
 
@@ -150,7 +151,8 @@ impl Engine {
         let step = LayerStep {
             layer: 0,
             q: (q, dense),
-            kv: Some([(k, dense), (v, dense)]),
+            k: Some((k, dense)),
+            v: Some((v, dense)),
             out: (out, dense),
             lse: ptr::null_mut(),
             sinks: ptr::null(),
