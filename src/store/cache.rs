@@ -309,9 +309,12 @@ impl Shared {
         let mut done = 0;
         while done < count {
             let (mut at, most) = (done, self.portion(count - done));
-            let in_pool = turn.table.groups().in_pool(0);
+            let groups = (self.group_count() > 1).then(|| *turn.table.groups());
             let evicted = turn.evict(most, Reason::Caller, &mut |group, pages| {
-                for &page in pages.iter().rev().filter(|_| in_pool[group]) {
+                if groups.is_some_and(|groups| groups.list()[group].pool != 0) {
+                    return;
+                }
+                for &page in pages.iter().rev() {
                     report(at, page);
                     at += 1;
                 }
