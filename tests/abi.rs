@@ -59,9 +59,10 @@ layouts! {
         kind 0, pool 4, window 8, sinks 12, chunk 16, draft_state_count 20
     }
     rkv_pool_config 8 { page_count 0, reserved 4 }
-    rkv_pool_stats 56 {
+    rkv_pool_stats 64 {
         struct_size 0, reserved 4, total_page_count 8, free_page_count 16, cached_page_count 24,
-        private_page_count 32, reclaimable_page_count 40, outside_page_count 48
+        private_page_count 32, reclaimable_page_count 40, outside_page_count 48,
+        retained_page_count 56
     }
     rkv_group_row 32 { group 0, reserved 4, pages 8, page_count 16, published_pages 24 }
     rkv_group_cost 16 { group 0, reserved 4, lost_position_count 8 }

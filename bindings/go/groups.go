@@ -311,6 +311,8 @@ type PoolStats struct {
 	ReclaimablePageCount uint64
 	// OutsidePageCount counts the pages of an external pool that the cache does not own.
 	OutsidePageCount uint64
+	// RetainedPageCount counts the pages that retained sequences keep, each once.
+	RetainedPageCount uint64
 }
 
 // PoolStats are the pages of one pool by state, at one moment.
@@ -328,6 +330,7 @@ func (t *PageTable) PoolStats(pool int) (PoolStats, error) {
 		PrivatePageCount:     uint64(made.stats.private_page_count),
 		ReclaimablePageCount: uint64(made.stats.reclaimable_page_count),
 		OutsidePageCount:     uint64(made.stats.outside_page_count),
+		RetainedPageCount:    uint64(made.stats.retained_page_count),
 	}, asError(made.failure)
 }
 

@@ -24,6 +24,8 @@ pub struct PoolStats {
     pub outside: usize,
     /// Cached pages that eviction could free.
     pub reclaimable: usize,
+    /// Pages that retained sequences keep, each counted once.
+    pub retained: usize,
 }
 
 /// A page that an eviction took.
@@ -165,7 +167,15 @@ impl State {
             private: pool.private(),
             outside: pool.outside(),
             reclaimable: self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+            retained: self.retained_in_pool(at),
         })
+    }
+
+    /// Pages of a pool that retained sequences keep.
+    pub(super) fn retained_in_pool(&self, pool: usize) -> usize {
+        let Some(cache) = &self.cache else { return 0 };
+        let of_spine = if pool == 0 { self.retained.pages(Some(cache)) } else { 0 };
+        of_spine + self.retained.pages_in_groups(pool, cache)
     }
 
     /// Refuses pages of a pool that can't be had even by evicting everything but `protected` more.
@@ -191,7 +201,7 @@ impl State {
             reclaimable,
             locked: of.cached() - reclaimable,
             private: of.private(),
-            retained: 0,
+            retained: self.retained_in_pool(pool),
         }))
     }
 

@@ -46,7 +46,8 @@ static void m09_pools(void) {
     world w;
     open_world(&w);
     rkv_page_table *table = w.f.table;
-    BAD_STRUCT(&w, rkv_pool_stats, p, rkv_page_table_read_pool_stats(table, 1, p), "out_stats");
+    BAD_STRUCT_FROM(&w, rkv_pool_stats, offsetof(rkv_pool_stats, retained_page_count), p,
+                    rkv_page_table_read_pool_stats(table, 1, p), "out_stats");
     MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_pool_pages(table, 1, 2, p), "pages");
     /* more than are free, so that it would have to evict */
     MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_pool_pages(table, 1, 6, p), "pages");

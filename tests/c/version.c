@@ -110,7 +110,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_group_config), 24);
     CHECK_EQ(sizeof(rkv_published_group), 16);
     CHECK_EQ(sizeof(rkv_pool_config), 8);
-    CHECK_EQ(sizeof(rkv_pool_stats), 56);
+    CHECK_EQ(sizeof(rkv_pool_stats), 64);
     CHECK_EQ(offsetof(rkv_page_table_config, groups), 24);
     CHECK_EQ(sizeof(rkv_page_table_stats), 80);
     CHECK_EQ(sizeof(rkv_page_table_batch_row), 8);

@@ -108,6 +108,8 @@ rkv_cache_config cache_config(const rkv::PageTable& table, const LayerGroups& gr
     cache.retained_sequence_limit = narrow(sequences);
     cache.retained_page_limit = config.retained_pages;
     cache.journal_bytes = config.journal_bytes;
+    // The end of a prompt, and the last pages of its answer.
+    if (groups.find(LayerKind::delta_net)) cache.checkpoint_limit = 4;
     return cache;
 }
 

@@ -59,8 +59,8 @@ pub struct rkv_cache_config {
     pub reserved: u32,
     /// Finished sequences that rkv_sequence_retain() keeps at most. Default and 0: 1024.
     pub retained_sequence_limit: u32,
-    /// Pages that those keep together at most, each counted once. Default and 0: half of the page
-    /// table's.
+    /// Pages of group 0 that those keep together at most, each counted once. Default and 0: half of
+    /// those of pool 0.
     pub retained_page_limit: u32,
     /// Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
     /// least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each

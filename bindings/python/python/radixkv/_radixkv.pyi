@@ -92,6 +92,7 @@ class PoolStats:
     private_page_count: Final[int]
     reclaimable_page_count: Final[int]
     outside_page_count: Final[int]
+    retained_page_count: Final[int]
 
 @final
 class Match:
