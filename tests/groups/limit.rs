@@ -211,8 +211,8 @@ fn g11_retained_pages_are_counted_in_each_pool() {
     let id = library.begin(0, &ids[..22], 0).unwrap().sequence;
     library.publish(id, 22);
     library.retain(id);
-    // Page 5 is its own; in the window that is one more.
-    assert_eq!(retained(), [6, 4, 3]);
+    // Page 5 is its own in both groups, and page 3 is in the window.
+    assert_eq!(retained(), [7, 4, 3]);
     library.drop_sequence(id);
     assert_eq!(library.allocate(2, 9), Err(rkv_status::OutOfPages));
     assert_eq!(library.shortage().retained_page_count, 2);
