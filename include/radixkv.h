@@ -1020,6 +1020,11 @@ typedef struct rkv_pool_stats {
      * Pages of an external pool that the cache does not own.
      */
     uint64_t outside_page_count;
+    /**
+     * Pages that retained sequences keep, of all groups that draw from the pool, each counted once;
+     * they are among the cached and the private ones.
+     */
+    uint64_t retained_page_count;
 } rkv_pool_stats;
 
 /**
@@ -1047,8 +1052,8 @@ typedef struct rkv_cache_config {
      */
     uint32_t retained_sequence_limit;
     /**
-     * Pages that those keep together at most, each counted once. Default and 0: half of the page
-     * table's.
+     * Pages of group 0 that those keep together at most, each counted once. Default and 0: half of
+     * those of pool 0.
      */
     uint32_t retained_page_limit;
     /**
@@ -1590,8 +1595,8 @@ typedef struct rkv_cache_stats {
      */
     uint64_t retained_sequence_count;
     /**
-     * Pages that those keep now, each counted once; they are among the cached and the private
-     * ones.
+     * Pages of group 0 that those keep now, each counted once; they are among the cached and the
+     * private ones. rkv_pool_stats has those of all groups.
      */
     uint64_t retained_page_count;
     /**

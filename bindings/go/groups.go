@@ -404,8 +404,8 @@ type PublishedGroup struct {
 	RemappedPageCount int
 }
 
-// Published says what the last Publish did in the groups beside the first, whose pages PublishResult
-// counts.
+// Published says what the last Publish did in the groups beside the first, whose pages
+// PublishResult counts.
 func (s Sequence) Published() ([]PublishedGroup, error) {
 	raw, err := s.cache.enter()
 	if err != nil {

@@ -189,8 +189,8 @@ static void g15_prefixes_are_found() {
     }
 }
 
-/// An answer leaves a state at the end of each of its pages, of which the last few stay: the next turn
-/// goes on from there.
+/// An answer leaves a state at the end of each of its pages, of which the last few stay: the next
+/// turn goes on from there.
 static void g15_the_next_turn_goes_on_from_the_answer() {
     const Tokens prompt = random_tokens(60, 104);
     for (Model* model : {&windows(), &states()}) {

@@ -308,8 +308,8 @@ fn arrays(plan: *const rkv_plan, groups: u32) -> Vec<Vec<i32>> {
     (0..groups).flat_map(|group| [view(group, 0), view(group, RKV_PLAN_COMPACT)]).collect()
 }
 
-/// M05, G14: where a plan of several groups gets no memory, it is as before. Of a STATE group it has
-/// the pages of draft states too.
+/// M05, G14: where a plan of several groups gets no memory, it is as before. Of a STATE group it
+/// has the pages of draft states too.
 #[test]
 fn g14_a_plan_without_memory_is_as_before() {
     let groups = [group(Kind::Window(9, 3), 1), drafting(2, 2), group(Kind::Full, 0)];

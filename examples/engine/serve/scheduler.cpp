@@ -352,8 +352,8 @@ void Scheduler::note_computed(const std::vector<StepRow>& rows) {
     }
 }
 
-/// Where the next request will look for states; and where a page of an answer ends, since the next turn
-/// goes on from its last one. Of those the cache keeps a few.
+/// Where the next request will look for states; and where a page of an answer ends, since the next
+/// turn goes on from its last one. Of those the cache keeps a few.
 bool Scheduler::saves_states(const Request& request, const Branch& branch) const {
     if (!kv_.has_states() || !request.publishes || branch.computed == 0) return false;
     const auto& places = branch.save_at;

@@ -67,11 +67,11 @@ pub struct rkv_cache_config {
     /// page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
     /// journal.
     pub journal_bytes: u64,
-    /// Checkpoints of a STATE group that a path keeps at most, the one that was saved last included,
-    /// up to 512. Beside these stay checkpoints where several prompts go on, and those in use.
-    /// Others that lie before them go when one is saved (of those that come with one insert, none): with an external pool they are the next
-    /// that an eviction takes, else they are free at once. Takes 4 bytes for each page of pool 0 and
-    /// STATE group. Default and 0: any number.
+    /// Checkpoints of a STATE group that a path keeps at most, the one that was saved last
+    /// included, up to 512. Beside these stay checkpoints where several prompts go on, and those in
+    /// use. Others that lie before them go when one is saved (of those that come with one insert,
+    /// none): with an external pool they are the next that an eviction takes, else they are free at
+    /// once. Takes 4 bytes for each page of pool 0 and STATE group. Default and 0: any number.
     pub checkpoint_limit: u32,
     /// Zero.
     pub reserved2: u32,
@@ -145,9 +145,9 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
 /// @param out_cache receives the cache, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
 /// page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
-/// table with several groups, and for a checkpoint_limit without a STATE group; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
-/// the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_POISONED
+/// table with several groups, and for a checkpoint_limit without a STATE group;
+/// RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or those that
+/// are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
 /// @par Thread safety

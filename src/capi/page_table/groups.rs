@@ -149,8 +149,8 @@ pub struct rkv_pool_stats {
     pub reclaimable_page_count: u64,
     /// Pages of an external pool that the cache does not own.
     pub outside_page_count: u64,
-    /// Pages that retained sequences keep, of all groups that draw from the pool, each counted once;
-    /// they are among the cached and the private ones.
+    /// Pages that retained sequences keep, of all groups that draw from the pool, each counted
+    /// once; they are among the cached and the private ones.
     pub retained_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
