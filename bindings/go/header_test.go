@@ -108,6 +108,7 @@ var goValues = map[string]int64{
 	"RKV_REASON_INVALIDATED": int64(radixkv.ReasonInvalidated),
 	"RKV_REASON_REPLACED":    int64(radixkv.ReasonReplaced),
 	"RKV_REASON_DESTROYED":   int64(radixkv.ReasonDestroyed),
+	"RKV_REASON_LIMIT":       int64(radixkv.ReasonLimit),
 
 	"RKV_DTYPE_F32":                int64(radixkv.DTypeF32),
 	"RKV_DTYPE_F16":                int64(radixkv.DTypeF16),

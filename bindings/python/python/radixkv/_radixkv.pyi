@@ -164,6 +164,7 @@ class CacheStats:
     inherit_count: Final[int]
     inherited_position_count: Final[int]
     lock_count: Final[int]
+    dropped_checkpoint_count: Final[int]
 
 @final
 class SequenceInfo:
@@ -188,6 +189,8 @@ class PublishResult:
     first_remapped_index: Final[int]
     shared_page_count: Final[int]
     node: Final[int]
+    group_claimed_page_count: Final[tuple[int, int, int, int, int, int, int, int]]
+    group_remapped_page_count: Final[tuple[int, int, int, int, int, int, int, int]]
 
 @final
 class RunnerStats:
@@ -335,7 +338,7 @@ class Group:
     @staticmethod
     def chunk(chunk: int, *, pool: int = 0) -> Group: ...
     @staticmethod
-    def state(*, pool: int = 0) -> Group: ...
+    def state(*, pool: int = 0, draft_state_count: int = 0) -> Group: ...
 
 @final
 class PageTable:
@@ -396,6 +399,7 @@ class Cache:
         retained_sequence_limit: int = 0,
         retained_page_limit: int = 0,
         journal_bytes: int = 0,
+        checkpoint_limit: int = 0,
     ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -556,6 +560,7 @@ class Sequence:
     def release(self) -> None: ...
     def retain(self) -> int | None: ...
     def checkpoint(self) -> int: ...
+    def donate(self) -> int: ...
     def slide(self, computed_position_count: int) -> None: ...
 
 @final
