@@ -1751,7 +1751,7 @@ typedef struct rkv_page_copy {
 } rkv_page_copy;
 
 /**
- * What rkv_sequence_publish() did.
+ * What rkv_sequence_publish() did in group 0; rkv_sequence_read_published() has the others.
  */
 typedef struct rkv_sequence_publish_result {
     /**
@@ -1785,14 +1785,6 @@ typedef struct rkv_sequence_publish_result {
      * rkv_sequence_info or an earlier publishing named, whose id may be stale.
      */
     rkv_node_id node;
-    /**
-     * By group, pages that went from the sequence to the cache; of group 0 claimed_page_count.
-     */
-    uint32_t group_claimed_page_count[8];
-    /**
-     * By group, pages that somebody else had published first, as remapped_page_count.
-     */
-    uint32_t group_remapped_page_count[8];
 } rkv_sequence_publish_result;
 
 /**
@@ -1914,6 +1906,28 @@ typedef struct rkv_sequence_fork_child {
      */
     uint32_t copy_count;
 } rkv_sequence_fork_child;
+
+/**
+ * What publishing did in a group.
+ */
+typedef struct rkv_published_group {
+    /**
+     * The group.
+     */
+    uint32_t group;
+    /**
+     * Pages that went from the sequence to the cache.
+     */
+    uint32_t claimed_page_count;
+    /**
+     * Pages that somebody else had published first: the row maps those now.
+     */
+    uint32_t remapped_page_count;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_published_group;
 
 /**
  * New positions of one row. An array element.
@@ -4959,6 +4973,33 @@ enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
                                             uint32_t group,
                                             size_t first_index,
                                             uint32_t *pages,
+                                            size_t capacity,
+                                            size_t *out_count);
+
+/**
+ * What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose pages
+ * rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param groups receives the groups in their order, 1 and up; (NULL, 0) asks for the count
+ * @param element_size sizeof(rkv_published_group); not read when groups is NULL
+ * @param capacity room in groups
+ * @param out_count receives the number of groups beside the first, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(groups); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_read_published(const struct rkv_cache *cache,
+                                            rkv_sequence_id sequence,
+                                            struct rkv_published_group *groups,
+                                            size_t element_size,
                                             size_t capacity,
                                             size_t *out_count);
 

@@ -69,6 +69,9 @@ layouts! {
         struct_size 0, reserved 4, position_count 8, known_position_count 16, checkpoint_at 24
     }
     rkv_locked_page 8 { page_index 0, page 4 }
+    rkv_published_group 16 {
+        group 0, claimed_page_count 4, remapped_page_count 8, reserved 12
+    }
     rkv_evicted_page 8 { group 0, page 4 }
     rkv_page_table_stats 80 {
         struct_size 0, page_size 4, total_page_count 8, free_page_count 16, cached_page_count 24,
@@ -134,10 +137,9 @@ layouts! {
         copy_count 64, inherited_position_count 72, known_position_count 80, checkpoint_at 88,
         limiting_group 104, reserved 108
     }
-    rkv_sequence_publish_result 112 {
+    rkv_sequence_publish_result 48 {
         struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,
-        first_remapped_index 24, shared_page_count 32, node 40, group_claimed_page_count 48,
-        group_remapped_page_count 80
+        first_remapped_index 24, shared_page_count 32, node 40
     }
     rkv_sequence_append_item 32 { sequence 0, ids 8, id_count 16, tokens 24 }
     rkv_sequence_publish_item 16 { sequence 0, computed_position_count 8 }

@@ -238,6 +238,7 @@ impl PageTable {
     }
 
     /// The pages of a slot in use.
+    #[inline]
     pub fn row(&self, slot: u32) -> Result<&[u32], Error> {
         let row = self.rows.get(slot as usize).filter(|row| row.owner.is_some());
         row.map(|row| &*row.pages).ok_or_else(|| self.not_in_use(slot))

@@ -1,5 +1,5 @@
 //! Publishing pages that a caller holds.
-use super::group_insert::{GroupRow, HangResult};
+use super::group_insert::{ComingPages, GroupRow, HangResult};
 use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::error::text;
@@ -99,25 +99,28 @@ impl PrefixCache {
         let claimed = table.pool.claim_all(new, "args.pages", existing)?;
 
         let given = &request.pages[request.from_page..pages];
-        let known = walk.map(|walk| walk.node).filter(|_| existing > 0);
-        let coming = self.claim_rows(table, request, (known, existing, pages));
-        let done = coming.and_then(|coming| {
-            // After the rows: a duplicate that they claim does not stay outside.
-            let checked = walk
-                .map_or(Ok(()), |walk| self.check_duplicates(table, request, walk.node, existing));
-            let inserted =
-                checked.and_then(|()| self.insert_from(from, request.namespace, keys, given));
-            match inserted {
-                Ok(inserted) => Ok((inserted, coming)),
-                Err(error) => {
-                    coming.take_back(table, self.groups.as_deref());
-                    Err(error)
-                }
+        let mut coming = None;
+        let rows = match request.groups.is_empty() {
+            true => Ok(()),
+            false => {
+                let known = walk.map(|walk| walk.node).filter(|_| existing > 0);
+                let claimed = self.claim_rows(table, request, (known, existing, pages));
+                claimed.map(|claimed| coming = Some(claimed))
             }
+        };
+        // After the rows: a duplicate that they claim does not stay outside.
+        let checked = rows.and_then(|()| match walk {
+            Some(walk) => self.check_duplicates(table, request, walk.node, existing),
+            None => Ok(()),
         });
-        let (inserted, mut coming) = match done {
-            Ok(done) => done,
+        let inserted =
+            checked.and_then(|()| self.insert_from(from, request.namespace, keys, given));
+        let inserted = match inserted {
+            Ok(inserted) => inserted,
             Err(error) => {
+                if let Some(coming) = coming {
+                    coming.take_back(table, self.groups.as_deref());
+                }
                 table.pool.take_back(new, claimed);
                 return Err(error);
             }
@@ -129,11 +132,14 @@ impl PrefixCache {
             self.images.add_uses(claimed_keys);
         }
         self.note_stored(inserted.node, existing, new, claimed_keys);
-        let hung = self.hang_rows(&mut coming, inserted.node, existing);
-        if hung.claimed > 0 {
-            let saved_at = self.link_inserted(&coming, inserted.node, (request.from_page, pages));
-            self.drop_surplus(table, inserted.node, (saved_at, &coming));
-        }
+        let hung = match &mut coming {
+            Some(coming) => self.hang_all(table, coming, inserted.node, (request, existing, pages)),
+            // Of sliding groups that have no page here either.
+            None if self.groups.is_some() => {
+                self.hang_rows(&mut ComingPages::default(), inserted.node, existing)
+            }
+            None => HangResult::default(),
+        };
         let mut duplicates = 0;
         self.visit_duplicates(request, inserted.node, existing, |_| duplicates += 1);
         let claimed = pages - existing;
@@ -141,6 +147,23 @@ impl PrefixCache {
         self.counters.duplicate_pages += duplicates as u64;
         let node = Some(inserted.node);
         Ok(InsertResult { node, pages, claimed, duplicates, lock: None, hung })
+    }
+
+    /// Hangs the pages of groups, and drops the states of the path of which there are too many now.
+    #[inline(never)]
+    fn hang_all(
+        &mut self,
+        table: &mut PageTable,
+        coming: &mut ComingPages,
+        end: Node,
+        (request, existing, pages): (&InsertRequest<'_>, usize, usize),
+    ) -> HangResult {
+        let hung = self.hang_rows(coming, end, existing);
+        if hung.claimed > 0 {
+            let saved_at = self.link_inserted(coming, end, (request.from_page, pages));
+            self.drop_surplus(table, end, (saved_at, coming));
+        }
+        hung
     }
 
     /// Gives `visit` the places of the pages before `existing` for which another one is published.

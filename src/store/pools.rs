@@ -240,7 +240,7 @@ impl Turn<'_> {
 impl Shared {
     /// Refuses an eviction that could not tell its caller of pages of other pools.
     pub fn check_told_by_pool(&self) -> Result<(), Error> {
-        if self.has_external_pool() && self.read().has_groups() {
+        if self.has_external_pool() && self.group_count() > 1 {
             return Err(Error::unsupported(
                 "with several groups an eviction takes pages of other pools too, which \
                  rkv_cache_evict_pool() reports",

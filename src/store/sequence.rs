@@ -108,16 +108,25 @@ impl Sequence {
 
     /// Heap memory.
     pub(crate) fn bytes(&self) -> usize {
-        let keys = self.tail.capacity() + self.images.capacity();
-        let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
-        keys * size_of::<u32>() + spans + self.groups.bytes()
+        self.tail_bytes() + self.image_bytes() + self.groups.bytes()
     }
 
+    fn tail_bytes(&self) -> usize {
+        self.tail.capacity() * size_of::<u32>()
+    }
+
+    fn image_bytes(&self) -> usize {
+        let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
+        self.images.capacity() * size_of::<u32>() + spans
+    }
+
+    #[inline]
     pub(crate) fn tail(&self) -> &[u32] {
         &self.tail[self.tail_start..]
     }
 
     /// Forgets the first keys of the tail; moves the rest only when that halves the room.
+    #[inline]
     pub(crate) fn drop_tail(&mut self, count: usize) {
         self.tail_start += count;
         if self.tail_start * 2 >= self.tail.len() {
@@ -162,8 +171,7 @@ impl State {
         let id = SequenceId::new(self.tag, place.number, slot);
         (place.id, place.incomplete) = (Some(id), true);
         // The tail and the rows are counted already.
-        let counted = place.tail.capacity() * size_of::<u32>() + place.groups.bytes();
-        self.sequence_bytes += place.bytes() - counted;
+        self.sequence_bytes += place.image_bytes();
         self.live += 1;
         id
     }
@@ -211,7 +219,7 @@ impl State {
         self.table.release_slot(slot, place.shared);
         let lock = place.lock;
         place.empty();
-        self.sequence_bytes += place.bytes();
+        self.sequence_bytes += place.tail_bytes(); // of all else nothing is left
         self.live -= 1;
         if let Some(node) = lock {
             self.let_go(node);

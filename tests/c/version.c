@@ -108,6 +108,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_token_item, digest), 24);
     CHECK_EQ(sizeof(rkv_region), 16);
     CHECK_EQ(sizeof(rkv_group_config), 24);
+    CHECK_EQ(sizeof(rkv_published_group), 16);
     CHECK_EQ(sizeof(rkv_pool_config), 8);
     CHECK_EQ(sizeof(rkv_pool_stats), 56);
     CHECK_EQ(offsetof(rkv_page_table_config, groups), 24);
@@ -140,7 +141,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_cache_stats), 184);
     CHECK_EQ(sizeof(rkv_sequence_info), 112);
     CHECK_EQ(offsetof(rkv_sequence_info, copy_count), 64);
-    CHECK_EQ(sizeof(rkv_sequence_publish_result), 112);
+    CHECK_EQ(sizeof(rkv_sequence_publish_result), 48);
     CHECK_EQ(sizeof(rkv_sequence_fork_child), 16);
     CHECK_EQ(offsetof(rkv_sequence_fork_child, copy_count), 12);
     if (sizeof(void *) == 8) {

@@ -83,17 +83,19 @@ pub(crate) fn write_path(
     })
 }
 
-/// Matches, and writes the pages. Whatever fails has changed nothing.
+/// Matches, writes the pages, and has `tell` say what was found: there, where the large struct need
+/// not be handed on. Whatever fails before has changed nothing.
 ///
 /// # Safety
 /// `page_count` is writable, and so are `page_capacity` pages unless `pages` is NULL.
 #[inline(always)] // the single match is the hot one
-pub(crate) unsafe fn match_tokens(
+pub(crate) unsafe fn match_tokens<R>(
     turn: &mut Turn<'_>,
     namespace: &Namespace,
     tokens: TokenList<'_>,
     wanted: Wanted,
-) -> Result<rkv_cache_match_result, Fail> {
+    tell: impl FnOnce(&rkv_cache_match_result) -> Result<R, Fail>,
+) -> Result<R, Fail> {
     let Wanted { lock, pages, page_capacity, page_count } = wanted;
     let wanted = !pages.is_null() && page_capacity > 0;
     let found = turn.find(namespace, tokens)?;
@@ -112,7 +114,7 @@ pub(crate) unsafe fn match_tokens(
     }
     let (source, partial) =
         matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
-    Ok(rkv_cache_match_result {
+    tell(&rkv_cache_match_result {
         struct_size: 0,
         partial_page: source,
         node: state.node_id(matched.node)?,
@@ -172,8 +174,9 @@ pub unsafe extern "C" fn rkv_cache_match(
             let wanted = Wanted { lock, pages, page_capacity, page_count };
             with_tokens(tokens, |tokens| {
                 let namespace = read_namespace(space)?;
-                let made = match_tokens(&mut shared.turn(), &namespace, tokens, wanted)?;
-                write_struct(out_match, &made)
+                match_tokens(&mut shared.turn(), &namespace, tokens, wanted, |made| {
+                    write_struct(out_match, made)
+                })
             })
         })
     }
@@ -335,7 +338,7 @@ pub unsafe extern "C" fn rkv_cache_match_many(
                 };
                 with_tokens(item.tokens, |tokens| {
                     let namespace = read_namespace(item.space)?;
-                    match_tokens(turn, &namespace, tokens, wanted)
+                    match_tokens(turn, &namespace, tokens, wanted, |made| Ok(*made))
                 })
             })
         })

@@ -236,7 +236,7 @@ pub unsafe extern "C" fn rkv_cache_evict(
             shared.check_told_by_pool()?;
             let reported = if pages.is_null() { 0 } else { capacity };
             // The last page may take those of other groups along.
-            let spare = shared.read().group_count() - 1;
+            let spare = shared.group_count() - 1;
             let limit = match pages.is_null() {
                 true => page_count,
                 false => page_count.min(capacity.saturating_sub(spare)),
