@@ -1,0 +1,5 @@
+//! Pages below the device.
+mod leaves;
+mod map;
+#[cfg(test)]
+mod map_tests;
