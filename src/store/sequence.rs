@@ -73,6 +73,8 @@ pub(crate) struct Sequence {
     pub(crate) cached_positions: usize,
     pub(crate) cached_tokens: usize,
     pub(crate) inherited: bool,
+    /// Private pages of its row are being filled with what a tier has: nobody computes into them.
+    pub(crate) is_loading: bool,
     pub(crate) copy: Option<PageCopy>,
     /// Keys of the images that it knows, in order.
     pub(crate) images: Vec<u32>,
@@ -97,6 +99,7 @@ impl Sequence {
         }
         self.tail.clear();
         (self.id, self.incomplete, self.inherited) = (None, false, false);
+        self.is_loading = false;
         (self.lock, self.base, self.copy, self.tail_start) = (None, None, None, 0);
         (self.images, self.image_spans) = (Vec::new(), Vec::new());
     }
@@ -106,6 +109,15 @@ impl Sequence {
         let keys = self.tail.capacity() + self.images.capacity();
         let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
         keys * size_of::<u32>() + spans + self.groups.bytes()
+    }
+
+    /// Refuses what has to wait for a fetch.
+    #[inline]
+    pub(crate) fn check_loaded(&self) -> Result<(), Error> {
+        match self.id {
+            Some(id) if self.is_loading => Err(Error::Loading(id.0)),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn tail(&self) -> &[u32] {

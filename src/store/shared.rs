@@ -44,6 +44,8 @@ pub struct Shared {
     pub(crate) prober: Link<Prober>,
     /// Pages that a call evicts or takes before it lets others in.
     pub(super) slice: usize,
+    /// What is below the device.
+    pub(super) lower: super::lower::Attached,
     /// Called where others are let in.
     pub(super) at_yield: AtYield,
 }
@@ -111,6 +113,7 @@ impl Shared {
             external_pool: config.external_pool,
             prober: Link::default(),
             slice,
+            lower: Default::default(),
             at_yield: AtYield(at_yield),
         })
     }

@@ -43,6 +43,8 @@ pub(super) struct Record {
     children_at: [u32; 2],
     /// The slot of host memory.
     host: u32,
+    /// Of what the disk has: a part of it.
+    checksum: u32,
     group: u8,
     /// The record before it is known, or there is none.
     is_linked: bool,
@@ -68,6 +70,11 @@ impl Record {
 
     pub fn name(&self) -> Name {
         Name { digest: self.digest, group: self.group }
+    }
+
+    /// Whether what the disk has can have this checksum.
+    pub fn can_be(&self, checksum: u64) -> bool {
+        self.checksum == checksum as u32
     }
 
     pub fn space(&self) -> u32 {
@@ -102,7 +109,7 @@ impl From<OutOfMemory> for NoRecord {
 #[derive(Debug)]
 pub(super) struct Map {
     records: Slab<Record>,
-    /// Numbers of records plus one, where their digests lead to; 0 for none. A power of two.
+    /// Numbers of records plus one, where their digests lead to; 0 for none.
     table: Vec<u32>,
     limit: usize,
     seed: u64,
@@ -118,7 +125,7 @@ impl Map {
     pub fn new(pages: usize) -> Result<Self, NoRecord> {
         // Each may have one before it that is nowhere.
         let limit = pages.checked_mul(2).filter(|&limit| limit < 1 << 30).ok_or(NoRecord::Full)?;
-        let places = (limit + limit / 2).next_power_of_two().max(8);
+        let places = (limit + limit / 8).max(8);
         Ok(Self {
             records: Slab::default(),
             table: try_zeros(places)?,
@@ -155,6 +162,12 @@ impl Map {
         self.records.get(at)
     }
 
+    /// The digest of the page before one; none at the beginning of a prefix.
+    pub fn parent_digest(&self, at: u32) -> Option<PageDigest> {
+        let parent = self.records[at].parent;
+        (parent != NONE).then(|| self.records[parent].digest)
+    }
+
     fn first_place(&self, name: Name) -> usize {
         // Digests are as good as chance, but whoever writes prompts can choose among many.
         let [a, b] = [0, 8].map(|from| {
@@ -162,11 +175,11 @@ impl Map {
         });
         let mixed = u128::from(a ^ self.seed) * u128::from(b ^ self.seed.rotate_left(32) | 1);
         let mixed = (mixed >> 64) as u64 ^ mixed as u64 ^ u64::from(name.group);
-        mixed as usize & (self.table.len() - 1)
+        (u128::from(mixed) * self.table.len() as u128 >> 64) as usize
     }
 
     fn next_place(&self, place: usize) -> usize {
-        (place + 1) & (self.table.len() - 1)
+        if place + 1 == self.table.len() { 0 } else { place + 1 }
     }
 
     /// The place of a name in the table, or the free one where it would be.
@@ -234,6 +247,7 @@ impl Map {
             children: 0,
             children_at: [0; 2],
             host: NONE,
+            checksum: 0,
             is_linked: false,
             is_committed: false,
         });
@@ -248,10 +262,11 @@ impl Map {
     }
 
     /// A page is about to come to the disk.
-    pub fn set_disk(&mut self, at: u32, number: u64) -> Result<(), OutOfMemory> {
+    pub fn set_disk(&mut self, at: u32, (number, checksum): (u64, u64)) -> Result<(), OutOfMemory> {
         assert!(number != 0 && self.records[at].disk == 0, "a page is on the disk once");
         self.enter(at, Level::Disk, |record| {
             (record.disk, record.is_committed) = (number, false);
+            record.checksum = checksum as u32;
         })
     }
 
@@ -340,9 +355,9 @@ impl Map {
         let mut next = self.next_place(hole);
         while let Some(other) = self.table[next].checked_sub(1) {
             let first = self.first_place(self.records[other].name());
-            let mask = self.table.len() - 1;
+            let behind = |from: usize| (next + self.table.len() - from) % self.table.len();
             // It can be reached from its first place without what lies behind the hole.
-            if (next.wrapping_sub(first) & mask) >= (next.wrapping_sub(hole) & mask) {
+            if behind(first) >= behind(hole) {
                 self.table[hole] = self.table[next];
                 hole = next;
             }
