@@ -205,7 +205,9 @@ fn t12_two_requests_share_a_fetch() {
     world.end();
     world.shared.evict(1000, |_, _| {}).unwrap();
     let ids = [&tokens, &longer].map(|tokens| world.begin(&PLAIN, tokens).unwrap().id);
-    ids.map(|id| world.fetch(id, Deadline::Never));
+    for id in ids {
+        world.fetch(id, Deadline::Never);
+    }
     world.work();
     assert_eq!(world.poll(3), 3);
     world.release(ids[0]);

@@ -217,7 +217,13 @@ impl World {
                 self.step_copy(0, true);
             }
             let is_open = |request: &Request| request.is_open;
-            if given == 0 && (self.setup.agrees || !self.requests.values().any(is_open)) {
+            let mut open = self.requests.iter().filter(|(_, request)| is_open(request));
+            let is_ready = |id: &SequenceId| self.fetched.iter().any(|done| done.sequence == *id);
+            let is_done = match self.setup.agrees {
+                false => open.next().is_none(),
+                true => open.all(|(id, _)| is_ready(id)),
+            };
+            if given == 0 && is_done {
                 self.work();
                 return;
             }

@@ -13,6 +13,12 @@ pub enum PagePolicy {
     OnEviction,
 }
 
+impl PagePolicy {
+    pub(super) fn counts_uses(self) -> bool {
+        matches!(self, Self::AfterUses(_))
+    }
+}
+
 /// Where host memory is.
 #[derive(Debug)]
 pub enum HostMemory {

@@ -9,6 +9,8 @@ use crate::error::Error;
 use crate::memory::{Slot, try_box};
 use std::any::Any;
 
+/// Of the pages that the disk has room for, the part that is kept free.
+const AHEAD_PART: u64 = 16;
 /// Pages that are tried again at once.
 const RETRIES: usize = 256;
 
@@ -139,9 +141,10 @@ impl PageTiers {
         let note = Note { namespace, name, parent, checksum }.encode().map_err(no_memory)?;
         let source = try_box(Written(slot)).map_err(no_memory)?;
         table.writes.try_reserve(1).map_err(no_memory)?;
-        // The disk's bound: others go, and their room is there when that is committed.
-        let (cost, limit) = (self.disk_cost(), disk.stats().capacity);
-        while (table.map.count(Level::Disk) as u64 + 1).saturating_mul(cost) > limit {
+        // The disk's bound: others go, and some ahead, for their room is there only when that is
+        // committed.
+        let limit = disk.stats().capacity / self.disk_cost();
+        while table.map.count(Level::Disk) as u64 + 1 > limit - limit / AHEAD_PART {
             let Some(victim) = table.map.next_to_go(Level::Disk).find(|&victim| victim != at)
             else {
                 return Err(Refused::Full);
@@ -188,7 +191,7 @@ impl PageTiers {
     pub(super) fn read(&self, table: &mut Table, at: u32, name: Name) -> Option<bool> {
         let disk = self.disk.as_ref()?;
         let number = table.map.get(at)?.committed()?;
-        let slot = self.take_slot(table)?;
+        let slot = self.take_slot(table, true)?;
         let target = try_box(Reading { slot, name, number }).ok()?;
         match disk.get(key(number), target) {
             Ok(_) => {

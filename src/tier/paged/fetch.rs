@@ -66,12 +66,14 @@ impl PageTiers {
         let (last, namespace) = (state.last_shared(id)?, state.namespace_of(id)?);
         let latest = state.latest_clear();
         drop(state);
+        if self.policy.counts_uses() {
+            self.table().stores.note_use(last.map(|(page, _)| page));
+        }
         let mut known = Known { first, names: Vec::new(), in_host: 0 };
         if most == 0 {
             return Ok(known);
         }
-        let mut table = self.table();
-        table.stores.note_use(last.map(|(page, _)| page));
+        let table = self.table();
         let is_current = table.applied.is_some() && table.clear >= latest;
         let parent = self.parent(&table, last, first > 0, namespace.digest());
         drop(table);

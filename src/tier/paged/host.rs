@@ -10,7 +10,8 @@ const LOOKS: usize = 256;
 impl PageTiers {
     /// A slot for a page; another page goes for it if need be: one with nothing after it, the least
     /// recently used first, but none that is being read or written.
-    pub(super) fn take_slot(&self, table: &mut Table) -> Option<Slot> {
+    /// What the disk is about to have room for goes only for a fetch.
+    pub(super) fn take_slot(&self, table: &mut Table, is_for_fetch: bool) -> Option<Slot> {
         if let Some(slot) = self.slots.take() {
             return Some(slot);
         }
@@ -32,8 +33,9 @@ impl PageTiers {
             }
             unwritten = unwritten.or(Some(record));
         }
-        // What the disk could not take by now is lost.
-        let victim = victim.or(unwritten)?;
+        // What the disk can't take is lost.
+        let can_lose = is_for_fetch || table.retries.is_empty();
+        let victim = victim.or(unwritten.filter(|_| can_lose))?;
         table.drop_host(victim);
         table.counters.evicted[Level::Host as usize] += 1;
         self.slots.take()

@@ -166,7 +166,7 @@ impl PageTiers {
     fn take_slot_for_store(&self, table: &mut Table) -> Option<Slot> {
         let kept = if table.loads.open.is_empty() { 0 } else { self.slots.count() / 8 };
         let is_scarce = self.slots.count() - self.slots.free() + kept >= self.slots.count();
-        if is_scarce && kept > 0 { None } else { self.take_slot(table) }
+        if is_scarce && kept > 0 { None } else { self.take_slot(table, false) }
     }
 
     /// A copy to host memory is done, or failed.
