@@ -73,6 +73,11 @@ fn snapshot() {
 }
 
 #[test]
+fn tier() {
+    run_noun("tier");
+}
+
+#[test]
 fn tokens() {
     run_noun("tokens");
 }
@@ -121,6 +126,7 @@ fn every_file_has_a_test() {
         "runner_groups",
         "sequence",
         "snapshot",
+        "tier",
         "tokens",
     ];
     assert_eq!(names, nouns);
