@@ -196,6 +196,7 @@ static void m03_runners_of_the_parent(void) {
     INHERITED(rkv_runner_read_stats(runner, &now));
     INHERITED(rkv_runner_read_kv_memory(runner, 0, &memory, sizeof memory));
     INHERITED(rkv_runner_copy_pages(runner, &copy, 1, sizeof copy));
+    INHERITED(rkv_runner_copy_tier_pages(runner, NULL, 0, 0));
     rkv_tier_config tiers;
     CHECK_OK(rkv_tier_config_init(&tiers, sizeof tiers));
     tiers.page_bytes = tiers.host_bytes = 64;
