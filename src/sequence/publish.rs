@@ -33,6 +33,7 @@ impl State {
                 sequence.positions
             )));
         }
+        sequence.check_loaded()?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("the copy that begin named is not confirmed yet"));
         }

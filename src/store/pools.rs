@@ -164,7 +164,10 @@ impl State {
             cached: pool.cached(),
             private: pool.private(),
             outside: pool.outside(),
-            reclaimable: self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+            reclaimable: match (at, &self.cache) {
+                (0, _) => self.reclaimable(),
+                (_, cache) => cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+            },
         })
     }
 

@@ -73,6 +73,8 @@ pub(crate) struct Sequence {
     pub(crate) cached_positions: usize,
     pub(crate) cached_tokens: usize,
     pub(crate) inherited: bool,
+    /// Private pages of its row are being filled with what a tier has: nobody computes into them.
+    pub(crate) is_loading: bool,
     pub(crate) copy: Option<PageCopy>,
     /// Keys of the images that it knows, in order.
     pub(crate) images: Vec<u32>,
@@ -102,6 +104,7 @@ impl Sequence {
         }
         self.tail.clear();
         (self.id, self.incomplete, self.inherited) = (None, false, false);
+        self.is_loading = false;
         (self.lock, self.base, self.copy, self.tail_start) = (None, None, None, 0);
         (self.images, self.image_spans) = (Vec::new(), Vec::new());
     }
@@ -118,6 +121,15 @@ impl Sequence {
     fn image_bytes(&self) -> usize {
         let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
         self.images.capacity() * size_of::<u32>() + spans
+    }
+
+    /// Refuses what has to wait for a fetch.
+    #[inline]
+    pub(crate) fn check_loaded(&self) -> Result<(), Error> {
+        match self.id {
+            Some(id) if self.is_loading => Err(Error::Loading(id.0)),
+            _ => Ok(()),
+        }
     }
 
     #[inline]

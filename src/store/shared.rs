@@ -46,6 +46,8 @@ pub struct Shared {
     pub(crate) prober: Link<Prober>,
     /// Pages that a call evicts or takes before it lets others in.
     pub(super) slice: usize,
+    /// What is below the device.
+    pub(super) lower: super::lower::Attached,
     /// Called where others are let in.
     pub(super) at_yield: AtYield,
 }
@@ -114,6 +116,7 @@ impl Shared {
             group_count: config.groups.list().len(),
             prober: Link::default(),
             slice,
+            lower: Default::default(),
             at_yield: AtYield(at_yield),
         })
     }
