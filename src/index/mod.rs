@@ -116,6 +116,11 @@ pub struct Reach {
 }
 
 impl Walk {
+    /// One that ends with a node.
+    pub fn to(node: Node, pages: usize) -> Self {
+        Self { node, pages, partial: None, media: false }
+    }
+
     /// How far it went.
     pub fn reach(&self) -> Reach {
         let partial = self.partial.map_or(0, |partial| partial.positions);
@@ -202,6 +207,10 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// there stay, and those given are not used. There may be more keys than pages: as far as the
     /// index has these too, the node of the result goes on.
     fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error>;
+
+    /// The same for whoever has just walked to where the keys are new, whole pages of them: nothing
+    /// is looked up again. Returns the node that ends where the pages end.
+    fn insert_behind(&mut self, walk: &Walk, keys: Keys<'_>, pages: &[u32]) -> Result<Node, Error>;
 
     /// Like `insert`, for a sequence that holds a lock on `from` and moves it to the result. May
     /// make the node itself longer, under a new id, when nobody else can have a part in it.

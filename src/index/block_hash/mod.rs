@@ -154,6 +154,10 @@ impl PrefixIndex for BlockHashIndex {
         Ok(self.insert_below(from.0, keys, pages)?)
     }
 
+    fn insert_behind(&mut self, walk: &Walk, keys: Keys<'_>, pages: &[u32]) -> Result<Node, Error> {
+        Ok(self.insert_below(walk.node.0, keys, pages)?.node)
+    }
+
     fn insert_moving_lock(
         &mut self,
         from: Node,

@@ -3,7 +3,7 @@
 //! A segment has a limit, so that no work on one node takes long. More pages than that come as
 //! several nodes in a row, all or none. They are made first, hanging together and nowhere else,
 //! where no reader finds them; what is missing then is one place below the node above.
-use super::super::{Inserted, Node};
+use super::super::{Inserted, Node, Walk};
 use super::RadixIndex;
 use super::run::{self, Sibling};
 use super::siblings::Room;
@@ -11,12 +11,10 @@ use crate::memory::OutOfMemory;
 use crate::token::all_text;
 use crate::tree::{Held, Label, NONE, Place, State};
 
-/// Where an insert runs to.
-struct End {
+/// Where an insert leaves what is there.
+pub(super) struct End {
     node: u32,
-    /// Pages from the beginning of the keys.
-    found: usize,
-    /// It ends inside a node, after so many pages of that.
+    /// Inside the node, after so many of its pages.
     inside: Option<usize>,
 }
 
@@ -29,19 +27,24 @@ struct Chain {
 }
 
 impl RadixIndex {
-    /// Follows whole pages of keys down from a node.
-    fn follow(&self, from: u32, keys: &[u32]) -> End {
-        let mut end = End { node: from, found: 0, inside: None };
-        while let Some((child, common)) = self.child(end.node, &keys[end.found * self.page_size..])
+    /// Where the whole pages of a walk end.
+    pub(super) fn end_of_walk(&self, walk: &Walk) -> End {
+        let node = &self.tree.nodes[walk.node.0];
+        let inside = (walk.pages < node.end()).then(|| walk.pages - node.start as usize);
+        End { node: walk.node.0, inside }
+    }
+
+    /// Follows whole pages of keys down from a node: how many there are.
+    fn follow(&self, from: u32, keys: &[u32]) -> (End, usize) {
+        let (mut end, mut found) = (End { node: from, inside: None }, 0);
+        while end.inside.is_none()
+            && let Some((child, common)) = self.child(end.node, &keys[found * self.page_size..])
         {
             let whole = common / self.page_size;
-            (end.node, end.found) = (child, end.found + whole);
-            if whole < self.tree.nodes[child].label.len() {
-                end.inside = Some(whole);
-                break;
-            }
+            (end.node, found) = (child, found + whole);
+            end.inside = Some(whole).filter(|&whole| whole < self.tree.nodes[child].label.len());
         }
-        end
+        (end, found)
     }
 
     pub(super) fn insert_below(
@@ -51,14 +54,26 @@ impl RadixIndex {
         pages: &[u32],
     ) -> Result<Inserted, OutOfMemory> {
         debug_assert!(keys.len() >= pages.len() * self.page_size);
-        let End { mut node, found, inside } = self.follow(from, keys);
-        if let Some(new) = pages.get(found..).filter(|new| !new.is_empty()) {
-            let end = pages.len() * self.page_size;
-            node = self.add_pages(node, inside, &keys[found * self.page_size..end], new)?;
-        } else if let Some(count) = inside {
-            node = self.split(node, count)?;
+        let (end, found) = self.follow(from, keys);
+        let existing = found.min(pages.len());
+        let keys = &keys[existing * self.page_size..pages.len() * self.page_size];
+        let node = self.insert_at(end, keys, &pages[existing..])?;
+        Ok(Inserted { node: Node(node), existing })
+    }
+
+    /// Adds pages, none of which is there, where one may be missing; without any, only ends a node
+    /// there.
+    pub(super) fn insert_at(
+        &mut self,
+        End { node, inside }: End,
+        keys: &[u32],
+        pages: &[u32],
+    ) -> Result<u32, OutOfMemory> {
+        match inside {
+            _ if !pages.is_empty() => self.add_pages(node, inside, keys, pages),
+            Some(count) => self.split(node, count),
+            None => Ok(node),
         }
-        Ok(Inserted { node: Node(node), existing: found.min(pages.len()) })
     }
 
     /// Adds pages below a node, or below the first pages of a node, which is split then. Returns

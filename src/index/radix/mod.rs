@@ -149,6 +149,10 @@ impl PrefixIndex for RadixIndex {
         Ok(self.insert_below(from.0, keys.keys, pages)?)
     }
 
+    fn insert_behind(&mut self, walk: &Walk, keys: Keys<'_>, pages: &[u32]) -> Result<Node, Error> {
+        Ok(Node(self.insert_at(self.end_of_walk(walk), keys.keys, pages)?))
+    }
+
     fn insert_moving_lock(
         &mut self,
         from: Node,
