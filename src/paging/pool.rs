@@ -369,34 +369,44 @@ impl PagePool {
         matches!(self.state(page), Some(Loose | Mapped | Sequence))
     }
 
+    /// Takes loose pages out of the caller's hands, on their way back to the pool. Stops at the
+    /// first that is none: its place.
+    pub fn withdraw(&mut self, pages: &[u32]) -> Result<(), usize> {
+        for (at, &page) in pages.iter().enumerate() {
+            match self.states.get_mut(page as usize) {
+                Some(state @ PageState::Loose) => *state = PageState::Taken,
+                _ => return Err(at),
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a page of the caller's list, of which those before it were withdrawn, is not loose.
+    #[cold]
+    pub fn not_loose(&self, pages: &[u32], at: usize) -> Error {
+        let page = pages[at];
+        let what = match self.state(page) {
+            None => "no page of this table",
+            Some(PageState::Free) => "free already",
+            Some(PageState::Cached) => "owned by the cache",
+            Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
+            Some(PageState::Retained) => "kept for a retained sequence",
+            Some(PageState::Lent) => "kept for a copy that is not confirmed",
+            Some(PageState::Taken) if pages[..at].contains(&page) => "given twice",
+            Some(PageState::Taken | PageState::Loose) => "not the caller's now",
+            Some(PageState::Outside) => "outside",
+        };
+        Error::argument(text!("pages[{at}] {page} is {what}"))
+    }
+
     /// Puts back pages that must be private and in no row, all or none.
     pub fn free_loose(&mut self, pages: &[u32]) -> Result<(), Error> {
-        self.check_own()?;
-        for (at, &page) in pages.iter().enumerate() {
-            let what = match self.state(page) {
-                // Marked at once, so that a page given twice is seen.
-                Some(PageState::Loose) => {
-                    self.states[page as usize] = PageState::Mapped;
-                    continue;
-                }
-                None => "no page of this table",
-                Some(PageState::Free) => "free already",
-                Some(PageState::Cached) => "owned by the cache",
-                Some(PageState::Mapped) if pages[..at].contains(&page) => "given twice",
-                Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
-                Some(PageState::Retained) => "kept for a retained sequence",
-                Some(PageState::Lent) => "kept for a copy that is not confirmed",
-                Some(PageState::Taken) => "not handed out yet",
-                Some(PageState::Outside) => "outside",
-            };
-            for &page in &pages[..at] {
-                self.states[page as usize] = PageState::Loose;
-            }
-            return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
+        if let Err(at) = self.withdraw(pages) {
+            let error = self.not_loose(pages, at);
+            self.hand_over(&pages[..at], None);
+            return Err(error);
         }
-        for &page in pages.iter().rev() {
-            self.put_back(page);
-        }
+        pages.iter().rev().for_each(|&page| self.put_back(page));
         Ok(())
     }
 }

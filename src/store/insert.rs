@@ -147,7 +147,7 @@ impl PrefixCache {
         if existing == request.from_page {
             return;
         }
-        self.index.visit_path(end, &mut |start, published| {
+        self.index.visit_path_from(end, request.from_page, &mut |start, published| {
             let places = start.max(request.from_page)..(start + published.len()).min(existing);
             places.filter(|&at| published[at - start] != request.pages[at]).for_each(&mut visit);
         });

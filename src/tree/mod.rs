@@ -82,6 +82,11 @@ impl<H: Held> Tree<H> {
         std::iter::successors(Some(from), |&at| self.above(at))
     }
 
+    /// Those of them that have a page of the prefix, or follow the one that has it.
+    pub fn path_from(&self, from: u32, first: usize) -> impl Iterator<Item = u32> + '_ {
+        self.path(from).take_while(move |&at| first == 0 || self.nodes[at].end() > first)
+    }
+
     pub fn find_root(&self, namespace: &Namespace) -> Option<u32> {
         self.roots.find(namespace)
     }

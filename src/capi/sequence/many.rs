@@ -217,7 +217,7 @@ pub unsafe extern "C" fn rkv_sequence_publish_many(
             let results = WantedElements::new(results, result_size, wanted, names)?;
             many.in_turn(shared, results, |turn, _, item| {
                 let (id, computed) = (item.sequence, item.computed_position_count);
-                Ok(publish_sequence(turn.state(), id, computed)?)
+                Ok(publish_sequence(turn, id, computed)?)
             })
         })
     }

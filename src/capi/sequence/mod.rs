@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::Namespace;
 use crate::sequence::Room;
-use crate::store::{SequenceInfo, State};
+use crate::store::{SequenceInfo, Turn};
 use crate::token::TokenList;
 
 /// Names a live sequence of one cache. Zero names none. An id is never used again for another one.
@@ -171,13 +171,12 @@ pub(crate) unsafe fn begin_with<R>(
 
 /// Publishes, and says what was done.
 pub(crate) fn publish_sequence(
-    state: &mut State,
+    turn: &mut Turn<'_>,
     sequence: rkv_sequence_id,
     computed_position_count: u64,
 ) -> Result<rkv_sequence_publish_result, Error> {
-    let computed = at_most(computed_position_count);
-    let done = state.publish(SequenceId(sequence), computed)?;
-    let node = state.sequence_info(SequenceId(sequence))?.node;
+    let id = SequenceId(sequence);
+    let done = turn.publish(id, at_most(computed_position_count))?;
     Ok(rkv_sequence_publish_result {
         struct_size: 0,
         reserved: 0,
@@ -185,7 +184,7 @@ pub(crate) fn publish_sequence(
         remapped_page_count: done.remapped as u64,
         first_remapped_index: done.first_remapped as u64,
         shared_page_count: done.shared_pages as u64,
-        node: node.map_or(0, |node| node.0),
+        node: turn.locked_node(id)?.map_or(0, |node| node.0),
     })
 }
 
@@ -424,6 +423,10 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
 /// stale then: rkv_sequence_publish_result.node is the one to use from now on.
 ///
+/// More than 128 new pages may be published in portions, between which waiting threads get in. When
+/// memory runs out after the first, or another thread truncates the sequence meanwhile, what was
+/// published stays: the call succeeds, and shared_page_count says how far it came.
+///
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param computed_position_count positions whose KV is written, from the beginning; leave out
@@ -434,7 +437,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// for; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(new whole pages * page_size + nodes on the path); lock
+/// O(new whole pages * page_size + nodes on the path); lock, in portions
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -449,8 +452,7 @@ pub unsafe extern "C" fn rkv_sequence_publish(
     unsafe {
         with(cache, |shared| {
             check_fit(out_result)?;
-            let mut state = shared.write();
-            let made = publish_sequence(&mut state, sequence, computed_position_count)?;
+            let made = publish_sequence(&mut shared.turn(), sequence, computed_position_count)?;
             write_struct(out_result, &made)
         })
     }

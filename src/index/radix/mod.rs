@@ -141,6 +141,10 @@ impl PrefixIndex for RadixIndex {
         Ok(Node(self.isolate(self.tree.node_at_page(node.0, page), page)?))
     }
 
+    fn publish_portion(&self) -> usize {
+        self.tree.nodes.page_limit()
+    }
+
     fn touch(&mut self, node: Node) {
         self.segment_bytes -= self.tree.touch_path(node.0);
     }
@@ -235,8 +239,8 @@ impl PrefixIndex for RadixIndex {
         })
     }
 
-    fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32])) {
-        for at in self.tree.path(node.0) {
+    fn visit_path_from(&self, node: Node, first: usize, segment: &mut dyn FnMut(usize, &[u32])) {
+        for at in self.tree.path_from(node.0, first) {
             let node = &self.tree.nodes[at];
             segment(node.start as usize, node.label.pages());
         }
