@@ -2816,8 +2816,9 @@ typedef struct rkv_snapshot_cache_stats {
  * rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
  * call did everything else and while no lock is held: it may call the library, this cache
  * included. One that may be written (RKV_SNAPSHOT_INSERT_STORABLE) may also be let go by a thread
- * of the library, which has written it to the end: there the destructor must not call this cache. It must not throw, longjmp or end its thread: the process would end, see Callbacks at
- * the top. In a child process, after fork(), the parent's snapshots are not destroyed.
+ * of the library, which has written it to the end: there the destructor must not call this cache.
+ * It must not throw, longjmp or end its thread: the process would end, see Callbacks at the top.
+ * In a child process, after fork(), the parent's snapshots are not destroyed.
  */
 typedef void (*rkv_snapshot_destructor)(void *data, uint64_t size_bytes, void *user_data);
 
@@ -5595,8 +5596,8 @@ enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config
 RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
 
 /**
- * Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are released, the others
- * are destroyed before the call returns.
+ * Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are
+ * released, the others are destroyed before the call returns.
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -5605,9 +5606,7 @@ RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
  * @par Thread safety
  * any thread
  */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
 
 /**
  * Counters of a snapshot cache, at one moment.
@@ -5662,10 +5661,10 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snaps
  * The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
  * used first, when it is replaced or removed, with the cache. Who has it pinned keeps it until the
  * release. With a directory below memory the same holds there, and what has
- * RKV_SNAPSHOT_INSERT_STORABLE is written to it. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
- * cache is not stored: it is destroyed before the call returns, nothing else changes, and that is
- * no error. The new entry itself never goes for the limits in this call: when all others are
- * pinned, the cache is over them until a release.
+ * RKV_SNAPSHOT_INSERT_STORABLE is written to it. A snapshot that is larger than the byte limit,
+ * one for no tokens, and any in a disabled cache is not stored: it is destroyed before the call
+ * returns, nothing else changes, and that is no error. The new entry itself never goes for the
+ * limits in this call: when all others are pinned, the cache is over them until a release.
  *
  * @param cache the cache
  * @param args what to insert
@@ -5756,8 +5755,8 @@ enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
                                            rkv_pin_id pin);
 
 /**
- * Removes the entry of exactly these tokens, in memory and below. Its snapshot is destroyed before the call returns,
- * or with its last pin.
+ * Removes the entry of exactly these tokens, in memory and below. Its snapshot is destroyed before
+ * the call returns, or with its last pin.
  *
  * @param cache the cache
  * @param space the namespace; NULL for the default one
@@ -5857,7 +5856,8 @@ enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
 
 /**
  * Starts to bring the longest prefix below memory into it, if it is longer than what memory has;
- * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for what is on its way already joins that fetch, with a ticket of its own.
+ * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for
+ * what is on its way already joins that fetch, with a ticket of its own.
  *
  * What was read becomes an entry of the cache when every byte has arrived and its checksum holds,
  * and counts in the byte limit from then on; before, fetches together take no more than the byte
@@ -5924,8 +5924,8 @@ enum rkv_status rkv_snapshot_cache_cancel(struct rkv_snapshot_cache *cache,
                                           rkv_ticket_id ticket);
 
 /**
- * Lists the parts of a pinned snapshot, as its insert was given them: those of a copy lie in memory
- * of the cache, each at a multiple of 16, and are good until the pin is released.
+ * Lists the parts of a pinned snapshot, as its insert was given them: those of a copy lie in
+ * memory of the cache, each at a multiple of 16, and are good until the pin is released.
  *
  * @param cache the cache
  * @param pin a pin of this cache

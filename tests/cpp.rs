@@ -73,6 +73,11 @@ fn snapshot() {
 }
 
 #[test]
+fn snapshot_tiers() {
+    run_noun("snapshot_tiers");
+}
+
+#[test]
 fn tokens() {
     run_noun("tokens");
 }

@@ -98,8 +98,8 @@ impl Loads {
         Ok(self.waiting[slot])
     }
 
-    /// Ends a ticket. With the last one of a load that has ended the load goes, and its pin is to be
-    /// released.
+    /// Ends a ticket. With the last one of a load that has ended the load goes, and its pin is to
+    /// be released.
     fn end(&mut self, ticket: HandleId) -> Option<PinId> {
         let slot = self.tickets.release(ticket)?;
         let Waiting { number, .. } = self.waiting.remove(slot);
@@ -171,7 +171,8 @@ impl Lower {
 
 impl<P: Source + 'static> TieredSnapshots<P> {
     /// Starts to read the longest prefix below memory, if it is longer than what memory has; with
-    /// `trims` what has most tokens in common, if they are more. Who asks for what is being read already waits for the same read.
+    /// `trims` what has most tokens in common, if they are more. Who asks for what is being read
+    /// already waits for the same read.
     pub fn fetch(
         &self,
         namespace: &Namespace,

@@ -253,7 +253,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     }
 
     /// Finds the longest prefix in memory and pins it, and says whether there is a longer one
-    /// below. With `trims`, what can be trimmed counts with the tokens in common. `view` looks at the state under a lock: it must not call the cache.
+    /// below. With `trims`, what can be trimmed counts with the tokens in common. `view` looks at
+    /// the state under a lock: it must not call the cache.
     pub fn find<R>(
         &self,
         namespace: &Namespace,
