@@ -18,7 +18,7 @@ mod roots;
 mod version;
 
 pub use check::Totals;
-pub(crate) use child_table::{ChildTable, Place, TableView};
+pub(crate) use child_table::{ChildTable, Hint, Place, TableView};
 pub use clear::{Detached, Swept};
 pub use dump::{Hanging, Text};
 pub use info::{IndexStats, Node, NodeInfo};

@@ -5,6 +5,7 @@
 //! where no reader finds them; what is missing then is one place below the node above.
 use super::super::{Inserted, Node, Walk};
 use super::RadixIndex;
+use super::fetch::is_large;
 use super::run::{self, Sibling};
 use super::siblings::Room;
 use crate::memory::OutOfMemory;
@@ -150,7 +151,7 @@ impl RadixIndex {
         let child = Sibling { first_key: keys[0], node: self.tree.nodes.next() };
         let hash = self.child_hash(parent, &keys[..self.page_size]);
         let [entry] = self.table.places([hash])?;
-        self.table.put(entry, child.node);
+        self.table.put(entry, child.node, keys.len() / self.page_size);
         let children = &mut self.tree.nodes[parent].children;
         children.insert((0, 0), child, Room::There, &mut self.garbage);
         Ok(())
@@ -181,6 +182,9 @@ impl RadixIndex {
         page: &[u32],
     ) -> Result<u32, OutOfMemory> {
         let Some(count) = inside else {
+            if self.tree.nodes[at].is_leaf() && is_large(self) {
+                self.tell_length(at);
+            }
             let (hash, place) = (self.child_hash(at, page), self.place(at, NONE, page));
             let children = &mut self.tree.nodes[at].children;
             let before = children.bytes();
@@ -196,6 +200,15 @@ impl RadixIndex {
         let front = self.carry_out_split(split, end);
         let place = self.place(front, NONE, page);
         Ok(self.hang_below(front, chain, (place, room), entry))
+    }
+
+    /// Corrects what is told of a node's length: a leaf may have become longer, and now there is
+    /// something behind it.
+    #[cold]
+    fn tell_length(&mut self, at: u32) {
+        let (node, page) = (&self.tree.nodes[at], self.first_page(at));
+        let (hash, pages) = (self.child_hash(node.parent, page), node.label.len());
+        self.table.replace(hash, at, at, pages);
     }
 
     fn hang_below(
@@ -277,7 +290,8 @@ impl RadixIndex {
         let (hash, place) = (self.child_hash(parent, page), self.place(parent, from, page));
         let to = self.tree.nodes.allocate(State::Node);
         self.changing_children(parent, |index| {
-            index.substitute(from, to, hash, place);
+            let pages = index.tree.nodes[from].label.len();
+            index.substitute([from, to], pages, hash, place);
             index.tree.nodes.relocate(from, to);
             index.publish(to);
             index.release(from);
