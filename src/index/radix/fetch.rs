@@ -44,8 +44,16 @@ pub(super) trait Paths {
     /// Has a node fetched.
     fn fetch_node(&self, node: u32);
 
+    /// Has fetched what else a lookup that ends at a node touches.
+    fn fetch_neighbours(&self, _node: u32) {}
+
     /// The keys of a node's segment; none of a root, and none when they are changing.
     fn keys(&self, node: u32) -> &[u32];
+
+    /// The last page of a segment, if the lookup reads it.
+    fn last_page(&self, _node: u32) -> Option<&u32> {
+        None
+    }
 }
 
 /// A lookup on its way down.
@@ -86,12 +94,12 @@ impl<'a> Way<'a> {
 
     /// Has the keys fetched of all nodes that it came to.
     fn fetch_keys(&self, paths: &impl Paths) {
+        self.came_to.last().into_iter().for_each(|&node| paths.fetch_neighbours(node));
         for &node in &self.came_to {
             let keys = paths.keys(node);
             // The processor goes on by itself where more lines than these follow.
             keys.iter().step_by(LINE).take(LINES).for_each(prefetch);
-            // Page numbers stand behind the keys.
-            keys.last().into_iter().for_each(prefetch);
+            keys.last().into_iter().chain(paths.last_page(node)).for_each(prefetch);
         }
     }
 }

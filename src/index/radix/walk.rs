@@ -40,13 +40,28 @@ impl Paths for RadixIndex {
 
     fn fetch_node(&self, node: u32) {
         let node = &self.tree.nodes[node];
-        prefetch(node);
-        // It has two lines.
+        // It lies in two lines.
+        prefetch(&node.label);
         prefetch(&node.last_access);
+        prefetch(&node.older);
+    }
+
+    fn fetch_neighbours(&self, node: u32) {
+        // A match moves it to the end of the list of leaves.
+        let node = &self.tree.nodes[node];
+        for near in [node.older, node.newer] {
+            if let Some(near) = self.tree.nodes.get(near) {
+                prefetch(&near.older);
+            }
+        }
     }
 
     fn keys(&self, node: u32) -> &[u32] {
         self.tree.nodes[node].label.keys(self.page_size)
+    }
+
+    fn last_page(&self, node: u32) -> Option<&u32> {
+        self.tree.nodes[node].label.pages().last()
     }
 }
 
