@@ -342,7 +342,10 @@ impl PageTable {
     pub fn extend_taken(&mut self, slot: u32, pages: &[u32]) {
         let row = &mut self.rows[slot as usize];
         assert!(row.pages.capacity() - row.pages.len() >= pages.len(), "room was made for them");
-        self.pool.hand_over(pages, Some(row.owner.expect("the slot is in use")));
+        // A sequence's are marked as such when they are taken.
+        if row.owner.expect("the slot is in use") == RowOwner::Caller {
+            self.pool.hand_over(pages, Some(RowOwner::Caller));
+        }
         row.pages.extend_from_slice(pages);
     }
 

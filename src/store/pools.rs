@@ -208,12 +208,6 @@ impl State {
             assert!(evicted >= missing, "what is reclaimable can be evicted");
         }
     }
-
-    /// Puts loose pages of a pool back.
-    pub fn free_pool_pages(&mut self, pool: u32, pages: &[u32]) -> Result<(), Error> {
-        let pool = self.table.check_pool(pool)?;
-        self.table.pool_at_mut(pool).free_loose(pages)
-    }
 }
 
 impl Turn<'_> {
