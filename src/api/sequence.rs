@@ -67,7 +67,7 @@ impl Sequence {
     /// Says that its first `computed` positions are computed: the whole pages among them become the
     /// cache's, and others find them.
     pub fn publish(&mut self, computed: usize) -> Result<Published, Error> {
-        call(self.cache.shared(), |shared| shared.write().publish(self.id, computed))
+        call(self.cache.shared(), |shared| shared.turn().publish(self.id, computed))
     }
 
     /// What its last publishing did in the groups beside the first.

@@ -27,11 +27,10 @@ impl State {
                     let pages = groups.hung.of_pool(pool).map(|(page, _)| page.page);
                     let kept = private_in_groups(self.retained.sequences(), &self.table, pool);
                     let private = self.private_in_groups(pool).chain(kept);
-                    self.table.audit_pool(pool, pages, private)?;
+                    self.table.audit_pool(pool, pages, private.chain(self.early_of(pool)))?;
                 }
             }
         }
-        let early = self.early.iter().flatten().copied();
         if let Some(leaving) = &self.leaving {
             // What it still has, its index doesn't know.
             let cached = |pool: usize| {
@@ -41,12 +40,13 @@ impl State {
             let of_rows = |pool: usize| leaving.private_in_groups(&self.table, pool);
             let kept = |pool: usize| leaving.retained_in_groups(&self.table, pool);
             for pool in 1..self.table.pool_count() {
-                self.table.audit_pool(pool, cached(pool), of_rows(pool).chain(kept(pool)))?;
+                let private = of_rows(pool).chain(kept(pool)).chain(self.early_of(pool));
+                self.table.audit_pool(pool, cached(pool), private)?;
             }
             let retained = leaving.private_pages().chain(kept(0));
-            return self.table.audit(cached(0), retained, early.chain(of_rows(0)));
+            return self.table.audit(cached(0), retained, self.early_of(0).chain(of_rows(0)));
         }
-        let taken = early.chain(self.private_in_groups(0));
+        let taken = self.early_of(0).chain(self.private_in_groups(0));
         let kept = private_in_groups(self.retained.sequences(), &self.table, 0);
         let retained = self.retained.private_pages().chain(kept);
         self.table.audit(cached.into_iter(), retained, taken)?;

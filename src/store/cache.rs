@@ -267,7 +267,8 @@ impl PrefixCache {
         protected: usize,
         retained: usize,
     ) -> Shortage {
-        let reclaimable = self.reclaimable_of(0) - protected;
+        let copied = table.pool.copied().1;
+        let reclaimable = self.reclaimable_of(0).saturating_sub(copied + protected);
         Shortage {
             pool: 0,
             needed,

@@ -4,7 +4,7 @@ use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::{LockId, NodeId};
-use crate::index::{Inserted, Namespace, Node};
+use crate::index::{Namespace, Node, Walk};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, position_count, with_query};
 
@@ -98,7 +98,6 @@ impl PrefixCache {
         self.reserve_journal()?;
         let claimed = table.pool.claim_all(new, "args.pages", existing)?;
 
-        let given = &request.pages[request.from_page..pages];
         let mut coming = None;
         let rows = match request.groups.is_empty() {
             true => Ok(()),
@@ -113,10 +112,10 @@ impl PrefixCache {
             Some(walk) => self.check_duplicates(table, request, walk.node, existing),
             None => Ok(()),
         });
-        let inserted =
-            checked.and_then(|()| self.insert_from(from, request.namespace, keys, given));
-        let inserted = match inserted {
-            Ok(inserted) => inserted,
+        let behind = &keys[(existing - request.from_page) * self.sharing.page_size..];
+        let end = checked.and_then(|()| self.insert_behind(walk, request.namespace, behind, new));
+        let end = match end {
+            Ok(end) => end,
             Err(error) => {
                 if let Some(coming) = coming {
                     coming.take_back(table, self.groups.as_deref());
@@ -125,28 +124,26 @@ impl PrefixCache {
                 return Err(error);
             }
         };
-        assert_eq!(inserted.existing + request.from_page, existing, "the walk found as much");
         let claimed_keys =
             &query.keys[existing * self.sharing.page_size..pages * self.sharing.page_size];
         if !self.images.is_empty() {
             self.images.add_uses(claimed_keys);
         }
-        self.note_stored(inserted.node, existing, new, claimed_keys);
+        self.note_stored(end, existing, new, claimed_keys);
         let hung = match &mut coming {
-            Some(coming) => self.hang_all(table, coming, inserted.node, (request, existing, pages)),
+            Some(coming) => self.hang_all(table, coming, end, (request, existing, pages)),
             // Of sliding groups that have no page here either.
             None if self.groups.is_some() => {
-                self.hang_rows(&mut ComingPages::default(), inserted.node, existing)
+                self.hang_rows(&mut ComingPages::default(), end, existing)
             }
             None => HangResult::default(),
         };
         let mut duplicates = 0;
-        self.visit_duplicates(request, inserted.node, existing, |_| duplicates += 1);
+        self.visit_duplicates(request, end, existing, |_| duplicates += 1);
         let claimed = pages - existing;
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
-        let node = Some(inserted.node);
-        Ok(InsertResult { node, pages, claimed, duplicates, lock: None, hung })
+        Ok(InsertResult { node: Some(end), pages, claimed, duplicates, lock: None, hung })
     }
 
     /// Hangs the pages of groups, and drops the states of the path of which there are too many now.
@@ -174,7 +171,10 @@ impl PrefixCache {
         existing: usize,
         mut visit: impl FnMut(usize),
     ) {
-        self.index.visit_path(end, &mut |start, published| {
+        if existing == request.from_page {
+            return;
+        }
+        self.index.visit_path_from(end, request.from_page, &mut |start, published| {
             let places = start.max(request.from_page)..(start + published.len()).min(existing);
             places.filter(|&at| published[at - start] != request.pages[at]).for_each(&mut visit);
         });
@@ -218,21 +218,22 @@ impl PrefixCache {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// Inserts after a node, or from the root of a namespace, which is made if need be.
-    fn insert_from(
+    /// Inserts behind what was found; with nothing found, below a new root.
+    fn insert_behind(
         &mut self,
-        from: Option<Node>,
+        walk: Option<Walk>,
         namespace: &Namespace,
         keys: &[u32],
         pages: &[u32],
-    ) -> Result<Inserted, Error> {
-        let node = match from {
-            Some(node) => node,
-            None => self.index.make_root(namespace)?,
-        };
-        let inserted = self.index.insert(node, Keys { keys, images: &self.images }, pages);
-        if inserted.is_err() && from.is_none() {
-            self.index.prune_root(node);
+    ) -> Result<Node, Error> {
+        let known = Keys { keys, images: &self.images };
+        if let Some(walk) = walk {
+            return self.index.insert_behind(&walk, known, pages);
+        }
+        let root = self.index.make_root(namespace)?;
+        let inserted = self.index.insert_behind(&Walk::to(root, 0), known, pages);
+        if inserted.is_err() {
+            self.index.prune_root(root);
         }
         inserted
     }

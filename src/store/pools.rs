@@ -166,7 +166,10 @@ impl State {
             cached: pool.cached(),
             private: pool.private(),
             outside: pool.outside(),
-            reclaimable: self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+            reclaimable: match (at, &self.cache) {
+                (0, _) => self.reclaimable(),
+                (_, cache) => cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+            },
             retained: self.retained_in_pool(at),
         })
     }
@@ -214,12 +217,6 @@ impl State {
             let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
             assert!(evicted >= missing, "what is reclaimable can be evicted");
         }
-    }
-
-    /// Puts loose pages of a pool back.
-    pub fn free_pool_pages(&mut self, pool: u32, pages: &[u32]) -> Result<(), Error> {
-        let pool = self.table.check_pool(pool)?;
-        self.table.pool_at_mut(pool).free_loose(pages)
     }
 }
 

@@ -73,6 +73,8 @@ pub(crate) struct Sequence {
     pub(crate) cached_positions: usize,
     pub(crate) cached_tokens: usize,
     pub(crate) inherited: bool,
+    /// Private pages of its row are being filled with what a tier has: nobody computes into them.
+    pub(crate) is_loading: bool,
     pub(crate) copy: Option<PageCopy>,
     /// Keys of the images that it knows, in order.
     pub(crate) images: Vec<u32>,
@@ -102,6 +104,7 @@ impl Sequence {
         }
         self.tail.clear();
         (self.id, self.incomplete, self.inherited) = (None, false, false);
+        self.is_loading = false;
         (self.lock, self.base, self.copy, self.tail_start) = (None, None, None, 0);
         (self.images, self.image_spans) = (Vec::new(), Vec::new());
     }
@@ -118,6 +121,15 @@ impl Sequence {
     fn image_bytes(&self) -> usize {
         let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
         self.images.capacity() * size_of::<u32>() + spans
+    }
+
+    /// Refuses what has to wait for a fetch.
+    #[inline]
+    pub(crate) fn check_loaded(&self) -> Result<(), Error> {
+        match self.id {
+            Some(id) if self.is_loading => Err(Error::Loading(id.0)),
+            _ => Ok(()),
+        }
     }
 
     #[inline]
@@ -149,6 +161,12 @@ impl State {
         found.ok_or_else(|| no_sequence(&self.table, id))
     }
 
+    /// The node that a sequence keeps locked.
+    pub(crate) fn locked_node(&self, id: SequenceId) -> Result<Option<NodeId>, Error> {
+        let (node, cache) = (self.sequence(id)?.lock, self.cache()?);
+        Ok(node.map(|node| cache.index.id(node)))
+    }
+
     /// Makes room for more keys of the sequence in a slot, or of a new one, which the slot keeps if
     /// there will be none after all.
     pub(crate) fn reserve_tail(&mut self, slot: u32, keys: usize) -> Result<(), OutOfMemory> {
@@ -174,12 +192,6 @@ impl State {
         self.sequence_bytes += place.image_bytes();
         self.live += 1;
         id
-    }
-
-    /// The node that a sequence keeps locked.
-    pub fn sequence_node(&self, id: SequenceId) -> Result<Option<NodeId>, Error> {
-        let (sequence, cache) = (self.sequence(id)?, self.cache()?);
-        Ok(sequence.lock.map(|node| cache.index.id(node)))
     }
 
     /// A sequence as it stands.

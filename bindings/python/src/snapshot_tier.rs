@@ -179,9 +179,8 @@ impl Fetch {
             return Ok(false);
         }
         // SAFETY: a live handle.
-        let status = long(py, true, || unsafe {
-            rkv_snapshot_cache_cancel(self.cache.raw(), ticket)
-        });
+        let status =
+            long(py, true, || unsafe { rkv_snapshot_cache_cancel(self.cache.raw(), ticket) });
         settle(py);
         // With the directory all fetches ended.
         if status == RKV_STATUS_STALE_TICKET {

@@ -63,7 +63,7 @@ pub struct rkv_cache_config {
     /// those of pool 0.
     pub retained_page_limit: u32,
     /// Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
-    /// least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
+    /// least 1024 + 256 * page_size. Besides it a journal takes 20 + 4 * page_size bytes for each
     /// page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
     /// journal.
     pub journal_bytes: u64,
@@ -182,6 +182,8 @@ pub unsafe extern "C" fn rkv_cache_create(
 /// to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
 /// place: they are erased from that page on. With an external pool all pages are outside
 /// afterwards; nothing but the journal lists them.
+///
+/// Its tiers go with it: of the copies that rkv_cache_poll() gave, none goes on any more.
 ///
 /// @param cache the cache
 /// @par Cost

@@ -238,7 +238,7 @@ pub unsafe extern "C" fn rkv_page_table_allocate_pool_pages(
 /// naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages); lock
+/// O(pages); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn rkv_page_table_free_pool_pages(
     unsafe {
         with(table, |shared| {
             let pages = slice(pages, page_count, "pages")?;
-            Ok(shared.write().free_pool_pages(pool, pages)?)
+            Ok(shared.turn().free_pages(pool, pages)?)
         })
     }
 }

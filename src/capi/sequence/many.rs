@@ -217,7 +217,7 @@ pub unsafe extern "C" fn rkv_sequence_publish_many(
             let results = WantedElements::new(results, result_size, wanted, names)?;
             many.in_turn(shared, results, |turn, _, item| {
                 let (id, computed) = (item.sequence, item.computed_position_count);
-                publish_with(turn.state(), id, computed, |made| Ok(*made))
+                publish_with(turn, id, computed, |made| Ok(*made))
             })
         })
     }
