@@ -229,9 +229,8 @@ impl Turn<'_> {
     /// meanwhile, the result says how far it came.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
-        let (page_size, index) = (self.table.page_size(), &self.cache()?.index);
-        let portion = index.publish_portion().min(self.shared.publish_portion());
-        let ahead = if index.digests_pages() { portion } else { usize::MAX };
+        let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
+        let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
         let end_of = |shared: usize| computed.min((shared + portion) * page_size);
         let mut end = end_of(self.sequence(id)?.shared);
         let mut done = self.publish_checked(id, end, ahead)?;
