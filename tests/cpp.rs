@@ -126,6 +126,7 @@ fn every_file_has_a_test() {
         "runner_groups",
         "sequence",
         "snapshot",
+        "snapshot_tiers",
         "tokens",
     ];
     assert_eq!(names, nouns);

@@ -108,6 +108,7 @@ var goValues = map[string]int64{
 	"RKV_REASON_INVALIDATED": int64(radixkv.ReasonInvalidated),
 	"RKV_REASON_REPLACED":    int64(radixkv.ReasonReplaced),
 	"RKV_REASON_DESTROYED":   int64(radixkv.ReasonDestroyed),
+	"RKV_REASON_LIMIT":       int64(radixkv.ReasonLimit),
 
 	"RKV_DTYPE_F32":                int64(radixkv.DTypeF32),
 	"RKV_DTYPE_F16":                int64(radixkv.DTypeF16),
@@ -118,6 +119,7 @@ var goValues = map[string]int64{
 	"RKV_BACKEND_CPU":              int64(radixkv.BackendCPU),
 	"RKV_BACKEND_CUDA":             int64(radixkv.BackendCUDA),
 	"RKV_RUNNER_BATCH_INVARIANT":   int64(radixkv.RunnerBatchInvariant),
+	"RKV_RUNNER_LATENT":            int64(radixkv.RunnerLatent),
 	"RKV_PLAN_REGIONS":             int64(radixkv.PlanRegions),
 	"RKV_PLAN_SEPARATE":            int64(radixkv.PlanSeparate),
 	"RKV_PLAN_COMPACT":             int64(radixkv.PlanCompact),

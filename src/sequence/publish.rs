@@ -3,7 +3,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Node;
-use crate::store::{State, Turn};
+use crate::store::{PublishedGroups, State, Turn};
 use crate::token::Keys;
 use std::ops::Range;
 
@@ -55,7 +55,15 @@ impl State {
     /// ours is freed; so the pages of the cache are always the first of the row.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
+        self.begin_publishing(id);
         self.publish_checked(id, computed, usize::MAX)
+    }
+
+    /// What was published before counts no more.
+    fn begin_publishing(&mut self, id: SequenceId) {
+        if self.has_groups() {
+            self.sequences[id.slot() as usize].groups.published = PublishedGroups::default();
+        }
     }
 
     /// The same, looking no further than so many pages beyond those for what others published.
@@ -77,10 +85,11 @@ impl State {
             done.claimed = self.publish_tail(slot, pages, ahead)?;
         }
         // Nothing can fail from here on.
+        let has_groups = self.has_groups();
         let sequence = &mut self.sequences[slot as usize];
         sequence.computed = sequence.computed.max(computed);
         if pages <= before {
-            if self.has_groups() {
+            if has_groups {
                 self.slide_groups(slot, computed);
             }
             return Ok(done);
@@ -95,7 +104,7 @@ impl State {
             done.first_remapped = before;
         }
         self.sequences[slot as usize].shared = pages;
-        if self.has_groups() {
+        if has_groups {
             self.publish_groups(slot, before, pages);
             self.slide_groups(slot, computed);
         }
@@ -103,6 +112,18 @@ impl State {
         cache.counters.inserted_pages += done.claimed as u64;
         cache.counters.duplicate_pages += done.remapped as u64;
         Ok(done)
+    }
+
+    /// What the last publishing of a sequence did, by group.
+    #[inline]
+    pub fn published_groups(&self, id: SequenceId, done: &Published) -> PublishedGroups {
+        let mut groups = match self.has_groups() {
+            true => self.sequences[id.slot() as usize].groups.published,
+            false => PublishedGroups::default(),
+        };
+        // Rows have fewer pages than a pool.
+        (groups.claimed[0], groups.remapped[0]) = (done.claimed as u32, done.remapped as u32);
+        groups
     }
 
     /// Publishes from the end of the base on; the base and the lock move there. Returns how many
@@ -229,6 +250,7 @@ impl Turn<'_> {
     /// meanwhile, the result says how far it came.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
+        self.begin_publishing(id);
         let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
         let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
         let end_of = |shared: usize| computed.min((shared + portion) * page_size);

@@ -29,7 +29,8 @@ void attach(rkv_snapshot_cache *cache, rkv_tokens prompt, const uint8_t *digest)
 #include "snapshot-3.inc"
 }
 
-void serve_from_disk(rkv_snapshot_cache *cache, rkv_tokens prompt, rkv_snapshot_tier_config config) {
+void serve_from_disk(rkv_snapshot_cache *cache, rkv_tokens prompt,
+                     rkv_snapshot_tier_config config) {
     rkv_snapshot_cache_match_result found = {.struct_size = sizeof found};
 #include "snapshot-4.inc"
 }

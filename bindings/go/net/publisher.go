@@ -154,7 +154,8 @@ type PublisherConfig struct {
 	ReplayEndpoint string
 	// Topic is the first frame of each message, by which subscribers choose.
 	Topic string
-	// DataParallelRank is added to both ports, unless they are 0; behind a path it is "_dp" and the rank.
+	// DataParallelRank is added to both ports, unless they are 0; behind a path it is "_dp" and the
+	// rank.
 	DataParallelRank uint32
 	// ReplayBatchLimit is how many batches are kept for replays; 0 for 10,000.
 	ReplayBatchLimit uint32
@@ -183,7 +184,8 @@ type PublisherStats struct {
 	ReplayRequestCount uint64
 }
 
-// Publisher publishes batches of KV events. All methods may be called by several goroutines at once.
+// Publisher publishes batches of KV events. All methods may be called by several goroutines at
+// once.
 type Publisher struct {
 	mu  sync.RWMutex
 	raw *C.rkv_net_publisher // nil after Close
@@ -222,7 +224,8 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 }
 
 // Close gives what waits in the queue to the sockets, and ends: a subscriber that reads gets it
-// within 100 milliseconds, or not. More than one Close is fine. It waits for calls that are running.
+// within 100 milliseconds, or not. More than one Close is fine. It waits for calls that are
+// running.
 func (p *Publisher) Close() error {
 	if p == nil {
 		return nil
@@ -258,7 +261,8 @@ func (p *Publisher) Publish(payload []byte) (uint64, error) {
 		return 0, err
 	}
 	defer p.mu.RUnlock()
-	made := C.rkvnetgo_publish(raw, (*C.uint8_t)(unsafe.SliceData(payload)), C.size_t(len(payload)))
+	from := (*C.uint8_t)(unsafe.SliceData(payload))
+	made := C.rkvnetgo_publish(raw, from, C.size_t(len(payload)))
 	return uint64(made.number), asError(made.failure)
 }
 

@@ -195,9 +195,8 @@ impl SnapshotCache {
         let tokens = TokenArg::of(tokens, "tokens")?;
         let (space, mut removed) = (Space::of(space), false);
         // SAFETY: a live handle, arguments that are kept.
-        let status = unsafe {
-            rkv_snapshot_cache_remove(cache.raw(), space.c(), tokens.c(), &mut removed)
-        };
+        let status =
+            unsafe { rkv_snapshot_cache_remove(cache.raw(), space.c(), tokens.c(), &mut removed) };
         let is_done = check(py, status);
         settle(py);
         is_done.map(|()| removed)

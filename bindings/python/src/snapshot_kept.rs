@@ -65,8 +65,8 @@ unsafe extern "C" fn let_go(data: *mut c_void, _size: u64, _user_data: *mut c_vo
 }
 
 /// Lets go of what may be written. Here it may be a thread of the library's that comes, for which
-/// the end of a cache waits, and which can come when the interpreter has ended: it must not wait for
-/// that.
+/// the end of a cache waits, and which can come when the interpreter has ended: it must not wait
+/// for that.
 ///
 /// # Safety
 /// As for `let_go`.

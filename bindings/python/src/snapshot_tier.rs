@@ -45,10 +45,15 @@ impl SnapshotCache {
     /// Raises StorageError when the directory cannot be used: another process or cache has it, it
     /// was made by another version or for another fingerprint, or the system refuses;
     /// InvalidState when there is one; InvalidArgument.
-    #[pyo3(signature = (
-        directory, byte_limit, *, fingerprint=None, write_after_matches=Some(0), worker_count=8,
-        waiting_byte_limit=None, commit_interval_ms=250, event_fd=-1
-    ))]
+    #[pyo3(
+        signature = (
+            directory, byte_limit, *, fingerprint=None, write_after_matches=Some(0),
+            worker_count=8, waiting_byte_limit=None, commit_interval_ms=250, event_fd=None
+        ),
+        text_signature = "($self, directory, byte_limit, *, fingerprint=None, \
+            write_after_matches=0, worker_count=8, waiting_byte_limit=None, \
+            commit_interval_ms=250, event_fd=None)"
+    )]
     #[allow(clippy::too_many_arguments)] // named ones, in Python
     fn attach(
         &self,
@@ -60,7 +65,7 @@ impl SnapshotCache {
         worker_count: u32,
         waiting_byte_limit: Option<u64>,
         commit_interval_ms: u32,
-        event_fd: i32,
+        event_fd: Option<i32>,
     ) -> PyResult<()> {
         let cache = self.handle.get(py)?;
         let directory = CString::new(directory.as_os_str().as_bytes())
@@ -75,7 +80,7 @@ impl SnapshotCache {
         config.worker_count = worker_count;
         config.waiting_byte_limit = waiting_byte_limit.unwrap_or(config.waiting_byte_limit);
         config.commit_interval_ms = commit_interval_ms;
-        config.event_fd = event_fd;
+        config.event_fd = event_fd.unwrap_or(config.event_fd);
         let call = Raw(&raw const config);
         // SAFETY: a live handle, and a config that is kept.
         let attach = || unsafe { rkv_snapshot_cache_attach(cache.raw(), call.get()) };
@@ -174,9 +179,8 @@ impl Fetch {
             return Ok(false);
         }
         // SAFETY: a live handle.
-        let status = long(py, true, || unsafe {
-            rkv_snapshot_cache_cancel(self.cache.raw(), ticket)
-        });
+        let status =
+            long(py, true, || unsafe { rkv_snapshot_cache_cancel(self.cache.raw(), ticket) });
         settle(py);
         // With the directory all fetches ended.
         if status == RKV_STATUS_STALE_TICKET {

@@ -115,7 +115,7 @@ impl Loads {
     }
 
     /// The pins of all loads that are ready: they all end.
-    pub(super) fn into_pins(&mut self) -> impl Iterator<Item = PinId> {
+    pub(super) fn take_pins(&mut self) -> impl Iterator<Item = PinId> {
         self.loads.drain().filter_map(|(_, load)| match load.state {
             LoadState::Ready(pin) => Some(pin),
             _ => None,

@@ -385,7 +385,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let Some(mut lower) = self.lower.write().take() else { return false };
         lower.close();
         let freed = &mut freed.0;
-        for pin in lower.table.get_mut().loads.into_pins() {
+        for pin in lower.table.get_mut().loads.take_pins() {
             let released = self.memory.release(pin, freed);
             debug_assert!(released.is_ok(), "the pin is ours");
         }

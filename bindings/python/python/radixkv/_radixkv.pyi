@@ -164,6 +164,7 @@ class CacheStats:
     inherit_count: Final[int]
     inherited_position_count: Final[int]
     lock_count: Final[int]
+    dropped_checkpoint_count: Final[int]
 
 @final
 class SequenceInfo:
@@ -188,6 +189,8 @@ class PublishResult:
     first_remapped_index: Final[int]
     shared_page_count: Final[int]
     node: Final[int]
+    group_claimed_page_count: Final[tuple[int, int, int, int, int, int, int, int]]
+    group_remapped_page_count: Final[tuple[int, int, int, int, int, int, int, int]]
 
 @final
 class RunnerStats:
@@ -335,7 +338,7 @@ class Group:
     @staticmethod
     def chunk(chunk: int, *, pool: int = 0) -> Group: ...
     @staticmethod
-    def state(*, pool: int = 0) -> Group: ...
+    def state(*, pool: int = 0, draft_state_count: int = 0) -> Group: ...
 
 @final
 class PageTable:
@@ -396,6 +399,7 @@ class Cache:
         retained_sequence_limit: int = 0,
         retained_page_limit: int = 0,
         journal_bytes: int = 0,
+        checkpoint_limit: int = 0,
     ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -556,6 +560,7 @@ class Sequence:
     def release(self) -> None: ...
     def retain(self) -> int | None: ...
     def checkpoint(self) -> int: ...
+    def donate(self) -> int: ...
     def slide(self, computed_position_count: int) -> None: ...
 
 @final
@@ -675,9 +680,10 @@ class Runner:
         device: int = 0,
         threads: int = 0,
         batch_invariant: bool = False,
-        kv_layers: _List[tuple[_Array, _Array]] | None = None,
+        kv_layers: _List[tuple[_Array, _Array | None]] | None = None,
         group: int = 0,
         v_head_dim: int | None = None,
+        latent: bool = False,
     ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -753,7 +759,7 @@ class SnapshotCache:
         worker_count: int = 8,
         waiting_byte_limit: int | None = None,
         commit_interval_ms: int = 250,
-        event_fd: int = -1,
+        event_fd: int | None = None,
     ) -> None: ...
     def detach(self, timeout: float = 60.0) -> bool: ...
     def flush(self, timeout: float = 60.0) -> bool: ...
@@ -807,4 +813,5 @@ def runner_supports(
     backend: str = "cpu",
     device: int = 0,
     v_head_dim: int | None = None,
+    latent: bool = False,
 ) -> int: ...
