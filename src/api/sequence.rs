@@ -65,7 +65,8 @@ impl Sequence {
     }
 
     /// Says that its first `computed` positions are computed: the whole pages among them become the
-    /// cache's, and others find them.
+    /// cache's, and others find them. Of very many, others get in between two portions; where
+    /// memory runs out after the first, what is published stays, and the result says how far it is.
     pub fn publish(&mut self, computed: usize) -> Result<Published, Error> {
         call(self.cache.shared(), |shared| shared.turn().publish(self.id, computed))
     }

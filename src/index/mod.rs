@@ -200,8 +200,8 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// it if need be: a lock on it protects no page behind it.
     fn isolate_page(&mut self, node: Node, page: usize) -> Result<Node, Error>;
 
-    /// Pages that take a few microseconds to insert.
-    fn publish_portion(&self) -> usize;
+    /// Pages to insert before others are let in, who wait for no more than about `slice` evictions.
+    fn publish_portion(&self, slice: usize) -> usize;
 
     /// Marks a node and all above it as used now.
     fn touch(&mut self, node: Node);

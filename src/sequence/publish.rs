@@ -56,13 +56,12 @@ impl State {
     /// ours is freed; so the pages of the cache are always the first of the row.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
-        self.forget_published(id);
+        self.begin_publishing(id);
         self.publish_checked(id, computed, usize::MAX)
     }
 
-    /// What the publishing before this one did in the groups beside the first.
-    #[inline]
-    fn forget_published(&mut self, id: SequenceId) {
+    /// What was published before counts no more.
+    fn begin_publishing(&mut self, id: SequenceId) {
         if self.has_groups() {
             self.sequences[id.slot() as usize].groups.published = PublishedGroups::default();
         }
@@ -245,10 +244,9 @@ impl Turn<'_> {
     /// meanwhile, the result says how far it came.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
-        self.forget_published(id);
-        let (page_size, index) = (self.table.page_size(), &self.cache()?.index);
-        let portion = index.publish_portion().min(self.shared.publish_portion());
-        let ahead = if index.digests_pages() { portion } else { usize::MAX };
+        self.begin_publishing(id);
+        let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
+        let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
         let end_of = |shared: usize| computed.min((shared + portion) * page_size);
         let mut end = end_of(self.sequence(id)?.shared);
         let mut done = self.publish_checked(id, end, ahead)?;

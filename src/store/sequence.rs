@@ -161,12 +161,6 @@ impl State {
         found.ok_or_else(|| no_sequence(&self.table, id))
     }
 
-    /// The node that a sequence keeps locked.
-    pub(crate) fn locked_node(&self, id: SequenceId) -> Result<Option<NodeId>, Error> {
-        let (node, cache) = (self.sequence(id)?.lock, self.cache()?);
-        Ok(node.map(|node| cache.index.id(node)))
-    }
-
     /// Makes room for more keys of the sequence in a slot, or of a new one, which the slot keeps if
     /// there will be none after all.
     pub(crate) fn reserve_tail(&mut self, slot: u32, keys: usize) -> Result<(), OutOfMemory> {

@@ -19,10 +19,6 @@ const SLICE: usize = 512;
 /// Pages for each node that such a slice evicts from at most.
 const PAGES_PER_RUN: usize = 16;
 
-/// Slices of the pages that are published before a waiting thread gets in: 2048 pages, of which the
-/// index may want fewer.
-const PUBLISHED_SLICES: usize = 4;
-
 /// Pauses on a busy lock, about 100 microseconds, before a thread gives up its processor, and how
 /// often it does that before it sleeps. A critical section is about a microsecond, waking a thread
 /// takes fifty: with sleepers behind it, each unlock of the owner would be a system call.
@@ -155,11 +151,6 @@ impl Shared {
     /// What is evicted, of so many pages, before others are let in.
     pub(super) fn portion(&self, pages: usize) -> Portion {
         Portion { pages: pages.min(self.slice), runs: self.slice.div_ceil(PAGES_PER_RUN) }
-    }
-
-    /// Pages that are published before others are let in, where the index doesn't say fewer.
-    pub(crate) fn publish_portion(&self) -> usize {
-        self.slice * PUBLISHED_SLICES
     }
 
     /// Whether somebody else hands the pages out, who must be told which the cache has.

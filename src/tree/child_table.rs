@@ -443,3 +443,42 @@ impl ChildTable {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Everything that an entry tells comes back, at the limits too; a length that has no room is
+    /// not told, and changes nothing else.
+    #[test]
+    fn an_entry_tells_what_was_written() {
+        for hash in [0, 1, 0x0fff_ffff, u32::MAX] {
+            for node in [0, 1, NODE_LIMIT - 1] {
+                for length in [0, 1, 255, 256, 1 << 20] {
+                    let entry = entry(hash, node, length);
+                    assert!(entry > GONE);
+                    assert_eq!((entry_hash(entry), entry_node(entry)), (kept(hash), node));
+                    assert_eq!(entry_length(entry), if length < 256 { length } else { 0 });
+                }
+            }
+        }
+    }
+
+    /// Lengths stay with their entries while the table grows, and follow when those are replaced.
+    #[test]
+    fn lengths_move_with_their_entries() {
+        let mut table = ChildTable::new().unwrap();
+        let length = |node: u32| 1 + node as usize % 255;
+        for node in 0..5000 {
+            let [place] = table.places([node.wrapping_mul(0x9e37_79b1)]).unwrap();
+            table.put(place, node, length(node));
+        }
+        for node in 0..5000 {
+            let hash = node.wrapping_mul(0x9e37_79b1);
+            let Hint { node: found, length: told } = table.hint(hash).unwrap();
+            assert_eq!((found, told.map(NonZero::get)), (node, Some(length(node))));
+            table.replace(hash, node, node, 7);
+            assert_eq!(table.hint(hash).unwrap().length.map(NonZero::get), Some(7));
+        }
+    }
+}

@@ -146,9 +146,9 @@ impl PrefixIndex for BlockHashIndex {
         Ok(self.node_at_page(node, page))
     }
 
-    fn publish_portion(&self) -> usize {
+    fn publish_portion(&self, slice: usize) -> usize {
         // Each is hashed, and gets a node: a quarter of a microsecond.
-        128
+        slice.div_ceil(4)
     }
 
     fn touch(&mut self, node: Node) {

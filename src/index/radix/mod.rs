@@ -141,8 +141,9 @@ impl PrefixIndex for RadixIndex {
         Ok(Node(self.isolate(self.tree.node_at_page(node.0, page), page)?))
     }
 
-    fn publish_portion(&self) -> usize {
-        self.tree.nodes.page_limit()
+    fn publish_portion(&self, slice: usize) -> usize {
+        // A node at once.
+        self.tree.nodes.page_limit().min(16 * slice)
     }
 
     fn touch(&mut self, node: Node) {

@@ -2,8 +2,9 @@
 use super::super::{Namespace, Node, Partial, Walk};
 use super::RadixIndex;
 use super::fetch::{Paths, fetch_one};
+use super::node::Segment;
 use crate::grace::prefetch;
-use crate::tree::{Hint, common_start};
+use crate::tree::{Hint, TreeNode, common_start};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
@@ -15,6 +16,13 @@ pub(super) fn child_hash(hasher: &FixedState, parent: u32, first_page: &[u32]) -
     hasher.write_u32(parent);
     hasher.write(bytemuck::cast_slice(first_page));
     (hasher.finish() >> 16) as u32
+}
+
+/// Has a node fetched, which lies in two lines.
+pub(super) fn prefetch_node(node: &TreeNode<Segment>) {
+    prefetch(&node.label);
+    prefetch(&node.last_access);
+    prefetch(&node.older);
 }
 
 impl Paths for RadixIndex {
@@ -39,11 +47,7 @@ impl Paths for RadixIndex {
     }
 
     fn fetch_node(&self, node: u32) {
-        let node = &self.tree.nodes[node];
-        // It lies in two lines.
-        prefetch(&node.label);
-        prefetch(&node.last_access);
-        prefetch(&node.older);
+        prefetch_node(&self.tree.nodes[node]);
     }
 
     fn fetch_neighbours(&self, node: u32) {
