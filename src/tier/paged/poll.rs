@@ -273,8 +273,9 @@ impl PageTiers {
             load.is_joined = false;
             load.landed += landed.pages;
             load.limit -= landed.pages;
-            let gone: Vec<_> = load.pages.drain(..landed.pages).collect();
-            for (at, page) in gone.iter().enumerate() {
+            for at in 0..landed.pages {
+                let load = loads.open.get_mut(&number).expect("it is open");
+                let Some(page) = load.pages.pop_front() else { break };
                 loads.release(&page.name.digest, number);
                 if at < came {
                     counters.fetched[page.from as usize] += 1;
@@ -307,12 +308,14 @@ impl PageTiers {
     }
 
     /// Copies to host memory that may go on at once: fewer as its slots get scarce, and while pages
-    /// are fetched.
+    /// are fetched; and of the device's pages no more than an eighth.
     fn store_limit(&self, table: &Table) -> usize {
         let can_go = table.map.count(Level::Host);
         let slots = self.slots.count();
         let free = self.slots.free() + can_go / 2;
         let limit = (JOBS * free.min(slots)).div_ceil(slots.max(1));
+        // What is copied is not reclaimable meanwhile.
+        let limit = limit.min(self.device_pages.div_ceil(8));
         if table.loads.open.is_empty() { limit } else { limit.div_ceil(4) }
     }
 }
