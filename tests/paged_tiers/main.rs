@@ -405,9 +405,9 @@ fn t02_a_cache_that_has_pages_already() {
     world.end();
 }
 
-/// T16: with several groups of layers there are no tiers, and without a journal neither.
+/// Without a journal there are no tiers.
 #[test]
-fn t16_what_can_have_no_tiers_is_refused() {
+fn a_cache_without_a_journal_has_no_tiers() {
     use radixkv::error::Error;
     use radixkv::store::CacheConfig;
     let mut world = World::new(Setup::new(8, 4, None));
@@ -496,4 +496,31 @@ fn t03_calls_return_at_once() {
     assert!(many * 50 < times.len(), "{many} of {} calls took a millisecond", times.len());
     drop(world);
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// T02: a long prefix becomes the cache's in parts, while the rest is on its way.
+#[test]
+fn t02_a_long_prefix_lands_in_parts() {
+    let tokens = prompt(1, 4 * 700 + 1);
+    let mut world = stored(Setup::new(1500, 800, None), &tokens);
+    assert_eq!(world.tiers.stats().host.pages, 700);
+    let info = world.begin(&PLAIN, &tokens).unwrap();
+    world.fetch(info.id, Deadline::Never);
+    let mut early = 0;
+    while world.fetched.is_empty() {
+        world.work();
+        world.poll(64);
+        while !world.copies.is_empty() {
+            let at = world.copies.len() / 2;
+            world.step_copy(at, true);
+        }
+        if world.fetched.is_empty() {
+            early = early.max(world.shared.read().page_table_stats().cached);
+            world.shared.read().audit().unwrap();
+        }
+    }
+    assert!((256..700).contains(&early), "{early} pages before it ended");
+    assert_eq!(world.requests[&info.id].computed, 2800);
+    world.compute(info.id, tokens.len());
+    world.end();
 }

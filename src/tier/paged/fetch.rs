@@ -149,6 +149,7 @@ impl PageTiers {
             sequence: id,
             pages,
             landed: 0,
+            done: 0,
             limit: count,
             wanted: count,
             deadline,
