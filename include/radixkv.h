@@ -2441,6 +2441,36 @@ typedef struct rkv_runner_merge_states_args {
 } rkv_runner_merge_states_args;
 
 /**
+ * A copy of one page that the engine carries out, in all layers.
+ */
+typedef struct rkv_copy_job {
+    /**
+     * Names the copy for rkv_cache_complete().
+     */
+    uint64_t job;
+    /**
+     * Its place in host memory.
+     */
+    void *host;
+    /**
+     * Bytes of it: page_bytes of the config.
+     */
+    uint64_t byte_count;
+    /**
+     * Of a load, the sequence whose page it is; else 0.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * The page of the device.
+     */
+    uint32_t page;
+    /**
+     * RKV_COPY_LOAD or RKV_COPY_STORE.
+     */
+    uint32_t direction;
+} rkv_copy_job;
+
+/**
  * What happened to some pages. An array element: it may grow, see record_size.
  */
 typedef struct rkv_journal_record {
@@ -2858,7 +2888,9 @@ typedef struct rkv_sequence_fetch_result {
      */
     uint32_t is_open;
     /**
-     * Positions that can be fetched beyond those that the sequence reuses.
+     * Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more than
+     * the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began
+     * with allocate_position_count.
      */
     uint64_t position_count;
     /**
@@ -2866,36 +2898,6 @@ typedef struct rkv_sequence_fetch_result {
      */
     uint64_t host_position_count;
 } rkv_sequence_fetch_result;
-
-/**
- * A copy of one page that the engine carries out, in all layers.
- */
-typedef struct rkv_copy_job {
-    /**
-     * Names the copy for rkv_cache_complete().
-     */
-    uint64_t job;
-    /**
-     * Its place in host memory.
-     */
-    void *host;
-    /**
-     * Bytes of it: page_bytes of the config.
-     */
-    uint64_t byte_count;
-    /**
-     * Of a load, the sequence whose page it is; else 0.
-     */
-    rkv_sequence_id sequence;
-    /**
-     * The page of the device.
-     */
-    uint32_t page;
-    /**
-     * RKV_COPY_LOAD or RKV_COPY_STORE.
-     */
-    uint32_t direction;
-} rkv_copy_job;
 
 /**
  * A fetch that has ended. With RKV_TIERS_AGREE, one that waits for rkv_sequence_agree().
@@ -5809,6 +5811,32 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
                                         const struct rkv_runner_merge_states_args *args);
+
+/**
+ * Carries out copies that rkv_cache_poll() gave, between the runner's KV memory and host memory,
+ * now: rkv_cache_complete() is for the caller to call. For runners on the processor; with a GPU
+ * the engine copies on a stream of its own.
+ *
+ * In host memory a page is K and V of each layer in turn, rkv_runner_stats.page_bytes in all. Dense memory is copied as it lies, so
+ * the fingerprint of the tiers has to say the layout, and the number formats.
+ *
+ * @param runner the runner of all layers
+ * @param jobs copies of the cache over the runner's page table
+ * @param count how many
+ * @param element_size sizeof(rkv_copy_job)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy, and nothing was copied;
+ * RKV_STATUS_UNSUPPORTED on a GPU; RKV_STATUS_POISONED
+ * @par Cost
+ * O(bytes); no lock
+ * @par Thread safety
+ * any thread, while no step writes the pages of stores
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_copy_tier_pages(struct rkv_runner *runner,
+                                           const struct rkv_copy_job *jobs,
+                                           size_t count,
+                                           size_t element_size);
 
 /**
  * Reads records of the journal: which pages came into the cache and left it, in order, whichever

@@ -265,7 +265,13 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
                 return Err(Error::state(why).into());
             }
             let is_written = tiers.flush(Duration::from_millis(timeout_ms));
+            let weak = std::sync::Arc::downgrade(&tiers);
+            drop(tiers);
             shared.detach_lower();
+            // Other calls have it for moments. Its memory may go when this returns.
+            while weak.strong_count() > 0 {
+                std::thread::yield_now();
+            }
             if is_written {
                 return Ok(());
             }
@@ -284,7 +290,9 @@ pub struct rkv_sequence_fetch_result {
     /// rkv_plan_set(), rkv_sequence_publish() and rkv_sequence_retain() return RKV_STATUS_PENDING
     /// for the sequence.
     pub is_open: u32,
-    /// Positions that can be fetched beyond those that the sequence reuses.
+    /// Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more than
+    /// the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began
+    /// with allocate_position_count.
     pub position_count: u64,
     /// Of those, from the first one on, how many are in host memory.
     pub host_position_count: u64,

@@ -108,6 +108,11 @@ impl Reader {
         self.phase = Phase::Contents { next_page: 0 };
     }
 
+    /// Has all that the cache holds told once more, on top of what is known.
+    pub fn again(&mut self) {
+        self.phase = Phase::Contents { next_page: 0 };
+    }
+
     fn read_contents(&mut self, shared: &Shared, page: u32) -> Result<Read, Error> {
         let intake = &mut self.intake;
         let told = shared.read_contents(page, &mut |record| intake.take(record))?;

@@ -33,8 +33,8 @@ fn query(sequence: &Sequence) -> Query<'_> {
 
 impl State {
     /// The first page of a sequence that could come from a tier, and how many from there on: whole
-    /// pages of its row before its last token. None when that is the end of the matter.
-    pub fn fetchable_pages(&self, id: SequenceId) -> Result<(usize, usize), Error> {
+    /// pages before its last token, of those that its row has, or of all.
+    pub fn fetchable_pages(&self, id: SequenceId, in_row: bool) -> Result<(usize, usize), Error> {
         let (sequence, page_size) = (self.sequence(id)?, self.table.page_size());
         sequence.check_loaded()?;
         let (query, first) = (query(sequence), sequence.shared);
@@ -50,7 +50,7 @@ impl State {
         }
         let last = query.boundary(sequence.prompt_positions - 1);
         let end = query.page_boundary(last, page_size) / page_size;
-        let row = self.table.row(id.slot())?.len();
+        let row = if in_row { self.table.row(id.slot())?.len() } else { end };
         Ok((first, end.min(row).saturating_sub(first)))
     }
 
@@ -102,7 +102,7 @@ impl State {
         first: usize,
         count: usize,
     ) -> Result<Vec<u32>, Error> {
-        let (at, most) = self.fetchable_pages(id)?;
+        let (at, most) = self.fetchable_pages(id, true)?;
         if at != first || most < count {
             return Err(Error::state("the sequence went on meanwhile"));
         }

@@ -414,11 +414,41 @@ static void m01_tiers(void) {
     remove_directory();
 }
 
+/* M01, T16: one group of layers, and pages that the library hands out. */
+static void m01_other_tables_are_refused(void) {
+    rkv_tier_config good = tier_config();
+    for (int external = 0; external < 2; external++) {
+        const rkv_group_config groups[2] = {{RKV_GROUP_FULL, 0, 0, 0, 0, 0},
+                                            {RKV_GROUP_WINDOW, 0, 9, 0, 0, 0}};
+        rkv_page_table_config config;
+        CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
+        config.page_size = PAGE;
+        config.page_count = PAGES;
+        if (external) {
+            config.flags = RKV_PAGE_TABLE_EXTERNAL_POOL;
+        } else {
+            config.slot_count = 4;
+            config.groups = groups;
+            config.group_count = 2;
+        }
+        fixture f = {NULL, NULL, PAGE};
+        rkv_cache_config cache;
+        CHECK_OK(rkv_page_table_create(&config, &f.table));
+        CHECK_OK(rkv_cache_config_init(&cache, sizeof cache));
+        cache.journal_bytes = 1 << 16;
+        CHECK_OK(rkv_cache_create(f.table, &cache, &f.cache));
+        REFUSED(&f, rkv_cache_attach_tiers(f.cache, &good), RKV_STATUS_UNSUPPORTED,
+                external ? "external" : "groups");
+        end_fixture(&f);
+    }
+}
+
 int main(void) {
     event_fd = eventfd(0, EFD_NONBLOCK);
     RUN_BOTH(t02_host_memory);
     RUN_BOTH(t02_restart);
     RUN_BOTH(t09_agree);
+    RUN(m01_other_tables_are_refused);
     RUN(m01_tiers);
     close(event_fd);
     return check_result();

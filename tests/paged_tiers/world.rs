@@ -1,6 +1,7 @@
 //! An engine in the small: memory of a device whose bytes say what was computed into them, prompts,
 //! and copies that take their time.
 use super::memory_store::MemoryStore;
+use radixkv::error::Error;
 use radixkv::ids::SequenceId;
 use radixkv::index::Namespace;
 use radixkv::memory::{Arc, Slots};
@@ -85,7 +86,11 @@ fn shared(setup: &Setup) -> Arc<Shared> {
     shared
 }
 
-fn tiers(setup: &Setup, shared: &Arc<Shared>, host: &mut [u8]) -> std::sync::Arc<PageTiers> {
+fn tiers(
+    setup: &Setup,
+    shared: &Arc<Shared>,
+    host: &mut [u8],
+) -> Result<std::sync::Arc<PageTiers>, Error> {
     let base = NonNull::new(host.as_mut_ptr()).unwrap();
     // SAFETY: the world has both, and drops the tiers first.
     let slots = unsafe { Slots::over(base, setup.host_pages as u32, PAGE_BYTES) }.unwrap();
@@ -100,17 +105,27 @@ fn tiers(setup: &Setup, shared: &Arc<Shared>, host: &mut [u8]) -> std::sync::Arc
         agrees: setup.agrees,
         wake: None,
     };
-    PageTiers::attach_without_thread(shared, config, PageTiers::disk_wake().0).unwrap()
+    PageTiers::attach_without_thread(shared, config, PageTiers::disk_wake().0)
 }
 
 impl World {
     pub fn new(setup: Setup) -> Self {
         let shared = shared(&setup);
         let mut host = vec![0; setup.host_pages * PAGE_BYTES];
-        let tiers = tiers(&setup, &shared, &mut host);
+        let tiers = tiers(&setup, &shared, &mut host).unwrap();
         let device = vec![[0; PAGE_SIZE]; setup.pages as usize + 1];
         let (requests, copies, fetched) = (HashMap::new(), Vec::new(), Vec::new());
         Self { setup, shared, tiers, host, device, requests, copies, fetched }
+    }
+
+    /// Puts other tiers below the cache.
+    pub fn attach_anew(&mut self) {
+        self.shared.detach_lower();
+        self.tiers = self.try_attach().unwrap();
+    }
+
+    pub fn try_attach(&mut self) -> Result<std::sync::Arc<PageTiers>, Error> {
+        tiers(&self.setup, &self.shared, &mut self.host)
     }
 
     /// Another process, after this one was killed: with what is committed.

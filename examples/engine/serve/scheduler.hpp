@@ -58,6 +58,11 @@ public:
     /// came last give theirs back and wait. Empty only when no request is here. Throws rkv::Error
     /// when the library reports other than a shortage; then blamed() says whose call that was.
     [[nodiscard]] const std::vector<StepRow>& plan();
+    /// Carries out the copies of tiers, and lets sequences go on whose pages have come. Whether
+    /// anything was done.
+    bool take_fetched();
+    /// Whether a sequence waits for pages.
+    [[nodiscard]] bool is_fetching() const;
     /// The request that plan() was busy with when it threw.
     [[nodiscard]] std::uint64_t blamed() const { return blamed_; }
 
@@ -94,6 +99,7 @@ private:
     [[nodiscard]] bool admit_branch(Request& request, Branch& branch);
     void take_row(Request& request, Branch& branch, std::size_t& budget);
     [[nodiscard]] bool allocate(Branch& branch, std::size_t budget);
+    [[nodiscard]] bool allocate_all(Branch& branch);
     [[nodiscard]] bool extend(Branch& branch);
     [[nodiscard]] bool begin(Request& request, Branch& branch);
     [[nodiscard]] rkv::Sequence open(const Request& request, const Branch& branch,

@@ -60,9 +60,9 @@ impl PageTiers {
         }
     }
 
-    fn known(&self, id: SequenceId, host_only: bool) -> Result<Known, Error> {
+    fn known(&self, id: SequenceId, host_only: bool, in_row: bool) -> Result<Known, Error> {
         let state = self.shared.read();
-        let (first, most) = state.fetchable_pages(id)?;
+        let (first, most) = state.fetchable_pages(id, in_row)?;
         let (last, namespace) = (state.last_shared(id)?, state.namespace_of(id)?);
         let latest = state.latest_clear();
         drop(state);
@@ -115,7 +115,7 @@ impl PageTiers {
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
         let host_only = deadline == Deadline::After(Duration::ZERO);
-        let known = self.known(id, host_only)?;
+        let known = self.known(id, host_only, !looks_only)?;
         let page_size = self.page_size;
         let count = known.names.len();
         let found = Fetchable {
@@ -149,6 +149,7 @@ impl PageTiers {
             sequence: id,
             pages,
             landed: 0,
+            done: 0,
             limit: count,
             wanted: count,
             deadline,

@@ -13,6 +13,9 @@ const RECORDS: usize = 64;
 /// Pages that are forgotten before others are let in.
 const PAGES: u32 = 4096;
 
+/// Times that all contents are gone through, for pages in an unlucky order.
+const PASSES: u32 = 16;
+
 /// Pages of a record at most.
 const RECORD_PAGES: usize = 64;
 
@@ -29,6 +32,7 @@ impl PageTiers {
                         reader.voided();
                     }
                     Read::More => {}
+                    Read::Exact if self.goes_through_again() => reader.again(),
                     Read::Exact => self.table().applied = Some(reader.number()),
                     Read::Nothing | Read::NoCache => return Ok(false),
                 }
@@ -45,6 +49,19 @@ impl PageTiers {
             }
         }
         Ok(true)
+    }
+
+    /// The contents come by the numbers of pages: one that is told before the page that it goes on
+    /// from is known when they are told again.
+    fn goes_through_again(&self) -> bool {
+        let mut table = self.table();
+        let unknown = std::mem::take(&mut table.unknown);
+        table.passes = if unknown > 0 { table.passes + 1 } else { PASSES };
+        let is_again = table.passes < PASSES;
+        if !is_again {
+            table.passes = 0;
+        }
+        is_again
     }
 
     /// Nothing is known of any page.
@@ -126,6 +143,7 @@ impl PageTiers {
             if before.is_none() {
                 // What stands before it is not known, so neither is what it is.
                 table.pages.forget(page);
+                table.unknown += 1;
                 continue;
             }
             let what =

@@ -6,6 +6,7 @@ use crate::ids::SequenceId;
 use crate::memory::{OrderedMap, Slot};
 use crate::token::PageDigest;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 
 /// Pages of a fetch that are read or checked ahead.
@@ -40,8 +41,10 @@ pub(super) struct LoadPage {
 pub(super) struct Load {
     pub sequence: SequenceId,
     pub pages: VecDeque<LoadPage>,
-    /// Pages that became the sequence's already: the first that is left has this place.
+    /// Pages that became the cache's already: the first that is left has this place.
     pub landed: usize,
+    /// Of those that are left, the first that are there.
+    pub done: usize,
     /// Of the pages that are left, those that it still waits for: the others can't be had.
     pub limit: usize,
     /// Pages that it was begun for.
@@ -60,33 +63,55 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The first pages that are there.
-    pub fn done(&self) -> usize {
-        self.pages.iter().take_while(|page| matches!(page.stage, Stage::Done)).count()
+    /// The places of pages that may be under way: those before are there, those behind wait.
+    pub fn window(&self) -> Range<usize> {
+        self.done..self.pages.len().min(self.done + AHEAD)
+    }
+
+    /// The place of a page that is at a stage.
+    fn place(&self, name: Name, is_at: impl Fn(&Stage) -> bool) -> Option<usize> {
+        self.window().find(|&at| self.pages[at].name == name && is_at(&self.pages[at].stage))
+    }
+
+    /// A copy of a page is done.
+    pub fn set_done(&mut self, at: usize) {
+        self.pages[at].stage = Stage::Done;
+        let is_there = |page: &LoadPage| matches!(page.stage, Stage::Done);
+        while self.pages.get(self.done).is_some_and(is_there) {
+            self.done += 1;
+        }
     }
 
     /// It waits for nothing from a place on.
     pub fn shorten(&mut self, limit: usize) {
         self.limit = self.limit.min(limit);
-        for page in self.pages.iter_mut().skip(self.limit) {
+        for at in self.window().start.max(self.limit)..self.window().end {
             // Not what the engine is copying: until that is done the page is not free.
-            if !matches!(page.stage, Stage::Copying | Stage::Done) {
-                page.stage = Stage::Waiting;
+            if !matches!(self.pages[at].stage, Stage::Copying | Stage::Done) {
+                self.pages[at].stage = Stage::Waiting;
             }
         }
     }
 
     /// Nothing more is begun for it: the deadline is over.
     pub fn expire(&mut self) {
-        let under_way = |page: &&LoadPage| matches!(page.stage, Stage::Done | Stage::Copying);
-        let limit = self.pages.iter().take_while(under_way).count();
+        let under_way = |&at: &usize| matches!(self.pages[at].stage, Stage::Done | Stage::Copying);
+        let limit = self.done + self.window().take_while(under_way).count();
         self.is_late |= limit < self.limit;
         self.shorten(limit);
     }
 
     /// Whether all that it waits for is there.
     pub fn is_over(&self) -> bool {
-        self.running == 0 && self.done() >= self.limit
+        self.running == 0 && self.done >= self.limit
+    }
+
+    /// Some of its first pages became the cache's.
+    pub fn drop_landed(&mut self, count: usize) -> impl Iterator<Item = LoadPage> {
+        self.landed += count;
+        self.limit -= count;
+        self.done -= count.min(self.done);
+        self.pages.drain(..count)
     }
 }
 
@@ -114,8 +139,8 @@ impl Loads {
         self.reading.remove(&name.digest);
         let Some(&number) = self.carried.get(&name.digest) else { return };
         let Some(load) = self.open.get_mut(&number) else { return };
-        let is_it = |page: &LoadPage| page.name == name && matches!(page.stage, Stage::Reading);
-        let Some(at) = load.pages.iter().position(is_it) else { return };
+        let is_read = |stage: &Stage| matches!(stage, Stage::Reading);
+        let Some(at) = load.place(name, is_read) else { return };
         match landing {
             Landing::Here(slot) => {
                 load.pages[at].from = Level::Disk;
@@ -175,11 +200,13 @@ impl PageTiers {
     }
 
     fn advance(&self, table: &mut Table, number: u64, checks: &mut Vec<Check>) -> bool {
+        let Some(mut at) = table.loads.open.get(&number).map(|load| load.done) else {
+            return false;
+        };
         let mut any = false;
-        let mut at = 0;
         loop {
             let Some(load) = table.loads.open.get(&number) else { return any };
-            if at >= load.limit.min(load.done() + AHEAD) || load.is_ready {
+            if at >= load.limit.min(load.window().end) || load.is_ready {
                 return any;
             }
             let (name, host_only) = (load.pages[at].name, load.host_only);
@@ -277,8 +304,7 @@ impl PageTiers {
             }
         }
         let Some(load) = table.loads.open.get_mut(&number) else { return };
-        let is_it = |page: &LoadPage| page.name == name && matches!(page.stage, Stage::Checking);
-        if let Some(at) = load.pages.iter().position(is_it) {
+        if let Some(at) = load.place(name, |stage| matches!(stage, Stage::Checking)) {
             load.pages[at].from = Level::Host;
             // The disk may still have it.
             load.pages[at].stage = if is_good { Stage::Ready(slot) } else { Stage::Waiting };

@@ -1,5 +1,5 @@
 //! What the engine is asked to copy, what it has copied, and which fetches have ended.
-use super::loads::{Load, Stage};
+use super::loads::{Load, Loads, Stage};
 use super::map::Level;
 use super::table::{Job, Table};
 use super::work::PageTiers;
@@ -9,6 +9,8 @@ use crate::store::State;
 use std::ptr::NonNull;
 use std::time::Instant;
 
+/// Pages that become the cache's with one lock.
+const LANDED: usize = 256;
 /// Copies that are begun with one lock.
 const JOBS: usize = 64;
 
@@ -117,11 +119,11 @@ impl PageTiers {
             if load.deadline.is_some_and(|deadline| deadline <= now) {
                 load.expire();
             }
-            let limit = load.limit;
-            for (at, page) in load.pages.iter_mut().enumerate().take(limit) {
-                if given == room {
+            for at in load.window() {
+                if given == room || at >= load.limit {
                     break;
                 }
+                let page = &mut load.pages[at];
                 if !matches!(page.stage, Stage::Ready(_)) || !state.begin_load(sequence, page.page)
                 {
                     continue;
@@ -183,7 +185,7 @@ impl PageTiers {
         load.running -= 1;
         let at = place - load.landed;
         if is_good {
-            load.pages[at].stage = Stage::Done;
+            load.set_done(at);
         } else {
             load.pages[at].stage = Stage::Waiting;
             load.shorten(at);
@@ -195,9 +197,13 @@ impl PageTiers {
         let mut after = 0;
         while let Some((number, id)) = table.loads.from(after) {
             after = number + 1;
-            let is_over = table.loads.open.get(&number).is_some_and(Load::is_over);
+            let load = table.loads.open.get(&number).expect("it is open");
+            let (is_over, done) = (load.is_over(), load.done);
             if !state.is_loading(id) {
                 self.abandon(table, number);
+            } else if done >= LANDED && !is_over && !self.agrees {
+                // Not all at once: others wait for the lock.
+                self.land_some(table, state, (number, id), (done, done));
             } else if is_over && self.agrees {
                 self.make_ready(table, state, number);
             } else if is_over {
@@ -221,7 +227,7 @@ impl PageTiers {
         if std::mem::replace(&mut load.is_ready, true) {
             return;
         }
-        let (sequence, brought) = (load.sequence, load.done());
+        let (sequence, brought) = (load.sequence, load.done);
         let shared = state.sequence_info(sequence).map_or(0, |info| info.shared_pages);
         let positions = (shared + brought) * self.page_size;
         let (wanted, is_late) = (load.wanted, load.is_late);
@@ -238,7 +244,7 @@ impl PageTiers {
         most: usize,
     ) -> Fetched {
         let load = table.loads.end(number).expect("it is open");
-        let (came, id) = (load.done(), load.sequence);
+        let (came, id) = (load.done, load.sequence);
         let most = most.min(load.pages.len());
         let landed = state.land(id, (came, most), false).expect("the sequence was seen");
         let counters = &mut table.counters;
@@ -265,21 +271,30 @@ impl PageTiers {
             if !load.is_joined || load.running > 0 || !state.is_loading(id) {
                 continue;
             }
-            let (came, most) = (load.done(), load.limit);
-            let landed = state.land(id, (came, most), true).expect("the sequence was seen");
-            table.counters.landed_pages += landed.pages as u64;
-            let Table { loads, counters, .. } = table;
-            let load = loads.open.get_mut(&number).expect("it is open");
-            load.is_joined = false;
-            load.landed += landed.pages;
-            load.limit -= landed.pages;
-            let gone: Vec<_> = load.pages.drain(..landed.pages).collect();
-            for (at, page) in gone.iter().enumerate() {
-                loads.release(&page.name.digest, number);
-                if at < came {
-                    counters.fetched[page.from as usize] += 1;
-                }
+            let (came, most) = (load.done, load.limit);
+            self.land_some(table, state, (number, id), (came, most));
+        }
+    }
+
+    /// The first pages of a fetch become the cache's while it goes on.
+    fn land_some(
+        &self,
+        table: &mut Table,
+        state: &mut State,
+        (number, id): (u64, SequenceId),
+        (came, most): (usize, usize),
+    ) {
+        let landed = state.land(id, (came, most), true).expect("the sequence was seen");
+        table.counters.landed_pages += landed.pages as u64;
+        let Table { loads, counters, .. } = table;
+        let Loads { open, carried, .. } = loads;
+        let load = open.get_mut(&number).expect("it is open");
+        load.is_joined = false;
+        for (at, page) in load.drop_landed(landed.pages).enumerate() {
+            if carried.get(&page.name.digest) == Some(&number) {
+                carried.remove(&page.name.digest);
             }
+            counters.fetched[page.from as usize] += u64::from(at < came);
         }
     }
 
@@ -294,7 +309,8 @@ impl PageTiers {
         let Some(wake) = &self.wake else { return };
         let mut table = self.table();
         let is_ready = |load: &Load| {
-            load.pages.iter().any(|page| matches!(page.stage, Stage::Ready(_))) || load.is_over()
+            let mut under_way = load.window().map(|at| &load.pages[at].stage);
+            under_way.any(|stage| matches!(stage, Stage::Ready(_))) || load.is_over()
         };
         let has_loads = table.loads.open.iter().any(|(_, load)| is_ready(load));
         let has_stores = !table.stores.queue.is_empty() && table.stores.open == 0;
@@ -307,12 +323,14 @@ impl PageTiers {
     }
 
     /// Copies to host memory that may go on at once: fewer as its slots get scarce, and while pages
-    /// are fetched.
+    /// are fetched; and of the device's pages no more than an eighth.
     fn store_limit(&self, table: &Table) -> usize {
         let can_go = table.map.count(Level::Host);
         let slots = self.slots.count();
         let free = self.slots.free() + can_go / 2;
         let limit = (JOBS * free.min(slots)).div_ceil(slots.max(1));
+        // What is copied is not reclaimable meanwhile.
+        let limit = limit.min(self.device_pages.div_ceil(8));
         if table.loads.open.is_empty() { limit } else { limit.div_ceil(4) }
     }
 }

@@ -48,6 +48,9 @@ pub(super) struct Table {
     pub pages: Pages,
     /// The record up to which the journal was followed; none when what is known is not exact.
     pub applied: Option<u64>,
+    /// Pages whose parents were not known, since the contents were told, and how often they were.
+    pub unknown: usize,
+    pub passes: u32,
     /// What this and all clears before it concern is gone.
     pub clear: u64,
     pub stores: Stores,
@@ -78,6 +81,8 @@ impl Table {
             spaces: Spaces::default(),
             pages: Pages::new(device_pages)?,
             applied: None,
+            unknown: 0,
+            passes: 0,
             clear: 0,
             stores: Stores::default(),
             loads: Loads::default(),
