@@ -7,7 +7,7 @@ namespace radixkv_server {
 
 namespace {
 
-constexpr std::uint32_t magic = 0x564b4c52, version = 1;
+constexpr std::uint32_t magic = 0x564b4c52;
 constexpr std::size_t parts_before = 3, parts_of_checkpoint = 3;
 
 struct Header {
@@ -67,7 +67,7 @@ Entry::Entry(const server_prompt& prompt, llama_pos pos_min, std::size_t state_b
     state_.data.main.resize(state_bytes);
     state_.data.drft.resize(draft_bytes);
     const std::vector<char> tokens = prompt.tokens.serialize();
-    append(header_, Header{magic, version, pos_min,
+    append(header_, Header{magic, entry_version, pos_min,
                            static_cast<std::uint32_t>(prompt.checkpoints.size()), tokens.size()});
     for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints)
         append(header_, Place{checkpoint.n_tokens, checkpoint.pos_min, checkpoint.pos_max});
@@ -89,7 +89,7 @@ Parts Parts::read(const std::vector<rkv_snapshot_part>& parts, bool has_media) {
     Reader reader(parts[0]);
     const auto header = reader.value<Header>();
     const std::size_t count = header.checkpoint_count;
-    if (header.magic != magic || header.version != version ||
+    if (header.magic != magic || header.version != entry_version ||
         parts.size() != parts_before + parts_of_checkpoint * count)
         throw std::runtime_error("an entry that isn't llama-server's");
     Parts made;

@@ -12,6 +12,9 @@
 
 namespace radixkv_server {
 
+/// Of the form in which entries are written.
+constexpr std::uint32_t entry_version = 1;
+
 /// A prompt with the state after it, in parts that can be written as they are: a header, with the
 /// tokens; the state; that of the draft model; and of each checkpoint three.
 class Entry {

@@ -1,5 +1,7 @@
 #include "fingerprint.hpp"
 
+#include "entry.hpp"
+
 #include "build-info.h"
 #include "gguf.h"
 
@@ -143,6 +145,7 @@ Fingerprint fingerprint_of(const common_params& params, const llama_context* tar
     Gathered gathered;
     gathered.add("build", std::string(llama_build_info()));
     gathered.add("state", LLAMA_STATE_SEQ_VERSION);
+    gathered.add("entry", entry_version);
     add_context(gathered, "target", target);
     add_model(gathered, "model", params.model.path);
     gathered.add("K", std::string(ggml_type_name(params.cache_type_k)));

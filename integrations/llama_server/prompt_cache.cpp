@@ -98,27 +98,36 @@ void PromptCache::reopen(const Setup& setup) {
     is_cuttable_ = window_ == 0 && !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
     set_adapters(setup.params->lora_adapters);
     try {
-        const Fingerprint now = fingerprint_of(*setup.params, setup.target, setup.draft);
-        if (now == fingerprint_) return;
+        std::optional<Fingerprint> now;
+        std::string why;
+        try {
+            now = fingerprint_of(*setup.params, setup.target, setup.draft);
+        } catch (const std::exception& error) {
+            why = error.what();
+        }
+        if (now && now == fingerprint_) return;
+        // What was kept is another model's, or may be.
         close();
         cache_.clear();
         fingerprint_ = now;
-        attach(setup);
+        if (!now) throw std::runtime_error(why);
+        if (!options().disk.empty()) attach(setup);
     } catch (const std::exception& error) {
-        SRV_WRN("prompts are kept in memory alone: %s\n", error.what());
+        if (!options().disk.empty()) SRV_WRN("prompts are kept in memory alone: %s\n", error.what());
     }
 }
 
 void PromptCache::attach(const Setup& setup) {
-    if (options().disk.empty()) return;
     const std::filesystem::path parent = options().disk;
-    const std::string directory = (parent / folder_of(*setup.params, fingerprint_)).string();
+    const std::string directory = (parent / folder_of(*setup.params, *fingerprint_)).string();
     std::filesystem::create_directories(parent);
     rkv_snapshot_tier_config config{};
     rkv::check(rkv_snapshot_tier_config_init(&config, sizeof config));
     config.directory = directory.c_str();
     config.byte_limit = bytes_of(options().disk_mib);
-    std::copy(fingerprint_.begin(), fingerprint_.end(), config.fingerprint);
+    // What was let go before it was written comes on top of --cache-ram.
+    config.waiting_byte_limit = std::min(config.waiting_byte_limit, byte_limit_ / 4 + 1);
+    std::copy(fingerprint_->begin(), fingerprint_->end(), config.fingerprint);
     rkv::check(rkv_snapshot_cache_attach(cache_.get(), &config));
     has_disk_ = true;
     auto stats = rkv::sized<rkv_snapshot_tier_stats>();
@@ -230,8 +239,8 @@ bool PromptCache::load(server_prompt& prompt, const server_tokens& tokens_new,
                 milliseconds_since(start));
         return true;
     } catch (const std::exception& error) {
-        failed("a load", error);
-        return false;
+        failed("a load", error);  // before anything was put into the slot
+        return true;
     }
 }
 

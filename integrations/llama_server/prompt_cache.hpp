@@ -130,7 +130,7 @@ private:
     bool has_media_ = false;
     /// Whether each state has all positions, so that any end can be cut off.
     bool is_cuttable_ = false;
-    Fingerprint fingerprint_{};
+    std::optional<Fingerprint> fingerprint_;
     std::atomic<bool> has_disk_ = false;
     std::atomic<bool> is_broken_ = false;
     mutable std::mutex adapters_lock_;
