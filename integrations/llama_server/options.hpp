@@ -32,9 +32,9 @@ inline Options& options() {
 template <class Add> void add_options(Add&& add) {
     add(common_arg(
             {"--cache-radix"}, {"--no-cache-radix"},
-            "keep prompts in radixkv: the longest prefix is found, entries stay when they are used, "
-            "requests with different `cache_salt` share nothing; off: llama-server's own prompt "
-            "cache (default: enabled, requires cache-ram)",
+            "keep prompts in radixkv: the longest prefix is found, entries stay when they are "
+            "used, requests with different `cache_salt` share nothing; off: llama-server's own "
+            "prompt cache (default: enabled, requires cache-ram)",
             [](common_params&, bool value) { options().is_enabled = value; })
             .set_env("LLAMA_ARG_CACHE_RADIX")
             .set_examples({LLAMA_EXAMPLE_SERVER}));
@@ -47,8 +47,8 @@ template <class Add> void add_options(Add&& add) {
             .set_examples({LLAMA_EXAMPLE_SERVER}));
     add(common_arg(
             {"--cache-disk-mib"}, "N",
-            "set the maximum size of a model's folder in --cache-disk in MiB; what was not used for "
-            "longest goes (default: " + std::to_string(options().disk_mib) + ", -1 - no limit)",
+            "set the maximum size of a model's folder in --cache-disk in MiB; what was not used "
+            "for longest goes (default: " + std::to_string(options().disk_mib) + ", -1 - no limit)",
             [](common_params&, int value) {
                 if (value == 0 || value < -1) throw std::invalid_argument("must be positive or -1");
                 options().disk_mib = value;
