@@ -80,6 +80,7 @@ fn shapes() -> RunnerConfig {
         kv_layout: KvLayout::Nhd,
         // So that a request's numbers do not depend on what else is in a batch.
         batch_invariant: true,
+        latent: false,
     }
 }
 

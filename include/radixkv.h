@@ -97,7 +97,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 6
+#define RKV_ABI_VERSION 7
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -311,6 +311,14 @@
 #define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
+ * Flag of rkv_runner_config: V of a position is the first v_head_dim elements of its K, and memory
+ * has K alone. It is for multi-head latent attention whose up-projections are absorbed into q and
+ * into what follows: kv_head_count 1, head_dim 576, v_head_dim 512. `v` is NULL in kv_layers and
+ * in every call, and v_scale is k_scale.
+ */
+#define RKV_RUNNER_LATENT 2
+
+/**
  * 32-bit IEEE 754 floats.
  */
 #define RKV_DTYPE_F32 0
@@ -393,6 +401,12 @@
  * Reason of an rkv_journal_record: the cache was destroyed.
  */
 #define RKV_REASON_DESTROYED 5
+
+/**
+ * Reason of an rkv_journal_record: a path had more checkpoints than
+ * rkv_cache_config.checkpoint_limit.
+ */
+#define RKV_REASON_LIMIT 6
 
 /**
  * Flag of rkv_event_encoder_config: block hashes are whole digests, 32 bytes. Without it each is
@@ -792,9 +806,10 @@ typedef struct rkv_group_config {
      */
     uint32_t chunk;
     /**
-     * Zero.
+     * STATE: pages of a row for states after draft tokens, beside its own page, up to 255. See
+     * rkv_sequence_truncate(). 0: a sequence takes no token back. Else 0.
      */
-    uint32_t reserved;
+    uint32_t draft_state_count;
 } rkv_group_config;
 
 /**
@@ -1043,6 +1058,18 @@ typedef struct rkv_cache_config {
      * journal.
      */
     uint64_t journal_bytes;
+    /**
+     * Checkpoints of a STATE group that a path keeps at most, the one that was saved last included,
+     * up to 512. Beside these stay checkpoints where several prompts go on, and those in use.
+     * Others that lie before them go when one is saved (of those that come with one insert, none): with an external pool they are the next
+     * that an eviction takes, else they are free at once. Takes 4 bytes for each page of pool 0 and
+     * STATE group. Default and 0: any number.
+     */
+    uint32_t checkpoint_limit;
+    /**
+     * Zero.
+     */
+    uint32_t reserved2;
 } rkv_cache_config;
 
 /**
@@ -1583,6 +1610,10 @@ typedef struct rkv_cache_stats {
      * Locks of callers now.
      */
     uint64_t lock_count;
+    /**
+     * Checkpoints that went because a path had more than rkv_cache_config.checkpoint_limit.
+     */
+    uint64_t dropped_checkpoint_count;
 } rkv_cache_stats;
 
 /**
@@ -1754,6 +1785,14 @@ typedef struct rkv_sequence_publish_result {
      * rkv_sequence_info or an earlier publishing named, whose id may be stale.
      */
     rkv_node_id node;
+    /**
+     * By group, pages that went from the sequence to the cache; of group 0 claimed_page_count.
+     */
+    uint32_t group_claimed_page_count[8];
+    /**
+     * By group, pages that somebody else had published first, as remapped_page_count.
+     */
+    uint32_t group_remapped_page_count[8];
 } rkv_sequence_publish_result;
 
 /**
@@ -2029,7 +2068,7 @@ typedef struct rkv_plan_group_arrays {
      * The pages of all rows up to their last new position, one row after another; 0 is a hole,
      * where the row has no page. With RKV_PLAN_COMPACT only the pages that new positions are in or
      * attend to: of sinks, then of the window or chunk. Of a STATE group the page of each row's
-     * state.
+     * state, and its draft_state_count pages for states after draft tokens.
      */
     const int32_t *indices;
     /**
@@ -2063,7 +2102,7 @@ typedef struct rkv_runner_kv_memory {
      */
     void *k;
     /**
-     * V of page 0.
+     * V of page 0. With RKV_RUNNER_LATENT NULL where it is given, and k where it is read.
      */
     void *v;
     /**
@@ -2132,7 +2171,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_head_count;
     /**
-     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192 or 512. Default 128.
+     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192, 512 or 576. Default
+     * 128.
      */
     uint32_t head_dim;
     /**
@@ -2153,7 +2193,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t thread_count;
     /**
-     * RKV_RUNNER_ bits.
+     * RKV_RUNNER_ bits; RKV_RUNNER_LATENT on the CPU alone.
      */
     uint32_t flags;
     /**
@@ -2235,7 +2275,7 @@ typedef struct rkv_runner_append_prefill_args {
      */
     const void *k;
     /**
-     * Values: [new positions][kv_head_count][v_head_dim].
+     * Values: [new positions][kv_head_count][v_head_dim]. NULL with RKV_RUNNER_LATENT.
      */
     const void *v;
     /**
@@ -2816,8 +2856,9 @@ typedef struct rkv_snapshot_cache_stats {
  * rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
  * call did everything else and while no lock is held: it may call the library, this cache
  * included. One that may be written (RKV_SNAPSHOT_INSERT_STORABLE) may also be let go by a thread
- * of the library, which has written it to the end: there the destructor must not call this cache. It must not throw, longjmp or end its thread: the process would end, see Callbacks at
- * the top. In a child process, after fork(), the parent's snapshots are not destroyed.
+ * of the library, which has written it to the end: there the destructor must not call this cache.
+ * It must not throw, longjmp or end its thread: the process would end, see Callbacks at the top.
+ * In a child process, after fork(), the parent's snapshots are not destroyed.
  */
 typedef void (*rkv_snapshot_destructor)(void *data, uint64_t size_bytes, void *user_data);
 
@@ -3003,8 +3044,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t flags;
     /**
-     * The directory, a path that ends with NUL; made if its parent is there. It is this cache's
-     * alone until it is detached.
+     * The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
+     * until it is detached.
      */
     const char *directory;
     /**
@@ -3815,7 +3856,7 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
  * page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
- * table with several groups; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
+ * table with several groups, and for a checkpoint_limit without a STATE group; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
  * the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
@@ -4530,12 +4571,23 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with
  * the row for what comes next.
  *
+ * A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
+ * behind each. Of the tokens since the last publishing, or the last truncation, it writes the state
+ * after the first into the first page of the sequence's row in the group, in its place, and the one
+ * after each next token into the next page. Truncation then makes the state after position_count
+ * the first page of the row, also when every token is kept. position_count is between one and
+ * 1 + draft_state_count more than before. What is kept is to be published before the state is
+ * saved, or handed on to children. Of tokens that are not computed yet keep the first alone: no
+ * state is moved for that.
+ *
  * @param cache the cache
  * @param sequence the sequence
  * @param position_count positions to keep: no fewer than the prompt's, no fewer than are
  * published, and not inside an image. The prompt of a child is all that it began with
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
- * yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+ * yet to copy positions that would go, or with states while a copy is open;
+ * RKV_STATUS_UNSUPPORTED with a STATE group without draft states; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(dropped pages); lock
  * @par Thread safety
@@ -4878,8 +4930,9 @@ enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
 
 /**
  * The row of a sequence in one group, from an index on: a page for each page_size positions, 0
- * where the window has passed. Of a STATE group: one page, the state that the next step changes,
- * whatever the position.
+ * where the window has passed. Of a STATE group: the page of the state that the next step changes,
+ * whatever the position, and then its draft_state_count pages for states after draft tokens, see
+ * rkv_sequence_truncate().
  *
  * Leading pages of the row may be the cache's, as far as rkv_sequence_info.shared_page_count says:
  * never write to these. The pages from there on, and the page of a STATE group, are private.
@@ -4936,6 +4989,28 @@ RKV_MUST_CHECK
 enum rkv_status rkv_sequence_checkpoint(struct rkv_cache *cache,
                                         rkv_sequence_id sequence,
                                         size_t *out_copy_count);
+
+/**
+ * Ends a sequence like rkv_sequence_release(), and leaves its states to the cache as checkpoints,
+ * without a copy: where all that was computed is published, ends with a page, and is what the
+ * states are after. A checkpoint that is there already stays, and so nothing is left then.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open, or
+ * when what was published last ends inside a page; may be NULL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
+ * it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages of the row + nodes on the path); lock, in slices; allocates nothing
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_donate(struct rkv_cache *cache,
+                                    rkv_sequence_id sequence,
+                                    size_t *out_checkpoint_count);
 
 /**
  * Lets the windows of a sequence slide without publishing, for tokens that nobody wants to keep:
@@ -5595,8 +5670,8 @@ enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config
 RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
 
 /**
- * Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are released, the others
- * are destroyed before the call returns.
+ * Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are
+ * released, the others are destroyed before the call returns.
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -5605,9 +5680,7 @@ RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
  * @par Thread safety
  * any thread
  */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
+RKV_API RKV_MUST_CHECK enum rkv_status rkv_snapshot_cache_clear(struct rkv_snapshot_cache *cache);
 
 /**
  * Counters of a snapshot cache, at one moment.
@@ -5662,10 +5735,10 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_fault_panic_snapshot(struct rkv_snaps
  * The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
  * used first, when it is replaced or removed, with the cache. Who has it pinned keeps it until the
  * release. With a directory below memory the same holds there, and what has
- * RKV_SNAPSHOT_INSERT_STORABLE is written to it. A snapshot that is larger than the byte limit, one for no tokens, and any in a disabled
- * cache is not stored: it is destroyed before the call returns, nothing else changes, and that is
- * no error. The new entry itself never goes for the limits in this call: when all others are
- * pinned, the cache is over them until a release.
+ * RKV_SNAPSHOT_INSERT_STORABLE is written to it. A snapshot that is larger than the byte limit,
+ * one for no tokens, and any in a disabled cache is not stored: it is destroyed before the call
+ * returns, nothing else changes, and that is no error. The new entry itself never goes for the
+ * limits in this call: when all others are pinned, the cache is over them until a release.
  *
  * @param cache the cache
  * @param args what to insert
@@ -5756,8 +5829,8 @@ enum rkv_status rkv_snapshot_cache_release(struct rkv_snapshot_cache *cache,
                                            rkv_pin_id pin);
 
 /**
- * Removes the entry of exactly these tokens, in memory and below. Its snapshot is destroyed before the call returns,
- * or with its last pin.
+ * Removes the entry of exactly these tokens, in memory and below. Its snapshot is destroyed before
+ * the call returns, or with its last pin.
  *
  * @param cache the cache
  * @param space the namespace; NULL for the default one
@@ -5857,7 +5930,8 @@ enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
 
 /**
  * Starts to bring the longest prefix below memory into it, if it is longer than what memory has;
- * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for what is on its way already joins that fetch, with a ticket of its own.
+ * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for
+ * what is on its way already joins that fetch, with a ticket of its own.
  *
  * What was read becomes an entry of the cache when every byte has arrived and its checksum holds,
  * and counts in the byte limit from then on; before, fetches together take no more than the byte
@@ -5924,8 +5998,8 @@ enum rkv_status rkv_snapshot_cache_cancel(struct rkv_snapshot_cache *cache,
                                           rkv_ticket_id ticket);
 
 /**
- * Lists the parts of a pinned snapshot, as its insert was given them: those of a copy lie in memory
- * of the cache, each at a multiple of 16, and are good until the pin is released.
+ * Lists the parts of a pinned snapshot, as its insert was given them: those of a copy lie in
+ * memory of the cache, each at a multiple of 16, and are good until the pin is released.
  *
  * @param cache the cache
  * @param pin a pin of this cache

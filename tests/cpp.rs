@@ -73,6 +73,11 @@ fn snapshot() {
 }
 
 #[test]
+fn snapshot_tiers() {
+    run_noun("snapshot_tiers");
+}
+
+#[test]
 fn tokens() {
     run_noun("tokens");
 }
@@ -121,6 +126,7 @@ fn every_file_has_a_test() {
         "runner_groups",
         "sequence",
         "snapshot",
+        "snapshot_tiers",
         "tokens",
     ];
     assert_eq!(names, nouns);

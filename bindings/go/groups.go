@@ -37,6 +37,12 @@ static inline rkvgo_count rkvgo_sequence_checkpoint(rkv_cache *cache, rkv_sequen
 	return made;
 }
 
+static inline rkvgo_count rkvgo_sequence_donate(rkv_cache *cache, rkv_sequence_id sequence) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_sequence_donate(cache, sequence, &made.count));
+	return made;
+}
+
 static inline rkvgo_failure *rkvgo_sequence_slide(
 	rkv_cache *cache, rkv_sequence_id sequence, uint64_t computed_position_count
 ) {
@@ -132,6 +138,9 @@ type GroupConfig struct {
 	Sinks uint32
 	// Chunk is, for GroupChunk, the positions of a chunk.
 	Chunk uint32
+	// DraftStateCount is, for GroupState, how many states a row has for tokens that may be taken
+	// back: see Sequence.Truncate.
+	DraftStateCount uint32
 }
 
 func groupConfigs(groups []GroupConfig) []C.rkv_group_config {
@@ -140,7 +149,7 @@ func groupConfigs(groups []GroupConfig) []C.rkv_group_config {
 		made = append(made, C.rkv_group_config{
 			kind: C.uint32_t(group.Kind), pool: C.uint32_t(group.Pool),
 			window: C.uint32_t(group.Window), sinks: C.uint32_t(group.Sinks),
-			chunk: C.uint32_t(group.Chunk),
+			chunk: C.uint32_t(group.Chunk), draft_state_count: C.uint32_t(group.DraftStateCount),
 		})
 	}
 	return made
@@ -364,6 +373,19 @@ func (s Sequence) Checkpoint() (int, error) {
 	}
 	defer s.cache.mu.RUnlock()
 	made := C.rkvgo_sequence_checkpoint(raw, C.rkv_sequence_id(s.id))
+	return int(made.count), asError(made.failure)
+}
+
+// Donate ends the sequence like Release, and leaves its states to the cache as checkpoints, without
+// a copy: where all that was computed is published, ends with a page, and is what the states are
+// after. It returns how many.
+func (s Sequence) Donate() (int, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer s.cache.mu.RUnlock()
+	made := C.rkvgo_sequence_donate(raw, C.rkv_sequence_id(s.id))
 	return int(made.count), asError(made.failure)
 }
 

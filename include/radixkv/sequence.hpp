@@ -82,6 +82,13 @@ public:
         check(rkv_sequence_checkpoint(owned_.cache(), get(), &copy_count));
         return copy_count;
     }
+    /// rkv_sequence_donate(): the sequence ends, and the object is empty. How many checkpoints it left.
+    std::size_t donate() {
+        std::size_t checkpoint_count = 0;
+        check(rkv_sequence_donate(owned_.cache(), get(), &checkpoint_count));
+        (void)owned_.release();
+        return checkpoint_count;
+    }
     /// rkv_sequence_slide().
     void slide(std::uint64_t computed_position_count) {
         check(rkv_sequence_slide(owned_.cache(), get(), computed_position_count));

@@ -75,8 +75,8 @@ impl Sequence {
         call(self.cache.shared(), |shared| Ok(try_to_vec(shared.read().open_copies(self.id)?.1)?))
     }
 
-    /// Its row in a group: holes, 0, where the window has passed; of a STATE group the one page
-    /// with the state that the next step changes.
+    /// Its row in a group: holes, 0, where the window has passed; of a STATE group the page with the
+    /// state that the next step changes, and those for states after draft tokens.
     pub fn group_row(&self, group: usize) -> Result<Vec<u32>, Error> {
         call(self.cache.shared(), |shared| {
             Ok(try_to_vec(shared.read().group_row(self.id, group, 0)?)?)
@@ -87,6 +87,14 @@ impl Sequence {
     /// then to confirm.
     pub fn checkpoint(&mut self) -> Result<usize, Error> {
         call(self.cache.shared(), |shared| shared.turn().checkpoint(self.id))
+    }
+
+    /// Ends it, and leaves its states to the cache as checkpoints where all that it computed is
+    /// published and ends with a page: how many.
+    pub fn donate(mut self) -> Result<usize, Error> {
+        let donated = call(self.cache.shared(), |shared| shared.turn().donate(self.id))?;
+        self.has_ended = true;
+        Ok(donated)
     }
 
     /// Lets its windows slide over what is computed without publishing it.

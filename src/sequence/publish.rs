@@ -3,7 +3,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Node;
-use crate::store::State;
+use crate::store::{PublishedGroups, State};
 use crate::token::Keys;
 use std::ops::Range;
 
@@ -49,10 +49,14 @@ impl State {
             done.claimed = self.publish_tail(slot, pages)?;
         }
         // Nothing can fail from here on.
+        let has_groups = self.has_groups();
         let sequence = &mut self.sequences[slot as usize];
         sequence.computed = sequence.computed.max(computed);
+        if has_groups {
+            sequence.groups.published = PublishedGroups::default();
+        }
         if pages <= before {
-            if self.has_groups() {
+            if has_groups {
                 self.slide_groups(slot, computed);
             }
             return Ok(done);
@@ -67,7 +71,7 @@ impl State {
             done.first_remapped = before;
         }
         self.sequences[slot as usize].shared = pages;
-        if self.has_groups() {
+        if has_groups {
             self.publish_groups(slot, before, pages);
             self.slide_groups(slot, computed);
         }
@@ -75,6 +79,18 @@ impl State {
         cache.counters.inserted_pages += done.claimed as u64;
         cache.counters.duplicate_pages += done.remapped as u64;
         Ok(done)
+    }
+
+    /// What the last publishing of a sequence did, by group.
+    #[inline]
+    pub fn published_groups(&self, id: SequenceId, done: &Published) -> PublishedGroups {
+        let mut groups = match self.has_groups() {
+            true => self.sequences[id.slot() as usize].groups.published,
+            false => PublishedGroups::default(),
+        };
+        // Rows have fewer pages than a pool.
+        (groups.claimed[0], groups.remapped[0]) = (done.claimed as u32, done.remapped as u32);
+        groups
     }
 
     /// Publishes from the end of the base on; the base and the lock move there. Returns how many

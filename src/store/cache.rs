@@ -24,6 +24,8 @@ pub struct CacheConfig {
     pub retained_pages: u32,
     /// Bytes of the ring of the journal; 0 for no journal.
     pub journal_bytes: u64,
+    /// States of a STATE group that a path keeps at most; 0 for any number.
+    pub checkpoint_limit: u32,
     /// Where counters end; for tests.
     #[doc(hidden)]
     pub limits: Limits,
@@ -48,6 +50,8 @@ pub struct Counters {
     pub evicted_pages: u64,
     /// Pages dropped after they were cleared, other than by an eviction.
     pub cleared_pages: u64,
+    /// States dropped because a path had more than it keeps.
+    pub dropped_checkpoints: u64,
     /// Sequences that went on from another one.
     pub inherits: u64,
     /// Positions that they inherited.

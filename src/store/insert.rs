@@ -115,7 +115,7 @@ impl PrefixCache {
                 }
             }
         });
-        let (inserted, coming) = match done {
+        let (inserted, mut coming) = match done {
             Ok(done) => done,
             Err(error) => {
                 table.pool.take_back(new, claimed);
@@ -129,7 +129,11 @@ impl PrefixCache {
             self.images.add_uses(claimed_keys);
         }
         self.note_stored(inserted.node, existing, new, claimed_keys);
-        let hung = self.hang_rows(coming, inserted.node, existing);
+        let hung = self.hang_rows(&mut coming, inserted.node, existing);
+        if hung.claimed > 0 {
+            let saved_at = self.link_inserted(&coming, inserted.node, (request.from_page, pages));
+            self.drop_surplus(table, inserted.node, (saved_at, &coming));
+        }
         let mut duplicates = 0;
         self.visit_duplicates(request, inserted.node, existing, |_| duplicates += 1);
         let claimed = pages - existing;
@@ -154,7 +158,8 @@ impl PrefixCache {
     }
 
     /// The duplicates of an external pool stay outside, and are told to. So each must be outside,
-    /// and given once: who frees them would else free a page of the cache, or one twice.
+    /// and given once, in whatever row: who frees them would else free a page of the cache, or one
+    /// twice. The first `existing` of the pages lie on the way to a node.
     fn check_duplicates(
         &self,
         table: &mut PageTable,
@@ -162,18 +167,32 @@ impl PrefixCache {
         end: Node,
         existing: usize,
     ) -> Result<(), Error> {
-        let pool = &mut table.pool;
-        if !pool.is_external() {
+        if !table.pool.is_external() {
             return Ok(());
         }
+        let known = (Some(end).filter(|_| existing > 0), existing);
+        let pool_of = |row: usize| {
+            let groups = self.groups.as_ref().expect("rows were found good");
+            groups.hung.pool_of(request.groups[row].group)
+        };
         let mut wrong = None;
         self.visit_duplicates(request, end, existing, |at| {
-            if !pool.mark_outside(request.pages[at]) {
-                wrong = Some(at);
+            if !table.pool.mark_outside(request.pages[at]) {
+                wrong = Some(table.pool.not_to_claim("args.pages", at, request.pages[at]));
             }
         });
-        self.visit_duplicates(request, end, existing, |at| pool.unmark(request.pages[at]));
-        wrong.map_or(Ok(()), |at| Err(pool.not_to_claim("args.pages", at, request.pages[at])))
+        self.visit_duplicate_rows(request, known, |row, at, page| {
+            let pool = table.pool_at_mut(pool_of(row));
+            if !pool.mark_outside(page) {
+                let error = pool.not_to_claim("pages", at, page);
+                wrong = Some(error.within(&text!("args.groups[{row}]")));
+            }
+        });
+        self.visit_duplicates(request, end, existing, |at| table.pool.unmark(request.pages[at]));
+        self.visit_duplicate_rows(request, known, |row, _, page| {
+            table.pool_at_mut(pool_of(row)).unmark(page);
+        });
+        wrong.map_or(Ok(()), Err)
     }
 
     /// Inserts after a node, or from the root of a namespace, which is made if need be.

@@ -89,6 +89,11 @@ impl Sequence {
         if self.copy.is_some() { self.shared * page_size } else { self.computed }
     }
 
+    /// Whether its state is after more than was published: tokens behind that were taken back.
+    pub(crate) fn has_unpublished_state(&self) -> bool {
+        self.groups.accepted > self.computed
+    }
+
     /// Leaves a slot without a sequence, with its number and the room of the tail, unless that is
     /// much. What each sequence sets anew stays.
     fn empty(&mut self) {
@@ -161,6 +166,12 @@ impl State {
         self.sequence_bytes += place.bytes() - counted;
         self.live += 1;
         id
+    }
+
+    /// The node that a sequence keeps locked.
+    pub fn sequence_node(&self, id: SequenceId) -> Result<Option<NodeId>, Error> {
+        let (sequence, cache) = (self.sequence(id)?, self.cache()?);
+        Ok(sequence.lock.map(|node| cache.index.id(node)))
     }
 
     /// A sequence as it stands.

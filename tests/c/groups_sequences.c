@@ -23,11 +23,13 @@ static size_t group_row(const fixture *f, rkv_sequence_id id, uint32_t group,
     return count;
 }
 
-static void publish_to(const fixture *f, rkv_sequence_id id, uint64_t computed) {
+static rkv_sequence_publish_result publish_to(const fixture *f, rkv_sequence_id id,
+                                              uint64_t computed) {
     rkv_sequence_publish_result result;
     memset(&result, 0, sizeof result);
     result.struct_size = sizeof result;
     CHECK_OK(rkv_sequence_publish(f->cache, id, computed, &result));
+    return result;
 }
 
 static size_t copies_of(const fixture *f, rkv_sequence_id id, rkv_page_copy copies[4]) {
@@ -50,7 +52,12 @@ static void g05_g07_a_prompt_is_computed_once(void) {
     CHECK_EQ(group_row(&f, first.sequence, STATE, pages), 1);
     publish_to(&f, first.sequence, 12);
     CHECK_OK(rkv_sequence_allocate(f.cache, first.sequence, 24));
-    publish_to(&f, first.sequence, 20);
+    rkv_sequence_publish_result published = publish_to(&f, first.sequence, 20);
+    CHECK_EQ(published.claimed_page_count, 2);
+    CHECK_EQ(published.group_claimed_page_count[SPINE], 2);
+    CHECK_EQ(published.group_claimed_page_count[WINDOW], 2);
+    CHECK_EQ(published.group_claimed_page_count[STATE], 0);
+    CHECK_EQ(published.group_remapped_page_count[WINDOW], 0);
     /* 8 positions before the next one: pages 3 and 4, and page 5 to write into. */
     CHECK_EQ(group_row(&f, first.sequence, WINDOW, pages), 6);
     CHECK(pages[2] == 0 && pages[3] != 0 && pages[4] != 0 && pages[5] != 0);
@@ -84,6 +91,33 @@ static void g05_g07_a_prompt_is_computed_once(void) {
     end_hybrid(&f);
 }
 
+/* Two compute the same prompt: the second one takes the pages that the first one published, in each
+ * group. Its states are there too, so it leaves none. */
+static void g07_g11_a_prompt_is_computed_twice(void) {
+    fixture f = new_hybrid(40, 40, 6);
+    uint32_t ids[24];
+    size_t copy_count = 0, left = 7;
+    count_up(ids, 24, 1);
+    rkv_sequence_id first = begin_chunked(&f, text(ids, 24), 0).sequence;
+    rkv_sequence_id second = begin_chunked(&f, text(ids, 24), 0).sequence;
+    publish_to(&f, first, 20);
+    CHECK_OK(rkv_sequence_checkpoint(f.cache, first, &copy_count));
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, first));
+    rkv_sequence_publish_result published = publish_to(&f, second, 20);
+    CHECK(published.claimed_page_count == 0 && published.remapped_page_count == 5);
+    CHECK_EQ(published.group_remapped_page_count[SPINE], 5);
+    CHECK_EQ(published.group_remapped_page_count[WINDOW], 5);
+    CHECK_EQ(published.group_claimed_page_count[WINDOW], 0);
+    CHECK_OK(rkv_sequence_donate(f.cache, second, &left));
+    CHECK_EQ(left, 0);
+    publish_to(&f, first, 24);
+    CHECK_OK(rkv_sequence_donate(f.cache, first, NULL));
+    CHECK_STATUS(rkv_sequence_donate(f.cache, first, &left), RKV_STATUS_STALE_SEQUENCE);
+    CHECK_EQ(pool_of(&f, STATE).cached_page_count, 2);
+    CHECK_EQ(pool_of(&f, STATE).private_page_count, 0);
+    end_hybrid(&f);
+}
+
 static void m01_bad_arguments(void) {
     fixture f = new_hybrid(20, 20, 6);
     uint32_t ids[9], pages[MOST];
@@ -113,6 +147,7 @@ static void m01_bad_arguments(void) {
 
 int main(void) {
     RUN(g05_g07_a_prompt_is_computed_once);
+    RUN(g07_g11_a_prompt_is_computed_twice);
     RUN(m01_bad_arguments);
     return check_result();
 }

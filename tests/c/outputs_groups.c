@@ -122,6 +122,7 @@ static void m09_sequences_with_groups(void) {
     MISPLACED(&w, size_t, p, rkv_sequence_read_group_row(cache, id, WINDOW, 0, OTHER, 8, p),
               "out_count");
     MISPLACED(&w, size_t, p, rkv_sequence_checkpoint(cache, id, p), "out_copy_count");
+    MISALIGNED(&w, size_t, p, rkv_sequence_donate(cache, id, p), "out_checkpoint_count");
     rkv_plan *plan = NULL;
     rkv_plan_row row;
     memset(&row, 0, sizeof row);

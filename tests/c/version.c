@@ -113,7 +113,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_page_table_config, groups), 24);
     CHECK_EQ(sizeof(rkv_page_table_stats), 80);
     CHECK_EQ(sizeof(rkv_page_table_batch_row), 8);
-    CHECK_EQ(sizeof(rkv_cache_config), 32);
+    CHECK_EQ(sizeof(rkv_cache_config), 40);
     CHECK_EQ(sizeof(rkv_journal_record), 160);
     CHECK_EQ(sizeof(rkv_journal_item), 48);
     CHECK_EQ(sizeof(rkv_event_batch), 56);
@@ -137,10 +137,10 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_node_info), 64);
     CHECK_EQ(offsetof(rkv_cache_stats, prefix_count), 120);
     CHECK_EQ(sizeof(rkv_page_digest), 32);
-    CHECK_EQ(sizeof(rkv_cache_stats), 176);
+    CHECK_EQ(sizeof(rkv_cache_stats), 184);
     CHECK_EQ(sizeof(rkv_sequence_info), 112);
     CHECK_EQ(offsetof(rkv_sequence_info, copy_count), 64);
-    CHECK_EQ(sizeof(rkv_sequence_publish_result), 48);
+    CHECK_EQ(sizeof(rkv_sequence_publish_result), 112);
     CHECK_EQ(sizeof(rkv_sequence_fork_child), 16);
     CHECK_EQ(offsetof(rkv_sequence_fork_child, copy_count), 12);
     if (sizeof(void *) == 8) {

@@ -164,6 +164,13 @@ impl Library {
         must(self.call(&mut || unsafe { rkv_cache_clear(self.cache(), &args, &mut sized()) }));
     }
 
+    pub fn donate(&self, id: rkv_sequence_id) -> usize {
+        let mut count = 0;
+        // SAFETY: see above.
+        must(self.call(&mut || unsafe { rkv_sequence_donate(self.cache(), id, &mut count) }));
+        count
+    }
+
     pub fn release(&self, id: rkv_sequence_id) {
         // SAFETY: see above.
         must(self.call(&mut || unsafe { rkv_sequence_release(self.cache(), id) }));

@@ -4,9 +4,9 @@
 //!
 //!     cargo test --features llama-server --test llama_server
 use server::{Reply, Server, program, random_model, real_model, scratch};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::{env, fs};
 
 #[path = "../native/mod.rs"]
 mod native;
@@ -220,12 +220,14 @@ fn t15_a_damaged_or_vanished_directory_costs_only_hits() {
     let disk = folder.join("disk");
     let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
     let prompts: Vec<_> = (0..6).map(|at| tokens(50 + at, 300)).collect();
-    let ask = |server: &Server| prompts.iter().map(|prompt| server.complete(prompt, 8, ""));
+    let ask = |server: &Server| {
+        prompts.iter().map(|prompt| server.complete(prompt, 8, "")).collect::<Vec<_>>()
+    };
     let server = Server::start(&folder, &model, &options);
-    let right: Vec<_> = ask(&server).map(|reply| reply.tokens).collect();
+    let right: Vec<_> = ask(&server).into_iter().map(|reply| reply.tokens).collect();
     server.stop();
     let check = |server: &Server, what: &str| -> usize {
-        let replies: Vec<_> = ask(server).collect();
+        let replies = ask(server);
         for (reply, right) in replies.iter().zip(&right) {
             assert_eq!(&reply.tokens, right, "{what}\n{}", server.said());
         }
@@ -367,7 +369,7 @@ fn t15_with_a_draft_model() {
     let draft = random_model("llama", 2);
     let disk = folder.join("disk");
     let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
-    let drafting = ["--model-draft", draft.to_str().unwrap(), "--spec-draft-n-max", "4"];
+    let drafting = ["--model-draft", draft.to_str().unwrap(), "--spec-type", "draft-simple"];
     let prompt = tokens(110, 400);
     let alone = Server::start(&folder, &model, &options);
     let right = alone.complete(&prompt, 16, "").tokens;

@@ -1,7 +1,6 @@
 //! Random chats of several users, request by request beside llama-server's own cache.
 use super::server::{Reply, Server, random_model, scratch};
 use super::{OWN, tokens};
-use std::path::Path;
 
 /// No prompt is longer: a slot has room for it, whatever else it has.
 const LONGEST: usize = 900;

@@ -102,6 +102,27 @@ fn t07_another_namespace_or_epoch_finds_nothing() {
 }
 
 #[test]
+fn t17_after_a_new_epoch_the_old_is_not_found_and_goes_first() {
+    let world = World::new(1, 4, TierPolicy::Through);
+    let next = Namespace { epoch: 1, lora: Some(3), ..Namespace::default() };
+    let old = Namespace { lora: Some(3), ..Namespace::default() };
+    for (tokens, version) in [(A, 1), (B, 2)] {
+        world.insert_in(&old, tokens, version, true);
+        world.settle();
+    }
+    world.insert_in(&next, C, 3, true);
+    world.settle();
+    assert_eq!((world.find_in(&next, B), world.find_in(&old, B)), ((None, 0), (None, 5)));
+    for (tokens, version) in [(A, 4), (B, 5), (&[9, 9], 6)] {
+        world.insert_in(&next, tokens, version, true);
+        world.settle();
+    }
+    // Below is room for four, and the two of the old epoch were used before all others.
+    assert_eq!(world.find_in(&old, B), (None, 0));
+    assert_eq!((world.find_in(&next, C), world.find_in(&next, B)), ((None, 1), (None, 5)));
+}
+
+#[test]
 fn t04_a_read_that_fails_is_a_miss_and_is_not_tried_again() {
     for failure in [LoadError::Damaged, LoadError::Io, LoadError::Missing] {
         let world = World::new(1, 8, TierPolicy::Through);

@@ -22,6 +22,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("rkv_cache_read_contents_result", "ContentsResult"),
     ("rkv_snapshot_cache_stats", "SnapshotStats"),
     ("rkv_snapshot_cache_insert_result", "SnapshotInsertResult"),
+    ("rkv_snapshot_tier_stats", "SnapshotTierStats"),
 ];
 
 /// A struct that lies in arrays, and the name of its layout.

@@ -182,6 +182,9 @@ impl Sequence {
 
     /// Takes the last positions off, e.g. draft tokens that were refused. Raises InvalidArgument
     /// for fewer than the prompt's or the published ones.
+    ///
+    /// With a state group, the state after `position_count` becomes the sequence's, of those that
+    /// the last step left in the group's row, one behind each token: `Group.state()`.
     fn truncate(&self, py: Python<'_>, position_count: u64) -> PyResult<()> {
         let (cache, id) = self.live(py)?;
         // SAFETY: a live handle.
@@ -231,6 +234,19 @@ impl Sequence {
         let ((cache, id), mut count) = (self.live(py)?, 0);
         // SAFETY: a live handle.
         check(py, unsafe { rkv_sequence_checkpoint(cache.raw(), id, &mut count) })?;
+        Ok(count)
+    }
+
+    /// Ends it like `release()`, and leaves its recurrent states to the cache as checkpoints: where
+    /// all that was computed is published, ends with a page, and is what the states are after.
+    /// Returns how many. Raises Unsupported without a state group.
+    fn donate(&self, py: Python<'_>) -> PyResult<usize> {
+        let ((cache, id), mut count) = (self.live(py)?, 0);
+        let call = Raw(&raw mut count);
+        // SAFETY: a live handle.
+        let status = long(py, true, || unsafe { rkv_sequence_donate(cache.raw(), id, call.get()) });
+        check(py, status)?;
+        self.id.store(0, Ordering::Release);
         Ok(count)
     }
 

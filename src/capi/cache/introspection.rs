@@ -63,6 +63,8 @@ pub struct rkv_cache_stats {
     pub inherited_position_count: u64,
     /// Locks of callers now.
     pub lock_count: u64,
+    /// Checkpoints that went because a path had more than rkv_cache_config.checkpoint_limit.
+    pub dropped_checkpoint_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_stats {
@@ -113,6 +115,7 @@ pub unsafe extern "C" fn rkv_cache_read_stats(
                 inherit_count: stats.counters.inherits,
                 inherited_position_count: stats.counters.inherited_positions,
                 lock_count: stats.locks as u64,
+                dropped_checkpoint_count: stats.counters.dropped_checkpoints,
             };
             write_struct(out_stats, &made)
         })

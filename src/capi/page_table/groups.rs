@@ -38,8 +38,9 @@ pub struct rkv_group_config {
     pub sinks: u32,
     /// CHUNK: positions of a chunk; at least 1.
     pub chunk: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// STATE: pages of a row for states after draft tokens, beside its own page, up to 255. See
+    /// rkv_sequence_truncate(). 0: a sequence takes no token back. Else 0.
+    pub draft_state_count: u32,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiElement for rkv_group_config {
@@ -76,8 +77,7 @@ fn group_of(at: usize, raw: &rkv_group_config) -> Result<GroupConfig, Error> {
     if !matches!(kind, GroupKind::Chunk { .. }) {
         check_zero(raw.chunk, &name("chunk"))?;
     }
-    check_zero(raw.reserved, &name("reserved"))?;
-    Ok(GroupConfig { kind, pool: raw.pool })
+    Ok(GroupConfig { kind, pool: raw.pool, draft_states: raw.draft_state_count })
 }
 
 /// Reads a list of groups.

@@ -1,12 +1,15 @@
 //! Sequences with several groups: their rows, states that are saved, windows that slide.
 use crate::capi::cache::rkv_cache;
-use crate::capi::ffi::{fill, put, rkv_status, with};
+use crate::capi::ffi::{check_out, fill, put, rkv_status, with};
 use crate::capi::sequence::rkv_sequence_id;
 use crate::ids::SequenceId;
 
+const NAME: &str = "out_checkpoint_count";
+
 /// The row of a sequence in one group, from an index on: a page for each page_size positions, 0
-/// where the window has passed. Of a STATE group: one page, the state that the next step changes,
-/// whatever the position.
+/// where the window has passed. Of a STATE group: the page of the state that the next step changes,
+/// whatever the position, and then its draft_state_count pages for states after draft tokens, see
+/// rkv_sequence_truncate().
 ///
 /// Leading pages of the row may be the cache's, as far as rkv_sequence_info.shared_page_count says:
 /// never write to these. The pages from there on, and the page of a STATE group, are private.
@@ -79,6 +82,40 @@ pub unsafe extern "C" fn rkv_sequence_checkpoint(
             put(0, out_copy_count, "out_copy_count")?;
             let count = shared.turn().checkpoint(SequenceId(sequence))?;
             put(count, out_copy_count, "out_copy_count")
+        })
+    }
+}
+
+/// Ends a sequence like rkv_sequence_release(), and leaves its states to the cache as checkpoints,
+/// without a copy: where all that was computed is published, ends with a page, and is what the
+/// states are after. A checkpoint that is there already stays, and so nothing is left then.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open, or
+/// when what was published last ends inside a page; may be NULL
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
+/// it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages of the row + nodes on the path); lock, in slices; allocates nothing
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_donate(
+    cache: *mut rkv_cache,
+    sequence: rkv_sequence_id,
+    out_checkpoint_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_checkpoint_count.
+    unsafe {
+        with(cache, |shared| {
+            check_out(out_checkpoint_count, usize::from(!out_checkpoint_count.is_null()), NAME)?;
+            let count = shared.turn().donate(SequenceId(sequence))?;
+            if out_checkpoint_count.is_null() {
+                return Ok(());
+            }
+            put(count, out_checkpoint_count, NAME)
         })
     }
 }

@@ -2,7 +2,7 @@
 use crate::capi::cache::rkv_cache;
 use crate::capi::ffi::{AbiElement, Fail, Many, WantedElements, rkv_status, slice, with};
 use crate::capi::sequence::{
-    begin_with, publish_sequence, rkv_sequence_begin_args, rkv_sequence_id, rkv_sequence_info,
+    begin_with, publish_with, rkv_sequence_begin_args, rkv_sequence_id, rkv_sequence_info,
     rkv_sequence_publish_result,
 };
 use crate::capi::token::{lookup_ahead, rkv_tokens, with_tokens};
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn rkv_sequence_publish_many(
             let results = WantedElements::new(results, result_size, wanted, names)?;
             many.in_turn(shared, results, |turn, _, item| {
                 let (id, computed) = (item.sequence, item.computed_position_count);
-                Ok(publish_sequence(turn.state(), id, computed)?)
+                publish_with(turn.state(), id, computed, |made| Ok(*made))
             })
         })
     }

@@ -120,6 +120,10 @@ pub struct rkv_sequence_publish_result {
     /// The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
     /// rkv_sequence_info or an earlier publishing named, whose id may be stale.
     pub node: rkv_node_id,
+    /// By group, pages that went from the sequence to the cache; of group 0 claimed_page_count.
+    pub group_claimed_page_count: [u32; 8],
+    /// By group, pages that somebody else had published first, as remapped_page_count.
+    pub group_remapped_page_count: [u32; 8],
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_sequence_publish_result {
@@ -169,16 +173,19 @@ pub(crate) unsafe fn begin_with<R>(
     unsafe { with_tokens(args.tokens, body) }
 }
 
-/// Publishes, and says what was done.
-pub(crate) fn publish_sequence(
+/// Publishes, and has `tell` say what was done: there, as for `begin_with`.
+#[inline]
+pub(crate) fn publish_with<R>(
     state: &mut State,
     sequence: rkv_sequence_id,
     computed_position_count: u64,
-) -> Result<rkv_sequence_publish_result, Error> {
-    let computed = at_most(computed_position_count);
-    let done = state.publish(SequenceId(sequence), computed)?;
-    let node = state.sequence_info(SequenceId(sequence))?.node;
-    Ok(rkv_sequence_publish_result {
+    tell: impl FnOnce(&rkv_sequence_publish_result) -> Result<R, Fail>,
+) -> Result<R, Fail> {
+    let (id, computed) = (SequenceId(sequence), at_most(computed_position_count));
+    let done = state.publish(id, computed)?;
+    let node = state.sequence_node(id)?;
+    let groups = state.published_groups(id, &done);
+    tell(&rkv_sequence_publish_result {
         struct_size: 0,
         reserved: 0,
         claimed_page_count: done.claimed as u64,
@@ -186,6 +193,8 @@ pub(crate) fn publish_sequence(
         first_remapped_index: done.first_remapped as u64,
         shared_page_count: done.shared_pages as u64,
         node: node.map_or(0, |node| node.0),
+        group_claimed_page_count: groups.claimed,
+        group_remapped_page_count: groups.remapped,
     })
 }
 
@@ -392,12 +401,23 @@ pub unsafe extern "C" fn rkv_sequence_append(
 /// Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with
 /// the row for what comes next.
 ///
+/// A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
+/// behind each. Of the tokens since the last publishing, or the last truncation, it writes the state
+/// after the first into the first page of the sequence's row in the group, in its place, and the one
+/// after each next token into the next page. Truncation then makes the state after position_count
+/// the first page of the row, also when every token is kept. position_count is between one and
+/// 1 + draft_state_count more than before. What is kept is to be published before the state is
+/// saved, or handed on to children. Of tokens that are not computed yet keep the first alone: no
+/// state is moved for that.
+///
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param position_count positions to keep: no fewer than the prompt's, no fewer than are
 /// published, and not inside an image. The prompt of a child is all that it began with
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
-/// yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+/// yet to copy positions that would go, or with states while a copy is open;
+/// RKV_STATUS_UNSUPPORTED with a STATE group without draft states; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// O(dropped pages); lock
 /// @par Thread safety
@@ -450,8 +470,9 @@ pub unsafe extern "C" fn rkv_sequence_publish(
         with(cache, |shared| {
             check_fit(out_result)?;
             let mut state = shared.write();
-            let made = publish_sequence(&mut state, sequence, computed_position_count)?;
-            write_struct(out_result, &made)
+            publish_with(&mut state, sequence, computed_position_count, |made| {
+                write_struct(out_result, made)
+            })
         })
     }
 }

@@ -253,7 +253,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     }
 
     /// Finds the longest prefix in memory and pins it, and says whether there is a longer one
-    /// below. With `trims`, what can be trimmed counts with the tokens in common. `view` looks at the state under a lock: it must not call the cache.
+    /// below. With `trims`, what can be trimmed counts with the tokens in common. `view` looks at
+    /// the state under a lock: it must not call the cache.
     pub fn find<R>(
         &self,
         namespace: &Namespace,
@@ -384,7 +385,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let Some(mut lower) = self.lower.write().take() else { return false };
         lower.close();
         let freed = &mut freed.0;
-        for pin in lower.table.get_mut().loads.into_pins() {
+        for pin in lower.table.get_mut().loads.take_pins() {
             let released = self.memory.release(pin, freed);
             debug_assert!(released.is_ok(), "the pin is ours");
         }
