@@ -3,6 +3,7 @@
 #include "options.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <filesystem>
 #include <limits>
@@ -93,9 +94,14 @@ PromptCache::~PromptCache() { close(); }
 
 void PromptCache::reopen(const Setup& setup) {
     const llama_model* model = llama_get_model(setup.target);
-    window_ = setup.params->swa_full ? 0 : llama_model_n_swa(model);
+    saved_window_ = llama_model_n_swa(model);
+    window_ = setup.params->swa_full ? 0 : saved_window_;
+    std::array<char, 64> architecture{};
+    llama_model_meta_val_str(model, "general.architecture", architecture.data(),
+                             architecture.size());
+    is_chunked_ = std::string(architecture.data()) == "llama4";
     has_media_ = setup.has_media;
-    is_cuttable_ = window_ == 0 && !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
+    is_cuttable_ = saved_window_ == 0 && !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
     set_adapters(setup.params->lora_adapters);
     try {
         std::optional<Fingerprint> now;
@@ -134,6 +140,14 @@ void PromptCache::attach(const Setup& setup) {
     rkv::check(rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats));
     SRV_INF("prompts are kept in %s: %zu from before, %.1f MiB\n", directory.c_str(),
             static_cast<std::size_t>(stats.entry_count), mib(stats.used_bytes));
+}
+
+void PromptCache::tick() {
+    auto stats = rkv::sized<rkv_snapshot_tier_stats>();
+    // Any call takes in what the disk has done, and this one changes nothing.
+    if (!has_disk_) return;
+    [[maybe_unused]] const rkv_status status =
+        rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats);
 }
 
 void PromptCache::close() {
@@ -286,6 +300,14 @@ bool PromptCache::has(const server_prompt& prompt, const Query& query) {
     return false;
 }
 
+llama_pos PromptCache::begin_of(const server_prompt& prompt) const {
+    const llama_pos next = prompt.tokens.pos_next();
+    // What no later position sees is not saved, also where the memory still has it.
+    if (saved_window_ == 0 || next == 0) return pos_min;
+    return std::max(pos_min, is_chunked_ ? (next - 1) / saved_window_ * saved_window_
+                                         : next - saved_window_);
+}
+
 server_prompt_cache_state* PromptCache::alloc(const server_prompt& prompt,
                                               std::size_t state_size_main,
                                               std::size_t state_size_drft) {
@@ -301,7 +323,8 @@ server_prompt_cache_state* PromptCache::alloc(const server_prompt& prompt,
             SRV_WRN("a prompt of %.1f MiB exceeds --cache-ram, not kept\n", mib(size));
             return nullptr;
         }
-        pending_ = std::make_unique<Entry>(prompt, pos_min, state_size_main, state_size_drft);
+        pending_ =
+            std::make_unique<Entry>(prompt, begin_of(prompt), state_size_main, state_size_drft);
         return &pending_->state();
     } catch (const std::exception& error) {
         failed("room for a state", error);
@@ -429,7 +452,8 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
     }
     const double waited = milliseconds_since(start);
     if (!wants) {
-        (void)rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket);
+        [[maybe_unused]] const rkv_status status =
+            rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket);
         SRV_INF("a prompt of %zu tokens, %.1f MiB, is left on disk after %.0f ms\n",
                 static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes), waited);
         return {};

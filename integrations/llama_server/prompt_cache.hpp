@@ -81,6 +81,8 @@ public:
     /// thread, at most as long as --cache-disk-wait says, and only while `should_stop` is false.
     std::shared_ptr<Fetched> fetch(const server_tokens& tokens, const task_params& params,
                                    const std::function<bool()>& should_stop);
+    /// Nothing to do: what waited for room on the disk is written when there is some.
+    void tick();
     /// The model was loaded again, perhaps another.
     void reopen(const Setup& setup);
     /// Writes what is not on disk yet, and gives the directory back.
@@ -119,14 +121,21 @@ private:
     rkv::SnapshotPin take(const Query& query, std::uint32_t flags, Clock::time_point deadline,
                           const std::function<bool()>& should_stop);
     void failed(const char* what, const std::exception& error);
-    [[nodiscard]] bool can_cut(llama_pos pos_min) const noexcept {
-        return pos_min == 0 && window_ == 0;
+    /// Where the saved state of a prompt begins.
+    [[nodiscard]] llama_pos begin_of(const server_prompt& prompt) const;
+    /// Whether a state that begins there has all positions.
+    [[nodiscard]] bool can_cut(llama_pos begin) const noexcept {
+        return begin == 0 && saved_window_ == 0;
     }
 
     rkv::SnapshotCache cache_;
     std::unique_ptr<Entry> pending_;
     std::uint64_t byte_limit_;
+    /// Of the model; 0 where all layers see all positions.
+    llama_pos saved_window_ = 0;
+    /// As the server counts with it: 0 as well with --swa-full.
     llama_pos window_ = 0;
+    bool is_chunked_ = false;
     bool has_media_ = false;
     /// Whether each state has all positions, so that any end can be cut off.
     bool is_cuttable_ = false;

@@ -116,16 +116,6 @@ impl Server {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap()).into_owned()
     }
 
-    /// Waits until it has said something so many times.
-    pub fn wait_for(&self, what: &str, times: usize) {
-        let start = Instant::now();
-        while self.said().matches(what).count() < times {
-            let said = self.said();
-            assert!(start.elapsed() < START, "it never said `{what}` {times} times\n{said}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
     /// Waits until every prompt so far is in the cache: a second after the last request one slot is
     /// copied, after another second the next.
     pub fn rest(&self) {
