@@ -188,6 +188,12 @@ impl State {
         id
     }
 
+    /// The node that a sequence keeps locked.
+    pub fn sequence_node(&self, id: SequenceId) -> Result<Option<NodeId>, Error> {
+        let (sequence, cache) = (self.sequence(id)?, self.cache()?);
+        Ok(sequence.lock.map(|node| cache.index.id(node)))
+    }
+
     /// A sequence as it stands.
     pub fn sequence_info(&self, id: SequenceId) -> Result<SequenceInfo, Error> {
         let sequence = self.sequence(id)?;

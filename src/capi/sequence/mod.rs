@@ -179,7 +179,7 @@ pub(crate) fn publish_with<R>(
 ) -> Result<R, Fail> {
     let (id, computed) = (SequenceId(sequence), at_most(computed_position_count));
     let done = turn.publish(id, computed)?;
-    let node = turn.locked_node(id)?;
+    let node = turn.sequence_node(id)?;
     tell(&rkv_sequence_publish_result {
         struct_size: 0,
         reserved: 0,
