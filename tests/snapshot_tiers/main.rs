@@ -1,6 +1,9 @@
 //! The snapshot cache over a store: what is found where, and what is not.
 mod memory_store;
 mod random;
+#[path = "../tier/sim/mod.rs"]
+mod sim;
+mod troubles;
 mod world;
 
 use memory_store::MemoryStore;
