@@ -11,12 +11,15 @@
 //! and nothing private: a page is outside until the index claims it, and again when the index drops
 //! it.
 //!
+//! Copies between tiers read pages of the index and write to private ones (`copied`). Who gives
+//! such a page up gives it up at once, and nobody gets it before its copy is done: it is *lent*.
+//!
 //! Three more private states are in no row: *retained*, of a finished sequence that others may go
 //! on from, *lent*, which its owner gave up while copies out of it were not done yet, and *taken*,
 //! of a call that lets others in before it has all the pages that it needs.
 use crate::error::Error;
 use crate::error::text;
-use crate::memory::{OrderedMap, OutOfMemory};
+use crate::memory::{OrderedMap, OutOfMemory, try_zeros};
 use smallvec::SmallVec;
 
 /// Who may change a row.
@@ -58,6 +61,41 @@ pub(super) enum PageState {
     Outside,
 }
 
+/// Pages that are being copied between tiers.
+#[derive(Debug, Default)]
+struct Copied {
+    /// A bit for each page; nothing without tiers.
+    bits: Vec<u64>,
+    count: usize,
+    /// Of those, pages of the index.
+    cached: usize,
+}
+
+impl Copied {
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn has(&self, page: u32) -> bool {
+        self.count > 0 && self.bits[page as usize / 64] >> (page % 64) & 1 != 0
+    }
+
+    /// Sets a bit; whether it was otherwise.
+    fn set(&mut self, page: u32, is_copied: bool) -> bool {
+        let (word, bit) = (&mut self.bits[page as usize / 64], 1 << (page % 64));
+        if (*word & bit != 0) == is_copied {
+            return false;
+        }
+        *word ^= bit;
+        self.count = if is_copied { self.count + 1 } else { self.count - 1 };
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        self.bits.capacity() * size_of::<u64>()
+    }
+}
+
 /// What pages were before the index got them.
 #[derive(Debug)]
 pub struct Claimed(SmallVec<[PageState; 64]>);
@@ -74,6 +112,7 @@ pub struct PagePool {
     cached: usize,
     /// Copies that are not done: the private page that each reads, and the slot that it is for.
     loans: OrderedMap<(u32, u32), ()>,
+    copied: Copied,
 }
 
 impl PagePool {
@@ -90,7 +129,14 @@ impl PagePool {
             free.try_reserve_exact(count).map_err(no_room)?;
             free.extend((1..page_count).rev());
         }
-        Ok(Self { states, unused, free, cached: 0, loans: OrderedMap::default() })
+        Ok(Self {
+            states,
+            unused,
+            free,
+            cached: 0,
+            loans: OrderedMap::default(),
+            copied: Copied::default(),
+        })
     }
 
     /// Whether somebody else hands the pages out.
@@ -130,7 +176,8 @@ impl PagePool {
 
     pub(super) fn bytes(&self) -> usize {
         let states = self.states.capacity() * size_of::<PageState>();
-        states + self.free.capacity() * size_of::<u32>() + self.loans.bytes()
+        let lists = self.free.capacity() * size_of::<u32>() + self.copied.bytes();
+        states + lists + self.loans.bytes()
     }
 
     pub(super) fn state(&self, page: u32) -> Option<PageState> {
@@ -198,7 +245,7 @@ impl PagePool {
     /// Puts a page back that was private. One that copies still read follows when the last of them
     /// is done.
     pub fn put_back(&mut self, page: u32) {
-        let lent = self.is_lent(page);
+        let lent = self.is_lent(page) || self.copied.has(page);
         let state = &mut self.states[page as usize];
         assert!(page != 0 && *state != PageState::Free, "page {page} is in use");
         debug_assert!(!matches!(state, PageState::Cached | PageState::Outside));
@@ -218,9 +265,66 @@ impl PagePool {
             self.states[page as usize] = self.unused;
         }
         self.cached -= pages.len();
+        if !self.copied.is_empty() {
+            return self.put_back_copied(pages);
+        }
         if !self.is_external() {
             self.free.extend(pages.iter().rev());
         }
+    }
+
+    /// The same while pages are copied between tiers: those stay until their copies are done.
+    #[cold]
+    fn put_back_copied(&mut self, pages: &[u32]) {
+        for &page in pages.iter().rev() {
+            if self.copied.has(page) {
+                self.states[page as usize] = PageState::Lent;
+                self.copied.cached -= 1;
+            } else {
+                self.free.push(page);
+            }
+        }
+    }
+
+    /// Makes room for copies between tiers, of any page.
+    pub fn reserve_copied(&mut self) -> Result<(), OutOfMemory> {
+        debug_assert!(!self.is_external(), "who has the pages would use them again at once");
+        if self.copied.bits.is_empty() {
+            self.copied.bits = try_zeros(self.states.len().div_ceil(64))?;
+        }
+        Ok(())
+    }
+
+    /// A copy between tiers reads a page of the index, or writes to one of a sequence, until
+    /// `end_copied`. Room was made. False when another one does already.
+    pub fn begin_copied(&mut self, page: u32) -> bool {
+        let state = self.states[page as usize];
+        debug_assert!(matches!(state, PageState::Cached | PageState::Sequence));
+        let is_first = self.copied.set(page, true);
+        self.copied.cached += (is_first && state == PageState::Cached) as usize;
+        is_first
+    }
+
+    /// Such a copy is done, or will never be.
+    pub fn end_copied(&mut self, page: u32) {
+        let was_copied = self.copied.set(page, false);
+        assert!(was_copied, "page {page} is being copied");
+        match self.states[page as usize] {
+            PageState::Cached => self.copied.cached -= 1,
+            PageState::Lent if !self.is_lent(page) => self.put_back(page),
+            _ => {}
+        }
+    }
+
+    /// Whether a copy between tiers reads a page or writes to it.
+    pub fn is_copied(&self, page: u32) -> bool {
+        self.copied.has(page)
+    }
+
+    /// Pages that are being copied between tiers; of those, how many the index has, which come free
+    /// a while after it has dropped them.
+    pub fn copied(&self) -> (usize, usize) {
+        (self.copied.count, self.copied.cached)
     }
 
     /// Gives pages of a sequence to the index.

@@ -39,6 +39,7 @@ impl State {
                 sequence.positions
             )));
         }
+        sequence.check_loaded()?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("the copy that begin named is not confirmed yet"));
         }
@@ -114,16 +115,9 @@ impl State {
         Ok(done)
     }
 
-    /// What the last publishing of a sequence did, by group.
-    #[inline]
-    pub fn published_groups(&self, id: SequenceId, done: &Published) -> PublishedGroups {
-        let mut groups = match self.has_groups() {
-            true => self.sequences[id.slot() as usize].groups.published,
-            false => PublishedGroups::default(),
-        };
-        // Rows have fewer pages than a pool.
-        (groups.claimed[0], groups.remapped[0]) = (done.claimed as u32, done.remapped as u32);
-        groups
+    /// What the last publishing of a sequence did in the groups beside the first.
+    pub fn published_groups(&self, id: SequenceId) -> Result<PublishedGroups, Error> {
+        Ok(self.sequence(id)?.groups.published)
     }
 
     /// Publishes from the end of the base on; the base and the lock move there. Returns how many

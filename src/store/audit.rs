@@ -4,6 +4,7 @@ use super::group_rows::private_in_groups;
 use super::sequence::Sequence;
 use super::{PrefixCache, Retained, State};
 use crate::error::{Error, text};
+use crate::group::HungPage;
 use crate::index::Node;
 use crate::memory::{OutOfMemory, TryGrow, try_zeros};
 
@@ -175,6 +176,18 @@ impl State {
                 self.cache()?.index.visit_path(base, &mut |_, pages| keep(pages));
             }
             keep(entry.partial.as_slice());
+        }
+        for pool in 0..self.table.pool_count() {
+            let mut is_kept = try_zeros::<u32>(self.table.pool_at(pool).total() + 1)?;
+            let rows = registry.sequences().flat_map(|sequence| sequence.groups.pages());
+            let in_pool =
+                |page: &HungPage| self.table.groups().list()[page.group].pool as usize == pool;
+            rows.filter(in_pool).for_each(|page| is_kept[page.page as usize] = 1);
+            let kept = is_kept.iter().sum::<u32>() as usize;
+            let counted = self.cache.as_ref().map(|cache| registry.pages_in_groups(pool, cache));
+            if kept != counted.unwrap_or(0) {
+                return wrong("other pages of groups are kept than are counted");
+            }
         }
         let kept = is_kept.iter().sum::<u32>() as usize;
         if bytes != registry.sequence_bytes {

@@ -1,5 +1,5 @@
 //! Publishing pages that a caller holds.
-use super::group_insert::{GroupRow, HangResult};
+use super::group_insert::{ComingPages, GroupRow, HangResult};
 use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::error::text;
@@ -98,25 +98,28 @@ impl PrefixCache {
         self.reserve_journal()?;
         let claimed = table.pool.claim_all(new, "args.pages", existing)?;
 
-        let known = walk.map(|walk| walk.node).filter(|_| existing > 0);
-        let coming = self.claim_rows(table, request, (known, existing, pages));
-        let done = coming.and_then(|coming| {
-            // After the rows: a duplicate that they claim does not stay outside.
-            let checked = walk
-                .map_or(Ok(()), |walk| self.check_duplicates(table, request, walk.node, existing));
-            let keys = &keys[(existing - request.from_page) * self.sharing.page_size..];
-            let end = checked.and_then(|()| self.insert_behind(walk, request.namespace, keys, new));
-            match end {
-                Ok(end) => Ok((end, coming)),
-                Err(error) => {
-                    coming.take_back(table, self.groups.as_deref());
-                    Err(error)
-                }
+        let mut coming = None;
+        let rows = match request.groups.is_empty() {
+            true => Ok(()),
+            false => {
+                let known = walk.map(|walk| walk.node).filter(|_| existing > 0);
+                let claimed = self.claim_rows(table, request, (known, existing, pages));
+                claimed.map(|claimed| coming = Some(claimed))
             }
+        };
+        // After the rows: a duplicate that they claim does not stay outside.
+        let checked = rows.and_then(|()| match walk {
+            Some(walk) => self.check_duplicates(table, request, walk.node, existing),
+            None => Ok(()),
         });
-        let (end, mut coming) = match done {
-            Ok(done) => done,
+        let behind = &keys[(existing - request.from_page) * self.sharing.page_size..];
+        let end = checked.and_then(|()| self.insert_behind(walk, request.namespace, behind, new));
+        let end = match end {
+            Ok(end) => end,
             Err(error) => {
+                if let Some(coming) = coming {
+                    coming.take_back(table, self.groups.as_deref());
+                }
                 table.pool.take_back(new, claimed);
                 return Err(error);
             }
@@ -127,17 +130,37 @@ impl PrefixCache {
             self.images.add_uses(claimed_keys);
         }
         self.note_stored(end, existing, new, claimed_keys);
-        let hung = self.hang_rows(&mut coming, end, existing);
-        if hung.claimed > 0 {
-            let saved_at = self.link_inserted(&coming, end, (request.from_page, pages));
-            self.drop_surplus(table, end, (saved_at, &coming));
-        }
+        let hung = match &mut coming {
+            Some(coming) => self.hang_all(table, coming, end, (request, existing, pages)),
+            // Of sliding groups that have no page here either.
+            None if self.groups.is_some() => {
+                self.hang_rows(&mut ComingPages::default(), end, existing)
+            }
+            None => HangResult::default(),
+        };
         let mut duplicates = 0;
         self.visit_duplicates(request, end, existing, |_| duplicates += 1);
         let claimed = pages - existing;
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
         Ok(InsertResult { node: Some(end), pages, claimed, duplicates, lock: None, hung })
+    }
+
+    /// Hangs the pages of groups, and drops the states of the path of which there are too many now.
+    #[inline(never)]
+    fn hang_all(
+        &mut self,
+        table: &mut PageTable,
+        coming: &mut ComingPages,
+        end: Node,
+        (request, existing, pages): (&InsertRequest<'_>, usize, usize),
+    ) -> HangResult {
+        let hung = self.hang_rows(coming, end, existing);
+        if hung.claimed > 0 {
+            let saved_at = self.link_inserted(coming, end, (request.from_page, pages));
+            self.drop_surplus(table, end, (saved_at, coming));
+        }
+        hung
     }
 
     /// Gives `visit` the places of the pages before `existing` for which another one is published.

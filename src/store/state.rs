@@ -67,8 +67,12 @@ impl State {
         Ok((cache, &mut self.table))
     }
 
+    /// Pages that evictions free at once: of those that could go, one that a tier is copying comes
+    /// later.
+    #[inline]
     pub(crate) fn reclaimable(&self) -> usize {
-        self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(0))
+        let reclaimable = self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(0));
+        reclaimable.saturating_sub(self.table.pool.copied().1)
     }
 
     /// Pages that an allocation could have.
@@ -79,7 +83,7 @@ impl State {
     /// Refuses what cannot be had even by evicting everything but `protected` more pages.
     #[inline]
     pub(crate) fn check_room(&self, needed: usize, protected: usize) -> Result<(), Error> {
-        if needed <= self.table.pool.free() + self.reclaimable() - protected {
+        if needed.saturating_add(protected) <= self.table.pool.free() + self.reclaimable() {
             return Ok(());
         }
         self.short_of_room(needed, protected)

@@ -469,11 +469,11 @@ mod tests {
     fn lengths_move_with_their_entries() {
         let mut table = ChildTable::new().unwrap();
         let length = |node: u32| 1 + node as usize % 255;
-        for node in 0..5000u32 {
+        for node in 0..5000_u32 {
             let [place] = table.places([node.wrapping_mul(0x9e37_79b1)]).unwrap();
             table.put(place, node, length(node));
         }
-        for node in 0..5000u32 {
+        for node in 0..5000_u32 {
             let hash = node.wrapping_mul(0x9e37_79b1);
             let Hint { node: found, length: told } = table.hint(hash).unwrap();
             assert_eq!((found, told.map(NonZero::get)), (node, Some(length(node))));

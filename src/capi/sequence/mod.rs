@@ -99,7 +99,7 @@ unsafe impl AbiStruct for rkv_sequence_info {
     const V1: usize = 80;
 }
 
-/// What rkv_sequence_publish() did.
+/// What rkv_sequence_publish() did in group 0; rkv_sequence_read_published() has the others.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_sequence_publish_result {
@@ -120,10 +120,6 @@ pub struct rkv_sequence_publish_result {
     /// The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
     /// rkv_sequence_info or an earlier publishing named, whose id may be stale.
     pub node: rkv_node_id,
-    /// By group, pages that went from the sequence to the cache; of group 0 claimed_page_count.
-    pub group_claimed_page_count: [u32; 8],
-    /// By group, pages that somebody else had published first, as remapped_page_count.
-    pub group_remapped_page_count: [u32; 8],
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_sequence_publish_result {
@@ -184,7 +180,6 @@ pub(crate) fn publish_with<R>(
     let (id, computed) = (SequenceId(sequence), at_most(computed_position_count));
     let done = turn.publish(id, computed)?;
     let node = turn.sequence_node(id)?;
-    let groups = turn.published_groups(id, &done);
     tell(&rkv_sequence_publish_result {
         struct_size: 0,
         reserved: 0,
@@ -193,8 +188,6 @@ pub(crate) fn publish_with<R>(
         first_remapped_index: done.first_remapped as u64,
         shared_page_count: done.shared_pages as u64,
         node: node.map_or(0, |node| node.0),
-        group_claimed_page_count: groups.claimed,
-        group_remapped_page_count: groups.remapped,
     })
 }
 

@@ -278,6 +278,10 @@ impl PrefixIndex for RadixIndex {
         self.tree.victim_time()
     }
 
+    fn visit_cold(&self, visit: &mut dyn FnMut(&[u32]) -> bool) {
+        let _ = self.tree.cold().all(|at| visit(self.pages(Node(at))));
+    }
+
     fn child_count(&self, node: Node) -> usize {
         self.tree.nodes[node.0].child_count()
     }
