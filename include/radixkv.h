@@ -1047,8 +1047,8 @@ typedef struct rkv_pool_stats {
      */
     uint64_t outside_page_count;
     /**
-     * Pages that retained sequences keep, of all groups that draw from the pool, each counted once;
-     * they are among the cached and the private ones.
+     * Pages that retained sequences keep, of all groups that draw from the pool, each counted
+     * once; they are among the cached and the private ones.
      */
     uint64_t retained_page_count;
 } rkv_pool_stats;
@@ -1090,11 +1090,11 @@ typedef struct rkv_cache_config {
      */
     uint64_t journal_bytes;
     /**
-     * Checkpoints of a STATE group that a path keeps at most, the one that was saved last included,
-     * up to 512. Beside these stay checkpoints where several prompts go on, and those in use.
-     * Others that lie before them go when one is saved (of those that come with one insert, none): with an external pool they are the next
-     * that an eviction takes, else they are free at once. Takes 4 bytes for each page of pool 0 and
-     * STATE group. Default and 0: any number.
+     * Checkpoints of a STATE group that a path keeps at most, the one that was saved last
+     * included, up to 512. Beside these stay checkpoints where several prompts go on, and those in
+     * use. Others that lie before them go when one is saved (of those that come with one insert,
+     * none): with an external pool they are the next that an eviction takes, else they are free at
+     * once. Takes 4 bytes for each page of pool 0 and STATE group. Default and 0: any number.
      */
     uint32_t checkpoint_limit;
     /**
@@ -2441,6 +2441,36 @@ typedef struct rkv_runner_merge_states_args {
 } rkv_runner_merge_states_args;
 
 /**
+ * A copy of one page that the engine carries out, in all layers.
+ */
+typedef struct rkv_copy_job {
+    /**
+     * Names the copy for rkv_cache_complete().
+     */
+    uint64_t job;
+    /**
+     * Its place in host memory.
+     */
+    void *host;
+    /**
+     * Bytes of it: page_bytes of the config.
+     */
+    uint64_t byte_count;
+    /**
+     * Of a load, the sequence whose page it is; else 0.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * The page of the device.
+     */
+    uint32_t page;
+    /**
+     * RKV_COPY_LOAD or RKV_COPY_STORE.
+     */
+    uint32_t direction;
+} rkv_copy_job;
+
+/**
  * What happened to some pages. An array element: it may grow, see record_size.
  */
 typedef struct rkv_journal_record {
@@ -2866,36 +2896,6 @@ typedef struct rkv_sequence_fetch_result {
      */
     uint64_t host_position_count;
 } rkv_sequence_fetch_result;
-
-/**
- * A copy of one page that the engine carries out, in all layers.
- */
-typedef struct rkv_copy_job {
-    /**
-     * Names the copy for rkv_cache_complete().
-     */
-    uint64_t job;
-    /**
-     * Its place in host memory.
-     */
-    void *host;
-    /**
-     * Bytes of it: page_bytes of the config.
-     */
-    uint64_t byte_count;
-    /**
-     * Of a load, the sequence whose page it is; else 0.
-     */
-    rkv_sequence_id sequence;
-    /**
-     * The page of the device.
-     */
-    uint32_t page;
-    /**
-     * RKV_COPY_LOAD or RKV_COPY_STORE.
-     */
-    uint32_t direction;
-} rkv_copy_job;
 
 /**
  * A fetch that has ended. With RKV_TIERS_AGREE, one that waits for rkv_sequence_agree().
@@ -3986,7 +3986,7 @@ enum rkv_status rkv_page_table_allocate_pool_pages(struct rkv_page_table *table,
  * naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages); lock
+ * O(pages); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -4063,7 +4063,7 @@ enum rkv_status rkv_page_table_allocate_pages(struct rkv_page_table *table,
  * naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages); lock
+ * O(pages); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -4212,9 +4212,9 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
  * page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
- * table with several groups, and for a checkpoint_limit without a STATE group; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
- * the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * table with several groups, and for a checkpoint_limit without a STATE group;
+ * RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or those that
+ * are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
  * @par Thread safety
@@ -4964,6 +4964,10 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * that. That node may be a longer one in the place of the sequence's earlier node, whose id is
  * stale then: rkv_sequence_publish_result.node is the one to use from now on.
  *
+ * More than 128 new pages may be published in portions, between which waiting threads get in. When
+ * memory runs out after the first, or another thread truncates the sequence meanwhile, what was
+ * published stays: the call succeeds, and shared_page_count says how far it came.
+ *
  * @param cache the cache
  * @param sequence the sequence
  * @param computed_position_count positions whose KV is written, from the beginning; leave out
@@ -4974,7 +4978,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * for; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(new whole pages * page_size + nodes on the path); lock
+ * O(new whole pages * page_size + nodes on the path); lock, in portions
  * @par Thread safety
  * any thread
  */
@@ -5809,6 +5813,32 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
                                         const struct rkv_runner_merge_states_args *args);
+
+/**
+ * Carries out copies that rkv_cache_poll() gave, between the runner's KV memory and host memory,
+ * now: rkv_cache_complete() is for the caller to call. For runners on the processor; with a GPU
+ * the engine copies on a stream of its own.
+ *
+ * In host memory a page is K and V of each layer in turn, rkv_runner_stats.page_bytes in all. Dense memory is copied as it lies, so
+ * the fingerprint of the tiers has to say the layout, and the number formats.
+ *
+ * @param runner the runner of all layers
+ * @param jobs copies of the cache over the runner's page table
+ * @param count how many
+ * @param element_size sizeof(rkv_copy_job)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy, and nothing was copied;
+ * RKV_STATUS_UNSUPPORTED on a GPU; RKV_STATUS_POISONED
+ * @par Cost
+ * O(bytes); no lock
+ * @par Thread safety
+ * any thread, while no step writes the pages of stores
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_copy_tier_pages(struct rkv_runner *runner,
+                                           const struct rkv_copy_job *jobs,
+                                           size_t count,
+                                           size_t element_size);
 
 /**
  * Reads records of the journal: which pages came into the cache and left it, in order, whichever
