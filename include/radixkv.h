@@ -1096,11 +1096,7 @@ typedef struct rkv_cache_config {
      * none): with an external pool they are the next that an eviction takes, else they are free at
      * once. Takes 4 bytes for each page of pool 0 and STATE group. Default and 0: any number.
      */
-    uint32_t checkpoint_limit;
-    /**
-     * Zero.
-     */
-    uint32_t reserved2;
+    uint64_t checkpoint_limit;
 } rkv_cache_config;
 
 /**
@@ -4932,13 +4928,13 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * the row for what comes next.
  *
  * A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
- * behind each. Of the tokens since the last publishing, or the last truncation, it writes the state
- * after the first into the first page of the sequence's row in the group, in its place, and the one
- * after each next token into the next page. Truncation then makes the state after position_count
- * the first page of the row, also when every token is kept. position_count is between one and
- * 1 + draft_state_count more than before. What is kept is to be published before the state is
- * saved, or handed on to children. Of tokens that are not computed yet keep the first alone: no
- * state is moved for that.
+ * behind each. Of the tokens since the last publishing, or the last truncation, it writes the
+ * state after the first into the first page of the sequence's row in the group, in its place, and
+ * the one after each next token into the next page. Truncation then makes the state after
+ * position_count the first page of the row, also when every token is kept. position_count is
+ * between one and 1 + draft_state_count more than before. What is kept is to be published before
+ * the state is saved, or handed on to children. Of tokens that are not computed yet keep the first
+ * alone: no state is moved for that.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -5328,8 +5324,8 @@ enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
                                             size_t *out_count);
 
 /**
- * What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose pages
- * rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+ * What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose
+ * pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -5389,8 +5385,8 @@ enum rkv_status rkv_sequence_checkpoint(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param sequence the sequence
- * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open, or
- * when what was published last ends inside a page; may be NULL
+ * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open,
+ * or when what was published last ends inside a page; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
  * it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
