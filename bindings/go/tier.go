@@ -295,14 +295,14 @@ func (c *Cache) Poll(jobs []CopyJob, ends []FetchEnd) (jobCount, endCount int, e
 	made := C.rkvgo_cache_poll(raw, &jobRoom[0], C.size_t(min(len(jobs), most)),
 		&endRoom[0], C.size_t(min(len(ends), most)))
 	jobCount, endCount = int(made.result.job_count), int(made.result.end_count)
-	for i := range jobCount {
+	for i := 0; i < jobCount; i++ {
 		job := &jobRoom[i]
 		jobs[i] = CopyJob{
 			uint64(job.job), job.host, uint64(job.byte_count), uint64(job.sequence),
 			uint32(job.page), CopyDirection(job.direction),
 		}
 	}
-	for i := range endCount {
+	for i := 0; i < endCount; i++ {
 		end := &endRoom[i]
 		ends[i] = FetchEnd{
 			uint64(end.sequence), uint64(end.position_count), uint64(end.wanted_page_count),
