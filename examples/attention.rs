@@ -80,6 +80,7 @@ fn shapes() -> RunnerConfig {
         kv_layout: KvLayout::Nhd,
         // So that a request's numbers do not depend on what else is in a batch.
         batch_invariant: true,
+        latent: false,
     }
 }
 
@@ -144,7 +145,8 @@ impl Engine {
                 stream: ptr::null_mut(),
                 layer,
                 q: (q.as_ptr().cast(), dense),
-                kv: Some([(k.as_ptr().cast(), dense), (v.as_ptr().cast(), dense)]),
+                k: Some((k.as_ptr().cast(), dense)),
+                v: Some((v.as_ptr().cast(), dense)),
                 out: (out.as_mut_ptr().cast(), dense),
                 lse: ptr::null_mut(),
                 sinks: ptr::null(),

@@ -97,7 +97,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 6
+#define RKV_ABI_VERSION 7
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -311,6 +311,14 @@
 #define RKV_RUNNER_BATCH_INVARIANT 1
 
 /**
+ * Flag of rkv_runner_config: V of a position is the first v_head_dim elements of its K, and memory
+ * has K alone. It is for multi-head latent attention whose up-projections are absorbed into q and
+ * into what follows: kv_head_count 1, head_dim 576, v_head_dim 512. `v` is NULL in kv_layers and
+ * in every call, and v_scale is k_scale.
+ */
+#define RKV_RUNNER_LATENT 2
+
+/**
  * 32-bit IEEE 754 floats.
  */
 #define RKV_DTYPE_F32 0
@@ -393,6 +401,12 @@
  * Reason of an rkv_journal_record: the cache was destroyed.
  */
 #define RKV_REASON_DESTROYED 5
+
+/**
+ * Reason of an rkv_journal_record: a path had more checkpoints than
+ * rkv_cache_config.checkpoint_limit.
+ */
+#define RKV_REASON_LIMIT 6
 
 /**
  * Flag of rkv_event_encoder_config: block hashes are whole digests, 32 bytes. Without it each is
@@ -818,9 +832,10 @@ typedef struct rkv_group_config {
      */
     uint32_t chunk;
     /**
-     * Zero.
+     * STATE: pages of a row for states after draft tokens, beside its own page, up to 255. See
+     * rkv_sequence_truncate(). 0: a sequence takes no token back. Else 0.
      */
-    uint32_t reserved;
+    uint32_t draft_state_count;
 } rkv_group_config;
 
 /**
@@ -1031,6 +1046,11 @@ typedef struct rkv_pool_stats {
      * Pages of an external pool that the cache does not own.
      */
     uint64_t outside_page_count;
+    /**
+     * Pages that retained sequences keep, of all groups that draw from the pool, each counted once;
+     * they are among the cached and the private ones.
+     */
+    uint64_t retained_page_count;
 } rkv_pool_stats;
 
 /**
@@ -1058,8 +1078,8 @@ typedef struct rkv_cache_config {
      */
     uint32_t retained_sequence_limit;
     /**
-     * Pages that those keep together at most, each counted once. Default and 0: half of the page
-     * table's.
+     * Pages of group 0 that those keep together at most, each counted once. Default and 0: half of
+     * those of pool 0.
      */
     uint32_t retained_page_limit;
     /**
@@ -1069,6 +1089,18 @@ typedef struct rkv_cache_config {
      * journal.
      */
     uint64_t journal_bytes;
+    /**
+     * Checkpoints of a STATE group that a path keeps at most, the one that was saved last included,
+     * up to 512. Beside these stay checkpoints where several prompts go on, and those in use.
+     * Others that lie before them go when one is saved (of those that come with one insert, none): with an external pool they are the next
+     * that an eviction takes, else they are free at once. Takes 4 bytes for each page of pool 0 and
+     * STATE group. Default and 0: any number.
+     */
+    uint32_t checkpoint_limit;
+    /**
+     * Zero.
+     */
+    uint32_t reserved2;
 } rkv_cache_config;
 
 /**
@@ -1589,8 +1621,8 @@ typedef struct rkv_cache_stats {
      */
     uint64_t retained_sequence_count;
     /**
-     * Pages that those keep now, each counted once; they are among the cached and the private
-     * ones.
+     * Pages of group 0 that those keep now, each counted once; they are among the cached and the
+     * private ones. rkv_pool_stats has those of all groups.
      */
     uint64_t retained_page_count;
     /**
@@ -1609,6 +1641,10 @@ typedef struct rkv_cache_stats {
      * Locks of callers now.
      */
     uint64_t lock_count;
+    /**
+     * Checkpoints that went because a path had more than rkv_cache_config.checkpoint_limit.
+     */
+    uint64_t dropped_checkpoint_count;
 } rkv_cache_stats;
 
 /**
@@ -1746,7 +1782,7 @@ typedef struct rkv_page_copy {
 } rkv_page_copy;
 
 /**
- * What rkv_sequence_publish() did.
+ * What rkv_sequence_publish() did in group 0; rkv_sequence_read_published() has the others.
  */
 typedef struct rkv_sequence_publish_result {
     /**
@@ -1903,6 +1939,28 @@ typedef struct rkv_sequence_fork_child {
 } rkv_sequence_fork_child;
 
 /**
+ * What publishing did in a group.
+ */
+typedef struct rkv_published_group {
+    /**
+     * The group.
+     */
+    uint32_t group;
+    /**
+     * Pages that went from the sequence to the cache.
+     */
+    uint32_t claimed_page_count;
+    /**
+     * Pages that somebody else had published first: the row maps those now.
+     */
+    uint32_t remapped_page_count;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_published_group;
+
+/**
  * New positions of one row. An array element.
  */
 typedef struct rkv_plan_row {
@@ -2055,7 +2113,7 @@ typedef struct rkv_plan_group_arrays {
      * The pages of all rows up to their last new position, one row after another; 0 is a hole,
      * where the row has no page. With RKV_PLAN_COMPACT only the pages that new positions are in or
      * attend to: of sinks, then of the window or chunk. Of a STATE group the page of each row's
-     * state.
+     * state, and its draft_state_count pages for states after draft tokens.
      */
     const int32_t *indices;
     /**
@@ -2089,7 +2147,7 @@ typedef struct rkv_runner_kv_memory {
      */
     void *k;
     /**
-     * V of page 0.
+     * V of page 0. With RKV_RUNNER_LATENT NULL where it is given, and k where it is read.
      */
     void *v;
     /**
@@ -2158,7 +2216,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_head_count;
     /**
-     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192 or 512. Default 128.
+     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192, 512 or 576. Default
+     * 128.
      */
     uint32_t head_dim;
     /**
@@ -2179,7 +2238,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t thread_count;
     /**
-     * RKV_RUNNER_ bits.
+     * RKV_RUNNER_ bits; RKV_RUNNER_LATENT on the CPU alone.
      */
     uint32_t flags;
     /**
@@ -2261,7 +2320,7 @@ typedef struct rkv_runner_append_prefill_args {
      */
     const void *k;
     /**
-     * Values: [new positions][kv_head_count][v_head_dim].
+     * Values: [new positions][kv_head_count][v_head_dim]. NULL with RKV_RUNNER_LATENT.
      */
     const void *v;
     /**
@@ -3343,8 +3402,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t flags;
     /**
-     * The directory, a path that ends with NUL; made if its parent is there. It is this cache's
-     * alone until it is detached.
+     * The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
+     * until it is detached.
      */
     const char *directory;
     /**
@@ -4155,7 +4214,7 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
  * page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
- * table with several groups; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
+ * table with several groups, and for a checkpoint_limit without a STATE group; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
  * the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
@@ -4872,12 +4931,23 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with
  * the row for what comes next.
  *
+ * A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
+ * behind each. Of the tokens since the last publishing, or the last truncation, it writes the state
+ * after the first into the first page of the sequence's row in the group, in its place, and the one
+ * after each next token into the next page. Truncation then makes the state after position_count
+ * the first page of the row, also when every token is kept. position_count is between one and
+ * 1 + draft_state_count more than before. What is kept is to be published before the state is
+ * saved, or handed on to children. Of tokens that are not computed yet keep the first alone: no
+ * state is moved for that.
+ *
  * @param cache the cache
  * @param sequence the sequence
  * @param position_count positions to keep: no fewer than the prompt's, no fewer than are
  * published, and not inside an image. The prompt of a child is all that it began with
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
- * yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+ * yet to copy positions that would go, or with states while a copy is open;
+ * RKV_STATUS_UNSUPPORTED with a STATE group without draft states; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(dropped pages); lock
  * @par Thread safety
@@ -5220,8 +5290,9 @@ enum rkv_status rkv_cache_read_retained(const struct rkv_cache *cache,
 
 /**
  * The row of a sequence in one group, from an index on: a page for each page_size positions, 0
- * where the window has passed. Of a STATE group: one page, the state that the next step changes,
- * whatever the position.
+ * where the window has passed. Of a STATE group: the page of the state that the next step changes,
+ * whatever the position, and then its draft_state_count pages for states after draft tokens, see
+ * rkv_sequence_truncate().
  *
  * Leading pages of the row may be the cache's, as far as rkv_sequence_info.shared_page_count says:
  * never write to these. The pages from there on, and the page of a STATE group, are private.
@@ -5252,6 +5323,33 @@ enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
                                             size_t *out_count);
 
 /**
+ * What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose pages
+ * rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param groups receives the groups in their order, 1 and up; (NULL, 0) asks for the count
+ * @param element_size sizeof(rkv_published_group); not read when groups is NULL
+ * @param capacity room in groups
+ * @param out_count receives the number of groups beside the first, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(groups); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_read_published(const struct rkv_cache *cache,
+                                            rkv_sequence_id sequence,
+                                            struct rkv_published_group *groups,
+                                            size_t element_size,
+                                            size_t capacity,
+                                            size_t *out_count);
+
+/**
  * Begins to save the states of a sequence where it is: a page for each STATE group that has no
  * checkpoint there, and the copies that fill it, from the sequence's own state. Carry them out, as
  * rkv_sequence_read_copies() names them, before the next step changes the states; then call
@@ -5278,6 +5376,28 @@ RKV_MUST_CHECK
 enum rkv_status rkv_sequence_checkpoint(struct rkv_cache *cache,
                                         rkv_sequence_id sequence,
                                         size_t *out_copy_count);
+
+/**
+ * Ends a sequence like rkv_sequence_release(), and leaves its states to the cache as checkpoints,
+ * without a copy: where all that was computed is published, ends with a page, and is what the
+ * states are after. A checkpoint that is there already stays, and so nothing is left then.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open, or
+ * when what was published last ends inside a page; may be NULL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
+ * it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages of the row + nodes on the path); lock, in slices; allocates nothing
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_donate(struct rkv_cache *cache,
+                                    rkv_sequence_id sequence,
+                                    size_t *out_checkpoint_count);
 
 /**
  * Lets the windows of a sequence slide without publishing, for tokens that nobody wants to keep:

@@ -60,6 +60,9 @@ run=$folder/$what/bin/python
 
 case "$what" in
 test)
+    # The second library is not in the wheel: the one that the stage `net` builds, too.
+    cargo build -q --locked --manifest-path net/Cargo.toml --target-dir "$target/net"
+    export RADIXKV_NET_LIBRARY=$target/net/debug/libradixkv_net.so
     cd bindings/python
     export PYTHONDONTWRITEBYTECODE=1
     "$run" -m pytest -p no:cacheprovider "$@"

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # What every change must pass: `make test`; with `long`, what `make test-long` does. Runs every
 # stage even when one fails, then says how each went, what was skipped, and what the runners
-# counted. With the names of stages: only those.
+# counted. With the names of stages: only those, one after another.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
-all=(lint tests net faults models memcheck python abi docs fuzz kernels)
-long=(sanitizers matrix ptx_matrix llama_cpp transformers vllm router engines python_speed
-    long_model long_simulation soak long_fuzz)
+# Two lanes, side by side: no stage keeps two processors busy by itself, and none of one lane
+# compiles into a folder of the other's for long.
+all=(tests memcheck kernels abi docs)
+beside=(faults python net models fuzz lint)
+long=(sanitizers matrix ptx_matrix llama_cpp llama_server transformers vllm router engines
+    python_speed long_model long_simulation soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -139,6 +142,10 @@ stage_llama_cpp() { # llama.cpp with the snapshot cache
     cargo test --locked --features llama-cpp --test llama_cpp
 }
 
+stage_llama_server() { # llama-server with the snapshot cache, beside its own
+    cargo test --locked --features llama-server --test llama_server
+}
+
 stage_transformers() { # the reference engine beside Hugging Face's transformers
     cargo test --locked --features transformers --test engine transformers
 }
@@ -182,9 +189,9 @@ mkdir -p "$logs"
 rm -f "$logs"/*
 [[ $* && $* != long ]] || bash scripts/tools.sh || exit 1
 
-report=() failed=()
+beside_them=()
 case "$*" in
-'') stages=("${all[@]}") ;;
+'') stages=("${all[@]}") beside_them=("${beside[@]}") ;;
 long) stages=("${long[@]}") program_limit=7200 ;;
 *) stages=("$@") ;;
 esac
@@ -192,13 +199,40 @@ esac
 program_limit="timeout --verbose --kill-after=10 ${program_limit:-900}"
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
+
+run_stage() { # stage; what it printed, its status and its seconds go into $logs
+    local start=$SECONDS code
+    (set -e; "stage_$1") </dev/null 2>&1
+    code=$?
+    echo "$code $((SECONDS - start))" >"$logs/$1.status"
+}
+
+run_beside() { # stages; each is printed whole when it has ended
+    local stage
+    for stage in "$@"; do
+        run_stage "$stage" >"$logs/$stage.log"
+        { flock 9; printf '\n=== %s\n' "$stage"; cat "$logs/$stage.log"; } 9>"$logs/lock"
+    done
+}
+
+if [ ${#beside_them[@]} -gt 0 ]; then
+    run_beside "${stages[@]}" &
+    run_beside "${beside_them[@]}" &
+    wait
+else
+    for stage in "${stages[@]}"; do
+        printf '\n=== %s\n' "$stage"
+        run_stage "$stage" | tee "$logs/$stage.log"
+    done
+fi
+
+stages+=("${beside_them[@]}")
+report=() failed=()
 for stage in "${stages[@]}"; do
-    printf '\n=== %s\n' "$stage"
-    start=$SECONDS
-    (set -e; "stage_$stage") </dev/null 2>&1 | tee "$logs/$stage.log"
-    code=${PIPESTATUS[0]} said=ok
+    read -r code seconds <"$logs/$stage.status" || code=none seconds=0
+    said=ok
     [ "$code" = 0 ] || { said="FAILED ($code)"; failed+=("$stage"); }
-    report+=("$(printf '%-15s %5d s  %s' "$stage" $((SECONDS - start)) "$said")")
+    report+=("$(printf '%-15s %5d s  %s' "$stage" "$seconds" "$said")")
 done
 
 printf '\n=== %d s in all\n' $SECONDS

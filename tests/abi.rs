@@ -55,11 +55,14 @@ layouts! {
         struct_size 0, page_size 4, page_count 8, slot_count 12, row_page_limit 16, flags 20,
         groups 24, group_count 32, group_size 40, pools 48, pool_count 56, pool_size 64
     }
-    rkv_group_config 24 { kind 0, pool 4, window 8, sinks 12, chunk 16, reserved 20 }
+    rkv_group_config 24 {
+        kind 0, pool 4, window 8, sinks 12, chunk 16, draft_state_count 20
+    }
     rkv_pool_config 8 { page_count 0, reserved 4 }
-    rkv_pool_stats 56 {
+    rkv_pool_stats 64 {
         struct_size 0, reserved 4, total_page_count 8, free_page_count 16, cached_page_count 24,
-        private_page_count 32, reclaimable_page_count 40, outside_page_count 48
+        private_page_count 32, reclaimable_page_count 40, outside_page_count 48,
+        retained_page_count 56
     }
     rkv_group_row 32 { group 0, reserved 4, pages 8, page_count 16, published_pages 24 }
     rkv_group_cost 16 { group 0, reserved 4, lost_position_count 8 }
@@ -67,6 +70,9 @@ layouts! {
         struct_size 0, reserved 4, position_count 8, known_position_count 16, checkpoint_at 24
     }
     rkv_locked_page 8 { page_index 0, page 4 }
+    rkv_published_group 16 {
+        group 0, claimed_page_count 4, remapped_page_count 8, reserved 12
+    }
     rkv_evicted_page 8 { group 0, page 4 }
     rkv_page_table_stats 80 {
         struct_size 0, page_size 4, total_page_count 8, free_page_count 16, cached_page_count 24,
@@ -77,9 +83,9 @@ layouts! {
     rkv_page_table_batch_arrays 40 {
         struct_size 0, reserved 4, indptr 8, indices 16, indices_capacity 24, last_page_len 32
     }
-    rkv_cache_config 32 {
+    rkv_cache_config 40 {
         struct_size 0, flags 4, index 8, reserved 12, retained_sequence_limit 16,
-        retained_page_limit 20, journal_bytes 24
+        retained_page_limit 20, journal_bytes 24, checkpoint_limit 32, reserved2 36
     }
     rkv_namespace 72 { struct_size 0, flags 4, lora_id 8, epoch 16, image_digest 24, salt 40 }
     rkv_page_digest 32 { bytes 0 }
@@ -113,13 +119,14 @@ layouts! {
         struct_size 0, lock_count 4, parent 8, position_count 16, page_count 24, end_position 32,
         child_count 40, last_access 48, hit_count 56
     }
-    rkv_cache_stats 176 {
+    rkv_cache_stats 184 {
         struct_size 0, reserved 4, cached_page_count 8, reclaimable_page_count 16, node_count 24,
         namespace_count 32, sequence_count 40, image_count 48, index_bytes 56, lookup_count 64,
         lookup_position_count 72, hit_position_count 80, partial_hit_position_count 88,
         inserted_page_count 96, duplicate_page_count 104, evicted_page_count 112, prefix_count 120,
         retained_sequence_count 128, retained_page_count 136, displaced_sequence_count 144,
-        inherit_count 152, inherited_position_count 160, lock_count 168
+        inherit_count 152, inherited_position_count 160, lock_count 168,
+        dropped_checkpoint_count 176
     }
     rkv_sequence_begin_args 40 {
         struct_size 0, flags 4, space 8, tokens 16, reserve_position_count 24,

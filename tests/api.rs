@@ -173,7 +173,7 @@ fn j08_a_sequence_takes_its_pages_later() {
 
 /// A hybrid model's page table: full attention, a window of 9 and states, a pool for each.
 fn hybrid() -> (PageTable, Cache) {
-    let group = |kind, pool| GroupConfig { kind, pool };
+    let group = |kind, pool| GroupConfig { kind, pool, ..GroupConfig::default() };
     let window = GroupKind::Window { window: 9, sinks: 0 };
     let groups = [group(GroupKind::Full, 0), group(window, 1), group(GroupKind::State, 2)];
     let config = PageTableConfig {
@@ -246,7 +246,7 @@ fn g09_pools_have_numbers() {
 /// G08: more pages of one pool may go than were asked for; all of them are told.
 #[test]
 fn g08_what_goes_together_is_told_together() {
-    let chunk = GroupConfig { kind: GroupKind::Full, pool: 0 };
+    let chunk = GroupConfig::default();
     let groups = Groups::new(&[GroupConfig::default(), chunk]).unwrap();
     let config = PageTableConfig { page_size: 4, page_count: 11, groups, ..Default::default() };
     let table = PageTable::new(config).unwrap();

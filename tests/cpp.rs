@@ -73,6 +73,11 @@ fn snapshot() {
 }
 
 #[test]
+fn snapshot_tiers() {
+    run_noun("snapshot_tiers");
+}
+
+#[test]
 fn tier() {
     run_noun("tier");
 }
@@ -126,6 +131,7 @@ fn every_file_has_a_test() {
         "runner_groups",
         "sequence",
         "snapshot",
+        "snapshot_tiers",
         "tier",
         "tokens",
     ];

@@ -34,7 +34,10 @@ impl Model {
     /// Of one FULL group, or of a WINDOW group beside it.
     fn new(threads: usize, has_window: bool) -> Self {
         let window = GroupKind::Window { window: WINDOW as u32, sinks: 0 };
-        let groups = [GroupConfig::default(), GroupConfig { kind: window, pool: 1 }];
+        let groups = [
+            GroupConfig::default(),
+            GroupConfig { kind: window, pool: 1, ..GroupConfig::default() },
+        ];
         let count = 1 + usize::from(has_window);
         let window_pages = [((2 * (WINDOW + CHUNK)) / PAGE_SIZE + 8) as u32];
         let shared = Shared::new(PageTableConfig {
@@ -59,6 +62,7 @@ impl Model {
                 kv_dtype: Dtype::Bf16,
                 kv_layout: KvLayout::Nhd,
                 batch_invariant: false,
+                latent: false,
             };
             Runner::new(shared.clone(), config, Threads::Own(threads)).expect("a runner")
         };
@@ -89,7 +93,8 @@ impl Model {
         let step = LayerStep {
             layer: 0,
             q: (q.as_ptr(), Default::default()),
-            kv: Some([(kv.as_ptr(), Default::default()); 2]),
+            k: Some((kv.as_ptr(), Default::default())),
+            v: Some((kv.as_ptr(), Default::default())),
             out: (out.as_mut_ptr(), Default::default()),
             lse: ptr::null_mut(),
             sinks: ptr::null(),

@@ -34,7 +34,10 @@ fn quickest(mut call: impl FnMut()) -> f64 {
 /// A page table and a cache of a FULL group and these, each with a pool of its own.
 fn open(more: &[GroupKind]) -> (PageTable, Cache) {
     let kinds = [GroupKind::Full].into_iter().chain(more.iter().copied());
-    let groups: Vec<_> = kinds.zip(0..).map(|(kind, pool)| GroupConfig { kind, pool }).collect();
+    let groups: Vec<_> = kinds
+        .zip(0..)
+        .map(|(kind, pool)| GroupConfig { kind, pool, ..GroupConfig::default() })
+        .collect();
     let count = PAGES as u32 + 1;
     let table = PageTable::new(PageTableConfig {
         page_size: PAGE_SIZE as u32,

@@ -97,7 +97,7 @@ type AppendPrefillArgs struct {
 	// K are the keys, rotated if the model does that, of KVHeadCount heads. None together with V: K
 	// and V of the new positions are in the pages already.
 	K Tensor
-	// V are the values, shaped like K but for heads of VHeadDim.
+	// V are the values, shaped like K but for heads of VHeadDim; none with RunnerLatent.
 	V Tensor
 	// Out receives the result, shaped like Q but for heads of VHeadDim; must not overlap Q, K and V.
 	Out Tensor
@@ -228,6 +228,8 @@ func (a *AppendPrefillArgs) check(positions int, s *shape) error {
 		if err := a.K.check("args.K", positions, s.kvHeads, s.headDim, s); err != nil {
 			return err
 		}
+	}
+	if a.V.data != nil || a.K.data != nil && !s.latent {
 		if err := a.V.check("args.V", positions, s.kvHeads, s.vHeadDim, s); err != nil {
 			return err
 		}

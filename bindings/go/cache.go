@@ -16,7 +16,8 @@ typedef struct rkvgo_cache_stats_made {
 // Zero takes the defaults.
 static inline rkvgo_cache_made rkvgo_cache_create(
 	rkv_page_table *table, uint32_t flags, uint32_t index,
-	uint32_t retained_sequence_limit, uint32_t retained_page_limit, uint64_t journal_bytes
+	uint32_t retained_sequence_limit, uint32_t retained_page_limit, uint64_t journal_bytes,
+	uint32_t checkpoint_limit
 ) {
 	rkvgo_cache_made made = {0};
 	rkv_cache_config config;
@@ -27,6 +28,7 @@ static inline rkvgo_cache_made rkvgo_cache_create(
 		config.retained_sequence_limit = retained_sequence_limit;
 		config.retained_page_limit = retained_page_limit;
 		config.journal_bytes = journal_bytes;
+		config.checkpoint_limit = checkpoint_limit;
 		status = rkv_cache_create(table, &config, &made.cache);
 	}
 	made.failure = rkvgo_end(status);
@@ -133,6 +135,9 @@ type CacheConfig struct {
 	// JournalBytes is the room of the ring that keeps the records of the journal: none. At least
 	// 1024 + 256 * page size.
 	JournalBytes uint64
+	// CheckpointLimit bounds the checkpoints of a GroupState that a path keeps, the last one
+	// included; those where several prompts go on stay besides. 0: any number.
+	CheckpointLimit uint32
 }
 
 // Cache is the prefix index over one page table: which published pages hold which tokens.
@@ -151,7 +156,7 @@ func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
 	defer table.mu.RUnlock()
 	made := C.rkvgo_cache_create(raw, C.uint32_t(config.Flags), C.uint32_t(config.Index),
 		C.uint32_t(config.RetainedSequenceLimit), C.uint32_t(config.RetainedPageLimit),
-		C.uint64_t(config.JournalBytes))
+		C.uint64_t(config.JournalBytes), C.uint32_t(config.CheckpointLimit))
 	if err := asError(made.failure); err != nil {
 		return nil, err
 	}
@@ -315,6 +320,9 @@ type CacheStats struct {
 	LockCount uint64
 	// PrefixCount counts the cached prefixes now that no longer one goes on.
 	PrefixCount uint64
+	// DroppedCheckpointCount counts the checkpoints that went because a path had more than
+	// CacheConfig.CheckpointLimit.
+	DroppedCheckpointCount uint64
 }
 
 // Stats are the counters at one moment. It waits for no eviction.
@@ -347,6 +355,7 @@ func (c *Cache) Stats() (CacheStats, error) {
 		InheritedPositionCount:  uint64(made.stats.inherited_position_count),
 		LockCount:               uint64(made.stats.lock_count),
 		PrefixCount:             uint64(made.stats.prefix_count),
+		DroppedCheckpointCount:  uint64(made.stats.dropped_checkpoint_count),
 	}, asError(made.failure)
 }
 

@@ -10,6 +10,21 @@ typedef struct rkvgo_group_probe {
 	rkv_group_cost costs[RKV_GROUP_LIMIT];
 } rkvgo_group_probe;
 
+typedef struct rkvgo_published {
+	rkvgo_failure *failure;
+	size_t count;
+	rkv_published_group groups[RKV_GROUP_LIMIT];
+} rkvgo_published;
+
+static inline rkvgo_published rkvgo_sequence_published(
+	const rkv_cache *cache, rkv_sequence_id sequence
+) {
+	rkvgo_published made = {0};
+	made.failure = rkvgo_end(rkv_sequence_read_published(
+		cache, sequence, made.groups, sizeof made.groups[0], RKV_GROUP_LIMIT, &made.count));
+	return made;
+}
+
 typedef struct rkvgo_evicted {
 	rkvgo_failure *failure;
 	size_t evicted;
@@ -34,6 +49,12 @@ static inline rkvgo_count rkvgo_sequence_group_row(
 static inline rkvgo_count rkvgo_sequence_checkpoint(rkv_cache *cache, rkv_sequence_id sequence) {
 	rkvgo_count made = {0};
 	made.failure = rkvgo_end(rkv_sequence_checkpoint(cache, sequence, &made.count));
+	return made;
+}
+
+static inline rkvgo_count rkvgo_sequence_donate(rkv_cache *cache, rkv_sequence_id sequence) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_sequence_donate(cache, sequence, &made.count));
 	return made;
 }
 
@@ -132,6 +153,9 @@ type GroupConfig struct {
 	Sinks uint32
 	// Chunk is, for GroupChunk, the positions of a chunk.
 	Chunk uint32
+	// DraftStateCount is, for GroupState, how many states a row has for tokens that may be taken
+	// back: see Sequence.Truncate.
+	DraftStateCount uint32
 }
 
 func groupConfigs(groups []GroupConfig) []C.rkv_group_config {
@@ -140,7 +164,7 @@ func groupConfigs(groups []GroupConfig) []C.rkv_group_config {
 		made = append(made, C.rkv_group_config{
 			kind: C.uint32_t(group.Kind), pool: C.uint32_t(group.Pool),
 			window: C.uint32_t(group.Window), sinks: C.uint32_t(group.Sinks),
-			chunk: C.uint32_t(group.Chunk),
+			chunk: C.uint32_t(group.Chunk), draft_state_count: C.uint32_t(group.DraftStateCount),
 		})
 	}
 	return made
@@ -287,6 +311,8 @@ type PoolStats struct {
 	ReclaimablePageCount uint64
 	// OutsidePageCount counts the pages of an external pool that the cache does not own.
 	OutsidePageCount uint64
+	// RetainedPageCount counts the pages that retained sequences keep, each once.
+	RetainedPageCount uint64
 }
 
 // PoolStats are the pages of one pool by state, at one moment.
@@ -304,6 +330,7 @@ func (t *PageTable) PoolStats(pool int) (PoolStats, error) {
 		PrivatePageCount:     uint64(made.stats.private_page_count),
 		ReclaimablePageCount: uint64(made.stats.reclaimable_page_count),
 		OutsidePageCount:     uint64(made.stats.outside_page_count),
+		RetainedPageCount:    uint64(made.stats.retained_page_count),
 	}, asError(made.failure)
 }
 
@@ -364,6 +391,52 @@ func (s Sequence) Checkpoint() (int, error) {
 	}
 	defer s.cache.mu.RUnlock()
 	made := C.rkvgo_sequence_checkpoint(raw, C.rkv_sequence_id(s.id))
+	return int(made.count), asError(made.failure)
+}
+
+// PublishedGroup says what publishing did in a group.
+type PublishedGroup struct {
+	// Group is its number.
+	Group uint32
+	// ClaimedPageCount counts the pages that went from the sequence to the cache.
+	ClaimedPageCount int
+	// RemappedPageCount counts the pages that somebody else had published first.
+	RemappedPageCount int
+}
+
+// Published says what the last Publish did in the groups beside the first, whose pages
+// PublishResult counts.
+func (s Sequence) Published() ([]PublishedGroup, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer s.cache.mu.RUnlock()
+	made := C.rkvgo_sequence_published(raw, C.rkv_sequence_id(s.id))
+	if err := asError(made.failure); err != nil {
+		return nil, err
+	}
+	groups := make([]PublishedGroup, made.count)
+	for at, group := range made.groups[:made.count] {
+		groups[at] = PublishedGroup{
+			Group:             uint32(group.group),
+			ClaimedPageCount:  int(group.claimed_page_count),
+			RemappedPageCount: int(group.remapped_page_count),
+		}
+	}
+	return groups, nil
+}
+
+// Donate ends the sequence like Release, and leaves its states to the cache as checkpoints, without
+// a copy: where all that was computed is published, ends with a page, and is what the states are
+// after. It returns how many.
+func (s Sequence) Donate() (int, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer s.cache.mu.RUnlock()
+	made := C.rkvgo_sequence_donate(raw, C.rkv_sequence_id(s.id))
 	return int(made.count), asError(made.failure)
 }
 

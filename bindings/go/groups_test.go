@@ -162,6 +162,11 @@ func TestSequencesWithGroups(t *testing.T) {
 	must(t, err)
 	_, err = first.Publish(20)
 	must(t, err)
+	published, err := first.Published()
+	must(t, err)
+	equal(t, "published", published, []radixkv.PublishedGroup{
+		{Group: windowGroup, ClaimedPageCount: 5}, {Group: stateGroup},
+	})
 	count, err := first.Checkpoint()
 	must(t, err)
 	equal(t, "copies", count, 1)
@@ -183,4 +188,56 @@ func TestSequencesWithGroups(t *testing.T) {
 	equal(t, "a page that has passed", row[3], 0)
 	must(t, second.Release())
 	must(t, first.Release())
+}
+
+// G07, G08, G11: a path keeps one state, drafts are taken back with theirs, and what is left at the
+// end is found.
+func TestStatesOfSequences(t *testing.T) {
+	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
+		PageSize: 4, SlotCount: 4,
+		Groups: []radixkv.GroupConfig{
+			{Kind: radixkv.GroupFull},
+			{Kind: radixkv.GroupState, Pool: 1, DraftStateCount: 1},
+		},
+		Pools: []uint32{40, 9},
+	})
+	must(t, err)
+	defer table.Close()
+	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{CheckpointLimit: 1})
+	must(t, err)
+	defer cache.Close()
+	ids := run(1, 12)
+	sequence, _, err := cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(ids)})
+	must(t, err)
+	_, err = sequence.Publish(8)
+	must(t, err)
+	_, err = sequence.Checkpoint()
+	must(t, err)
+	must(t, sequence.ConfirmCopies())
+	_, err = sequence.Publish(12)
+	must(t, err)
+	row, err := sequence.GroupRow(1)
+	must(t, err)
+	must(t, sequence.Append(radixkv.Text([]uint32{5, 6})))
+	must(t, sequence.Truncate(14))
+	moved, err := sequence.GroupRow(1)
+	must(t, err)
+	equal(t, "state", moved[0], row[1])
+	must(t, sequence.Append(radixkv.Text([]uint32{7, 8})))
+	must(t, sequence.Truncate(16))
+	_, err = sequence.Publish(16)
+	must(t, err)
+	count, err := sequence.Donate()
+	must(t, err)
+	equal(t, "donated", count, 1)
+	names(t, sequence.Release(), radixkv.StaleSequence, "")
+	stats, err := cache.Stats()
+	must(t, err)
+	equal(t, "dropped", stats.DroppedCheckpointCount, 1)
+	equal(t, "cached", stats.CachedPageCount, 4)
+	pool, err := table.PoolStats(1)
+	must(t, err)
+	equal(t, "states", pool.CachedPageCount, 1)
+	_, err = radixkv.NewCache(table, radixkv.CacheConfig{CheckpointLimit: 513})
+	names(t, err, radixkv.InvalidArgument, "config.checkpoint_limit")
 }

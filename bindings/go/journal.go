@@ -94,6 +94,8 @@ const (
 	ReasonReplaced RemovalReason = C.RKV_REASON_REPLACED
 	// ReasonDestroyed: the cache was closed.
 	ReasonDestroyed RemovalReason = C.RKV_REASON_DESTROYED
+	// ReasonLimit: a path had more checkpoints than CacheConfig.CheckpointLimit.
+	ReasonLimit RemovalReason = C.RKV_REASON_LIMIT
 )
 
 // JournalRecord says what happened to some pages. Its slices are good until its JournalBuffers are

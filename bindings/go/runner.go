@@ -91,9 +91,14 @@ const (
 // RunnerFlags are options of a runner.
 type RunnerFlags uint32
 
-// RunnerBatchInvariant: a row's result has the same bits whatever else is in the batch, for any
-// number of threads and however its prompt is cut into chunks.
-const RunnerBatchInvariant RunnerFlags = C.RKV_RUNNER_BATCH_INVARIANT
+const (
+	// RunnerBatchInvariant: a row's result has the same bits whatever else is in the batch, for any
+	// number of threads and however its prompt is cut into chunks.
+	RunnerBatchInvariant RunnerFlags = C.RKV_RUNNER_BATCH_INVARIANT
+	// RunnerLatent: V of a position is the first VHeadDim elements of its K, and memory has K alone:
+	// multi-head latent attention, absorbed. V is nil in KVLayers and in every call.
+	RunnerLatent RunnerFlags = C.RKV_RUNNER_LATENT
+)
 
 // RunnerConfig says how to build a runner. Zero takes the default; the counts of layers and heads
 // have none.
@@ -106,8 +111,8 @@ type RunnerConfig struct {
 	QueryHeadCount uint32
 	// KVHeadCount is the number of heads of K and V; divides QueryHeadCount.
 	KVHeadCount uint32
-	// HeadDim is the number of elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192
-	// or 512. Default 128.
+	// HeadDim is the number of elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also
+	// 192, 512 or 576. Default 128.
 	HeadDim uint32
 	// DType is that of queries, keys, values and results: DTypeF32, the default, F16 or BF16.
 	DType DType
@@ -171,6 +176,7 @@ type Runner struct {
 // shape is what the sizes of tensors follow from.
 type shape struct {
 	queryHeads, kvHeads, headDim, vHeadDim, elementBytes int
+	latent                                               bool
 }
 
 // RunnerSupports says whether the library, on this machine, can run such a runner, and how many
@@ -201,6 +207,7 @@ func NewRunner(table *PageTable, config RunnerConfig) (*Runner, error) {
 	s := shape{
 		queryHeads: int(config.QueryHeadCount), kvHeads: int(config.KVHeadCount),
 		headDim: int(config.HeadDim), vHeadDim: int(config.VHeadDim), elementBytes: 2,
+		latent: config.Flags&RunnerLatent != 0,
 	}
 	if s.headDim == 0 {
 		s.headDim = 128

@@ -6,6 +6,7 @@ package radixkv
 typedef struct rkvgo_snapshot_cache_made {
 	rkvgo_failure *failure;
 	rkv_snapshot_cache *cache;
+	rkvgo_shelf *shelf;
 } rkvgo_snapshot_cache_made;
 
 typedef struct rkvgo_snapshot_stats_made {
@@ -22,7 +23,11 @@ typedef struct rkvgo_snapshot_call {
 static inline rkvgo_snapshot_cache_made rkvgo_snapshot_cache_create(
 	uint64_t entry_limit, uint64_t byte_limit, bool disabled
 ) {
-	rkvgo_snapshot_cache_made made = {0};
+	rkvgo_snapshot_cache_made made = {.shelf = rkvgo_shelf_new()};
+	if (made.shelf == NULL) {
+		made.failure = rkvgo_no_memory();
+		return made;
+	}
 	rkv_snapshot_cache_config config;
 	rkv_status status = rkv_snapshot_cache_config_init(&config, sizeof config);
 	if (status == RKV_STATUS_OK) {
@@ -32,18 +37,25 @@ static inline rkvgo_snapshot_cache_made rkvgo_snapshot_cache_create(
 		status = rkv_snapshot_cache_create(&config, &made.cache);
 	}
 	made.failure = rkvgo_end(status);
+	if (made.failure != NULL) {
+		rkvgo_shelf_free(made.shelf);
+	}
 	return made;
 }
 
-static inline rkvgo_snapshot *rkvgo_snapshot_cache_destroy(rkv_snapshot_cache *cache) {
+static inline rkvgo_snapshot *rkvgo_snapshot_cache_destroy(
+	rkv_snapshot_cache *cache, rkvgo_shelf *shelf
+) {
 	rkv_snapshot_cache_destroy(cache);
-	return rkvgo_snapshots_take();
+	return rkvgo_snapshots_take(shelf);
 }
 
-static inline rkvgo_snapshot_call rkvgo_snapshot_cache_clear(rkv_snapshot_cache *cache) {
+static inline rkvgo_snapshot_call rkvgo_snapshot_cache_clear(
+	rkv_snapshot_cache *cache, rkvgo_shelf *shelf
+) {
 	rkvgo_snapshot_call made = {0};
 	made.failure = rkvgo_end(rkv_snapshot_cache_clear(cache));
-	made.freed = rkvgo_snapshots_take();
+	made.freed = rkvgo_snapshots_take(shelf);
 	return made;
 }
 
@@ -84,16 +96,22 @@ type SnapshotCacheConfig struct {
 // longest stored prefix. It stands alone: it needs no page table.
 type SnapshotCache[V any] struct {
 	// As in PageTable. Never held while values are freed.
-	mu   sync.RWMutex
-	raw  *C.rkv_snapshot_cache // nil after Close
-	free func(V)
+	mu    sync.RWMutex
+	raw   *C.rkv_snapshot_cache // nil after Close
+	free  func(V)
+	shelf *snapshotShelf
 }
+
+// snapshotShelf is what C code has of it as long as the cache, a pin or a value that may be
+// written is there: they all lead to it.
+type snapshotShelf struct{ c *C.rkvgo_shelf }
 
 // NewSnapshotCache creates an empty cache of values of one type.
 //
 // free, which may be nil, is called exactly once for each value that the cache took over, when it
 // and all readers are done with it: by the goroutine whose call let it go, when that call has done
-// everything else. It may call the cache.
+// everything else. It may call the cache. A value of SnapshotInsertStorable may be let go while no
+// call runs: the next call of the cache or of one of its pins frees it.
 func NewSnapshotCache[V any](
 	config SnapshotCacheConfig, free func(V),
 ) (*SnapshotCache[V], error) {
@@ -106,7 +124,9 @@ func NewSnapshotCache[V any](
 	if err := asError(made.failure); err != nil {
 		return nil, err
 	}
-	c := &SnapshotCache[V]{raw: made.cache, free: free}
+	shelf := &snapshotShelf{made.shelf}
+	runtime.SetFinalizer(shelf, func(shelf *snapshotShelf) { C.rkvgo_shelf_free(shelf.c) })
+	c := &SnapshotCache[V]{raw: made.cache, free: free, shelf: shelf}
 	runtime.SetFinalizer(c, (*SnapshotCache[V]).Close) // for those that nobody closed
 	return c, nil
 }
@@ -120,7 +140,7 @@ func (c *SnapshotCache[V]) Close() error {
 	c.mu.Lock()
 	var freed *C.rkvgo_snapshot
 	if c.raw != nil {
-		freed = C.rkvgo_snapshot_cache_destroy(c.raw)
+		freed = C.rkvgo_snapshot_cache_destroy(c.raw, c.shelf.c)
 		c.raw = nil
 		runtime.SetFinalizer(c, nil)
 	}
@@ -143,7 +163,19 @@ func (c *SnapshotCache[V]) enter() (*C.rkv_snapshot_cache, error) {
 }
 
 // snapshotBox is what a handle names: a nil of an interface type would not come back out of one.
-type snapshotBox[V any] struct{ value V }
+type snapshotBox[V any] struct {
+	value V
+	// What may be written: its parts stay where they are.
+	shelf  *snapshotShelf
+	pinner *runtime.Pinner
+}
+
+// unpin ends what Insert pinned.
+func (b *snapshotBox[V]) unpin() {
+	if b.pinner != nil {
+		b.pinner.Unpin()
+	}
+}
 
 // freeSnapshots frees what the library let go. No lock is held.
 func freeSnapshots[V any](freed *C.rkvgo_snapshot, free func(V)) {
@@ -152,6 +184,7 @@ func freeSnapshots[V any](freed *C.rkvgo_snapshot, free func(V)) {
 		C.rkvgo_snapshot_free(freed)
 		box := handle.Value().(*snapshotBox[V])
 		handle.Delete()
+		box.unpin()
 		freed = next
 		if free != nil {
 			free(box.value)
@@ -165,7 +198,7 @@ func (c *SnapshotCache[V]) Clear() error {
 	if err != nil {
 		return err
 	}
-	made := C.rkvgo_snapshot_cache_clear(raw)
+	made := C.rkvgo_snapshot_cache_clear(raw, c.shelf.c)
 	c.mu.RUnlock()
 	freeSnapshots(made.freed, c.free)
 	return asError(made.failure)

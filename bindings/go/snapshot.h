@@ -5,6 +5,9 @@
  * thread. Going up into Go from there would cost four times the call, and the Go side would hold
  * its own lock. So the destructor only puts the piece in a list, which the helper of the call takes
  * along: Go frees the values when nothing is held any more.
+ *
+ * What may be written below memory can also be let go by a thread of the library. Such pieces go
+ * to a shelf of the cache, from which the next call takes them.
  */
 #ifndef RADIXKV_GO_SNAPSHOT_H
 #define RADIXKV_GO_SNAPSHOT_H
@@ -20,10 +23,28 @@ typedef struct rkvgo_snapshot {
 rkvgo_snapshot *rkvgo_snapshot_new(uintptr_t handle);
 void rkvgo_snapshot_free(rkvgo_snapshot *snapshot);
 
-/* The destructor of every snapshot of Go. */
-void rkvgo_snapshot_destroy(void *data, uint64_t size_bytes, void *user_data);
+/* Pieces that any thread let go. It outlives all that are out. */
+typedef struct rkvgo_shelf rkvgo_shelf;
 
-/* What was destroyed on this thread since the last time. */
-rkvgo_snapshot *rkvgo_snapshots_take(void);
+/* NULL when there is no memory. */
+rkvgo_shelf *rkvgo_shelf_new(void);
+void rkvgo_shelf_free(rkvgo_shelf *shelf);
+
+/* What match and take bring. */
+typedef struct rkvgo_snapshot_found {
+    rkvgo_failure *failure;
+    rkvgo_snapshot *freed;
+    rkv_snapshot_cache_match_result match;
+    uintptr_t handle; /* of the value of a pin that is no copy */
+    bool pending;
+} rkvgo_snapshot_found;
+
+/* The destructors of snapshots of Go: in memory alone, and of those that may be written, whose
+ * user_data is the shelf. */
+void rkvgo_snapshot_destroy(void *data, uint64_t size_bytes, void *user_data);
+void rkvgo_snapshot_shelve(void *data, uint64_t size_bytes, void *shelf);
+
+/* What was destroyed on this thread since the last time, and what lies on the shelf. */
+rkvgo_snapshot *rkvgo_snapshots_take(rkvgo_shelf *shelf);
 
 #endif

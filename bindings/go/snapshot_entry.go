@@ -9,12 +9,6 @@ typedef struct rkvgo_snapshot_inserted {
 	rkv_snapshot_cache_insert_result result;
 } rkvgo_snapshot_inserted;
 
-typedef struct rkvgo_snapshot_found {
-	rkvgo_failure *failure;
-	rkv_snapshot_cache_match_result match;
-	uintptr_t handle;
-} rkvgo_snapshot_found;
-
 typedef struct rkvgo_snapshot_removed {
 	rkvgo_failure *failure;
 	rkvgo_snapshot *freed;
@@ -29,7 +23,8 @@ typedef struct rkvgo_snapshot_released {
 // With a failure the handle stays the caller's.
 static inline rkvgo_snapshot_inserted rkvgo_snapshot_cache_insert(
 	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count,
-	uintptr_t handle, uint64_t size_bytes, bool has_next_token, uint32_t next_token, uint32_t flags
+	uintptr_t handle, uint64_t size_bytes, bool has_next_token, uint32_t next_token,
+	uint32_t flags, const rkv_snapshot_part *parts, uint64_t part_count, rkvgo_shelf *shelf
 ) {
 	rkvgo_snapshot_inserted made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
@@ -40,10 +35,13 @@ static inline rkvgo_snapshot_inserted rkvgo_snapshot_cache_insert(
 		.tokens = &tokens,
 		.data = rkvgo_snapshot_new(handle),
 		.size_bytes = size_bytes,
-		.destructor = rkvgo_snapshot_destroy,
-		.user_data = NULL,
+		.destructor = part_count == 0 ? rkvgo_snapshot_destroy : rkvgo_snapshot_shelve,
+		.user_data = shelf,
 		.has_next_token = has_next_token,
 		.next_token = next_token,
+		.parts = parts,
+		.part_count = part_count,
+		.part_size = part_count == 0 ? 0 : sizeof *parts,
 	};
 	if (args.data == NULL) {
 		made.failure = rkvgo_no_memory();
@@ -54,22 +52,23 @@ static inline rkvgo_snapshot_inserted rkvgo_snapshot_cache_insert(
 	if (made.failure != NULL) {
 		rkvgo_snapshot_free(args.data);
 	}
-	made.freed = rkvgo_snapshots_take();
+	made.freed = rkvgo_snapshots_take(shelf);
 	return made;
 }
 
 static inline rkvgo_snapshot_found rkvgo_snapshot_cache_match(
 	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count,
-	uint32_t flags
+	uint32_t flags, rkvgo_shelf *shelf
 ) {
 	rkvgo_snapshot_found made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
 	made.match.struct_size = sizeof made.match;
 	made.failure = rkvgo_end(
 		rkv_snapshot_cache_match(cache, &space, &tokens, flags, &made.match));
-	if (made.match.pin != 0) {
+	if (made.match.pin != 0 && !made.match.is_copy) {
 		made.handle = ((rkvgo_snapshot *)made.match.data)->handle;
 	}
+	made.freed = rkvgo_snapshots_take(shelf);
 	return made;
 }
 
@@ -84,22 +83,23 @@ static inline rkvgo_count rkvgo_snapshot_cache_probe(
 }
 
 static inline rkvgo_snapshot_released rkvgo_snapshot_cache_release(
-	rkv_snapshot_cache *cache, rkv_pin_id pin
+	rkv_snapshot_cache *cache, rkv_pin_id pin, rkvgo_shelf *shelf
 ) {
 	rkvgo_snapshot_released made = {0};
 	made.failure = rkvgo_end(rkv_snapshot_cache_release(cache, pin));
-	made.freed = rkvgo_snapshots_take();
+	made.freed = rkvgo_snapshots_take(shelf);
 	return made;
 }
 
 static inline rkvgo_snapshot_removed rkvgo_snapshot_cache_remove(
-	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count
+	rkv_snapshot_cache *cache, rkv_namespace space, const uint32_t *ids, size_t count,
+	rkvgo_shelf *shelf
 ) {
 	rkvgo_snapshot_removed made = {0};
 	rkv_tokens tokens = rkvgo_tokens(ids, count, NULL, 0);
 	made.failure = rkvgo_end(
 		rkv_snapshot_cache_remove(cache, &space, &tokens, &made.removed));
-	made.freed = rkvgo_snapshots_take();
+	made.freed = rkvgo_snapshots_take(shelf);
 	return made;
 }
 */
@@ -110,14 +110,20 @@ import (
 	"runtime"
 	"runtime/cgo"
 	"sync/atomic"
+	"unsafe"
 )
 
 // SnapshotInsertFlags are options of an insert.
 type SnapshotInsertFlags uint32
 
-// SnapshotInsertTrimmable: the engine can take the end of this state away. MatchWith and
-// SnapshotMatchTrimmable find it for lists that have only its first tokens.
-const SnapshotInsertTrimmable SnapshotInsertFlags = C.RKV_SNAPSHOT_INSERT_TRIMMABLE
+const (
+	// SnapshotInsertStorable: the Parts may be written below memory, to what Attach put there, and
+	// are found again after the value had to leave, also by another process later.
+	SnapshotInsertStorable SnapshotInsertFlags = C.RKV_SNAPSHOT_INSERT_STORABLE
+	// SnapshotInsertTrimmable: the engine can take the end of this state away. MatchWith and
+	// SnapshotMatchTrimmable find it for lists that have only its first tokens.
+	SnapshotInsertTrimmable SnapshotInsertFlags = C.RKV_SNAPSHOT_INSERT_TRIMMABLE
+)
 
 // SnapshotMatchFlags are options of a match.
 type SnapshotMatchFlags uint32
@@ -140,8 +146,11 @@ type SnapshotArgs[V any] struct {
 	HasNextToken bool
 	// NextToken is the token that the model predicts after Tokens.
 	NextToken uint32
-	// Flags are 0 or SnapshotInsertTrimmable.
+	// Flags are SnapshotInsertStorable, SnapshotInsertTrimmable, both or 0.
 	Flags SnapshotInsertFlags
+	// Parts are, with SnapshotInsertStorable, the bytes of which the value is made: one slice at
+	// least. They are not copied, and must not change until the value was freed.
+	Parts [][]byte
 }
 
 // SnapshotInsertResult says what Insert did.
@@ -158,17 +167,37 @@ type SnapshotInsertResult struct {
 // takes the value over; after an error it stays the caller's. A value that is larger than the byte
 // limit, one for no tokens, and any in a disabled cache is freed before Insert returns.
 func (c *SnapshotCache[V]) Insert(args SnapshotArgs[V]) (SnapshotInsertResult, error) {
+	if args.Flags&SnapshotInsertStorable != 0 && len(args.Parts) == 0 {
+		return SnapshotInsertResult{}, invalid("args.Parts is empty: a storable value has parts")
+	}
 	raw, err := c.enter()
 	if err != nil {
 		return SnapshotInsertResult{}, err
 	}
-	handle := cgo.NewHandle(&snapshotBox[V]{args.Value})
+	box := &snapshotBox[V]{value: args.Value}
+	var parts *C.rkv_snapshot_part
+	if len(args.Parts) != 0 {
+		box.shelf, box.pinner = c.shelf, new(runtime.Pinner)
+		pinned := make([]C.rkv_snapshot_part, len(args.Parts))
+		for i, part := range args.Parts {
+			if len(part) != 0 {
+				box.pinner.Pin(&part[0])
+				pinned[i].data = unsafe.Pointer(&part[0])
+			}
+			pinned[i].size_bytes = C.uint64_t(len(part))
+		}
+		parts = &pinned[0]
+	}
+	handle := cgo.NewHandle(box)
 	made := C.rkvgo_snapshot_cache_insert(raw, args.Namespace.c(), u32Pointer(args.Tokens),
 		C.size_t(len(args.Tokens)), C.uintptr_t(handle), C.uint64_t(args.SizeBytes),
-		C.bool(args.HasNextToken), C.uint32_t(args.NextToken), C.uint32_t(args.Flags))
+		C.bool(args.HasNextToken), C.uint32_t(args.NextToken), C.uint32_t(args.Flags),
+		parts, C.uint64_t(len(args.Parts)), c.shelf.c)
 	c.mu.RUnlock()
 	if err := asError(made.failure); err != nil {
 		handle.Delete()
+		box.unpin()
+		freeSnapshots(made.freed, c.free)
 		return SnapshotInsertResult{}, err
 	}
 	freeSnapshots(made.freed, c.free)
@@ -194,12 +223,15 @@ type SnapshotPin[V any] struct {
 	HasNextToken bool
 	// NextToken is the token that the model predicts after the tokens that the value covers.
 	NextToken uint32
+	// IsCopy says that it was read from below memory: there is no value, and Parts are the bytes.
+	IsCopy bool
 
 	// The library keeps what is behind raw as long as the pin is out, closed or not.
 	raw      *C.rkv_snapshot_cache
 	pin      C.rkv_pin_id
 	value    V
 	free     func(V)
+	shelf    *snapshotShelf
 	released atomic.Bool
 }
 
@@ -215,15 +247,35 @@ func (c *SnapshotCache[V]) Match(
 func (c *SnapshotCache[V]) MatchWith(
 	namespace Namespace, tokens []uint32, flags SnapshotMatchFlags,
 ) (*SnapshotPin[V], error) {
+	pin, _, err := c.Find(namespace, tokens, flags)
+	return pin, err
+}
+
+// Find is MatchWith that also counts the tokens in common with what Fetch would bring from below
+// memory, when they are more; else 0. The pin is nil for a miss.
+func (c *SnapshotCache[V]) Find(
+	namespace Namespace, tokens []uint32, flags SnapshotMatchFlags,
+) (pin *SnapshotPin[V], fetchableTokenCount int, err error) {
 	raw, err := c.enter()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	defer c.mu.RUnlock()
 	made := C.rkvgo_snapshot_cache_match(raw, namespace.c(), u32Pointer(tokens),
-		C.size_t(len(tokens)), C.uint32_t(flags))
-	if err := asError(made.failure); err != nil || made.match.pin == 0 {
-		return nil, err
+		C.size_t(len(tokens)), C.uint32_t(flags), c.shelf.c)
+	c.mu.RUnlock()
+	freeSnapshots(made.freed, c.free)
+	if err := asError(made.failure); err != nil {
+		return nil, 0, err
+	}
+	return c.pinned(raw, made), int(made.match.fetchable_token_count), nil
+}
+
+// pinned is the pin of a match; nil for a miss.
+func (c *SnapshotCache[V]) pinned(
+	raw *C.rkv_snapshot_cache, made C.rkvgo_snapshot_found,
+) *SnapshotPin[V] {
+	if made.match.pin == 0 {
+		return nil
 	}
 	p := &SnapshotPin[V]{
 		TokenCount:       int(made.match.token_count),
@@ -232,16 +284,20 @@ func (c *SnapshotCache[V]) MatchWith(
 		FullHit:          made.match.full_hit != 0,
 		HasNextToken:     made.match.has_next_token != 0,
 		NextToken:        uint32(made.match.next_token),
+		IsCopy:           made.match.is_copy != 0,
 		raw:              raw,
 		pin:              made.match.pin,
-		value:            cgo.Handle(made.handle).Value().(*snapshotBox[V]).value,
 		free:             c.free,
+		shelf:            c.shelf,
+	}
+	if !p.IsCopy {
+		p.value = cgo.Handle(made.handle).Value().(*snapshotBox[V]).value
 	}
 	runtime.SetFinalizer(p, func(p *SnapshotPin[V]) { _ = p.Release() }) // for the forgotten
-	return p, nil
+	return p
 }
 
-// Value is the snapshot. It must not be used after Release.
+// Value is the snapshot. It must not be used after Release. The zero value when IsCopy.
 func (p *SnapshotPin[V]) Value() V { return p.value }
 
 // Release ends the pin. A second one gives StalePin. The cache may be closed already.
@@ -253,7 +309,7 @@ func (p *SnapshotPin[V]) Release() error {
 		return &Error{Status: StalePin,
 			Message: fmt.Sprintf("pin %#x was released before", uint64(p.pin))}
 	}
-	made := C.rkvgo_snapshot_cache_release(p.raw, p.pin)
+	made := C.rkvgo_snapshot_cache_release(p.raw, p.pin, p.shelf.c)
 	runtime.SetFinalizer(p, nil)
 	freeSnapshots(made.freed, p.free)
 	return asError(made.failure)
@@ -280,7 +336,7 @@ func (c *SnapshotCache[V]) Remove(namespace Namespace, tokens []uint32) (bool, e
 		return false, err
 	}
 	made := C.rkvgo_snapshot_cache_remove(raw, namespace.c(), u32Pointer(tokens),
-		C.size_t(len(tokens)))
+		C.size_t(len(tokens)), c.shelf.c)
 	c.mu.RUnlock()
 	freeSnapshots(made.freed, c.free)
 	return bool(made.removed), asError(made.failure)

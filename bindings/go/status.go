@@ -29,6 +29,8 @@ const (
 	Unsupported Status = C.RKV_STATUS_UNSUPPORTED
 	// StalePin: the pin was released before, or is of another cache.
 	StalePin Status = C.RKV_STATUS_STALE_PIN
+	// StaleTicket: the fetch was taken or cancelled before, or is of another cache or attachment.
+	StaleTicket Status = C.RKV_STATUS_STALE_TICKET
 	// OutOfPages: not enough pages, even if everything reclaimable were evicted; see [Shortage].
 	OutOfPages Status = C.RKV_STATUS_OUT_OF_PAGES
 	// OutOfSlots: not enough slots of the page table are free.
@@ -37,10 +39,13 @@ const (
 	OutOfMemory Status = C.RKV_STATUS_OUT_OF_MEMORY
 	// Busy: the page table already has a cache.
 	Busy Status = C.RKV_STATUS_BUSY
-	// Pending: the sequence to go on from is still running; ask again when it is retained.
+	// Pending: the sequence to go on from is still running, ask again when it is retained; or what
+	// was started still goes on.
 	Pending Status = C.RKV_STATUS_PENDING
 	// Device: the GPU or its driver refused or failed.
 	Device Status = C.RKV_STATUS_DEVICE
+	// Storage: the disk, or what is on it, does not allow the call; the message says what and where.
+	Storage Status = C.RKV_STATUS_STORAGE
 	// Internal: a bug in the library. The handle refuses further work.
 	Internal Status = C.RKV_STATUS_INTERNAL
 	// Poisoned: an earlier call on this handle ended with Internal; only Close is left.

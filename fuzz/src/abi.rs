@@ -59,6 +59,9 @@ sized!(
     rkv_snapshot_cache_insert_args,
     rkv_snapshot_cache_insert_result,
     rkv_snapshot_cache_match_result,
+    rkv_snapshot_cache_fetch_result,
+    rkv_snapshot_tier_config,
+    rkv_snapshot_tier_stats,
     rkv_tokens,
 );
 

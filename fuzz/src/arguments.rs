@@ -13,6 +13,7 @@ mod runner;
 mod sequences;
 mod shelf;
 mod snapshots;
+mod tiers;
 mod values;
 mod world;
 

@@ -29,9 +29,11 @@ namespace rkv {
                                                      std::uint32_t chunk) noexcept {
     return {RKV_GROUP_CHUNK, pool, 0, 0, chunk, 0};
 }
-/// Recurrent layers: a prefix needs the state at its end.
-[[nodiscard]] constexpr rkv_group_config state_group(std::uint32_t pool) noexcept {
-    return {RKV_GROUP_STATE, pool, 0, 0, 0, 0};
+/// Recurrent layers: a prefix needs the state at its end. `draft_state_count` states more are for
+/// tokens that may be taken back.
+[[nodiscard]] constexpr rkv_group_config
+state_group(std::uint32_t pool, std::uint32_t draft_state_count = 0) noexcept {
+    return {RKV_GROUP_STATE, pool, 0, 0, 0, draft_state_count};
 }
 /// A pool of pages, the reserved one included.
 [[nodiscard]] constexpr rkv_pool_config pool_of(std::uint32_t page_count) noexcept {

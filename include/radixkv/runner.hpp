@@ -87,6 +87,7 @@ public:
         : handle_(owned), query_heads_(config.query_head_count), kv_heads_(config.kv_head_count),
           head_dim_(config.head_dim),
           v_head_dim_(config.v_head_dim != 0 ? config.v_head_dim : config.head_dim),
+          is_latent_((config.flags & RKV_RUNNER_LATENT) != 0),
           element_bytes_(config.dtype == RKV_DTYPE_F32 ? 4 : 2) {}
 
     [[nodiscard]] rkv_runner* get() const noexcept { return handle_.get(); }
@@ -190,10 +191,11 @@ private:
         const std::uint64_t k_elements = positions * kv_heads_ * head_dim_;
         const std::uint64_t v_elements = positions * kv_heads_ * v_head_dim_;
         const bool present = k.size() == 0 && v.size() == 0;
+        const bool has_v = !present && !is_latent_;
         require(q.size() == query_elements, "q: not [positions][query_head_count][head_dim]");
         require(present || k.size() == k_elements, "k: not [positions][kv_head_count][head_dim]");
-        require(present || v.size() == v_elements,
-                "v: not [positions][kv_head_count][v_head_dim]");
+        require(v.size() == (has_v ? v_elements : 0),
+                "v: not [positions][kv_head_count][v_head_dim], and none of a latent runner");
         require(out.size() == out_elements, "out: not [positions][query_head_count][v_head_dim]");
         require(lse.size() == 0 || lse.size() == positions * query_heads_,
                 "lse: not [positions][query_head_count]");
@@ -203,7 +205,7 @@ private:
         args.layer = layer;
         args.q = q.data();
         args.k = present ? nullptr : k.data();
-        args.v = present ? nullptr : v.data();
+        args.v = has_v ? v.data() : nullptr;
         args.out = out.data();
         args.lse = lse.size() != 0 ? lse.data() : nullptr;
         args.sinks = params.sinks.size() != 0 ? params.sinks.data() : nullptr;
@@ -223,6 +225,7 @@ private:
     std::uint64_t kv_heads_;
     std::uint64_t head_dim_;
     std::uint64_t v_head_dim_;
+    bool is_latent_;
     std::size_t element_bytes_;
 };
 

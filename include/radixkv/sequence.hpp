@@ -80,6 +80,14 @@ public:
         check(rkv_sequence_publish(owned_.cache(), get(), computed_position_count, &result));
         return result;
     }
+    /// rkv_sequence_read_published(): the groups beside the first.
+    [[nodiscard]] std::vector<rkv_published_group> published() const {
+        return detail::read<rkv_published_group>(
+            [&](rkv_published_group* groups, std::size_t capacity, std::size_t* count) {
+                return rkv_sequence_read_published(owned_.cache(), get(), groups,
+                                                   sizeof(rkv_published_group), capacity, count);
+            });
+    }
     /// rkv_sequence_read_group_row(): the whole row of a group.
     [[nodiscard]] std::vector<std::uint32_t> group_row(std::uint32_t group) const {
         return detail::read<std::uint32_t>(
@@ -94,6 +102,13 @@ public:
         std::size_t copy_count = 0;
         check(rkv_sequence_checkpoint(owned_.cache(), get(), &copy_count));
         return copy_count;
+    }
+    /// rkv_sequence_donate(): the sequence ends, and the object is empty. How many checkpoints it left.
+    std::size_t donate() {
+        std::size_t checkpoint_count = 0;
+        check(rkv_sequence_donate(owned_.cache(), get(), &checkpoint_count));
+        (void)owned_.release();
+        return checkpoint_count;
     }
     /// rkv_sequence_slide().
     void slide(std::uint64_t computed_position_count) {

@@ -8,17 +8,21 @@
 
 #include "callback.hpp"
 #include "namespace.hpp"
+#include "span.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace rkv {
 
 /// Owns one pin on a snapshot: rkv_snapshot_cache_release() at the end. Made by
-/// SnapshotCache::match(); empty for a miss. It may outlive the SnapshotCache.
+/// SnapshotCache::match() and SnapshotFetch::take(); empty for a miss. It may outlive the
+/// SnapshotCache.
 class SnapshotPin {
 public:
     /// Owns nothing.
@@ -68,9 +72,26 @@ public:
     [[nodiscard]] std::optional<std::uint32_t> next_token() const noexcept {
         return found_.has_next_token != 0 ? std::optional(found_.next_token) : std::nullopt;
     }
+    /// Tokens in common with what SnapshotCache::fetch() would bring, when they are more; else 0.
+    /// A miss has them too.
+    [[nodiscard]] std::size_t fetchable_token_count() const noexcept {
+        return static_cast<std::size_t>(found_.fetchable_token_count);
+    }
+    /// Whether data() is a copy that the cache read from below memory: its first part, not what
+    /// an insert was given.
+    [[nodiscard]] bool is_copy() const noexcept { return found_.is_copy != 0; }
+    /// rkv_snapshot_cache_read_parts(): good until the pin ends.
+    [[nodiscard]] std::vector<rkv_snapshot_part> parts() const {
+        return detail::read<rkv_snapshot_part>(
+            [&](rkv_snapshot_part* into, std::size_t capacity, std::size_t* count) {
+                return rkv_snapshot_cache_read_parts(cache_, get(), into,
+                                                     sizeof(rkv_snapshot_part), capacity, count);
+            });
+    }
 
 private:
     friend class SnapshotCache;
+    friend class SnapshotFetch;
     SnapshotPin(rkv_snapshot_cache* cache, const rkv_snapshot_cache_match_result& found) noexcept
         : cache_(cache), found_(found) {}
     [[nodiscard]] static rkv_snapshot_cache_match_result none() noexcept {
@@ -80,6 +101,75 @@ private:
     // Not a share of the SnapshotCache: the C cache lives behind its handle as long as pins do.
     rkv_snapshot_cache* cache_ = nullptr;
     rkv_snapshot_cache_match_result found_ = none();
+};
+
+/// Owns one fetch from below memory: rkv_snapshot_cache_cancel() at the end. Made by
+/// SnapshotCache::fetch(); empty when there is nothing to fetch. Not to outlive the SnapshotCache.
+class SnapshotFetch {
+public:
+    /// Owns nothing.
+    SnapshotFetch() noexcept = default;
+    SnapshotFetch(SnapshotFetch&& other) noexcept
+        : cache_(other.cache_), started_(std::exchange(other.started_, none())) {}
+    SnapshotFetch& operator=(SnapshotFetch&& other) noexcept {
+        SnapshotFetch taken(std::move(other));
+        std::swap(cache_, taken.cache_);
+        std::swap(started_, taken.started_);
+        return *this;
+    }
+    ~SnapshotFetch() {
+        if (get() == 0) return;
+        // After a detach it is stale, and nothing is left to cancel.
+        [[maybe_unused]] const rkv_status status = rkv_snapshot_cache_cancel(cache_, get());
+    }
+
+    [[nodiscard]] rkv_ticket_id get() const noexcept { return started_.ticket; }
+    [[nodiscard]] explicit operator bool() const noexcept { return get() != 0; }
+    /// Gives the ticket up, without rkv_snapshot_cache_cancel().
+    [[nodiscard]] rkv_ticket_id release() noexcept {
+        return std::exchange(started_, none()).ticket;
+    }
+    /// rkv_snapshot_cache_cancel() now. An empty one does nothing.
+    void reset() {
+        if (get() == 0) return;
+        check(rkv_snapshot_cache_cancel(cache_, get()));
+        (void)release();
+    }
+
+    /// Tokens of the snapshot that it brings.
+    [[nodiscard]] std::size_t token_count() const noexcept {
+        return static_cast<std::size_t>(started_.token_count);
+    }
+    /// Those that the query begins with: fewer only after a fetch of trimmable ones.
+    [[nodiscard]] std::size_t common_token_count() const noexcept {
+        return static_cast<std::size_t>(started_.common_token_count);
+    }
+    /// What the snapshot takes.
+    [[nodiscard]] std::uint64_t size_bytes() const noexcept { return started_.size_bytes; }
+
+    /// rkv_snapshot_cache_take(): nothing while the fetch goes on; else it has ended, this is
+    /// empty, and the pin is so too if the snapshot could not be had. An empty one throws
+    /// RKV_STATUS_INVALID_ARGUMENT or RKV_STATUS_STALE_TICKET.
+    [[nodiscard]] std::optional<SnapshotPin> take() {
+        auto found = sized<rkv_snapshot_cache_match_result>();
+        const rkv_status status = rkv_snapshot_cache_take(cache_, get(), &found);
+        if (status == RKV_STATUS_PENDING) return std::nullopt;
+        check(status);
+        (void)release();
+        return SnapshotPin(cache_, found);
+    }
+
+private:
+    friend class SnapshotCache;
+    SnapshotFetch(rkv_snapshot_cache* cache,
+                  const rkv_snapshot_cache_fetch_result& started) noexcept
+        : cache_(cache), started_(started) {}
+    [[nodiscard]] static rkv_snapshot_cache_fetch_result none() noexcept {
+        return sized<rkv_snapshot_cache_fetch_result>();
+    }
+
+    rkv_snapshot_cache* cache_ = nullptr;
+    rkv_snapshot_cache_fetch_result started_ = none();
 };
 
 /// Owns an rkv_snapshot_cache of any snapshots. TypedSnapshotCache is for those of one type.
@@ -124,18 +214,28 @@ public:
                                       std::optional<std::uint32_t> next_token = std::nullopt,
                                       const Namespace& ns = Namespace(),
                                       std::uint32_t flags = 0) {
-        auto args = sized<rkv_snapshot_cache_insert_args>();
+        auto args = of_object(tokens, snapshot, next_token, ns);
         args.flags = flags;
-        args.space = ns.get();
-        args.tokens = tokens.get();
-        args.data = snapshot.get();
         args.size_bytes = size_bytes;
-        args.destructor = [](void* data, std::uint64_t, void*) noexcept {
-            detail::must_not_throw("the destructor of a snapshot",
-                                   [&] { delete static_cast<T*>(data); });
-        };
-        args.has_next_token = next_token.has_value() ? 1 : 0;
-        args.next_token = next_token.value_or(0);
+        const rkv_snapshot_cache_insert_result result = insert(args);
+        (void)snapshot.release();  // the cache's since the call succeeded
+        return result;
+    }
+    /// The same, of an object that may be written below memory: RKV_SNAPSHOT_INSERT_STORABLE, too.
+    /// It is made of these parts, which stay as they are until it is deleted; together they are
+    /// size_bytes. What comes back is a copy of them and no object: SnapshotPin::is_copy(). A
+    /// thread of the library may delete it, and there its destructor must not call this cache.
+    template <class T>
+    rkv_snapshot_cache_insert_result insert_storable(
+        TokenView tokens, std::unique_ptr<T> snapshot, span<const rkv_snapshot_part> parts,
+        std::optional<std::uint32_t> next_token = std::nullopt, const Namespace& ns = Namespace(),
+        std::uint32_t flags = 0) {
+        auto args = of_object(tokens, snapshot, next_token, ns);
+        args.flags = flags | RKV_SNAPSHOT_INSERT_STORABLE;
+        args.parts = parts.data();
+        args.part_count = parts.size();
+        args.part_size = sizeof(rkv_snapshot_part);
+        for (const rkv_snapshot_part& part : parts) args.size_bytes += part.size_bytes;
         const rkv_snapshot_cache_insert_result result = insert(args);
         (void)snapshot.release();  // the cache's since the call succeeded
         return result;
@@ -163,6 +263,38 @@ public:
         check(rkv_snapshot_cache_remove(get(), ns.get(), tokens.get(), &removed));
         return removed;
     }
+    /// rkv_snapshot_tier_config_init().
+    [[nodiscard]] static rkv_snapshot_tier_config tier_config() {
+        rkv_snapshot_tier_config config{};
+        check(rkv_snapshot_tier_config_init(&config, sizeof config));
+        return config;
+    }
+    /// rkv_snapshot_cache_attach(): throws RKV_STATUS_STORAGE when the directory cannot be used.
+    void attach(const rkv_snapshot_tier_config& config) {
+        check(rkv_snapshot_cache_attach(get(), &config));
+    }
+    /// rkv_snapshot_cache_detach(): false when the time was over first.
+    bool detach(std::chrono::milliseconds timeout) {
+        return is_done(rkv_snapshot_cache_detach(get(), whole(timeout)));
+    }
+    /// rkv_snapshot_cache_flush(): false when something is not written yet.
+    [[nodiscard]] bool flush(std::chrono::milliseconds timeout) {
+        return is_done(rkv_snapshot_cache_flush(get(), whole(timeout)));
+    }
+    /// rkv_snapshot_cache_fetch(): empty when nothing below memory is longer than what memory has;
+    /// flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE.
+    [[nodiscard]] SnapshotFetch fetch(TokenView tokens, const Namespace& ns = Namespace(),
+                                      std::uint32_t flags = 0) {
+        auto started = sized<rkv_snapshot_cache_fetch_result>();
+        check(rkv_snapshot_cache_fetch(get(), ns.get(), tokens.get(), flags, &started));
+        return SnapshotFetch(get(), started);
+    }
+    /// rkv_snapshot_cache_read_tier_stats().
+    [[nodiscard]] rkv_snapshot_tier_stats tier_stats() {
+        auto stats = sized<rkv_snapshot_tier_stats>();
+        check(rkv_snapshot_cache_read_tier_stats(get(), &stats));
+        return stats;
+    }
     /// rkv_snapshot_cache_clear().
     void clear() { check(rkv_snapshot_cache_clear(get())); }
     /// rkv_snapshot_cache_read_stats().
@@ -175,6 +307,31 @@ public:
     void check_invariants() const { check(rkv_snapshot_cache_check(get())); }
 
 private:
+    template <class T>
+    [[nodiscard]] static rkv_snapshot_cache_insert_args of_object(
+        const TokenView& tokens, const std::unique_ptr<T>& snapshot,
+        std::optional<std::uint32_t> next_token, const Namespace& ns) noexcept {
+        auto args = sized<rkv_snapshot_cache_insert_args>();
+        args.space = ns.get();
+        args.tokens = tokens.get();
+        args.data = snapshot.get();
+        args.destructor = [](void* data, std::uint64_t, void*) noexcept {
+            detail::must_not_throw("the destructor of a snapshot",
+                                   [&] { delete static_cast<T*>(data); });
+        };
+        args.has_next_token = next_token.has_value() ? 1 : 0;
+        args.next_token = next_token.value_or(0);
+        return args;
+    }
+    [[nodiscard]] static std::uint64_t whole(std::chrono::milliseconds timeout) noexcept {
+        return timeout.count() > 0 ? static_cast<std::uint64_t>(timeout.count()) : 0;
+    }
+    [[nodiscard]] static bool is_done(rkv_status status) {
+        if (status == RKV_STATUS_PENDING) return false;
+        check(status);
+        return true;
+    }
+
     struct Destroy {
         void operator()(rkv_snapshot_cache* cache) const noexcept {
             rkv_snapshot_cache_destroy(cache);
@@ -183,7 +340,8 @@ private:
     std::unique_ptr<rkv_snapshot_cache, Destroy> handle_;
 };
 
-/// A SnapshotPin on a T, which any number of readers may share.
+/// A SnapshotPin on a T, which any number of readers may share. A copy from below memory is no T:
+/// ask SnapshotCache for those.
 template <class T> class TypedSnapshotPin : public SnapshotPin {
 public:
     TypedSnapshotPin() noexcept = default;

@@ -86,7 +86,7 @@ impl<A> Tensor<A> {
 pub struct KvLayer<A> {
     /// Keys of page 0.
     pub k: A,
-    /// Values of page 0.
+    /// Values of page 0; the keys' address where values are the beginnings of keys.
     pub v: A,
     /// Of keys.
     pub strides: KvStrides,

@@ -156,7 +156,7 @@ pub struct rkv_plan_group_arrays {
     /// The pages of all rows up to their last new position, one row after another; 0 is a hole,
     /// where the row has no page. With RKV_PLAN_COMPACT only the pages that new positions are in or
     /// attend to: of sinks, then of the window or chunk. Of a STATE group the page of each row's
-    /// state.
+    /// state, and its draft_state_count pages for states after draft tokens.
     pub indices: *const i32,
     /// For each row, the positions in its last page: 1 to page_size; 1 in a STATE group.
     pub last_page_len: *const i32,

@@ -16,7 +16,7 @@ pub struct AppendPrefill<'a> {
     pub q: Tensor<*const u8>,
     /// `[new positions][KV head][element]`; none: they are written already.
     pub k: Option<Tensor<*const u8>>,
-    /// Like `k`, with v_head_dim elements.
+    /// Like `k`, with v_head_dim elements; none also where they are the beginnings of keys.
     pub v: Option<Tensor<*const u8>>,
     /// Like `q`, with v_head_dim elements.
     pub out: Tensor<*mut u8>,

@@ -25,7 +25,9 @@ pub(super) unsafe fn copy_pages(
             unsafe {
                 let (k, v) = (layer.strides, layer.v_strides);
                 copy_page((layer.k, k, geometry.head_dim), layer, geometry, copy);
-                copy_page((layer.v, v, geometry.v_head_dim), layer, geometry, copy);
+                if layer.v != layer.k {
+                    copy_page((layer.v, v, geometry.v_head_dim), layer, geometry, copy);
+                }
             }
         }
     }

@@ -15,11 +15,11 @@ const CHUNK: usize = 32;
 /// # Safety
 /// That of [`super::CpuBackend::append_prefill`].
 pub(super) unsafe fn write(isa: Isa, team: &Team, call: &AppendPrefill<'_>) {
-    let (Some(k), Some(v)) = (call.k, call.v) else { return };
+    let Some(k) = call.k else { return };
     let Geometry { kv_heads, head_dim, v_head_dim, .. } = call.geometry;
     let count = call.batch.query_count();
     let positions = (TASK_NUMBERS / (kv_heads * head_dim.max(v_head_dim))).max(1);
-    let work = Work { call, k, v };
+    let work = Work { call, k, v: call.v };
     team.share(count.div_ceil(positions), &|_, take| {
         while let Some(task) = take() {
             let positions = task * positions..((task + 1) * positions).min(count);
@@ -31,7 +31,8 @@ pub(super) unsafe fn write(isa: Isa, team: &Team, call: &AppendPrefill<'_>) {
 struct Work<'a> {
     call: &'a AppendPrefill<'a>,
     k: Tensor<*const u8>,
-    v: Tensor<*const u8>,
+    /// None where values are the beginnings of keys.
+    v: Option<Tensor<*const u8>>,
 }
 
 // SAFETY: each position has its own place in the pages.
@@ -64,7 +65,9 @@ impl Vectorized for Positions<'_> {
         // SAFETY: the contract of write(), which alone makes a Work.
         unsafe {
             write_positions(simd, call, k, to_k, self.positions.clone());
-            write_positions(simd, call, v, to_v, self.positions);
+            if let Some(v) = v {
+                write_positions(simd, call, v, to_v, self.positions);
+            }
         }
     }
 }

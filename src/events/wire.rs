@@ -73,6 +73,7 @@ fn reason_name(reason: Reason) -> &'static str {
         Reason::Caller => "caller",
         Reason::Destroyed => "destroyed",
         Reason::Invalidated => "invalidated",
+        Reason::Limit => "limit",
     }
 }
 

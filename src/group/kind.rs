@@ -3,6 +3,9 @@ use super::GROUP_LIMIT;
 use crate::error::{Error, text};
 use std::ops::Range;
 
+/// Draft states of a row at most.
+const DRAFT_STATES_MAX: u32 = 255;
+
 /// Which pages of a group let a prefix be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GroupKind {
@@ -76,6 +79,11 @@ impl GroupKind {
         }
     }
 
+    /// Whether a prefix of whole pages needs the last of them, wherever it ends.
+    pub fn needs_last(self) -> bool {
+        matches!(self, Self::Window { window: 2.., .. } | Self::Full | Self::State)
+    }
+
     /// Pages of one place that hold what was attended to before it, and those after it do not need.
     pub fn slides(self) -> bool {
         matches!(self, Self::Window { .. } | Self::Chunk { .. })
@@ -89,6 +97,18 @@ pub struct GroupConfig {
     pub kind: GroupKind,
     /// The pool that its pages come from.
     pub pool: u32,
+    /// Of a STATE group: states of a row beside the one, for tokens that may be taken back.
+    pub draft_states: u32,
+}
+
+impl GroupConfig {
+    /// Pages of a row of so many places.
+    pub fn row_pages(&self, places: usize) -> usize {
+        match self.kind {
+            GroupKind::State => 1 + self.draft_states as usize,
+            _ => places,
+        }
+    }
 }
 
 /// The groups of a page table. Group 0 is FULL: the spine.
@@ -140,6 +160,12 @@ impl Groups {
         self.list().iter().copied().enumerate().skip(1)
     }
 
+    /// The fewest draft states that a STATE group has; None without such a group.
+    pub fn draft_states(&self) -> Option<usize> {
+        let states = self.list().iter().filter(|group| group.kind == GroupKind::State);
+        states.map(|group| group.draft_states as usize).min()
+    }
+
     /// Whether each group draws from a pool.
     pub fn in_pool(&self, pool: u32) -> [bool; GROUP_LIMIT] {
         let of =
@@ -164,6 +190,12 @@ impl Groups {
                 GroupKind::Window { window: 0, .. } => return fail("window is 0"),
                 GroupKind::Chunk { chunk: 0 } => return fail("chunk is 0"),
                 _ => {}
+            }
+            if group.draft_states > 0 && group.kind != GroupKind::State {
+                return fail("draft_state_count: only STATE groups have draft states");
+            }
+            if group.draft_states > DRAFT_STATES_MAX {
+                return fail("draft_state_count is more than 255");
             }
             if group.pool as usize >= pool_count {
                 return fail("pool is not the number of a pool");
@@ -225,6 +257,8 @@ mod tests {
                     let wanted = needed(kind, positions, page_size);
                     assert_eq!(places, wanted, "{kind:?}, {positions} of {page_size}");
                     assert!((0..60).all(|at| needs.contain(at) == wanted.contains(&at)));
+                    let last = positions.div_ceil(page_size).checked_sub(1);
+                    assert!(!kind.needs_last() || last.is_none_or(|last| needs.contain(last)));
                 }
             }
         }
@@ -233,9 +267,13 @@ mod tests {
     #[test]
     fn g01_groups_that_make_no_sense_are_refused() {
         let full = GroupConfig::default();
-        let window =
-            |window, pool| GroupConfig { kind: GroupKind::Window { window, sinks: 0 }, pool };
-        let chunk = GroupConfig { kind: GroupKind::Chunk { chunk: 0 }, pool: 0 };
+        let window = |window, pool| GroupConfig {
+            kind: GroupKind::Window { window, sinks: 0 },
+            pool,
+            ..full
+        };
+        let chunk = GroupConfig { kind: GroupKind::Chunk { chunk: 0 }, ..full };
+        let state = GroupConfig { kind: GroupKind::State, draft_states: 256, ..full };
         let check = |list: &[GroupConfig]| Groups::new(list).and_then(|groups| groups.check(2));
         assert!(check(&[]).is_ok());
         assert!(check(&[full, window(1, 1), window(4, 0)]).is_ok());
@@ -243,6 +281,7 @@ mod tests {
             (vec![window(4, 0)], "config.groups[0].kind"),
             (vec![full, window(0, 0)], "config.groups[1].window"),
             (vec![full, chunk], "config.groups[1].chunk"),
+            (vec![full, state], "config.groups[1].draft_state_count"),
             (vec![full, window(4, 2)], "config.groups[1].pool"),
             (vec![GroupConfig { pool: 1, ..full }], "config.groups[0].pool"),
             (vec![full; GROUP_LIMIT + 1], "config.group_count"),

@@ -10,7 +10,8 @@
 //! The index knows group 0 alone. A page of another group hangs on the page of the spine that has
 //! the same positions, by that page's number: so neither splits nor merges of nodes touch it, and
 //! it goes when that one goes. `kind` says which pages a prefix needs, `reach` how far all groups
-//! have what they need, `hung` which page hangs where, who uses it, and which goes next.
+//! have what they need, `hung` which page hangs where, who uses it, and which goes next, `saved`
+//! which state lies before which.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -18,10 +19,13 @@ mod hung;
 mod kind;
 mod queue;
 mod reach;
+mod saved;
 
 pub use hung::{Class, Hung, HungPage};
 pub use kind::{GroupConfig, GroupKind, Groups, Needs, check_count};
 pub use reach::{Reached, Spine, reach};
+pub(crate) use saved::CHECKPOINT_LIMIT_MAX;
+pub use saved::SavedStates;
 
 /// Groups of a page table at most.
 pub(crate) const GROUP_LIMIT: usize = 8;

@@ -3,8 +3,13 @@
 //! The search goes from the deep end up. A page that a group needs and that is not there rules out
 //! every prefix that ends behind it and needs it; so what is left to try ends before that page.
 //! Each group looks at each page once, from the end up, and stops when it has all that it needs: a
-//! hit costs as many pages as are needed, a long miss those that lie behind the result.
+//! hit costs as many pages as are needed, a long miss those that lie behind the result, up to a
+//! limit.
 use super::{GROUP_LIMIT, Groups, Hung};
+
+/// Pages that are missing one after another, behind which a lookup looks no farther: nobody waits
+/// longer for it than that takes.
+const FAR: usize = 1 << 14;
 
 /// The pages of group 0 along a prefix.
 pub trait Spine {
@@ -67,7 +72,16 @@ pub fn reach<S: Spine>(
                         })
                     }
                 };
-                let Some(hole) = hole else { break };
+                let Some(mut hole) = hole else { break };
+                if config.kind.needs_last() {
+                    // Nor can a prefix end behind a page before that one which is missing too.
+                    let most = hole.min(FAR);
+                    let before = (0..most).map(|at| hole - 1 - at);
+                    let there =
+                        before.clone().find(|&place| hung.page(group, view.page(place)) != 0);
+                    hole = there.map_or(0, |place| place + 1);
+                    *verified = (*verified).min(hole);
+                }
                 let positions = fit((hole * page_size).min(reached.positions));
                 assert!(positions < reached.positions, "a hole shortens what is reached");
                 reached.lost[group] += reached.positions - positions;

@@ -45,10 +45,12 @@ pub enum Reason {
     Destroyed,
     /// Cleared before.
     Invalidated,
+    /// A path had more states than it keeps.
+    Limit,
 }
 
-const REASONS: [Reason; 4] =
-    [Reason::Capacity, Reason::Caller, Reason::Destroyed, Reason::Invalidated];
+const REASONS: [Reason; 5] =
+    [Reason::Capacity, Reason::Caller, Reason::Destroyed, Reason::Invalidated, Reason::Limit];
 
 /// Pages that came in, of one prefix and one after another.
 #[derive(Debug, Clone, Copy)]

@@ -21,6 +21,7 @@ use super::copied::Copied;
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::{OrderedMap, OutOfMemory};
+use smallvec::SmallVec;
 
 /// Who may change a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub(super) enum PageState {
 
 /// What pages were before the index got them.
 #[derive(Debug)]
-pub struct Claimed(Vec<PageState>);
+pub struct Claimed(SmallVec<[PageState; 64]>);
 
 /// Pages 1 and up. Page 0 is reserved: it is never handed out.
 #[derive(Debug)]
@@ -169,9 +170,11 @@ impl PagePool {
     /// Takes pages, of which the pool has that many, to the end of a list that has room for them.
     fn take(&mut self, state: PageState, count: usize, into: &mut Vec<u32>) {
         assert!(into.capacity() - into.len() >= count, "room was made for the pages");
-        let first = into.len();
-        into.extend(self.free.drain(self.free.len() - count..).rev());
-        into[first..].iter().for_each(|&page| self.states[page as usize] = state);
+        let (first, left) = (into.len(), self.free.len() - count);
+        into.extend(self.free[left..].iter().rev());
+        self.free.truncate(left);
+        let states = &mut self.states[..];
+        into[first..].iter().for_each(|&page| states[page as usize] = state);
     }
 
     /// Takes pages that become a row's.
@@ -289,9 +292,11 @@ impl PagePool {
 
     /// Gives pages of a sequence to the index.
     pub fn claim(&mut self, pages: &[u32]) {
+        let states = &mut self.states[..];
         for &page in pages {
-            assert_eq!(self.state(page), Some(PageState::Sequence), "page {page} is a sequence's");
-            self.states[page as usize] = PageState::Cached;
+            let state = &mut states[page as usize];
+            assert!(*state == PageState::Sequence, "page {page} is a sequence's");
+            *state = PageState::Cached;
         }
         self.cached += pages.len();
     }
@@ -300,19 +305,23 @@ impl PagePool {
     /// returns what `take_back` undoes it with. `first` is the place of the first in the caller's
     /// list, for the message.
     pub fn claim_all(&mut self, pages: &[u32], name: &str, first: usize) -> Result<Claimed, Error> {
-        let mut before = Claimed(Vec::new());
-        before.0.try_reserve_exact(pages.len()).map_err(OutOfMemory::from)?;
+        let mut before = Claimed(SmallVec::new());
+        before.0.try_reserve_exact(pages.len()).map_err(|_| OutOfMemory)?;
         for (at, &page) in pages.iter().enumerate() {
-            use PageState::{Loose, Mapped, Outside};
-            if let Some(state @ (Loose | Mapped | Outside)) = self.state(page) {
-                before.0.push(state);
-                self.states[page as usize] = PageState::Cached;
-                self.cached += 1;
-                continue;
+            use PageState::{Cached, Loose, Mapped, Outside};
+            match self.states.get_mut(page as usize) {
+                // Not page 0, which is never any of these.
+                Some(state @ (Loose | Mapped | Outside)) => {
+                    before.0.push(std::mem::replace(state, Cached));
+                }
+                _ => {
+                    self.cached += at;
+                    self.take_back(&pages[..at], before);
+                    return Err(self.not_to_claim(name, first + at, page));
+                }
             }
-            self.take_back(&pages[..at], before);
-            return Err(self.not_to_claim(name, first + at, page));
         }
+        self.cached += pages.len();
         Ok(before)
     }
 
@@ -427,34 +436,44 @@ impl PagePool {
         matches!(self.state(page), Some(Loose | Mapped | Sequence))
     }
 
+    /// Takes loose pages out of the caller's hands, on their way back to the pool. Stops at the
+    /// first that is none: its place.
+    pub fn withdraw(&mut self, pages: &[u32]) -> Result<(), usize> {
+        for (at, &page) in pages.iter().enumerate() {
+            match self.states.get_mut(page as usize) {
+                Some(state @ PageState::Loose) => *state = PageState::Taken,
+                _ => return Err(at),
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a page of the caller's list, of which those before it were withdrawn, is not loose.
+    #[cold]
+    pub fn not_loose(&self, pages: &[u32], at: usize) -> Error {
+        let page = pages[at];
+        let what = match self.state(page) {
+            None => "no page of this table",
+            Some(PageState::Free) => "free already",
+            Some(PageState::Cached) => "owned by the cache",
+            Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
+            Some(PageState::Retained) => "kept for a retained sequence",
+            Some(PageState::Lent) => "kept for a copy that is not confirmed",
+            Some(PageState::Taken) if pages[..at].contains(&page) => "given twice",
+            Some(PageState::Taken | PageState::Loose) => "not the caller's now",
+            Some(PageState::Outside) => "outside",
+        };
+        Error::argument(text!("pages[{at}] {page} is {what}"))
+    }
+
     /// Puts back pages that must be private and in no row, all or none.
     pub fn free_loose(&mut self, pages: &[u32]) -> Result<(), Error> {
-        self.check_own()?;
-        for (at, &page) in pages.iter().enumerate() {
-            let what = match self.state(page) {
-                // Marked at once, so that a page given twice is seen.
-                Some(PageState::Loose) => {
-                    self.states[page as usize] = PageState::Mapped;
-                    continue;
-                }
-                None => "no page of this table",
-                Some(PageState::Free) => "free already",
-                Some(PageState::Cached) => "owned by the cache",
-                Some(PageState::Mapped) if pages[..at].contains(&page) => "given twice",
-                Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
-                Some(PageState::Retained) => "kept for a retained sequence",
-                Some(PageState::Lent) => "kept for a copy that is not confirmed",
-                Some(PageState::Taken) => "not handed out yet",
-                Some(PageState::Outside) => "outside",
-            };
-            for &page in &pages[..at] {
-                self.states[page as usize] = PageState::Loose;
-            }
-            return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
+        if let Err(at) = self.withdraw(pages) {
+            let error = self.not_loose(pages, at);
+            self.hand_over(&pages[..at], None);
+            return Err(error);
         }
-        for &page in pages.iter().rev() {
-            self.put_back(page);
-        }
+        pages.iter().rev().for_each(|&page| self.put_back(page));
         Ok(())
     }
 }

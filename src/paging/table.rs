@@ -238,6 +238,7 @@ impl PageTable {
     }
 
     /// The pages of a slot in use.
+    #[inline]
     pub fn row(&self, slot: u32) -> Result<&[u32], Error> {
         let row = self.rows.get(slot as usize).filter(|row| row.owner.is_some());
         row.map(|row| &*row.pages).ok_or_else(|| self.not_in_use(slot))
@@ -341,7 +342,10 @@ impl PageTable {
     pub fn extend_taken(&mut self, slot: u32, pages: &[u32]) {
         let row = &mut self.rows[slot as usize];
         assert!(row.pages.capacity() - row.pages.len() >= pages.len(), "room was made for them");
-        self.pool.hand_over(pages, Some(row.owner.expect("the slot is in use")));
+        // A sequence's are marked as such when they are taken.
+        if row.owner.expect("the slot is in use") == RowOwner::Caller {
+            self.pool.hand_over(pages, Some(RowOwner::Caller));
+        }
         row.pages.extend_from_slice(pages);
     }
 

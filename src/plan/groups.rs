@@ -1,7 +1,7 @@
 //! The rows of a step in a group beside the spine, as arrays.
 use crate::attention::{Batch, Capacity};
 use crate::error::Error;
-use crate::group::GroupKind;
+use crate::group::{GroupConfig, GroupKind};
 use crate::memory::OutOfMemory;
 use crate::paging::BatchArrays;
 
@@ -11,9 +11,11 @@ use super::PlanRow;
 #[derive(Debug)]
 pub struct GroupStep {
     kind: GroupKind,
+    /// Of a STATE group, pages of each row.
+    states: usize,
     /// As group 0 has it, page 0 where there is none. A STATE group has no positions, so no rows.
     batch: Batch,
-    /// Only pages that new positions attend to, or are in; of a STATE group each row's page. Not
+    /// Only pages that new positions attend to, or are in; of a STATE group each row's pages. Not
     /// made where that is all there is.
     compact: BatchArrays,
     first_positions: Vec<i64>,
@@ -32,10 +34,12 @@ pub struct Compact<'a> {
 }
 
 impl GroupStep {
-    pub(super) fn new(kind: GroupKind, page_size: usize) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(config: GroupConfig, page_size: usize) -> Result<Self, OutOfMemory> {
+        let kind = config.kind;
         let compact_size = if kind == GroupKind::State { 1 } else { page_size };
         Ok(Self {
             kind,
+            states: config.row_pages(0),
             batch: Batch::new(page_size)?,
             compact: BatchArrays::new(compact_size)?,
             first_positions: Vec::new(),
@@ -52,8 +56,9 @@ impl GroupStep {
 
     pub(super) fn reserve(&mut self, capacity: &Capacity) -> Result<(), OutOfMemory> {
         let Capacity { rows, positions, pages, .. } = *capacity;
-        let pages = if self.kind == GroupKind::State { rows } else { pages };
-        if self.kind != GroupKind::State {
+        let is_state = self.kind == GroupKind::State;
+        let pages = if is_state { rows.saturating_mul(self.states) } else { pages };
+        if !is_state {
             self.batch.reserve(rows, positions, pages)?;
         }
         if self.kind != GroupKind::Full {
@@ -71,8 +76,8 @@ impl GroupStep {
     /// Adds a row whose pages were found good.
     pub(super) fn push(&mut self, row: &PlanRow<'_>, pages: &[u32]) -> Result<(), Error> {
         if self.kind == GroupKind::State {
-            self.compact.reserve(1, 1)?;
-            self.compact.push(1, pages);
+            self.compact.reserve(1, pages.len())?;
+            self.compact.push(pages.len(), pages);
             return Ok(());
         }
         self.batch.push_row(row.start, row.count, pages, row.regions)?;

@@ -105,7 +105,7 @@ impl Step {
     pub(super) fn new(page_size: usize, groups: &Groups) -> Result<Self, OutOfMemory> {
         let mut hung = Vec::new();
         for (_, group) in groups.hung() {
-            hung.try_push(GroupStep::new(group.kind, page_size)?)?;
+            hung.try_push(GroupStep::new(group, page_size)?)?;
         }
         Ok(Self {
             hung,

@@ -29,8 +29,10 @@ pub struct LayerStep {
     pub layer: usize,
     /// Queries.
     pub q: (*const u8, Strides),
-    /// Keys and values; None when they are in the pages already.
-    pub kv: Option<[(*const u8, Strides); 2]>,
+    /// Keys; None when keys and values are in the pages already.
+    pub k: Option<(*const u8, Strides)>,
+    /// Values; None with `k`, and where they are latent.
+    pub v: Option<(*const u8, Strides)>,
     /// Receives the result, shaped like `q` but for heads of v_head_dim.
     pub out: (*mut u8, Strides),
     /// Receives the logarithm of each query's denominator; may be NULL.
@@ -86,10 +88,9 @@ impl Runner {
         };
         let shapes = [(query_heads, k_dim), (kv_heads, k_dim), (kv_heads, v_dim)];
         let q = tensor(step.q, shapes[0], "q")?;
-        let [k, v] = match step.kv {
-            Some([k, v]) => [Some(tensor(k, shapes[1], "k")?), Some(tensor(v, shapes[2], "v")?)],
-            None => [None, None],
-        };
+        self.check_new(step)?;
+        let k = step.k.map(|k| tensor(k, shapes[1], "k")).transpose()?;
+        let v = step.v.map(|v| tensor(v, shapes[2], "v")).transpose()?;
         let out_shape = (query_heads, v_dim);
         let out = self.tensor(step.out, positions, out_shape, &"out")?;
         for (input, shape) in [Some(q), k, v].into_iter().zip(shapes) {
@@ -104,7 +105,10 @@ impl Runner {
         check_f32(step.lse, &"lse")?;
         check_f32(step.sinks, &"sinks")?;
         check_params(&step.params)?;
-        let params = Params { view: self.view(step.params.view)?, ..step.params };
+        let mut params = Params { view: self.view(step.params.view)?, ..step.params };
+        if self.config.latent {
+            params.v_scale = params.k_scale; // V is stored as K is
+        }
         let layer = *self.memory.layer(step.layer);
         match &self.backend {
             Backend::Cpu(cpu) => {
@@ -147,6 +151,19 @@ impl Runner {
                 // SAFETY: as above, on the device and in the order of the stream.
                 unsafe { self.launch(cuda, (plan, &current), &call, stream) }
             }
+        }
+    }
+
+    /// Whether a step has both K and V, where they are two, or neither.
+    fn check_new(&self, step: &LayerStep) -> Result<(), Error> {
+        match (step.k.is_some(), step.v.is_some()) {
+            (_, true) if self.config.latent => {
+                Err(Error::argument("args.v is not NULL, with V in K"))
+            }
+            (k, v) if k != v && !self.config.latent => {
+                Err(Error::argument("args.k and args.v are either both NULL or neither"))
+            }
+            _ => Ok(()),
         }
     }
 

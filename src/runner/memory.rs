@@ -68,7 +68,7 @@ unsafe impl Send for KvMemory {}
 unsafe impl Sync for KvMemory {}
 
 impl KvMemory {
-    /// Memory of its own, zeroed: K of all pages, then V, layer after layer.
+    /// Memory of its own, zeroed: K of all pages, then V, layer after layer. Latent V has none.
     pub(super) fn allocate(
         config: &RunnerConfig,
         geometry: &Geometry,
@@ -76,23 +76,26 @@ impl KvMemory {
         backend: &Backend,
     ) -> Result<Self, Error> {
         let dense = |head_dim| KvStrides::dense(config.kv_layout, geometry, head_dim);
-        let (strides, v_strides) = (dense(geometry.head_dim)?, dense(geometry.v_head_dim)?);
+        let strides = dense(geometry.head_dim)?;
+        let v_strides = if config.latent { strides } else { dense(geometry.v_head_dim)? };
         let bytes = |strides: &KvStrides, head_dim| {
             span(strides, geometry, head_dim, pages)?
                 .checked_mul(config.kv_dtype.bytes())?
                 .checked_next_multiple_of(ALIGNMENT)
         };
-        let of_layer = bytes(&strides, geometry.head_dim)
-            .and_then(|k| Some((k, k.checked_add(bytes(&v_strides, geometry.v_head_dim)?)?)));
+        let of_layer = bytes(&strides, geometry.head_dim).and_then(|k| match config.latent {
+            true => Some((0, k)),
+            false => Some((k, k.checked_add(bytes(&v_strides, geometry.v_head_dim)?)?)),
+        });
         let total = of_layer.and_then(|(_, both)| both.checked_mul(config.layers));
-        let (Some((k_bytes, both)), Some(total)) = (of_layer, total) else {
+        let (Some((to_v, both)), Some(total)) = (of_layer, total) else {
             return Err(Error::memory("KV: config.layer_count and the pages"));
         };
         let own = Own::new(total, backend)?;
         let part = |at: usize| own.start().wrapping_add(at);
         let layers = try_collect((0..config.layers).map(|layer| KvLayer {
             k: part(layer * both),
-            v: part(layer * both + k_bytes),
+            v: part(layer * both + to_v),
             strides,
             v_strides,
             dtype: config.kv_dtype,
@@ -112,6 +115,11 @@ impl KvMemory {
         let mut layers = Vec::new();
         for (at, layer) in given.iter().enumerate() {
             let wrong = |what: &str| Err(Error::argument(text!("kv_layers[{at}]{what}")));
+            if config.latent && !layer.v.is_null() {
+                return wrong(".v is not NULL, with V in K");
+            }
+            let latent = KvPointers { v: layer.k, v_strides: layer.strides, ..*layer };
+            let layer = if config.latent { &latent } else { layer };
             for (pointer, name) in [(layer.k, "k"), (layer.v, "v")] {
                 if pointer.is_null() {
                     return wrong(&text!(".{name} is NULL"));

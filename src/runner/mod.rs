@@ -55,6 +55,9 @@ pub struct RunnerConfig {
     pub kv_layout: KvLayout,
     /// The same bits for a row whatever else is computed, and by however many threads.
     pub batch_invariant: bool,
+    /// V of a position is the first `v_head_dim` elements of its K: memory has K alone. What
+    /// multi-head latent attention caches, when the up-projections are absorbed into q and out.
+    pub latent: bool,
 }
 
 impl RunnerConfig {
@@ -87,6 +90,16 @@ impl RunnerConfig {
                 self.kv_heads,
                 self.query_heads
             )));
+        }
+        if self.latent && self.v_head_dim > self.head_dim {
+            return Err(Error::argument(text!(
+                "config.v_head_dim {} is more than head_dim {}, of which V is the beginning",
+                self.v_head_dim,
+                self.head_dim
+            )));
+        }
+        if self.latent && matches!(backend, BackendConfig::Cuda(_)) {
+            return Err(Error::unsupported("config.flags: CUDA kernels read V apart from K"));
         }
         backend.supports(&self.geometry(page_size), self.dtype, self.kv_dtype)
     }
@@ -121,7 +134,8 @@ impl RunnerConfig {
 
     /// Bytes of one page, K and V of all layers together, when it lies densely.
     pub fn page_bytes(&self, page_size: usize) -> usize {
-        let elements = page_size * self.kv_heads * (self.head_dim + self.v_head_dim);
+        let v_head_dim = if self.latent { 0 } else { self.v_head_dim };
+        let elements = page_size * self.kv_heads * (self.head_dim + v_head_dim);
         self.layers * elements * self.kv_dtype.bytes()
     }
 }

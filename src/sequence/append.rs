@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::memory::TryGrow;
+use crate::paging::RowOwner;
 use crate::store::{Claim, Shared, State, Turn};
 use crate::token::{ImageSpan, TokenList, position_count, with_query};
 
@@ -14,6 +15,8 @@ struct Lengthen {
 }
 
 impl Claim<()> for Lengthen {
+    const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let known = state.sequence(self.id)?.positions;
         if self.positions > known {
@@ -49,6 +52,8 @@ struct Append<'a> {
 }
 
 impl Claim<()> for Append<'_> {
+    const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let known = state.sequence(self.id)?.positions;
         let pages = state.table.pages_for(self.positions.saturating_add(known), "tokens")?;
@@ -133,11 +138,31 @@ impl State {
         Ok(())
     }
 
+    /// The place of the state after the first positions of a sequence, among those of the last step,
+    /// which computed the tokens since publishing, or since some were taken back.
+    fn check_states(&self, id: SequenceId, keep: usize, drafts: usize) -> Result<usize, Error> {
+        let sequence = self.sequence(id)?;
+        let first = sequence.computed.max(sequence.groups.accepted) + 1;
+        if keep < first || keep - first > drafts {
+            return Err(Error::argument(text!(
+                "position_count {keep}: there are states after {first} to {} positions",
+                first + drafts
+            )));
+        }
+        if keep > first && !sequence.groups.copies().is_empty() {
+            return Err(Error::state("a copy is not confirmed yet"));
+        }
+        Ok(keep - first)
+    }
+
     /// Keeps the first positions of a sequence; the row keeps its pages.
     pub fn truncate(&mut self, id: SequenceId, keep: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
-        if self.table.groups().end_with_pages() {
-            return Err(Error::unsupported("a state can't be taken back to an earlier position"));
+        let drafts = self.table.groups().draft_states();
+        if drafts == Some(0) {
+            return Err(Error::unsupported(
+                "a state can't be taken back to an earlier position without draft_state_count",
+            ));
         }
         let published = sequence.shared * self.table.page_size();
         let least = sequence.prompt_positions.max(published);
@@ -152,6 +177,13 @@ impl State {
             return Err(Error::argument(text!("position_count {keep} is inside an image")));
         }
         self.check_borrowers(id.slot(), keep)?;
+        let accepted = match drafts {
+            None => 0,
+            Some(drafts) => self.check_states(id, keep, drafts)?,
+        };
+        if accepted > 0 {
+            self.accept_state(id.slot(), accepted, keep);
+        }
         let sequence = &mut self.sequences[id.slot() as usize];
         let dropped = sequence.positions - keep;
         sequence.tail.truncate(sequence.tail.len() - dropped);

@@ -90,8 +90,8 @@ impl State {
     }
 
     /// The pages of such a row, which is a sequence's and was found good, in a group beside the
-    /// spine: no hole where new positions lie or what they attend to. Of a STATE group the one that
-    /// there is.
+    /// spine: no hole where new positions lie or what they attend to. Of a STATE group all that
+    /// there are.
     pub fn group_row_to_compute(
         &self,
         id: SequenceId,
@@ -102,7 +102,7 @@ impl State {
         let (page_size, config) = (self.table.page_size(), self.table.groups().list()[group]);
         let row = self.sequence(id)?.groups.row(group);
         let needed = match config.kind {
-            GroupKind::State => 1,
+            GroupKind::State => config.row_pages(0),
             _ => (start + count).div_ceil(page_size),
         };
         let Some(pages) = row.get(..needed) else {

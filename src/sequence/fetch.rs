@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::memory::try_to_vec;
+use crate::paging::RowOwner;
 use crate::store::{Claim, Sequence, State, Turn};
 use crate::token::{DigestChain, KeyPieces, Keys, OpenImage, PageDigest, PageHasher, Query};
 
@@ -186,6 +187,9 @@ impl ShareLess {
 }
 
 impl Claim<()> for ShareLess {
+    /// Each takes the place of one that is shared.
+    const OWNER: Option<RowOwner> = None;
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let missing = state.sequence(self.id)?.shared.saturating_sub(self.keep(state)?);
         state.check_room(missing.saturating_sub(early), 0)?;

@@ -51,6 +51,9 @@ impl State {
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
         }
+        if sequence.has_unpublished_state() {
+            return Err(Error::state("the tokens that truncation kept are not published yet"));
+        }
         let page_size = self.table.page_size();
         let (computed, shared) = (sequence.computed, sequence.shared);
         if computed == 0 || computed != shared * page_size {
@@ -96,7 +99,11 @@ impl State {
         let pools = 0..self.table.pool_count();
         pools.into_iter().for_each(|pool| self.free_up_pool(pool, missing[pool]));
         self.use_checkpoints(slot, place, false);
-        Ok(self.begin_checkpoints(slot, place))
+        let count = self.begin_checkpoints(slot, place);
+        if count == 0 {
+            self.note_saved(slot, place, Default::default());
+        }
+        Ok(count)
     }
 }
 

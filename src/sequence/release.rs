@@ -61,6 +61,17 @@ impl State {
 }
 
 impl Turn<'_> {
+    /// Ends a sequence like `release`, and leaves its states to the cache: how many.
+    pub fn donate(&mut self, id: SequenceId) -> Result<usize, Error> {
+        self.sequence(id)?;
+        if !self.table.groups().end_with_pages() {
+            return Err(Error::unsupported("the page table has no STATE group"));
+        }
+        let count = self.donate_states(id.slot());
+        self.release(id)?;
+        Ok(count)
+    }
+
     /// Ends a sequence, and drops what was cleared and nobody else holds; much of it in slices.
     pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
         self.sequence(id)?;

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 impl<V> SnapshotCache<V> {
     /// The longest stored prefix, or with `trims` what has most tokens in common, which was used
-    /// now, and what is asked of its value. `view` looks at the value under a lock: it must not call
-    /// the cache.
+    /// now, and what is asked of its value. `view` looks at the value under a lock: it must not
+    /// call the cache.
     pub(super) fn longest<R>(
         &self,
         namespace: &Namespace,

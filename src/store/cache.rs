@@ -3,7 +3,7 @@ use super::group_cache::GroupCache;
 use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};
-use crate::group::HungPage;
+use crate::group::{GROUP_LIMIT, HungPage};
 use crate::handles::{Handles, Numbers};
 use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
@@ -24,6 +24,8 @@ pub struct CacheConfig {
     pub retained_pages: u32,
     /// Bytes of the ring of the journal; 0 for no journal.
     pub journal_bytes: u64,
+    /// States of a STATE group that a path keeps at most; 0 for any number.
+    pub checkpoint_limit: u32,
     /// Where counters end; for tests.
     #[doc(hidden)]
     pub limits: Limits,
@@ -48,6 +50,8 @@ pub struct Counters {
     pub evicted_pages: u64,
     /// Pages dropped after they were cleared, other than by an eviction.
     pub cleared_pages: u64,
+    /// States dropped because a path had more than it keeps.
+    pub dropped_checkpoints: u64,
     /// Sequences that went on from another one.
     pub inherits: u64,
     /// Positions that they inherited.
@@ -306,9 +310,15 @@ impl Shared {
         let mut done = 0;
         while done < count {
             let (mut at, most) = (done, self.portion(count - done));
-            let in_pool = turn.table.groups().in_pool(0);
+            let in_pool = match self.group_count() {
+                1 => [true; GROUP_LIMIT],
+                _ => turn.table.groups().in_pool(0),
+            };
             let evicted = turn.evict(most, Reason::Caller, &mut |group, pages| {
-                for &page in pages.iter().rev().filter(|_| in_pool[group]) {
+                if !in_pool[group] {
+                    return;
+                }
+                for &page in pages.iter().rev() {
                     report(at, page);
                     at += 1;
                 }

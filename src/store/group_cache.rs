@@ -3,11 +3,15 @@
 use super::lookup::Found;
 use super::{PrefixCache, Sequence, State};
 use crate::error::{Error, text};
-use crate::group::{Class, GroupKind, Groups, Hung, HungPage, Reached, Spine, reach};
+use crate::group::{Class, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Spine, reach};
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
 use crate::memory::{OutOfMemory, Slab, TryGrow, try_zeros};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, with_known_query};
+
+/// Pages of a group of which a call says of what class they are now. Of a window that has more, those
+/// farther back stay what they are, and go by their age.
+const CLASSED: usize = 1 << 13;
 
 /// How far the tokens are known, beside how far they can be reused.
 ///
@@ -45,6 +49,7 @@ pub(super) struct Hold {
 pub(crate) struct GroupCache {
     pub(super) groups: Groups,
     pub(super) hung: Hung,
+    pub(super) saved: SavedStates,
     pub(super) holds: Slab<Hold>,
     /// A sequence that goes on from another one copies what that computed of a page.
     inherits_parts: bool,
@@ -56,12 +61,19 @@ pub(crate) struct GroupCache {
 
 impl GroupCache {
     /// Nothing is cached yet.
-    fn new(groups: &Groups, pool_pages: &[usize], inherits_parts: bool) -> Result<Self, Error> {
+    fn new(
+        groups: &Groups,
+        pool_pages: &[usize],
+        (checkpoint_limit, inherits_parts): (u32, bool),
+    ) -> Result<Self, Error> {
         let hung = Hung::new(groups, pool_pages)?;
+        let saved = SavedStates::new(groups, checkpoint_limit as usize, pool_pages[0])
+            .map_err(|_| Error::memory("the links of states"))?;
         Ok(Self {
             inherits_parts,
             groups: *groups,
             hung,
+            saved,
             holds: Slab::default(),
             hold_bytes: 0,
             room: Vec::new(),
@@ -72,6 +84,7 @@ impl GroupCache {
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.hung.bytes()
+            + self.saved.bytes()
             + self.holds.bytes()
             + self.hold_bytes
             + self.room.capacity() * size_of::<Use>()
@@ -189,6 +202,15 @@ impl<'a> Path<'a> {
         *self = Self::new(self.index, Some(above), None);
         above
     }
+
+    /// The same unless it lies more nodes up than are left to pass.
+    pub(super) fn node_within(&mut self, place: usize, nodes: &mut usize) -> Option<Node> {
+        while place < self.first {
+            *nodes = nodes.checked_sub(1)?;
+            self.node(self.first - 1);
+        }
+        self.at
+    }
 }
 
 impl Spine for Path<'_> {
@@ -205,7 +227,17 @@ impl Spine for Path<'_> {
 
 impl PrefixCache {
     /// Gives the cache the groups of its page table.
-    pub fn open_groups(&mut self, groups: &Groups, pool_pages: &[usize]) -> Result<(), Error> {
+    pub fn open_groups(
+        &mut self,
+        groups: &Groups,
+        pool_pages: &[usize],
+        checkpoint_limit: u32,
+    ) -> Result<(), Error> {
+        if checkpoint_limit > 0 && !groups.end_with_pages() {
+            return Err(Error::unsupported(
+                "config.checkpoint_limit: the page table has no STATE group",
+            ));
+        }
         if groups.list().len() == 1 {
             return Ok(());
         }
@@ -217,7 +249,7 @@ impl PrefixCache {
         // A state is that of a whole page's end, and so nothing can end elsewhere.
         let inherits_parts = !self.sharing.whole_pages;
         self.sharing.whole_pages |= groups.end_with_pages();
-        let made = GroupCache::new(groups, pool_pages, inherits_parts)?;
+        let made = GroupCache::new(groups, pool_pages, (checkpoint_limit, inherits_parts))?;
         self.groups = Some(crate::memory::try_box(made)?);
         Ok(())
     }
@@ -404,7 +436,7 @@ impl PrefixCache {
             // An end farther away needs nothing of what comes before `to`.
             let seen = last.min(to + config.kind.span(page_size));
             let mut needed = needs(if seen == last { last } else { 0 });
-            for place in (before..seen).rev() {
+            for place in (before..seen).rev().take(CLASSED) {
                 let node = path.node(place);
                 let page = path.page(place);
                 let forks = place + 1 == index.end_page(node) && index.child_count(node) > 1;

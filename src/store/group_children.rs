@@ -19,14 +19,15 @@ impl State {
     pub(crate) fn can_inherit_groups(&self, parent: SequenceId, positions: usize) -> bool {
         let (groups, page_size) = (self.table.groups(), self.table.page_size());
         let Some(rows) = self.rows_of(parent) else { return false };
-        let sequence = self.sequences[parent.slot() as usize].id == Some(parent);
-        let computed = match sequence {
-            true => self.sequences[parent.slot() as usize].computed,
-            false => self.retained.get(parent).map_or(0, |entry| entry.sequence.computed),
+        let place = &self.sequences[parent.slot() as usize];
+        let sequence = match place.id == Some(parent) {
+            true => Some(place),
+            false => self.retained.get(parent).map(|entry| &entry.sequence),
         };
+        let state_at = sequence.filter(|of| !of.has_unpublished_state()).map(|of| of.computed);
         groups.hung().all(|(group, config)| match config.kind {
             _ if positions == 0 => true,
-            GroupKind::State => positions == computed,
+            GroupKind::State => state_at == Some(positions),
             kind => kind.needs(positions, page_size).is_some_and(|needs| {
                 let row = rows.row(group);
                 needs.places().all(|place| row.get(place).is_some_and(|&page| page != 0))
@@ -43,7 +44,7 @@ impl State {
     ) -> ByPool {
         let (mut needed, own) = (ByPool::default(), places - positions / self.table.page_size());
         for (_, config) in self.table.groups().hung() {
-            let each = if config.kind == GroupKind::State { 1 } else { own };
+            let each = config.row_pages(own);
             let needed = &mut needed[config.pool as usize];
             *needed = needed.saturating_add(each.saturating_mul(count));
         }
@@ -67,6 +68,8 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let mut child = std::mem::take(&mut self.sequences[slot as usize].groups);
         let whole = positions / page_size;
+        let parents_saved = self.rows_of(parent).expect("it was looked up").saved;
+        child.saved = if positions > 0 { parents_saved } else { 0 };
         for (group, config) in groups.hung() {
             let parents = self.rows_of(parent).expect("it was looked up").row(group);
             let row = &mut child.rows[group];
@@ -107,8 +110,8 @@ impl State {
         let mut states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
         states.any(|(group, config)| {
             let pool = self.table.pool_at(config.pool as usize);
-            let page = rows.rows.get(group).and_then(|row| row.first());
-            page.is_some_and(|&page| pool.has_loans() && pool.first_borrower(page).is_some())
+            let lends = |&page: &u32| pool.first_borrower(page).is_some();
+            pool.has_loans() && rows.rows.get(group).is_some_and(|row| row.iter().any(lends))
         })
     }
 
@@ -117,6 +120,7 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         self.slide_groups(slot, computed);
         self.shorten_group_rows(slot, computed.div_ceil(page_size));
+        self.drop_draft_states(slot);
         let rows = &self.sequences[slot as usize].groups;
         for page in rows.pages() {
             let pool = self.table.pool_at_mut(groups.list()[page.group].pool as usize);

@@ -46,6 +46,16 @@ pub(super) struct ComingPages {
 }
 
 impl ComingPages {
+    /// Whether a group has any.
+    pub(super) fn has(&self, group: usize) -> bool {
+        self.pages.iter().any(|coming| coming.page.group == group)
+    }
+
+    /// Whether one of a group comes to a place.
+    pub(super) fn comes(&self, group: usize, place: usize) -> bool {
+        self.pages.iter().any(|coming| (coming.page.group, coming.place) == (group, place))
+    }
+
     /// Gives what was claimed back.
     pub(super) fn take_back(self, table: &mut PageTable, groups: Option<&GroupCache>) {
         let Some(groups) = groups else { return };
@@ -80,9 +90,6 @@ impl PrefixCache {
         (known, known_pages, pages): (Option<Node>, usize, usize),
     ) -> Result<ComingPages, Error> {
         let mut coming = ComingPages::default();
-        if request.groups.is_empty() {
-            return Ok(coming);
-        }
         let done = self.claim_each(table, request, (known, known_pages, pages), &mut coming);
         match done {
             Ok(()) => Ok(coming),
@@ -137,12 +144,12 @@ impl PrefixCache {
                 coming.pages.try_push(Coming { page, place, spine: 0, claimed })?;
             }
         }
-        self.check_duplicate_rows(table, request, (known, known_pages.min(pages)))
+        Ok(())
     }
 
     /// Gives `visit` the pages of groups for which another one is published: the number of the row,
     /// the place and the page.
-    fn visit_duplicate_rows(
+    pub(super) fn visit_duplicate_rows(
         &self,
         request: &InsertRequest<'_>,
         (known, known_pages): (Option<Node>, usize),
@@ -161,47 +168,20 @@ impl PrefixCache {
         }
     }
 
-    /// Duplicates of an external pool stay outside, and are told to: each must be, and given once.
-    fn check_duplicate_rows(
-        &self,
-        table: &mut PageTable,
-        request: &InsertRequest<'_>,
-        known: (Option<Node>, usize),
-    ) -> Result<(), Error> {
-        if !table.pool.is_external() {
-            return Ok(());
-        }
-        let hung = &self.groups.as_ref().expect("rows were found good").hung;
-        let pool_of = |at: usize| hung.pool_of(request.groups[at].group);
-        let mut wrong = None;
-        self.visit_duplicate_rows(request, known, |at, place, page| {
-            if !table.pool_at_mut(pool_of(at)).mark_outside(page) {
-                wrong = Some((at, place, page));
-            }
-        });
-        self.visit_duplicate_rows(request, known, |at, _, page| {
-            table.pool_at_mut(pool_of(at)).unmark(page);
-        });
-        wrong.map_or(Ok(()), |(at, place, page)| {
-            let error = table.pool_at(pool_of(at)).not_to_claim("pages", place, page);
-            Err(error.within(&text!("args.groups[{at}]")))
-        })
-    }
-
     /// Hangs the pages that come on the prefix that ends at a node, of which those from a place on
     /// are new, and says of what class all are.
     pub(super) fn hang_rows(
         &mut self,
-        coming: ComingPages,
+        coming: &mut ComingPages,
         end: Node,
         first_new: usize,
     ) -> HangResult {
-        let ComingPages { mut pages, duplicates } = coming;
-        let done = HangResult { claimed: pages.len(), duplicates };
+        let ComingPages { pages, duplicates } = coming;
+        let done = HangResult { claimed: pages.len(), duplicates: *duplicates };
         let mut first = first_new;
         // A path is read from its end.
         let (mut group, mut path) = (0, None);
-        for coming in &mut pages {
+        for coming in &mut *pages {
             if coming.page.group != group {
                 let of_group = Path::new(self.index.as_ref(), Some(end), None);
                 (group, path) = (coming.page.group, Some(of_group));

@@ -43,7 +43,7 @@ impl State {
         let all = room.places - positions / page_size;
         for (_, config) in self.table.groups().hung() {
             let window = match config.kind {
-                GroupKind::State => 1,
+                GroupKind::State => config.row_pages(0),
                 GroupKind::Window { window, sinks } if room.chunk > 0 => {
                     let positions = window as usize - 1 + room.chunk;
                     positions.div_ceil(page_size) + 1 + (sinks as usize).div_ceil(page_size)
@@ -54,7 +54,7 @@ impl State {
                 _ => usize::MAX,
             };
             let state = config.kind == GroupKind::State;
-            needed[config.pool as usize] += if state { 1 } else { window.min(all) };
+            needed[config.pool as usize] += if state { window } else { window.min(all) };
         }
         needed[0] += all;
         needed
@@ -83,7 +83,7 @@ impl State {
             let found = found.cut(positions, query);
             let reuse = cache.reuse(found, positions, query);
             let mut protected = cache.protected_in_groups(&found, positions);
-            protected[0] += reuse.protected;
+            protected[0] += reuse.protected(cache);
             let needed = self.needed_in_groups(room, positions);
             let fits = (0..self.table.pool_count())
                 .try_for_each(|pool| self.check_pool_room(pool, needed[pool], protected[pool]));

@@ -42,7 +42,22 @@ pub(crate) struct GroupRows {
     /// How far the prompt was known, and where states should be saved.
     pub(crate) depths: Depths,
     /// How often pages of a row gave way, to a hole or to others.
-    changes: u64,
+    pub(super) changes: u64,
+    /// One more than the last place after which it knows its states to be saved; 0 for none.
+    pub(super) saved: u32,
+    /// Where tokens were taken back: how many positions the state is after, until they are published.
+    pub(crate) accepted: usize,
+    /// What the last publishing did.
+    pub(crate) published: PublishedGroups,
+}
+
+/// Pages of which publishing made the cache's, or took the cache's instead, by group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PublishedGroups {
+    /// Pages that went to the cache.
+    pub claimed: [u32; GROUP_LIMIT],
+    /// Pages whose place another one took.
+    pub remapped: [u32; GROUP_LIMIT],
 }
 
 /// A number for each pool.
@@ -115,9 +130,8 @@ impl State {
             let more = (2 * groups.list().len()).saturating_sub(rows.copies.len());
             rows.copies.try_reserve(more)?;
             for (group, config) in groups.hung() {
-                let places = if config.kind == GroupKind::State { 1 } else { places };
                 let row = &mut rows.rows[group];
-                row.try_reserve(places.saturating_sub(row.len()))?;
+                row.try_reserve(config.row_pages(places).saturating_sub(row.len()))?;
             }
             Ok(())
         };
@@ -130,9 +144,8 @@ impl State {
     pub(crate) fn missing_in_groups(&self, slot: u32, places: usize) -> ByPool {
         let (rows, mut missing) = (&self.sequences[slot as usize].groups.rows, ByPool::default());
         for (group, config) in self.table.groups().hung() {
-            let wanted = if config.kind == GroupKind::State { 1 } else { places };
             let has = rows.get(group).map_or(0, Vec::len);
-            missing[config.pool as usize] += wanted.saturating_sub(has);
+            missing[config.pool as usize] += config.row_pages(places).saturating_sub(has);
         }
         missing
     }
@@ -142,9 +155,8 @@ impl State {
         let groups = *self.table.groups();
         let rows = &mut self.sequences[slot as usize].groups.rows;
         for (group, config) in groups.hung() {
-            let wanted = if config.kind == GroupKind::State { 1 } else { places };
             let row = &mut rows[group];
-            let more = wanted.saturating_sub(row.len());
+            let more = config.row_pages(places).saturating_sub(row.len());
             self.table.pool_at_mut(config.pool as usize).take_for_row(
                 RowOwner::Sequence,
                 more,
@@ -166,65 +178,6 @@ impl State {
         }
     }
 
-    fn hung(&self) -> &Hung {
-        let cache = self.cache.as_ref().expect("a sequence has a cache");
-        &cache.groups.as_ref().expect("there are several groups").hung
-    }
-
-    /// The checkpoints after a place of a sequence, by STATE group with its pool; page 0 for one
-    /// that is missing.
-    fn checkpoints(&self, slot: u32, place: usize) -> impl Iterator<Item = (HungPage, usize)> + '_ {
-        let (hung, row) = (self.hung(), self.table.row(slot).expect("the slot is in use"));
-        let states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
-        states.map(move |(group, config)| {
-            (HungPage { group, page: hung.page(group, row[place]) }, config.pool as usize)
-        })
-    }
-
-    /// Checkpoints after a place of a sequence that are missing, by pool, and those that are there
-    /// and used by nobody.
-    pub(crate) fn missing_checkpoints(&self, slot: u32, place: usize) -> (ByPool, ByPool) {
-        let (mut missing, mut idle) = (ByPool::default(), ByPool::default());
-        for (saved, pool) in self.checkpoints(slot, place) {
-            missing[pool] += usize::from(saved.page == 0);
-            idle[pool] += usize::from(saved.page != 0 && !self.hung().is_used(saved));
-        }
-        (missing, idle)
-    }
-
-    /// Begins to use the checkpoints that are there after a place of a sequence, or ends it.
-    pub(crate) fn use_checkpoints(&mut self, slot: u32, place: usize, begins: bool) {
-        let mut there = [None; GROUP_LIMIT];
-        for (at, (saved, _)) in there.iter_mut().zip(self.checkpoints(slot, place)) {
-            *at = Some(saved).filter(|saved| saved.page != 0);
-        }
-        let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let now = cache.index.now();
-        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        for saved in there.into_iter().flatten() {
-            if begins { hung.begin_use(saved) } else { hung.end_use(saved, None, now) }
-        }
-    }
-
-    /// Takes the pages of checkpoints, which are free, for copies for which room was made.
-    pub(crate) fn begin_checkpoints(&mut self, slot: u32, place: usize) -> usize {
-        let mut unsaved = [(0, 0); GROUP_LIMIT];
-        let mut count = 0;
-        let missing = self.checkpoints(slot, place).filter(|(saved, _)| saved.page == 0);
-        for (at, (saved, pool)) in unsaved.iter_mut().zip(missing) {
-            *at = (saved.group, pool);
-            count += 1;
-        }
-        let rows = &mut self.sequences[slot as usize].groups;
-        for &(group, pool) in &unsaved[..count] {
-            let target = self.table.pool_at_mut(pool).take_one(RowOwner::Sequence);
-            let (source, positions) = (rows.rows[group][0], self.table.page_size());
-            let copy = GroupCopy { group, source, target, positions, saves: Some(place) };
-            rows.copies.push(copy);
-        }
-        count
-    }
-
     /// Maps what a new sequence reuses, for which room was made: pages of the cache, in use from
     /// now on. What it has to copy is in use too.
     pub(crate) fn map_groups(
@@ -236,8 +189,9 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        let GroupRows { rows, copies, .. } = &mut self.sequences[slot as usize].groups;
+        let GroupRows { rows, copies, saved, .. } = &mut self.sequences[slot as usize].groups;
         let whole = positions / page_size;
+        *saved = if groups.end_with_pages() { whole as u32 } else { 0 };
         for (group, config) in groups.hung() {
             let needs = config.kind.needs(positions, page_size);
             let needs = needs.expect("what is reused ends where every group can");
@@ -282,13 +236,15 @@ impl State {
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let now = cache.index.now();
         let Some(mut hanging) = cache.begin_hanging() else { return };
-        let mut first = None;
+        let (mut first, mut place_saved) = (None, None);
+        let mut came = [false; GROUP_LIMIT];
         while let Some(copy) = self.sequences[slot as usize].groups.copies.pop() {
             let source = HungPage { group: copy.group, page: copy.source };
             let Some(place) = copy.saves else {
                 end_source(&mut self.table, hanging.hung, (source, slot), now);
                 continue;
             };
+            place_saved = Some(place);
             let spine = self.table.row(slot).expect("the slot is in use")[place];
             let pool = self.table.pool_at_mut(hanging.hung.pool_of(copy.group));
             if hanging.hung.page(copy.group, spine) != 0 {
@@ -298,6 +254,7 @@ impl State {
             }
             pool.claim(&[copy.target]);
             hanging.hang(HungPage { group: copy.group, page: copy.target }, spine);
+            came[copy.group] = true;
             first = Some(place);
         }
         drop(hanging);
@@ -306,6 +263,9 @@ impl State {
             let cache = self.cache.as_mut().expect("a sequence has a cache");
             let node = cache.index.node_at_page(base, place);
             cache.classify(node, place, place + 1);
+        }
+        if let Some(place) = place_saved {
+            self.note_saved(slot, place, came);
         }
     }
 
@@ -329,6 +289,7 @@ impl State {
                         let page = HungPage { group, page: *ours };
                         pool.claim(&[*ours]);
                         hanging.hang(page, spine);
+                        sequence.groups.published.claimed[group] += 1;
                         // Children that are to copy it use it now, where they borrowed it.
                         while let Some(child) = pool.first_borrower(*ours) {
                             pool.end_loan(*ours, child);
@@ -339,6 +300,7 @@ impl State {
                         pool.put_back(*ours);
                         *ours = theirs;
                         sequence.groups.changes += 1;
+                        sequence.groups.published.remapped[group] += 1;
                     }
                 }
                 hanging.hung.begin_use(HungPage { group, page: *ours });

@@ -91,6 +91,11 @@ impl Sequence {
         if self.copy.is_some() { self.shared * page_size } else { self.computed }
     }
 
+    /// Whether its state is after more than was published: tokens behind that were taken back.
+    pub(crate) fn has_unpublished_state(&self) -> bool {
+        self.groups.accepted > self.computed
+    }
+
     /// Leaves a slot without a sequence, with its number and the room of the tail, unless that is
     /// much. What each sequence sets anew stays.
     fn empty(&mut self) {
@@ -106,9 +111,16 @@ impl Sequence {
 
     /// Heap memory.
     pub(crate) fn bytes(&self) -> usize {
-        let keys = self.tail.capacity() + self.images.capacity();
+        self.tail_bytes() + self.image_bytes() + self.groups.bytes()
+    }
+
+    fn tail_bytes(&self) -> usize {
+        self.tail.capacity() * size_of::<u32>()
+    }
+
+    fn image_bytes(&self) -> usize {
         let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
-        keys * size_of::<u32>() + spans + self.groups.bytes()
+        self.images.capacity() * size_of::<u32>() + spans
     }
 
     /// Refuses what has to wait for a fetch.
@@ -120,11 +132,13 @@ impl Sequence {
         }
     }
 
+    #[inline]
     pub(crate) fn tail(&self) -> &[u32] {
         &self.tail[self.tail_start..]
     }
 
     /// Forgets the first keys of the tail; moves the rest only when that halves the room.
+    #[inline]
     pub(crate) fn drop_tail(&mut self, count: usize) {
         self.tail_start += count;
         if self.tail_start * 2 >= self.tail.len() {
@@ -169,10 +183,15 @@ impl State {
         let id = SequenceId::new(self.tag, place.number, slot);
         (place.id, place.incomplete) = (Some(id), true);
         // The tail and the rows are counted already.
-        let counted = place.tail.capacity() * size_of::<u32>() + place.groups.bytes();
-        self.sequence_bytes += place.bytes() - counted;
+        self.sequence_bytes += place.image_bytes();
         self.live += 1;
         id
+    }
+
+    /// The node that a sequence keeps locked.
+    pub fn sequence_node(&self, id: SequenceId) -> Result<Option<NodeId>, Error> {
+        let (sequence, cache) = (self.sequence(id)?, self.cache()?);
+        Ok(sequence.lock.map(|node| cache.index.id(node)))
     }
 
     /// A sequence as it stands.
@@ -212,7 +231,7 @@ impl State {
         self.table.release_slot(slot, place.shared);
         let lock = place.lock;
         place.empty();
-        self.sequence_bytes += place.bytes();
+        self.sequence_bytes += place.tail_bytes(); // of all else nothing is left
         self.live -= 1;
         if let Some(node) = lock {
             self.let_go(node);

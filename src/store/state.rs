@@ -2,6 +2,7 @@
 use super::PrefixCache;
 use super::attach::Leaving;
 use super::clear::Clears;
+use super::early::EarlyPages;
 use super::retained::Registry;
 use super::sequence::Sequence;
 use crate::error::Error;
@@ -28,7 +29,7 @@ pub struct State {
     /// Heap memory of the sequences.
     pub(crate) sequence_bytes: usize,
     /// Pages of calls that let others in before they have all that they need.
-    pub(crate) early: Slab<Vec<u32>>,
+    pub(crate) early: Slab<EarlyPages>,
     /// Heap memory of those lists.
     pub(crate) early_bytes: usize,
     /// The records of the last cache, which is gone.

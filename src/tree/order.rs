@@ -136,6 +136,7 @@ impl<H: Held> Tree<H> {
     }
 
     /// The leaf whose turn it is.
+    #[inline]
     pub fn next_victim(&self) -> Option<u32> {
         if self.order.cleared != NONE {
             return self.next_cleared();

@@ -9,7 +9,8 @@ static void m01_cache_create(void) {
     mark(&fresh, sizeof fresh);
     BAD(&f, rkv_cache_config_init(NULL, sizeof config), "config");
     BAD(&f, rkv_cache_config_init(&fresh, 0), "struct_size");
-    BAD(&f, rkv_cache_config_init(&fresh, sizeof fresh - 1), "struct_size");
+    const size_t first = offsetof(rkv_cache_config, checkpoint_limit);
+    BAD(&f, rkv_cache_config_init(&fresh, first - 1), "struct_size");
     UNTOUCHED(fresh);
     CHECK_OK(rkv_cache_config_init(&config, sizeof config));
     CHECK(config.struct_size == sizeof config && config.flags == 0);
@@ -17,8 +18,8 @@ static void m01_cache_create(void) {
     CHECK(config.retained_sequence_limit == 1024 && config.retained_page_limit == 0);
     BAD(&f, rkv_cache_create(NULL, &config, &cache), "table");
     BAD(&f, rkv_cache_create(table, &config, NULL), "out_cache");
-    BAD_INPUT_SIZES(&f, rkv_cache_config, config, p, rkv_cache_create(table, p, &cache),
-                    "config");
+    BAD_INPUT_SIZES_FROM(&f, rkv_cache_config, first, config, p,
+                         rkv_cache_create(table, p, &cache), "config");
     /* B10: a configuration error names the field */
     config.flags = 2;
     BAD(&f, rkv_cache_create(table, &config, &cache), "flags");
@@ -32,8 +33,17 @@ static void m01_cache_create(void) {
     config.index = RKV_INDEX_RADIX;
     config.reserved = 1;
     BAD(&f, rkv_cache_create(table, &config, &cache), "reserved");
-    CHECK(cache == NULL);
     config.reserved = 0;
+    config.reserved2 = 1;
+    BAD(&f, rkv_cache_create(table, &config, &cache), "reserved2");
+    config.reserved2 = 0;
+    config.checkpoint_limit = 513;
+    BAD(&f, rkv_cache_create(table, &config, &cache), "checkpoint_limit");
+    config.checkpoint_limit = 1;
+    REFUSED(&f, rkv_cache_create(table, &config, &cache), RKV_STATUS_UNSUPPORTED,
+            "checkpoint_limit");
+    CHECK(cache == NULL);
+    config.checkpoint_limit = 0;
     GOOD_BIGGER_INPUT(rkv_cache_config, config, p, rkv_cache_create(table, p, &cache));
     rkv_cache *second = NULL;
     REFUSED(&f, rkv_cache_create(table, NULL, &second), RKV_STATUS_BUSY, "cache");

@@ -45,7 +45,7 @@ static void m01_runner_config(void) {
         {offsetof(rkv_runner_config, kv_dtype), 4, "kv_dtype", RKV_STATUS_INVALID_ARGUMENT},
         {offsetof(rkv_runner_config, kv_dtype), RKV_DTYPE_F16, "kv_dtype", RKV_STATUS_UNSUPPORTED},
         {offsetof(rkv_runner_config, kv_layout), 2, "kv_layout", RKV_STATUS_INVALID_ARGUMENT},
-        {offsetof(rkv_runner_config, flags), 2, "flags", RKV_STATUS_INVALID_ARGUMENT},
+        {offsetof(rkv_runner_config, flags), 4, "flags", RKV_STATUS_INVALID_ARGUMENT},
         {offsetof(rkv_runner_config, device), 1, "device", RKV_STATUS_INVALID_ARGUMENT},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

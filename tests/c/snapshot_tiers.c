@@ -27,7 +27,9 @@ static int remove_one(const char *path, const struct stat *what, int kind, struc
     return remove(path);
 }
 
-static void remove_directory(void) { CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0); }
+static void remove_directory(void) {
+    CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
 
 static rkv_snapshot_tier_config tier_config(void) {
     rkv_snapshot_tier_config config;
@@ -101,7 +103,8 @@ static void fill_parts(void) {
     memcpy(small_part, "seven b", sizeof small_part);
 }
 
-static rkv_snapshot_cache_match_result find(rkv_snapshot_cache *cache, rkv_tokens tokens, uint32_t flags) {
+static rkv_snapshot_cache_match_result find(rkv_snapshot_cache *cache, rkv_tokens tokens,
+                                            uint32_t flags) {
     rkv_snapshot_cache_match_result match = new_found();
     CHECK_OK(rkv_snapshot_cache_match(cache, NULL, &tokens, flags, &match));
     return match;
@@ -117,7 +120,8 @@ static rkv_snapshot_cache_fetch_result fetch(rkv_snapshot_cache *cache, const rk
 }
 
 /* Sleeps on the eventfd until a fetch has ended. */
-static rkv_snapshot_cache_match_result take_when_there(rkv_snapshot_cache *cache, rkv_ticket_id ticket) {
+static rkv_snapshot_cache_match_result take_when_there(rkv_snapshot_cache *cache,
+                                                       rkv_ticket_id ticket) {
     rkv_snapshot_cache_match_result match = new_found();
     for (;;) {
         rkv_status status = rkv_snapshot_cache_take(cache, ticket, &match);

@@ -108,12 +108,13 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_token_item, digest), 24);
     CHECK_EQ(sizeof(rkv_region), 16);
     CHECK_EQ(sizeof(rkv_group_config), 24);
+    CHECK_EQ(sizeof(rkv_published_group), 16);
     CHECK_EQ(sizeof(rkv_pool_config), 8);
-    CHECK_EQ(sizeof(rkv_pool_stats), 56);
+    CHECK_EQ(sizeof(rkv_pool_stats), 64);
     CHECK_EQ(offsetof(rkv_page_table_config, groups), 24);
     CHECK_EQ(sizeof(rkv_page_table_stats), 80);
     CHECK_EQ(sizeof(rkv_page_table_batch_row), 8);
-    CHECK_EQ(sizeof(rkv_cache_config), 32);
+    CHECK_EQ(sizeof(rkv_cache_config), 40);
     CHECK_EQ(sizeof(rkv_journal_record), 160);
     CHECK_EQ(sizeof(rkv_journal_item), 48);
     CHECK_EQ(sizeof(rkv_event_batch), 56);
@@ -142,7 +143,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_node_info), 64);
     CHECK_EQ(offsetof(rkv_cache_stats, prefix_count), 120);
     CHECK_EQ(sizeof(rkv_page_digest), 32);
-    CHECK_EQ(sizeof(rkv_cache_stats), 176);
+    CHECK_EQ(sizeof(rkv_cache_stats), 184);
     CHECK_EQ(sizeof(rkv_sequence_info), 112);
     CHECK_EQ(offsetof(rkv_sequence_info, copy_count), 64);
     CHECK_EQ(sizeof(rkv_sequence_publish_result), 48);

@@ -130,6 +130,7 @@ void sequences_have_a_row_in_each_group() {
     const std::vector<std::uint32_t> ids = test::ids(1, 24);
     rkv::Sequence first = cache.begin(ids);
     (void)first.publish(20);
+    CHECK_EQ(first.published().at(0).claimed_page_count, 5u);
     CHECK_EQ(first.checkpoint(), 1u);
     CHECK_EQ(first.copies().at(0).source_page, first.group_row(2).at(0));
     first.confirm_copies();
@@ -146,10 +147,43 @@ void sequences_have_a_row_in_each_group() {
     test::audit(table, cache);
 }
 
+// G07, G08, G11: a path keeps one state, drafts are taken back with theirs, the last is left behind.
+void states_of_a_sequence() {
+    rkv_page_table_config config = rkv::PageTable::config();
+    config.page_size = 4;
+    rkv::PageTable table(config, {rkv::full_group(), rkv::state_group(1, 1)},
+                         {rkv::pool_of(41), rkv::pool_of(9)});
+    rkv_cache_config limited = rkv::Cache::config();
+    limited.checkpoint_limit = 1;
+    rkv::Cache cache(table, limited);
+    rkv::Sequence sequence = cache.begin(test::ids(1, 12));
+    sequence.publish(8);
+    CHECK_EQ(sequence.published().size(), 1u);
+    CHECK_EQ(sequence.published().at(0).claimed_page_count, 0u);
+    CHECK_EQ(sequence.checkpoint(), 1u);
+    sequence.confirm_copies();
+    sequence.publish(12);
+    const std::vector<std::uint32_t> row = sequence.group_row(1);
+    sequence.append(5);
+    sequence.append(6);
+    sequence.truncate(14);
+    CHECK_EQ(sequence.group_row(1).at(0), row.at(1));
+    sequence.append(7);
+    sequence.append(8);
+    sequence.truncate(16);
+    sequence.publish(16);
+    CHECK_EQ(sequence.donate(), 1u);
+    CHECK(!sequence);
+    CHECK_EQ(cache.stats().dropped_checkpoint_count, 1u);
+    CHECK_EQ(table.pool_stats(1).cached_page_count, 1u);
+    test::audit(table, cache);
+}
+
 }  // namespace
 
 int main() {
     sequences_have_a_row_in_each_group();
+    states_of_a_sequence();
     a_lookup_ends_where_every_group_can();
     pages_come_from_a_pool();
     wrong_rows_are_refused();

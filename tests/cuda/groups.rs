@@ -42,11 +42,12 @@ fn config(group: usize) -> RunnerConfig {
         kv_dtype: Dtype::Bf16,
         kv_layout: KvLayout::Nhd,
         batch_invariant: false,
+        latent: false,
     }
 }
 
 fn shared(kind: GroupKind) -> Arc<Shared> {
-    let window = GroupConfig { kind, pool: 1 };
+    let window = GroupConfig { kind, pool: 1, ..GroupConfig::default() };
     let config = PageTableConfig {
         page_size: PAGE_SIZE as u32,
         page_count: PAGES[0] as u32,
@@ -150,7 +151,8 @@ impl Engine {
         let step = LayerStep {
             layer: 0,
             q: (q, dense),
-            kv: Some([(k, dense), (v, dense)]),
+            k: Some((k, dense)),
+            v: Some((v, dense)),
             out: (out, dense),
             lse: ptr::null_mut(),
             sinks: ptr::null(),

@@ -37,6 +37,7 @@ fn config() -> RunnerConfig {
         kv_dtype: Dtype::Bf16,
         kv_layout: KvLayout::Nhd,
         batch_invariant: false,
+        latent: false,
     }
 }
 
@@ -130,7 +131,8 @@ impl Engine {
         let step = LayerStep {
             layer,
             q: (q, dense),
-            kv: Some([(k, dense), (v, dense)]),
+            k: Some((k, dense)),
+            v: Some((v, dense)),
             out: (out, dense),
             lse: ptr::null_mut(),
             sinks: ptr::null(),

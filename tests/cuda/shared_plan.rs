@@ -94,6 +94,7 @@ impl Model {
                 kv_dtype,
                 kv_layout,
                 batch_invariant,
+                latent: false,
             };
             Runner::new(shared.clone(), config, backend()).unwrap()
         };
@@ -130,7 +131,8 @@ impl Model {
         let step = LayerStep {
             layer,
             q: (q, dense),
-            kv: Some([(k, dense), (v, dense)]),
+            k: Some((k, dense)),
+            v: Some((v, dense)),
             out: (out, dense),
             lse: ptr::null_mut(),
             sinks: ptr::null(),

@@ -79,8 +79,8 @@ fn e04_events_of_groups() {
     let windows = GroupKind::Window { window: 8, sinks: 0 };
     let groups = [
         GroupConfig::default(),
-        GroupConfig { kind: windows, pool: 0 },
-        GroupConfig { kind: GroupKind::Chunk { chunk: 12 }, pool: 0 },
+        GroupConfig { kind: windows, ..GroupConfig::default() },
+        GroupConfig { kind: GroupKind::Chunk { chunk: 12 }, ..GroupConfig::default() },
     ];
     let table = PageTableConfig { groups: Groups::new(&groups).unwrap(), ..pages(400) };
     let to = follow(table, IndexKind::Radix, 1 << 20, 4);

@@ -1,5 +1,6 @@
 //! What an engine computes, into a memory that remembers of which tokens it was; and that whatever
 //! a request reads was computed of its own.
+use super::library::Counts;
 use super::model::Kind;
 use super::requests::Requests;
 use super::slips::Slip;
@@ -18,6 +19,12 @@ impl Requests {
         self.world.groups.iter().any(|of| of.kind == Kind::State)
     }
 
+    /// The states that there are after draft tokens, in the group with the fewest.
+    pub(super) fn draft_states(&self) -> Option<usize> {
+        let states = self.world.groups.iter().filter(|of| of.kind == Kind::State);
+        states.map(|of| of.drafts).min()
+    }
+
     /// A state is that of all that is computed, so the library must know how much that is.
     pub(super) fn is_told(&self, at: usize) -> bool {
         !self.has_states() || self.running[at].told == self.running[at].computed
@@ -25,7 +32,8 @@ impl Requests {
 
     /// What the next position attends to must be there: mapped or to be copied, and right.
     pub(super) fn verify(&mut self, at: usize) {
-        if self.running[at].computed > 0 && self.slips(Slip::SpoiledPage) {
+        let is_read = self.running[at].computed > 0 && !self.running[at].waits;
+        if is_read && self.slips(Slip::SpoiledPage) {
             let row = self.library.group_row(self.running[at].id, 0);
             self.memory.get_mut(&(self.pool_of(0), row[0])).expect("it was computed")[0] ^= 1;
         }
@@ -98,6 +106,16 @@ impl Requests {
         self.running[at].waits = false;
     }
 
+    /// Carries out what children are still to copy of the states of a request.
+    pub(super) fn copy_children(&mut self, id: rkv_sequence_id) {
+        while self.has_states()
+            && let Some(child) =
+                self.running.iter().position(|child| child.parent == id && child.waits)
+        {
+            self.copy(child);
+        }
+    }
+
     /// Computes the next chunk of a request, and publishes it, or not.
     pub(super) fn compute(&mut self) {
         if self.running.is_empty() {
@@ -110,13 +128,7 @@ impl Requests {
         }
         // A step changes the state, which children are still to copy. What they are to copy of a
         // page stays as it is.
-        let id = self.running[at].id;
-        while self.has_states()
-            && let Some(child) =
-                self.running.iter().position(|child| child.parent == id && child.waits)
-        {
-            self.copy(child);
-        }
+        self.copy_children(self.running[at].id);
         let request = &self.running[at];
         let (id, left) = (request.id, request.ids.len() - request.computed);
         if left == 0 {
@@ -136,7 +148,7 @@ impl Requests {
             return;
         }
         self.verify(at);
-        self.write(at, end);
+        self.write(at, end, false);
         self.running[at].computed = end;
         match self.rng.u32(..10) {
             0..8 => self.publish(at),
@@ -149,8 +161,9 @@ impl Requests {
         self.verify(at);
     }
 
-    /// Writes what a chunk computes: into pages of the request alone.
-    pub(super) fn write(&mut self, at: usize, end: usize) {
+    /// Writes what a chunk computes: into pages of the request alone. Of states the last one, or one
+    /// after each token.
+    pub(super) fn write(&mut self, at: usize, end: usize, leaves_each: bool) {
         let page_size = self.page_size();
         let request = &self.running[at];
         let (id, tenant, ids, computed) =
@@ -158,8 +171,11 @@ impl Requests {
         for group in 0..self.world.groups.len() {
             let (row, pool) = (self.library.group_row(id, group), self.pool_of(group));
             if self.is_state(group) {
-                let hash = self.hash(group, tenant, &ids[..end]);
-                self.memory.insert((pool, row[0]), vec![hash; page_size]);
+                let ends = if leaves_each { computed + 1..end + 1 } else { end..end + 1 };
+                for (&page, end) in row.iter().zip(ends) {
+                    let hash = self.hash(group, tenant, &ids[..end]);
+                    self.memory.insert((pool, page), vec![hash; page_size]);
+                }
                 continue;
             }
             for position in computed..end {
@@ -173,10 +189,44 @@ impl Requests {
         }
     }
 
+    pub(super) fn all_counts(&self) -> Vec<Counts> {
+        (0..self.world.pools.len()).map(|pool| self.library.counts(pool)).collect()
+    }
+
+    /// Each group's pages that came to the cache, and those that went for others.
+    fn check_published(
+        &mut self,
+        before: &[Counts],
+        (id, result): (rkv_sequence_id, &rkv_sequence_publish_result),
+    ) {
+        let groups = self.library.published(id);
+        let claimed = groups.iter().map(|group| u64::from(group.claimed_page_count));
+        let claimed: Vec<u64> = std::iter::once(result.claimed_page_count).chain(claimed).collect();
+        let others = groups.iter().map(|group| u64::from(group.remapped_page_count));
+        let remapped: Vec<u64> =
+            std::iter::once(result.remapped_page_count).chain(others).collect();
+        assert_eq!(claimed.len(), self.world.groups.len());
+        for (pool, (before, after)) in before.iter().zip(self.all_counts()).enumerate() {
+            let of_pool = |counts: &[u64]| -> u64 {
+                let groups = self.world.groups.iter().zip(counts);
+                groups.filter(|(of, _)| of.pool == pool).map(|(_, count)| count).sum()
+            };
+            assert_eq!(after.cached - before.cached, of_pool(&claimed), "pool {pool}");
+            // A child may still read what another page took the place of.
+            let gone = before.private - after.private;
+            let most = of_pool(&claimed) + of_pool(&remapped);
+            let is_read = self.running.iter().any(|request| request.waits);
+            assert!(gone == most || (is_read && gone < most), "pool {pool}: {gone} of {most}");
+        }
+        self.seen.group_remapped += remapped[1..].iter().sum::<u64>();
+    }
+
     pub(super) fn publish(&mut self, at: usize) {
         let request = &self.running[at];
         let (id, computed) = (request.id, request.computed);
+        let before = self.all_counts();
         let result = self.library.publish(id, computed);
+        self.check_published(&before, (id, &result));
         self.running[at].told = computed;
         self.seen.remapped += result.remapped_page_count;
         let whole = computed.is_multiple_of(self.page_size());

@@ -2,7 +2,7 @@
 use super::chance::Chance;
 use super::follower::Follower;
 use super::library::{Counts, Library, Rows, World};
-use super::model::{Model, Pages, Prefix};
+use super::model::{Kind, Model, Pages, Prefix};
 use radixkv::capi::{rkv_lock_id, rkv_status};
 use std::collections::BTreeSet;
 
@@ -19,6 +19,7 @@ pub struct Seen {
     pub out_of_memory: u64,
     pub records_lost: u64,
     pub records_of_groups: u64,
+    pub dropped: u64,
 }
 
 /// A lock, and what it protects.
@@ -170,6 +171,7 @@ impl Engine {
         let (published, counts, id) = self.library.insert(tenant, &ids, &rows, lock).unwrap();
         let mut expected = [0; 4];
         let mut claimed = BTreeSet::new();
+        let mut came = BTreeSet::new();
         for place in 0..places {
             let key: Prefix = (tenant, ids[..(place + 1) * self.model.page_size].to_vec());
             let entry = self.model.entries.entry(key).or_insert_with(|| vec![0; groups.len()]);
@@ -180,10 +182,17 @@ impl Engine {
                     expected[kind] += 1;
                     claimed.insert((groups[group].pool, given));
                     self.seen.filled += u64::from(group > 0);
+                    came.insert((group, place));
                 } else if given != 0 && given != *there {
                     expected[kind + 1] += 1;
                 }
-                assert_eq!(published[group][place], *there, "group {group}, place {place}");
+            }
+        }
+        self.drop_surplus((tenant, &ids), &came);
+        for (group, row) in published.iter().enumerate() {
+            for (place, &page) in row.iter().enumerate().take(places) {
+                let there = self.model.entry(tenant, &ids, place).unwrap()[group];
+                assert_eq!(page, there, "group {group}, place {place}");
             }
         }
         assert_eq!(counts, expected, "claimed and duplicate pages");
@@ -196,6 +205,27 @@ impl Engine {
         }
         if lock && places > 0 {
             self.note_lock(id, tenant, &ids[..places * self.model.page_size], false);
+        }
+    }
+
+    /// Of the groups of which states came: those that a path has too many of are free again.
+    fn drop_surplus(&mut self, (tenant, ids): (u32, &[u32]), came: &BTreeSet<(usize, usize)>) {
+        let limit = self.world.checkpoint_limit as usize;
+        if limit == 0 || self.world.external {
+            return;
+        }
+        let (_, uses) = self.in_use();
+        for (group, of) in self.world.groups.iter().enumerate() {
+            if of.kind != Kind::State || !came.iter().any(|(of, _)| *of == group) {
+                continue;
+            }
+            let stays =
+                |place, page| uses.contains(&(group, page)) || came.contains(&(group, place));
+            for place in self.model.surplus(group, (tenant, ids), limit, stays) {
+                let key = (tenant, ids[..(place + 1) * self.model.page_size].to_vec());
+                self.model.entries.get_mut(&key).expect("it has a state")[group] = 0;
+                self.seen.dropped += 1;
+            }
         }
     }
 
@@ -378,7 +408,8 @@ impl Engine {
             let total = u64::from(self.world.pools[pool]);
             let rest = total - cached;
             let (free, outside) = if self.world.external { (0, rest) } else { (rest, 0) };
-            let wanted = Counts { total, free, cached, private: 0, outside, reclaimable };
+            let wanted =
+                Counts { total, free, cached, private: 0, outside, reclaimable, retained: 0 };
             assert_eq!(self.library.counts(pool), wanted, "pool {pool}");
         }
         let (tenant, ids) = self.prompt();

@@ -52,6 +52,7 @@ impl Requests {
             waits,
             parent,
             told: computed,
+            accepted: 0,
             is_cleared,
         });
         self.verify(self.running.len() - 1);

@@ -34,29 +34,55 @@ impl Requests {
         }
     }
 
-    /// Computes some tokens behind all others, and takes the last of them back. A state can't be
-    /// taken back.
+    /// Computes some tokens behind all others, and takes the last of them back. Of states there is
+    /// one after each of a few such tokens, or a state can't be taken back.
     pub(super) fn draft(&mut self) {
-        let Some(at) = self.any_that_grows().filter(|_| !self.has_states()) else { return };
+        let states = self.draft_states().filter(|&states| states > 0);
+        let Some(at) = self.any_that_grows() else { return };
+        let request = &self.running[at];
+        let is_known = request.told.max(request.accepted) == request.computed;
+        if self.has_states() && (states.is_none() || !is_known) {
+            return;
+        }
         let (id, before) = (self.running[at].id, self.running[at].ids.len());
         if self.running[at].computed < before || !self.append_to(at) {
             return;
+        }
+        if states.is_some_and(|states| self.running[at].ids.len() - before > 1 + states) {
+            // More than there are states for: they go before they are computed.
+            must_be_ok(self.library.truncate(id, before + 1));
+            self.running[at].ids.truncate(before + 1);
         }
         let drafted = self.running[at].ids.len();
         if self.library.allocate_positions(id, drafted).is_err() {
             return;
         }
-        self.write(at, drafted);
-        let accepted = before + self.rng.usize(..=drafted - before);
+        self.copy_children(id);
+        let least = before + usize::from(states.is_some());
+        self.write(at, drafted, states.is_some());
+        let accepted = least + self.rng.usize(..=drafted - least);
+        if states.is_some() {
+            assert_eq!(self.library.truncate(id, before), Err(rkv_status::InvalidArgument));
+        }
         match self.library.truncate(id, accepted) {
             Ok(()) => {
                 self.running[at].ids.truncate(accepted);
                 self.seen.taken_back += u64::from(accepted < drafted);
+                let is_moved = states.is_some() && accepted > least;
+                if is_moved {
+                    self.running[at].accepted = accepted;
+                    self.seen.accepted += 1;
+                }
             }
             // A child is still to copy what would go.
-            Err(status) => assert_eq!(status, rkv_status::InvalidState),
+            Err(status) => assert!(status == rkv_status::InvalidState && states.is_none()),
         }
         self.running[at].computed = self.running[at].ids.len();
         self.verify(at);
     }
+}
+
+#[track_caller]
+fn must_be_ok(done: Result<(), rkv_status>) {
+    assert_eq!(done, Ok(()));
 }

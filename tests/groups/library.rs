@@ -31,6 +31,8 @@ pub struct World {
     pub whole_pages: bool,
     /// The room of a journal; 0 for none.
     pub journal_bytes: u64,
+    /// States of a path at most; 0 for any number.
+    pub checkpoint_limit: u32,
     pub failures: bool,
 }
 
@@ -65,6 +67,7 @@ pub struct Counts {
     pub private: u64,
     pub outside: u64,
     pub reclaimable: u64,
+    pub retained: u64,
 }
 
 pub struct Library {
@@ -88,7 +91,7 @@ impl Drop for Library {
 pub fn group_config(group: &Group) -> rkv_group_config {
     // SAFETY: plain integers.
     let mut made: rkv_group_config = unsafe { std::mem::zeroed() };
-    made.pool = group.pool as u32;
+    (made.pool, made.draft_state_count) = (group.pool as u32, group.drafts as u32);
     match group.kind {
         Kind::Full => made.kind = RKV_GROUP_FULL,
         Kind::Window(window, sinks) => {
@@ -130,7 +133,8 @@ impl Library {
 
     fn start_cache(&mut self) {
         let flags = if self.world.whole_pages { RKV_CACHE_WHOLE_PAGES } else { 0 };
-        let config = rkv_cache_config { flags, journal_bytes: self.world.journal_bytes, ..sized() };
+        let World { journal_bytes, checkpoint_limit, .. } = self.world;
+        let config = rkv_cache_config { flags, journal_bytes, checkpoint_limit, ..sized() };
         // SAFETY: see above.
         must(unsafe { rkv_cache_create(self.table, &config, &mut self.cache) });
     }
@@ -165,6 +169,13 @@ impl Library {
             }
         }
         unreachable!("a call ends")
+    }
+
+    /// What becomes of a second cache.
+    pub fn create_cache(&self, config: &rkv_cache_config) -> rkv_status {
+        let mut cache = null_mut();
+        // SAFETY: see above.
+        unsafe { rkv_cache_create(self.table, config, &mut cache) }
     }
 
     pub fn cache(&self) -> *mut rkv_cache {
@@ -396,6 +407,7 @@ impl Library {
             private: stats.private_page_count,
             outside: stats.outside_page_count,
             reclaimable: stats.reclaimable_page_count,
+            retained: stats.retained_page_count,
         };
         let Counts { total, free, cached, private, outside, .. } = counts;
         assert_eq!(free + cached + private + outside, total, "each page is in one state");
@@ -411,6 +423,13 @@ impl Library {
             must(rkv_page_table_read_stats(self.table, &mut table));
         }
         (table.memory_bytes + cache.index_bytes) as usize
+    }
+
+    pub fn stats(&self) -> rkv_cache_stats {
+        let mut stats = sized();
+        // SAFETY: see above.
+        must(unsafe { rkv_cache_read_stats(self.cache, &mut stats) });
+        stats
     }
 
     pub fn check(&self) {

@@ -13,6 +13,7 @@ mod follower;
 mod foreign;
 mod growth;
 mod library;
+mod limit;
 mod model;
 mod order;
 mod refusals;
@@ -33,6 +34,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
+/// G08 too: a path keeps as many states as the limit says.
 #[test]
 fn g02_g03_g06_g09_any_mix_of_groups_at_random() {
     let (steps, seed) = (number("RKV_GROUPS_STEPS", 48_000), number("RKV_GROUPS_SEED", 1));
@@ -46,6 +48,7 @@ fn g02_g03_g06_g09_any_mix_of_groups_at_random() {
     let Seen { claimed, filled, duplicates, evicted, lost, partial, refused, .. } = seen;
     assert!([claimed, filled, duplicates, evicted, lost, partial, refused].iter().all(|&n| n > 0));
     assert!(seen.records_lost > 0 && seen.records_of_groups > 1000, "{seen:?}");
+    assert!(seen.dropped > 100, "hardly a path had too many states: {seen:?}");
 }
 
 /// M05: each request for memory of each call fails in turn. A refused call has changed nothing.

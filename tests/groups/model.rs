@@ -15,6 +15,8 @@ pub enum Kind {
 pub struct Group {
     pub kind: Kind,
     pub pool: usize,
+    /// Of a STATE group, states after draft tokens.
+    pub drafts: usize,
 }
 
 /// A tenant, and the tokens up to the end of a page.
@@ -113,6 +115,42 @@ impl Model {
             let places = of.kind.needs(positions, self.page_size);
             places.is_some_and(|places| places.into_iter().all(|place| has(group, place)))
         })
+    }
+
+    /// Whether several prompts go on after the page at a place.
+    fn forks(&self, tenant: u32, ids: &[u32], place: usize) -> bool {
+        let start = &ids[..(place + 1) * self.page_size];
+        let goes_on = |(of, prefix): &&Prefix| {
+            *of == tenant
+                && prefix.len() == start.len() + self.page_size
+                && prefix.starts_with(start)
+        };
+        self.entries.keys().filter(goes_on).count() > 1
+    }
+
+    /// The states of a group on a path that are more than a limit, the deepest first: of those that
+    /// are no longer the last, that no fork needs, and that `stays` doesn't name.
+    pub fn surplus(
+        &self,
+        group: usize,
+        (tenant, ids): (u32, &[u32]),
+        limit: usize,
+        stays: impl Fn(usize, u32) -> bool,
+    ) -> Vec<usize> {
+        let (mut kept, mut surplus) = (0, Vec::new());
+        for place in (0..ids.len() / self.page_size).rev() {
+            let page = self.entry(tenant, ids, place).map_or(0, |pages| pages[group]);
+            let is_last = kept == 0;
+            if page == 0 || (!is_last && self.forks(tenant, ids, place)) {
+                continue;
+            }
+            if is_last || kept < limit {
+                kept += 1;
+            } else if !stays(place, page) {
+                surplus.push(place);
+            }
+        }
+        surplus
     }
 
     /// How far a prompt is known, and how far it can be reused: the longest prefix that every group

@@ -38,7 +38,7 @@ fn nothing(_: usize, _: usize) -> bool {
 }
 
 /// The places of a prompt at which a group has a page.
-fn places(library: &Library, ids: &[u32], group: usize, groups: usize) -> Vec<usize> {
+pub fn places(library: &Library, ids: &[u32], group: usize, groups: usize) -> Vec<usize> {
     // An insert of nothing says what there is.
     let count = ids.len() / PAGE;
     let spine = library.lookup(0, ids, false);

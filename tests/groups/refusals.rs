@@ -1,6 +1,6 @@
 //! What is refused, by name, with nothing changed.
 use super::library::{Library, World, group_config, must, sized};
-use super::model::{Group, Kind};
+use super::model::Kind;
 use super::order::prompt;
 use super::worlds::{group, world};
 use radixkv::capi::*;
@@ -30,7 +30,7 @@ fn refused_table(change: impl FnOnce(&mut rkv_page_table_config)) -> String {
 }
 
 fn zero() -> rkv_group_config {
-    group_config(&Group { kind: Kind::Full, pool: 0 })
+    group_config(&group(Kind::Full, 0))
 }
 
 fn message() -> String {
@@ -53,7 +53,10 @@ fn g01_bad_lists_are_refused_by_name() {
     assert!(bad(rkv_group_config { kind: 9, ..zero() }).starts_with("config.groups[1].kind"));
     assert!(bad(rkv_group_config { chunk: 1, ..zero() }).starts_with("config.groups[1].chunk"));
     assert!(bad(rkv_group_config { pool: 2, ..zero() }).starts_with("config.groups[1].pool"));
-    assert!(bad(rkv_group_config { reserved: 1, ..zero() }).contains("reserved"));
+    let drafting = rkv_group_config { draft_state_count: 1, ..zero() };
+    assert!(bad(drafting).starts_with("config.groups[1].draft_state_count"));
+    let many = rkv_group_config { kind: RKV_GROUP_STATE, draft_state_count: 256, ..zero() };
+    assert!(bad(many).starts_with("config.groups[1].draft_state_count"));
     assert!(refused_table(|config| config.group_size = 7).contains("config.group_size"));
     assert!(refused_table(|config| config.pool_size = 7).contains("config.pool_size"));
     assert!(refused_table(|config| config.group_count = 9).contains("config.group_count"));

@@ -23,6 +23,8 @@ pub(super) struct Running {
     pub(super) parent: rkv_sequence_id,
     /// Positions of which the library was told that they are computed.
     pub(super) told: usize,
+    /// Positions that it kept when drafts were taken back, of which it knows the state.
+    pub(super) accepted: usize,
     /// What it publishes is found by nobody: its space was cleared since it began.
     pub(super) is_cleared: bool,
 }
@@ -117,6 +119,7 @@ impl Requests {
             self.follower.check(&self.library, &self.world, any, cleared);
         }
         self.seen.out_of_memory = self.library.out_of_memory.get();
+        self.seen.dropped = self.library.stats().dropped_checkpoint_count;
     }
 
     pub(super) fn prompt(&mut self) -> Vec<u32> {
@@ -138,8 +141,7 @@ impl Requests {
     fn begin(&mut self) {
         let (tenant, ids) = (self.rng.u32(..2), self.prompt());
         let chunk = if self.rng.bool() { 1 + self.rng.usize(..3 * self.page_size()) } else { 0 };
-        let before: Vec<_> =
-            (0..self.world.pools.len()).map(|pool| self.library.counts(pool)).collect();
+        let before = self.all_counts();
         let found = self.library.probe(tenant, &ids);
         let info = match self.library.begin(tenant, &ids, chunk) {
             Ok(info) => info,
@@ -147,8 +149,7 @@ impl Requests {
                 let short = [rkv_status::OutOfPages, rkv_status::OutOfSlots];
                 let is_long = ids.len().div_ceil(self.page_size()) > self.world.pools[0] as usize;
                 assert!(is_long || short.contains(&status), "{status:?}");
-                let after = (0..self.world.pools.len()).map(|pool| self.library.counts(pool));
-                assert!(after.eq(before), "a refused request evicts nothing");
+                assert!(self.all_counts() == before, "a refused request evicts nothing");
                 self.seen.refused += 1;
                 return;
             }
@@ -179,6 +180,7 @@ impl Requests {
             waits,
             parent: 0,
             told: computed,
+            accepted: 0,
             is_cleared: false,
         });
         let at = self.running.len() - 1;
@@ -199,9 +201,30 @@ impl Requests {
         if !self.running[at].waits {
             self.verify(at);
         }
+        let may_donate = self.has_states() && !self.running[at].waits && self.is_told(at);
         let request = self.running.swap_remove(at);
+        if may_donate && self.rng.bool() {
+            return self.donate(&request);
+        }
         if !self.slips(Slip::SkippedRelease) {
             self.library.release(request.id);
+        }
+    }
+
+    /// Ends a request and leaves its states, which are found then.
+    fn donate(&mut self, request: &Running) {
+        let (id, computed) = (request.id, request.computed);
+        let published = self.library.info(id).shared_page_count as usize * self.page_size();
+        let count = self.library.donate(id);
+        self.seen.donated += count as u64;
+        if computed == 0 || computed != published {
+            return assert_eq!(count, 0, "they are after {computed} positions");
+        }
+        if !request.is_cleared {
+            let mut longer = request.ids[..computed].to_vec();
+            longer.push(9);
+            let found = self.library.probe(request.tenant, &longer);
+            assert_eq!(found.positions, computed, "{found:?}");
         }
     }
 

@@ -20,11 +20,15 @@ pub struct Seen {
     pub looked_up: u64,
     pub inserted: u64,
     pub taken_back: u64,
+    pub accepted: u64,
+    pub donated: u64,
+    pub dropped: u64,
+    pub group_remapped: u64,
     pub out_of_memory: u64,
 }
 
 impl Seen {
-    pub fn counts(&mut self) -> [&mut u64; 18] {
+    pub fn counts(&mut self) -> [&mut u64; 22] {
         [
             &mut self.cleared,
             &mut self.forked,
@@ -43,6 +47,10 @@ impl Seen {
             &mut self.looked_up,
             &mut self.inserted,
             &mut self.taken_back,
+            &mut self.accepted,
+            &mut self.donated,
+            &mut self.dropped,
+            &mut self.group_remapped,
             &mut self.out_of_memory,
         ]
     }

@@ -5,7 +5,12 @@ use super::library::World;
 use super::model::{Group, Kind};
 
 pub fn group(kind: Kind, pool: usize) -> Group {
-    Group { kind, pool }
+    Group { kind, pool, drafts: 0 }
+}
+
+/// A STATE group whose rows have states after draft tokens.
+pub fn drafting(drafts: usize, pool: usize) -> Group {
+    Group { drafts, ..group(Kind::State, pool) }
 }
 
 /// A world of groups, the first of which is FULL.
@@ -19,6 +24,7 @@ pub fn world(page_size: u32, groups: &[Group], pools: &[u32]) -> World {
         external: false,
         whole_pages: false,
         journal_bytes: 0,
+        checkpoint_limit: 0,
         failures: false,
     }
 }
@@ -30,6 +36,7 @@ pub fn worlds() -> Vec<World> {
     let told = |world: World| World { journal_bytes: 1 << 16, ..world };
     let barely_told =
         |world: World| World { journal_bytes: 1024 + 256 * u64::from(world.page_size), ..world };
+    let limited = |checkpoint_limit, world: World| World { checkpoint_limit, ..world };
     vec![
         told(world(4, &[group(Window(9, 0), 1)], &[40, 25])),
         told(world(1, &[group(Window(3, 1), 0)], &[60])),
@@ -47,6 +54,10 @@ pub fn worlds() -> Vec<World> {
         )),
         barely_told(world(2, &[group(Window(4, 0), 1)], &[3, 1])),
         told(external(world(1, &[group(State, 1), group(Window(2, 0), 2)], &[9, 1, 2]))),
+        limited(1, told(world(2, &[group(State, 1), group(Window(5, 0), 1)], &[40, 20]))),
+        world(4, &[drafting(2, 1), group(Window(9, 0), 0)], &[50, 20]),
+        limited(2, told(world(1, &[drafting(1, 1), drafting(3, 0)], &[60, 30]))),
+        limited(2, told(external(world(2, &[group(State, 1)], &[40, 9])))),
     ]
 }
 
@@ -69,6 +80,7 @@ pub fn run(world: &World, steps: u64, seed: u64, seen: &mut Seen) -> Engine {
     seen.out_of_memory += more.out_of_memory;
     seen.records_lost += more.records_lost;
     seen.records_of_groups += more.records_of_groups;
+    seen.dropped += more.dropped;
     engine
 }
 
@@ -90,7 +102,8 @@ pub fn any_world(chance: &mut Chance) -> World {
                 4 => Kind::Chunk(chance.usize(1..=positions)),
                 _ => Kind::State,
             };
-            group(kind, chance.usize(..pool_count))
+            let drafts = if kind == Kind::State { [0, 1, 2, 2][chance.usize(..4)] } else { 0 };
+            Group { drafts, ..group(kind, chance.usize(..pool_count)) }
         })
         .collect();
     // Each pool has a group; the first one group 0.
@@ -98,13 +111,16 @@ pub fn any_world(chance: &mut Chance) -> World {
     used.sort_unstable();
     used.dedup();
     let place = |pool: usize| used.iter().position(|&one| one == pool).expect("it is used");
-    let groups: Vec<Group> = groups.iter().map(|of| group(of.kind, place(of.pool))).collect();
+    let groups: Vec<Group> =
+        groups.iter().map(|of| Group { pool: place(of.pool), ..*of }).collect();
     let pools: Vec<u32> = used.iter().map(|_| chance.usize(1..=60) as u32).collect();
+    let has_states = groups.iter().any(|of| of.kind == Kind::State);
     let least = 1024 + 256 * u64::from(page_size);
     World {
         external: chance.usize(..4) == 3,
         whole_pages: chance.usize(..4) == 3,
         journal_bytes: [0, 0, least, 1 << 16][chance.usize(..4)],
+        checkpoint_limit: if has_states { [0, 0, 1, 3][chance.usize(..4)] } else { 0 },
         failures: chance.usize(..16) == 15,
         ..world(page_size, &groups, &pools)
     }

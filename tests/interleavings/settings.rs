@@ -36,7 +36,7 @@ impl Setting {
     }
 
     pub fn config(self) -> PageTableConfig {
-        let group = |kind, pool| GroupConfig { kind, pool };
+        let group = |kind, pool| GroupConfig { kind, pool, ..GroupConfig::default() };
         let window = GroupKind::Window { window: 5, sinks: 0 };
         let spine = group(GroupKind::Full, 0);
         let (groups, pools): (&[GroupConfig], &[u32]) = match self {

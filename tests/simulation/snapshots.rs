@@ -35,6 +35,8 @@ impl Snapshots {
     pub fn step(&mut self) -> Result<u64, Wrong> {
         for op in self.generator.ops(CALLS as usize) {
             self.real.perform(&op);
+            // Which one the library took, where several would do.
+            self.naive.choices = self.real.choices.take();
             self.naive.perform(&op);
             let (seen, ours) = (self.real.log.take(), std::mem::take(&mut self.naive.log));
             let (seen, ours) = (in_order(seen), in_order(ours));

@@ -1,5 +1,6 @@
 //! The snapshot cache over a store: what is found where, and what is not.
 mod memory_store;
+mod on_disk;
 mod random;
 mod world;
 
@@ -99,6 +100,27 @@ fn t07_another_namespace_or_epoch_finds_nothing() {
         assert_eq!(fetch, None);
     }
     assert_eq!(world.find(A), (None, 3));
+}
+
+#[test]
+fn t17_after_a_new_epoch_the_old_is_not_found_and_goes_first() {
+    let world = World::new(1, 4, TierPolicy::Through);
+    let next = Namespace { epoch: 1, lora: Some(3), ..Namespace::default() };
+    let old = Namespace { lora: Some(3), ..Namespace::default() };
+    for (tokens, version) in [(A, 1), (B, 2)] {
+        world.insert_in(&old, tokens, version, true);
+        world.settle();
+    }
+    world.insert_in(&next, C, 3, true);
+    world.settle();
+    assert_eq!((world.find_in(&next, B), world.find_in(&old, B)), ((None, 0), (None, 5)));
+    for (tokens, version) in [(A, 4), (B, 5), (&[9, 9], 6)] {
+        world.insert_in(&next, tokens, version, true);
+        world.settle();
+    }
+    // Below is room for four, and the two of the old epoch were used before all others.
+    assert_eq!(world.find_in(&old, B), (None, 0));
+    assert_eq!((world.find_in(&next, C), world.find_in(&next, B)), ((None, 1), (None, 5)));
 }
 
 #[test]

@@ -27,12 +27,15 @@ struct Read {
     parts: Vec<Vec<u8>>,
 }
 
+/// Key, note and bytes.
+type Write = (Key, Box<[u8]>, Box<dyn Source>);
+
 #[derive(Default)]
 struct Disk {
     capacity: u64,
     /// Writes that wait at most.
     queue: usize,
-    writing: Vec<(Key, Box<[u8]>, Box<dyn Source>)>,
+    writing: Vec<Write>,
     records: BTreeMap<Key, Written>,
     /// Removals that are not committed, and what they free.
     removed: Vec<u64>,

@@ -24,6 +24,7 @@ fn t14_a_directory_has_one_owner() {
     assert_eq!(load(&store, 1, 100), Ok(content(1, 100)));
 }
 
+/// T07, too: what was written for another model is not found.
 #[test]
 fn t14_another_model_is_refused_and_harms_nothing() {
     let folder = Folder::new();

@@ -22,6 +22,8 @@ use crate::tokens::TokenArg;
 /// retained_sequence_limit, retained_page_limit: bounds of `Sequence.retain()`; 0: 1024 sequences,
 ///     half of the pages.
 /// journal_bytes: bytes of the ring that `read_journal()` reads; 0 for no journal.
+/// checkpoint_limit: checkpoints of a state group that a path keeps at most, the last one included;
+///     those where several prompts go on stay besides. 0: any number.
 ///
 /// Tokens are an array of 32-bit integers (numpy, array.array, a torch tensor on the CPU), which is
 /// used where it lies; 64-bit arrays and lists are copied first. `space` is a Namespace, None for
@@ -41,7 +43,7 @@ pub struct Cache {
 impl Cache {
     #[new]
     #[pyo3(signature = (table, *, index="radix", whole_pages=false, retained_sequence_limit=0,
-                        retained_page_limit=0, journal_bytes=0))]
+                        retained_page_limit=0, journal_bytes=0, checkpoint_limit=0))]
     fn new(
         py: Python<'_>,
         table: Py<PageTable>,
@@ -50,6 +52,7 @@ impl Cache {
         retained_sequence_limit: u32,
         retained_page_limit: u32,
         journal_bytes: u64,
+        checkpoint_limit: u32,
     ) -> PyResult<Self> {
         let index = match index {
             "radix" => RKV_INDEX_RADIX,
@@ -65,6 +68,7 @@ impl Cache {
             retained_sequence_limit,
             retained_page_limit,
             journal_bytes,
+            checkpoint_limit,
             ..rkv_cache_config::sized()
         };
         let on = table.get().handle.get(py)?;

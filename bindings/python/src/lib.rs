@@ -33,6 +33,9 @@ mod runner_step;
 mod shape;
 mod sequence;
 mod snapshot;
+mod snapshot_kept;
+mod snapshot_pin;
+mod snapshot_tier;
 mod space;
 mod status;
 mod tokens;
@@ -62,6 +65,7 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<runner::Runner>()?;
     module.add_class::<runner_memory::KvMemory>()?;
     module.add_class::<snapshot::SnapshotCache>()?;
-    module.add_class::<snapshot::Pin>()?;
+    module.add_class::<snapshot_pin::Pin>()?;
+    module.add_class::<snapshot_tier::Fetch>()?;
     Ok(())
 }

@@ -41,10 +41,12 @@ impl Group {
     }
 
     /// Recurrent layers: a prefix can be reused where a checkpoint of the state was saved.
+    /// `draft_state_count` states more are for tokens that may be taken back.
     #[staticmethod]
-    #[pyo3(signature = (*, pool=0))]
-    fn state(pool: u32) -> Self {
-        Group(rkv_group_config { kind: RKV_GROUP_STATE, pool, ..rkv_group_config::zeroed() })
+    #[pyo3(signature = (*, pool=0, draft_state_count=0))]
+    fn state(pool: u32, draft_state_count: u32) -> Self {
+        let (kind, zero) = (RKV_GROUP_STATE, rkv_group_config::zeroed());
+        Group(rkv_group_config { kind, pool, draft_state_count, ..zero })
     }
 
     fn __repr__(&self) -> String {

@@ -19,7 +19,7 @@ use crate::status::check;
 ///
 /// layers: of the model, those that this runner computes.
 /// query_heads, kv_heads, head_dim: of the model; head_dim, of Q and K, is 64, 96, 128 or 256, on
-///     the CPU also 192 or 512.
+///     the CPU also 192, 512 or 576.
 /// dtype: of q, k, v and out: "f32", "f16" or "bf16", or torch's.
 /// kv_dtype: of K and V in memory: the same, or "fp8_e4m3".
 /// kv_layout: "nhd", [page][position][head][head_dim], or "hnd", heads before positions.
@@ -30,6 +30,8 @@ use crate::status::check;
 ///     group's pool; None: memory of the runner's own.
 /// group: the group of layers; not one of states, on CUDA not one of chunks or with sinks.
 /// v_head_dim: of V and of results; None or 0: head_dim, which it is on CUDA.
+/// latent: V of a position is the first v_head_dim elements of its K, and memory has K alone:
+///     multi-head latent attention, absorbed. v is None in every call and in kv_layers. On the CPU.
 ///
 /// Tensors are taken by DLPack or the buffer protocol, where they lie. NumPy has no bf16: integers
 /// of 16 bits are taken as its bits.
@@ -66,10 +68,12 @@ impl Runner {
     #[new]
     #[pyo3(signature = (table, *, layers, query_heads, kv_heads, head_dim=128, dtype=None,
                         kv_dtype=None, kv_layout="nhd", backend="cpu", device=0, threads=0,
-                        batch_invariant=false, kv_layers=None, group=0, v_head_dim=None),
+                        batch_invariant=false, kv_layers=None, group=0, v_head_dim=None,
+                        latent=false),
            text_signature = "(table, *, layers, query_heads, kv_heads, head_dim=128, dtype=None, \
                              kv_dtype=None, kv_layout='nhd', backend='cpu', device=0, threads=0, \
-                             batch_invariant=False, kv_layers=None, group=0, v_head_dim=None)")]
+                             batch_invariant=False, kv_layers=None, group=0, v_head_dim=None, \
+                             latent=False)")]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -85,9 +89,10 @@ impl Runner {
         device: u32,
         threads: u32,
         batch_invariant: bool,
-        kv_layers: Option<Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>>,
+        kv_layers: Option<Vec<(Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>>,
         group: u32,
         v_head_dim: Option<u32>,
+        latent: bool,
     ) -> PyResult<Self> {
         let on = table.get().handle.get(py)?;
         let dtype = dtype.map_or(Ok(RKV_DTYPE_F32), |it| self::dtype(it, "dtype"))?;
@@ -110,6 +115,7 @@ impl Runner {
             kv_heads,
             head_dim,
             v_head_dim: v_head_dim.filter(|dim| *dim != 0).unwrap_or(head_dim),
+            is_latent: latent,
             dtype,
             kv_dtype,
             kv_layout,
@@ -128,7 +134,8 @@ impl Runner {
             kv_dtype,
             kv_layout,
             thread_count: threads,
-            flags: if batch_invariant { RKV_RUNNER_BATCH_INVARIANT } else { 0 },
+            flags: (if batch_invariant { RKV_RUNNER_BATCH_INVARIANT } else { 0 })
+                | (if latent { RKV_RUNNER_LATENT } else { 0 }),
             device,
             kv_layers: if memory.is_empty() { null() } else { memory.as_ptr() },
             kv_layer_size: size_of::<rkv_runner_kv_memory>(),
@@ -196,7 +203,7 @@ impl Runner {
 /// The engine's memory as the library takes it, and what keeps it.
 fn engine_memory(
     shape: &Shape,
-    layers: Option<Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>>,
+    layers: Option<Vec<(Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>>,
 ) -> PyResult<(Vec<Array>, Vec<rkv_runner_kv_memory>)> {
     let (mut kept, mut memory) = (Vec::new(), Vec::new());
     let Some(layers) = layers else { return Ok((kept, memory)) };
@@ -207,10 +214,16 @@ fn engine_memory(
     }
     for (at, (k, v)) in layers.iter().enumerate() {
         let (k, strides) = shape.kv(k, &format!("kv_layers[{at}]: k"), shape.head_dim)?;
-        let (v, of_v) = shape.kv(v, &format!("kv_layers[{at}]: v"), shape.v_head_dim)?;
+        let name = format!("kv_layers[{at}]: v");
+        let v = v.as_ref().map(|v| shape.kv(v, &name, shape.v_head_dim)).transpose()?;
+        if v.is_some() == shape.is_latent {
+            let message = format!("{name}: None of a latent runner, and of no other");
+            return Err(PyValueError::new_err(message));
+        }
+        let of_v = v.as_ref().map_or(strides, |(_, strides)| *strides);
         memory.push(rkv_runner_kv_memory {
             k: k.data(),
-            v: v.data(),
+            v: v.as_ref().map_or(null_mut(), |(v, _)| v.data()),
             page_stride: strides[0],
             position_stride: strides[1],
             head_stride: strides[2],
@@ -218,7 +231,8 @@ fn engine_memory(
             v_position_stride: of_v[1],
             v_head_stride: of_v[2],
         });
-        kept.extend([k, v]);
+        kept.push(k);
+        kept.extend(v.map(|(v, _)| v));
     }
     Ok((kept, memory))
 }

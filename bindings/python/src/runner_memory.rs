@@ -125,7 +125,8 @@ impl Runner {
 /// is made. Raises Unsupported saying what this build, on this machine, cannot run.
 #[pyfunction]
 #[pyo3(signature = (page_size, *, layers, query_heads, kv_heads, head_dim=128, dtype=None,
-                    kv_dtype=None, kv_layout="nhd", backend="cpu", device=0, v_head_dim=None))]
+                    kv_dtype=None, kv_layout="nhd", backend="cpu", device=0, v_head_dim=None,
+                    latent=false))]
 #[allow(clippy::too_many_arguments)]
 pub fn runner_supports(
     py: Python<'_>,
@@ -140,6 +141,7 @@ pub fn runner_supports(
     backend: &str,
     device: u32,
     v_head_dim: Option<u32>,
+    latent: bool,
 ) -> PyResult<u64> {
     let dtype = dtype.map_or(Ok(RKV_DTYPE_F32), |it| self::dtype(it, "dtype"))?;
     let config = rkv_runner_config {
@@ -153,6 +155,7 @@ pub fn runner_supports(
         kv_layout: layout(kv_layout)?,
         device,
         v_head_dim: v_head_dim.unwrap_or(0),
+        flags: if latent { RKV_RUNNER_LATENT } else { 0 },
         ..rkv_runner_config::sized()
     };
     let mut bytes = 0;

@@ -182,6 +182,9 @@ impl Sequence {
 
     /// Takes the last positions off, e.g. draft tokens that were refused. Raises InvalidArgument
     /// for fewer than the prompt's or the published ones.
+    ///
+    /// With a state group, the state after `position_count` becomes the sequence's, of those that
+    /// the last step left in the group's row, one behind each token: `Group.state()`.
     fn truncate(&self, py: Python<'_>, position_count: u64) -> PyResult<()> {
         let (cache, id) = self.live(py)?;
         // SAFETY: a live handle.
@@ -200,6 +203,18 @@ impl Sequence {
         });
         check(py, status)?;
         Ok(PublishResult(done))
+    }
+
+    /// What the last `publish()` did in the groups beside the first, whose pages its result counts.
+    /// A new array of `dtypes.published_group`.
+    fn published<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let ((cache, id), size) = (self.live(py)?, size_of::<rkv_published_group>());
+        listed(py, "published_group", |into, room, count| {
+            // SAFETY: a live handle, room as stated.
+            unsafe {
+                rkv_sequence_read_published(cache.raw(), id, into.cast(), size, room, count)
+            }
+        })
     }
 
     /// Ends it: its private pages return to the pool, what it published stays in the cache. Raises
@@ -231,6 +246,19 @@ impl Sequence {
         let ((cache, id), mut count) = (self.live(py)?, 0);
         // SAFETY: a live handle.
         check(py, unsafe { rkv_sequence_checkpoint(cache.raw(), id, &mut count) })?;
+        Ok(count)
+    }
+
+    /// Ends it like `release()`, and leaves its recurrent states to the cache as checkpoints: where
+    /// all that was computed is published, ends with a page, and is what the states are after.
+    /// Returns how many. Raises Unsupported without a state group.
+    fn donate(&self, py: Python<'_>) -> PyResult<usize> {
+        let ((cache, id), mut count) = (self.live(py)?, 0);
+        let call = Raw(&raw mut count);
+        // SAFETY: a live handle.
+        let status = long(py, true, || unsafe { rkv_sequence_donate(cache.raw(), id, call.get()) });
+        check(py, status)?;
+        self.id.store(0, Ordering::Release);
         Ok(count)
     }
 

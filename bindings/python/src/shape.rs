@@ -49,6 +49,8 @@ pub struct Shape {
     pub head_dim: u32,
     /// Of V and of results.
     pub v_head_dim: u32,
+    /// V is the beginning of K.
+    pub is_latent: bool,
     pub dtype: u32,
     pub kv_dtype: u32,
     pub kv_layout: u32,

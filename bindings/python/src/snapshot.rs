@@ -1,16 +1,15 @@
 //! Snapshot caches: Python objects by token list, found by their longest prefix.
-use std::ffi::c_void;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ptr::{null, null_mut};
 
 use pyo3::prelude::*;
 
 use crate::c::*;
 use crate::handle::{Closable, Handle, Raw, filled, long};
 use crate::record::{SnapshotInsertResult, SnapshotStats};
+use crate::snapshot_kept::{Kept, settle};
+use crate::snapshot_pin::Pin;
 use crate::space::{Namespace, Space};
-use crate::status::{check, refused};
+use crate::status::check;
 use crate::tokens::TokenArg;
 
 /// A store of opaque states by token list that finds the longest stored prefix: for engines whose
@@ -23,18 +22,7 @@ use crate::tokens::TokenArg;
 /// A context manager: leaving it closes the cache.
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct SnapshotCache {
-    handle: Closable<rkv_snapshot_cache>,
-}
-
-/// Lets go of a snapshot. The library holds no lock here, so waiting for the interpreter is fine.
-///
-/// # Safety
-/// Called once by the library, with an object that `insert` gave it.
-unsafe extern "C" fn let_go(data: *mut c_void, _size: u64, _user_data: *mut c_void) {
-    Python::attach(|py| {
-        // SAFETY: the reference that `insert` gave away.
-        drop(unsafe { Bound::from_owned_ptr(py, data.cast()) });
-    });
+    pub handle: Closable<rkv_snapshot_cache>,
 }
 
 #[pymethods]
@@ -53,9 +41,16 @@ impl SnapshotCache {
         Ok(SnapshotCache { handle: Closable::new(Handle::new(cache)) })
     }
 
-    /// Ends the cache and lets go of every snapshot that nobody has pinned; pins keep theirs.
+    /// Ends the cache and lets go of every snapshot that nobody has pinned; pins keep theirs. The
+    /// directory, if there is one, is free for another cache.
     fn close(&self, py: Python<'_>) {
+        // Objects of pins keep the library's cache, and would keep the directory with it.
+        if let Ok(cache) = self.handle.get(py) {
+            // SAFETY: a live handle. What it returns is whether there was a directory.
+            long(py, true, || unsafe { rkv_snapshot_cache_detach(cache.raw(), 0) });
+        }
         self.handle.close(py);
+        settle(py);
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -64,7 +59,7 @@ impl SnapshotCache {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.handle.close(py);
+        self.close(py);
     }
 
     /// The rkv_snapshot_cache pointer, for C code in the same process.
@@ -78,9 +73,14 @@ impl SnapshotCache {
     /// these. With `trimmable` the engine can take the end of the state away. Least recently used
     /// ones go for the limits.
     ///
+    /// With `parts`, dense arrays on the host that the state is made of, it may be written below
+    /// memory, and what comes back is a copy of them, not the object. They are not copied before,
+    /// and must not change; `size_bytes` is theirs together unless it is stated. Such a snapshot is
+    /// let go of by the next call of a snapshot cache.
+    ///
     /// Raises InvalidArgument; the snapshot was not taken then.
     #[pyo3(signature = (
-        tokens, data, size_bytes=0, *, next_token=None, space=None, trimmable=false
+        tokens, data, size_bytes=0, *, next_token=None, space=None, trimmable=false, parts=None
     ))]
     #[allow(clippy::too_many_arguments)] // named ones, in Python
     fn insert(
@@ -92,19 +92,30 @@ impl SnapshotCache {
         next_token: Option<u32>,
         space: Option<&Bound<'_, Namespace>>,
         trimmable: bool,
+        parts: Option<Vec<Bound<'_, PyAny>>>,
     ) -> PyResult<SnapshotInsertResult> {
         let cache = self.handle.get(py)?;
         let tokens = TokenArg::of(tokens, "tokens")?;
         let space = Space::of(space);
+        let kept = Kept::new(data, parts)?;
+        let parts = kept.parts();
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let args = rkv_snapshot_cache_insert_args {
-            flags: if trimmable { RKV_SNAPSHOT_INSERT_TRIMMABLE } else { 0 },
+            flags: flag(trimmable, RKV_SNAPSHOT_INSERT_TRIMMABLE)
+                | flag(!parts.is_empty(), RKV_SNAPSHOT_INSERT_STORABLE),
             space: space.c(),
             tokens: tokens.c(),
-            data: data.clone().into_ptr().cast(),
-            size_bytes,
-            destructor: Some(let_go),
+            size_bytes: match size_bytes {
+                0 => parts.iter().map(|part| part.size_bytes).sum(),
+                stated => stated,
+            },
+            destructor: kept.destructor(),
             has_next_token: u32::from(next_token.is_some()),
             next_token: next_token.unwrap_or(0),
+            parts: if parts.is_empty() { null() } else { parts.as_ptr() },
+            part_count: parts.len() as u64,
+            part_size: if parts.is_empty() { 0 } else { size_of::<rkv_snapshot_part>() as u64 },
+            data: Box::into_raw(kept).cast(),
             ..rkv_snapshot_cache_insert_args::sized()
         };
         let mut done = rkv_snapshot_cache_insert_result::sized();
@@ -115,10 +126,12 @@ impl SnapshotCache {
             unsafe { rkv_snapshot_cache_insert(cache.raw(), args, done) }
         });
         if status != RKV_STATUS_OK {
-            // SAFETY: the library did not take the reference.
-            drop(unsafe { Bound::from_owned_ptr(py, args.data.cast()) });
+            // SAFETY: the library did not take the box.
+            drop(unsafe { Box::from_raw(args.data.cast::<Kept>()) });
         }
-        check(py, status)?;
+        let is_done = check(py, status);
+        settle(py);
+        is_done?;
         Ok(SnapshotInsertResult(done))
     }
 
@@ -144,14 +157,9 @@ impl SnapshotCache {
                 // SAFETY: a live handle, arguments that are kept.
                 unsafe { rkv_snapshot_cache_match(cache.raw(), space, tokens, flags, out) }
             })
-        })?;
-        if found.pin == 0 {
-            return Ok(None);
-        }
-        // SAFETY: an object that `insert` gave; the pin keeps it until there is a count of our own.
-        let data = unsafe { Bound::from_borrowed_ptr(py, found.data.cast()) }.unbind();
-        let (id, data) = (AtomicU64::new(found.pin), Mutex::new(Some(data)));
-        Ok(Some(Pin { cache, id, data, found: Raw(found) }))
+        });
+        settle(py);
+        Ok(Pin::of(py, cache, found?))
     }
 
     /// Tokens that `match()` would find. Changes nothing.
@@ -187,10 +195,11 @@ impl SnapshotCache {
         let tokens = TokenArg::of(tokens, "tokens")?;
         let (space, mut removed) = (Space::of(space), false);
         // SAFETY: a live handle, arguments that are kept.
-        check(py, unsafe {
-            rkv_snapshot_cache_remove(cache.raw(), space.c(), tokens.c(), &mut removed)
-        })?;
-        Ok(removed)
+        let status =
+            unsafe { rkv_snapshot_cache_remove(cache.raw(), space.c(), tokens.c(), &mut removed) };
+        let is_done = check(py, status);
+        settle(py);
+        is_done.map(|()| removed)
     }
 
     /// Removes every entry. Pinned snapshots stay until their pins are released.
@@ -198,7 +207,9 @@ impl SnapshotCache {
         let cache = self.handle.get(py)?;
         // SAFETY: a live handle.
         let status = long(py, true, || unsafe { rkv_snapshot_cache_clear(cache.raw()) });
-        check(py, status)
+        let is_done = check(py, status);
+        settle(py);
+        is_done
     }
 
     /// Counters, at one moment.
@@ -215,102 +226,5 @@ impl SnapshotCache {
         // SAFETY: a live handle.
         let status = long(py, true, || unsafe { rkv_snapshot_cache_check(cache.raw()) });
         check(py, status)
-    }
-}
-
-/// A snapshot that was found, pinned until `release()`, the end of its `with`, or of the object.
-#[pyclass(frozen, module = "radixkv")]
-pub struct Pin {
-    /// It may outlive its Python object: pins are released on a cache that was closed, too.
-    cache: Arc<Handle<rkv_snapshot_cache>>,
-    /// 0 once released.
-    id: AtomicU64,
-    /// None once released.
-    data: Mutex<Option<Py<PyAny>>>,
-    found: Raw<rkv_snapshot_cache_match_result>,
-}
-
-impl Pin {
-    fn end(&self, py: Python<'_>) -> i32 {
-        drop(self.data.lock().unwrap_or_else(PoisonError::into_inner).take());
-        match self.id.swap(0, Ordering::AcqRel) {
-            0 => RKV_STATUS_STALE_PIN,
-            // SAFETY: a live handle.
-            id => long(py, false, || unsafe { rkv_snapshot_cache_release(self.cache.raw(), id) }),
-        }
-    }
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        if *self.id.get_mut() != 0 {
-            Python::attach(|py| self.end(py));
-        }
-    }
-}
-
-#[pymethods]
-impl Pin {
-    /// The snapshot. Raises StalePin after `release()`.
-    #[getter]
-    fn data(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*data {
-            Some(data) => Ok(data.clone_ref(py)),
-            None => Err(refused(py, RKV_STATUS_STALE_PIN, "the pin was released")),
-        }
-    }
-
-    /// Tokens that it covers.
-    #[getter]
-    fn token_count(&self) -> u64 {
-        self.found.get().token_count
-    }
-
-    /// Tokens of those that the list begins with: fewer only with `trimmable`. The rest begins at
-    /// this index.
-    #[getter]
-    fn common_token_count(&self) -> u64 {
-        self.found.get().common_token_count
-    }
-
-    /// Bytes, as they were stated.
-    #[getter]
-    fn size_bytes(&self) -> u64 {
-        self.found.get().size_bytes
-    }
-
-    /// Whether it is that of all tokens: with `next_token` no forward pass is needed.
-    #[getter]
-    fn full_hit(&self) -> bool {
-        self.found.get().full_hit != 0
-    }
-
-    /// The token that the model predicts after those that it covers, or None.
-    #[getter]
-    fn next_token(&self) -> Option<u32> {
-        let found = self.found.get();
-        (found.has_next_token != 0).then_some(found.next_token)
-    }
-
-    /// Ends the pin. Raises StalePin the second time.
-    fn release(&self, py: Python<'_>) -> PyResult<()> {
-        match self.end(py) {
-            RKV_STATUS_STALE_PIN => Err(refused(py, RKV_STATUS_STALE_PIN, "the pin was released")),
-            status => check(py, status),
-        }
-    }
-
-    fn __enter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    /// Releases it unless that was done inside the block.
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        match self.end(py) {
-            RKV_STATUS_STALE_PIN => Ok(()),
-            status => check(py, status),
-        }
     }
 }

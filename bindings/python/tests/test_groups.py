@@ -45,6 +45,7 @@ def test_g02_states_are_reused_where_they_were_saved() -> None:
                 at = cache.match(ids(70)).checkpoint_at
                 assert at == (64, 0)
                 sequence.publish(64)
+                assert sequence.published()["group"].tolist() == [1]
                 assert sequence.checkpoint() == 1
                 [copy] = sequence.copies()
                 assert copy["group"] == 1
@@ -53,6 +54,31 @@ def test_g02_states_are_reused_where_they_were_saved() -> None:
                 assert again.info().cached_position_count == 64
                 assert again.copies()["group"].tolist() == [1]
                 again.confirm_copies()
+            cache.check()
+
+
+def test_g07_g08_g11_states_of_a_sequence() -> None:
+    groups = [Group.full(), Group.state(pool=1, draft_state_count=1)]
+    with radixkv.PageTable(pools=[40, 9], groups=groups, page_size=4) as table:
+        with radixkv.Cache(table, checkpoint_limit=1) as cache:
+            sequence = cache.begin(ids(12))
+            sequence.publish(8)
+            assert sequence.published().tolist() == [(1, 0, 0, 0)]
+            assert sequence.checkpoint() == 1
+            sequence.confirm_copies()
+            sequence.publish(12)
+            own, draft = sequence.group_row(1)
+            sequence.append([5, 6])
+            sequence.truncate(14)
+            assert sequence.group_row(1).tolist() == [draft, own]
+            sequence.append([7, 8])
+            sequence.truncate(16)
+            sequence.publish(16)
+            assert sequence.donate() == 1
+            with pytest.raises(radixkv.StaleSequence):
+                sequence.release()
+            assert cache.stats().dropped_checkpoint_count == 1
+            assert table.pool_stats(1).cached_page_count == 1
             cache.check()
 
 

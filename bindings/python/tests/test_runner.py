@@ -271,3 +271,32 @@ def test_torch_tensors_are_taken_where_they_lie(cache: radixkv.Cache) -> None:
     assert torch.equal(look[page], k[:16])
     del runner, plan
     assert torch.equal(look[page], k[:16])
+
+
+def test_latent_values_are_the_beginnings_of_keys() -> None:
+    """Multi-head latent attention: the same bits as with V apart, in memory of K alone."""
+    shape: dict[str, Any] = {
+        "layers": 1, "query_heads": 4, "kv_heads": 1, "head_dim": 576, "v_head_dim": 512,
+    }
+    assert radixkv.runner_supports(16, **shape, latent=True) == 16 * 576 * 4
+    with radixkv.PageTable(8, page_size=16) as table, radixkv.Cache(table) as cache:
+        latent = radixkv.Runner(table, **shape, latent=True)
+        memory = np.zeros((9, 16, 1, 576), np.float32)
+        lent = radixkv.Runner(table, **shape, latent=True, kv_layers=[(memory, None)])
+        apart = radixkv.Runner(table, **shape)
+        random = np.random.default_rng(1)
+        q = random.standard_normal((20, 4, 576), np.float32)
+        k = random.standard_normal((20, 1, 576), np.float32)
+        plan = radixkv.Plan(table)
+        with cache.begin(ids(20)) as sequence:
+            plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([20]))
+            outs = [np.zeros((20, 4, 512), np.float32) for _ in range(3)]
+            latent.append_prefill(plan, 0, q, k, None, outs[0])
+            lent.append_prefill(plan, 0, q, k, None, outs[1])
+            apart.append_prefill(plan, 0, q, k, k[:, :, :512], outs[2])
+            assert outs[0].any() and (outs[0] == outs[1]).all() and (outs[0] == outs[2]).all()
+            assert memory.any()
+            with pytest.raises(radixkv.InvalidArgument, match="args.v"):
+                latent.append_prefill(plan, 0, q, k, k[:, :, :512], outs[0])
+        with pytest.raises(ValueError, match="v: None of a latent runner"):
+            radixkv.Runner(table, **shape, latent=True, kv_layers=[(memory, memory)])

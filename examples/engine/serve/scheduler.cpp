@@ -393,11 +393,19 @@ void Scheduler::note_computed(const std::vector<StepRow>& rows) {
     publish_many(to_publish_);
     for (const StepRow& row : rows) {
         Branch& branch = *row.branch;
-        for (const std::size_t place : branch.save_at)
-            if (place > 0 && place == branch.computed)
-                ++(kv_.save_states(branch.sequence) ? metrics_.saved_states
-                                                    : metrics_.unsaved_states);
+        if (saves_states(*row.request, branch))
+            ++(kv_.save_states(branch.sequence) ? metrics_.saved_states : metrics_.unsaved_states);
     }
+}
+
+/// Where the next request will look for states; and where a page of an answer ends, since the next
+/// turn goes on from its last one. Of those the cache keeps a few.
+bool Scheduler::saves_states(const Request& request, const Branch& branch) const {
+    if (!kv_.has_states() || !request.publishes || branch.computed == 0) return false;
+    const auto& places = branch.save_at;
+    if (std::find(places.begin(), places.end(), branch.computed) != places.end()) return true;
+    return branch.computed > request.spec.prompt.size() &&
+           branch.computed % kv_.cache().page_size() == 0;
 }
 
 void Scheduler::publish(Branch& branch) {

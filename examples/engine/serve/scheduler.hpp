@@ -109,6 +109,7 @@ private:
     [[nodiscard]] bool may_fit(const Request& request, const Branch& branch) const;
     [[nodiscard]] std::uint64_t growth(std::uint32_t group, const Request& request) const;
     [[nodiscard]] std::uint64_t pages_needed(std::uint32_t group, std::uint64_t positions) const;
+    [[nodiscard]] bool saves_states(const Request& request, const Branch& branch) const;
     [[nodiscard]] std::array<std::size_t, 2> where_to_save(const Request& request,
                                                            const Branch& branch) const;
     void preempt(Request& request, Branch& branch);

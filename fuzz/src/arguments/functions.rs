@@ -1,6 +1,6 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome, journal, many, runner, sequences, snapshots};
+use super::{Call, Outcome, journal, many, runner, sequences, snapshots, tiers};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -421,6 +421,15 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_snapshot_cache_probe", snapshots::probe),
     ("rkv_snapshot_cache_release", snapshots::release),
     ("rkv_snapshot_cache_remove", snapshots::remove),
+    ("rkv_snapshot_tier_config_init", tiers::config_init),
+    ("rkv_snapshot_cache_attach", tiers::attach),
+    ("rkv_snapshot_cache_detach", tiers::detach),
+    ("rkv_snapshot_cache_flush", tiers::flush),
+    ("rkv_snapshot_cache_fetch", tiers::fetch),
+    ("rkv_snapshot_cache_take", tiers::take),
+    ("rkv_snapshot_cache_cancel", tiers::cancel),
+    ("rkv_snapshot_cache_read_parts", tiers::read_parts),
+    ("rkv_snapshot_cache_read_tier_stats", tiers::stats),
     // Parents and children
     ("rkv_sequence_continue", sequences::go_on),
     ("rkv_sequence_fork", sequences::fork),

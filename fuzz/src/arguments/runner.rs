@@ -288,7 +288,7 @@ fn config(input: &mut Input<'_>, arena: &mut Arena) -> rkv_runner_config {
         kv_dtype: if input.flag() { dtype } else { input.below(5) as u32 },
         kv_layout: if input.rarely(12) { number(input) } else { input.below(2) as u32 },
         thread_count: if input.rarely(8) { u32::MAX } else { 1 + input.below(2) as u32 },
-        flags: flags(input, RKV_RUNNER_BATCH_INVARIANT),
+        flags: flags(input, RKV_RUNNER_BATCH_INVARIANT | RKV_RUNNER_LATENT),
         device: zero(input),
         kv_layers: lent.unwrap_or(ptr::null()),
         kv_layer_size: element_size::<rkv_runner_kv_memory>(input),

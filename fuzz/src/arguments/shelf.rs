@@ -1,13 +1,18 @@
 //! A snapshot cache in which something goes on, and an account of its snapshots.
 use crate::abi::{Sized32, ok};
 use radixkv::capi::*;
-use std::ffi::c_void;
+use std::ffi::{CString, OsStr, c_void};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Everything that can be counted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct View([u64; 18], usize);
+
+/// Worlds with a directory, each with one of its own.
+static DIRECTORIES: AtomicUsize = AtomicUsize::new(0);
 
 /// A cache whose destructors count.
 pub struct Shelf {
@@ -16,6 +21,10 @@ pub struct Shelf {
     pub pins: Vec<rkv_pin_id>,
     /// Pins that were released, and a pin of another cache.
     pub stale: Vec<rkv_pin_id>,
+    /// Fetches that were started, ended ones too.
+    pub tickets: Vec<rkv_ticket_id>,
+    /// Below the cache.
+    pub directory: Option<Directory>,
     /// Snapshots with a destructor that the cache took over.
     pub taken: usize,
     /// In a box, since destructors get its address.
@@ -36,6 +45,8 @@ impl Shelf {
             cache: ptr::null_mut(),
             pins: Vec::new(),
             stale: Vec::new(),
+            tickets: Vec::new(),
+            directory: None,
             taken: 0,
             destroyed: Box::default(),
         };
@@ -87,7 +98,12 @@ impl Shelf {
         stats
     }
 
-    pub fn view(&self) -> View {
+    /// `None` with a directory: what was read becomes an entry, and what was written goes, whatever
+    /// the call is.
+    pub fn view(&self) -> Option<View> {
+        if self.directory.is_some() {
+            return None;
+        }
         let stats = self.stats();
         let counts = [
             stats.entry_count,
@@ -109,7 +125,7 @@ impl Shelf {
             stats.evicted_count,
             stats.removed_count,
         ];
-        View(counts, self.destroyed.load(Ordering::Relaxed))
+        Some(View(counts, self.destroyed.load(Ordering::Relaxed)))
     }
 
     /// Every invariant that the library can check itself.
@@ -117,7 +133,9 @@ impl Shelf {
     pub fn check(&self) {
         // SAFETY: the handle is alive.
         ok(unsafe { rkv_snapshot_cache_check(self.cache) });
-        assert_eq!(self.stats().pin_count, self.pins.len() as u64);
+        let (counted, out) = (self.stats().pin_count, self.pins.len() as u64);
+        // Those of fetches that were not taken yet are counted, too.
+        assert!(counted == out || self.directory.is_some() && counted > out);
     }
 
     /// Destroys the cache first, and then releases what is pinned: each snapshot goes once.
@@ -133,7 +151,29 @@ impl Shelf {
                 ok(rkv_snapshot_cache_release(cache, pin));
             }
         }
+        self.directory = None;
         assert_eq!(self.taken, self.destroyed.load(Ordering::Relaxed), "each exactly once");
+    }
+}
+
+/// A directory in memory, if the system has one.
+pub struct Directory(pub CString);
+
+impl Directory {
+    pub fn new() -> Self {
+        let memory = PathBuf::from("/dev/shm");
+        let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("radixkv-fuzz-{}-{number}", std::process::id()));
+        Self(CString::new(path.into_os_string().into_vec()).unwrap())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let path = OsStr::from_bytes(self.0.as_bytes());
+        // It isn't there if it was never attached.
+        let _ = std::fs::remove_dir_all(path);
     }
 }
 

@@ -13,7 +13,7 @@ use std::ptr;
 
 impl World {
     /// The snapshot cache: ours, none, or a handle of the wrong kind.
-    fn snapshot_cache(&self, input: &mut Input<'_>) -> *mut rkv_snapshot_cache {
+    pub fn snapshot_cache(&self, input: &mut Input<'_>) -> *mut rkv_snapshot_cache {
         match input.below(32) {
             30 => ptr::null_mut(),
             31 => self.pairs[0].cache.cast(),
@@ -22,7 +22,7 @@ impl World {
     }
 
     /// A pin: out, released, or none.
-    fn pin(&self, input: &mut Input<'_>) -> rkv_pin_id {
+    pub fn pin(&self, input: &mut Input<'_>) -> rkv_pin_id {
         let list = if input.flag() { &self.shelf.pins } else { &self.shelf.stale };
         let pin = input.pick(list).copied().unwrap_or(0);
         match input.below(16) {
@@ -79,20 +79,53 @@ pub fn check(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
     unsafe { rkv_snapshot_cache_check(w.snapshot_cache(i)) }.into()
 }
 
+/// What snapshots that may be written are made of: it stays as it is.
+static BYTES: [u8; 64] = [0x5A; 64];
+
+/// A piece of it; now and then none, of any size.
+fn part(i: &mut Input<'_>) -> rkv_snapshot_part {
+    if i.rarely(16) {
+        return rkv_snapshot_part { data: ptr::null(), size_bytes: size(i) as u64 };
+    }
+    let from = i.below(BYTES.len());
+    let size_bytes = i.below(BYTES.len() - from + 1) as u64;
+    rkv_snapshot_part { data: BYTES[from..].as_ptr().cast(), size_bytes }
+}
+
+/// The snapshot: any pointer if nobody follows it, else bytes, or parts.
+fn given(i: &mut Input<'_>, a: &mut Arena, storable: bool) -> rkv_snapshot_cache_insert_args {
+    let mut args = rkv_snapshot_cache_insert_args::sized();
+    let has_parts = if storable { i.flag() } else { i.rarely(24) };
+    if has_parts {
+        let parts: Vec<_> = (0..i.below(4)).map(|_| part(i)).collect();
+        let (parts, count) = a.list(i, &parts);
+        (args.parts, args.part_count) = (parts, count as u64);
+        args.part_size = element_size::<rkv_snapshot_part>(i) as u64;
+    }
+    if storable && (args.part_count == 0 || i.flag()) {
+        let part = part(i);
+        (args.data, args.size_bytes) = (part.data.cast_mut(), part.size_bytes);
+    } else {
+        args.data = ptr::without_provenance_mut(size(i));
+        args.size_bytes = size(i) as u64;
+    }
+    args
+}
+
 pub fn insert(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
     let counted = !i.rarely(8);
+    let flags = flags(i, RKV_SNAPSHOT_INSERT_STORABLE | RKV_SNAPSHOT_INSERT_TRIMMABLE);
+    let given = given(i, a, flags & RKV_SNAPSHOT_INSERT_STORABLE != 0);
     let has_next_token = if i.rarely(16) { number(i) } else { i.byte() as u32 & 1 };
     let args = rkv_snapshot_cache_insert_args {
-        flags: flags(i, RKV_SNAPSHOT_INSERT_TRIMMABLE),
+        flags,
         space: namespace(i, a),
         tokens: tokens(i, a),
-        data: ptr::without_provenance_mut(size(i)),
-        size_bytes: size(i) as u64,
         destructor: counted.then_some(count_destroyed),
         user_data: w.shelf.user_data(),
         has_next_token,
         next_token: if has_next_token == 1 { number(i) } else { zero(i) },
-        ..Sized32::sized()
+        ..given
     };
     let args = a.read(i, &args);
     let result = if i.flag() { ptr::null_mut() } else { a.write(i) };

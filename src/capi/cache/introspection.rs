@@ -52,8 +52,8 @@ pub struct rkv_cache_stats {
     pub prefix_count: u64,
     /// Retained sequences now.
     pub retained_sequence_count: u64,
-    /// Pages that those keep now, each counted once; they are among the cached and the private
-    /// ones.
+    /// Pages of group 0 that those keep now, each counted once; they are among the cached and the
+    /// private ones. rkv_pool_stats has those of all groups.
     pub retained_page_count: u64,
     /// Retained sequences that gave way: to later ones, or by rkv_cache_drop_retained().
     pub displaced_sequence_count: u64,
@@ -63,6 +63,8 @@ pub struct rkv_cache_stats {
     pub inherited_position_count: u64,
     /// Locks of callers now.
     pub lock_count: u64,
+    /// Checkpoints that went because a path had more than rkv_cache_config.checkpoint_limit.
+    pub dropped_checkpoint_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_stats {
@@ -113,6 +115,7 @@ pub unsafe extern "C" fn rkv_cache_read_stats(
                 inherit_count: stats.counters.inherits,
                 inherited_position_count: stats.counters.inherited_positions,
                 lock_count: stats.locks as u64,
+                dropped_checkpoint_count: stats.counters.dropped_checkpoints,
             };
             write_struct(out_stats, &made)
         })

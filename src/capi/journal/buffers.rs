@@ -142,6 +142,7 @@ fn described(record: &Record<'_>) -> rkv_journal_record {
                 Reason::Caller => RKV_REASON_CALLER,
                 Reason::Destroyed => RKV_REASON_DESTROYED,
                 Reason::Invalidated => RKV_REASON_INVALIDATED,
+                Reason::Limit => RKV_REASON_LIMIT,
             };
         }
         What::Stored { namespace, parent, first_position, .. } => {

@@ -30,6 +30,9 @@ pub const RKV_REASON_INVALIDATED: u32 = 3;
 pub const RKV_REASON_REPLACED: u32 = 4;
 /// Reason of an rkv_journal_record: the cache was destroyed.
 pub const RKV_REASON_DESTROYED: u32 = 5;
+/// Reason of an rkv_journal_record: a path had more checkpoints than
+/// rkv_cache_config.checkpoint_limit.
+pub const RKV_REASON_LIMIT: u32 = 6;
 
 /// What happened to some pages. An array element: it may grow, see record_size.
 #[repr(C)]

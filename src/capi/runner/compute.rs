@@ -27,7 +27,7 @@ pub struct rkv_runner_append_prefill_args {
     /// Keys, rotated if the model does that: [new positions][kv_head_count][head_dim]. NULL
     /// together with v: K and V of the new positions are in the pages already.
     pub k: *const c_void,
-    /// Values: [new positions][kv_head_count][v_head_dim].
+    /// Values: [new positions][kv_head_count][v_head_dim]. NULL with RKV_RUNNER_LATENT.
     pub v: *const c_void,
     /// Receives the result: [new positions][query_head_count][v_head_dim]; must not overlap q, k
     /// and v.
@@ -118,18 +118,15 @@ fn or(value: f32, default: f32) -> f32 {
 
 fn step_of(args: &rkv_runner_append_prefill_args, head_dim: usize) -> Result<LayerStep, Fail> {
     check_zero(args.reserved, "args.reserved")?;
-    if args.k.is_null() != args.v.is_null() {
-        return Err(Error::argument("args.k and args.v are either both NULL or neither").into());
-    }
     let q = strides(args.q_position_stride, args.q_head_stride, "q")?;
     let k = strides(args.k_position_stride, args.k_head_stride, "k")?;
     let v = strides(args.v_position_stride, args.v_head_stride, "v")?;
     let out = strides(args.out_position_stride, args.out_head_stride, "out")?;
-    let new = !args.k.is_null();
     Ok(LayerStep {
         layer: args.layer as usize,
         q: (args.q.cast(), q),
-        kv: new.then_some([(args.k.cast(), k), (args.v.cast(), v)]),
+        k: (!args.k.is_null()).then_some((args.k.cast(), k)),
+        v: (!args.v.is_null()).then_some((args.v.cast(), v)),
         out: (args.out.cast(), out),
         lse: args.lse,
         sinks: args.sinks,

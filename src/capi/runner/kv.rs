@@ -32,7 +32,7 @@ pub const RKV_KV_LAYOUT_HND: u32 = 1;
 pub struct rkv_runner_kv_memory {
     /// K of page 0.
     pub k: *mut c_void,
-    /// V of page 0.
+    /// V of page 0. With RKV_RUNNER_LATENT NULL where it is given, and k where it is read.
     pub v: *mut c_void,
     /// Elements of K from one page to the next, and of V unless it has strides of its own.
     pub page_stride: u64,

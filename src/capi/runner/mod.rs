@@ -29,6 +29,11 @@ pub const RKV_BACKEND_CUDA: u32 = 1;
 /// Flag of rkv_runner_config: a row's result has the same bits whatever else is in the batch, for
 /// any number of threads and however its prompt is cut into chunks.
 pub const RKV_RUNNER_BATCH_INVARIANT: u32 = 1;
+/// Flag of rkv_runner_config: V of a position is the first v_head_dim elements of its K, and memory
+/// has K alone. It is for multi-head latent attention whose up-projections are absorbed into q and
+/// into what follows: kv_head_count 1, head_dim 576, v_head_dim 512. `v` is NULL in kv_layers and
+/// in every call, and v_scale is k_scale.
+pub const RKV_RUNNER_LATENT: u32 = 2;
 
 /// Attention over the rows of one group of a page table, and the KV memory behind its pages. A
 /// model with several groups, or with layers of several shapes, has a runner for each, over one
@@ -70,7 +75,8 @@ pub struct rkv_runner_config {
     pub query_head_count: u32,
     /// Heads of K and V; divides query_head_count. Default 0, which is refused.
     pub kv_head_count: u32,
-    /// Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192 or 512. Default 128.
+    /// Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192, 512 or 576. Default
+    /// 128.
     pub head_dim: u32,
     /// Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
     pub dtype: u32,
@@ -81,7 +87,7 @@ pub struct rkv_runner_config {
     /// Threads that compute, at most 1024: of its own, the calling one included, or with
     /// parallel_for the engine's. Default 0: as many as the process may use.
     pub thread_count: u32,
-    /// RKV_RUNNER_ bits.
+    /// RKV_RUNNER_ bits; RKV_RUNNER_LATENT on the CPU alone.
     pub flags: u32,
     /// Ordinal of the GPU; 0 for the CPU.
     pub device: u32,
@@ -139,7 +145,7 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
         RKV_BACKEND_CUDA => {}
         other => return Err(Error::argument(text!("config.backend {other} is unknown"))),
     }
-    check_flags(raw.flags, RKV_RUNNER_BATCH_INVARIANT, "config.flags")?;
+    check_flags(raw.flags, RKV_RUNNER_BATCH_INVARIANT | RKV_RUNNER_LATENT, "config.flags")?;
     let v_head_dim = if raw.v_head_dim == 0 { raw.head_dim } else { raw.v_head_dim };
     Ok(RunnerConfig {
         group: raw.group as usize,
@@ -152,6 +158,7 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
         kv_dtype: dtype(raw.kv_dtype, "kv_dtype")?,
         kv_layout: kv_layout(raw.kv_layout)?,
         batch_invariant: raw.flags & RKV_RUNNER_BATCH_INVARIANT != 0,
+        latent: raw.flags & RKV_RUNNER_LATENT != 0,
     })
 }
 

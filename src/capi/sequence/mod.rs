@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::Namespace;
 use crate::sequence::Room;
-use crate::store::{SequenceInfo, State};
+use crate::store::{SequenceInfo, Turn};
 use crate::token::TokenList;
 
 /// Names a live sequence of one cache. Zero names none. An id is never used again for another one.
@@ -99,7 +99,7 @@ unsafe impl AbiStruct for rkv_sequence_info {
     const V1: usize = 80;
 }
 
-/// What rkv_sequence_publish() did.
+/// What rkv_sequence_publish() did in group 0; rkv_sequence_read_published() has the others.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_sequence_publish_result {
@@ -169,16 +169,18 @@ pub(crate) unsafe fn begin_with<R>(
     unsafe { with_tokens(args.tokens, body) }
 }
 
-/// Publishes, and says what was done.
-pub(crate) fn publish_sequence(
-    state: &mut State,
+/// Publishes, and has `tell` say what was done: there, as for `begin_with`.
+#[inline]
+pub(crate) fn publish_with<R>(
+    turn: &mut Turn<'_>,
     sequence: rkv_sequence_id,
     computed_position_count: u64,
-) -> Result<rkv_sequence_publish_result, Error> {
-    let computed = at_most(computed_position_count);
-    let done = state.publish(SequenceId(sequence), computed)?;
-    let node = state.sequence_info(SequenceId(sequence))?.node;
-    Ok(rkv_sequence_publish_result {
+    tell: impl FnOnce(&rkv_sequence_publish_result) -> Result<R, Fail>,
+) -> Result<R, Fail> {
+    let (id, computed) = (SequenceId(sequence), at_most(computed_position_count));
+    let done = turn.publish(id, computed)?;
+    let node = turn.sequence_node(id)?;
+    tell(&rkv_sequence_publish_result {
         struct_size: 0,
         reserved: 0,
         claimed_page_count: done.claimed as u64,
@@ -392,12 +394,23 @@ pub unsafe extern "C" fn rkv_sequence_append(
 /// Takes the last positions off a sequence, e.g. draft tokens that were refused. Pages stay with
 /// the row for what comes next.
 ///
+/// A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
+/// behind each. Of the tokens since the last publishing, or the last truncation, it writes the state
+/// after the first into the first page of the sequence's row in the group, in its place, and the one
+/// after each next token into the next page. Truncation then makes the state after position_count
+/// the first page of the row, also when every token is kept. position_count is between one and
+/// 1 + draft_state_count more than before. What is kept is to be published before the state is
+/// saved, or handed on to children. Of tokens that are not computed yet keep the first alone: no
+/// state is moved for that.
+///
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param position_count positions to keep: no fewer than the prompt's, no fewer than are
 /// published, and not inside an image. The prompt of a child is all that it began with
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
-/// yet to copy positions that would go; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+/// yet to copy positions that would go, or with states while a copy is open;
+/// RKV_STATUS_UNSUPPORTED with a STATE group without draft states; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// O(dropped pages); lock
 /// @par Thread safety
@@ -424,6 +437,10 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
 /// stale then: rkv_sequence_publish_result.node is the one to use from now on.
 ///
+/// More than 128 new pages may be published in portions, between which waiting threads get in. When
+/// memory runs out after the first, or another thread truncates the sequence meanwhile, what was
+/// published stays: the call succeeds, and shared_page_count says how far it came.
+///
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param computed_position_count positions whose KV is written, from the beginning; leave out
@@ -434,7 +451,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// for; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(new whole pages * page_size + nodes on the path); lock
+/// O(new whole pages * page_size + nodes on the path); lock, in portions
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -449,9 +466,9 @@ pub unsafe extern "C" fn rkv_sequence_publish(
     unsafe {
         with(cache, |shared| {
             check_fit(out_result)?;
-            let mut state = shared.write();
-            let made = publish_sequence(&mut state, sequence, computed_position_count)?;
-            write_struct(out_result, &made)
+            publish_with(&mut shared.turn(), sequence, computed_position_count, |made| {
+                write_struct(out_result, made)
+            })
         })
     }
 }

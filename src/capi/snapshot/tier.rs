@@ -33,8 +33,8 @@ pub struct rkv_snapshot_tier_config {
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
-    /// The directory, a path that ends with NUL; made if its parent is there. It is this cache's
-    /// alone until it is detached.
+    /// The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
+    /// until it is detached.
     pub directory: *const c_char,
     /// Bytes of data in it, at most; least recently used snapshots go. No default.
     pub byte_limit: u64,

@@ -98,8 +98,8 @@ impl Loads {
         Ok(self.waiting[slot])
     }
 
-    /// Ends a ticket. With the last one of a load that has ended the load goes, and its pin is to be
-    /// released.
+    /// Ends a ticket. With the last one of a load that has ended the load goes, and its pin is to
+    /// be released.
     fn end(&mut self, ticket: HandleId) -> Option<PinId> {
         let slot = self.tickets.release(ticket)?;
         let Waiting { number, .. } = self.waiting.remove(slot);
@@ -115,7 +115,7 @@ impl Loads {
     }
 
     /// The pins of all loads that are ready: they all end.
-    pub(super) fn into_pins(&mut self) -> impl Iterator<Item = PinId> {
+    pub(super) fn take_pins(&mut self) -> impl Iterator<Item = PinId> {
         self.loads.drain().filter_map(|(_, load)| match load.state {
             LoadState::Ready(pin) => Some(pin),
             _ => None,
@@ -171,7 +171,8 @@ impl Lower {
 
 impl<P: Source + 'static> TieredSnapshots<P> {
     /// Starts to read the longest prefix below memory, if it is longer than what memory has; with
-    /// `trims` what has most tokens in common, if they are more. Who asks for what is being read already waits for the same read.
+    /// `trims` what has most tokens in common, if they are more. Who asks for what is being read
+    /// already waits for the same read.
     pub fn fetch(
         &self,
         namespace: &Namespace,

@@ -253,7 +253,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     }
 
     /// Finds the longest prefix in memory and pins it, and says whether there is a longer one
-    /// below. With `trims`, what can be trimmed counts with the tokens in common. `view` looks at the state under a lock: it must not call the cache.
+    /// below. With `trims`, what can be trimmed counts with the tokens in common. `view` looks at
+    /// the state under a lock: it must not call the cache.
     pub fn find<R>(
         &self,
         namespace: &Namespace,
@@ -384,7 +385,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let Some(mut lower) = self.lower.write().take() else { return false };
         lower.close();
         let freed = &mut freed.0;
-        for pin in lower.table.get_mut().loads.into_pins() {
+        for pin in lower.table.get_mut().loads.take_pins() {
             let released = self.memory.release(pin, freed);
             debug_assert!(released.is_ok(), "the pin is ours");
         }
@@ -395,7 +396,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// Waits until everything that is to be written is; false when the time is over first.
     pub fn flush(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
         let start = Instant::now();
-        let mut commits = None;
+        let mut turns = None;
         loop {
             let lower = self.lower.read();
             let Some(lower) = &*lower else { return true };
@@ -403,15 +404,15 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
             let mut table = lower.table.write();
             self.take_events(lower, &mut table, &mut freed.0);
-            let now = lower.link.store.stats().commits;
-            // Room comes with commits alone, and with room what waited for it is written.
-            if is_still && table.writing() == 0 && (!table.has_retries() || commits == Some(now)) {
+            let now = lower.link.store.stats().turns();
+            // What waits is tried again when there may be room, once for each time.
+            if is_still && table.writing() == 0 && (!table.has_retries() || turns == Some(now)) {
                 return !table.has_retries();
             }
             if left.is_zero() {
                 return false;
             }
-            commits = is_still.then_some(now);
+            turns = is_still.then_some(now);
         }
     }
 

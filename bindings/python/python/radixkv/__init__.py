@@ -6,7 +6,7 @@ The objects, each a context manager with a `close()`:
     Cache          the prefix index over one page table; sequences live in it
     Plan           what one step computes, as the arrays that attention kernels take
     Runner         attention over the rows, on the CPU or CUDA, and the KV memory
-    SnapshotCache  opaque states by token list; stands alone
+    SnapshotCache  opaque states by token list, in memory and on disk; stands alone
     GrowingRow     the pages of a request in an engine that never exchanges one
     Journal        which pages came into a cache and left it, in order
     EventEncoder   the same as KV events, for routers
@@ -28,6 +28,7 @@ from ._radixkv import (
     ClearResult,
     ContentsResult,
     EventEncoder,
+    Fetch,
     Group,
     GroupDepths,
     GrowingRow,
@@ -52,6 +53,7 @@ from ._radixkv import (
     SnapshotCache,
     SnapshotInsertResult,
     SnapshotStats,
+    SnapshotTierStats,
     TokenItem,
     Tokens,
     abi_version,
@@ -96,7 +98,9 @@ from .errors import (
     StaleNode,
     StalePin,
     StaleSequence,
+    StaleTicket,
     Status,
+    StorageError,
     Unsupported,
 )
 from .journal import Event, Journal
@@ -137,6 +141,7 @@ __all__ = [
     "ClearResult",
     "ContentsResult",
     "EventEncoder",
+    "Fetch",
     "Corrupt",
     "DeviceError",
     "Error",
@@ -174,11 +179,14 @@ __all__ = [
     "SnapshotCache",
     "SnapshotInsertResult",
     "SnapshotStats",
+    "SnapshotTierStats",
     "StaleLock",
     "StaleNode",
     "StalePin",
     "StaleSequence",
+    "StaleTicket",
     "Status",
+    "StorageError",
     "TokenItem",
     "Tokens",
     "Unsupported",

@@ -1,6 +1,7 @@
 # Types of the extension module; the docstrings are the module's own. `_Array` is anything with the
 # buffer protocol or DLPack, `_Ids` a list of tokens.
 from collections.abc import Callable, Sequence as _List
+from os import PathLike
 
 from typing import Any, Final, Protocol, Self, final
 
@@ -18,6 +19,7 @@ __all__ = [
     "ClearResult",
     "ContentsResult",
     "EventEncoder",
+    "Fetch",
     "Group",
     "GroupDepths",
     "GrowingRow",
@@ -42,6 +44,7 @@ __all__ = [
     "SnapshotCache",
     "SnapshotInsertResult",
     "SnapshotStats",
+    "SnapshotTierStats",
     "TokenItem",
     "Tokens",
     "abi_version",
@@ -55,6 +58,7 @@ __all__ = [
 ]
 
 _Array: TypeAlias = Buffer | _Dlpack
+_Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Ids: TypeAlias = _Array | Tokens | _List[int]
 
 @final
@@ -88,6 +92,7 @@ class PoolStats:
     private_page_count: Final[int]
     reclaimable_page_count: Final[int]
     outside_page_count: Final[int]
+    retained_page_count: Final[int]
 
 @final
 class Match:
@@ -160,6 +165,7 @@ class CacheStats:
     inherit_count: Final[int]
     inherited_position_count: Final[int]
     lock_count: Final[int]
+    dropped_checkpoint_count: Final[int]
 
 @final
 class SequenceInfo:
@@ -241,6 +247,38 @@ class SnapshotInsertResult:
     evicted_count: Final[int]
 
 @final
+class SnapshotTierStats:
+    is_read_only: Final[int]
+    entry_count: Final[int]
+    used_bytes: Final[int]
+    byte_limit: Final[int]
+    writing_count: Final[int]
+    waiting_bytes: Final[int]
+    loading_bytes: Final[int]
+    ticket_count: Final[int]
+    index_bytes: Final[int]
+    write_count: Final[int]
+    written_bytes: Final[int]
+    failed_write_count: Final[int]
+    no_space_count: Final[int]
+    full_count: Final[int]
+    throttled_count: Final[int]
+    unfit_count: Final[int]
+    load_count: Final[int]
+    loaded_count: Final[int]
+    read_bytes: Final[int]
+    joined_count: Final[int]
+    failed_load_count: Final[int]
+    damaged_count: Final[int]
+    late_count: Final[int]
+    no_memory_count: Final[int]
+    unusable_count: Final[int]
+    commit_count: Final[int]
+    longest_commit_ns: Final[int]
+    write_ns: Final[int]
+    read_ns: Final[int]
+
+@final
 class TokenItem:
     index: Final[int]
     position_count: Final[int]
@@ -299,7 +337,7 @@ class Group:
     @staticmethod
     def chunk(chunk: int, *, pool: int = 0) -> Group: ...
     @staticmethod
-    def state(*, pool: int = 0) -> Group: ...
+    def state(*, pool: int = 0, draft_state_count: int = 0) -> Group: ...
 
 @final
 class PageTable:
@@ -360,6 +398,7 @@ class Cache:
         retained_sequence_limit: int = 0,
         retained_page_limit: int = 0,
         journal_bytes: int = 0,
+        checkpoint_limit: int = 0,
     ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -519,7 +558,9 @@ class Sequence:
     def publish(self, computed_position_count: int) -> PublishResult: ...
     def release(self) -> None: ...
     def retain(self) -> int | None: ...
+    def published(self) -> NDArray[Any]: ...
     def checkpoint(self) -> int: ...
+    def donate(self) -> int: ...
     def slide(self, computed_position_count: int) -> None: ...
 
 @final
@@ -639,9 +680,10 @@ class Runner:
         device: int = 0,
         threads: int = 0,
         batch_invariant: bool = False,
-        kv_layers: _List[tuple[_Array, _Array]] | None = None,
+        kv_layers: _List[tuple[_Array, _Array | None]] | None = None,
         group: int = 0,
         v_head_dim: int | None = None,
+        latent: bool = False,
     ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -697,6 +739,7 @@ class SnapshotCache:
         next_token: int | None = None,
         space: Namespace | None = None,
         trimmable: bool = False,
+        parts: _List[_Array] | None = None,
     ) -> SnapshotInsertResult: ...
     def match(
         self, tokens: _Ids, *, space: Namespace | None = None, trimmable: bool = False
@@ -706,18 +749,49 @@ class SnapshotCache:
     def clear(self) -> None: ...
     def stats(self) -> SnapshotStats: ...
     def check(self) -> None: ...
+    def attach(
+        self,
+        directory: _Path,
+        byte_limit: int,
+        *,
+        fingerprint: bytes | None = None,
+        write_after_matches: int | None = 0,
+        worker_count: int = 8,
+        waiting_byte_limit: int | None = None,
+        commit_interval_ms: int = 250,
+        event_fd: int | None = None,
+    ) -> None: ...
+    def detach(self, timeout: float = 60.0) -> bool: ...
+    def flush(self, timeout: float = 60.0) -> bool: ...
+    def fetch(
+        self, tokens: _Ids, *, space: Namespace | None = None, trimmable: bool = False
+    ) -> Fetch | None: ...
+    def tier_stats(self) -> SnapshotTierStats: ...
 
 @final
 class Pin:
     data: Final[Any]
     token_count: Final[int]
     common_token_count: Final[int]
+    fetchable_token_count: Final[int]
     size_bytes: Final[int]
     full_hit: Final[bool]
     next_token: Final[int | None]
+    is_copy: Final[bool]
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
+    def parts(self) -> list[memoryview]: ...
     def release(self) -> None: ...
+
+@final
+class Fetch:
+    token_count: Final[int]
+    common_token_count: Final[int]
+    size_bytes: Final[int]
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def take(self) -> Pin | None: ...
+    def cancel(self) -> None: ...
 
 def layouts() -> dict[str, Any]: ...
 def version() -> str: ...
@@ -739,4 +813,5 @@ def runner_supports(
     backend: str = "cpu",
     device: int = 0,
     v_head_dim: int | None = None,
+    latent: bool = False,
 ) -> int: ...

@@ -17,12 +17,14 @@ class Status(IntEnum):
     INVALID_STATE = 6
     UNSUPPORTED = 7
     STALE_PIN = 8
+    STALE_TICKET = 9
     OUT_OF_PAGES = 100
     OUT_OF_SLOTS = 101
     OUT_OF_MEMORY = 102
     BUSY = 103
     PENDING = 104
     DEVICE = 105
+    STORAGE = 106
     INTERNAL = 900
     POISONED = 901
     CORRUPT = 902
@@ -55,6 +57,10 @@ class StaleLock(Error, LookupError):
 
 class StalePin(Error, LookupError):
     """The pin was released already."""
+
+
+class StaleTicket(Error, LookupError):
+    """The fetch has ended: taken, cancelled, or with the directory."""
 
 
 class BufferTooSmall(Error, ValueError):
@@ -94,11 +100,15 @@ class Busy(Error):
 
 
 class Pending(Error):
-    """The sequence to go on from is still running; ask again when it is retained."""
+    """The sequence to go on from is still running, ask again when it is retained; or a fetch is."""
 
 
 class DeviceError(Error):
     """The GPU or its driver refused or failed."""
+
+
+class StorageError(Error, OSError):
+    """The disk, or what is on it, does not allow the call; the message says what and where."""
 
 
 class InternalError(Error):
@@ -122,12 +132,14 @@ _CLASSES: dict[int, type[Error]] = {
     Status.INVALID_STATE: InvalidState,
     Status.UNSUPPORTED: Unsupported,
     Status.STALE_PIN: StalePin,
+    Status.STALE_TICKET: StaleTicket,
     Status.OUT_OF_PAGES: OutOfPages,
     Status.OUT_OF_SLOTS: OutOfSlots,
     Status.OUT_OF_MEMORY: OutOfMemory,
     Status.BUSY: Busy,
     Status.PENDING: Pending,
     Status.DEVICE: DeviceError,
+    Status.STORAGE: StorageError,
     Status.INTERNAL: InternalError,
     Status.POISONED: Poisoned,
     Status.CORRUPT: Corrupt,

@@ -1,0 +1,3 @@
+module github.com/radixkv/radixkv/bindings/go/net
+
+go 1.21

@@ -1,0 +1,268 @@
+package radixkv_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	radixkv "github.com/radixkv/radixkv/bindings/go"
+)
+
+// state is a value of two parts.
+type state struct{ head, body []byte }
+
+func newState(name byte) *state {
+	return &state{bytes.Repeat([]byte{name}, 3), bytes.Repeat([]byte{name, 1}, 30000)}
+}
+
+// onDisk is a cache over a directory, and a count of what it freed.
+type onDisk struct {
+	testing.TB
+	*radixkv.SnapshotCache[*state]
+	directory   string
+	made, freed atomic.Int64
+}
+
+func newOnDisk(t testing.TB, directory string) *onDisk {
+	t.Helper()
+	d := &onDisk{TB: t, directory: directory}
+	cache, err := radixkv.NewSnapshotCache(radixkv.SnapshotCacheConfig{},
+		func(*state) { d.freed.Add(1) })
+	must(t, err)
+	d.SnapshotCache = cache
+	d.attach()
+	return d
+}
+
+func (d *onDisk) attach() {
+	d.Helper()
+	must(d, d.Attach(radixkv.SnapshotTierConfig{
+		Directory: d.directory, ByteLimit: 64 << 20, WorkerCount: 2,
+		CommitInterval: time.Millisecond,
+	}))
+}
+
+func (d *onDisk) put(tokens []uint32, name byte, flags radixkv.SnapshotInsertFlags) {
+	d.Helper()
+	value := newState(name)
+	d.made.Add(1)
+	_, err := d.Insert(radixkv.SnapshotArgs[*state]{
+		Tokens: tokens, Value: value, SizeBytes: 60003,
+		Flags: flags | radixkv.SnapshotInsertStorable,
+		Parts: [][]byte{value.head, {}, value.body},
+	})
+	must(d, err)
+}
+
+// emptied is memory without anything, over all that was written.
+func (d *onDisk) emptied() {
+	d.Helper()
+	done, err := d.Detach(time.Minute)
+	must(d, err)
+	equal(d, "all is written", done, true)
+	must(d, d.Clear())
+	d.attach()
+}
+
+// end closes it: everything was freed once.
+func (d *onDisk) end() {
+	d.Helper()
+	must(d, d.Check())
+	must(d, d.Close())
+	equal(d, "values freed", d.freed.Load(), d.made.Load())
+}
+
+func take(t testing.TB, fetch *radixkv.SnapshotFetch[*state]) *radixkv.SnapshotPin[*state] {
+	t.Helper()
+	for {
+		pin, err := fetch.Take()
+		if !errors.Is(err, radixkv.Pending) {
+			must(t, err)
+			return pin
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// T01: what was written comes back, also in another cache, with equal bytes.
+func TestSnapshotTierRestart(t *testing.T) {
+	d := newOnDisk(t, t.TempDir())
+	d.put(run(0, 4), 'a', 0)
+	pin, err := d.Match(base, run(0, 4))
+	must(t, err)
+	equal(t, "a copy", pin.IsCopy, false)
+	parts, err := pin.Parts()
+	must(t, err)
+	equal(t, "parts", len(parts), 3)
+	equal(t, "its own bytes", &parts[2][0], &pin.Value().body[0])
+	must(t, pin.Release())
+	done, err := d.Flush(time.Minute)
+	must(t, err)
+	equal(t, "flushed", done, true)
+	d.end()
+
+	d = newOnDisk(t, d.directory)
+	runtime.GC()
+	pin, fetchable, err := d.Find(base, run(0, 6), 0)
+	must(t, err)
+	equal(t, "a miss", pin, nil)
+	equal(t, "fetchable", fetchable, 4)
+	fetch, err := d.Fetch(base, run(0, 6), 0)
+	must(t, err)
+	equal(t, "tokens", fetch.TokenCount, 4)
+	equal(t, "common tokens", fetch.CommonTokenCount, 4)
+	equal(t, "bytes", fetch.SizeBytes, 60003)
+	pin = take(t, fetch)
+	equal(t, "a copy", pin.IsCopy, true)
+	equal(t, "value", pin.Value(), nil)
+	parts, err = pin.Parts()
+	must(t, err)
+	want := newState('a')
+	equal(t, "parts", len(parts), 3)
+	equal(t, "head", bytes.Equal(parts[0], want.head), true)
+	equal(t, "nothing", len(parts[1]), 0)
+	equal(t, "body", bytes.Equal(parts[2], want.body), true)
+	_, err = fetch.Take()
+	wants(t, err, radixkv.StaleTicket)
+	wants(t, fetch.Cancel(), radixkv.StaleTicket)
+	must(t, pin.Release())
+	_, err = pin.Parts()
+	wants(t, err, radixkv.StalePin)
+	none, err := d.Fetch(base, run(0, 6), 0)
+	must(t, err)
+	equal(t, "nothing to fetch", none, nil)
+	stats, err := d.TierStats()
+	must(t, err)
+	equal(t, "loaded", stats.LoadedCount, 1)
+	equal(t, "read", stats.ReadBytes, 60003)
+	equal(t, "limit", stats.ByteLimit, 64<<20)
+	d.end()
+}
+
+// T01, T11: what can be trimmed is fetched for its beginning; a fetch can be given up.
+func TestSnapshotTierFetch(t *testing.T) {
+	d := newOnDisk(t, t.TempDir())
+	d.put(run(0, 9), 'a', radixkv.SnapshotInsertTrimmable)
+	d.emptied()
+	none, err := d.Fetch(base, run(0, 4), 0)
+	must(t, err)
+	equal(t, "not as a whole", none, nil)
+	fetch, err := d.Fetch(base, run(0, 4), radixkv.SnapshotMatchTrimmable)
+	must(t, err)
+	equal(t, "tokens", fetch.TokenCount, 9)
+	equal(t, "common tokens", fetch.CommonTokenCount, 4)
+	must(t, fetch.Cancel())
+	wants(t, fetch.Cancel(), radixkv.StaleTicket)
+	fetch, err = d.Fetch(base, run(0, 4), radixkv.SnapshotMatchTrimmable)
+	must(t, err)
+	pin := take(t, fetch)
+	equal(t, "common tokens", pin.CommonTokenCount, 4)
+	must(t, pin.Release())
+	// What is forgotten ends with the garbage collection.
+	d.emptied()
+	_, err = d.Fetch(base, run(0, 9), 0)
+	must(t, err)
+	for wait := time.Millisecond; wait < 10*time.Second; wait *= 2 {
+		runtime.GC()
+		time.Sleep(wait)
+		stats, err := d.TierStats()
+		must(t, err)
+		if stats.TicketCount == 0 {
+			d.end()
+			return
+		}
+	}
+	t.Fatal("the ticket is still out")
+}
+
+// T14, M01: one owner of a directory; what cannot be, and what is no argument.
+func TestSnapshotTierRefused(t *testing.T) {
+	d := newOnDisk(t, t.TempDir())
+	config := radixkv.SnapshotTierConfig{Directory: d.directory, ByteLimit: 1 << 20}
+	wants(t, d.Attach(config), radixkv.InvalidState)
+	other, err := radixkv.NewSnapshotCache[*state](radixkv.SnapshotCacheConfig{}, nil)
+	must(t, err)
+	wants(t, other.Attach(config), radixkv.Storage)
+	wants(t, other.Attach(radixkv.SnapshotTierConfig{ByteLimit: 1}), radixkv.InvalidArgument)
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	config.Directory = file
+	wants(t, other.Attach(config), radixkv.Storage)
+	config.CommitInterval = -time.Second
+	wants(t, other.Attach(config), radixkv.InvalidArgument)
+	_, err = other.Flush(0)
+	wants(t, err, radixkv.InvalidState)
+	_, err = other.Detach(0)
+	wants(t, err, radixkv.InvalidState)
+	_, err = d.Insert(radixkv.SnapshotArgs[*state]{
+		Tokens: run(0, 2), Flags: radixkv.SnapshotInsertStorable,
+	})
+	wants(t, err, radixkv.InvalidArgument)
+	_, err = d.Insert(radixkv.SnapshotArgs[*state]{
+		Tokens: run(0, 2), Parts: [][]byte{{1}},
+	})
+	wants(t, err, radixkv.InvalidArgument)
+	var none *radixkv.SnapshotFetch[*state]
+	_, err = none.Take()
+	wants(t, err, radixkv.InvalidArgument)
+	wants(t, none.Cancel(), radixkv.InvalidArgument)
+	_, err = new(radixkv.SnapshotPin[*state]).Parts()
+	wants(t, err, radixkv.InvalidArgument)
+	must(t, other.Close())
+	d.end()
+	for name, call := range map[string]func() error{
+		"Attach":    func() error { return d.Attach(config) },
+		"Detach":    func() error { _, err := d.Detach(0); return err },
+		"Flush":     func() error { _, err := d.Flush(0); return err },
+		"Fetch":     func() error { _, err := d.Fetch(base, nil, 0); return err },
+		"TierStats": func() error { _, err := d.TierStats(); return err },
+	} {
+		if err := call(); !errors.Is(err, radixkv.ErrClosed) {
+			t.Errorf("SnapshotCache.%s: %v", name, err)
+		}
+	}
+}
+
+// T12, S09: many goroutines over one directory; each value is freed once.
+func TestSnapshotTierConcurrentUse(t *testing.T) {
+	d := newOnDisk(t, t.TempDir())
+	var all sync.WaitGroup
+	for i := 0; i < 4; i++ {
+		i := i
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for round := 0; round < 60; round++ {
+				tokens := run(10*(round%5), 3)
+				if (round+i)%3 == 0 {
+					d.put(tokens, byte(round%5), 0)
+					continue
+				}
+				fetch, err := d.Fetch(base, tokens, 0)
+				if err != nil || fetch == nil {
+					if i == 0 && round%20 == 19 {
+						must(t, d.Clear())
+					}
+					continue
+				}
+				if pin := take(t, fetch); pin != nil {
+					parts, err := pin.Parts()
+					must(t, err)
+					if !bytes.Equal(parts[2], newState(byte(round%5)).body) {
+						t.Error("other bytes")
+					}
+					must(t, pin.Release())
+				}
+			}
+		}()
+	}
+	all.Wait()
+	d.emptied()
+	d.end()
+}

@@ -1,0 +1,245 @@
+"""Publishes KV events over ZeroMQ, as vLLM does: libradixkv_net for Python.
+
+The library is one of its own, with sockets and a thread, and is not in the wheel: `make net` in the
+repository builds it, `make install-net` installs it. It is looked for, in this order, where the
+argument `library` says, where the environment variable RADIXKV_NET_LIBRARY says, and where the
+system's loader looks.
+
+    with radixkv.EventEncoder(cache) as encoder, EventPublisher("tcp://*:5557") as publisher:
+        while serving:
+            if payload := encoder.encode(time.time()):
+                publisher.publish(payload)
+            else:
+                time.sleep(0.01)
+"""
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+ABI_VERSION = 1
+"""Of radixkv_net.h, as this module knows it. Later libraries serve it too."""
+
+_CONNECT = 1
+_INVALID_ARGUMENT = 1
+
+
+class NetworkError(OSError):
+    """The system refused a socket or a thread: an address in use, no such host."""
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("endpoint", ctypes.c_char_p),
+        ("replay_endpoint", ctypes.c_char_p),
+        ("topic", ctypes.c_char_p),
+        ("data_parallel_rank", ctypes.c_uint32),
+        ("replay_batch_limit", ctypes.c_uint32),
+        ("queue_batch_limit", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    ]
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("port", ctypes.c_uint16),
+        ("replay_port", ctypes.c_uint16),
+        ("published_batch_count", ctypes.c_uint64),
+        ("published_byte_count", ctypes.c_uint64),
+        ("dropped_batch_count", ctypes.c_uint64),
+        ("queued_batch_count", ctypes.c_uint64),
+        ("replay_batch_count", ctypes.c_uint64),
+        ("replay_request_count", ctypes.c_uint64),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStats:
+    """What a publisher counted."""
+
+    port: int
+    """The port that is bound; 0 for none."""
+    replay_port: int
+    """That of replays; 0 for none."""
+    published_batch_count: int
+    """Batches that were published: the number of the next one."""
+    published_byte_count: int
+    """Their bytes."""
+    dropped_batch_count: int
+    """Those of them that found the queue full, or that the socket refused. They are kept for
+    replays like all others."""
+    queued_batch_count: int
+    """Batches in the queue."""
+    replay_batch_count: int
+    """Batches that can be replayed."""
+    replay_request_count: int
+    """Requests for a replay."""
+
+
+def _load(path: str | None) -> ctypes.CDLL:
+    path = path or os.environ.get("RADIXKV_NET_LIBRARY") or "libradixkv_net.so"
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise NetworkError(
+            f"{path} cannot be loaded: {error}. RADIXKV_NET_LIBRARY or library= says where it is"
+        ) from error
+    pointer = ctypes.c_void_p
+    signatures: list[tuple[str, type | None, list[type]]] = [
+        ("rkv_net_abi_version", ctypes.c_uint32, []),
+        (
+            "rkv_net_last_error_message",
+            ctypes.c_size_t,
+            [ctypes.c_char_p, ctypes.c_size_t],
+        ),
+        ("rkv_net_publisher_create", ctypes.c_int, [pointer, pointer]),
+        ("rkv_net_publisher_destroy", None, [pointer]),
+        (
+            "rkv_net_publisher_publish",
+            ctypes.c_int,
+            [pointer, ctypes.c_char_p, ctypes.c_size_t, pointer],
+        ),
+        ("rkv_net_publisher_read_stats", ctypes.c_int, [pointer, pointer]),
+    ]
+    for name, result, arguments in signatures:
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    version = library.rkv_net_abi_version()
+    if version < ABI_VERSION:
+        raise NetworkError(f"{path} has ABI version {version}, and {ABI_VERSION} is needed")
+    return library
+
+
+class EventPublisher:
+    """Publishes batches of KV events: a PUB socket, and a ROUTER socket at which subscribers ask
+    for batches that they missed. The library has a thread for them.
+
+    endpoint: "tcp://HOST:PORT", with * as the host for every interface and port 0 for any that is
+        free, or "ipc://PATH". With connect=True a subscriber is bound there.
+    replay_endpoint: the same for replays, always bound; None for nowhere.
+    topic: the first frame of each message, by which subscribers choose.
+    data_parallel_rank: added to both ports, unless they are 0; behind a path it is "_dp" and the
+        rank.
+    replay_batch_limit: batches that are kept for replays.
+    queue_batch_limit: batches that wait for the thread at most.
+    library: the path of libradixkv_net.so.
+
+    ValueError names an argument that is refused; NetworkError says what the system said. Every
+    method may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        replay_endpoint: str | None = None,
+        topic: str = "",
+        connect: bool = False,
+        data_parallel_rank: int = 0,
+        replay_batch_limit: int = 10_000,
+        queue_batch_limit: int = 100_000,
+        library: str | None = None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._handle: int | None = None
+        self._library = _load(library)
+        for name, number in [
+            ("data_parallel_rank", data_parallel_rank),
+            ("replay_batch_limit", replay_batch_limit),
+            ("queue_batch_limit", queue_batch_limit),
+        ]:
+            least = 0 if name == "data_parallel_rank" else 1
+            if not least <= number < 1 << 32:
+                raise ValueError(f"{name} {number} is not {least} to {(1 << 32) - 1}")
+        texts = [
+            _text("endpoint", endpoint),
+            None if replay_endpoint is None else _text("replay_endpoint", replay_endpoint),
+            _text("topic", topic),
+        ]
+        config = _Config(
+            ctypes.sizeof(_Config),
+            _CONNECT if connect else 0,
+            *texts,
+            data_parallel_rank,
+            replay_batch_limit,
+            queue_batch_limit,
+            0,
+        )
+        handle = ctypes.c_void_p()
+        self._call(
+            self._library.rkv_net_publisher_create, ctypes.byref(config), ctypes.byref(handle)
+        )
+        self._handle = handle.value
+
+    def publish(self, payload: bytes) -> int:
+        """Copies a batch and hands it over; waits for no subscriber. Its number comes back, one
+        more than that of the batch before. An empty batch has a number as well."""
+        number = ctypes.c_uint64()
+        publish = self._library.rkv_net_publisher_publish
+        with self._lock:
+            self._call(publish, self._open(), payload, len(payload), ctypes.byref(number))
+        return number.value
+
+    def stats(self) -> PublisherStats:
+        """What was counted."""
+        stats = _Stats(ctypes.sizeof(_Stats))
+        with self._lock:
+            self._call(
+                self._library.rkv_net_publisher_read_stats, self._open(), ctypes.byref(stats)
+            )
+        return PublisherStats(*(getattr(stats, name) for name in PublisherStats.__slots__))
+
+    def close(self) -> None:
+        """Gives what waits in the queue to the sockets, and ends: a subscriber that reads gets it
+        within 100 milliseconds, or not. More than one close is fine."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                self._library.rkv_net_publisher_destroy(handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Not there when the library could not be loaded.
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise ValueError("the EventPublisher is closed")
+        return self._handle
+
+    def _call(self, function: Callable[..., int], *arguments: object) -> None:
+        status = function(*arguments)
+        if status == 0:
+            return
+        # The message is the thread's: this one's.
+        message = ctypes.create_string_buffer(
+            self._library.rkv_net_last_error_message(None, 0)
+        )
+        self._library.rkv_net_last_error_message(message, len(message))
+        text = message.value.decode()
+        raise (ValueError if status == _INVALID_ARGUMENT else NetworkError)(text)
+
+
+def _text(name: str, given: str) -> bytes:
+    encoded = given.encode()
+    if b"\0" in encoded:
+        raise ValueError(f"{name}: has a NUL")
+    return encoded

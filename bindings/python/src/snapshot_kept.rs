@@ -1,0 +1,95 @@
+//! What a snapshot cache keeps for Python: an object, and the bytes of it that may be written.
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::c::*;
+use crate::handle::Raw;
+
+/// What the library's pointer leads to.
+pub struct Kept {
+    pub object: Py<PyAny>,
+    /// The arrays as they were given: their memory stays what it is.
+    parts: Vec<Array>,
+}
+
+/// What threads let go, for the next one that has the interpreter.
+static LET_GO: Mutex<Vec<Raw<*mut Kept>>> = Mutex::new(Vec::new());
+static IS_WAITING: AtomicBool = AtomicBool::new(false);
+
+impl Kept {
+    /// The object, and arrays that are dense and on the host.
+    pub fn new(
+        object: Bound<'_, PyAny>,
+        given: Option<Vec<Bound<'_, PyAny>>>,
+    ) -> PyResult<Box<Self>> {
+        let mut parts = Vec::new();
+        for (at, part) in given.iter().flatten().enumerate() {
+            let name = format!("parts[{at}]");
+            let array = Array::of(part, &name, false)?.on_host(&name)?;
+            parts.push(array);
+        }
+        if given.is_some() && parts.is_empty() {
+            return Err(PyValueError::new_err("parts: there is none"));
+        }
+        Ok(Box::new(Kept { object: object.unbind(), parts }))
+    }
+
+    /// As the library takes them; none for what may not be written.
+    pub fn parts(&self) -> Vec<rkv_snapshot_part> {
+        let part = |array: &Array| rkv_snapshot_part {
+            data: array.data::<c_void>(),
+            size_bytes: (array.count * array.item_size) as u64,
+        };
+        self.parts.iter().map(part).collect()
+    }
+
+    /// The destructor for the library.
+    pub fn destructor(&self) -> rkv_snapshot_destructor {
+        Some(if self.parts.is_empty() { let_go } else { let_go_later })
+    }
+}
+
+/// Lets go of what stays in memory. The library holds no lock here, so waiting for the interpreter
+/// is fine.
+///
+/// # Safety
+/// Called once by the library, with what `insert` gave it.
+unsafe extern "C" fn let_go(data: *mut c_void, _size: u64, _user_data: *mut c_void) {
+    // SAFETY: the box that `insert` gave away.
+    Python::attach(|_| drop(unsafe { Box::from_raw(data.cast::<Kept>()) }));
+}
+
+/// Lets go of what may be written. Here it may be a thread of the library's that comes, for which
+/// the end of a cache waits, and which can come when the interpreter has ended: it must not wait
+/// for that.
+///
+/// # Safety
+/// As for `let_go`.
+unsafe extern "C" fn let_go_later(data: *mut c_void, _size: u64, _user_data: *mut c_void) {
+    LET_GO.lock().unwrap_or_else(PoisonError::into_inner).push(Raw(data.cast()));
+    IS_WAITING.store(true, Ordering::Release);
+}
+
+/// Drops what was let go of for later. To be called when no lock is held: objects may do anything
+/// when they go.
+#[inline]
+pub fn settle(py: Python<'_>) {
+    if IS_WAITING.load(Ordering::Acquire) {
+        drop_waiting(py);
+    }
+}
+
+#[cold]
+fn drop_waiting(_py: Python<'_>) {
+    IS_WAITING.store(false, Ordering::Release);
+    let waiting = std::mem::take(&mut *LET_GO.lock().unwrap_or_else(PoisonError::into_inner));
+    for kept in waiting {
+        // SAFETY: the box that `insert` gave away, which came here once.
+        drop(unsafe { Box::from_raw(kept.get()) });
+    }
+}

@@ -1,0 +1,188 @@
+// rkv::SnapshotCache over a directory: what is written, fetched, taken and given up.
+#include "check.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+static_assert(!std::is_copy_constructible_v<rkv::SnapshotFetch>);
+static_assert(std::is_nothrow_move_constructible_v<rkv::SnapshotFetch>);
+static_assert(std::is_nothrow_move_assignable_v<rkv::SnapshotFetch>);
+
+namespace {
+
+using namespace std::chrono_literals;
+using test::ids;
+using Bytes = std::vector<std::uint8_t>;
+
+/// A directory that goes with its object.
+class Directory {
+public:
+    Directory() {
+        std::string name = (std::filesystem::temp_directory_path() / "radixkv-XXXXXX").string();
+        if (mkdtemp(name.data()) == nullptr) std::abort();
+        path = name;
+    }
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
+    ~Directory() { std::filesystem::remove_all(path); }
+    std::string path;
+};
+
+/// A state of two parts, which any thread may delete.
+struct State {
+    static inline std::atomic<int> alive = 0;
+    explicit State(std::uint8_t first) : head(3, first), body(50000) {
+        std::iota(body.begin(), body.end(), first);
+        ++alive;
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() { --alive; }
+
+    [[nodiscard]] std::vector<rkv_snapshot_part> parts() const {
+        return {{head.data(), head.size()}, {body.data(), body.size()}};
+    }
+    Bytes head, body;
+};
+
+rkv_snapshot_tier_config config(const Directory& directory) {
+    rkv_snapshot_tier_config config = rkv::SnapshotCache::tier_config();
+    config.directory = directory.path.c_str();
+    config.byte_limit = 64 << 20;
+    config.worker_count = 2;
+    return config;
+}
+
+void put(rkv::SnapshotCache& cache, rkv::TokenView tokens, std::uint8_t first,
+         std::uint32_t flags = 0) {
+    auto state = std::make_unique<State>(first);
+    const auto parts = state->parts();
+    CHECK_EQ(cache.insert_storable(tokens, std::move(state), parts, 7, rkv::Namespace(), flags)
+                 .stored, 1u);
+}
+
+rkv::SnapshotPin wait(rkv::SnapshotFetch& fetch) {
+    for (;;) {
+        if (auto pin = fetch.take()) return std::move(*pin);
+        std::this_thread::sleep_for(1ms);
+    }
+}
+
+Bytes bytes(const rkv_snapshot_part& part) {
+    const auto* data = static_cast<const std::uint8_t*>(part.data);
+    return {data, data + part.size_bytes};
+}
+
+// T01: what was written is there after a restart, with equal bytes.
+void comes_back() {
+    const Directory directory;
+    {
+        rkv::SnapshotCache cache;
+        cache.attach(config(directory));
+        put(cache, ids(1, 4), 9);
+        const auto pin = cache.match(ids(1, 4));
+        CHECK(pin && !pin.is_copy() && pin.fetchable_token_count() == 0);
+        CHECK_EQ(static_cast<State*>(pin.data())->head[0], 9);
+        CHECK_EQ(pin.parts().size(), 2u);
+        CHECK(cache.flush(1min));
+        CHECK_EQ(cache.tier_stats().entry_count, 1u);
+    }
+    CHECK_EQ(State::alive, 0);
+    rkv::SnapshotCache cache;
+    cache.attach(config(directory));
+    const auto miss = cache.match(ids(1, 6));
+    CHECK(!miss);
+    CHECK_EQ(miss.fetchable_token_count(), 4u);
+    auto fetch = cache.fetch(ids(1, 6));
+    CHECK(fetch && fetch.token_count() == 4 && fetch.common_token_count() == 4);
+    CHECK_EQ(fetch.size_bytes(), 50003u);
+    const auto pin = wait(fetch);
+    CHECK(!fetch);
+    CHECK(pin && pin.is_copy() && pin.next_token() == 7u);
+    const State want(9);
+    const auto parts = pin.parts();
+    CHECK_EQ(parts.size(), 2u);
+    CHECK(bytes(parts[0]) == want.head && bytes(parts[1]) == want.body);
+    CHECK(parts[0].data == pin.data());
+    CHECK(!cache.fetch(ids(1, 6)));
+    cache.check_invariants();
+}
+
+// T01: of a state that can be trimmed a part is found below memory, too.
+void comes_back_to_be_trimmed() {
+    const Directory directory;
+    rkv::SnapshotCache cache;
+    cache.attach(config(directory));
+    put(cache, ids(1, 8), 1, RKV_SNAPSHOT_INSERT_TRIMMABLE);
+    CHECK(cache.detach(1min));
+    cache.clear();
+    cache.attach(config(directory));
+    CHECK(!cache.fetch(ids(1, 5)));
+    auto fetch = cache.fetch(ids(1, 5), rkv::Namespace(), RKV_SNAPSHOT_MATCH_TRIMMABLE);
+    CHECK(fetch && fetch.token_count() == 8 && fetch.common_token_count() == 5);
+    const auto pin = wait(fetch);
+    CHECK(pin && pin.token_count() == 8 && pin.common_token_count() == 5);
+}
+
+// T11: a fetch that nobody waits for any more ends with its object.
+void gives_up() {
+    const Directory directory;
+    rkv::SnapshotCache cache;
+    cache.attach(config(directory));
+    put(cache, ids(1, 4), 1);
+    CHECK(cache.detach(1min));
+    cache.clear();
+    cache.attach(config(directory));
+    {
+        auto first = cache.fetch(ids(1, 4));
+        auto second = std::move(first);
+        CHECK(!first && second);
+        CHECK_EQ(cache.tier_stats().ticket_count, 1u);
+        first = cache.fetch(ids(1, 4));
+        second.reset();
+        second.reset();
+        CHECK_EQ(cache.tier_stats().ticket_count, 1u);
+    }
+    CHECK_EQ(cache.tier_stats().ticket_count, 0u);
+    auto given = cache.fetch(ids(1, 4));
+    const rkv_ticket_id ticket = given.release();
+    CHECK_EQ(rkv_snapshot_cache_cancel(cache.get(), ticket), RKV_STATUS_OK);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::SnapshotFetch().take());
+    // What is out when the directory goes is stale.
+    auto stale = cache.fetch(ids(1, 4));
+    CHECK(cache.detach(1min));
+    CHECK_THROWS(RKV_STATUS_STALE_TICKET, stale.reset());
+}
+
+// T14: one owner, and no way on without a directory.
+void says_why_not() {
+    const Directory directory;
+    rkv::SnapshotCache cache, second;
+    CHECK_THROWS(RKV_STATUS_INVALID_STATE, (void)cache.flush(0ms));
+    CHECK_THROWS(RKV_STATUS_INVALID_STATE, cache.detach(0ms));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, cache.attach(rkv::SnapshotCache::tier_config()));
+    cache.attach(config(directory));
+    CHECK_THROWS(RKV_STATUS_STORAGE, second.attach(config(directory)));
+    // M01: what is refused is deleted all the same.
+    auto state = std::make_unique<State>(std::uint8_t{1});
+    const rkv_snapshot_part none{nullptr, 5};
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 cache.insert_storable({1}, std::move(state), {&none, 1}));
+    CHECK_EQ(State::alive, 0);
+}
+
+}  // namespace
+
+int main() {
+    comes_back();
+    comes_back_to_be_trimmed();
+    gives_up();
+    says_why_not();
+}
