@@ -2884,9 +2884,9 @@ typedef struct rkv_sequence_fetch_result {
      */
     uint32_t is_open;
     /**
-     * Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more than
-     * the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began
-     * with allocate_position_count.
+     * Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more
+     * than the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that
+     * began with allocate_position_count.
      */
     uint64_t position_count;
     /**
@@ -5818,8 +5818,9 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
  * now: rkv_cache_complete() is for the caller to call. For runners on the processor; with a GPU
  * the engine copies on a stream of its own.
  *
- * In host memory a page is K and V of each layer in turn, rkv_runner_stats.page_bytes in all. Dense memory is copied as it lies, so
- * the fingerprint of the tiers has to say the layout, and the number formats.
+ * In host memory a page is K and V of each layer in turn, rkv_runner_stats.page_bytes in all.
+ * Dense memory is copied as it lies, so the fingerprint of the tiers has to say the layout, and
+ * the number formats.
  *
  * @param runner the runner of all layers
  * @param jobs copies of the cache over the runner's page table

@@ -3,8 +3,8 @@
 //! result.
 //!
 //! ```text
-//! library  token  page_table  cache  sequence  plan  runner  journal  events  tier  snapshot  spatial
-//!    └───────┴────────┴─────────┴───────┴───────┴──┬───┴────────┴────────┴──────┴──────┴────────┘
+//! library token page_table cache sequence plan runner journal events tier snapshot spatial
+//!    └──────┴───────┴────────┴───────┴──────┴──┬──┴───────┴──────┴─────┴──────┴───────┘
 //!                                                 ffi
 //! ```
 //!

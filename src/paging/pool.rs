@@ -17,9 +17,10 @@
 //! Three more private states are in no row: *retained*, of a finished sequence that others may go
 //! on from, *lent*, which its owner gave up while copies out of it were not done yet, and *taken*,
 //! of a call that lets others in before it has all the pages that it needs.
+use super::copied::Copied;
 use crate::error::Error;
 use crate::error::text;
-use crate::memory::{OrderedMap, OutOfMemory, try_zeros};
+use crate::memory::{OrderedMap, OutOfMemory};
 use smallvec::SmallVec;
 
 /// Who may change a row.
@@ -59,41 +60,6 @@ pub(super) enum PageState {
     Cached,
     /// Of an external pool, and not cached.
     Outside,
-}
-
-/// Pages that are being copied between tiers.
-#[derive(Debug, Default)]
-struct Copied {
-    /// A bit for each page; nothing without tiers.
-    bits: Vec<u64>,
-    count: usize,
-    /// Of those, pages of the index.
-    cached: usize,
-}
-
-impl Copied {
-    fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    fn has(&self, page: u32) -> bool {
-        self.count > 0 && self.bits[page as usize / 64] >> (page % 64) & 1 != 0
-    }
-
-    /// Sets a bit; whether it was otherwise.
-    fn set(&mut self, page: u32, is_copied: bool) -> bool {
-        let (word, bit) = (&mut self.bits[page as usize / 64], 1 << (page % 64));
-        if (*word & bit != 0) == is_copied {
-            return false;
-        }
-        *word ^= bit;
-        self.count = if is_copied { self.count + 1 } else { self.count - 1 };
-        true
-    }
-
-    fn bytes(&self) -> usize {
-        self.bits.capacity() * size_of::<u64>()
-    }
 }
 
 /// What pages were before the index got them.
@@ -289,10 +255,7 @@ impl PagePool {
     /// Makes room for copies between tiers, of any page.
     pub fn reserve_copied(&mut self) -> Result<(), OutOfMemory> {
         debug_assert!(!self.is_external(), "who has the pages would use them again at once");
-        if self.copied.bits.is_empty() {
-            self.copied.bits = try_zeros(self.states.len().div_ceil(64))?;
-        }
-        Ok(())
+        self.copied.try_reserve(self.states.len())
     }
 
     /// A copy between tiers reads a page of the index, or writes to one of a sequence, until

@@ -405,7 +405,7 @@ static void t02_pages_are_packed(void) {
                      RKV_STATUS_INVALID_ARGUMENT);
         CHECK_STATUS(rkv_runner_copy_tier_pages(runner, NULL, 1, sizeof store),
                      RKV_STATUS_INVALID_ARGUMENT);
-        CHECK_OK(rkv_runner_copy_tier_pages(runner, NULL, 0, 0));
+        CHECK_OK(rkv_runner_copy_tier_pages(runner, NULL, 0, sizeof store));
         free(piece);
         rkv_runner_destroy(runner);
         rkv_page_table_destroy(table);

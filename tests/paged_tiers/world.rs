@@ -238,7 +238,7 @@ impl World {
                 false => open.next().is_none(),
                 true => open.all(|(id, _)| is_ready(id)),
             };
-            if given == 0 && is_done {
+            if given == 0 && is_done && self.tiers.stats().waiting == 0 {
                 self.work();
                 return;
             }

@@ -9,8 +9,9 @@ use crate::runner::TierCopy;
 /// now: rkv_cache_complete() is for the caller to call. For runners on the processor; with a GPU
 /// the engine copies on a stream of its own.
 ///
-/// In host memory a page is K and V of each layer in turn, rkv_runner_stats.page_bytes in all. Dense memory is copied as it lies, so
-/// the fingerprint of the tiers has to say the layout, and the number formats.
+/// In host memory a page is K and V of each layer in turn, rkv_runner_stats.page_bytes in all.
+/// Dense memory is copied as it lies, so the fingerprint of the tiers has to say the layout, and
+/// the number formats.
 ///
 /// @param runner the runner of all layers
 /// @param jobs copies of the cache over the runner's page table

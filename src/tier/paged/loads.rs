@@ -156,6 +156,11 @@ impl Loads {
         Some((number, load.sequence))
     }
 
+    /// Whether any load still brings pages.
+    pub fn are_active(&self) -> bool {
+        self.open.iter().any(|(_, load)| !load.is_ready)
+    }
+
     /// Ends a load. What it brought to host memory stays there.
     pub fn end(&mut self, number: u64) -> Option<Load> {
         let load = self.open.remove(&number)?;

@@ -331,6 +331,6 @@ impl PageTiers {
         let limit = (JOBS * free.min(slots)).div_ceil(slots.max(1));
         // What is copied is not reclaimable meanwhile.
         let limit = limit.min(self.device_pages.div_ceil(8));
-        if table.loads.open.is_empty() { limit } else { limit.div_ceil(4) }
+        if table.loads.are_active() { limit.div_ceil(4) } else { limit }
     }
 }

@@ -37,6 +37,8 @@ pub struct PageTierStats {
     pub open_fetches: usize,
     /// Copies that the engine was given and has not completed.
     pub open_copies: usize,
+    /// Pages of the device that wait to be stored.
+    pub waiting: usize,
     /// Pages of the device that are kept for those copies.
     pub copied_pages: usize,
     /// Memory of the books.

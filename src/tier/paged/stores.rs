@@ -164,7 +164,7 @@ impl PageTiers {
 
     /// A slot, but for the last ones, which fetches need.
     fn take_slot_for_store(&self, table: &mut Table) -> Option<Slot> {
-        let kept = if table.loads.open.is_empty() { 0 } else { self.slots.count() / 8 };
+        let kept = if table.loads.are_active() { self.slots.count() / 8 } else { 0 };
         let is_scarce = self.slots.count() - self.slots.free() + kept >= self.slots.count();
         if is_scarce && kept > 0 { None } else { self.take_slot(table, false) }
     }

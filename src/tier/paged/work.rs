@@ -284,6 +284,7 @@ impl PageTiers {
             free_slots: self.slots.free(),
             open_fetches: table.loads.open.len(),
             open_copies: table.jobs.len(),
+            waiting: table.stores.queue.len(),
             copied_pages,
             index_bytes: table.bytes() + self.slots.bytes(),
             counters,
