@@ -107,10 +107,11 @@ impl Server {
             .arg("--model")
             .arg(model)
             // One thread, for two wait for each other when others are busy. Numbers of KV in full
-            // length: how a product adds up depends on the size of its batch, and rounding makes
-            // more of that.
+            // length, and no fused attention, which shortens them: how a product adds up depends on
+            // the size of its batch, and rounding makes so much of that that tokens differ.
             .args(["--port", &port.to_string(), "--threads", "1", "--no-warmup"])
             .args(["--ctx-size", "4096", "--cache-type-k", "f32", "--cache-type-v", "f32"])
+            .args(["--flash-attn", "off"])
             .args(options)
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())

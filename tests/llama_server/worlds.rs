@@ -80,24 +80,15 @@ fn compare(case: Case, options: &[&str]) {
     let Case { name, architecture, requests, pause, slack } = case;
     let seed = std::env::var("RKV_LLAMA_SERVER_SEED").map_or(1, |seed| seed.parse().unwrap());
     let (model, folder) = (random_model(architecture, 1), scratch(name));
-    let own_options = [OWN, options].concat();
-    let own_server = Server::start(&folder, &model, &own_options);
+    let own_server = Server::start(&folder, &model, &[OWN, options].concat());
     let server = Server::start(&folder, &model, options);
-    let mut cold_server = None;
     let mut world = World::new(seed);
-    let (mut more, mut fewer, mut others, mut sums, mut prompt_count) = (0, 0, 0, [0, 0], 0);
+    let (mut more, mut fewer, mut sums, mut prompt_count) = (0, 0, [0, 0], 0);
     for request in 0..requests {
         let (chat, prompt) = world.prompt();
         let [own, our] = [&own_server, &server].map(|server| server.complete(&prompt, 6, ""));
         let what = format!("request {request} of {} tokens, seed {seed}", prompt.len());
-        // Its own cache sometimes answers with other tokens than a prompt that is computed whole.
-        if own.tokens != our.tokens {
-            let cold = cold_server
-                .get_or_insert_with(|| Server::start(&folder, &model, &own_options))
-                .complete(&prompt, 6, r#", "cache_prompt": false"#);
-            assert_eq!(our.tokens, cold.tokens, "{what}, own {own:?}\n{}", server.said());
-            others += 1;
-        }
+        assert_eq!(own.tokens, our.tokens, "{what}\n{}", server.said());
         let less = own.cached.saturating_sub(our.cached);
         assert!(less <= slack, "{what}: {} < {}\n{}", our.cached, own.cached, server.said());
         assert_eq!(our.cached + our.computed, prompt.len(), "{what}");
@@ -110,8 +101,7 @@ fn compare(case: Case, options: &[&str]) {
     }
     println!(
         "{name}: {requests} requests of {prompt_count} tokens; reused {} by llama-server's own \
-         cache, {} by radixkv, more in {more} requests, fewer in {fewer}; other tokens from its own \
-         in {others}",
+         cache, {} by radixkv, more in {more} requests, fewer in {fewer}",
         sums[0], sums[1]
     );
     assert!(more > fewer && sums[1] > sums[0], "{name}: {more} of {requests}, {sums:?}");
@@ -140,16 +130,17 @@ fn t15_never_fewer_reused_tokens_with_slots_that_do_not() {
 
 const CHECKPOINTS: &[&str] = &["--parallel", "2", "--checkpoint-min-step", "64"];
 
-/// With a recurrent state, which is all or nothing but for checkpoints.
+/// With a recurrent state, which is all or nothing but for checkpoints. Those are made where
+/// something is computed: who reuses more has fewer. So one request may find a checkpoint that is
+/// not there with ours, but all together find less.
 #[test]
-fn t15_never_fewer_reused_tokens_with_recurrent_states() {
-    let case = Case { name: "recurrent", architecture: "mamba", ..Case::default() };
+fn t15_more_reused_tokens_with_recurrent_states() {
+    let case = Case { name: "recurrent", architecture: "mamba", slack: LONGEST, ..Case::default() };
     compare(case, CHECKPOINTS);
 }
 
 /// With windows: only the last positions are there, and checkpoints. A slot that was never restored
-/// still has some before its window, which no saved state has: so one request may find more there,
-/// but all together find less.
+/// still has some before its window, which no saved state has.
 #[test]
 fn t15_more_reused_tokens_with_windows() {
     let case = Case { name: "windows", architecture: "cohere2", slack: LONGEST, ..Case::default() };
