@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod disk;
+pub mod paged;
 mod records;
 mod space;
 mod store;

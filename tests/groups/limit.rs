@@ -192,6 +192,34 @@ fn g07_a_sequence_donates_its_states() {
     one.release(id);
 }
 
+/// G11, C08: what retained sequences keep is counted in each pool, once.
+#[test]
+fn g11_retained_pages_are_counted_in_each_pool() {
+    let groups = [group(Kind::Window(9, 0), 1), drafting(1, 2)];
+    let library = Library::new(&world(4, &groups, &[60, 40, 9]));
+    let ids = prompt(&[], 6);
+    let retained = || [0, 1, 2].map(|pool| library.counts(pool).retained);
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let id = library.begin(0, &ids, 0).unwrap().sequence;
+        library.publish(id, 24);
+        library.retain(id);
+        kept.push(id);
+        // A window of 9 before position 24 is in two pages; the draft state has gone.
+        assert_eq!(retained(), [6, 2, kept.len() as u64]);
+    }
+    let id = library.begin(0, &ids[..22], 0).unwrap().sequence;
+    library.publish(id, 22);
+    library.retain(id);
+    // Page 5 is its own in both groups, and page 3 is in the window.
+    assert_eq!(retained(), [7, 4, 3]);
+    library.drop_sequence(id);
+    assert_eq!(library.allocate(2, 9), Err(rkv_status::OutOfPages));
+    assert_eq!(library.shortage().retained_page_count, 2);
+    kept.into_iter().for_each(|id| library.drop_sequence(id));
+    assert_eq!(retained(), [0, 0, 0]);
+}
+
 /// G11: the state after the last draft token that is kept is the sequence's.
 #[test]
 fn g11_draft_tokens_are_taken_back_with_their_states() {
@@ -280,8 +308,8 @@ fn arrays(plan: *const rkv_plan, groups: u32) -> Vec<Vec<i32>> {
     (0..groups).flat_map(|group| [view(group, 0), view(group, RKV_PLAN_COMPACT)]).collect()
 }
 
-/// M05, G14: where a plan of several groups gets no memory, it is as before. Of a STATE group it has
-/// the pages of draft states too.
+/// M05, G14: where a plan of several groups gets no memory, it is as before. Of a STATE group it
+/// has the pages of draft states too.
 #[test]
 fn g14_a_plan_without_memory_is_as_before() {
     let groups = [group(Kind::Window(9, 3), 1), drafting(2, 2), group(Kind::Full, 0)];
