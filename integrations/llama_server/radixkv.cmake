@@ -11,7 +11,8 @@ target_sources(server-context PRIVATE
   "${CMAKE_CURRENT_LIST_DIR}/entry.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/fingerprint.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/key.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/prompt_cache.cpp")
+  "${CMAKE_CURRENT_LIST_DIR}/prompt_cache.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/prompt_cache_directory.cpp")
 target_link_libraries(server-context PUBLIC radixkv)
 
 # Small models with random weights, for the tests.

@@ -12,6 +12,16 @@ pub struct PackedPage {
     pub is_load: bool,
 }
 
+/// Memory of a layer, its strides, and elements of a head: K, and V unless that is the beginning of
+/// K.
+type Part = (*mut u8, KvStrides, usize);
+
+fn parts(layer: &KvLayer<*mut u8>, geometry: &Geometry) -> impl Iterator<Item = Part> {
+    let v = (layer.v, layer.v_strides, geometry.v_head_dim);
+    let own = Some(v).filter(|_| layer.v != layer.k);
+    std::iter::once((layer.k, layer.strides, geometry.head_dim)).chain(own)
+}
+
 /// # Safety
 /// That of [`super::CpuBackend::copy_pages`].
 pub(super) unsafe fn copy_pages(
@@ -22,13 +32,9 @@ pub(super) unsafe fn copy_pages(
     for layer in layers {
         for copy in copies {
             // SAFETY: the caller's contract.
-            unsafe {
-                let (k, v) = (layer.strides, layer.v_strides);
-                copy_page((layer.k, k, geometry.head_dim), layer, geometry, copy);
-                if layer.v != layer.k {
-                    copy_page((layer.v, v, geometry.v_head_dim), layer, geometry, copy);
-                }
-            }
+            parts(layer, geometry).for_each(|part| unsafe {
+                copy_page(part, layer, geometry, copy);
+            });
         }
     }
 }
@@ -36,7 +42,7 @@ pub(super) unsafe fn copy_pages(
 /// # Safety
 /// That of [`super::CpuBackend::copy_pages`].
 unsafe fn copy_page(
-    (base, strides, head_dim): (*mut u8, KvStrides, usize),
+    (base, strides, head_dim): Part,
     layer: &KvLayer<*mut u8>,
     geometry: &Geometry,
     copy: &PageCopy,
@@ -64,9 +70,7 @@ pub(super) unsafe fn copy_packed(
 ) {
     let mut host = packed.host;
     for layer in layers {
-        let (k, v) = (layer.strides, layer.v_strides);
-        let parts = [(layer.k, k, geometry.head_dim), (layer.v, v, geometry.v_head_dim)];
-        for part in parts {
+        for part in parts(layer, geometry) {
             // SAFETY: the caller's contract: the memory goes on as far as there are parts.
             host = unsafe { copy_part(part, layer.dtype.bytes(), geometry, packed, host) };
         }
@@ -78,7 +82,7 @@ pub(super) unsafe fn copy_packed(
 /// # Safety
 /// That of [`super::CpuBackend::copy_packed`].
 unsafe fn copy_part(
-    (base, strides, head_dim): (*mut u8, KvStrides, usize),
+    (base, strides, head_dim): Part,
     bytes: usize,
     geometry: &Geometry,
     packed: &PackedPage,

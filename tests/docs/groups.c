@@ -52,12 +52,12 @@ void serve(rkv_cache *cache, rkv_sequence_begin_args begin_args,
 }
 
 void create_runners(rkv_page_table *table, rkv_runner *full, rkv_runner *sliding) {
-#include "groups-5.inc"
+#include "groups-6.inc"
 }
 
 void step(rkv_plan *plan, const rkv_plan_row *rows, size_t row_count, uint32_t layers,
           rkv_runner *full, rkv_runner *sliding) {
     rkv_plan_arrays arrays = {.struct_size = sizeof arrays};
     rkv_plan_group_arrays states = {.struct_size = sizeof states};
-#include "groups-6.inc"
+#include "groups-7.inc"
 }

@@ -1,4 +1,5 @@
-/* What the fragment of docs/runner.md leaves out: the engine's own. */
+/* What the fragments of docs/runner.md leave out: the engine's own. */
+#include <math.h>
 #include <radixkv.h>
 
 void project(const float *x, uint32_t layer, float *q, float *k, float *v);
@@ -13,6 +14,14 @@ void step(rkv_cache *cache, rkv_runner *runner, rkv_plan *plan, uint64_t a, uint
 #include "runner-1.inc"
 }
 
+void latent(rkv_runner_config config, rkv_runner_append_prefill_args args);
+
+void latent(rkv_runner_config config, rkv_runner_append_prefill_args args) {
+#include "runner-2.inc"
+    (void)config;
+    (void)args;
+}
+
 void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_row *rows,
          size_t row_count, const rkv_runner_append_prefill_args *narrow_args,
          const rkv_runner_append_prefill_args *wide_args);
@@ -21,5 +30,5 @@ void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_ro
          size_t row_count, const rkv_runner_append_prefill_args *narrow_args,
          const rkv_runner_append_prefill_args *wide_args) {
     const uint32_t layers = 2;
-#include "runner-2.inc"
+#include "runner-3.inc"
 }

@@ -81,8 +81,8 @@ impl RadixIndex {
         self.edit_children(parent, |children, garbage| children.remove(place, garbage));
     }
 
-    /// Puts a node, which gets the same first page and so many in all, in the place of another under
-    /// its parent.
+    /// Puts a node, which gets the same first page and so many in all, in the place of another
+    /// under its parent.
     pub(super) fn substitute(
         &mut self,
         [old, new]: [u32; 2],
