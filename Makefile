@@ -60,6 +60,9 @@ engine-speed: ## tokens per second of the engine beside llama.cpp, as a table
 llama-cpp: ## llama.cpp with the snapshot cache; fetches and builds it; ARGS='--model FILE.gguf'
 	@bash scripts/llama_cpp.sh run $(ARGS)
 
+llama-server: ## llama-server that keeps prompts on disk: ARGS='--cache-disk DIR' or ARGS=--help
+	@bash scripts/llama_server.sh run $(ARGS)
+
 engines: ## other engines on this cache, beside their own; gigabytes; ARGS='vllm' or ARGS=--quick
 	@bash scripts/engines.sh $(ARGS)
 
@@ -85,5 +88,5 @@ clean: ## remove everything that was built
 	$(CARGO) clean
 
 .PHONY: help build net test test-long lint docs header abi abi-bless cuda-toolchain demo model \
-        engine engine-bench engine-speed llama-cpp engines replay bench python install \
+        engine engine-bench engine-speed llama-cpp llama-server engines replay bench python install \
         install-net uninstall clean

@@ -77,7 +77,7 @@ impl Engine<'_> {
 
 /// The chat.
 pub fn tell(out: &mut dyn Write) -> Told {
-    let group = |kind, pool| GroupConfig { kind, pool };
+    let group = |kind, pool| GroupConfig { kind, pool, draft_states: 0 };
     let window = GroupKind::Window { window: 64, sinks: 0 };
     let groups = [group(GroupKind::Full, 0), group(window, 1), group(GroupKind::State, 2)];
     let table = PageTable::new(PageTableConfig {

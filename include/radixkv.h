@@ -430,6 +430,32 @@
 #define RKV_EVENTS_NAME_LIMIT 1024
 
 /**
+ * Flag of rkv_tier_config: nothing that was fetched is used before rkv_sequence_agree(), for ranks
+ * that compute one model together.
+ */
+#define RKV_TIERS_AGREE 1
+
+/**
+ * Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing.
+ */
+#define RKV_FETCH_LOOK_ONLY 1
+
+/**
+ * Flag of rkv_fetch_end: the deadline came before everything had.
+ */
+#define RKV_FETCH_END_LATE 1
+
+/**
+ * Direction of rkv_copy_job: from host memory to a page of the device.
+ */
+#define RKV_COPY_LOAD 0
+
+/**
+ * Direction of rkv_copy_job: from a page of the device to host memory.
+ */
+#define RKV_COPY_STORE 1
+
+/**
  * In rkv_snapshot_cache_insert_args.flags: the snapshot may be written below memory, to what
  * rkv_snapshot_cache_attach() put there, and is found again after it had to leave, also by another
  * process later.
@@ -1020,6 +1046,11 @@ typedef struct rkv_pool_stats {
      * Pages of an external pool that the cache does not own.
      */
     uint64_t outside_page_count;
+    /**
+     * Pages that retained sequences keep, of all groups that draw from the pool, each counted
+     * once; they are among the cached and the private ones.
+     */
+    uint64_t retained_page_count;
 } rkv_pool_stats;
 
 /**
@@ -1047,29 +1078,25 @@ typedef struct rkv_cache_config {
      */
     uint32_t retained_sequence_limit;
     /**
-     * Pages that those keep together at most, each counted once. Default and 0: half of the page
-     * table's.
+     * Pages of group 0 that those keep together at most, each counted once. Default and 0: half of
+     * those of pool 0.
      */
     uint32_t retained_page_limit;
     /**
      * Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
-     * least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
+     * least 1024 + 256 * page_size. Besides it a journal takes 20 + 4 * page_size bytes for each
      * page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
      * journal.
      */
     uint64_t journal_bytes;
     /**
-     * Checkpoints of a STATE group that a path keeps at most, the one that was saved last included,
-     * up to 512. Beside these stay checkpoints where several prompts go on, and those in use.
-     * Others that lie before them go when one is saved (of those that come with one insert, none): with an external pool they are the next
-     * that an eviction takes, else they are free at once. Takes 4 bytes for each page of pool 0 and
-     * STATE group. Default and 0: any number.
+     * Checkpoints of a STATE group that a path keeps at most, the one that was saved last
+     * included, up to 512. Beside these stay checkpoints where several prompts go on, and those in
+     * use. Others that lie before them go when one is saved (of those that come with one insert,
+     * none): with an external pool they are the next that an eviction takes, else they are free at
+     * once. Takes 4 bytes for each page of pool 0 and STATE group. Default and 0: any number.
      */
-    uint32_t checkpoint_limit;
-    /**
-     * Zero.
-     */
-    uint32_t reserved2;
+    uint64_t checkpoint_limit;
 } rkv_cache_config;
 
 /**
@@ -1590,8 +1617,8 @@ typedef struct rkv_cache_stats {
      */
     uint64_t retained_sequence_count;
     /**
-     * Pages that those keep now, each counted once; they are among the cached and the private
-     * ones.
+     * Pages of group 0 that those keep now, each counted once; they are among the cached and the
+     * private ones. rkv_pool_stats has those of all groups.
      */
     uint64_t retained_page_count;
     /**
@@ -1751,7 +1778,7 @@ typedef struct rkv_page_copy {
 } rkv_page_copy;
 
 /**
- * What rkv_sequence_publish() did.
+ * What rkv_sequence_publish() did in group 0; rkv_sequence_read_published() has the others.
  */
 typedef struct rkv_sequence_publish_result {
     /**
@@ -1785,14 +1812,6 @@ typedef struct rkv_sequence_publish_result {
      * rkv_sequence_info or an earlier publishing named, whose id may be stale.
      */
     rkv_node_id node;
-    /**
-     * By group, pages that went from the sequence to the cache; of group 0 claimed_page_count.
-     */
-    uint32_t group_claimed_page_count[8];
-    /**
-     * By group, pages that somebody else had published first, as remapped_page_count.
-     */
-    uint32_t group_remapped_page_count[8];
 } rkv_sequence_publish_result;
 
 /**
@@ -1914,6 +1933,28 @@ typedef struct rkv_sequence_fork_child {
      */
     uint32_t copy_count;
 } rkv_sequence_fork_child;
+
+/**
+ * What publishing did in a group.
+ */
+typedef struct rkv_published_group {
+    /**
+     * The group.
+     */
+    uint32_t group;
+    /**
+     * Pages that went from the sequence to the cache.
+     */
+    uint32_t claimed_page_count;
+    /**
+     * Pages that somebody else had published first: the row maps those now.
+     */
+    uint32_t remapped_page_count;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_published_group;
 
 /**
  * New positions of one row. An array element.
@@ -2396,6 +2437,36 @@ typedef struct rkv_runner_merge_states_args {
 } rkv_runner_merge_states_args;
 
 /**
+ * A copy of one page that the engine carries out, in all layers.
+ */
+typedef struct rkv_copy_job {
+    /**
+     * Names the copy for rkv_cache_complete().
+     */
+    uint64_t job;
+    /**
+     * Its place in host memory.
+     */
+    void *host;
+    /**
+     * Bytes of it: page_bytes of the config.
+     */
+    uint64_t byte_count;
+    /**
+     * Of a load, the sequence whose page it is; else 0.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * The page of the device.
+     */
+    uint32_t page;
+    /**
+     * RKV_COPY_LOAD or RKV_COPY_STORE.
+     */
+    uint32_t direction;
+} rkv_copy_job;
+
+/**
  * What happened to some pages. An array element: it may grow, see record_size.
  */
 typedef struct rkv_journal_record {
@@ -2733,6 +2804,289 @@ typedef struct rkv_event_batch {
      */
     uint64_t lost_record_count;
 } rkv_event_batch;
+
+/**
+ * What lies below the pages of a cache: host memory, and a directory. Fill with
+ * rkv_tier_config_init(), then change fields.
+ */
+typedef struct rkv_tier_config {
+    /**
+     * sizeof(rkv_tier_config).
+     */
+    uint32_t struct_size;
+    /**
+     * 0 or RKV_TIERS_AGREE.
+     */
+    uint32_t flags;
+    /**
+     * Bytes of a page in all layers together: what a copy moves. No default.
+     */
+    uint64_t page_bytes;
+    /**
+     * Bytes of host memory, at most: as many slots of page_bytes as fit. No default.
+     */
+    uint64_t host_bytes;
+    /**
+     * Where those are: NULL for memory that the library takes, or memory of the engine's (pinned,
+     * say), which stays as it is, and which nobody else touches, until the tiers are detached or
+     * the cache is destroyed. Default NULL.
+     */
+    void *host_memory;
+    /**
+     * The directory below host memory, a path that ends with NUL; made if its parent is there. It
+     * is this cache's alone. NULL for none. Default NULL.
+     */
+    const char *directory;
+    /**
+     * Bytes of data in it, at most. 0 without a directory.
+     */
+    uint64_t disk_bytes;
+    /**
+     * What the pages are good for: a digest of model, quantisation, layout, rank, and whatever
+     * else changes what their bytes mean. A directory of another fingerprint is refused. Default
+     * all zero.
+     */
+    uint8_t fingerprint[32];
+    /**
+     * When a page is copied to host memory: 0 as soon as it is published, n when n fetches have
+     * asked for what follows it, 255 at most, UINT32_MAX when it is about to be evicted. Default
+     * 0.
+     */
+    uint32_t store_after_uses;
+    /**
+     * Threads that read the disk, and as many that write, 1 to 64. Default 8.
+     */
+    uint32_t worker_count;
+    /**
+     * Milliseconds from a write to its commit, at most, while the disk keeps up. 1 to 60000.
+     * Default 250.
+     */
+    uint32_t commit_interval_ms;
+    /**
+     * An eventfd that becomes readable when there is something to poll for, or -1. It is used
+     * until the tiers are detached, and never closed. Default -1.
+     */
+    int32_t event_fd;
+} rkv_tier_config;
+
+/**
+ * What the tiers have of a sequence.
+ */
+typedef struct rkv_sequence_fetch_result {
+    /**
+     * sizeof(rkv_sequence_fetch_result).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then
+     * rkv_plan_set(), rkv_sequence_publish() and rkv_sequence_retain() return RKV_STATUS_PENDING
+     * for the sequence.
+     */
+    uint32_t is_open;
+    /**
+     * Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more
+     * than the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that
+     * began with allocate_position_count.
+     */
+    uint64_t position_count;
+    /**
+     * Of those, from the first one on, how many are in host memory.
+     */
+    uint64_t host_position_count;
+} rkv_sequence_fetch_result;
+
+/**
+ * A fetch that has ended. With RKV_TIERS_AGREE, one that waits for rkv_sequence_agree().
+ */
+typedef struct rkv_fetch_end {
+    /**
+     * The sequence.
+     */
+    rkv_sequence_id sequence;
+    /**
+     * Its cached_position_count now; with RKV_TIERS_AGREE, what that can be at most.
+     */
+    uint64_t position_count;
+    /**
+     * Pages that were to be fetched.
+     */
+    uint64_t wanted_page_count;
+    /**
+     * Pages that came.
+     */
+    uint64_t brought_page_count;
+    /**
+     * 0 or RKV_FETCH_END_LATE.
+     */
+    uint32_t flags;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_fetch_end;
+
+/**
+ * What a poll gave.
+ */
+typedef struct rkv_cache_poll_result {
+    /**
+     * sizeof(rkv_cache_poll_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Copies.
+     */
+    uint64_t job_count;
+    /**
+     * Fetches that have ended.
+     */
+    uint64_t end_count;
+} rkv_cache_poll_result;
+
+/**
+ * One tier, now and since it was attached.
+ */
+typedef struct rkv_tier_totals {
+    /**
+     * Pages now.
+     */
+    uint64_t page_count;
+    /**
+     * Bytes in use now.
+     */
+    uint64_t used_bytes;
+    /**
+     * Bytes at most.
+     */
+    uint64_t byte_limit;
+    /**
+     * Pages that came into it.
+     */
+    uint64_t stored_page_count;
+    /**
+     * Pages that were fetched from it.
+     */
+    uint64_t fetched_page_count;
+    /**
+     * Pages that went to make room.
+     */
+    uint64_t evicted_page_count;
+    /**
+     * Pages that were dropped because their bytes had changed.
+     */
+    uint64_t damaged_page_count;
+    /**
+     * Copies, reads and writes that failed.
+     */
+    uint64_t failed_count;
+} rkv_tier_totals;
+
+/**
+ * What lies below the pages of a cache: counters since it was attached unless they say "now".
+ */
+typedef struct rkv_tier_stats {
+    /**
+     * sizeof(rkv_tier_stats).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when the disk refused so often that nothing is written any more; reads go on.
+     */
+    uint32_t is_read_only;
+    /**
+     * Host memory.
+     */
+    struct rkv_tier_totals host;
+    /**
+     * The disk; all zero without a directory.
+     */
+    struct rkv_tier_totals disk;
+    /**
+     * Fetches that are open now.
+     */
+    uint64_t open_fetch_count;
+    /**
+     * Copies now that the engine has not completed.
+     */
+    uint64_t open_job_count;
+    /**
+     * Pages of the device now that those copies keep from being used again: they are cached or
+     * private still, or neither and counted as private.
+     */
+    uint64_t copied_page_count;
+    /**
+     * Bytes of host memory that the books take now, beside the slots.
+     */
+    uint64_t index_bytes;
+    /**
+     * The record of the journal up to which pages are known, now.
+     */
+    uint64_t followed_number;
+    /**
+     * Fetches that were begun.
+     */
+    uint64_t fetch_count;
+    /**
+     * Of those, the ones that waited for another fetch of the same pages.
+     */
+    uint64_t joined_count;
+    /**
+     * Fetches that brought all.
+     */
+    uint64_t complete_count;
+    /**
+     * Fetches that brought less.
+     */
+    uint64_t shortened_count;
+    /**
+     * Fetches whose deadline came first.
+     */
+    uint64_t late_count;
+    /**
+     * Fetches whose sequences ended first.
+     */
+    uint64_t abandoned_count;
+    /**
+     * Nanoseconds of all fetches together, from their begin to their end.
+     */
+    uint64_t fetch_ns;
+    /**
+     * Nanoseconds of the longest.
+     */
+    uint64_t longest_fetch_ns;
+    /**
+     * Pages that were evicted from the device before they were stored.
+     */
+    uint64_t lost_page_count;
+    /**
+     * Pages for which there was no room in the queue of stores.
+     */
+    uint64_t throttled_page_count;
+    /**
+     * Records of the journal that were overwritten before they were followed.
+     */
+    uint64_t lost_record_count;
+    /**
+     * Pages that went because their namespace was cleared.
+     */
+    uint64_t cleared_page_count;
+    /**
+     * Writes that waited for room under disk_bytes, or in the disk's queue.
+     */
+    uint64_t waiting_write_count;
+    /**
+     * Pages in the directory that could not be used when it was attached.
+     */
+    uint64_t unusable_page_count;
+    /**
+     * Nanoseconds of the longest commit of the disk.
+     */
+    uint64_t longest_commit_ns;
+} rkv_tier_stats;
 
 /**
  * How to build a snapshot cache. Fill with rkv_snapshot_cache_config_init(), then change fields.
@@ -3630,7 +3984,7 @@ enum rkv_status rkv_page_table_allocate_pool_pages(struct rkv_page_table *table,
  * naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages); lock
+ * O(pages); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -3707,7 +4061,7 @@ enum rkv_status rkv_page_table_allocate_pages(struct rkv_page_table *table,
  * naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages); lock
+ * O(pages); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -3856,9 +4210,9 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
  * page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
- * table with several groups, and for a checkpoint_limit without a STATE group; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
- * the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * table with several groups, and for a checkpoint_limit without a STATE group;
+ * RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or those that
+ * are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
  * @par Thread safety
@@ -3877,6 +4231,8 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
  * to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
  * place: they are erased from that page on. With an external pool all pages are outside
  * afterwards; nothing but the journal lists them.
+ *
+ * Its tiers go with it: of the copies that rkv_cache_poll() gave, none goes on any more.
  *
  * @param cache the cache
  * @par Cost
@@ -4572,13 +4928,13 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * the row for what comes next.
  *
  * A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
- * behind each. Of the tokens since the last publishing, or the last truncation, it writes the state
- * after the first into the first page of the sequence's row in the group, in its place, and the one
- * after each next token into the next page. Truncation then makes the state after position_count
- * the first page of the row, also when every token is kept. position_count is between one and
- * 1 + draft_state_count more than before. What is kept is to be published before the state is
- * saved, or handed on to children. Of tokens that are not computed yet keep the first alone: no
- * state is moved for that.
+ * behind each. Of the tokens since the last publishing, or the last truncation, it writes the
+ * state after the first into the first page of the sequence's row in the group, in its place, and
+ * the one after each next token into the next page. Truncation then makes the state after
+ * position_count the first page of the row, also when every token is kept. position_count is
+ * between one and 1 + draft_state_count more than before. What is kept is to be published before
+ * the state is saved, or handed on to children. Of tokens that are not computed yet keep the first
+ * alone: no state is moved for that.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -4606,6 +4962,10 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * that. That node may be a longer one in the place of the sequence's earlier node, whose id is
  * stale then: rkv_sequence_publish_result.node is the one to use from now on.
  *
+ * More than 128 new pages may be published in portions, between which waiting threads get in. When
+ * memory runs out after the first, or another thread truncates the sequence meanwhile, what was
+ * published stays: the call succeeds, and shared_page_count says how far it came.
+ *
  * @param cache the cache
  * @param sequence the sequence
  * @param computed_position_count positions whose KV is written, from the beginning; leave out
@@ -4616,7 +4976,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * for; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(new whole pages * page_size + nodes on the path); lock
+ * O(new whole pages * page_size + nodes on the path); lock, in portions
  * @par Thread safety
  * any thread
  */
@@ -4714,7 +5074,8 @@ enum rkv_status rkv_sequence_append_many(struct rkv_cache *cache,
 
 /**
  * Publishes what many sequences have computed: as many calls of rkv_sequence_publish(), in order.
- * One lock as long as nobody waits for it; who waits gets in between two items.
+ * One lock as long as nobody waits for it; who waits gets in between two items, and where
+ * rkv_sequence_publish() lets others in.
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
  * carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
@@ -4963,6 +5324,33 @@ enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
                                             size_t *out_count);
 
 /**
+ * What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose
+ * pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param groups receives the groups in their order, 1 and up; (NULL, 0) asks for the count
+ * @param element_size sizeof(rkv_published_group); not read when groups is NULL
+ * @param capacity room in groups
+ * @param out_count receives the number of groups beside the first, also on
+ * RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(groups); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_read_published(const struct rkv_cache *cache,
+                                            rkv_sequence_id sequence,
+                                            struct rkv_published_group *groups,
+                                            size_t element_size,
+                                            size_t capacity,
+                                            size_t *out_count);
+
+/**
  * Begins to save the states of a sequence where it is: a page for each STATE group that has no
  * checkpoint there, and the copies that fill it, from the sequence's own state. Carry them out, as
  * rkv_sequence_read_copies() names them, before the next step changes the states; then call
@@ -4997,8 +5385,8 @@ enum rkv_status rkv_sequence_checkpoint(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param sequence the sequence
- * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open, or
- * when what was published last ends inside a page; may be NULL
+ * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open,
+ * or when what was published last ends inside a page; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
  * it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
@@ -5426,6 +5814,33 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
                                         const struct rkv_runner_merge_states_args *args);
 
 /**
+ * Carries out copies that rkv_cache_poll() gave, between the runner's KV memory and host memory,
+ * now: rkv_cache_complete() is for the caller to call. For runners on the processor; with a GPU
+ * the engine copies on a stream of its own.
+ *
+ * In host memory a page is K and V of each layer in turn, rkv_runner_stats.page_bytes in all.
+ * Dense memory is copied as it lies, so the fingerprint of the tiers has to say the layout, and
+ * the number formats.
+ *
+ * @param runner the runner of all layers
+ * @param jobs copies of the cache over the runner's page table
+ * @param count how many
+ * @param element_size sizeof(rkv_copy_job)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy, and nothing was copied;
+ * RKV_STATUS_UNSUPPORTED on a GPU; RKV_STATUS_POISONED
+ * @par Cost
+ * O(bytes); no lock
+ * @par Thread safety
+ * any thread, while no step writes the pages of stores
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_copy_tier_pages(struct rkv_runner *runner,
+                                           const struct rkv_copy_job *jobs,
+                                           size_t count,
+                                           size_t element_size);
+
+/**
  * Reads records of the journal: which pages came into the cache and left it, in order, whichever
  * call caused it. Needs rkv_cache_config.journal_bytes.
  *
@@ -5617,6 +6032,206 @@ enum rkv_status rkv_event_encoder_encode(struct rkv_event_encoder *encoder,
  * any thread; waits for other calls on this encoder
  */
 RKV_API RKV_MUST_CHECK enum rkv_status rkv_event_encoder_repeat(struct rkv_event_encoder *encoder);
+
+/**
+ * Writes the defaults into a config.
+ *
+ * @param config receives the defaults
+ * @param struct_size pass sizeof(rkv_tier_config)
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_tier_config_init(struct rkv_tier_config *config,
+                                     size_t struct_size);
+
+/**
+ * Puts host memory, and perhaps a directory, below the pages of a cache. Pages that are published
+ * are copied there, as store_after_uses says, and found again when they were evicted; what the
+ * directory has already is found at once. Nothing that happens to host memory or to the disk later
+ * fails a call: a page that can't be had is computed.
+ *
+ * The engine carries the copies out: see rkv_cache_poll(). A thread of the library follows the
+ * journal, checks bytes and talks with the disk.
+ *
+ * @param cache a cache with a journal
+ * @param config what to attach
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
+ * when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with several groups of layers or
+ * an external pool; RKV_STATUS_STORAGE when the directory cannot be used: another process or cache
+ * has it, it was made by another version or for another fingerprint, or the system refuses;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages in the directory + page_count); reads from the disk. Blocks; other calls go on meanwhile
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_attach_tiers(struct rkv_cache *cache,
+                                       const struct rkv_tier_config *config);
+
+/**
+ * Takes the tiers away from a cache, after waiting for what is being written. What was committed
+ * is found when the directory is attached again; host memory is given up.
+ *
+ * @param cache the cache
+ * @param timeout_ms milliseconds to wait at most for what is being written
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: the tiers are detached,
+ * and what was not committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or
+ * fetches go on; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * blocks for the time given, and until a write that goes on has ended
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
+                                       uint64_t timeout_ms);
+
+/**
+ * Starts to bring what the tiers have of a sequence beyond what it reuses, into its own pages. It
+ * is for a sequence that has computed nothing beyond what it has published, and that has carried
+ * out no copy that begin named: that copy is given up, its page is fetched whole.
+ *
+ * What came is published when every byte has arrived and its checksum holds: the sequence's
+ * cached_position_count grows, and others find it. Where somebody published the same meanwhile,
+ * the row maps that. A second sequence with the same prefix waits for the first one's copies
+ * instead of having its own. What can't be had, or doesn't come in time, is left to compute.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param deadline_ms milliseconds after which no more is brought; 0 takes only what host memory
+ * has, UINT64_MAX is no deadline. Copies that the engine was given are still waited for
+ * @param flags 0 or RKV_FETCH_LOOK_ONLY
+ * @param out_fetch receives what there is; set its struct_size first
+ * @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_PENDING when a fetch of the
+ * sequence is open; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; lock for
+ * a moment; never waits for the disk. Nothing when the device has the whole pages of the prompt
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_fetch(struct rkv_cache *cache,
+                                   rkv_sequence_id sequence,
+                                   uint64_t deadline_ms,
+                                   uint32_t flags,
+                                   struct rkv_sequence_fetch_result *out_fetch);
+
+/**
+ * Gives copies to carry out, loads first, and the fetches that have ended: for once in each step
+ * of an engine, or when its eventfd is readable. It never waits, and may be called when there is
+ * nothing to do.
+ *
+ * The page of a copy stays what it is until rkv_cache_complete(): an eviction or a release may
+ * give it up meanwhile, but nobody gets it before. Loads write to pages that only their sequence
+ * has. Stores read pages that are published: begin one after what computes its page.
+ *
+ * @param cache the cache
+ * @param jobs receives copies, and the engine has to complete each of them; may be NULL with
+ * capacity 0
+ * @param job_size sizeof(rkv_copy_job); not read with capacity 0
+ * @param job_capacity room in copies; no more than 64 are given at once
+ * @param ends receives fetches that have ended, each once; may be NULL with capacity 0
+ * @param end_size sizeof(rkv_fetch_end); not read with capacity 0
+ * @param end_capacity room in fetches
+ * @param out_result receives how many of both; set its struct_size first
+ * @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_INVALID_STATE when the cache has
+ * no tiers; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(copies + open fetches * their pages), and what publishing costs for fetches that end; lock for
+ * moments; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_poll(struct rkv_cache *cache,
+                               struct rkv_copy_job *jobs,
+                               size_t job_size,
+                               size_t job_capacity,
+                               struct rkv_fetch_end *ends,
+                               size_t end_size,
+                               size_t end_capacity,
+                               struct rkv_cache_poll_result *out_result);
+
+/**
+ * Says that copies are done, all bytes of them, or that they failed: what a store would have kept
+ * is not found then, and what a load would have brought is computed. All or none are taken.
+ *
+ * @param cache the cache
+ * @param jobs what rkv_copy_job names; each once
+ * @param count how many
+ * @param is_good false when they failed
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for what is no copy that goes on;
+ * RKV_STATUS_INVALID_STATE when the cache has no tiers; RKV_STATUS_POISONED
+ * @par Cost
+ * O(count + open fetches * their pages), and what publishing costs for fetches that end; lock for
+ * a moment; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_complete(struct rkv_cache *cache,
+                                   const uint64_t *jobs,
+                                   size_t count,
+                                   bool is_good);
+
+/**
+ * Makes a sequence reuse no more than all ranks can: the least of what rkv_fetch_end or, where
+ * nothing was fetched, rkv_sequence_info says on each. With RKV_TIERS_AGREE a fetch ends by this,
+ * and nothing of it is used or found before. What the device has beyond is computed again.
+ *
+ * A rank may end up with less, where its pages or an image don't end there: then all ranks agree
+ * once more, on the least of what came out.
+ *
+ * @param cache the cache
+ * @param sequence a sequence that has computed nothing
+ * @param position_count positions that it may reuse at most
+ * @param out_position_count receives those that it reuses now
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING while its fetch goes on; RKV_STATUS_OUT_OF_PAGES when
+ * there are none for what is to be computed again, and nothing changed;
+ * RKV_STATUS_INVALID_STATE when the cache has no tiers, or the sequence has computed;
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * what publishing costs, and O(pages to be computed again + evictions); lock, in slices
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_agree(struct rkv_cache *cache,
+                                   rkv_sequence_id sequence,
+                                   uint64_t position_count,
+                                   uint64_t *out_position_count);
+
+/**
+ * Counters of what lies below the pages of a cache. All zero when nothing does.
+ *
+ * @param cache the cache
+ * @param out_stats receives the numbers; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); shared lock for a moment; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_read_tier_stats(const struct rkv_cache *cache,
+                                          struct rkv_tier_stats *out_stats);
 
 /**
  * Writes the defaults into a config.

@@ -28,6 +28,9 @@
 #   scripts/bench.sh attention              attention on the CPU beside PyTorch: bench_attention.sh
 #   scripts/bench.sh attention --docs       the same into the documentation
 #   scripts/bench.sh --count w4 --page 16   instructions per call, counted by callgrind
+#   scripts/bench.sh --misses w6 --page 16 --leaves 100000
+#                                           the same with the lines that simulated caches lack: of
+#                                           48 KiB, and of 32 MiB
 #   scripts/bench.sh --profile w4 "churn request" --page 16
 #                                           the functions where those instructions go
 #
@@ -69,7 +72,7 @@ callgrind() { # program, its arguments
     local tunables=glibc.cpu.x86_rep_movsb_threshold=1073741824
     tunables=$tunables:glibc.cpu.x86_rep_stosb_threshold=1073741824
     GLIBC_TUNABLES=$tunables \
-        valgrind -q --tool=callgrind --collect-atstart=no --dump-instr=no \
+        valgrind -q --tool=callgrind ${simulated:-} --collect-atstart=no --dump-instr=no \
         --callgrind-out-file="$build/callgrind.out" "$build/$program" --count "$@" >&2
 }
 
@@ -80,14 +83,22 @@ per_call() {
             sub(/^desc: Trigger: Client Request: /, ""); name = $1; calls = $2
         }
         /^(totals|summary): / && name != "" {
-            split($0, field, " ")
+            has_misses = split($0, field, " ") > 2
             if (!(name in sum)) order[++count] = name
-            sum[name] += field[2]; total[name] += calls; name = ""
+            sum[name] += field[2]; total[name] += calls
+            # Of reading and of writing.
+            first[name] += field[6] + field[7]; last[name] += field[9] + field[10]
+            name = ""
         }
         END {
-            for (i = 1; i <= count; i++)
-                printf "%-44s %10.0f  (%d calls)\n", order[i], \
-                    sum[order[i]] / total[order[i]], total[order[i]]
+            for (i = 1; i <= count; i++) {
+                name = order[i]; calls = total[name]
+                printf "%-44s %10.0f", name, sum[name] / calls
+                if (has_misses)
+                    printf "  %7.1f misses in 48 KiB %7.1f in 32 MiB", \
+                        first[name] / calls, last[name] / calls
+                printf "  (%d calls)\n", calls
+            }
         }' $(ls -v "$build"/callgrind.out.[0-9]*)
 }
 
@@ -108,7 +119,9 @@ into_docs() { # mark, table
 }
 
 case ${1:-} in
---count)
+--count | --misses)
+    simulated=
+    [ "$1" = --count ] || simulated="--cache-sim=yes --D1=49152,12,64 --LL=33554432,16,64"
     shift
     workload=$1
     shift

@@ -56,6 +56,9 @@ miri() {
     local ok=1 run=(cargo +nightly miri test --test capi_miri) threads
     export CARGO_TARGET_DIR=$build MIRIFLAGS="-Zmiri-strict-provenance"
     logged miri 900 "${run[@]}" -- --skip threads || ok=0
+    # The stories of groups, but for those of tens of thousands of pages.
+    logged miri-groups 1800 cargo +nightly miri test --test groups -- order:: refusals:: limit:: \
+        --skip far_apart --skip long_gap || ok=0
     # Miri gives exp() and ln() another last place each time, since nobody promises it; the library
     # promises the same bits of the same machine.
     MIRIFLAGS+=" -Zmiri-deterministic-floats" \
@@ -64,6 +67,8 @@ miri() {
     if has_pthread_lock; then
         MIRIFLAGS+=" -Zmiri-many-seeds=0..8"
         logged miri-threads 900 "${run[@]}" --features pthread-lock -- threads || ok=0
+        logged miri-groups-threads 900 \
+            cargo +nightly miri test --test groups_threads --features pthread-lock || ok=0
         # The library's readers without a lock do without it there too: one schedule, a long one.
         MIRIFLAGS=${MIRIFLAGS% *} logged miri-probes 900 \
             cargo +nightly miri test --test probes --features pthread-lock || ok=0
@@ -74,7 +79,7 @@ miri() {
     unset CARGO_TARGET_DIR MIRIFLAGS
     if [ $ok -eq 1 ]; then
         local count
-        count=$(tests_passed "$build"/miri{,-attention}.log)
+        count=$(tests_passed "$build"/miri{,-groups,-attention}.log)
         say "PASS miri: $count tests with strict provenance, $threads"
     else
         say "FAIL miri"
@@ -104,9 +109,10 @@ address() {
     local lib=$build/asan/$triple/debug ok=1
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1
     RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan RKV_MODEL_STEPS=20000 \
+        RKV_GROUPS_STEPS=12000 \
         logged asan-rust 1800 cargo +nightly test --target "$triple" \
         --test capi_miri --test threads --test model --test snapshot --test snapshot_threads \
-        --test attention || ok=0
+        --test attention --test groups --test groups_threads || ok=0
     RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan \
         logged asan-build 900 cargo +nightly build --target "$triple" \
         --features fault-injection || ok=0
@@ -130,7 +136,7 @@ thread() {
     if RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=$build/tsan \
         logged tsan 1800 cargo +nightly test -Zbuild-std --target "$triple" \
         --lib --test threads --test probes --test journal_threads --test clear_threads \
-        --test snapshot_threads --test capi_miri; then
+        --test snapshot_threads --test groups_threads --test capi_miri; then
         say "PASS thread: $(tests_passed "$build/tsan.log") tests, std instrumented"
     else
         say "FAIL thread"

@@ -10,8 +10,8 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 # compiles into a folder of the other's for long.
 all=(tests memcheck kernels abi docs)
 beside=(faults python net models fuzz lint)
-long=(sanitizers matrix ptx_matrix llama_cpp transformers vllm router engines python_speed
-    long_model long_simulation long_tiers soak long_fuzz)
+long=(sanitizers matrix ptx_matrix llama_cpp llama_server transformers vllm router engines
+    python_speed long_model long_simulation long_tiers soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -140,6 +140,10 @@ stage_ptx_matrix() { # the same with the machine code that nvcc makes
 
 stage_llama_cpp() { # llama.cpp with the snapshot cache
     cargo test --locked --features llama-cpp --test llama_cpp
+}
+
+stage_llama_server() { # llama-server with the snapshot cache, beside its own
+    cargo test --locked --features llama-server --test llama_server
 }
 
 stage_transformers() { # the reference engine beside Hugging Face's transformers

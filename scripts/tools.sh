@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to the tools that a command of the Makefile uses:
 #
-#   scripts/tools.sh [test | build | engine | llama-cpp]
+#   scripts/tools.sh [test | build | engine | llama-cpp | llama-server]
 #
 # First looks for Rust, which comes from rustup; without it nothing is installed. What else is
 # missing is installed with apt-get where that is possible without a question; otherwise the one
@@ -13,7 +13,7 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin"
 
 what="${1:-test}"
 case "$what" in
-test | build | engine | llama-cpp) ;;
+test | build | engine | llama-cpp | llama-server) ;;
 *) sed -n '4s/^# *//p' "$0" >&2; exit 2 ;;
 esac
 
@@ -64,21 +64,22 @@ missing() {
         case " $users " in *" $what "*) ;; *) continue ;; esac
         $check >/dev/null 2>&1 || echo "$package"
     done <<'TOOLS'
-command -v make|make|test engine llama-cpp
-command -v cc|gcc|test build engine llama-cpp
-command -v c++|g++|test engine llama-cpp
+command -v make|make|test engine llama-cpp llama-server
+command -v cc|gcc|test build engine llama-cpp llama-server
+command -v c++|g++|test engine llama-cpp llama-server
 command -v nm|binutils|test
 command -v clang|clang|test
 has_sanitizer_runtime|libclang-rt-dev|test
 command -v valgrind|valgrind|test
 command -v abidiff|abigail-tools|test
 command -v doxygen|doxygen|test
-command -v cmake|cmake|test engine llama-cpp
+command -v cmake|cmake|test engine llama-cpp llama-server
 command -v pkg-config|pkg-config|test engine
 has_go|golang-go|test
 command -v zstd|zstd|test
-command -v python3|python3|test
-has_venv|python3-venv|test
+command -v python3|python3|test llama-server
+has_venv|python3-venv|test llama-server
+command -v patch|patch|llama-server
 command -v chromium|chromium|test
 has_header nlohmann/json.hpp nlohmann_json|nlohmann-json3-dev|test engine
 has_header httplib.h cpp-httplib|libcpp-httplib-dev|test engine

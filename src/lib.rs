@@ -85,6 +85,11 @@
 //! below that: no `runner`. Beside them stands [`snapshot`], states of models without paged KV by
 //! token list: of the others it uses tokens and namespaces, no page and no sequence.
 //!
+//! Below the device stand [`tier`]s: a store on disk that both caches use, and `tier::paged`, which
+//! follows the journal of a cache, keeps what its pages hold in host memory and on disk, and fills
+//! private pages of sequences from there. The store knows of it only that it is there
+//! (`store::Lower`), and which pages are being copied.
+//!
 //! Two things are there twice, and why:
 //!
 //! - *Trees.* Under the index and the snapshot cache are one label, one set of roots, namespaces

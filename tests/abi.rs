@@ -59,9 +59,10 @@ layouts! {
         kind 0, pool 4, window 8, sinks 12, chunk 16, draft_state_count 20
     }
     rkv_pool_config 8 { page_count 0, reserved 4 }
-    rkv_pool_stats 56 {
+    rkv_pool_stats 64 {
         struct_size 0, reserved 4, total_page_count 8, free_page_count 16, cached_page_count 24,
-        private_page_count 32, reclaimable_page_count 40, outside_page_count 48
+        private_page_count 32, reclaimable_page_count 40, outside_page_count 48,
+        retained_page_count 56
     }
     rkv_group_row 32 { group 0, reserved 4, pages 8, page_count 16, published_pages 24 }
     rkv_group_cost 16 { group 0, reserved 4, lost_position_count 8 }
@@ -69,6 +70,9 @@ layouts! {
         struct_size 0, reserved 4, position_count 8, known_position_count 16, checkpoint_at 24
     }
     rkv_locked_page 8 { page_index 0, page 4 }
+    rkv_published_group 16 {
+        group 0, claimed_page_count 4, remapped_page_count 8, reserved 12
+    }
     rkv_evicted_page 8 { group 0, page 4 }
     rkv_page_table_stats 80 {
         struct_size 0, page_size 4, total_page_count 8, free_page_count 16, cached_page_count 24,
@@ -81,7 +85,7 @@ layouts! {
     }
     rkv_cache_config 40 {
         struct_size 0, flags 4, index 8, reserved 12, retained_sequence_limit 16,
-        retained_page_limit 20, journal_bytes 24, checkpoint_limit 32, reserved2 36
+        retained_page_limit 20, journal_bytes 24, checkpoint_limit 32
     }
     rkv_namespace 72 { struct_size 0, flags 4, lora_id 8, epoch 16, image_digest 24, salt 40 }
     rkv_page_digest 32 { bytes 0 }
@@ -134,10 +138,9 @@ layouts! {
         copy_count 64, inherited_position_count 72, known_position_count 80, checkpoint_at 88,
         limiting_group 104, reserved 108
     }
-    rkv_sequence_publish_result 112 {
+    rkv_sequence_publish_result 48 {
         struct_size 0, reserved 4, claimed_page_count 8, remapped_page_count 16,
-        first_remapped_index 24, shared_page_count 32, node 40, group_claimed_page_count 48,
-        group_remapped_page_count 80
+        first_remapped_index 24, shared_page_count 32, node 40
     }
     rkv_sequence_append_item 32 { sequence 0, ids 8, id_count 16, tokens 24 }
     rkv_sequence_publish_item 16 { sequence 0, computed_position_count 8 }
@@ -213,6 +216,32 @@ layouts! {
     rkv_event_batch 56 {
         struct_size 0, flags 4, byte_count 8, event_count 16, stored_block_count 24,
         removed_block_count 32, last_number 40, lost_record_count 48
+    }
+    rkv_tier_config 96 {
+        struct_size 0, flags 4, page_bytes 8, host_bytes 16, host_memory 24, directory 32,
+        disk_bytes 40, fingerprint 48, store_after_uses 80, worker_count 84, commit_interval_ms 88,
+        event_fd 92
+    }
+    rkv_sequence_fetch_result 24 {
+        struct_size 0, is_open 4, position_count 8, host_position_count 16
+    }
+    rkv_copy_job 40 { job 0, host 8, byte_count 16, sequence 24, page 32, direction 36 }
+    rkv_fetch_end 40 {
+        sequence 0, position_count 8, wanted_page_count 16, brought_page_count 24, flags 32,
+        reserved 36
+    }
+    rkv_cache_poll_result 24 { struct_size 0, reserved 4, job_count 8, end_count 16 }
+    rkv_tier_totals 64 {
+        page_count 0, used_bytes 8, byte_limit 16, stored_page_count 24, fetched_page_count 32,
+        evicted_page_count 40, damaged_page_count 48, failed_count 56
+    }
+    rkv_tier_stats 296 {
+        struct_size 0, is_read_only 4, host 8, disk 72, open_fetch_count 136, open_job_count 144,
+        copied_page_count 152, index_bytes 160, followed_number 168, fetch_count 176,
+        joined_count 184, complete_count 192, shortened_count 200, late_count 208,
+        abandoned_count 216, fetch_ns 224, longest_fetch_ns 232, lost_page_count 240,
+        throttled_page_count 248, lost_record_count 256, cleared_page_count 264,
+        waiting_write_count 272, unusable_page_count 280, longest_commit_ns 288
     }
     rkv_snapshot_cache_config 24 { struct_size 0, flags 4, entry_limit 8, byte_limit 16 }
     rkv_snapshot_cache_stats 160 {

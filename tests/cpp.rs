@@ -78,6 +78,11 @@ fn snapshot_tiers() {
 }
 
 #[test]
+fn tier() {
+    run_noun("tier");
+}
+
+#[test]
 fn tokens() {
     run_noun("tokens");
 }
@@ -127,6 +132,7 @@ fn every_file_has_a_test() {
         "sequence",
         "snapshot",
         "snapshot_tiers",
+        "tier",
         "tokens",
     ];
     assert_eq!(names, nouns);

@@ -253,6 +253,11 @@ fn c08_c10_beams() {
 }
 
 #[test]
+fn t02_tiers() {
+    run("tiers", &[]);
+}
+
+#[test]
 fn c10_continuation() {
     run("continuation", &[]);
 }

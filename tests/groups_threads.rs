@@ -50,8 +50,9 @@ struct Shared {
 // SAFETY: every call may be made from any thread.
 unsafe impl Sync for Shared {}
 
-// Every block below has this reason: the handles live as long as the object, each pointer comes from
-// a reference or from a slice with its length, and a sequence is used by the thread that began it.
+// Every block below has this reason: the handles live as long as the object, each pointer comes
+// from a reference or from a slice with its length, and a sequence is used by the thread that began
+// it.
 impl Shared {
     fn new() -> Self {
         let group = |kind, pool, window, draft_state_count| rkv_group_config {
@@ -120,6 +121,12 @@ impl Shared {
     fn serve(&self, info: &rkv_sequence_info, prompt: u64, round: usize) {
         let (cache, id) = (self.cache, info.sequence);
         let (mut result, mut count) = (sized::<rkv_sequence_publish_result>(), 0);
+        let mut group = rkv_published_group {
+            group: 0,
+            claimed_page_count: 0,
+            remapped_page_count: 0,
+            reserved: 0,
+        };
         // SAFETY: see above.
         unsafe {
             if info.copy_count > 0 {
@@ -134,8 +141,9 @@ impl Shared {
                     other => panic!("allocate: {other:?}"),
                 }
                 must(rkv_sequence_publish(cache, id, end, &mut result));
-                let claimed = result.group_claimed_page_count;
-                assert_eq!(u64::from(claimed[0]), result.claimed_page_count);
+                let (into, size) = (&raw mut group, size_of::<rkv_published_group>());
+                let status = rkv_sequence_read_published(cache, id, into, size, 1, &mut count);
+                assert_eq!((status, count), (rkv_status::BufferTooSmall, 2));
                 if end.is_multiple_of(PAGE_SIZE as u64) {
                     match rkv_sequence_checkpoint(cache, id, &mut count) {
                         rkv_status::Ok if count > 0 => {

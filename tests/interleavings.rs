@@ -13,6 +13,7 @@ mod interleavings {
     pub mod follow;
     pub mod fork;
     mod lookup;
+    mod publish;
     pub mod settings;
 }
 

@@ -107,7 +107,7 @@ fn own(world: &World, seed: u64) {
             0 => drop(world.shared.evict(random.usize(1..60), |_, _| {}).unwrap()),
             1 => {
                 let pages = world.shared.allocate_pages(random.usize(1..80)).unwrap();
-                world.shared.write().free_pages(&pages).unwrap();
+                world.shared.turn().free_pages(0, &pages).unwrap();
             }
             _ => request(&world.shared, &mut random),
         }

@@ -57,7 +57,7 @@ impl Machine {
 
 #[test]
 fn without_rust_nothing_is_installed() {
-    for what in ["test", "engine", "llama-cpp", "build"] {
+    for what in ["test", "engine", "llama-cpp", "llama-server", "build"] {
         let (success, said, asked) = Machine::new("no rust").ask(what);
         assert!(!success && said.starts_with("error: cargo is not installed"), "{said}");
         assert_eq!((said.matches("rustup.rs").count(), said.lines().count()), (1, 2), "{said}");

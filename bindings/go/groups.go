@@ -10,6 +10,21 @@ typedef struct rkvgo_group_probe {
 	rkv_group_cost costs[RKV_GROUP_LIMIT];
 } rkvgo_group_probe;
 
+typedef struct rkvgo_published {
+	rkvgo_failure *failure;
+	size_t count;
+	rkv_published_group groups[RKV_GROUP_LIMIT];
+} rkvgo_published;
+
+static inline rkvgo_published rkvgo_sequence_published(
+	const rkv_cache *cache, rkv_sequence_id sequence
+) {
+	rkvgo_published made = {0};
+	made.failure = rkvgo_end(rkv_sequence_read_published(
+		cache, sequence, made.groups, sizeof made.groups[0], RKV_GROUP_LIMIT, &made.count));
+	return made;
+}
+
 typedef struct rkvgo_evicted {
 	rkvgo_failure *failure;
 	size_t evicted;
@@ -296,6 +311,8 @@ type PoolStats struct {
 	ReclaimablePageCount uint64
 	// OutsidePageCount counts the pages of an external pool that the cache does not own.
 	OutsidePageCount uint64
+	// RetainedPageCount counts the pages that retained sequences keep, each once.
+	RetainedPageCount uint64
 }
 
 // PoolStats are the pages of one pool by state, at one moment.
@@ -313,6 +330,7 @@ func (t *PageTable) PoolStats(pool int) (PoolStats, error) {
 		PrivatePageCount:     uint64(made.stats.private_page_count),
 		ReclaimablePageCount: uint64(made.stats.reclaimable_page_count),
 		OutsidePageCount:     uint64(made.stats.outside_page_count),
+		RetainedPageCount:    uint64(made.stats.retained_page_count),
 	}, asError(made.failure)
 }
 
@@ -374,6 +392,39 @@ func (s Sequence) Checkpoint() (int, error) {
 	defer s.cache.mu.RUnlock()
 	made := C.rkvgo_sequence_checkpoint(raw, C.rkv_sequence_id(s.id))
 	return int(made.count), asError(made.failure)
+}
+
+// PublishedGroup says what publishing did in a group.
+type PublishedGroup struct {
+	// Group is its number.
+	Group uint32
+	// ClaimedPageCount counts the pages that went from the sequence to the cache.
+	ClaimedPageCount int
+	// RemappedPageCount counts the pages that somebody else had published first.
+	RemappedPageCount int
+}
+
+// Published says what the last Publish did in the groups beside the first, whose pages
+// PublishResult counts.
+func (s Sequence) Published() ([]PublishedGroup, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer s.cache.mu.RUnlock()
+	made := C.rkvgo_sequence_published(raw, C.rkv_sequence_id(s.id))
+	if err := asError(made.failure); err != nil {
+		return nil, err
+	}
+	groups := make([]PublishedGroup, made.count)
+	for at, group := range made.groups[:made.count] {
+		groups[at] = PublishedGroup{
+			Group:             uint32(group.group),
+			ClaimedPageCount:  int(group.claimed_page_count),
+			RemappedPageCount: int(group.remapped_page_count),
+		}
+	}
+	return groups, nil
 }
 
 // Donate ends the sequence like Release, and leaves its states to the cache as checkpoints, without

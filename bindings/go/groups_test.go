@@ -162,6 +162,12 @@ func TestSequencesWithGroups(t *testing.T) {
 	must(t, err)
 	_, err = first.Publish(20)
 	must(t, err)
+	published, err := first.Published()
+	must(t, err)
+	equal(t, "groups", len(published), 2)
+	equal(t, "window", published[0],
+		radixkv.PublishedGroup{Group: windowGroup, ClaimedPageCount: 5})
+	equal(t, "state", published[1], radixkv.PublishedGroup{Group: stateGroup})
 	count, err := first.Checkpoint()
 	must(t, err)
 	equal(t, "copies", count, 1)
@@ -194,7 +200,7 @@ func TestStatesOfSequences(t *testing.T) {
 			{Kind: radixkv.GroupFull},
 			{Kind: radixkv.GroupState, Pool: 1, DraftStateCount: 1},
 		},
-		Pools: []uint32{40, 9},
+		PoolPageCounts: []uint32{40, 9},
 	})
 	must(t, err)
 	defer table.Close()
@@ -204,10 +210,8 @@ func TestStatesOfSequences(t *testing.T) {
 	ids := run(1, 12)
 	sequence, _, err := cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(ids)})
 	must(t, err)
-	published, err := sequence.Publish(8)
+	_, err = sequence.Publish(8)
 	must(t, err)
-	equal(t, "claimed", published.ClaimedByGroup[0], published.ClaimedPageCount)
-	equal(t, "remapped", published.RemappedByGroup, [radixkv.GroupLimit]int{})
 	_, err = sequence.Checkpoint()
 	must(t, err)
 	must(t, sequence.ConfirmCopies())

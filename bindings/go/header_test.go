@@ -58,6 +58,12 @@ var goValues = map[string]int64{
 	"RKV_EVENTS_MORE":          int64(radixkv.EventsMore),
 	"RKV_EVENTS_NAME_LIMIT":    radixkv.EventsNameLimit,
 
+	"RKV_TIERS_AGREE":     int64(radixkv.TiersAgree),
+	"RKV_FETCH_LOOK_ONLY": int64(radixkv.FetchLookOnly),
+	"RKV_FETCH_END_LATE":  int64(radixkv.FetchEndLate),
+	"RKV_COPY_LOAD":       int64(radixkv.CopyLoad),
+	"RKV_COPY_STORE":      int64(radixkv.CopyStore),
+
 	"RKV_LOG_OFF":   int64(radixkv.LogOff),
 	"RKV_LOG_ERROR": int64(radixkv.LogError),
 

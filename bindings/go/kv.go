@@ -22,6 +22,17 @@ static inline rkvgo_failure *rkvgo_runner_copy_pages(
 ) {
 	return rkvgo_end(rkv_runner_copy_pages(runner, copies, copy_count, sizeof *copies));
 }
+
+// One at a time: what a job points to is C's, and Go keeps no pointers to it in an array.
+static inline rkvgo_failure *rkvgo_runner_copy_tier_page(
+	rkv_runner *runner, uint64_t job, void *host, uint64_t byte_count, uint32_t page,
+	uint32_t direction
+) {
+	rkv_copy_job copy = {
+		.job = job, .host = host, .byte_count = byte_count, .page = page, .direction = direction,
+	};
+	return rkvgo_end(rkv_runner_copy_tier_pages(runner, &copy, 1, sizeof copy));
+}
 */
 import "C"
 
@@ -115,6 +126,24 @@ func (r *Runner) CopyPages(copies []PageCopy) error {
 	defer r.mu.RUnlock()
 	return asError(C.rkvgo_runner_copy_pages(raw,
 		(*C.rkv_page_copy)(unsafe.Pointer(unsafe.SliceData(copies))), C.size_t(len(copies))))
+}
+
+// CopyTierPages carries out copies that [Cache.Poll] gave, now: [Cache.Complete] is for the caller
+// to call. With an error some may have been carried out.
+func (r *Runner) CopyTierPages(jobs []CopyJob) error {
+	raw, err := r.enter()
+	if err != nil {
+		return err
+	}
+	defer r.mu.RUnlock()
+	for _, job := range jobs {
+		err := asError(C.rkvgo_runner_copy_tier_page(raw, C.uint64_t(job.Job), job.Host,
+			C.uint64_t(job.ByteCount), C.uint32_t(job.Page), C.uint32_t(job.Direction)))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // C reads slices of these in place: an index other than zero does not compile.

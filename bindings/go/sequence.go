@@ -164,10 +164,6 @@ type PublishResult struct {
 	// Node is what the sequence keeps locked now, 0 for none. It takes the place of the one that
 	// SequenceInfo or an earlier Publish named, whose id may be stale.
 	Node NodeID
-	// ClaimedByGroup is ClaimedPageCount for each group.
-	ClaimedByGroup [GroupLimit]int
-	// RemappedByGroup is RemappedPageCount for each group.
-	RemappedByGroup [GroupLimit]int
 }
 
 // Sequence is a live sequence of a cache, from Begin to Release, or a retained one. It is a small
@@ -272,8 +268,8 @@ func (s Sequence) Append(tokens Tokens) error {
 }
 
 // Truncate takes the last positions off and keeps positionCount: no fewer than are published or
-// reused, and not inside an image, nor what a child has yet to copy. Pages stay with the row. With a
-// GroupState it makes the state after those positions the sequence's, of those that the last step
+// reused, and not inside an image, nor what a child has yet to copy. Pages stay with the row. With
+// a GroupState it makes the state after those positions the sequence's, of those that the last step
 // left in the group's row, one behind each token: GroupConfig.DraftStateCount.
 func (s Sequence) Truncate(positionCount int) error {
 	raw, err := s.cache.enter()
@@ -306,16 +302,7 @@ func publishResult(raw *C.rkv_sequence_publish_result) PublishResult {
 		FirstRemappedIndex: int(raw.first_remapped_index),
 		SharedPageCount:    int(raw.shared_page_count),
 		Node:               NodeID(raw.node),
-		ClaimedByGroup:     byGroup(&raw.group_claimed_page_count),
-		RemappedByGroup:    byGroup(&raw.group_remapped_page_count),
 	}
-}
-
-func byGroup(raw *[GroupLimit]C.uint32_t) (counts [GroupLimit]int) {
-	for group, count := range raw {
-		counts[group] = int(count)
-	}
-	return counts
 }
 
 // Release ends the sequence: its private pages return to the pool, what it published stays in the

@@ -19,6 +19,8 @@ struct EngineOptions {
     std::uint64_t page_size = 16, pages = 0, window_pages = 0, state_pages = 0, kv_mib = 512;
     std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0;
     std::uint64_t retained = 1024, retained_pages = 0;
+    std::string disk_cache;
+    std::uint64_t host_cache_mib = 0, disk_cache_mib = 0;
 
     void add_to(Options& options) {
         options.text("--model", "folder with config.json and model.safetensors", model)
@@ -35,6 +37,10 @@ struct EngineOptions {
             .number("--state-pages", "recurrent states; 0: as many as fit in a quarter",
                     state_pages, 0, 1U << 30)
             .number("--kv-mib", "KV memory in MiB, with --pages 0", kv_mib, 1, 1U << 20)
+            .number("--host-cache-mib", "MiB of host memory for KV that was evicted; 0: none",
+                    host_cache_mib, 0, 1U << 24)
+            .text("--disk-cache", "a folder below that, which a restart finds again", disk_cache)
+            .number("--disk-cache-mib", "MiB in it", disk_cache_mib, 0, 1U << 24)
             .number("--chunk-size", "prompt tokens a step; 0: no limit", chunk_size, 0, 1U << 20)
             .number("--max-running", "sequences that run at once", max_running, 1, 4096)
             .number("--retained", "finished ones kept for continuations", retained, 0, 1U << 20)
@@ -58,6 +64,13 @@ struct EngineOptions {
         config.kv.bytes = kv_mib << 20;
         config.kv.retained_sequences = static_cast<std::uint32_t>(retained);
         config.kv.retained_pages = static_cast<std::uint32_t>(retained_pages);
+        if (disk_cache.empty() != (disk_cache_mib == 0))
+            throw UsageError("--disk-cache and --disk-cache-mib: both or none");
+        if (!disk_cache.empty() && host_cache_mib == 0)
+            throw UsageError("--disk-cache: needs --host-cache-mib");
+        config.kv.tiers.host_bytes = host_cache_mib << 20;
+        config.kv.tiers.directory = disk_cache;
+        config.kv.tiers.disk_bytes = disk_cache_mib << 20;
         config.retain_nothing = retained == 0;
         config.scheduler.chunk_size = chunk_size;
         config.scheduler.max_running = max_running;

@@ -1,7 +1,7 @@
 // Writes a GGUF file that llama.cpp loads: a small model with random weights, and a vocabulary of
 // bytes. The same file every time.
 //
-//     make_gguf --out FILE [--architecture llama | mamba]
+//     make_gguf --out FILE [--architecture llama | mamba | cohere2]
 #include "engine/options.hpp"
 
 #include <ggml.h>
@@ -21,7 +21,7 @@ namespace {
 
 /// What of the model can be chosen.
 struct Shape {
-    std::uint64_t layers = 4, width = 512, seed = 1;
+    std::uint64_t layers = 4, width = 512, window = 64, seed = 1;
 };
 
 /// Uniform numbers that depend on nothing but the seed (SplitMix64).
@@ -133,8 +133,8 @@ std::uint64_t File::vocabulary() {
     return texts.size();
 }
 
-/// What every model has. Returns the size of the vocabulary.
-void frame(File& file, const Shape& shape) {
+/// What every model has. Without an output of its own, that is the embedding.
+void frame(File& file, const Shape& shape, bool has_output = true) {
     file.number("context_length", 8192);
     file.number("embedding_length", shape.width);
     file.number("block_count", shape.layers);
@@ -143,7 +143,7 @@ void frame(File& file, const Shape& shape) {
     file.matrix("token_embd.weight", shape.width, vocabulary_size,
                 std::sqrt(static_cast<float>(shape.width)));
     file.constant("output_norm.weight", shape.width, 1);
-    file.matrix("output.weight", shape.width, vocabulary_size);
+    if (has_output) file.matrix("output.weight", shape.width, vocabulary_size);
 }
 
 /// The architecture of Llama: attention with KV that grows with the prompt.
@@ -166,6 +166,32 @@ void llama(File& file, const Shape& shape) {
         file.matrix(layer + "attn_v.weight", shape.width, kv_width);
         file.matrix(layer + "attn_output.weight", shape.width, shape.width);
         file.constant(layer + "ffn_norm.weight", shape.width, 1);
+        file.matrix(layer + "ffn_gate.weight", shape.width, inner);
+        file.matrix(layer + "ffn_up.weight", shape.width, inner);
+        file.matrix(layer + "ffn_down.weight", inner, shape.width);
+    }
+}
+
+/// The architecture of Command R7B: of four layers three see a window of the last positions, the
+/// fourth all.
+void cohere2(File& file, const Shape& shape) {
+    const std::uint64_t head_width = 64, heads = shape.width / head_width;
+    const std::uint64_t inner = 3 * shape.width;
+    frame(file, shape, false);
+    file.number("feed_forward_length", inner);
+    file.number("attention.head_count", heads);
+    file.number("attention.head_count_kv", heads);
+    file.number("attention.sliding_window", shape.window);
+    file.number("rope.dimension_count", head_width);
+    file.real("attention.layer_norm_epsilon", 1e-5f);
+    file.real("logit_scale", 1.0f / 16);
+    for (std::uint64_t i = 0; i < shape.layers; ++i) {
+        const std::string layer = "blk." + std::to_string(i) + ".";
+        file.constant(layer + "attn_norm.weight", shape.width, 1);
+        file.matrix(layer + "attn_q.weight", shape.width, shape.width, 1.7f);
+        file.matrix(layer + "attn_k.weight", shape.width, shape.width, 1.7f);
+        file.matrix(layer + "attn_v.weight", shape.width, shape.width);
+        file.matrix(layer + "attn_output.weight", shape.width, shape.width);
         file.matrix(layer + "ffn_gate.weight", shape.width, inner);
         file.matrix(layer + "ffn_up.weight", shape.width, inner);
         file.matrix(layer + "ffn_down.weight", inner, shape.width);
@@ -209,9 +235,11 @@ int make(int count, char** arguments) {
     Shape shape;
     engine::Options options;
     options.text("--out", "file to write", out)
-        .word("--architecture", "llama or mamba", architecture, {"llama", "mamba"})
+        .word("--architecture", "llama, mamba or cohere2", architecture,
+              {"llama", "mamba", "cohere2"})
         .number("--layers", "layers", shape.layers, 1, 256)
         .number("--width", "of the model, a multiple of 64", shape.width, 64, 16384)
+        .number("--window", "of cohere2, in positions", shape.window, 1, 8192)
         .number("--seed", "of the random weights", shape.seed, 0, UINT64_MAX);
     if (!options.parse(count, arguments)) {
         std::printf("usage: %s --out FILE [option...]\n%s", arguments[0], options.help().c_str());
@@ -220,7 +248,9 @@ int make(int count, char** arguments) {
     if (out.empty()) throw engine::UsageError("--out: say which file");
     if (shape.width % 64 != 0) throw engine::UsageError("--width: no multiple of 64");
     File file(architecture, shape.seed);
-    (architecture == "llama" ? llama : mamba)(file, shape);
+    if (architecture == "llama") llama(file, shape);
+    else if (architecture == "mamba") mamba(file, shape);
+    else cohere2(file, shape);
     file.write(out);
     return 0;
 }

@@ -283,6 +283,40 @@ public:
         pages.resize(evict(page_count, pages));
         return pages;
     }
+    /// rkv_tier_config_init().
+    [[nodiscard]] static rkv_tier_config tier_config() {
+        rkv_tier_config config{};
+        check(rkv_tier_config_init(&config, sizeof config));
+        return config;
+    }
+    /// rkv_cache_attach_tiers().
+    void attach_tiers(const rkv_tier_config& config) {
+        check(rkv_cache_attach_tiers(get(), &config));
+    }
+    /// rkv_cache_detach_tiers(); false when the time was over before everything was written.
+    bool detach_tiers(std::uint64_t timeout_ms) {
+        const rkv_status status = rkv_cache_detach_tiers(get(), timeout_ms);
+        if (status != RKV_STATUS_PENDING) check(status);
+        return status == RKV_STATUS_OK;
+    }
+    /// rkv_cache_poll(): fills the front of both buffers, which may be empty, and says how many.
+    rkv_cache_poll_result poll(span<rkv_copy_job> jobs, span<rkv_fetch_end> ends) {
+        auto result = sized<rkv_cache_poll_result>();
+        check(rkv_cache_poll(get(), jobs.data(), sizeof(rkv_copy_job), jobs.size(), ends.data(),
+                             sizeof(rkv_fetch_end), ends.size(), &result));
+        return result;
+    }
+    /// rkv_cache_complete().
+    void complete(span<const std::uint64_t> jobs, bool is_good = true) {
+        check(rkv_cache_complete(get(), jobs.data(), jobs.size(), is_good));
+    }
+    /// rkv_cache_read_tier_stats().
+    [[nodiscard]] rkv_tier_stats tier_stats() const {
+        auto stats = sized<rkv_tier_stats>();
+        check(rkv_cache_read_tier_stats(get(), &stats));
+        return stats;
+    }
+
     /// rkv_cache_clear(): namespaces that have the same as `space` in the fields that RKV_CLEAR_
     /// flags choose.
     rkv_cache_clear_result clear(const Namespace& space,

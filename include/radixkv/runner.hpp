@@ -113,6 +113,10 @@ public:
         check(rkv_runner_read_kv_memory(get(), layer, &memory, sizeof(rkv_runner_kv_memory)));
         return memory;
     }
+    /// rkv_runner_copy_tier_pages(); Cache::complete() is for the caller to call.
+    void copy_tier_pages(span<const rkv_copy_job> jobs) {
+        check(rkv_runner_copy_tier_pages(get(), jobs.data(), jobs.size(), sizeof(rkv_copy_job)));
+    }
     /// rkv_runner_copy_pages().
     void copy_pages(span<const rkv_page_copy> copies) {
         check(rkv_runner_copy_pages(get(), copies.data(), copies.size(), sizeof(rkv_page_copy)));

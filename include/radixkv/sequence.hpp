@@ -61,11 +61,32 @@ public:
     void truncate(std::uint64_t position_count) {
         check(rkv_sequence_truncate(owned_.cache(), get(), position_count));
     }
+    /// rkv_sequence_fetch(); UINT64_MAX is no deadline, flags 0 or RKV_FETCH_LOOK_ONLY.
+    rkv_sequence_fetch_result fetch(std::uint64_t deadline_ms = UINT64_MAX,
+                                    std::uint32_t flags = 0) {
+        auto fetch = sized<rkv_sequence_fetch_result>();
+        check(rkv_sequence_fetch(owned_.cache(), get(), deadline_ms, flags, &fetch));
+        return fetch;
+    }
+    /// rkv_sequence_agree(); returns the positions that it reuses.
+    std::uint64_t agree(std::uint64_t position_count) {
+        std::uint64_t positions = 0;
+        check(rkv_sequence_agree(owned_.cache(), get(), position_count, &positions));
+        return positions;
+    }
     /// rkv_sequence_publish().
     rkv_sequence_publish_result publish(std::uint64_t computed_position_count) {
         auto result = sized<rkv_sequence_publish_result>();
         check(rkv_sequence_publish(owned_.cache(), get(), computed_position_count, &result));
         return result;
+    }
+    /// rkv_sequence_read_published(): the groups beside the first.
+    [[nodiscard]] std::vector<rkv_published_group> published() const {
+        return detail::read<rkv_published_group>(
+            [&](rkv_published_group* groups, std::size_t capacity, std::size_t* count) {
+                return rkv_sequence_read_published(owned_.cache(), get(), groups,
+                                                   sizeof(rkv_published_group), capacity, count);
+            });
     }
     /// rkv_sequence_read_group_row(): the whole row of a group.
     [[nodiscard]] std::vector<std::uint32_t> group_row(std::uint32_t group) const {
@@ -82,7 +103,8 @@ public:
         check(rkv_sequence_checkpoint(owned_.cache(), get(), &copy_count));
         return copy_count;
     }
-    /// rkv_sequence_donate(): the sequence ends, and the object is empty. How many checkpoints it left.
+    /// rkv_sequence_donate(): the sequence ends, and the object is empty. How many checkpoints it
+    /// left.
     std::size_t donate() {
         std::size_t checkpoint_count = 0;
         check(rkv_sequence_donate(owned_.cache(), get(), &checkpoint_count));

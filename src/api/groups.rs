@@ -160,6 +160,6 @@ impl PageTable {
 
     /// [`PageTable::free_pages`] into a pool of one's choice.
     pub fn free_pool_pages(&self, pool: u32, pages: &[u32]) -> Result<(), Error> {
-        call(&self.shared, |shared| shared.write().free_pool_pages(pool, pages))
+        call(&self.shared, |shared| shared.turn().free_pages(pool, pages))
     }
 }

@@ -51,7 +51,7 @@ impl PageTable {
 
     /// Gives private pages back that are in no row. All or none.
     pub fn free_pages(&self, pages: &[u32]) -> Result<(), Error> {
-        call(&self.shared, |shared| shared.write().free_pages(pages))
+        call(&self.shared, |shared| shared.turn().free_pages(0, pages))
     }
 
     /// Proves page by page that each is in exactly one state.

@@ -6,7 +6,7 @@ use crate::ids::SequenceId;
 use crate::memory::{OutOfMemory, try_to_vec};
 use crate::paging::PageCopy;
 use crate::sequence::Published;
-use crate::store::{GroupCopy, SequenceInfo};
+use crate::store::{GroupCopy, PublishedGroups, SequenceInfo};
 use crate::token::TokenList;
 
 /// A live sequence, with its row and its lock. Dropping it releases it: its private pages are free
@@ -65,9 +65,15 @@ impl Sequence {
     }
 
     /// Says that its first `computed` positions are computed: the whole pages among them become the
-    /// cache's, and others find them.
+    /// cache's, and others find them. Of very many, others get in between two portions; where
+    /// memory runs out after the first, what is published stays, and the result says how far it is.
     pub fn publish(&mut self, computed: usize) -> Result<Published, Error> {
-        call(self.cache.shared(), |shared| shared.write().publish(self.id, computed))
+        call(self.cache.shared(), |shared| shared.turn().publish(self.id, computed))
+    }
+
+    /// What its last publishing did in the groups beside the first.
+    pub fn published_groups(&self) -> Result<PublishedGroups, Error> {
+        call(self.cache.shared(), |shared| shared.read().published_groups(self.id))
     }
 
     /// The copies to carry out in groups beside the first, before it computes.
@@ -75,8 +81,8 @@ impl Sequence {
         call(self.cache.shared(), |shared| Ok(try_to_vec(shared.read().open_copies(self.id)?.1)?))
     }
 
-    /// Its row in a group: holes, 0, where the window has passed; of a STATE group the page with the
-    /// state that the next step changes, and those for states after draft tokens.
+    /// Its row in a group: holes, 0, where the window has passed; of a STATE group the page with
+    /// the state that the next step changes, and those for states after draft tokens.
     pub fn group_row(&self, group: usize) -> Result<Vec<u32>, Error> {
         call(self.cache.shared(), |shared| {
             Ok(try_to_vec(shared.read().group_row(self.id, group, 0)?)?)

@@ -3,8 +3,8 @@
 //! result.
 //!
 //! ```text
-//! library  token  page_table  cache  sequence  plan  runner  journal  events  snapshot  spatial
-//!    └───────┴────────┴─────────┴───────┴───────┴──┬───┴────────┴────────┴───────┴────────┘
+//! library token page_table cache sequence plan runner journal events tier snapshot spatial
+//!    └──────┴───────┴────────┴───────┴──────┴──┬──┴───────┴──────┴─────┴──────┴───────┘
 //!                                                 ffi
 //! ```
 //!
@@ -27,6 +27,7 @@ mod plan;
 mod runner;
 mod journal;
 mod events;
+mod tier;
 mod snapshot;
 mod spatial;
 
@@ -41,4 +42,5 @@ pub use runner::*;
 pub use sequence::*;
 pub use snapshot::*;
 pub use spatial::*;
+pub use tier::*;
 pub use token::*;

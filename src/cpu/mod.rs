@@ -22,6 +22,7 @@ mod tile;
 mod write;
 
 pub use call::{AppendPrefill, MergeStates, PartialState};
+pub use copy::PackedPage;
 pub use division::Divisions;
 pub use memory::HostMemory;
 pub use simd::Isa;
@@ -159,6 +160,21 @@ impl CpuBackend {
     ) {
         // SAFETY: the caller's contract.
         unsafe { copy::copy_pages(layers, geometry, copies) }
+    }
+
+    /// Copies a page of every layer to packed memory, or from there.
+    ///
+    /// # Safety
+    /// The page lies in the memory of every layer; the packed memory is as long as all its parts
+    /// together, and overlaps none of them; nobody uses either meanwhile.
+    pub unsafe fn copy_packed(
+        &self,
+        layers: &[KvLayer<*mut u8>],
+        geometry: &Geometry,
+        packed: &PackedPage,
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe { copy::copy_packed(layers, geometry, packed) }
     }
 
     /// Makes one state of several that saw disjoint keys.

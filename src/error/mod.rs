@@ -43,6 +43,9 @@ pub enum Error {
     /// The parent of a continuation is not finished yet.
     #[error("args.parent {0:#x} is still running, and RKV_CONTINUE_RUNNING is not set")]
     Pending(u64),
+    /// What a sequence waits for goes on.
+    #[error("sequence {0:#x} waits for what it fetches")]
+    Loading(u64),
     /// The host has no memory for it.
     #[error("out of host memory for {0}")]
     OutOfMemory(Message),

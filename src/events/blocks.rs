@@ -6,7 +6,7 @@
 use crate::error::Error;
 use crate::journal::{Record, What};
 use crate::memory::{OrderedMap, OutOfMemory, TryGrow, try_collect, try_zeros};
-use crate::token::{DigestChain, PageDigest, PageHasher, Part, PartPieces};
+use crate::token::{DigestChain, PageDigest, PageHasher, Part, PartPieces, parts_within};
 
 /// What is known of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,18 +164,7 @@ impl Blocks {
         let [from, end] = [index * self.page_size, (index + 1) * self.page_size];
         self.parts.remove(&place);
         if parts.count() > 0 {
-            let mut inside = Vec::new();
-            for part in parts.iter() {
-                let [first, last] = [part.start.max(from), (part.start + part.positions).min(end)];
-                if first < last {
-                    inside.try_push(Part {
-                        start: first - from,
-                        positions: last - first,
-                        offset: part.offset + (first - part.start) as u32,
-                        ..part
-                    })?;
-                }
-            }
+            let inside = parts_within(parts.iter(), from, end)?;
             if !inside.is_empty() {
                 self.parts.try_insert(place, inside)?;
             }

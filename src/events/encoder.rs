@@ -1,8 +1,8 @@
 //! Where the encoder is: what it reads next, and what waits to be told.
 use super::announce::RUN_BLOCKS;
 use super::blocks::{Block, Blocks};
-use super::intake::Intake;
 use super::outbox::Outbox;
+use super::reader::{Read, Reader};
 use super::spaces::Spaces;
 use super::wire::Wire;
 use super::{Batch, EventConfig};
@@ -10,19 +10,6 @@ use crate::error::Error;
 use crate::memory::OutOfMemory;
 use crate::store::Shared;
 use std::mem::MaybeUninit;
-
-/// What is read next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Subscribers are told first that nothing is held.
-    Begin,
-    /// All that the cache holds, from a page on. None of it is told before it is exact.
-    Contents { next_page: u32 },
-    /// Records up to a number, with which the contents are exact.
-    CatchUp { until: u64 },
-    /// Records, which are told as they come.
-    Follow,
-}
 
 /// All that an encoder knows.
 #[derive(Debug)]
@@ -35,12 +22,7 @@ pub(super) struct Progress {
     pub path: Vec<u32>,
     /// The first record that waits was applied, and not told yet.
     pub is_applied: bool,
-    intake: Intake,
-    phase: Phase,
-    /// The last record that was read.
-    number: u64,
-    /// Records that were lost.
-    lost: u64,
+    reader: Reader,
     /// The place from which on blocks are to be told that were not told yet, or are due again.
     tell_from: u32,
 }
@@ -62,10 +44,7 @@ impl Progress {
             outbox: Outbox::default(),
             path: Vec::new(),
             is_applied: false,
-            intake: Intake::new(page_size)?,
-            phase: Phase::Begin,
-            number: 0,
-            lost: 0,
+            reader: Reader::new(page_size)?,
             tell_from: u32::MAX,
         })
     }
@@ -81,7 +60,7 @@ impl Progress {
                 Err(error) => return Err(error),
             }
         }
-        (batch.last_number, batch.lost_count) = (self.number, std::mem::take(&mut self.lost));
+        (batch.last_number, batch.lost_count) = (self.reader.number(), self.reader.take_lost());
         Ok(batch)
     }
 
@@ -110,80 +89,43 @@ impl Progress {
         if self.work_on_first()? {
             return Ok(true);
         }
-        match self.phase {
-            Phase::Begin => self.begin()?,
-            // What it held is not known, and another one may come.
-            Phase::Contents { next_page } if !shared.read().has_cache() => {
-                self.phase = if next_page == 0 { self.phase } else { Phase::Begin };
-                return Ok(next_page > 0);
+        match self.reader.read(shared)? {
+            Read::Void => {
+                self.begin()?;
+                self.reader.voided();
             }
-            Phase::Contents { next_page } => self.read_contents(shared, next_page)?,
-            Phase::CatchUp { until } if self.number >= until => {
-                self.phase = Phase::Follow;
-                self.tell_from = 1;
-            }
-            Phase::CatchUp { .. } | Phase::Follow => {
-                let before = self.number;
-                self.read_journal(shared)?;
-                if self.number == before && self.phase == Phase::Follow {
-                    return self.tell_next();
-                }
-            }
+            Read::More => {}
+            Read::Exact => self.tell_from = 1,
+            Read::Nothing => return self.tell_next(),
+            Read::NoCache => return Ok(false),
         }
         Ok(true)
     }
 
     /// Applies the record that waits longest. False when none does.
     fn work_on_first(&mut self) -> Result<bool, Error> {
-        let intake = std::mem::take(&mut self.intake);
-        let done = match intake.first() {
-            Some(record) => self.apply(&record, self.phase == Phase::Follow).map(|()| true),
-            None => Ok(false),
+        let is_told = self.reader.is_exact();
+        let Some(waiting) = self.reader.take_waiting() else { return Ok(false) };
+        let done = match waiting.first() {
+            Some(record) => self.apply(&record, is_told),
+            None => Ok(()),
         };
-        self.intake = intake;
-        if let Ok(true) = done {
-            self.intake.drop_first();
-            self.is_applied = false;
-        }
-        done
+        self.reader.put_waiting(waiting);
+        done?;
+        self.reader.drop_first();
+        self.is_applied = false;
+        Ok(true)
     }
 
     /// Subscribers know nothing, or what is no longer right.
     fn begin(&mut self) -> Result<(), Error> {
         self.wire.cleared(self.spaces.all_told(), &mut self.outbox)?;
-        self.intake.clear();
         self.is_applied = false;
         self.tell_from = u32::MAX;
         for place in 0..self.blocks.end() {
             if let Some(block) = self.blocks.get(place) {
                 self.forget(place, block);
             }
-        }
-        self.phase = Phase::Contents { next_page: 0 };
-        Ok(())
-    }
-
-    fn read_contents(&mut self, shared: &Shared, page: u32) -> Result<(), Error> {
-        let intake = &mut self.intake;
-        let told = shared.read_contents(page, &mut |record| intake.take(record))?;
-        if page == 0 {
-            self.number = told.number;
-        }
-        self.phase = match told.next_page {
-            0 => Phase::CatchUp { until: told.newest },
-            next_page => Phase::Contents { next_page },
-        };
-        Ok(())
-    }
-
-    fn read_journal(&mut self, shared: &Shared) -> Result<(), Error> {
-        let intake = &mut self.intake;
-        let read = shared.read_journal(self.number, &mut |record| intake.take(record))?;
-        self.number = read.last;
-        if read.lost > 0 {
-            self.lost += read.lost;
-            self.phase = Phase::Begin;
-            self.intake.clear();
         }
         Ok(())
     }
@@ -204,7 +146,7 @@ impl Progress {
 
     /// Everything is told once more, without saying before that nothing is held.
     pub fn repeat(&mut self) {
-        if self.phase != Phase::Follow {
+        if !self.reader.is_exact() {
             return; // it is about to be told
         }
         for place in 0..self.blocks.end() {

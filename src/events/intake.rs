@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// Records that wait, with room for any record.
 #[derive(Debug, Default)]
-pub(super) struct Intake {
+pub(crate) struct Intake {
     page_size: usize,
     words: Vec<u32>,
     /// The number of each, and where it ends.

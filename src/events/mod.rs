@@ -2,7 +2,7 @@
 //! number out; whoever has a socket sends them.
 //!
 //! ```text
-//!   journal ─► intake ─► follow ─► blocks     what each page holds, and what was told of it
+//!   journal ─► reader ─► follow ─► blocks     what each page holds, and what was told of it
 //!   (records)             │   ┌─────┘
 //!                         ▼   ▼
 //!                       announce ─► wire ─► outbox ─► batch     a payload of bounded size
@@ -27,9 +27,11 @@ mod follow;
 mod intake;
 mod outbox;
 mod pack;
+mod reader;
 mod spaces;
 mod wire;
 
+pub(crate) use reader::{Read, Reader};
 pub(crate) use spaces::NAME_LIMIT;
 
 use crate::error::{Error, text};

@@ -5,6 +5,7 @@ use crate::memory::OutOfMemory;
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, alloc, dealloc, fence};
 use std::alloc::Layout;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// What stands in front of the items.
@@ -93,9 +94,9 @@ impl<T: Send + Sync> Array<T> {
     }
 
     /// An array of which readers see everything.
-    pub fn shown(items: impl ExactSizeIterator<Item = T>) -> Result<Self, OutOfMemory> {
-        let mut array = Self::with_capacity(items.len())?;
-        items.take(array.capacity()).for_each(|item| array.push(item));
+    pub fn shown(made: impl ExactSizeIterator<Item = T>) -> Result<Self, OutOfMemory> {
+        let mut array = Self::with_capacity(made.len())?;
+        array.extend(made);
         array.show(array.len());
         Ok(array)
     }
@@ -126,15 +127,19 @@ impl<T: Send + Sync> Array<T> {
         unsafe { &(*self.0.as_ptr()).visible }
     }
 
-    /// Adds an item at the end, where readers don't see it yet.
-    pub fn push(&mut self, item: T) {
-        let len = self.len();
-        assert!(len < self.capacity());
-        // SAFETY: there is room. Nobody else uses what lies behind `len`, nor `len` itself.
-        unsafe {
-            items::<T>(self.0).add(len).write(item);
-            (*self.0.as_ptr()).len += 1;
+    /// Adds items at the end, as far as there is room, where readers don't see them yet.
+    pub fn extend(&mut self, made: impl Iterator<Item = T>) {
+        let (mut len, room) = (self.len(), self.capacity() - self.len());
+        // SAFETY: the allocation is an `Array<T>`.
+        let first = unsafe { items::<T>(self.0) };
+        // The length is written once, so that several items can be written at a time.
+        for item in made.take(room) {
+            // SAFETY: there is room. Nobody else uses what lies behind `len`.
+            unsafe { first.add(len).write(item) };
+            len += 1;
         }
+        // SAFETY: so many are there, and nobody else uses `len`.
+        unsafe { (*self.0.as_ptr()).len = len as u32 };
     }
 
     /// Lets readers see the first `count` items, which don't change from now on.
@@ -185,12 +190,17 @@ impl<T: Copy + Send + Sync> Array<T> {
             (*self.0.as_ptr()).len += more.len() as u32;
         }
     }
-}
 
-impl<T: Copy + Send + Sync> Array<T> {
     /// Adds `count` times an item at the end, where readers don't see it yet.
     pub fn extend_with(&mut self, count: usize, item: T) {
-        (0..count).for_each(|_| self.push(item));
+        let len = self.len();
+        assert!(count <= self.capacity() - len);
+        // SAFETY: as above.
+        unsafe {
+            let end = items::<T>(self.0).add(len).cast::<MaybeUninit<T>>();
+            std::slice::from_raw_parts_mut(end.as_ptr(), count).fill(MaybeUninit::new(item));
+            (*self.0.as_ptr()).len += count as u32;
+        }
     }
 
     /// Keeps the first `count` items, none of which readers see.

@@ -27,9 +27,11 @@
 
 mod array;
 mod garbage;
+mod prefetch;
 
 pub use array::{Array, Link, One};
 pub use garbage::Garbage;
+pub(crate) use prefetch::prefetch;
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence, limit, thread_local};
 use std::cell::Cell;

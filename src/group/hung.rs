@@ -36,6 +36,8 @@ pub(super) struct Entry {
     pub(super) spine: u32,
     /// Rows, locks and copies that name it.
     users: u32,
+    /// Of the rows, those of retained sequences.
+    retained: u32,
     pub(super) older: u32,
     pub(super) newer: u32,
     /// Its group; 0 for a page that hangs nowhere.
@@ -59,6 +61,8 @@ pub(super) struct Pool {
     inner: Queue,
     tail: Queue,
     pub(super) hung: usize,
+    /// Pages that retained sequences keep.
+    retained: usize,
 }
 
 impl Pool {
@@ -200,6 +204,29 @@ impl Hung {
         if entry.users == 0 {
             self.pool(hung.group).enqueue(hung.page, now);
         }
+    }
+
+    /// Counts a retained sequence among the users of a page.
+    pub fn retain(&mut self, hung: HungPage) {
+        let entry = self.entry(hung);
+        entry.retained += 1;
+        if entry.retained == 1 {
+            self.pool(hung.group).retained += 1;
+        }
+    }
+
+    /// Undoes one `retain`.
+    pub fn retain_no_more(&mut self, hung: HungPage) {
+        let entry = self.entry(hung);
+        entry.retained -= 1;
+        if entry.retained == 0 {
+            self.pool(hung.group).retained -= 1;
+        }
+    }
+
+    /// Pages of a pool that retained sequences keep, each counted once.
+    pub fn retained(&self, pool: usize) -> usize {
+        self.pools[pool].retained
     }
 
     /// Says that a page was used, and of what class it is now. Its turn comes last of those.

@@ -116,6 +116,11 @@ pub struct Reach {
 }
 
 impl Walk {
+    /// One that ends with a node.
+    pub fn to(node: Node, pages: usize) -> Self {
+        Self { node, pages, partial: None, media: false }
+    }
+
     /// How far it went.
     pub fn reach(&self) -> Reach {
         let partial = self.partial.map_or(0, |partial| partial.positions);
@@ -195,6 +200,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// it if need be: a lock on it protects no page behind it.
     fn isolate_page(&mut self, node: Node, page: usize) -> Result<Node, Error>;
 
+    /// Pages to insert before others are let in, who wait for no more than about `slice` evictions.
+    fn publish_portion(&self, slice: usize) -> usize;
+
     /// Marks a node and all above it as used now.
     fn touch(&mut self, node: Node);
 
@@ -202,6 +210,10 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// there stay, and those given are not used. There may be more keys than pages: as far as the
     /// index has these too, the node of the result goes on.
     fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error>;
+
+    /// The same for whoever has just walked to where the keys are new, whole pages of them: nothing
+    /// is looked up again. Returns the node that ends where the pages end.
+    fn insert_behind(&mut self, walk: &Walk, keys: Keys<'_>, pages: &[u32]) -> Result<Node, Error>;
 
     /// Like `insert`, for a sequence that holds a lock on `from` and moves it to the result. May
     /// make the node itself longer, under a new id, when nobody else can have a part in it.
@@ -262,9 +274,14 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Whether the prefix that ends at a node has exactly these keys.
     fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool;
 
-    /// Calls `segment` with the pages of each node from the given one up to the root, and the place
-    /// of the first of them in the prefix.
-    fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32]));
+    /// Calls `segment` with the pages of each node from the given one up to the one that has the
+    /// page `first` of the prefix, and the place of the first of them in it.
+    fn visit_path_from(&self, node: Node, first: usize, segment: &mut dyn FnMut(usize, &[u32]));
+
+    /// The same up to the root.
+    fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32])) {
+        self.visit_path_from(node, 0, segment);
+    }
 
     /// Reads what the first LOOKAHEAD of these walks are about to, side by side, so that they wait
     /// less for memory.
@@ -292,6 +309,10 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// When the pages were used that an eviction would take next.
     fn victim_time(&self) -> Option<u64>;
+
+    /// Gives `visit` the pages of leaves in the order in which they would go, until it returns
+    /// false: of each the last page first.
+    fn visit_cold(&self, visit: &mut dyn FnMut(&[u32]) -> bool);
 
     /// Nodes right below a node.
     fn child_count(&self, node: Node) -> usize;

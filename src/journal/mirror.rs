@@ -34,6 +34,9 @@ impl Entry {
 pub(super) struct Mirror {
     page_size: usize,
     entries: Vec<[u32; 4]>,
+    /// Of a page that is held, the record that says so, or one of the next: the last 32 bits of its
+    /// number.
+    numbers: Vec<u32>,
     keys: Vec<u32>,
     held: usize,
     pub names: Names,
@@ -44,6 +47,7 @@ impl Mirror {
         Ok(Self {
             page_size,
             entries: try_zeros(page_count)?,
+            numbers: try_zeros(page_count)?,
             keys: try_zeros(page_count.checked_mul(page_size).ok_or(OutOfMemory)?)?,
             held: 0,
             names: Names::default(),
@@ -67,7 +71,8 @@ impl Mirror {
     /// Heap memory.
     pub fn bytes(&self) -> usize {
         let entries = self.entries.capacity() * size_of::<[u32; 4]>();
-        entries + self.keys.capacity() * size_of::<u32>() + self.names.bytes()
+        let numbers = self.numbers.capacity() * size_of::<u32>();
+        entries + numbers + self.keys.capacity() * size_of::<u32>() + self.names.bytes()
     }
 
     fn entry(&self, page: usize) -> Entry {
@@ -150,6 +155,18 @@ impl Mirror {
         }
         self.names.add(name - 1, entered.pages.len());
         self.held += entered.pages.len();
+    }
+
+    /// Of pages that came in all is written down with a record of this number.
+    pub fn set_number(&mut self, pages: &[u32], number: u64) {
+        pages.iter().for_each(|&page| self.numbers[page as usize] = number as u32);
+    }
+
+    /// Of a page that is held, the record that says so, or a later one; none is later than
+    /// `newest`.
+    pub fn number(&self, page: u32, newest: u64) -> Option<u64> {
+        let age = (newest as u32).wrapping_sub(self.numbers[page as usize]);
+        self.has(page).then(|| newest - u64::from(age))
     }
 
     fn name_after(&mut self, entered: &Entered<'_>) -> u32 {

@@ -130,6 +130,12 @@ impl Journal {
         self.mirror.store(&entered);
         let stored = (0, entered.pages, entered.pages);
         write_stored(&mut self.ring, &self.mirror, entered.parent, stored, entered.keys);
+        self.mirror.set_number(entered.pages, self.ring.newest());
+    }
+
+    /// Of a page of group 0 that is held, a record from which on it has been what it is now.
+    pub fn stored_by(&self, page: u32) -> Option<u64> {
+        self.mirror.number(page, self.ring.newest())
     }
 
     /// Writes down that nothing of a namespace can be found any more. O(log(namespaces)).

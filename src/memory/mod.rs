@@ -10,6 +10,7 @@ mod boxed;
 mod ordered_map;
 mod seed;
 mod slab;
+mod slots;
 pub mod treap;
 
 pub use arc::Arc;
@@ -17,6 +18,7 @@ pub use boxed::{try_box, try_box_with};
 pub use ordered_map::OrderedMap;
 pub use seed::{choose_seed, seed};
 pub use slab::Slab;
+pub use slots::{Slot, Slots};
 
 use std::collections::TryReserveError;
 

@@ -92,6 +92,12 @@ impl<K: Ord, V> OrderedMap<K, V> {
         self.find(key).map(|at| self.entry(at).1)
     }
 
+    /// The value of a key, to be changed.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let at = self.find(key)?;
+        Some(&mut self.entries.slab[at].value)
+    }
+
     /// Gives a key a value, for which room was made; returns the value that it had.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if let Some(at) = self.find(&key) {

@@ -122,7 +122,7 @@ fn audit_pages(
             return corrupt(page, "is in the pool twice");
         }
     }
-    let mut counts = (0, 0, 0, 0);
+    let (mut counts, mut copied) = ((0, 0, 0, 0), 0);
     for page in 1..=pool.total() as u32 {
         let at = page as usize;
         match pool.state(page) {
@@ -142,15 +142,28 @@ fn audit_pages(
                     "is private, but not of exactly one retained sequence or call",
                 );
             }
-            Some(PageState::Lent) if pool.borrowers(page).next().is_none() => {
+            Some(PageState::Lent)
+                if pool.borrowers(page).next().is_none() && !pool.is_copied(page) =>
+            {
                 return corrupt(page, "leaked: kept for copies, but none reads it");
             }
+            Some(PageState::Free | PageState::Loose | PageState::Mapped | PageState::Taken)
+                if pool.is_copied(page) =>
+            {
+                return corrupt(page, "is copied between tiers, and somebody else's already");
+            }
             Some(PageState::Free) => counts.0 += 1,
-            Some(PageState::Cached) => counts.1 += 1,
+            Some(PageState::Cached) => {
+                counts.1 += 1;
+                copied += pool.is_copied(page) as usize;
+            }
             // The counts tell when this is not the pool for it.
             Some(PageState::Outside) => counts.3 += 1,
             _ => counts.2 += 1,
         }
+    }
+    if copied != pool.copied().1 {
+        return Err(Error::Corrupt(text!("page_counts: {copied} cached pages are being copied")));
     }
     if counts != (pool.free(), pool.cached(), pool.private(), pool.outside()) {
         return Err(Error::Corrupt(text!(

@@ -4,6 +4,7 @@
 mod batch;
 mod check;
 mod config;
+mod copied;
 mod pool;
 mod table;
 

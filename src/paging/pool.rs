@@ -11,12 +11,17 @@
 //! and nothing private: a page is outside until the index claims it, and again when the index drops
 //! it.
 //!
+//! Copies between tiers read pages of the index and write to private ones (`copied`). Who gives
+//! such a page up gives it up at once, and nobody gets it before its copy is done: it is *lent*.
+//!
 //! Three more private states are in no row: *retained*, of a finished sequence that others may go
 //! on from, *lent*, which its owner gave up while copies out of it were not done yet, and *taken*,
 //! of a call that lets others in before it has all the pages that it needs.
+use super::copied::Copied;
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::{OrderedMap, OutOfMemory};
+use smallvec::SmallVec;
 
 /// Who may change a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +64,7 @@ pub(super) enum PageState {
 
 /// What pages were before the index got them.
 #[derive(Debug)]
-pub struct Claimed(Vec<PageState>);
+pub struct Claimed(SmallVec<[PageState; 64]>);
 
 /// Pages 1 and up. Page 0 is reserved: it is never handed out.
 #[derive(Debug)]
@@ -73,6 +78,7 @@ pub struct PagePool {
     cached: usize,
     /// Copies that are not done: the private page that each reads, and the slot that it is for.
     loans: OrderedMap<(u32, u32), ()>,
+    copied: Copied,
 }
 
 impl PagePool {
@@ -89,7 +95,14 @@ impl PagePool {
             free.try_reserve_exact(count).map_err(no_room)?;
             free.extend((1..page_count).rev());
         }
-        Ok(Self { states, unused, free, cached: 0, loans: OrderedMap::default() })
+        Ok(Self {
+            states,
+            unused,
+            free,
+            cached: 0,
+            loans: OrderedMap::default(),
+            copied: Copied::default(),
+        })
     }
 
     /// Whether somebody else hands the pages out.
@@ -129,7 +142,8 @@ impl PagePool {
 
     pub(super) fn bytes(&self) -> usize {
         let states = self.states.capacity() * size_of::<PageState>();
-        states + self.free.capacity() * size_of::<u32>() + self.loans.bytes()
+        let lists = self.free.capacity() * size_of::<u32>() + self.copied.bytes();
+        states + lists + self.loans.bytes()
     }
 
     pub(super) fn state(&self, page: u32) -> Option<PageState> {
@@ -156,9 +170,11 @@ impl PagePool {
     /// Takes pages, of which the pool has that many, to the end of a list that has room for them.
     fn take(&mut self, state: PageState, count: usize, into: &mut Vec<u32>) {
         assert!(into.capacity() - into.len() >= count, "room was made for the pages");
-        let first = into.len();
-        into.extend(self.free.drain(self.free.len() - count..).rev());
-        into[first..].iter().for_each(|&page| self.states[page as usize] = state);
+        let (first, left) = (into.len(), self.free.len() - count);
+        into.extend(self.free[left..].iter().rev());
+        self.free.truncate(left);
+        let states = &mut self.states[..];
+        into[first..].iter().for_each(|&page| states[page as usize] = state);
     }
 
     /// Takes pages that become a row's.
@@ -195,7 +211,7 @@ impl PagePool {
     /// Puts a page back that was private. One that copies still read follows when the last of them
     /// is done.
     pub fn put_back(&mut self, page: u32) {
-        let lent = self.is_lent(page);
+        let lent = self.is_lent(page) || self.copied.has(page);
         let state = &mut self.states[page as usize];
         assert!(page != 0 && *state != PageState::Free, "page {page} is in use");
         debug_assert!(!matches!(state, PageState::Cached | PageState::Outside));
@@ -215,16 +231,72 @@ impl PagePool {
             self.states[page as usize] = self.unused;
         }
         self.cached -= pages.len();
+        if !self.copied.is_empty() {
+            return self.put_back_copied(pages);
+        }
         if !self.is_external() {
             self.free.extend(pages.iter().rev());
         }
     }
 
+    /// The same while pages are copied between tiers: those stay until their copies are done.
+    #[cold]
+    fn put_back_copied(&mut self, pages: &[u32]) {
+        for &page in pages.iter().rev() {
+            if self.copied.has(page) {
+                self.states[page as usize] = PageState::Lent;
+                self.copied.cached -= 1;
+            } else {
+                self.free.push(page);
+            }
+        }
+    }
+
+    /// Makes room for copies between tiers, of any page.
+    pub fn reserve_copied(&mut self) -> Result<(), OutOfMemory> {
+        debug_assert!(!self.is_external(), "who has the pages would use them again at once");
+        self.copied.try_reserve(self.states.len())
+    }
+
+    /// A copy between tiers reads a page of the index, or writes to one of a sequence, until
+    /// `end_copied`. Room was made. False when another one does already.
+    pub fn begin_copied(&mut self, page: u32) -> bool {
+        let state = self.states[page as usize];
+        debug_assert!(matches!(state, PageState::Cached | PageState::Sequence));
+        let is_first = self.copied.set(page, true);
+        self.copied.cached += (is_first && state == PageState::Cached) as usize;
+        is_first
+    }
+
+    /// Such a copy is done, or will never be.
+    pub fn end_copied(&mut self, page: u32) {
+        let was_copied = self.copied.set(page, false);
+        assert!(was_copied, "page {page} is being copied");
+        match self.states[page as usize] {
+            PageState::Cached => self.copied.cached -= 1,
+            PageState::Lent if !self.is_lent(page) => self.put_back(page),
+            _ => {}
+        }
+    }
+
+    /// Whether a copy between tiers reads a page or writes to it.
+    pub fn is_copied(&self, page: u32) -> bool {
+        self.copied.has(page)
+    }
+
+    /// Pages that are being copied between tiers; of those, how many the index has, which come free
+    /// a while after it has dropped them.
+    pub fn copied(&self) -> (usize, usize) {
+        (self.copied.count, self.copied.cached)
+    }
+
     /// Gives pages of a sequence to the index.
     pub fn claim(&mut self, pages: &[u32]) {
+        let states = &mut self.states[..];
         for &page in pages {
-            assert_eq!(self.state(page), Some(PageState::Sequence), "page {page} is a sequence's");
-            self.states[page as usize] = PageState::Cached;
+            let state = &mut states[page as usize];
+            assert!(*state == PageState::Sequence, "page {page} is a sequence's");
+            *state = PageState::Cached;
         }
         self.cached += pages.len();
     }
@@ -233,19 +305,23 @@ impl PagePool {
     /// returns what `take_back` undoes it with. `first` is the place of the first in the caller's
     /// list, for the message.
     pub fn claim_all(&mut self, pages: &[u32], name: &str, first: usize) -> Result<Claimed, Error> {
-        let mut before = Claimed(Vec::new());
-        before.0.try_reserve_exact(pages.len()).map_err(OutOfMemory::from)?;
+        let mut before = Claimed(SmallVec::new());
+        before.0.try_reserve_exact(pages.len()).map_err(|_| OutOfMemory)?;
         for (at, &page) in pages.iter().enumerate() {
-            use PageState::{Loose, Mapped, Outside};
-            if let Some(state @ (Loose | Mapped | Outside)) = self.state(page) {
-                before.0.push(state);
-                self.states[page as usize] = PageState::Cached;
-                self.cached += 1;
-                continue;
+            use PageState::{Cached, Loose, Mapped, Outside};
+            match self.states.get_mut(page as usize) {
+                // Not page 0, which is never any of these.
+                Some(state @ (Loose | Mapped | Outside)) => {
+                    before.0.push(std::mem::replace(state, Cached));
+                }
+                _ => {
+                    self.cached += at;
+                    self.take_back(&pages[..at], before);
+                    return Err(self.not_to_claim(name, first + at, page));
+                }
             }
-            self.take_back(&pages[..at], before);
-            return Err(self.not_to_claim(name, first + at, page));
         }
+        self.cached += pages.len();
         Ok(before)
     }
 
@@ -360,34 +436,44 @@ impl PagePool {
         matches!(self.state(page), Some(Loose | Mapped | Sequence))
     }
 
+    /// Takes loose pages out of the caller's hands, on their way back to the pool. Stops at the
+    /// first that is none: its place.
+    pub fn withdraw(&mut self, pages: &[u32]) -> Result<(), usize> {
+        for (at, &page) in pages.iter().enumerate() {
+            match self.states.get_mut(page as usize) {
+                Some(state @ PageState::Loose) => *state = PageState::Taken,
+                _ => return Err(at),
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a page of the caller's list, of which those before it were withdrawn, is not loose.
+    #[cold]
+    pub fn not_loose(&self, pages: &[u32], at: usize) -> Error {
+        let page = pages[at];
+        let what = match self.state(page) {
+            None => "no page of this table",
+            Some(PageState::Free) => "free already",
+            Some(PageState::Cached) => "owned by the cache",
+            Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
+            Some(PageState::Retained) => "kept for a retained sequence",
+            Some(PageState::Lent) => "kept for a copy that is not confirmed",
+            Some(PageState::Taken) if pages[..at].contains(&page) => "given twice",
+            Some(PageState::Taken | PageState::Loose) => "not the caller's now",
+            Some(PageState::Outside) => "outside",
+        };
+        Error::argument(text!("pages[{at}] {page} is {what}"))
+    }
+
     /// Puts back pages that must be private and in no row, all or none.
     pub fn free_loose(&mut self, pages: &[u32]) -> Result<(), Error> {
-        self.check_own()?;
-        for (at, &page) in pages.iter().enumerate() {
-            let what = match self.state(page) {
-                // Marked at once, so that a page given twice is seen.
-                Some(PageState::Loose) => {
-                    self.states[page as usize] = PageState::Mapped;
-                    continue;
-                }
-                None => "no page of this table",
-                Some(PageState::Free) => "free already",
-                Some(PageState::Cached) => "owned by the cache",
-                Some(PageState::Mapped) if pages[..at].contains(&page) => "given twice",
-                Some(PageState::Mapped | PageState::Sequence) => "mapped in a row",
-                Some(PageState::Retained) => "kept for a retained sequence",
-                Some(PageState::Lent) => "kept for a copy that is not confirmed",
-                Some(PageState::Taken) => "not handed out yet",
-                Some(PageState::Outside) => "outside",
-            };
-            for &page in &pages[..at] {
-                self.states[page as usize] = PageState::Loose;
-            }
-            return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
+        if let Err(at) = self.withdraw(pages) {
+            let error = self.not_loose(pages, at);
+            self.hand_over(&pages[..at], None);
+            return Err(error);
         }
-        for &page in pages.iter().rev() {
-            self.put_back(page);
-        }
+        pages.iter().rev().for_each(|&page| self.put_back(page));
         Ok(())
     }
 }

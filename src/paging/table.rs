@@ -238,6 +238,7 @@ impl PageTable {
     }
 
     /// The pages of a slot in use.
+    #[inline]
     pub fn row(&self, slot: u32) -> Result<&[u32], Error> {
         let row = self.rows.get(slot as usize).filter(|row| row.owner.is_some());
         row.map(|row| &*row.pages).ok_or_else(|| self.not_in_use(slot))
@@ -341,7 +342,10 @@ impl PageTable {
     pub fn extend_taken(&mut self, slot: u32, pages: &[u32]) {
         let row = &mut self.rows[slot as usize];
         assert!(row.pages.capacity() - row.pages.len() >= pages.len(), "room was made for them");
-        self.pool.hand_over(pages, Some(row.owner.expect("the slot is in use")));
+        // A sequence's are marked as such when they are taken.
+        if row.owner.expect("the slot is in use") == RowOwner::Caller {
+            self.pool.hand_over(pages, Some(RowOwner::Caller));
+        }
         row.pages.extend_from_slice(pages);
     }
 
@@ -370,6 +374,22 @@ impl PageTable {
         let own = std::mem::replace(&mut row.pages[index], page);
         debug_assert_ne!(own, page);
         self.pool.put_back(own);
+    }
+
+    /// Says that pages of a row are about to be written: who noted them earlier looks anew.
+    pub fn renew(&mut self, slot: u32) {
+        self.rows[slot as usize].version += 1;
+    }
+
+    /// Puts a page of its own in the place of the index's in a sequence's row: the last of those
+    /// taken early.
+    pub fn replace_shared(&mut self, slot: u32, index: usize, early: &mut Vec<u32>) {
+        let row = &mut self.rows[slot as usize];
+        assert!(self.pool.is_cached(row.pages[index]), "the page is the index's");
+        let page = early.pop().expect("so many were taken");
+        self.pool.hand_over(&[page], Some(row.owner.expect("the slot is in use")));
+        row.pages[index] = page;
+        row.version += 1;
     }
 
     /// Cuts a row before the first page of the index, which is going away.

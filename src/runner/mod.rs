@@ -15,10 +15,12 @@ mod backend;
 mod compute;
 mod memory;
 mod prepare;
+mod tier;
 
 pub use backend::BackendConfig;
 pub use compute::{LayerStep, States, Strides};
 pub use memory::KvPointers;
+pub use tier::TierCopy;
 
 use crate::attention::{Dtype, Geometry, KvLayout, View};
 use crate::error::Error;

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::memory::TryGrow;
+use crate::paging::RowOwner;
 use crate::store::{Claim, Shared, State, Turn};
 use crate::token::{ImageSpan, TokenList, position_count, with_query};
 
@@ -14,6 +15,8 @@ struct Lengthen {
 }
 
 impl Claim<()> for Lengthen {
+    const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let known = state.sequence(self.id)?.positions;
         if self.positions > known {
@@ -49,6 +52,8 @@ struct Append<'a> {
 }
 
 impl Claim<()> for Append<'_> {
+    const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let known = state.sequence(self.id)?.positions;
         let pages = state.table.pages_for(self.positions.saturating_add(known), "tokens")?;
@@ -133,8 +138,8 @@ impl State {
         Ok(())
     }
 
-    /// The place of the state after the first positions of a sequence, among those of the last step,
-    /// which computed the tokens since publishing, or since some were taken back.
+    /// The place of the state after the first positions of a sequence, among those of the last
+    /// step, which computed the tokens since publishing, or since some were taken back.
     fn check_states(&self, id: SequenceId, keep: usize, drafts: usize) -> Result<usize, Error> {
         let sequence = self.sequence(id)?;
         let first = sequence.computed.max(sequence.groups.accepted) + 1;

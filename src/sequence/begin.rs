@@ -3,7 +3,7 @@ use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::{Namespace, Node};
 use crate::memory::try_to_vec;
-use crate::paging::PageCopy;
+use crate::paging::{PageCopy, RowOwner};
 use crate::store::{
     Claim, Found, GroupRoom, PrefixCache, SequenceInfo, Shared, State, Turn, no_cache, page_at,
 };
@@ -80,6 +80,8 @@ pub(super) struct NewRow {
 }
 
 impl Claim<()> for NewRow {
+    const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let slot = self.id.slot();
         if !state.is_being_made(self.id) {

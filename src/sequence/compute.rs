@@ -42,6 +42,7 @@ impl State {
         let (slot, positions, copy) = match row {
             ComputedRow::Sequence(id) => {
                 let sequence = self.sequence(id)?;
+                sequence.check_loaded()?;
                 if self.has_groups() {
                     if self.lends_state(id.slot()) {
                         return Err(Error::state(

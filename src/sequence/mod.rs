@@ -14,6 +14,7 @@
 mod append;
 mod begin;
 mod compute;
+mod fetch;
 mod groups;
 mod inherit;
 mod publish;
@@ -21,5 +22,6 @@ mod release;
 
 pub use begin::Room;
 pub use compute::{ComputedRow, RowPages};
+pub use fetch::{Digested, Landed};
 pub use inherit::Continuation;
 pub use publish::Published;

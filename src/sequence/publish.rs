@@ -3,7 +3,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Node;
-use crate::store::{PublishedGroups, State};
+use crate::store::{PublishedGroups, State, Turn};
 use crate::token::Keys;
 use std::ops::Range;
 
@@ -20,12 +20,18 @@ pub struct Published {
     pub shared_pages: usize,
 }
 
+impl Published {
+    /// What was done, and then more.
+    fn and(self, more: Self) -> Self {
+        let first = if self.remapped > 0 { self.first_remapped } else { more.first_remapped };
+        let (claimed, remapped) = (self.claimed + more.claimed, self.remapped + more.remapped);
+        Self { claimed, remapped, first_remapped: first, ..more }
+    }
+}
+
 impl State {
-    /// Publishes the whole pages among the first `computed` positions.
-    ///
-    /// Where somebody else published a page for the same tokens first, the row maps that one and
-    /// ours is freed; so the pages of the cache are always the first of the row.
-    pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
+    /// Refuses to publish what isn't there, or while a copy is open.
+    fn check_computed(&self, id: SequenceId, computed: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
         if computed > sequence.positions {
             return Err(Error::argument(text!(
@@ -33,28 +39,56 @@ impl State {
                 sequence.positions
             )));
         }
+        sequence.check_loaded()?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("the copy that begin named is not confirmed yet"));
         }
-        let (slot, row_len) = (id.slot(), self.table.row(id.slot())?.len());
-        let page_size = self.table.page_size();
-        if computed > row_len * page_size {
-            return Err(short_row(computed, row_len * page_size));
+        let capacity = self.table.row(id.slot())?.len() * self.table.page_size();
+        if computed > capacity {
+            return Err(short_row(computed, capacity));
         }
+        Ok(())
+    }
+
+    /// Publishes the whole pages among the first `computed` positions.
+    ///
+    /// Where somebody else published a page for the same tokens first, the row maps that one and
+    /// ours is freed; so the pages of the cache are always the first of the row.
+    pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
+        self.check_computed(id, computed)?;
+        self.begin_publishing(id);
+        self.publish_checked(id, computed, usize::MAX)
+    }
+
+    /// What was published before counts no more.
+    fn begin_publishing(&mut self, id: SequenceId) {
+        if self.has_groups() {
+            self.sequences[id.slot() as usize].groups.published = PublishedGroups::default();
+        }
+    }
+
+    /// The same, looking no further than so many pages beyond those for what others published.
+    #[inline]
+    fn publish_checked(
+        &mut self,
+        id: SequenceId,
+        computed: usize,
+        ahead: usize,
+    ) -> Result<Published, Error> {
+        let slot = id.slot();
+        let (row_len, page_size) = (self.table.row(slot)?.len(), self.table.page_size());
+        let sequence = &self.sequences[slot as usize];
         let (before, base_pages) = (sequence.shared, sequence.base_pages);
         let pages = computed / page_size;
         let mut done =
             Published { claimed: 0, remapped: 0, first_remapped: row_len, shared_pages: before };
         if pages > base_pages {
-            done.claimed = self.publish_tail(slot, pages)?;
+            done.claimed = self.publish_tail(slot, pages, ahead)?;
         }
         // Nothing can fail from here on.
         let has_groups = self.has_groups();
         let sequence = &mut self.sequences[slot as usize];
         sequence.computed = sequence.computed.max(computed);
-        if has_groups {
-            sequence.groups.published = PublishedGroups::default();
-        }
         if pages <= before {
             if has_groups {
                 self.slide_groups(slot, computed);
@@ -81,22 +115,15 @@ impl State {
         Ok(done)
     }
 
-    /// What the last publishing of a sequence did, by group.
-    #[inline]
-    pub fn published_groups(&self, id: SequenceId, done: &Published) -> PublishedGroups {
-        let mut groups = match self.has_groups() {
-            true => self.sequences[id.slot() as usize].groups.published,
-            false => PublishedGroups::default(),
-        };
-        // Rows have fewer pages than a pool.
-        (groups.claimed[0], groups.remapped[0]) = (done.claimed as u32, done.remapped as u32);
-        groups
+    /// What the last publishing of a sequence did in the groups beside the first.
+    pub fn published_groups(&self, id: SequenceId) -> Result<PublishedGroups, Error> {
+        Ok(self.sequence(id)?.groups.published)
     }
 
     /// Publishes from the end of the base on; the base and the lock move there. Returns how many
     /// pages were claimed.
     #[inline(always)] // of every chunk and decoded page
-    fn publish_tail(&mut self, slot: u32, pages: usize) -> Result<usize, Error> {
+    fn publish_tail(&mut self, slot: u32, pages: usize, ahead: usize) -> Result<usize, Error> {
         let page_size = self.table.page_size();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         cache.reserve_journal()?;
@@ -107,7 +134,8 @@ impl State {
         // The rest of the prompt is known too. Where somebody computed the same one already, the
         // lock goes to the end of that, instead of cutting his node at the end of each of our
         // chunks. Draft tokens may still be taken back, so they don't count.
-        let last = pages.max(sequence.prompt_positions / page_size);
+        let last =
+            pages.max((sequence.prompt_positions / page_size).min(pages.saturating_add(ahead)));
         let keys = &sequence.tail()[..(last - base_pages) * page_size];
         let known = Keys { keys, images: &cache.images };
         let inserted = match sequence.lock {
@@ -170,7 +198,7 @@ impl State {
         };
         let (cache, table) =
             (self.cache.as_ref().expect("a sequence has a cache"), &mut self.table);
-        cache.index.visit_path(base, &mut |start, pages| {
+        cache.index.visit_path_from(base, from, &mut |start, pages| {
             for index in from.max(start)..to.min(start + pages.len()) {
                 table.remap(slot, index, pages[index - start]);
             }
@@ -205,6 +233,31 @@ impl State {
             let source = std::mem::replace(&mut sequence.lock, sequence.base);
             self.let_go(source.expect("the source was locked"));
         }
+    }
+}
+
+impl Turn<'_> {
+    /// Publishes the whole pages among the first `computed` positions; many in portions, between
+    /// which waiting threads get in.
+    ///
+    /// What is published stays: when a later portion lacks memory, or the sequence was cut short
+    /// meanwhile, the result says how far it came.
+    pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
+        self.check_computed(id, computed)?;
+        self.begin_publishing(id);
+        let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
+        let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
+        let end_of = |shared: usize| computed.min((shared + portion) * page_size);
+        let mut end = end_of(self.sequence(id)?.shared);
+        let mut done = self.publish_checked(id, end, ahead)?;
+        while end < computed {
+            self.let_waiting_in();
+            end = end_of(self.sequence(id)?.shared);
+            let more = self.check_computed(id, computed);
+            let Ok(more) = more.and_then(|()| self.publish_checked(id, end, ahead)) else { break };
+            done = done.and(more);
+        }
+        Ok(done)
     }
 }
 

@@ -17,6 +17,7 @@ impl State {
     /// than the limit allows: it was released then.
     pub fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
         let sequence = self.sequence(id)?;
+        sequence.check_loaded()?;
         if !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
         }

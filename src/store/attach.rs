@@ -131,6 +131,7 @@ impl Shared {
 
     /// Takes the cache off the page table: its sequences end, its pages are free.
     pub fn detach_cache(&self) {
+        self.detach_lower();
         let mut turn = self.turn();
         if !turn.detach() {
             return;

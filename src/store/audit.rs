@@ -4,6 +4,7 @@ use super::group_rows::private_in_groups;
 use super::sequence::Sequence;
 use super::{PrefixCache, Retained, State};
 use crate::error::{Error, text};
+use crate::group::HungPage;
 use crate::index::Node;
 use crate::memory::{OutOfMemory, TryGrow, try_zeros};
 
@@ -26,11 +27,10 @@ impl State {
                     let pages = groups.hung.of_pool(pool).map(|(page, _)| page.page);
                     let kept = private_in_groups(self.retained.sequences(), &self.table, pool);
                     let private = self.private_in_groups(pool).chain(kept);
-                    self.table.audit_pool(pool, pages, private)?;
+                    self.table.audit_pool(pool, pages, private.chain(self.early_of(pool)))?;
                 }
             }
         }
-        let early = self.early.iter().flatten().copied();
         if let Some(leaving) = &self.leaving {
             // What it still has, its index doesn't know.
             let cached = |pool: usize| {
@@ -40,12 +40,13 @@ impl State {
             let of_rows = |pool: usize| leaving.private_in_groups(&self.table, pool);
             let kept = |pool: usize| leaving.retained_in_groups(&self.table, pool);
             for pool in 1..self.table.pool_count() {
-                self.table.audit_pool(pool, cached(pool), of_rows(pool).chain(kept(pool)))?;
+                let private = of_rows(pool).chain(kept(pool)).chain(self.early_of(pool));
+                self.table.audit_pool(pool, cached(pool), private)?;
             }
             let retained = leaving.private_pages().chain(kept(0));
-            return self.table.audit(cached(0), retained, early.chain(of_rows(0)));
+            return self.table.audit(cached(0), retained, self.early_of(0).chain(of_rows(0)));
         }
-        let taken = early.chain(self.private_in_groups(0));
+        let taken = self.early_of(0).chain(self.private_in_groups(0));
         let kept = private_in_groups(self.retained.sequences(), &self.table, 0);
         let retained = self.retained.private_pages().chain(kept);
         self.table.audit(cached.into_iter(), retained, taken)?;
@@ -175,6 +176,18 @@ impl State {
                 self.cache()?.index.visit_path(base, &mut |_, pages| keep(pages));
             }
             keep(entry.partial.as_slice());
+        }
+        for pool in 0..self.table.pool_count() {
+            let mut is_kept = try_zeros::<u32>(self.table.pool_at(pool).total() + 1)?;
+            let rows = registry.sequences().flat_map(|sequence| sequence.groups.pages());
+            let in_pool =
+                |page: &HungPage| self.table.groups().list()[page.group].pool as usize == pool;
+            rows.filter(in_pool).for_each(|page| is_kept[page.page as usize] = 1);
+            let kept = is_kept.iter().sum::<u32>() as usize;
+            let counted = self.cache.as_ref().map(|cache| registry.pages_in_groups(pool, cache));
+            if kept != counted.unwrap_or(0) {
+                return wrong("other pages of groups are kept than are counted");
+            }
         }
         let kept = is_kept.iter().sum::<u32>() as usize;
         if bytes != registry.sequence_bytes {

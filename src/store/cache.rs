@@ -3,7 +3,7 @@ use super::group_cache::GroupCache;
 use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};
-use crate::group::HungPage;
+use crate::group::{GROUP_LIMIT, HungPage};
 use crate::handles::{Handles, Numbers};
 use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
@@ -267,7 +267,8 @@ impl PrefixCache {
         protected: usize,
         retained: usize,
     ) -> Shortage {
-        let reclaimable = self.reclaimable_of(0) - protected;
+        let copied = table.pool.copied().1;
+        let reclaimable = self.reclaimable_of(0).saturating_sub(copied + protected);
         Shortage {
             pool: 0,
             needed,
@@ -309,9 +310,15 @@ impl Shared {
         let mut done = 0;
         while done < count {
             let (mut at, most) = (done, self.portion(count - done));
-            let in_pool = turn.table.groups().in_pool(0);
+            let in_pool = match self.group_count() {
+                1 => [true; GROUP_LIMIT],
+                _ => turn.table.groups().in_pool(0),
+            };
             let evicted = turn.evict(most, Reason::Caller, &mut |group, pages| {
-                for &page in pages.iter().rev().filter(|_| in_pool[group]) {
+                if !in_pool[group] {
+                    return;
+                }
+                for &page in pages.iter().rev() {
                     report(at, page);
                     at += 1;
                 }

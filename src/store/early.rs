@@ -9,9 +9,21 @@ use super::{State, Turn};
 use crate::error::Error;
 use crate::index::Portion;
 use crate::journal::Reason;
+use crate::paging::RowOwner;
+
+/// Pages on their way between a pool and whoever calls.
+#[derive(Debug, Default)]
+pub(crate) struct EarlyPages {
+    pub(super) pool: usize,
+    pub(super) pages: Vec<u32>,
+}
 
 /// What a call still needs, looked at again each time that others were let in.
 pub(crate) trait Claim<T> {
+    /// Whose rows the pages come into. Those of a sequence are marked as such at once: nobody else
+    /// may do anything with them, and in the end they need only be copied.
+    const OWNER: Option<RowOwner>;
+
     /// Pages that are missing in all, after making sure that those can be had of which there are
     /// not as many as `early` yet.
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error>;
@@ -44,24 +56,30 @@ impl State {
 
     /// Evicts until the pool has so many pages. It was seen that this can be done.
     pub(crate) fn free_up(&mut self, count: usize) {
-        let missing = count.saturating_sub(self.table.pool.free());
-        if missing > 0 {
+        // More than once only if a tier is copying what goes.
+        while let missing @ 1.. = count.saturating_sub(self.table.pool.free()) {
             let evicted = self.evict(Portion::of(missing), Reason::Capacity, &mut |_, _| {});
-            assert!(evicted >= missing, "what is reclaimable can be evicted");
+            assert!(evicted > 0, "what is reclaimable can be evicted");
         }
     }
 
-    fn open_list(&mut self, room: usize) -> Result<u32, Error> {
+    /// Pages of a pool that are on their way.
+    pub(super) fn early_of(&self, pool: usize) -> impl Iterator<Item = u32> {
+        let lists = self.early.iter().filter(move |list| list.pool == pool);
+        lists.flat_map(|list| list.pages.iter().copied())
+    }
+
+    fn open_list(&mut self, pool: usize, room: usize) -> Result<u32, Error> {
         let no_room = |_| Error::memory("a list of pages");
-        let mut list = Vec::new();
-        list.try_reserve_exact(room).map_err(|error| no_room(error.into()))?;
+        let mut pages = Vec::new();
+        pages.try_reserve_exact(room).map_err(|error| no_room(error.into()))?;
         self.early.try_reserve(1).map_err(no_room)?;
-        self.early_bytes += list.capacity() * size_of::<u32>();
-        Ok(self.early.insert(list))
+        self.early_bytes += pages.capacity() * size_of::<u32>();
+        Ok(self.early.insert(EarlyPages { pool, pages }))
     }
 
     fn close_list(&mut self, list: u32) {
-        let pages = self.early.remove(list);
+        let EarlyPages { pages, .. } = self.early.remove(list);
         assert!(pages.is_empty(), "a call keeps no page");
         self.early_bytes -= pages.capacity() * size_of::<u32>();
     }
@@ -90,12 +108,12 @@ impl Turn<'_> {
             }
             missing = claim.missing(self, 0)?;
         }
-        let list = self.open_list(missing)?;
+        let list = self.open_list(0, missing)?;
         let done = match self.take_early(&claim, list) {
             Ok(missing) => {
-                let mut early = std::mem::take(&mut self.early[list]);
+                let mut early = std::mem::take(&mut self.early[list].pages);
                 let done = claim.finish(self, missing, &mut early);
-                self.early[list] = early;
+                self.early[list].pages = early;
                 done
             }
             Err(error) => Err(error),
@@ -105,21 +123,28 @@ impl Turn<'_> {
     }
 
     /// Takes pages until at most a slice is missing; returns how many are missing in all.
-    fn take_early<T>(&mut self, claim: &impl Claim<T>, list: u32) -> Result<usize, Error> {
+    fn take_early<T, C: Claim<T>>(&mut self, claim: &C, list: u32) -> Result<usize, Error> {
         let slice = self.shared.slice;
         loop {
-            let taken = self.early[list].len();
+            let taken = self.early[list].pages.len();
             let missing = claim.missing(self, taken)?;
             if missing.saturating_sub(taken) <= slice {
                 return Ok(missing);
             }
             let State { early, early_bytes, .. } = self.state();
-            let before = early[list].capacity();
-            early[list].try_reserve(slice).map_err(|_| Error::memory("a list of pages"))?;
-            *early_bytes += (early[list].capacity() - before) * size_of::<u32>();
+            let pages = &mut early[list].pages;
+            let before = pages.capacity();
+            pages.try_reserve(slice).map_err(|_| Error::memory("a list of pages"))?;
+            *early_bytes += (pages.capacity() - before) * size_of::<u32>();
             self.make_free(slice);
             let State { early, table, .. } = self.state();
-            table.pool.take_early(slice.min(table.pool.free()), &mut early[list]);
+            let count = slice.min(table.pool.free());
+            match C::OWNER {
+                Some(owner @ RowOwner::Sequence) => {
+                    table.pool.take_for_row(owner, count, &mut early[list].pages);
+                }
+                _ => table.pool.take_early(count, &mut early[list].pages),
+            }
             self.let_others_in();
         }
     }
@@ -152,17 +177,61 @@ impl Turn<'_> {
         }
         let pages = self.table.take_private(slot, shared);
         self.early_bytes += pages.capacity() * size_of::<u32>();
-        Some(self.early.insert(pages))
+        Some(self.early.insert(EarlyPages { pool: 0, pages }))
+    }
+
+    /// Puts loose pages of a pool back, all or none; many in slices. First all of them are taken
+    /// out of the caller's hands, or it turns out that one is not in them.
+    pub fn free_pages(&mut self, pool: u32, pages: &[u32]) -> Result<(), Error> {
+        let (slice, at) = (self.shared.slice, self.table.check_pool(pool)?);
+        self.table.pool_at(at).check_own()?;
+        // Without memory for a list they go at once.
+        let list = if pages.len() > slice { self.open_list(at, pages.len()).ok() } else { None };
+        let Some(list) = list else {
+            return self.table.pool_at_mut(at).free_loose(pages);
+        };
+        for (done, some) in pages.chunks(slice).enumerate() {
+            let State { early, table, .. } = self.state();
+            let (pool, list_pages) = (table.pool_at_mut(at), &mut early[list].pages);
+            let withdrawn = pool.withdraw(some);
+            list_pages.extend_from_slice(&some[..withdrawn.err().unwrap_or(some.len())]);
+            if let Err(wrong) = withdrawn {
+                let error = pool.not_loose(pages, done * slice + wrong);
+                self.hand_back(list);
+                return Err(error);
+            }
+            self.let_others_in();
+        }
+        self.give_back(list);
+        Ok(())
+    }
+
+    /// Makes the pages of a list loose again, and ends it.
+    #[cold]
+    fn hand_back(&mut self, list: u32) {
+        loop {
+            let slice = self.shared.slice;
+            let State { early, table, .. } = self.state();
+            let EarlyPages { pool, pages } = &mut early[list];
+            let left = pages.len().saturating_sub(slice);
+            table.pool_at_mut(*pool).hand_over(&pages[left..], None);
+            pages.truncate(left);
+            if left == 0 {
+                return self.close_list(list);
+            }
+            self.let_others_in();
+        }
     }
 
     /// Puts back what is left of a list, and ends it.
     pub(crate) fn give_back(&mut self, list: u32) {
         loop {
             for _ in 0..self.shared.slice {
-                let Some(page) = self.early[list].pop() else {
+                let EarlyPages { pool, pages } = &mut self.early[list];
+                let (pool, Some(page)) = (*pool, pages.pop()) else {
                     return self.close_list(list);
                 };
-                self.table.pool.put_back(page);
+                self.table.pool_at_mut(pool).put_back(page);
             }
             self.let_others_in();
         }

@@ -90,9 +90,6 @@ impl PrefixCache {
         (known, known_pages, pages): (Option<Node>, usize, usize),
     ) -> Result<ComingPages, Error> {
         let mut coming = ComingPages::default();
-        if request.groups.is_empty() {
-            return Ok(coming);
-        }
         let done = self.claim_each(table, request, (known, known_pages, pages), &mut coming);
         match done {
             Ok(()) => Ok(coming),

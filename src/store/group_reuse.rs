@@ -83,7 +83,7 @@ impl State {
             let found = found.cut(positions, query);
             let reuse = cache.reuse(found, positions, query);
             let mut protected = cache.protected_in_groups(&found, positions);
-            protected[0] += reuse.protected;
+            protected[0] += reuse.protected(cache);
             let needed = self.needed_in_groups(room, positions);
             let fits = (0..self.table.pool_count())
                 .try_for_each(|pool| self.check_pool_room(pool, needed[pool], protected[pool]));

@@ -1,10 +1,10 @@
 //! Publishing pages that a caller holds.
-use super::group_insert::{GroupRow, HangResult};
+use super::group_insert::{ComingPages, GroupRow, HangResult};
 use super::{PrefixCache, State};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::{LockId, NodeId};
-use crate::index::{Inserted, Namespace, Node};
+use crate::index::{Namespace, Node, Walk};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, position_count, with_query};
 
@@ -98,49 +98,69 @@ impl PrefixCache {
         self.reserve_journal()?;
         let claimed = table.pool.claim_all(new, "args.pages", existing)?;
 
-        let given = &request.pages[request.from_page..pages];
-        let known = walk.map(|walk| walk.node).filter(|_| existing > 0);
-        let coming = self.claim_rows(table, request, (known, existing, pages));
-        let done = coming.and_then(|coming| {
-            // After the rows: a duplicate that they claim does not stay outside.
-            let checked = walk
-                .map_or(Ok(()), |walk| self.check_duplicates(table, request, walk.node, existing));
-            let inserted =
-                checked.and_then(|()| self.insert_from(from, request.namespace, keys, given));
-            match inserted {
-                Ok(inserted) => Ok((inserted, coming)),
-                Err(error) => {
-                    coming.take_back(table, self.groups.as_deref());
-                    Err(error)
-                }
+        let mut coming = None;
+        let rows = match request.groups.is_empty() {
+            true => Ok(()),
+            false => {
+                let known = walk.map(|walk| walk.node).filter(|_| existing > 0);
+                let claimed = self.claim_rows(table, request, (known, existing, pages));
+                claimed.map(|claimed| coming = Some(claimed))
             }
+        };
+        // After the rows: a duplicate that they claim does not stay outside.
+        let checked = rows.and_then(|()| match walk {
+            Some(walk) => self.check_duplicates(table, request, walk.node, existing),
+            None => Ok(()),
         });
-        let (inserted, mut coming) = match done {
-            Ok(done) => done,
+        let behind = &keys[(existing - request.from_page) * self.sharing.page_size..];
+        let end = checked.and_then(|()| self.insert_behind(walk, request.namespace, behind, new));
+        let end = match end {
+            Ok(end) => end,
             Err(error) => {
+                if let Some(coming) = coming {
+                    coming.take_back(table, self.groups.as_deref());
+                }
                 table.pool.take_back(new, claimed);
                 return Err(error);
             }
         };
-        assert_eq!(inserted.existing + request.from_page, existing, "the walk found as much");
         let claimed_keys =
             &query.keys[existing * self.sharing.page_size..pages * self.sharing.page_size];
         if !self.images.is_empty() {
             self.images.add_uses(claimed_keys);
         }
-        self.note_stored(inserted.node, existing, new, claimed_keys);
-        let hung = self.hang_rows(&mut coming, inserted.node, existing);
-        if hung.claimed > 0 {
-            let saved_at = self.link_inserted(&coming, inserted.node, (request.from_page, pages));
-            self.drop_surplus(table, inserted.node, (saved_at, &coming));
-        }
+        self.note_stored(end, existing, new, claimed_keys);
+        let hung = match &mut coming {
+            Some(coming) => self.hang_all(table, coming, end, (request, existing, pages)),
+            // Of sliding groups that have no page here either.
+            None if self.groups.is_some() => {
+                self.hang_rows(&mut ComingPages::default(), end, existing)
+            }
+            None => HangResult::default(),
+        };
         let mut duplicates = 0;
-        self.visit_duplicates(request, inserted.node, existing, |_| duplicates += 1);
+        self.visit_duplicates(request, end, existing, |_| duplicates += 1);
         let claimed = pages - existing;
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
-        let node = Some(inserted.node);
-        Ok(InsertResult { node, pages, claimed, duplicates, lock: None, hung })
+        Ok(InsertResult { node: Some(end), pages, claimed, duplicates, lock: None, hung })
+    }
+
+    /// Hangs the pages of groups, and drops the states of the path of which there are too many now.
+    #[inline(never)]
+    fn hang_all(
+        &mut self,
+        table: &mut PageTable,
+        coming: &mut ComingPages,
+        end: Node,
+        (request, existing, pages): (&InsertRequest<'_>, usize, usize),
+    ) -> HangResult {
+        let hung = self.hang_rows(coming, end, existing);
+        if hung.claimed > 0 {
+            let saved_at = self.link_inserted(coming, end, (request.from_page, pages));
+            self.drop_surplus(table, end, (saved_at, coming));
+        }
+        hung
     }
 
     /// Gives `visit` the places of the pages before `existing` for which another one is published.
@@ -151,7 +171,10 @@ impl PrefixCache {
         existing: usize,
         mut visit: impl FnMut(usize),
     ) {
-        self.index.visit_path(end, &mut |start, published| {
+        if existing == request.from_page {
+            return;
+        }
+        self.index.visit_path_from(end, request.from_page, &mut |start, published| {
             let places = start.max(request.from_page)..(start + published.len()).min(existing);
             places.filter(|&at| published[at - start] != request.pages[at]).for_each(&mut visit);
         });
@@ -195,21 +218,22 @@ impl PrefixCache {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// Inserts after a node, or from the root of a namespace, which is made if need be.
-    fn insert_from(
+    /// Inserts behind what was found; with nothing found, below a new root.
+    fn insert_behind(
         &mut self,
-        from: Option<Node>,
+        walk: Option<Walk>,
         namespace: &Namespace,
         keys: &[u32],
         pages: &[u32],
-    ) -> Result<Inserted, Error> {
-        let node = match from {
-            Some(node) => node,
-            None => self.index.make_root(namespace)?,
-        };
-        let inserted = self.index.insert(node, Keys { keys, images: &self.images }, pages);
-        if inserted.is_err() && from.is_none() {
-            self.index.prune_root(node);
+    ) -> Result<Node, Error> {
+        let known = Keys { keys, images: &self.images };
+        if let Some(walk) = walk {
+            return self.index.insert_behind(&walk, known, pages);
+        }
+        let root = self.index.make_root(namespace)?;
+        let inserted = self.index.insert_behind(&Walk::to(root, 0), known, pages);
+        if inserted.is_err() {
+            self.index.prune_root(root);
         }
         inserted
     }

@@ -83,7 +83,7 @@ impl State {
         let stats = cache.index.stats();
         Ok(CacheStats {
             cached_pages: stats.cached_pages,
-            reclaimable_pages: stats.reclaimable_pages,
+            reclaimable_pages: stats.reclaimable_pages.saturating_sub(self.table.pool.copied().1),
             nodes: stats.nodes,
             prefixes: stats.leaves,
             namespaces: stats.namespaces,

@@ -111,10 +111,15 @@ pub(crate) struct Reuse {
     pub(crate) found: Found,
     /// Positions to reuse: a token boundary that leaves a token to compute.
     pub(crate) positions: usize,
-    /// Reclaimable pages that the lock will protect.
-    pub(super) protected: usize,
     /// What is taken of the page after the whole ones: its lock, or nothing.
     pub(crate) with: WithPartial,
+}
+
+impl Reuse {
+    /// Reclaimable pages that the lock will protect. A walk up the path.
+    pub(super) fn protected(&self, cache: &PrefixCache) -> usize {
+        self.found.unprotected_pages(cache, self.with == WithPartial::Locked)
+    }
 }
 
 /// What is taken of a page of which only the first positions match.
@@ -277,7 +282,7 @@ impl PrefixCache {
         let ends_inside =
             !positions.is_multiple_of(page_size) && positions / page_size == found.pages();
         let with = if ends_inside { WithPartial::Locked } else { WithPartial::No };
-        Reuse { found, positions, protected: found.unprotected_pages(self, ends_inside), with }
+        Reuse { found, positions, with }
     }
 
     /// Whether parts of pages are shared too, by copy.
@@ -355,7 +360,10 @@ impl State {
         let found = find(cache, query);
         query.check_text(found.pages() * page_size)?;
         let fits = |reuse: &Reuse| {
-            self.check_room(row_pages - reuse.positions / page_size, reuse.protected)
+            let needed = row_pages - reuse.positions / page_size;
+            // With enough free pages it doesn't matter what is protected.
+            let is_free = needed <= self.table.pool.free();
+            if is_free { Ok(()) } else { self.check_room(needed, reuse.protected(cache)) }
         };
         let last_token = query.boundary(query.positions - 1);
         let reuse = cache.reuse(found, found.positions().min(last_token), query);

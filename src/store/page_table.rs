@@ -11,6 +11,8 @@ struct Allocate {
 }
 
 impl Claim<Vec<u32>> for Allocate {
+    const OWNER: Option<RowOwner> = None;
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         state.check_room(self.count.saturating_sub(early), 0)?;
         Ok(self.count)
@@ -45,6 +47,8 @@ struct Reserve {
 }
 
 impl Claim<()> for Reserve {
+    const OWNER: Option<RowOwner> = Some(RowOwner::Caller);
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let slot = self.row.slot;
         if state.table.check_callers_row(slot)? != self.row {
@@ -81,11 +85,6 @@ impl State {
     /// Empties a caller's row and gives the slot back.
     pub fn erase(&mut self, slot: u32) -> Result<(), Error> {
         self.table.erase(slot)
-    }
-
-    /// Puts loose pages back.
-    pub fn free_pages(&mut self, pages: &[u32]) -> Result<(), Error> {
-        self.table.pool.free_loose(pages)
     }
 
     /// Appends pages to a caller's row.

@@ -24,6 +24,8 @@ pub struct PoolStats {
     pub outside: usize,
     /// Cached pages that eviction could free.
     pub reclaimable: usize,
+    /// Pages that retained sequences keep, each counted once.
+    pub retained: usize,
 }
 
 /// A page that an eviction took.
@@ -164,8 +166,19 @@ impl State {
             cached: pool.cached(),
             private: pool.private(),
             outside: pool.outside(),
-            reclaimable: self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+            reclaimable: match (at, &self.cache) {
+                (0, _) => self.reclaimable(),
+                (_, cache) => cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+            },
+            retained: self.retained_in_pool(at),
         })
+    }
+
+    /// Pages of a pool that retained sequences keep.
+    pub(super) fn retained_in_pool(&self, pool: usize) -> usize {
+        let Some(cache) = &self.cache else { return 0 };
+        let of_spine = if pool == 0 { self.retained.pages(Some(cache)) } else { 0 };
+        of_spine + self.retained.pages_in_groups(pool, cache)
     }
 
     /// Refuses pages of a pool that can't be had even by evicting everything but `protected` more.
@@ -191,7 +204,7 @@ impl State {
             reclaimable,
             locked: of.cached() - reclaimable,
             private: of.private(),
-            retained: 0,
+            retained: self.retained_in_pool(pool),
         }))
     }
 
@@ -204,12 +217,6 @@ impl State {
             let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
             assert!(evicted >= missing, "what is reclaimable can be evicted");
         }
-    }
-
-    /// Puts loose pages of a pool back.
-    pub fn free_pool_pages(&mut self, pool: u32, pages: &[u32]) -> Result<(), Error> {
-        let pool = self.table.check_pool(pool)?;
-        self.table.pool_at_mut(pool).free_loose(pages)
     }
 }
 
@@ -240,7 +247,7 @@ impl Turn<'_> {
 impl Shared {
     /// Refuses an eviction that could not tell its caller of pages of other pools.
     pub fn check_told_by_pool(&self) -> Result<(), Error> {
-        if self.has_external_pool() && self.read().has_groups() {
+        if self.has_external_pool() && self.group_count() > 1 {
             return Err(Error::unsupported(
                 "with several groups an eviction takes pages of other pools too, which \
                  rkv_cache_evict_pool() reports",

@@ -4,6 +4,7 @@
 //! An entry is the sequence as it was, with its lock, the keys after its node and the page that it
 //! computed in part; the slot is gone, and with it the row, of which the index knows the rest. So
 //! its pages can't be evicted, and a child is made from it as from a live parent.
+use super::group_rows::ByPool;
 use super::sequence::{Sequence, no_sequence};
 use super::{CacheConfig, PrefixCache, State};
 use crate::error::Error;
@@ -30,8 +31,9 @@ pub(crate) struct Registry {
     /// Ids in the order in which they finished.
     pub(crate) order: OrderedMap<u64, SequenceId>,
     finished: u64,
-    /// Pages of their own that they keep.
+    /// Pages of their own that they keep in group 0, and in the others by pool.
     private_count: usize,
+    private_in_groups: ByPool,
     /// Heap memory of the sequences.
     pub(crate) sequence_bytes: usize,
     pub(crate) sequence_limit: usize,
@@ -56,6 +58,27 @@ impl Registry {
     /// Pages that they keep, each counted once.
     pub(crate) fn pages(&self, cache: Option<&PrefixCache>) -> usize {
         self.private_count + cache.map_or(0, |cache| cache.index.retained_pages())
+    }
+
+    /// Pages that they keep in the groups beside the first, in one pool, each counted once.
+    pub(crate) fn pages_in_groups(&self, pool: usize, cache: &PrefixCache) -> usize {
+        let hung = cache.groups.as_ref().map(|groups| &groups.hung);
+        hung.map_or(0, |hung| hung.retained(pool) + self.private_in_groups[pool])
+    }
+
+    /// Counts what an entry keeps in the groups beside the first, or ends that.
+    fn count_in_groups(&mut self, sequence: &Sequence, cache: &mut PrefixCache, begins: bool) {
+        let Some(groups) = cache.groups.as_deref_mut() else { return };
+        for page in sequence.groups.pages() {
+            let pool = groups.hung.pool_of(page.group);
+            let private = &mut self.private_in_groups[pool];
+            match (groups.hung.place(pool, page.page).is_some(), begins) {
+                (true, true) => groups.hung.retain(page),
+                (true, false) => groups.hung.retain_no_more(page),
+                (false, true) => *private += 1,
+                (false, false) => *private -= 1,
+            }
+        }
     }
 
     pub(crate) fn get(&self, id: SequenceId) -> Option<&Retained> {
@@ -97,6 +120,7 @@ impl Registry {
             cache.index.retain(base);
         }
         self.private_count += partial.is_some() as usize;
+        self.count_in_groups(&sequence, cache, true);
         let id = sequence.id.expect("it was a sequence");
         self.sequence_bytes += sequence.bytes();
         self.finished += 1;
@@ -109,6 +133,7 @@ impl Registry {
         self.sequence_bytes -= entry.sequence.bytes();
         self.order.remove(&entry.finished);
         self.private_count -= entry.partial.is_some() as usize;
+        self.count_in_groups(&entry.sequence, cache, false);
         if let Some(base) = entry.sequence.base {
             cache.index.retain_no_more(base);
         }

@@ -73,6 +73,8 @@ pub(crate) struct Sequence {
     pub(crate) cached_positions: usize,
     pub(crate) cached_tokens: usize,
     pub(crate) inherited: bool,
+    /// Private pages of its row are being filled with what a tier has: nobody computes into them.
+    pub(crate) is_loading: bool,
     pub(crate) copy: Option<PageCopy>,
     /// Keys of the images that it knows, in order.
     pub(crate) images: Vec<u32>,
@@ -102,22 +104,41 @@ impl Sequence {
         }
         self.tail.clear();
         (self.id, self.incomplete, self.inherited) = (None, false, false);
+        self.is_loading = false;
         (self.lock, self.base, self.copy, self.tail_start) = (None, None, None, 0);
         (self.images, self.image_spans) = (Vec::new(), Vec::new());
     }
 
     /// Heap memory.
     pub(crate) fn bytes(&self) -> usize {
-        let keys = self.tail.capacity() + self.images.capacity();
-        let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
-        keys * size_of::<u32>() + spans + self.groups.bytes()
+        self.tail_bytes() + self.image_bytes() + self.groups.bytes()
     }
 
+    fn tail_bytes(&self) -> usize {
+        self.tail.capacity() * size_of::<u32>()
+    }
+
+    fn image_bytes(&self) -> usize {
+        let spans = self.image_spans.capacity() * size_of::<ImageSpan>();
+        self.images.capacity() * size_of::<u32>() + spans
+    }
+
+    /// Refuses what has to wait for a fetch.
+    #[inline]
+    pub(crate) fn check_loaded(&self) -> Result<(), Error> {
+        match self.id {
+            Some(id) if self.is_loading => Err(Error::Loading(id.0)),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
     pub(crate) fn tail(&self) -> &[u32] {
         &self.tail[self.tail_start..]
     }
 
     /// Forgets the first keys of the tail; moves the rest only when that halves the room.
+    #[inline]
     pub(crate) fn drop_tail(&mut self, count: usize) {
         self.tail_start += count;
         if self.tail_start * 2 >= self.tail.len() {
@@ -162,8 +183,7 @@ impl State {
         let id = SequenceId::new(self.tag, place.number, slot);
         (place.id, place.incomplete) = (Some(id), true);
         // The tail and the rows are counted already.
-        let counted = place.tail.capacity() * size_of::<u32>() + place.groups.bytes();
-        self.sequence_bytes += place.bytes() - counted;
+        self.sequence_bytes += place.image_bytes();
         self.live += 1;
         id
     }
@@ -211,7 +231,7 @@ impl State {
         self.table.release_slot(slot, place.shared);
         let lock = place.lock;
         place.empty();
-        self.sequence_bytes += place.bytes();
+        self.sequence_bytes += place.tail_bytes(); // of all else nothing is left
         self.live -= 1;
         if let Some(node) = lock {
             self.let_go(node);

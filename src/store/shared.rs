@@ -40,10 +40,14 @@ pub struct Shared {
     poisoned: AtomicBool,
     /// The pool is external: what the cache takes and gives up is reported, or lost.
     external_pool: bool,
+    /// Groups of layers.
+    group_count: usize,
     /// For probes, which take no lock. Empty without a cache.
     pub(crate) prober: Link<Prober>,
     /// Pages that a call evicts or takes before it lets others in.
     pub(super) slice: usize,
+    /// What is below the device.
+    pub(super) lower: super::lower::Attached,
     /// Called where others are let in.
     pub(super) at_yield: AtYield,
 }
@@ -109,8 +113,10 @@ impl Shared {
             waiting_readers: AtomicU32::new(0),
             poisoned: AtomicBool::new(false),
             external_pool: config.external_pool,
+            group_count: config.groups.list().len(),
             prober: Link::default(),
             slice,
+            lower: Default::default(),
             at_yield: AtYield(at_yield),
         })
     }
@@ -150,6 +156,11 @@ impl Shared {
     /// Whether somebody else hands the pages out, who must be told which the cache has.
     pub fn has_external_pool(&self) -> bool {
         self.external_pool
+    }
+
+    /// How many groups of layers there are.
+    pub fn group_count(&self) -> usize {
+        self.group_count
     }
 
     /// Refuses what needs rows when there are none.

@@ -2,6 +2,7 @@
 use super::PrefixCache;
 use super::attach::Leaving;
 use super::clear::Clears;
+use super::early::EarlyPages;
 use super::retained::Registry;
 use super::sequence::Sequence;
 use crate::error::Error;
@@ -28,7 +29,7 @@ pub struct State {
     /// Heap memory of the sequences.
     pub(crate) sequence_bytes: usize,
     /// Pages of calls that let others in before they have all that they need.
-    pub(crate) early: Slab<Vec<u32>>,
+    pub(crate) early: Slab<EarlyPages>,
     /// Heap memory of those lists.
     pub(crate) early_bytes: usize,
     /// The records of the last cache, which is gone.
@@ -66,8 +67,12 @@ impl State {
         Ok((cache, &mut self.table))
     }
 
+    /// Pages that evictions free at once: of those that could go, one that a tier is copying comes
+    /// later.
+    #[inline]
     pub(crate) fn reclaimable(&self) -> usize {
-        self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(0))
+        let reclaimable = self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(0));
+        reclaimable.saturating_sub(self.table.pool.copied().1)
     }
 
     /// Pages that an allocation could have.
@@ -78,7 +83,7 @@ impl State {
     /// Refuses what cannot be had even by evicting everything but `protected` more pages.
     #[inline]
     pub(crate) fn check_room(&self, needed: usize, protected: usize) -> Result<(), Error> {
-        if needed <= self.table.pool.free() + self.reclaimable() - protected {
+        if needed.saturating_add(protected) <= self.table.pool.free() + self.reclaimable() {
             return Ok(());
         }
         self.short_of_room(needed, protected)

@@ -4,6 +4,7 @@
 //! others in is nothing that it uses afterwards: everything is looked up anew, by its id.
 use super::shared::{READER_PAUSES, WRITER_PAUSES};
 use super::{Shared, State};
+use crate::error::Error;
 use crate::lock::RwLockWriteGuard;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
@@ -65,6 +66,11 @@ impl Turn<'_> {
     /// Whether a call panicked, perhaps while this turn had let it in.
     pub fn is_poisoned(&self) -> bool {
         self.shared.is_poisoned()
+    }
+
+    /// Pages that are published before others are let in.
+    pub(crate) fn publish_portion(&self) -> Result<usize, Error> {
+        Ok(self.cache()?.index.publish_portion(self.shared.slice))
     }
 
     /// Lets waiting threads in, in the middle of a call. The state must be whole.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod disk;
+pub mod paged;
 mod records;
 mod space;
 mod store;
@@ -162,6 +163,8 @@ pub struct StoreStats {
     pub commits: u64,
     /// Commits that failed.
     pub failed_commits: u64,
+    /// Records whose space was given back.
+    pub released: u64,
     /// The longest commit.
     pub commit_nanoseconds_max: u64,
     /// The sum of what requests to write took.
@@ -170,6 +173,14 @@ pub struct StoreStats {
     pub read_nanoseconds: u64,
     /// The store gave up on writing.
     pub is_read_only: bool,
+}
+
+impl StoreStats {
+    /// Goes up whenever there may be room for what was refused. A commit ends what waited for it; a
+    /// record that was removed before its commit gives its space back without one.
+    pub fn turns(&self) -> u64 {
+        self.commits + self.released
+    }
 }
 
 /// What was found when a store was opened, least recently used first.

@@ -22,6 +22,6 @@ pub use list::{Item, TokenKind, TokenList, build, position_count, regions};
 pub(crate) use page_digest::PAGE_SIZE_MAX;
 pub use page_digest::{PageDigest, PageHasher};
 pub use part_pieces::PartPieces;
-pub use parts::{Part, visit_parts};
+pub use parts::{Part, parts_within, visit_parts};
 pub use query::{ImageSpan, Query, with_imageless_query, with_known_query, with_query};
 pub use text_digests::{TextDigester, TextDigests};

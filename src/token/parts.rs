@@ -2,6 +2,7 @@
 use super::digest_chain::Keys;
 use super::keys::{self, Kind, all_text};
 use super::list::TokenKind;
+use crate::memory::{OutOfMemory, TryGrow};
 
 /// A token that is not text. Of an image perhaps a part: pages end inside images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,27 @@ pub struct Part {
     pub positions: usize,
     /// Positions of an image that stand before those.
     pub offset: u32,
+}
+
+/// What lies between two positions of parts by ascending position, counted from the first of them.
+pub fn parts_within(
+    parts: impl Iterator<Item = Part>,
+    from: usize,
+    end: usize,
+) -> Result<Vec<Part>, OutOfMemory> {
+    let mut inside = Vec::new();
+    for part in parts {
+        let [first, last] = [part.start.max(from), (part.start + part.positions).min(end)];
+        if first < last {
+            inside.try_push(Part {
+                start: first - from,
+                positions: last - first,
+                offset: part.offset + (first - part.start) as u32,
+                ..part
+            })?;
+        }
+    }
+    Ok(inside)
 }
 
 /// Calls `visit` with each part of keys, of which the first `open` positions of an image stand

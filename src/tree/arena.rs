@@ -1,12 +1,10 @@
 //! The nodes of a tree by number, in chunks that never move.
 use super::NodeIds;
+use super::child_table::NODE_LIMIT;
 use super::node::{Held, NONE, State, TreeNode};
 use crate::ids::GENERATION_LIMIT;
 use crate::memory::treap::{self, Ranks, Side};
 use crate::memory::{OutOfMemory, TryGrow, try_collect};
-
-/// Node numbers are smaller than this.
-const NODE_LIMIT: usize = u32::MAX as usize - 2;
 
 /// Nodes of a chunk; a power of two, so that indexing one needs no check. Small, so that a small
 /// index takes little and opening one is quick.
@@ -91,7 +89,7 @@ impl<H: Held> Arena<H> {
     #[cold]
     fn grow(&mut self, count: usize) -> Result<(), OutOfMemory> {
         while self.room() < count {
-            if self.capacity() + CHUNK > NODE_LIMIT {
+            if self.capacity() + CHUNK > NODE_LIMIT as usize {
                 return Err(OutOfMemory);
             }
             self.chunks.try_reserve(1)?;

@@ -14,14 +14,14 @@
 //! before it is empty. To `put` entries there, to replace or to remove some needs none. What a
 //! removal moves besides can be left for later.
 use super::version::{Changed, Version};
-use crate::grace::{Array, Garbage, Link, One, Reader};
+use crate::grace::{Array, Garbage, Link, One, Reader, prefetch};
 use crate::memory::{Arc, OutOfMemory, try_collect};
 use crate::sync::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
     limit,
 };
-use std::hint::black_box;
+use std::num::NonZero;
 
 /// Slots of a chunk.
 const CHUNK: usize = limit(512, 2);
@@ -35,17 +35,37 @@ const EMPTY: u64 = 0;
 /// A slot that had an entry; probing goes on behind it.
 const GONE: u64 = 1;
 
-fn entry(hash: u32, node: u32) -> u64 {
-    // Node numbers stay below 2^32 - 2, see the arena, so that no entry is EMPTY or GONE.
-    (hash as u64) << 32 | (node as u64 + 2)
+/// Bits of an entry that have the node, and the length of its segment. The hash has the others.
+const NODE_BITS: u32 = 28;
+const LENGTH_BITS: u32 = 8;
+const HASH_AT: u32 = NODE_BITS + LENGTH_BITS;
+/// Nodes have smaller numbers.
+pub(super) const NODE_LIMIT: u32 = (1 << NODE_BITS) - 2;
+
+/// What a slot leads to. `length` tells how many pages its segment has, as a hint: whoever looks
+/// ahead reads there what may come next, and nothing depends on it. 0: not known.
+fn entry(hash: u32, node: u32, length: usize) -> u64 {
+    debug_assert!(node < NODE_LIMIT);
+    let length = if length < 1 << LENGTH_BITS { length as u64 } else { 0 };
+    // No entry is EMPTY or GONE.
+    (hash as u64) << HASH_AT | length << NODE_BITS | (node as u64 + 2)
+}
+
+/// As much of a hash as an entry has of it.
+fn kept(hash: u32) -> u32 {
+    hash & (u32::MAX >> (HASH_AT - 32))
 }
 
 fn entry_hash(entry: u64) -> u32 {
-    (entry >> 32) as u32
+    (entry >> HASH_AT) as u32
 }
 
 fn entry_node(entry: u64) -> u32 {
-    entry as u32 - 2
+    entry as u32 % (1 << NODE_BITS) - 2
+}
+
+fn entry_length(entry: u64) -> usize {
+    (entry >> NODE_BITS) as usize % (1 << LENGTH_BITS)
 }
 
 /// The index of the first entry that matches, among `len` slots, which `get` reads. Slots before
@@ -57,8 +77,9 @@ fn find<E>(
     hash: u32,
     from: usize,
     mut matches: impl FnMut(u32) -> Result<bool, E>,
-) -> Result<Option<(usize, u32)>, E> {
+) -> Result<Option<(usize, u64)>, E> {
     let mask = len - 1;
+    let hash = kept(hash);
     let mut at = (hash as usize & mask).max(from);
     // There is always an EMPTY slot, but a reader may be overtaken by changes again and again.
     for _ in 0..len {
@@ -67,7 +88,7 @@ fn find<E>(
             return Ok(None);
         }
         if found != GONE && entry_hash(found) == hash && matches(entry_node(found))? {
-            return Ok(Some((at, entry_node(found))));
+            return Ok(Some((at, found)));
         }
         at = (at + 1) & mask;
     }
@@ -144,7 +165,7 @@ impl Slots {
         others: &[Place],
         garbage: &mut Garbage,
     ) -> Result<Place, OutOfMemory> {
-        let mut at = hash as usize & self.mask;
+        let mut at = kept(hash) as usize & self.mask;
         while self.get(at) > GONE || others.iter().any(|other| other.at == at) {
             at = (at + 1) & self.mask;
         }
@@ -152,14 +173,27 @@ impl Slots {
         Ok(Place { at, hash })
     }
 
-    fn put(&mut self, Place { at, hash }: Place, node: u32) {
+    fn put(&mut self, Place { at, hash }: Place, node: u32, length: usize) {
         self.taken += (self.get(at) == EMPTY) as usize;
-        self.set(at, entry(hash, node));
+        self.set(at, entry(hash, node, length));
     }
 
     fn drop_chunk(&mut self, chunk: usize, garbage: &mut Garbage) {
         self.made -= self.chunks[chunk].take().is_some() as usize;
         self.links[chunk].set(None, garbage);
+    }
+}
+
+/// The first entry of a hash: a node, and the length of its segment if that is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hint {
+    pub(crate) node: u32,
+    pub(crate) length: Option<NonZero<usize>>,
+}
+
+impl Hint {
+    fn of(entry: u64) -> Self {
+        Self { node: entry_node(entry), length: NonZero::new(entry_length(entry)) }
     }
 }
 
@@ -187,12 +221,19 @@ impl TableView {
         self.current.read(reader).len() * CHUNK
     }
 
-    /// Reads the first slot of a hash.
+    /// Has the first slot of a hash fetched.
     pub(crate) fn fetch(&self, hash: u32, reader: &Reader) {
         let chunks = self.current.read(reader);
-        let at = hash as usize & (chunks.len() * CHUNK).wrapping_sub(1);
+        let at = kept(hash) as usize & (chunks.len() * CHUNK).wrapping_sub(1);
         let chunk = chunks.get(at / CHUNK).and_then(|link| link.read(reader).first());
-        black_box(chunk.map(|chunk| chunk[at % CHUNK].load(Relaxed)));
+        if let Some(chunk) = chunk {
+            prefetch(&chunk[at % CHUNK]);
+        }
+    }
+
+    /// The first entry of a hash, as far as it is to be had without much ado.
+    pub(crate) fn hint(&self, hash: u32, reader: &Reader) -> Option<Hint> {
+        self.find_entry(hash, reader, |_| Ok(true)).ok().flatten().map(Hint::of)
     }
 
     /// The first entry that matches. None means something only if no entries were moved meanwhile.
@@ -200,8 +241,18 @@ impl TableView {
         &self,
         hash: u32,
         reader: &Reader,
-        mut matches: impl FnMut(u32) -> Result<bool, Changed>,
+        matches: impl FnMut(u32) -> Result<bool, Changed>,
     ) -> Result<Option<u32>, Changed> {
+        Ok(self.find_entry(hash, reader, matches)?.map(entry_node))
+    }
+
+    #[inline(always)]
+    fn find_entry(
+        &self,
+        hash: u32,
+        reader: &Reader,
+        mut matches: impl FnMut(u32) -> Result<bool, Changed>,
+    ) -> Result<Option<u64>, Changed> {
         for (table, from) in [(&self.current, 0), (&self.old, self.moved.load(Relaxed))] {
             let chunks = table.read(reader);
             let get = |at: usize| {
@@ -209,9 +260,9 @@ impl TableView {
                 chunk.map_or(EMPTY, |chunk| chunk[at % CHUNK].load(Acquire))
             };
             if !chunks.is_empty()
-                && let Some((_, node)) = find(chunks.len() * CHUNK, get, hash, from, &mut matches)?
+                && let Some((_, found)) = find(chunks.len() * CHUNK, get, hash, from, &mut matches)?
             {
-                return Ok(Some(node));
+                return Ok(Some(found));
             }
         }
         Ok(None)
@@ -264,9 +315,22 @@ impl ChildTable {
         self.current.len()
     }
 
-    /// Reads the first slot of a hash.
+    /// Has the first slot of a hash fetched.
     pub(crate) fn fetch(&self, hash: u32) {
-        black_box(self.current.get(hash as usize & self.current.mask));
+        let at = kept(hash) as usize & self.current.mask;
+        if let Some(chunk) = &self.current.chunks[at / CHUNK] {
+            prefetch(&chunk[at % CHUNK]);
+        }
+    }
+
+    /// The first entry of a hash.
+    pub(crate) fn hint(&self, hash: u32) -> Option<Hint> {
+        let current = self.current.find(hash, 0, |_| true).map(|at| self.current.get(at));
+        let entry = current.or_else(|| {
+            let (old, moved) = self.old.as_ref()?;
+            old.find(hash, *moved, |_| true).map(|at| old.get(at))
+        });
+        entry.map(Hint::of)
     }
 
     /// Slots for entries of these hashes, which are about to be put there.
@@ -287,14 +351,14 @@ impl ChildTable {
         Ok(places)
     }
 
-    /// Puts an entry in its place.
-    pub(crate) fn put(&mut self, place: Place, node: u32) {
-        self.current.put(place, node);
+    /// Puts an entry in its place, for a node whose segment is so long.
+    pub(crate) fn put(&mut self, place: Place, node: u32, length: usize) {
+        self.current.put(place, node, length);
         self.len += 1;
     }
 
-    /// Makes the entry of `from` lead to `to`.
-    pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32) {
+    /// Makes the entry of `from` lead to `to`, whose segment is so long.
+    pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32, length: usize) {
         let found = if let Some(at) = self.current.find(hash, 0, |node| node == from) {
             Some((&mut self.current, at))
         } else {
@@ -304,7 +368,7 @@ impl ChildTable {
             })
         };
         let (table, at) = found.expect("the child is in the table");
-        table.set(at, entry(hash, to));
+        table.set(at, entry(hash, to, length));
     }
 
     pub(crate) fn remove(&mut self, hash: u32, node: u32) {
@@ -363,7 +427,7 @@ impl ChildTable {
             let found = old.get(*moved);
             if found > GONE {
                 let place = self.current.place(entry_hash(found), &[], &mut self.garbage)?;
-                self.current.put(place, entry_node(found));
+                self.current.put(place, entry_node(found), entry_length(found));
                 old.set(*moved, GONE);
             }
             *moved += 1;
@@ -377,5 +441,44 @@ impl ChildTable {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Everything that an entry tells comes back, at the limits too; a length that has no room is
+    /// not told, and changes nothing else.
+    #[test]
+    fn an_entry_tells_what_was_written() {
+        for hash in [0, 1, 0x0fff_ffff, u32::MAX] {
+            for node in [0, 1, NODE_LIMIT - 1] {
+                for length in [0, 1, 255, 256, 1 << 20] {
+                    let entry = entry(hash, node, length);
+                    assert!(entry > GONE);
+                    assert_eq!((entry_hash(entry), entry_node(entry)), (kept(hash), node));
+                    assert_eq!(entry_length(entry), if length < 256 { length } else { 0 });
+                }
+            }
+        }
+    }
+
+    /// Lengths stay with their entries while the table grows, and follow when those are replaced.
+    #[test]
+    fn lengths_move_with_their_entries() {
+        let mut table = ChildTable::new().unwrap();
+        let length = |node: u32| 1 + node as usize % 255;
+        for node in 0..5000_u32 {
+            let [place] = table.places([node.wrapping_mul(0x9e37_79b1)]).unwrap();
+            table.put(place, node, length(node));
+        }
+        for node in 0..5000_u32 {
+            let hash = node.wrapping_mul(0x9e37_79b1);
+            let Hint { node: found, length: told } = table.hint(hash).unwrap();
+            assert_eq!((found, told.map(NonZero::get)), (node, Some(length(node))));
+            table.replace(hash, node, node, 7);
+            assert_eq!(table.hint(hash).unwrap().length.map(NonZero::get), Some(7));
+        }
     }
 }

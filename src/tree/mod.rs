@@ -18,7 +18,7 @@ mod roots;
 mod version;
 
 pub use check::Totals;
-pub(crate) use child_table::{ChildTable, Place, TableView};
+pub(crate) use child_table::{ChildTable, Hint, Place, TableView};
 pub use clear::{Detached, Swept};
 pub use dump::{Hanging, Text};
 pub use info::{IndexStats, Node, NodeInfo};
@@ -80,6 +80,11 @@ impl<H: Held> Tree<H> {
     /// The nodes from one up to its root.
     pub fn path(&self, from: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(from), |&at| self.above(at))
+    }
+
+    /// Those of them that have a page of the prefix, or follow the one that has it.
+    pub fn path_from(&self, from: u32, first: usize) -> impl Iterator<Item = u32> + '_ {
+        self.path(from).take_while(move |&at| first == 0 || self.nodes[at].end() > first)
     }
 
     pub fn find_root(&self, namespace: &Namespace) -> Option<u32> {

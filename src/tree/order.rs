@@ -136,6 +136,7 @@ impl<H: Held> Tree<H> {
     }
 
     /// The leaf whose turn it is.
+    #[inline]
     pub fn next_victim(&self) -> Option<u32> {
         if self.order.cleared != NONE {
             return self.next_cleared();
@@ -181,6 +182,17 @@ impl<H: Held> Tree<H> {
             treap::next_where(&self.nodes, self.order.late, |at| time(at) > time(last))
         };
         std::iter::successors(treap::first(&self.nodes, self.order.late), next)
+    }
+
+    /// The leaves in the order of their turns, but for those that nobody can find.
+    pub fn cold(&self) -> impl Iterator<Item = u32> {
+        let time = |at: &u32| self.nodes[*at].last_access;
+        let (mut listed, mut late) = (self.listed().peekable(), self.late().peekable());
+        std::iter::from_fn(move || match (listed.peek(), late.peek()) {
+            (Some(at), Some(leaf)) if time(leaf) < time(at) => late.next(),
+            (None, _) => late.next(),
+            _ => listed.next(),
+        })
     }
 
     /// What is wrong with the order.

@@ -32,6 +32,18 @@ static rkv_sequence_publish_result publish_to(const fixture *f, rkv_sequence_id 
     return result;
 }
 
+/* What publishing did in the window's group; in that of the state it does nothing. */
+static void check_published(const fixture *f, rkv_sequence_id id, uint32_t claimed,
+                            uint32_t remapped) {
+    rkv_published_group groups[2];
+    size_t count = 0;
+    CHECK_OK(rkv_sequence_read_published(f->cache, id, groups, sizeof groups[0], 2, &count));
+    CHECK(count == 2 && groups[0].group == WINDOW && groups[1].group == STATE);
+    CHECK_EQ(groups[0].claimed_page_count, claimed);
+    CHECK_EQ(groups[0].remapped_page_count, remapped);
+    CHECK(groups[1].claimed_page_count == 0 && groups[1].remapped_page_count == 0);
+}
+
 static size_t copies_of(const fixture *f, rkv_sequence_id id, rkv_page_copy copies[4]) {
     size_t count = 0;
     CHECK_OK(rkv_sequence_read_copies(f->cache, id, copies, 4, sizeof copies[0], &count));
@@ -52,12 +64,8 @@ static void g05_g07_a_prompt_is_computed_once(void) {
     CHECK_EQ(group_row(&f, first.sequence, STATE, pages), 1);
     publish_to(&f, first.sequence, 12);
     CHECK_OK(rkv_sequence_allocate(f.cache, first.sequence, 24));
-    rkv_sequence_publish_result published = publish_to(&f, first.sequence, 20);
-    CHECK_EQ(published.claimed_page_count, 2);
-    CHECK_EQ(published.group_claimed_page_count[SPINE], 2);
-    CHECK_EQ(published.group_claimed_page_count[WINDOW], 2);
-    CHECK_EQ(published.group_claimed_page_count[STATE], 0);
-    CHECK_EQ(published.group_remapped_page_count[WINDOW], 0);
+    CHECK_EQ(publish_to(&f, first.sequence, 20).claimed_page_count, 2);
+    check_published(&f, first.sequence, 2, 0);
     /* 8 positions before the next one: pages 3 and 4, and page 5 to write into. */
     CHECK_EQ(group_row(&f, first.sequence, WINDOW, pages), 6);
     CHECK(pages[2] == 0 && pages[3] != 0 && pages[4] != 0 && pages[5] != 0);
@@ -105,9 +113,7 @@ static void g07_g11_a_prompt_is_computed_twice(void) {
     CHECK_OK(rkv_sequence_confirm_copies(f.cache, first));
     rkv_sequence_publish_result published = publish_to(&f, second, 20);
     CHECK(published.claimed_page_count == 0 && published.remapped_page_count == 5);
-    CHECK_EQ(published.group_remapped_page_count[SPINE], 5);
-    CHECK_EQ(published.group_remapped_page_count[WINDOW], 5);
-    CHECK_EQ(published.group_claimed_page_count[WINDOW], 0);
+    check_published(&f, second, 0, 5);
     CHECK_OK(rkv_sequence_donate(f.cache, second, &left));
     CHECK_EQ(left, 0);
     publish_to(&f, first, 24);
@@ -133,12 +139,18 @@ static void m01_bad_arguments(void) {
     CHECK_STATUS(rkv_sequence_read_group_row(f.cache, id, WINDOW, 0, pages, 1, &count),
                  RKV_STATUS_BUFFER_TOO_SMALL);
     CHECK_EQ(count, 3);
+    rkv_published_group group;
+    CHECK_STATUS(rkv_sequence_read_published(f.cache, id, &group, sizeof group, 1, &count),
+                 RKV_STATUS_BUFFER_TOO_SMALL);
+    CHECK_EQ(count, 2);
     CHECK_STATUS(rkv_sequence_slide(f.cache, id, 10), RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("computed_position_count"));
     CHECK_STATUS(rkv_sequence_checkpoint(f.cache, id, &count), RKV_STATUS_INVALID_STATE);
     CHECK_STATUS(rkv_sequence_truncate(f.cache, id, 9), RKV_STATUS_UNSUPPORTED);
     CHECK_OK(rkv_sequence_release(f.cache, id));
     CHECK_STATUS(rkv_sequence_slide(f.cache, id, 1), RKV_STATUS_STALE_SEQUENCE);
+    CHECK_STATUS(rkv_sequence_read_published(f.cache, id, NULL, 0, 0, &count),
+                 RKV_STATUS_STALE_SEQUENCE);
     CHECK_STATUS(rkv_sequence_checkpoint(f.cache, id, &count), RKV_STATUS_STALE_SEQUENCE);
     CHECK_STATUS(rkv_sequence_read_group_row(f.cache, id, 1, 0, pages, MOST, &count),
                  RKV_STATUS_STALE_SEQUENCE);

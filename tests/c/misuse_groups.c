@@ -25,7 +25,8 @@ static void m01_lists_of_groups(void) {
         {{RKV_GROUP_STATE, 0, 0, 1, 0, 0}, "config.groups[1].sinks"},
         {{RKV_GROUP_WINDOW, 0, 9, 0, 1, 0}, "config.groups[1].chunk"},
         {{RKV_GROUP_FULL, 2, 0, 0, 0, 0}, "config.groups[1].pool"},
-        {{RKV_GROUP_FULL, 0, 0, 0, 0, 1}, "config.groups[1].reserved"},
+        {{RKV_GROUP_FULL, 0, 0, 0, 0, 1}, "config.groups[1].draft_state_count"},
+        {{RKV_GROUP_STATE, 0, 0, 0, 0, 256}, "config.groups[1].draft_state_count"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         groups[1] = bad[i].group;
@@ -79,7 +80,8 @@ static void m01_pools(void) {
     BAD(&f, rkv_page_table_read_pool_stats(NULL, 0, &stats), "table");
     BAD(&f, rkv_page_table_read_pool_stats(f.table, 3, &stats), "pool");
     BAD(&f, rkv_page_table_read_pool_stats(f.table, UINT32_MAX, &stats), "pool");
-    OUTPUT_SIZES(&f, rkv_pool_stats, p, rkv_page_table_read_pool_stats(f.table, 1, p),
+    OUTPUT_SIZES_FROM(&f, rkv_pool_stats, offsetof(rkv_pool_stats, retained_page_count), p,
+                 rkv_page_table_read_pool_stats(f.table, 1, p),
                  "out_stats");
     UNTOUCHED_STRUCT(stats);
     GOOD_BIGGER_OUTPUT(rkv_pool_stats, p, rkv_page_table_read_pool_stats(f.table, 1, p));

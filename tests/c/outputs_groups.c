@@ -46,7 +46,8 @@ static void m09_pools(void) {
     world w;
     open_world(&w);
     rkv_page_table *table = w.f.table;
-    BAD_STRUCT(&w, rkv_pool_stats, p, rkv_page_table_read_pool_stats(table, 1, p), "out_stats");
+    BAD_STRUCT_FROM(&w, rkv_pool_stats, offsetof(rkv_pool_stats, retained_page_count), p,
+                    rkv_page_table_read_pool_stats(table, 1, p), "out_stats");
     MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_pool_pages(table, 1, 2, p), "pages");
     /* more than are free, so that it would have to evict */
     MISPLACED(&w, uint32_t, p, rkv_page_table_allocate_pool_pages(table, 1, 6, p), "pages");
@@ -122,6 +123,11 @@ static void m09_sequences_with_groups(void) {
     MISPLACED(&w, size_t, p, rkv_sequence_read_group_row(cache, id, WINDOW, 0, OTHER, 8, p),
               "out_count");
     MISPLACED(&w, size_t, p, rkv_sequence_checkpoint(cache, id, p), "out_copy_count");
+    const size_t size = sizeof(rkv_published_group);
+    MISPLACED(&w, size_t, p, rkv_sequence_read_published(cache, id, OTHER, size, 2, p),
+              "out_count");
+    MISALIGNED(&w, rkv_published_group, p,
+               rkv_sequence_read_published(cache, id, p, size, 2, OTHER), "groups");
     MISALIGNED(&w, size_t, p, rkv_sequence_donate(cache, id, p), "out_checkpoint_count");
     rkv_plan *plan = NULL;
     rkv_plan_row row;

@@ -355,6 +355,63 @@ static void b08_pages_can_be_copied(void) {
     rkv_page_table_destroy(table);
 }
 
+/* T02: a page of all layers goes to host memory as one piece, and comes back to any page. */
+static void t02_pages_are_packed(void) {
+    for (uint32_t layout = RKV_KV_LAYOUT_NHD; layout <= RKV_KV_LAYOUT_HND; layout++) {
+        rkv_page_table *table = new_table(4, 8, 2);
+        rkv_runner_config config = small_runner();
+        config.kv_layout = layout;
+        rkv_runner *runner = NULL;
+        CHECK_OK(rkv_runner_create(table, &config, &runner));
+        rkv_runner_stats stats = {.struct_size = sizeof stats};
+        CHECK_OK(rkv_runner_read_stats(runner, &stats));
+        uint8_t *piece = calloc(1, stats.page_bytes);
+        rkv_runner_kv_memory memory;
+        size_t count = 4 * KV_HEADS * HEAD_DIM;
+        CHECK_EQ(stats.page_bytes, 2 * LAYERS * count * sizeof(float));
+        for (uint32_t layer = 0; layer < LAYERS; layer++) {
+            CHECK_OK(rkv_runner_read_kv_memory(runner, layer, &memory, sizeof memory));
+            for (size_t i = 0; i < count; i++) {
+                ((float *)memory.k + 3 * memory.page_stride)[i] = (float)(i + 7 * layer);
+                ((float *)memory.v + 3 * memory.page_stride)[i] = -(float)(i + 9 * layer);
+            }
+        }
+        rkv_copy_job store = {1, piece, stats.page_bytes, 0, 3, RKV_COPY_STORE};
+        rkv_copy_job load = {2, piece, stats.page_bytes, 0, 5, RKV_COPY_LOAD};
+        CHECK_OK(rkv_runner_copy_tier_pages(runner, &store, 1, sizeof store));
+        CHECK_OK(rkv_runner_copy_tier_pages(runner, &load, 1, sizeof load));
+        for (uint32_t layer = 0; layer < LAYERS; layer++) {
+            CHECK_OK(rkv_runner_read_kv_memory(runner, layer, &memory, sizeof memory));
+            for (size_t i = 0; i < count; i++) {
+                CHECK(((float *)memory.k + 5 * memory.page_stride)[i] == (float)(i + 7 * layer));
+                CHECK(((float *)memory.v + 5 * memory.page_stride)[i] == -(float)(i + 9 * layer));
+            }
+        }
+        rkv_copy_job wrong[] = {store, store, store, store};
+        wrong[0].page = 0;
+        wrong[1].page = 8;
+        wrong[2].byte_count--;
+        wrong[3].direction = 2;
+        const char *words[] = {"page", "page", "byte_count", "direction"};
+        for (size_t i = 0; i < 4; i++) {
+            CHECK_STATUS(rkv_runner_copy_tier_pages(runner, &wrong[i], 1, sizeof store),
+                         RKV_STATUS_INVALID_ARGUMENT);
+            CHECK(message_names(words[i]));
+        }
+        load.host = NULL;
+        CHECK_STATUS(rkv_runner_copy_tier_pages(runner, &load, 1, sizeof load),
+                     RKV_STATUS_INVALID_ARGUMENT);
+        CHECK_STATUS(rkv_runner_copy_tier_pages(NULL, &store, 1, sizeof store),
+                     RKV_STATUS_INVALID_ARGUMENT);
+        CHECK_STATUS(rkv_runner_copy_tier_pages(runner, NULL, 1, sizeof store),
+                     RKV_STATUS_INVALID_ARGUMENT);
+        CHECK_OK(rkv_runner_copy_tier_pages(runner, NULL, 0, sizeof store));
+        free(piece);
+        rkv_runner_destroy(runner);
+        rkv_page_table_destroy(table);
+    }
+}
+
 static void k23_spatial_decode(void) {
     float logits[RKV_BIN_COUNT];
     for (uint32_t bin = 0; bin < RKV_BIN_COUNT; bin += 31) {
@@ -436,6 +493,7 @@ int main(void) {
     RUN(k20_rows_without_a_cache);
     RUN(k12_plan_arrays);
     RUN(b08_pages_can_be_copied);
+    RUN(t02_pages_are_packed);
     RUN(k23_spatial_decode);
     RUN(k20_threads_of_the_engine);
     RUN(k20_what_a_runner_has);

@@ -108,8 +108,9 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_token_item, digest), 24);
     CHECK_EQ(sizeof(rkv_region), 16);
     CHECK_EQ(sizeof(rkv_group_config), 24);
+    CHECK_EQ(sizeof(rkv_published_group), 16);
     CHECK_EQ(sizeof(rkv_pool_config), 8);
-    CHECK_EQ(sizeof(rkv_pool_stats), 56);
+    CHECK_EQ(sizeof(rkv_pool_stats), 64);
     CHECK_EQ(offsetof(rkv_page_table_config, groups), 24);
     CHECK_EQ(sizeof(rkv_page_table_stats), 80);
     CHECK_EQ(sizeof(rkv_page_table_batch_row), 8);
@@ -121,6 +122,11 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_snapshot_cache_match_result, common_token_count), 48);
     CHECK_EQ(sizeof(rkv_snapshot_cache_insert_args), 88);
     CHECK_EQ(sizeof(rkv_snapshot_part), 16);
+    CHECK_EQ(sizeof(rkv_sequence_fetch_result), 24);
+    CHECK_EQ(sizeof(rkv_fetch_end), 40);
+    CHECK_EQ(sizeof(rkv_cache_poll_result), 24);
+    CHECK_EQ(sizeof(rkv_tier_totals), 64);
+    CHECK_EQ(sizeof(rkv_tier_stats), 296);
     CHECK_EQ(sizeof(rkv_snapshot_tier_config), 80);
     CHECK_EQ(sizeof(rkv_snapshot_tier_stats), 232);
     CHECK_EQ(sizeof(rkv_namespace), 72);
@@ -140,7 +146,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_cache_stats), 184);
     CHECK_EQ(sizeof(rkv_sequence_info), 112);
     CHECK_EQ(offsetof(rkv_sequence_info, copy_count), 64);
-    CHECK_EQ(sizeof(rkv_sequence_publish_result), 112);
+    CHECK_EQ(sizeof(rkv_sequence_publish_result), 48);
     CHECK_EQ(sizeof(rkv_sequence_fork_child), 16);
     CHECK_EQ(offsetof(rkv_sequence_fork_child, copy_count), 12);
     if (sizeof(void *) == 8) {
@@ -151,6 +157,8 @@ static void layout_is_the_abi(void) {
         CHECK_EQ(offsetof(rkv_cache_insert_args, groups), 64);
         CHECK_EQ(sizeof(rkv_group_row), 32);
         CHECK_EQ(sizeof(rkv_event_encoder_config), 24);
+        CHECK_EQ(sizeof(rkv_tier_config), 96);
+        CHECK_EQ(sizeof(rkv_copy_job), 40);
         CHECK_EQ(sizeof(rkv_sequence_begin_args), 40);
         CHECK_EQ(sizeof(rkv_tokens_page_digests_args), 40);
     }

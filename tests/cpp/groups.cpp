@@ -130,6 +130,7 @@ void sequences_have_a_row_in_each_group() {
     const std::vector<std::uint32_t> ids = test::ids(1, 24);
     rkv::Sequence first = cache.begin(ids);
     (void)first.publish(20);
+    CHECK_EQ(first.published().at(0).claimed_page_count, 5u);
     CHECK_EQ(first.checkpoint(), 1u);
     CHECK_EQ(first.copies().at(0).source_page, first.group_row(2).at(0));
     first.confirm_copies();
@@ -146,7 +147,8 @@ void sequences_have_a_row_in_each_group() {
     test::audit(table, cache);
 }
 
-// G07, G08, G11: a path keeps one state, drafts are taken back with theirs, the last is left behind.
+// G07, G08, G11: a path keeps one state, drafts are taken back with theirs, the last is left
+// behind.
 void states_of_a_sequence() {
     rkv_page_table_config config = rkv::PageTable::config();
     config.page_size = 4;
@@ -156,8 +158,9 @@ void states_of_a_sequence() {
     limited.checkpoint_limit = 1;
     rkv::Cache cache(table, limited);
     rkv::Sequence sequence = cache.begin(test::ids(1, 12));
-    const rkv_sequence_publish_result published = sequence.publish(8);
-    CHECK_EQ(published.group_claimed_page_count[0], 2u);
+    sequence.publish(8);
+    CHECK_EQ(sequence.published().size(), 1u);
+    CHECK_EQ(sequence.published().at(0).claimed_page_count, 0u);
     CHECK_EQ(sequence.checkpoint(), 1u);
     sequence.confirm_copies();
     sequence.publish(12);

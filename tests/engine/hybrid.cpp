@@ -189,6 +189,27 @@ static void g15_prefixes_are_found() {
     }
 }
 
+/// An answer leaves a state at the end of each of its pages, of which the last few stay: the next
+/// turn goes on from there.
+static void g15_the_next_turn_goes_on_from_the_answer() {
+    const Tokens prompt = random_tokens(60, 104);
+    for (Model* model : {&windows(), &states()}) {
+        TestCore core(model->config(true, 64));
+        const Tokens answer = core.complete(greedy(prompt, 80))->tokens;
+        CHECK(answer == model->from_scratch(prompt, 80));
+        const Tokens turn = joined(joined(prompt, answer), random_tokens(5, 105));
+        const auto next = core.complete(greedy(turn, 4));
+        CHECK(next->tokens == model->from_scratch(turn, 4));
+        CHECK(next->result->cached_tokens >= 128U);
+        if (const auto group = core.core().kv().groups().find(LayerKind::delta_net)) {
+            CHECK_EQ(next->result->cached_tokens, 128U);
+            CHECK(core.core().kv().table().pool_stats(*group).cached_page_count <= 4);
+            CHECK(core.core().kv().cache().stats().dropped_checkpoint_count > 0);
+        }
+        core.audit_idle();
+    }
+}
+
 static void g15_greedy_outputs_are_the_same_with_each_pool_short() {
     for (const Short& shortage : shortages()) {
         for (const std::size_t chunk_size : {7U, 64U}) {
@@ -423,6 +444,7 @@ int main() {
     RUN(g15_greedy_outputs_are_the_same_with_caching_and_any_chunk_size);
     RUN(g15_greedy_outputs_are_the_same_at_any_page_size);
     RUN(g15_prefixes_are_found);
+    RUN(g15_the_next_turn_goes_on_from_the_answer);
     RUN(g15_greedy_outputs_are_the_same_with_each_pool_short);
     RUN(g15_a_long_text_holds_a_window);
     RUN(g15_preemption_loses_nothing);

@@ -196,7 +196,7 @@ pub fn change(shared: &Shared, random: &mut fastrand::Rng) {
         0 => drop(shared.evict(random.usize(1..60), |_, _| {}).unwrap()),
         1 => {
             let free = shared.allocate_pages(random.usize(1..40));
-            shared.write().free_pages(&free.unwrap_or_default()).unwrap();
+            shared.turn().free_pages(0, &free.unwrap_or_default()).unwrap();
         }
         2 if random.bool() => {
             shared.clear(Scope::exactly(namespace(random.u8(..4)))).unwrap();

@@ -161,8 +161,8 @@ impl Requests {
         self.verify(at);
     }
 
-    /// Writes what a chunk computes: into pages of the request alone. Of states the last one, or one
-    /// after each token.
+    /// Writes what a chunk computes: into pages of the request alone. Of states the last one, or
+    /// one after each token.
     pub(super) fn write(&mut self, at: usize, end: usize, leaves_each: bool) {
         let page_size = self.page_size();
         let request = &self.running[at];
@@ -194,15 +194,22 @@ impl Requests {
     }
 
     /// Each group's pages that came to the cache, and those that went for others.
-    fn check_published(&mut self, before: &[Counts], result: &rkv_sequence_publish_result) {
-        let (claimed, remapped) =
-            (result.group_claimed_page_count, result.group_remapped_page_count);
-        let of_first = [claimed[0], remapped[0]].map(u64::from);
-        assert_eq!(of_first, [result.claimed_page_count, result.remapped_page_count]);
+    fn check_published(
+        &mut self,
+        before: &[Counts],
+        (id, result): (rkv_sequence_id, &rkv_sequence_publish_result),
+    ) {
+        let groups = self.library.published(id);
+        let claimed = groups.iter().map(|group| u64::from(group.claimed_page_count));
+        let claimed: Vec<u64> = std::iter::once(result.claimed_page_count).chain(claimed).collect();
+        let others = groups.iter().map(|group| u64::from(group.remapped_page_count));
+        let remapped: Vec<u64> =
+            std::iter::once(result.remapped_page_count).chain(others).collect();
+        assert_eq!(claimed.len(), self.world.groups.len());
         for (pool, (before, after)) in before.iter().zip(self.all_counts()).enumerate() {
-            let of_pool = |counts: &[u32]| -> u64 {
+            let of_pool = |counts: &[u64]| -> u64 {
                 let groups = self.world.groups.iter().zip(counts);
-                groups.filter(|(of, _)| of.pool == pool).map(|(_, count)| u64::from(*count)).sum()
+                groups.filter(|(of, _)| of.pool == pool).map(|(_, count)| count).sum()
             };
             assert_eq!(after.cached - before.cached, of_pool(&claimed), "pool {pool}");
             // A child may still read what another page took the place of.
@@ -211,8 +218,7 @@ impl Requests {
             let is_read = self.running.iter().any(|request| request.waits);
             assert!(gone == most || (is_read && gone < most), "pool {pool}: {gone} of {most}");
         }
-        self.seen.group_remapped +=
-            remapped[1..].iter().map(|&count| u64::from(count)).sum::<u64>();
+        self.seen.group_remapped += remapped[1..].iter().sum::<u64>();
     }
 
     pub(super) fn publish(&mut self, at: usize) {
@@ -220,7 +226,7 @@ impl Requests {
         let (id, computed) = (request.id, request.computed);
         let before = self.all_counts();
         let result = self.library.publish(id, computed);
-        self.check_published(&before, &result);
+        self.check_published(&before, (id, &result));
         self.running[at].told = computed;
         self.seen.remapped += result.remapped_page_count;
         let whole = computed.is_multiple_of(self.page_size());

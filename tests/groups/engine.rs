@@ -408,7 +408,8 @@ impl Engine {
             let total = u64::from(self.world.pools[pool]);
             let rest = total - cached;
             let (free, outside) = if self.world.external { (0, rest) } else { (rest, 0) };
-            let wanted = Counts { total, free, cached, private: 0, outside, reclaimable };
+            let wanted =
+                Counts { total, free, cached, private: 0, outside, reclaimable, retained: 0 };
             assert_eq!(self.library.counts(pool), wanted, "pool {pool}");
         }
         let (tenant, ids) = self.prompt();

@@ -32,7 +32,7 @@ pub struct World {
     /// The room of a journal; 0 for none.
     pub journal_bytes: u64,
     /// States of a path at most; 0 for any number.
-    pub checkpoint_limit: u32,
+    pub checkpoint_limit: u64,
     pub failures: bool,
 }
 
@@ -67,6 +67,7 @@ pub struct Counts {
     pub private: u64,
     pub outside: u64,
     pub reclaimable: u64,
+    pub retained: u64,
 }
 
 pub struct Library {
@@ -406,6 +407,7 @@ impl Library {
             private: stats.private_page_count,
             outside: stats.outside_page_count,
             reclaimable: stats.reclaimable_page_count,
+            retained: stats.retained_page_count,
         };
         let Counts { total, free, cached, private, outside, .. } = counts;
         assert_eq!(free + cached + private + outside, total, "each page is in one state");

@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 
 const PAGE: usize = 4;
 
-fn limited(checkpoint_limit: u32, world: World) -> World {
+fn limited(checkpoint_limit: u64, world: World) -> World {
     World { checkpoint_limit, ..world }
 }
 
@@ -142,7 +142,7 @@ fn g08_a_window_is_not_kept_for_states_that_went() {
 /// M01: a limit that is too large, or of states that there are not, is refused.
 #[test]
 fn g08_a_limit_that_makes_no_sense_is_refused() {
-    let refused = |limit: u32, groups: &[_]| {
+    let refused = |limit: u64, groups: &[_]| {
         let mut status = rkv_status::Ok;
         let config = rkv_cache_config { checkpoint_limit: limit, ..sized() };
         let between = &mut |library: &Library| status = library.create_cache(&config);
@@ -190,6 +190,34 @@ fn g07_a_sequence_donates_its_states() {
     let status = unsafe { rkv_sequence_donate(one.cache(), id, null_mut()) };
     assert_eq!(status, rkv_status::Unsupported);
     one.release(id);
+}
+
+/// G11, C08: what retained sequences keep is counted in each pool, once.
+#[test]
+fn g11_retained_pages_are_counted_in_each_pool() {
+    let groups = [group(Kind::Window(9, 0), 1), drafting(1, 2)];
+    let library = Library::new(&world(4, &groups, &[60, 40, 9]));
+    let ids = prompt(&[], 6);
+    let retained = || [0, 1, 2].map(|pool| library.counts(pool).retained);
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let id = library.begin(0, &ids, 0).unwrap().sequence;
+        library.publish(id, 24);
+        library.retain(id);
+        kept.push(id);
+        // A window of 9 before position 24 is in two pages; the draft state has gone.
+        assert_eq!(retained(), [6, 2, kept.len() as u64]);
+    }
+    let id = library.begin(0, &ids[..22], 0).unwrap().sequence;
+    library.publish(id, 22);
+    library.retain(id);
+    // Page 5 is its own in both groups, and page 3 is in the window.
+    assert_eq!(retained(), [7, 4, 3]);
+    library.drop_sequence(id);
+    assert_eq!(library.allocate(2, 9), Err(rkv_status::OutOfPages));
+    assert_eq!(library.shortage().retained_page_count, 2);
+    kept.into_iter().for_each(|id| library.drop_sequence(id));
+    assert_eq!(retained(), [0, 0, 0]);
 }
 
 /// G11: the state after the last draft token that is kept is the sequence's.
@@ -280,8 +308,8 @@ fn arrays(plan: *const rkv_plan, groups: u32) -> Vec<Vec<i32>> {
     (0..groups).flat_map(|group| [view(group, 0), view(group, RKV_PLAN_COMPACT)]).collect()
 }
 
-/// M05, G14: where a plan of several groups gets no memory, it is as before. Of a STATE group it has
-/// the pages of draft states too.
+/// M05, G14: where a plan of several groups gets no memory, it is as before. Of a STATE group it
+/// has the pages of draft states too.
 #[test]
 fn g14_a_plan_without_memory_is_as_before() {
     let groups = [group(Kind::Window(9, 3), 1), drafting(2, 2), group(Kind::Full, 0)];

@@ -34,6 +34,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
+/// G08 too: a path keeps as many states as the limit says.
 #[test]
 fn g02_g03_g06_g09_any_mix_of_groups_at_random() {
     let (steps, seed) = (number("RKV_GROUPS_STEPS", 48_000), number("RKV_GROUPS_SEED", 1));

@@ -164,6 +164,23 @@ impl Library {
         must(self.call(&mut || unsafe { rkv_cache_clear(self.cache(), &args, &mut sized()) }));
     }
 
+    pub fn published(&self, id: rkv_sequence_id) -> Vec<rkv_published_group> {
+        let none = rkv_published_group {
+            group: 0,
+            claimed_page_count: 0,
+            remapped_page_count: 0,
+            reserved: 0,
+        };
+        let (mut groups, mut count) = (vec![none; 8], 0);
+        // SAFETY: see above.
+        must(unsafe {
+            let (into, size) = (groups.as_mut_ptr(), size_of::<rkv_published_group>());
+            rkv_sequence_read_published(self.cache(), id, into, size, 8, &mut count)
+        });
+        groups.truncate(count);
+        groups
+    }
+
     pub fn donate(&self, id: rkv_sequence_id) -> usize {
         let mut count = 0;
         // SAFETY: see above.

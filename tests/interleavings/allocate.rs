@@ -50,8 +50,53 @@ fn j08_a_shortage_in_the_middle_of_an_allocation_changes_nothing() {
     assert!(shortage.needed > shortage.free + shortage.reclaimable, "{shortage:?}");
     assert_eq!(world.shared.read().row_from(world.short.slot(), 0).unwrap().len(), 1);
     world.check("afterwards");
-    world.shared.write().free_pages(&taken.borrow()).unwrap();
+    world.shared.turn().free_pages(0, &taken.borrow()).unwrap();
     assert_eq!(world.shared.read().page_table_stats().private, before);
     world.shared.allocate(world.short, 36).unwrap();
     assert_eq!(world.shared.read().row_from(world.short.slot(), 0).unwrap().len(), 18);
+}
+
+/// A list of pages that are to be freed, of which one is not the caller's, or given twice: none is
+/// freed, and all are the caller's again. Meanwhile nobody else can do anything with them.
+#[test]
+fn m06_pages_that_are_freed_are_in_nobodys_hands() {
+    let world = World::new(IndexKind::Radix);
+    let pages = world.shared.allocate_pages(6).unwrap();
+    let list = [&pages[..], &pages[2..3]].concat();
+    for wrong in [false, true] {
+        for at in 0.. {
+            let (withdrawn, own) = (pages[..(at + 1).min(6)].to_vec(), list[..6].to_vec());
+            NEXT.set(Some((
+                at,
+                Box::new(move |shared: &Shared| {
+                    // The first ones are on their way; in the end some are free.
+                    let free = shared.turn().free_pages(0, &withdrawn[..1]);
+                    assert!(matches!(free, Err(Error::Argument(_))), "{free:?}");
+                    let slot = shared.write().allocate_slot().unwrap();
+                    let mapped = shared.write().map(slot, 0, &own[..1]);
+                    assert!(matches!(mapped, Err(Error::Argument(_))), "{mapped:?}");
+                    shared.write().erase(slot).unwrap();
+                }),
+            )));
+            let before = world.shared.read().page_table_stats().private;
+            let freed = world.shared.turn().free_pages(0, if wrong { &list } else { &pages });
+            let came = NEXT.take().is_none();
+            world.check("afterwards");
+            let private = world.shared.read().page_table_stats().private;
+            if wrong {
+                let Err(Error::Argument(message)) = freed else { panic!("{freed:?}") };
+                assert!(format!("{message:?}").contains("pages[6]"), "{message:?}");
+                assert_eq!(private, before);
+            } else {
+                freed.unwrap();
+                assert_eq!(private, before - 6);
+                // The one put back last is taken first.
+                assert_eq!(world.shared.allocate_pages(6).unwrap(), pages);
+            }
+            if !came {
+                assert!(at > 6, "others got in {at} times");
+                break;
+            }
+        }
+    }
 }

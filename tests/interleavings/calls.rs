@@ -16,7 +16,7 @@ pub struct Long {
     pub slot: fn(&World) -> Option<u32>,
 }
 
-pub const LONG: [Long; 16] = [
+pub const LONG: [Long; 17] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -72,9 +72,17 @@ pub const LONG: [Long; 16] = [
         call: |world| {
             let pages = world.shared.allocate_pages(20)?;
             assert_eq!(pages.len(), 20);
-            world.shared.write().free_pages(&pages)
+            world.shared.turn().free_pages(0, &pages)
         },
         slot: |_| None,
+    },
+    Long {
+        name: "publish",
+        call: |world| {
+            world.shared.allocate(world.short, 36)?;
+            world.shared.turn().publish(world.short, 36).map(drop)
+        },
+        slot: |world| Some(world.short.slot()),
     },
     Long {
         name: "release",
@@ -91,7 +99,7 @@ pub const LONG: [Long; 16] = [
         call: |world| {
             let has_one = world.shared.read().pool_stats(1).is_ok();
             let pages = world.shared.allocate_pool_pages(u32::from(has_one), 8)?;
-            world.shared.write().free_pool_pages(u32::from(has_one), &pages)
+            world.shared.turn().free_pages(u32::from(has_one), &pages)
         },
         slot: |_| None,
     },

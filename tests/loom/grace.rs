@@ -129,7 +129,7 @@ fn b09_what_a_reader_sees_is_not_written_again() {
         let (link, mut garbage) = (Arc::new(Link::default()), Garbage::default());
         let mut array = Array::with_capacity(3).unwrap();
         let add = |array: &mut Array<Watched>, number: u32| {
-            array.push(Watched::new(number));
+            array.extend(std::iter::once(Watched::new(number)));
             array.show(number as usize);
         };
         add(&mut array, 1);

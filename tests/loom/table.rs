@@ -11,7 +11,7 @@ const STAYS: (u32, u32) = (1, 1);
 
 fn insert(table: &mut ChildTable, hash: u32, node: u32) {
     let [place] = table.places([hash]).unwrap();
-    table.put(place, node);
+    table.put(place, node, node as usize);
 }
 
 /// Looks for that entry in a table that has others, too, while they change.

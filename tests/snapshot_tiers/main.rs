@@ -1,5 +1,6 @@
 //! The snapshot cache over a store: what is found where, and what is not.
 mod memory_store;
+mod on_disk;
 mod random;
 #[path = "../tier/sim/mod.rs"]
 mod sim;

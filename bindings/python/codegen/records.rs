@@ -34,6 +34,7 @@ const ARRAYS: &[(&str, &str)] = &[
     ("rkv_evicted_page", "evicted_page"),
     ("rkv_sequence_info", "sequence_info"),
     ("rkv_sequence_publish_result", "publish_result"),
+    ("rkv_published_group", "published_group"),
     ("rkv_sequence_fork_child", "fork_child"),
     ("rkv_page_copy", "page_copy"),
     ("rkv_journal_record", "journal_record"),

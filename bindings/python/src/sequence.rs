@@ -205,6 +205,18 @@ impl Sequence {
         Ok(PublishResult(done))
     }
 
+    /// What the last `publish()` did in the groups beside the first, whose pages its result counts.
+    /// A new array of `dtypes.published_group`.
+    fn published<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let ((cache, id), size) = (self.live(py)?, size_of::<rkv_published_group>());
+        listed(py, "published_group", |into, room, count| {
+            // SAFETY: a live handle, room as stated.
+            unsafe {
+                rkv_sequence_read_published(cache.raw(), id, into.cast(), size, room, count)
+            }
+        })
+    }
+
     /// Ends it: its private pages return to the pool, what it published stays in the cache. Raises
     /// StaleSequence the second time.
     fn release(&self, py: Python<'_>) -> PyResult<()> {

@@ -1,6 +1,7 @@
 #include "http/prometheus.hpp"
 
 #include <cstdint>
+#include <utility>
 
 namespace engine {
 
@@ -128,6 +129,33 @@ void write_pages(const Kv& kv, const rkv_cache_stats& cache, Page& page) {
     page.gauge("engine_cache_index_bytes", "Host memory of the prefix tree.", cache.index_bytes);
 }
 
+void write_tiers(const Core& core, Page& page) {
+    const rkv_tier_stats tiers = core.kv().cache().tier_stats();
+    page.counter("engine_fetched_tokens_total", "Prompt tokens brought from a tier.",
+                 core.metrics().fetched_tokens);
+    const std::pair<const char*, const rkv_tier_totals*> both[] = {{"host", &tiers.host},
+                                                                   {"disk", &tiers.disk}};
+    const auto write = [&](const char* what, const char* text, const char* kind, auto field) {
+        const std::string name = std::string("engine_tier_") + what;
+        page.head(name, text, kind);
+        for (const auto& [tier, totals] : both)
+            page.line(name + "{tier=\"" + tier + "\"}", totals->*field);
+    };
+    write("pages", "Pages in a tier.", "gauge", &rkv_tier_totals::page_count);
+    write("bytes", "Bytes in use in a tier.", "gauge", &rkv_tier_totals::used_bytes);
+    write("stored_pages_total", "Pages that came into a tier.", "counter",
+          &rkv_tier_totals::stored_page_count);
+    write("fetched_pages_total", "Pages that were fetched from a tier.", "counter",
+          &rkv_tier_totals::fetched_page_count);
+    write("evicted_pages_total", "Pages that a tier gave up.", "counter",
+          &rkv_tier_totals::evicted_page_count);
+    write("damaged_pages_total", "Pages dropped for changed bytes.", "counter",
+          &rkv_tier_totals::damaged_page_count);
+    page.counter("engine_tier_fetches_total", "Fetches.", tiers.fetch_count);
+    page.counter("engine_tier_lost_pages_total", "Pages evicted before they were stored.",
+                 tiers.lost_page_count);
+}
+
 }  // namespace
 
 std::string prometheus_text(const Core& core) {
@@ -137,6 +165,7 @@ std::string prometheus_text(const Core& core) {
     const rkv_cache_stats cache = core.kv().cache().stats();
     write_sequences(core.metrics(), cache, page);
     write_pages(core.kv(), cache, page);
+    if (core.has_tiers()) write_tiers(core, page);
     return page.take();
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace engine {
@@ -19,6 +20,7 @@ EngineConfig complete(EngineConfig config) {
     const bool is_on_cpu = config.device == Device::cpu;
     config.kv.device = config.device;
     config.kv.graphs = !is_on_cpu && config.graphs;
+    config.kv.model = config.model;
     // For nothing where the products are not: cuBLAS adds in another order for another batch size.
     config.kv.batch_invariant = is_on_cpu && config.gemm == Gemm::packed;
     if (!is_on_cpu) config.thread_count = 1;
@@ -186,8 +188,14 @@ bool Core::step() {
 bool Core::try_step() {
     tokens_.clear();
     in_step_.clear();
+    const bool copied = scheduler_.take_fetched();
     const std::vector<StepRow>& rows = scheduler_.plan();
-    if (rows.empty()) return false;
+    if (rows.empty()) {
+        if (!scheduler_.is_fetching()) return copied;
+        // Nobody else has anything to compute.
+        if (!copied) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        return true;
+    }
     const auto start = Clock::now();
     compute(rows);
     metrics_.step_time.observe(seconds_between(start, Clock::now()));

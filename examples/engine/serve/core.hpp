@@ -77,6 +77,7 @@ public:
     [[nodiscard]] std::size_t longest_text() const;
     [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
     [[nodiscard]] const Kv& kv() const noexcept { return kv_; }
+    [[nodiscard]] bool has_tiers() const noexcept { return config_.kv.tiers.host_bytes > 0; }
     [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
 private:

@@ -57,7 +57,12 @@ void Engine::run() {
         {
             std::unique_lock<std::mutex> lock(mutex_);
             if (!busy_) idle_.notify_all();
-            work_.wait(lock, [&] { return busy_ || has_messages(); });
+            const auto has_work = [&] { return busy_ || has_messages(); };
+            // What was published last is still to be stored.
+            if (core_.has_tiers())
+                (void)work_.wait_for(lock, std::chrono::milliseconds(20), has_work);
+            else
+                work_.wait(lock, has_work);
             busy_ = true;
         }
         take_messages();

@@ -3,6 +3,7 @@
 #include "serve/kv_layout.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace engine {
 
@@ -19,6 +20,12 @@ Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
                             model.delta_net.state_size());
         else
             runners_[group].emplace(table_, runner_config(model, groups_, group, config, pool));
+    }
+    if (config.tiers.host_bytes > 0) {
+        if (!groups_.is_single() || config.device != Device::cpu)
+            throw std::runtime_error("--host-cache-mib: for a model of one kind of layer, on the "
+                                     "processor");
+        tiers_.emplace(cache_, *runners_.front(), config.tiers, config.model);
     }
     if (config.device == Device::cuda && config.graphs)
         reserve_decode_plan(model, config.slot_count);

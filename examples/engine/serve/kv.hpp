@@ -9,6 +9,7 @@
 #include "model/model.hpp"
 #include "serve/layer_groups.hpp"
 #include "serve/state_memory.hpp"
+#include "serve/tiers.hpp"
 
 #include <radixkv.hpp>
 
@@ -43,6 +44,9 @@ struct KvConfig {
     /// On a GPU: steps of one token for each sequence have a plan of their own, whose calls may be
     /// recorded into graphs.
     bool graphs = false;
+    /// Below KV memory, and whose KV it is.
+    TierSettings tiers;
+    std::filesystem::path model;
 };
 
 class Kv final : public Attention {
@@ -65,6 +69,8 @@ public:
     }
     [[nodiscard]] bool has_windows() const { return groups_.find(LayerKind::window).has_value(); }
     [[nodiscard]] bool has_states() const { return states_.has_value(); }
+    /// NULL without tiers.
+    [[nodiscard]] Tiers* tiers() { return tiers_ ? &*tiers_ : nullptr; }
 
     /// Carries out the page copies that a sequence waits for. With one group nothing is done: the
     /// first attend() of a step does it then.
@@ -93,6 +99,7 @@ private:
     /// By group; none for states.
     std::vector<std::optional<rkv::Runner>> runners_;
     std::optional<StateMemory> states_;
+    std::optional<Tiers> tiers_;
     rkv::Plan plan_;
     /// Of steps that may be repeated; reserved for as many sequences as there can be.
     rkv::Plan decode_plan_;

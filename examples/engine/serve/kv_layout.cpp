@@ -107,7 +107,11 @@ rkv_cache_config cache_config(const rkv::PageTable& table, const LayerGroups& gr
     }
     cache.retained_sequence_limit = narrow(sequences);
     cache.retained_page_limit = config.retained_pages;
-    cache.journal_bytes = config.journal_bytes;
+    // The end of a prompt, and the last pages of its answer.
+    if (groups.find(LayerKind::delta_net)) cache.checkpoint_limit = 4;
+    // What the tiers follow: many thousand pages.
+    const std::uint64_t followed = config.tiers.host_bytes > 0 ? std::uint64_t{8} << 20 : 0;
+    cache.journal_bytes = std::max(config.journal_bytes, followed);
     return cache;
 }
 

@@ -11,6 +11,7 @@ void Branch::release_pages() {
     allocated = 0;
     computed = 0;
     published_pages = 0;
+    fetches = false;
     save_at = {};
 }
 

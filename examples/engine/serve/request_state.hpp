@@ -46,6 +46,8 @@ struct Branch {
     std::size_t allocated = 0;
     /// Tokens whose KV is in the pages. What is left of `tokens` is to be computed.
     std::size_t computed = 0;
+    /// Pages are on their way from a tier: until they are there nothing is computed.
+    bool fetches = false;
     /// Whole pages of the beginning that are in the cache.
     std::size_t published_pages = 0;
     /// After how many tokens to save the states of recurrent layers, for others to begin there; 0:
@@ -66,10 +68,12 @@ struct Branch {
 
     [[nodiscard]] bool holds_pages() const noexcept { return static_cast<bool>(sequence); }
     [[nodiscard]] std::size_t to_compute() const noexcept {
-        return finished || !candidates.empty() ? 0 : tokens.size() - computed;
+        return finished || fetches || !candidates.empty() ? 0 : tokens.size() - computed;
     }
     /// Holds pages and has nothing to do with them for now.
-    [[nodiscard]] bool idle() const noexcept { return holds_pages() && to_compute() == 0; }
+    [[nodiscard]] bool idle() const noexcept {
+        return holds_pages() && !fetches && to_compute() == 0;
+    }
     /// The sequence was told all tokens, and has pages for them.
     void knows_all() noexcept { sequence_tokens = allocated = tokens.size(); }
     /// Gives its pages back. They are computed again when there is need.

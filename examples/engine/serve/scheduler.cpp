@@ -86,6 +86,34 @@ const std::vector<StepRow>& Scheduler::plan() {
     return rows_;
 }
 
+bool Scheduler::take_fetched() {
+    Tiers* tiers = kv_.tiers();
+    if (tiers == nullptr) return false;
+    const bool worked = tiers->step();
+    for (const rkv_fetch_end& end : tiers->ended()) {
+        for (const auto& request : requests_) {
+            for (const auto& branch : request->branches) {
+                if (!branch->fetches || branch->sequence.get() != end.sequence) continue;
+                const auto positions = static_cast<std::size_t>(end.position_count);
+                const std::size_t more = positions - std::min(positions, branch->computed);
+                branch->fetches = false;
+                branch->computed = positions;
+                branch->published_pages = positions / kv_.cache().page_size();
+                request->cached_tokens += more;
+                metrics_.fetched_tokens += more;
+            }
+        }
+    }
+    return worked;
+}
+
+bool Scheduler::is_fetching() const {
+    for (const auto& request : requests_)
+        for (const auto& branch : request->branches)
+            if (branch->fetches) return true;
+    return false;
+}
+
 /// Tells the sequences that run the tokens that were generated, in one call. Where there is no page
 /// left for one, nothing is told of it: extend() does that, once others have given way.
 void Scheduler::extend_running() {
@@ -134,7 +162,9 @@ void Scheduler::admit(std::size_t& budget) {
             if (branch->holds_pages() || branch->to_compute() == 0) continue;
             if (budget == 0) return;
             if (request->computes_prompt()) break;
-            if (!admit_branch(*request, *branch) || !allocate(*branch, budget)) return;
+            if (!admit_branch(*request, *branch)) return;
+            if (branch->fetches) continue;
+            if (!allocate(*branch, budget)) return;
             take_row(*request, *branch, budget);
         }
     }
@@ -151,6 +181,17 @@ void Scheduler::take_row(Request& request, Branch& branch, std::size_t& budget) 
     const std::size_t count = step_count(branch, budget);
     if (branch.to_compute() > 1) budget -= count;
     if (count > 0) rows_.push_back({&request, &branch, branch.computed, count});
+}
+
+/// The pages of all that is known. False when there are none.
+bool Scheduler::allocate_all(Branch& branch) {
+    try {
+        branch.sequence.allocate(branch.sequence_tokens);
+    } catch (const rkv::OutOfPages&) {
+        return false;
+    }
+    branch.allocated = branch.sequence_tokens;
+    return true;
 }
 
 /// The pages of what a step is to compute. False when there are none: others have grown since the
@@ -268,6 +309,11 @@ bool Scheduler::begin(Request& request, Branch& branch) {
     branch.computed = static_cast<std::size_t>(state.cached_token_count);
     branch.published_pages = branch.computed / kv_.cache().page_size();
     if (!request.began) count_begin(request, state);
+    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request.publishes) {
+        // The pages of the whole prompt are there from now on: what comes goes into them.
+        if (tiers->looks_good(branch.sequence) && allocate_all(branch))
+            branch.fetches = tiers->fetch(branch.sequence);
+    }
     return true;
 }
 
@@ -347,11 +393,19 @@ void Scheduler::note_computed(const std::vector<StepRow>& rows) {
     publish_many(to_publish_);
     for (const StepRow& row : rows) {
         Branch& branch = *row.branch;
-        for (const std::size_t place : branch.save_at)
-            if (place > 0 && place == branch.computed)
-                ++(kv_.save_states(branch.sequence) ? metrics_.saved_states
-                                                    : metrics_.unsaved_states);
+        if (saves_states(*row.request, branch))
+            ++(kv_.save_states(branch.sequence) ? metrics_.saved_states : metrics_.unsaved_states);
     }
+}
+
+/// Where the next request will look for states; and where a page of an answer ends, since the next
+/// turn goes on from its last one. Of those the cache keeps a few.
+bool Scheduler::saves_states(const Request& request, const Branch& branch) const {
+    if (!kv_.has_states() || !request.publishes || branch.computed == 0) return false;
+    const auto& places = branch.save_at;
+    if (std::find(places.begin(), places.end(), branch.computed) != places.end()) return true;
+    return branch.computed > request.spec.prompt.size() &&
+           branch.computed % kv_.cache().page_size() == 0;
 }
 
 void Scheduler::publish(Branch& branch) {

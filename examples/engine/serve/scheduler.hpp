@@ -58,6 +58,11 @@ public:
     /// came last give theirs back and wait. Empty only when no request is here. Throws rkv::Error
     /// when the library reports other than a shortage; then blamed() says whose call that was.
     [[nodiscard]] const std::vector<StepRow>& plan();
+    /// Carries out the copies of tiers, and lets sequences go on whose pages have come. Whether
+    /// anything was done.
+    bool take_fetched();
+    /// Whether a sequence waits for pages.
+    [[nodiscard]] bool is_fetching() const;
     /// The request that plan() was busy with when it threw.
     [[nodiscard]] std::uint64_t blamed() const { return blamed_; }
 
@@ -94,6 +99,7 @@ private:
     [[nodiscard]] bool admit_branch(Request& request, Branch& branch);
     void take_row(Request& request, Branch& branch, std::size_t& budget);
     [[nodiscard]] bool allocate(Branch& branch, std::size_t budget);
+    [[nodiscard]] bool allocate_all(Branch& branch);
     [[nodiscard]] bool extend(Branch& branch);
     [[nodiscard]] bool begin(Request& request, Branch& branch);
     [[nodiscard]] rkv::Sequence open(const Request& request, const Branch& branch,
@@ -103,6 +109,7 @@ private:
     [[nodiscard]] bool may_fit(const Request& request, const Branch& branch) const;
     [[nodiscard]] std::uint64_t growth(std::uint32_t group, const Request& request) const;
     [[nodiscard]] std::uint64_t pages_needed(std::uint32_t group, std::uint64_t positions) const;
+    [[nodiscard]] bool saves_states(const Request& request, const Branch& branch) const;
     [[nodiscard]] std::array<std::size_t, 2> where_to_save(const Request& request,
                                                            const Branch& branch) const;
     void preempt(Request& request, Branch& branch);

@@ -9,7 +9,8 @@ use crate::error::{Error, text};
 use crate::group::{GROUP_LIMIT, check_count};
 use crate::ids::NodeId;
 use crate::index::Node;
-use crate::store::{GroupRow, InsertRequest, State};
+use crate::store::{GroupRow, InsertRequest, Shared, State};
+use crate::token::TokenList;
 use std::ptr::{null, null_mut};
 
 /// Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
@@ -151,6 +152,63 @@ impl GivenRows<'_> {
     }
 }
 
+/// What is inserted, and where to tell what was done.
+struct Given<'a> {
+    args: &'a rkv_cache_insert_args,
+    pages: &'a [u32],
+    published_pages: *mut u32,
+    out_result: *mut rkv_cache_insert_result,
+}
+
+impl Given<'_> {
+    /// # Safety
+    /// What the arguments point to is readable, or writable, per the header.
+    unsafe fn insert(&self, shared: &Shared, rows: Option<&GivenRows<'_>>) -> Result<(), Fail> {
+        let Self { args, pages, published_pages, out_result } = *self;
+        let space = if args.from_node == 0 { args.space } else { null() };
+        // SAFETY: the caller's contract.
+        let namespace = unsafe { read_namespace(space)? };
+        let insert = |tokens: TokenList<'_>| {
+            let mut state = shared.write();
+            let inserted = state.insert(InsertRequest {
+                namespace: &namespace,
+                tokens,
+                pages,
+                from: (args.from_node != 0).then_some(NodeId(args.from_node)),
+                from_token: args.from_token_index as usize,
+                from_page: args.from_page_index as usize,
+                lock: args.flags & RKV_INSERT_LOCK != 0,
+                groups: rows.map_or(&[], GivenRows::list),
+            })?;
+            if let Some(rows) = rows {
+                // SAFETY: the caller's contract.
+                unsafe { rows.write_published(&state, inserted.node, inserted.pages)? };
+            }
+            if !published_pages.is_null() {
+                let (count, name) = (pages.len(), "published_pages");
+                // SAFETY: the caller's contract.
+                let into = unsafe { out_slice(published_pages, count, count, name)? };
+                into.write_copy_of_slice(pages);
+                write_path(&state, inserted.node, into)?;
+            }
+            let made = rkv_cache_insert_result {
+                struct_size: 0,
+                reserved: 0,
+                node: state.node_id(inserted.node)?,
+                claimed_page_count: inserted.claimed as u64,
+                duplicate_page_count: inserted.duplicates as u64,
+                lock: inserted.lock.map_or(0, |lock| lock.0),
+                claimed_group_page_count: inserted.hung.claimed as u64,
+                duplicate_group_page_count: inserted.hung.duplicates as u64,
+            };
+            // SAFETY: the caller's contract.
+            unsafe { write_struct(out_result, &made) }
+        };
+        // SAFETY: the caller's contract.
+        unsafe { with_tokens(args.tokens, insert) }
+    }
+}
+
 /// Publishes the whole pages of a prefix.
 ///
 /// Pages for which the cache has none yet are claimed: they must be private, and are the cache's
@@ -199,41 +257,12 @@ pub unsafe extern "C" fn rkv_cache_insert(
                 )
                 .into());
             }
+            let given = Given { args: &args, pages, published_pages, out_result };
+            if args.group_count == 0 {
+                return given.insert(shared, None);
+            }
             let rows = GivenRows::read(&args, shared.has_external_pool())?;
-            let groups = rows.list();
-            let space = if args.from_node == 0 { args.space } else { null() };
-            let namespace = read_namespace(space)?;
-            with_tokens(args.tokens, |tokens| {
-                let mut state = shared.write();
-                let inserted = state.insert(InsertRequest {
-                    namespace: &namespace,
-                    tokens,
-                    pages,
-                    from: (args.from_node != 0).then_some(NodeId(args.from_node)),
-                    from_token: args.from_token_index as usize,
-                    from_page: args.from_page_index as usize,
-                    lock: args.flags & RKV_INSERT_LOCK != 0,
-                    groups,
-                })?;
-                rows.write_published(&state, inserted.node, inserted.pages)?;
-                if !published_pages.is_null() {
-                    let (count, name) = (pages.len(), "published_pages");
-                    let into = out_slice(published_pages, count, count, name)?;
-                    into.write_copy_of_slice(pages);
-                    write_path(&state, inserted.node, into)?;
-                }
-                let made = rkv_cache_insert_result {
-                    struct_size: 0,
-                    reserved: 0,
-                    node: state.node_id(inserted.node)?,
-                    claimed_page_count: inserted.claimed as u64,
-                    duplicate_page_count: inserted.duplicates as u64,
-                    lock: inserted.lock.map_or(0, |lock| lock.0),
-                    claimed_group_page_count: inserted.hung.claimed as u64,
-                    duplicate_group_page_count: inserted.hung.duplicates as u64,
-                };
-                write_struct(out_result, &made)
-            })
+            given.insert(shared, Some(&rows))
         })
     }
 }

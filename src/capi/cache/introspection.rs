@@ -52,8 +52,8 @@ pub struct rkv_cache_stats {
     pub prefix_count: u64,
     /// Retained sequences now.
     pub retained_sequence_count: u64,
-    /// Pages that those keep now, each counted once; they are among the cached and the private
-    /// ones.
+    /// Pages of group 0 that those keep now, each counted once; they are among the cached and the
+    /// private ones. rkv_pool_stats has those of all groups.
     pub retained_page_count: u64,
     /// Retained sequences that gave way: to later ones, or by rkv_cache_drop_retained().
     pub displaced_sequence_count: u64,

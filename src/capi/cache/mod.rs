@@ -59,22 +59,20 @@ pub struct rkv_cache_config {
     pub reserved: u32,
     /// Finished sequences that rkv_sequence_retain() keeps at most. Default and 0: 1024.
     pub retained_sequence_limit: u32,
-    /// Pages that those keep together at most, each counted once. Default and 0: half of the page
-    /// table's.
+    /// Pages of group 0 that those keep together at most, each counted once. Default and 0: half of
+    /// those of pool 0.
     pub retained_page_limit: u32,
     /// Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
-    /// least 1024 + 256 * page_size. Besides it a journal takes 16 + 4 * page_size bytes for each
+    /// least 1024 + 256 * page_size. Besides it a journal takes 20 + 4 * page_size bytes for each
     /// page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
     /// journal.
     pub journal_bytes: u64,
-    /// Checkpoints of a STATE group that a path keeps at most, the one that was saved last included,
-    /// up to 512. Beside these stay checkpoints where several prompts go on, and those in use.
-    /// Others that lie before them go when one is saved (of those that come with one insert, none): with an external pool they are the next
-    /// that an eviction takes, else they are free at once. Takes 4 bytes for each page of pool 0 and
-    /// STATE group. Default and 0: any number.
-    pub checkpoint_limit: u32,
-    /// Zero.
-    pub reserved2: u32,
+    /// Checkpoints of a STATE group that a path keeps at most, the one that was saved last
+    /// included, up to 512. Beside these stay checkpoints where several prompts go on, and those in
+    /// use. Others that lie before them go when one is saved (of those that come with one insert,
+    /// none): with an external pool they are the next that an eviction takes, else they are free at
+    /// once. Takes 4 bytes for each page of pool 0 and STATE group. Default and 0: any number.
+    pub checkpoint_limit: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_config {
@@ -106,7 +104,6 @@ pub unsafe extern "C" fn rkv_cache_config_init(
         retained_page_limit: 0,
         journal_bytes: 0,
         checkpoint_limit: 0,
-        reserved2: 0,
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
@@ -120,8 +117,7 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
         _ => return Err(Error::argument("config.index is unknown")),
     };
     check_zero(raw.reserved, "config.reserved")?;
-    check_zero(raw.reserved2, "config.reserved2")?;
-    if raw.checkpoint_limit > CHECKPOINT_LIMIT_MAX {
+    if raw.checkpoint_limit > u64::from(CHECKPOINT_LIMIT_MAX) {
         return Err(Error::argument(text!(
             "config.checkpoint_limit {} is more than {CHECKPOINT_LIMIT_MAX}",
             raw.checkpoint_limit
@@ -133,7 +129,7 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
         retained_sequences: raw.retained_sequence_limit,
         retained_pages: raw.retained_page_limit,
         journal_bytes: raw.journal_bytes,
-        checkpoint_limit: raw.checkpoint_limit,
+        checkpoint_limit: raw.checkpoint_limit as u32,
         ..CacheConfig::default()
     })
 }
@@ -145,9 +141,9 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
 /// @param out_cache receives the cache, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
 /// page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
-/// table with several groups, and for a checkpoint_limit without a STATE group; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
-/// the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_POISONED
+/// table with several groups, and for a checkpoint_limit without a STATE group;
+/// RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or those that
+/// are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
 /// @par Thread safety
@@ -182,6 +178,8 @@ pub unsafe extern "C" fn rkv_cache_create(
 /// to the page table's pool. Rows that the caller mapped itself lose the cached pages at their
 /// place: they are erased from that page on. With an external pool all pages are outside
 /// afterwards; nothing but the journal lists them.
+///
+/// Its tiers go with it: of the copies that rkv_cache_poll() gave, none goes on any more.
 ///
 /// @param cache the cache
 /// @par Cost
@@ -236,7 +234,7 @@ pub unsafe extern "C" fn rkv_cache_evict(
             shared.check_told_by_pool()?;
             let reported = if pages.is_null() { 0 } else { capacity };
             // The last page may take those of other groups along.
-            let spare = shared.read().group_count() - 1;
+            let spare = shared.group_count() - 1;
             let limit = match pages.is_null() {
                 true => page_count,
                 false => page_count.min(capacity.saturating_sub(spare)),

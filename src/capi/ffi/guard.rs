@@ -66,7 +66,7 @@ impl From<Error> for Fail {
             Error::OutOfMemory(_) | Error::DeviceMemory(_) => rkv_status::OutOfMemory,
             Error::Device { .. } => rkv_status::Device,
             Error::Busy => rkv_status::Busy,
-            Error::Pending(_) => rkv_status::Pending,
+            Error::Pending(_) | Error::Loading(_) => rkv_status::Pending,
             Error::Corrupt(_) => rkv_status::Corrupt,
             Error::Poisoned => rkv_status::Poisoned,
         };

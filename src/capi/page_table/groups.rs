@@ -149,6 +149,9 @@ pub struct rkv_pool_stats {
     pub reclaimable_page_count: u64,
     /// Pages of an external pool that the cache does not own.
     pub outside_page_count: u64,
+    /// Pages that retained sequences keep, of all groups that draw from the pool, each counted
+    /// once; they are among the cached and the private ones.
+    pub retained_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_pool_stats {
@@ -186,6 +189,7 @@ pub unsafe extern "C" fn rkv_page_table_read_pool_stats(
                 private_page_count: stats.private as u64,
                 reclaimable_page_count: stats.reclaimable as u64,
                 outside_page_count: stats.outside as u64,
+                retained_page_count: stats.retained as u64,
             };
             write_struct(out_stats, &made)
         })
@@ -234,7 +238,7 @@ pub unsafe extern "C" fn rkv_page_table_allocate_pool_pages(
 /// naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages); lock
+/// O(pages); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -249,7 +253,7 @@ pub unsafe extern "C" fn rkv_page_table_free_pool_pages(
     unsafe {
         with(table, |shared| {
             let pages = slice(pages, page_count, "pages")?;
-            Ok(shared.write().free_pool_pages(pool, pages)?)
+            Ok(shared.turn().free_pages(pool, pages)?)
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Slots and their rows, and pages that are in no row.
-use crate::capi::ffi::{check_out, fill, out, out_slice, put, rkv_status, slice, with};
-use crate::capi::page_table::rkv_page_table;
+use super::groups::{rkv_page_table_allocate_pool_pages, rkv_page_table_free_pool_pages};
+use super::rkv_page_table;
+use crate::capi::ffi::{fill, out, put, rkv_status, slice, with};
 
 /// "No slot yet", for rkv_page_table_can_reserve().
 pub const RKV_NO_SLOT: u32 = 4294967295;
@@ -72,15 +73,8 @@ pub unsafe extern "C" fn rkv_page_table_allocate_pages(
     page_count: usize,
     pages: *mut u32,
 ) -> rkv_status {
-    // SAFETY: the caller's contract on table and pages.
-    unsafe {
-        with(table, |shared| {
-            check_out(pages, page_count, "pages")?;
-            let taken = shared.allocate_pages(page_count)?;
-            out_slice(pages, page_count, page_count, "pages")?.write_copy_of_slice(&taken);
-            Ok(())
-        })
-    }
+    // SAFETY: the same contract.
+    unsafe { rkv_page_table_allocate_pool_pages(table, 0, page_count, pages) }
 }
 
 /// Returns pages that are private and in no row to the pool.
@@ -92,7 +86,7 @@ pub unsafe extern "C" fn rkv_page_table_allocate_pages(
 /// naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages); lock
+/// O(pages); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -102,13 +96,8 @@ pub unsafe extern "C" fn rkv_page_table_free_pages(
     pages: *const u32,
     page_count: usize,
 ) -> rkv_status {
-    // SAFETY: the caller's contract on table and pages.
-    unsafe {
-        with(table, |shared| {
-            let pages = slice(pages, page_count, "pages")?;
-            Ok(shared.write().free_pages(pages)?)
-        })
-    }
+    // SAFETY: the same contract.
+    unsafe { rkv_page_table_free_pool_pages(table, 0, pages, page_count) }
 }
 
 /// Appends pages to a row. Rows are mapped strictly in order.

@@ -2,10 +2,12 @@
 mod kv;
 mod compute;
 mod threads;
+mod tier;
 
 pub use compute::*;
 pub use kv::*;
 pub use threads::*;
+pub use tier::*;
 
 use crate::capi::ffi::{
     AbiStruct, GivenElements, Handle, Object, Opaque, check_fit, check_flags, destroy, guard,

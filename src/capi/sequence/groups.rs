@@ -1,6 +1,6 @@
 //! Sequences with several groups: their rows, states that are saved, windows that slide.
 use crate::capi::cache::rkv_cache;
-use crate::capi::ffi::{check_out, fill, put, rkv_status, with};
+use crate::capi::ffi::{AbiElement, WantedElements, check_out, fill, put, rkv_status, with};
 use crate::capi::sequence::rkv_sequence_id;
 use crate::ids::SequenceId;
 
@@ -49,6 +49,69 @@ pub unsafe extern "C" fn rkv_sequence_read_group_row(
     }
 }
 
+/// What publishing did in a group.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_published_group {
+    /// The group.
+    pub group: u32,
+    /// Pages that went from the sequence to the cache.
+    pub claimed_page_count: u32,
+    /// Pages that somebody else had published first: the row maps those now.
+    pub remapped_page_count: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_published_group {
+    const V1: usize = 16;
+}
+
+/// What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose
+/// pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+///
+/// @param cache the cache
+/// @param sequence the sequence
+/// @param groups receives the groups in their order, 1 and up; (NULL, 0) asks for the count
+/// @param element_size sizeof(rkv_published_group); not read when groups is NULL
+/// @param capacity room in groups
+/// @param out_count receives the number of groups beside the first, also on
+/// RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(groups); shared lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_sequence_read_published(
+    cache: *const rkv_cache,
+    sequence: rkv_sequence_id,
+    groups: *mut rkv_published_group,
+    element_size: usize,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let (room, names) =
+                (if groups.is_null() { 0 } else { capacity }, ["groups", "element_size"]);
+            let mut into = WantedElements::new(groups, element_size, room, names)?;
+            let state = shared.read();
+            let done = state.published_groups(SequenceId(sequence))?;
+            let of = |group: usize| rkv_published_group {
+                group: group as u32,
+                claimed_page_count: done.claimed[group],
+                remapped_page_count: done.remapped[group],
+                reserved: 0,
+            };
+            into.fill((1..state.group_count()).map(of), out_count, "groups")
+        })
+    }
+}
+
 /// Begins to save the states of a sequence where it is: a page for each STATE group that has no
 /// checkpoint there, and the copies that fill it, from the sequence's own state. Carry them out, as
 /// rkv_sequence_read_copies() names them, before the next step changes the states; then call
@@ -92,8 +155,8 @@ pub unsafe extern "C" fn rkv_sequence_checkpoint(
 ///
 /// @param cache the cache
 /// @param sequence the sequence
-/// @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open, or
-/// when what was published last ends inside a page; may be NULL
+/// @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open,
+/// or when what was published last ends inside a page; may be NULL
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
 /// it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost

@@ -176,7 +176,8 @@ pub unsafe extern "C" fn rkv_sequence_append_many(
 }
 
 /// Publishes what many sequences have computed: as many calls of rkv_sequence_publish(), in order.
-/// One lock as long as nobody waits for it; who waits gets in between two items.
+/// One lock as long as nobody waits for it; who waits gets in between two items, and where
+/// rkv_sequence_publish() lets others in.
 ///
 /// Each item has a status of its own, and one that fails does not keep the others from being
 /// carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn rkv_sequence_publish_many(
             let results = WantedElements::new(results, result_size, wanted, names)?;
             many.in_turn(shared, results, |turn, _, item| {
                 let (id, computed) = (item.sequence, item.computed_position_count);
-                publish_with(turn.state(), id, computed, |made| Ok(*made))
+                publish_with(turn, id, computed, |made| Ok(*made))
             })
         })
     }

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::Namespace;
 use crate::sequence::Room;
-use crate::store::{SequenceInfo, State};
+use crate::store::{SequenceInfo, Turn};
 use crate::token::TokenList;
 
 /// Names a live sequence of one cache. Zero names none. An id is never used again for another one.
@@ -99,7 +99,7 @@ unsafe impl AbiStruct for rkv_sequence_info {
     const V1: usize = 80;
 }
 
-/// What rkv_sequence_publish() did.
+/// What rkv_sequence_publish() did in group 0; rkv_sequence_read_published() has the others.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_sequence_publish_result {
@@ -120,10 +120,6 @@ pub struct rkv_sequence_publish_result {
     /// The node that the sequence keeps locked now, 0 for none. It takes the place of the one that
     /// rkv_sequence_info or an earlier publishing named, whose id may be stale.
     pub node: rkv_node_id,
-    /// By group, pages that went from the sequence to the cache; of group 0 claimed_page_count.
-    pub group_claimed_page_count: [u32; 8],
-    /// By group, pages that somebody else had published first, as remapped_page_count.
-    pub group_remapped_page_count: [u32; 8],
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_sequence_publish_result {
@@ -176,15 +172,14 @@ pub(crate) unsafe fn begin_with<R>(
 /// Publishes, and has `tell` say what was done: there, as for `begin_with`.
 #[inline]
 pub(crate) fn publish_with<R>(
-    state: &mut State,
+    turn: &mut Turn<'_>,
     sequence: rkv_sequence_id,
     computed_position_count: u64,
     tell: impl FnOnce(&rkv_sequence_publish_result) -> Result<R, Fail>,
 ) -> Result<R, Fail> {
     let (id, computed) = (SequenceId(sequence), at_most(computed_position_count));
-    let done = state.publish(id, computed)?;
-    let node = state.sequence_node(id)?;
-    let groups = state.published_groups(id, &done);
+    let done = turn.publish(id, computed)?;
+    let node = turn.sequence_node(id)?;
     tell(&rkv_sequence_publish_result {
         struct_size: 0,
         reserved: 0,
@@ -193,8 +188,6 @@ pub(crate) fn publish_with<R>(
         first_remapped_index: done.first_remapped as u64,
         shared_page_count: done.shared_pages as u64,
         node: node.map_or(0, |node| node.0),
-        group_claimed_page_count: groups.claimed,
-        group_remapped_page_count: groups.remapped,
     })
 }
 
@@ -402,13 +395,13 @@ pub unsafe extern "C" fn rkv_sequence_append(
 /// the row for what comes next.
 ///
 /// A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
-/// behind each. Of the tokens since the last publishing, or the last truncation, it writes the state
-/// after the first into the first page of the sequence's row in the group, in its place, and the one
-/// after each next token into the next page. Truncation then makes the state after position_count
-/// the first page of the row, also when every token is kept. position_count is between one and
-/// 1 + draft_state_count more than before. What is kept is to be published before the state is
-/// saved, or handed on to children. Of tokens that are not computed yet keep the first alone: no
-/// state is moved for that.
+/// behind each. Of the tokens since the last publishing, or the last truncation, it writes the
+/// state after the first into the first page of the sequence's row in the group, in its place, and
+/// the one after each next token into the next page. Truncation then makes the state after
+/// position_count the first page of the row, also when every token is kept. position_count is
+/// between one and 1 + draft_state_count more than before. What is kept is to be published before
+/// the state is saved, or handed on to children. Of tokens that are not computed yet keep the first
+/// alone: no state is moved for that.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
@@ -444,6 +437,10 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
 /// stale then: rkv_sequence_publish_result.node is the one to use from now on.
 ///
+/// More than 128 new pages may be published in portions, between which waiting threads get in. When
+/// memory runs out after the first, or another thread truncates the sequence meanwhile, what was
+/// published stays: the call succeeds, and shared_page_count says how far it came.
+///
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param computed_position_count positions whose KV is written, from the beginning; leave out
@@ -454,7 +451,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// for; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(new whole pages * page_size + nodes on the path); lock
+/// O(new whole pages * page_size + nodes on the path); lock, in portions
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -469,8 +466,7 @@ pub unsafe extern "C" fn rkv_sequence_publish(
     unsafe {
         with(cache, |shared| {
             check_fit(out_result)?;
-            let mut state = shared.write();
-            publish_with(&mut state, sequence, computed_position_count, |made| {
+            publish_with(&mut shared.turn(), sequence, computed_position_count, |made| {
                 write_struct(out_result, made)
             })
         })

@@ -1,7 +1,7 @@
 //! What is below the memory of a snapshot cache: a directory, and what comes back from it.
 use crate::capi::ffi::{
     AbiStruct, Fail, WantedElements, check_fit, check_flags, guard, init_struct, out, read_struct,
-    rkv_status, write_struct,
+    rkv_status, wake_of, write_struct,
 };
 use crate::capi::snapshot::entry::{match_result, shown, text_of};
 use crate::capi::snapshot::handle::{Call, Needs, with};
@@ -14,8 +14,8 @@ use crate::error::{Error, text};
 use crate::ids::HandleId;
 use crate::memory::{try_box, try_collect};
 use crate::snapshot::tiered::{State, Taken, TierPolicy};
-use crate::tier::{DiskConfig, DiskStore, Source, Wake};
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use crate::tier::{DiskConfig, DiskStore, Source};
+use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -158,11 +158,7 @@ unsafe fn read_config(raw: &rkv_snapshot_tier_config) -> Result<(DiskConfig, Tie
     if raw.waiting_byte_limit == 0 {
         return refuse(text!("config.waiting_byte_limit is 0"));
     }
-    let wake: Option<Wake> = match raw.event_fd {
-        -1 => None,
-        fd if is_open(fd) => Some(Box::new(move || signal(fd))),
-        fd => return refuse(text!("config.event_fd {fd} is not open")),
-    };
+    let wake = wake_of(raw.event_fd)?;
     let policy = match raw.write_after_matches {
         0 => TierPolicy::Through,
         u32::MAX => TierPolicy::OnEviction,
@@ -177,18 +173,6 @@ unsafe fn read_config(raw: &rkv_snapshot_tier_config) -> Result<(DiskConfig, Tie
         ..DiskConfig::new(directory, raw.byte_limit, raw.fingerprint)
     };
     Ok((config, policy))
-}
-
-fn is_open(fd: c_int) -> bool {
-    // SAFETY: asking for the flags of a number changes nothing, whatever it is.
-    fd >= 0 && unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1
-}
-
-/// Makes an eventfd readable.
-fn signal(fd: c_int) {
-    let one = 1_u64;
-    // SAFETY: eight readable bytes. What fails when the count is at its end: it is readable.
-    unsafe { libc::write(fd, (&raw const one).cast(), size_of::<u64>()) };
 }
 
 fn time(milliseconds: u64) -> Duration {

@@ -82,7 +82,7 @@ impl BlockHashIndex {
         node.media = new.kept.is_some();
         node.kept = new.kept;
         self.media_bytes += node.media_bytes();
-        self.table.put(place, at);
+        self.table.put(place, at, 0);
         self.tree.cached_pages += 1;
         self.tree.reclaimable_pages += 1;
         Ok(at)

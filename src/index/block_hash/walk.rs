@@ -58,6 +58,6 @@ impl BlockHashIndex {
 
     /// Pages of text from a root to a node.
     fn walk_to(&self, at: u32) -> Walk {
-        Walk { node: Node(at), pages: self.tree.nodes[at].end(), partial: None, media: false }
+        Walk::to(Node(at), self.tree.nodes[at].end())
     }
 }

@@ -68,7 +68,7 @@ impl RadixIndex {
         self.tree.nodes[parent].waiting = false;
         let new = Sibling { first_key: self.first_page(child)[0], node: child };
         self.edit_children(parent, |children, garbage| children.insert(place, new, room, garbage));
-        self.table.put(entry, child);
+        self.table.put(entry, child, self.tree.nodes[child].label.len());
     }
 
     /// Takes a node, still with its label, away from its parent.
@@ -81,11 +81,18 @@ impl RadixIndex {
         self.edit_children(parent, |children, garbage| children.remove(place, garbage));
     }
 
-    /// Puts a node, which gets the same first page, in the place of another under its parent.
-    pub(super) fn substitute(&mut self, old: u32, new: u32, hash: u32, place: run::Place) {
+    /// Puts a node, which gets the same first page and so many in all, in the place of another under
+    /// its parent.
+    pub(super) fn substitute(
+        &mut self,
+        [old, new]: [u32; 2],
+        pages: usize,
+        hash: u32,
+        place: run::Place,
+    ) {
         let parent = self.tree.nodes[old].parent;
         self.tree.nodes[new].parent = parent;
-        self.table.replace(hash, old, new);
+        self.table.replace(hash, old, new, pages);
         self.edit_children(parent, |children, _| children.replace(place, new));
     }
 
@@ -154,7 +161,7 @@ impl RadixIndex {
         let parent = self.tree.nodes[at].parent;
         let page = self.first_page(at);
         let (hash, place) = (self.child_hash(parent, page), self.place(parent, at, page));
-        self.substitute(at, front, hash, place);
+        self.substitute([at, front], count, hash, place);
         let end = end_of(&self.tree.nodes[at]);
         let label = self.with_bytes(at, |index| {
             let held = &mut index.tree.nodes[at].held;

@@ -1,7 +1,10 @@
 //! Taking pages from the ends of unlocked leaves, the least recently used first.
 use super::super::Portion;
 use super::RadixIndex;
+use super::fetch::is_large;
 use super::node::{Segment, end_of};
+use super::walk::prefetch_node;
+use crate::grace::prefetch;
 use crate::tree::Tree;
 
 impl RadixIndex {
@@ -13,7 +16,11 @@ impl RadixIndex {
         report: &mut dyn FnMut(&[u32], &[u32]),
     ) -> usize {
         let Portion { pages: mut left, mut runs } = most;
+        let is_large = is_large(self);
         while let Some(victim) = next(&self.tree).filter(|_| left > 0 && runs > 0) {
+            if is_large {
+                self.fetch_after(victim);
+            }
             // Pages that were used earlier than the end take their turn by their own time.
             let node = &self.tree.nodes[victim];
             let (label, older) = (&node.label, node.ages.last(end_of(node)));
@@ -42,6 +49,23 @@ impl RadixIndex {
             }
         }
         most.pages - left
+    }
+
+    /// Has fetched what evicting the leaf after this one touches, and the one after that: leaves go
+    /// in the order of the list, which leads anywhere in memory.
+    fn fetch_after(&self, victim: u32) {
+        let nodes = &self.tree.nodes;
+        let Some(next) = nodes.get(nodes[victim].newer) else {
+            return;
+        };
+        next.label.keys(self.page_size).first().into_iter().for_each(prefetch);
+        next.label.pages().last().into_iter().for_each(prefetch);
+        prefetch(&self.rows[nodes[victim].newer]);
+        for near in [next.parent, next.newer] {
+            if let Some(near) = nodes.get(near) {
+                prefetch_node(near);
+            }
+        }
     }
 
     /// Shortens a leaf. Its id meant the longer prefix and becomes stale; its turn stays.

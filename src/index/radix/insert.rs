@@ -3,20 +3,19 @@
 //! A segment has a limit, so that no work on one node takes long. More pages than that come as
 //! several nodes in a row, all or none. They are made first, hanging together and nowhere else,
 //! where no reader finds them; what is missing then is one place below the node above.
-use super::super::{Inserted, Node};
+use super::super::{Inserted, Node, Walk};
 use super::RadixIndex;
+use super::fetch::is_large;
 use super::run::{self, Sibling};
 use super::siblings::Room;
 use crate::memory::OutOfMemory;
 use crate::token::all_text;
 use crate::tree::{Held, Label, NONE, Place, State};
 
-/// Where an insert runs to.
-struct End {
+/// Where an insert leaves what is there.
+pub(super) struct End {
     node: u32,
-    /// Pages from the beginning of the keys.
-    found: usize,
-    /// It ends inside a node, after so many pages of that.
+    /// Inside the node, after so many of its pages.
     inside: Option<usize>,
 }
 
@@ -29,19 +28,24 @@ struct Chain {
 }
 
 impl RadixIndex {
-    /// Follows whole pages of keys down from a node.
-    fn follow(&self, from: u32, keys: &[u32]) -> End {
-        let mut end = End { node: from, found: 0, inside: None };
-        while let Some((child, common)) = self.child(end.node, &keys[end.found * self.page_size..])
+    /// Where the whole pages of a walk end.
+    pub(super) fn end_of_walk(&self, walk: &Walk) -> End {
+        let node = &self.tree.nodes[walk.node.0];
+        let inside = (walk.pages < node.end()).then(|| walk.pages - node.start as usize);
+        End { node: walk.node.0, inside }
+    }
+
+    /// Follows whole pages of keys down from a node: how many there are.
+    fn follow(&self, from: u32, keys: &[u32]) -> (End, usize) {
+        let (mut end, mut found) = (End { node: from, inside: None }, 0);
+        while end.inside.is_none()
+            && let Some((child, common)) = self.child(end.node, &keys[found * self.page_size..])
         {
             let whole = common / self.page_size;
-            (end.node, end.found) = (child, end.found + whole);
-            if whole < self.tree.nodes[child].label.len() {
-                end.inside = Some(whole);
-                break;
-            }
+            (end.node, found) = (child, found + whole);
+            end.inside = Some(whole).filter(|&whole| whole < self.tree.nodes[child].label.len());
         }
-        end
+        (end, found)
     }
 
     pub(super) fn insert_below(
@@ -51,14 +55,26 @@ impl RadixIndex {
         pages: &[u32],
     ) -> Result<Inserted, OutOfMemory> {
         debug_assert!(keys.len() >= pages.len() * self.page_size);
-        let End { mut node, found, inside } = self.follow(from, keys);
-        if let Some(new) = pages.get(found..).filter(|new| !new.is_empty()) {
-            let end = pages.len() * self.page_size;
-            node = self.add_pages(node, inside, &keys[found * self.page_size..end], new)?;
-        } else if let Some(count) = inside {
-            node = self.split(node, count)?;
+        let (end, found) = self.follow(from, keys);
+        let existing = found.min(pages.len());
+        let keys = &keys[existing * self.page_size..pages.len() * self.page_size];
+        let node = self.insert_at(end, keys, &pages[existing..])?;
+        Ok(Inserted { node: Node(node), existing })
+    }
+
+    /// Adds pages, none of which is there, where one may be missing; without any, only ends a node
+    /// there.
+    pub(super) fn insert_at(
+        &mut self,
+        End { node, inside }: End,
+        keys: &[u32],
+        pages: &[u32],
+    ) -> Result<u32, OutOfMemory> {
+        match inside {
+            _ if !pages.is_empty() => self.add_pages(node, inside, keys, pages),
+            Some(count) => self.split(node, count),
+            None => Ok(node),
         }
-        Ok(Inserted { node: Node(node), existing: found.min(pages.len()) })
     }
 
     /// Adds pages below a node, or below the first pages of a node, which is split then. Returns
@@ -135,7 +151,7 @@ impl RadixIndex {
         let child = Sibling { first_key: keys[0], node: self.tree.nodes.next() };
         let hash = self.child_hash(parent, &keys[..self.page_size]);
         let [entry] = self.table.places([hash])?;
-        self.table.put(entry, child.node);
+        self.table.put(entry, child.node, keys.len() / self.page_size);
         let children = &mut self.tree.nodes[parent].children;
         children.insert((0, 0), child, Room::There, &mut self.garbage);
         Ok(())
@@ -166,6 +182,9 @@ impl RadixIndex {
         page: &[u32],
     ) -> Result<u32, OutOfMemory> {
         let Some(count) = inside else {
+            if self.tree.nodes[at].is_leaf() && is_large(self) {
+                self.tell_length(at);
+            }
             let (hash, place) = (self.child_hash(at, page), self.place(at, NONE, page));
             let children = &mut self.tree.nodes[at].children;
             let before = children.bytes();
@@ -181,6 +200,15 @@ impl RadixIndex {
         let front = self.carry_out_split(split, end);
         let place = self.place(front, NONE, page);
         Ok(self.hang_below(front, chain, (place, room), entry))
+    }
+
+    /// Corrects what is told of a node's length: a leaf may have become longer, and now there is
+    /// something behind it.
+    #[cold]
+    fn tell_length(&mut self, at: u32) {
+        let (node, page) = (&self.tree.nodes[at], self.first_page(at));
+        let (hash, pages) = (self.child_hash(node.parent, page), node.label.len());
+        self.table.replace(hash, at, at, pages);
     }
 
     fn hang_below(
@@ -262,7 +290,8 @@ impl RadixIndex {
         let (hash, place) = (self.child_hash(parent, page), self.place(parent, from, page));
         let to = self.tree.nodes.allocate(State::Node);
         self.changing_children(parent, |index| {
-            index.substitute(from, to, hash, place);
+            let pages = index.tree.nodes[from].label.len();
+            index.substitute([from, to], pages, hash, place);
             index.tree.nodes.relocate(from, to);
             index.publish(to);
             index.release(from);

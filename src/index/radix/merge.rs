@@ -58,7 +58,8 @@ impl RadixIndex {
         self.join(parent, child)?;
         self.table.remove(child_hash, child);
         self.edit_children(parent, |children, _| *children = Siblings::default());
-        self.substitute(parent, child, hash, place);
+        let pages = self.tree.nodes[child].label.len();
+        self.substitute([parent, child], pages, hash, place);
         let old = &self.tree.nodes[parent];
         let (start, media) = (old.start, old.media);
         self.release(parent);

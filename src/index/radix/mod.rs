@@ -141,12 +141,21 @@ impl PrefixIndex for RadixIndex {
         Ok(Node(self.isolate(self.tree.node_at_page(node.0, page), page)?))
     }
 
+    fn publish_portion(&self, slice: usize) -> usize {
+        // A node at once.
+        self.tree.nodes.page_limit().min(16 * slice)
+    }
+
     fn touch(&mut self, node: Node) {
         self.segment_bytes -= self.tree.touch_path(node.0);
     }
 
     fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error> {
         Ok(self.insert_below(from.0, keys.keys, pages)?)
+    }
+
+    fn insert_behind(&mut self, walk: &Walk, keys: Keys<'_>, pages: &[u32]) -> Result<Node, Error> {
+        Ok(Node(self.insert_at(self.end_of_walk(walk), keys.keys, pages)?))
     }
 
     fn insert_moving_lock(
@@ -231,8 +240,8 @@ impl PrefixIndex for RadixIndex {
         })
     }
 
-    fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32])) {
-        for at in self.tree.path(node.0) {
+    fn visit_path_from(&self, node: Node, first: usize, segment: &mut dyn FnMut(usize, &[u32])) {
+        for at in self.tree.path_from(node.0, first) {
             let node = &self.tree.nodes[at];
             segment(node.start as usize, node.label.pages());
         }
@@ -267,6 +276,10 @@ impl PrefixIndex for RadixIndex {
 
     fn victim_time(&self) -> Option<u64> {
         self.tree.victim_time()
+    }
+
+    fn visit_cold(&self, visit: &mut dyn FnMut(&[u32]) -> bool) {
+        let _ = self.tree.cold().all(|at| visit(self.pages(Node(at))));
     }
 
     fn child_count(&self, node: Node) -> usize {

@@ -20,16 +20,15 @@
 //! gives up, and the caller takes the lock; a change takes a fraction of a microsecond, and only
 //! those of nodes on the probe's way matter, so that is rare.
 use super::super::{Ask, Namespace, Probe, Reach};
-use super::fetch::{Next, Paths, fetch};
+use super::fetch::{Paths, fetch, fetch_one};
 use super::row::{Rows, SEVERAL, Seen};
 use super::walk::child_hash;
-use crate::grace::Reader;
+use crate::grace::{Reader, prefetch};
 use crate::memory::{Arc, OutOfMemory};
 use crate::sync::{AtomicU32, Ordering::Relaxed, limit, spin_loop};
-use crate::tree::{Changed, NONE, TableView, Version, common_start};
+use crate::tree::{Changed, Hint, NONE, TableView, Version, common_start};
 use foldhash::fast::FixedState;
 use std::cell::Cell;
-use std::hint::black_box;
 
 /// Attempts, before the caller takes the lock.
 const ATTEMPTS: usize = limit(32, 2);
@@ -173,6 +172,7 @@ impl View {
         let Some(root) = self.root(namespace, reader)? else {
             return Ok(reach);
         };
+        fetch_one(&Seer(self, reader), self.page_size, root.at, keys);
         let mut node = root;
         let mut rest = keys;
         loop {
@@ -211,25 +211,20 @@ impl Paths for Seer<'_> {
         root.map(|root| root.at)
     }
 
-    fn next(&self, node: u32, first_page: &[u32]) -> Next {
-        let Self(view, _) = self;
-        match view.rows.get(node).map_or(NONE, |row| row.only.load(Relaxed)) {
-            NONE => Next::None,
-            SEVERAL => Next::Slot(child_hash(&view.hasher, node, first_page)),
-            only => Next::Child(only),
-        }
+    fn hash(&self, node: u32, first_page: &[u32]) -> u32 {
+        child_hash(&self.0.hasher, node, first_page)
     }
 
     fn fetch_slot(&self, hash: u32) {
         self.0.table.fetch(hash, self.1);
     }
 
-    fn in_slot(&self, hash: u32) -> Option<u32> {
-        self.0.table.find(hash, self.1, |_| Ok(true)).ok().flatten()
+    fn in_slot(&self, hash: u32) -> Option<Hint> {
+        self.0.table.hint(hash, self.1)
     }
 
     fn fetch_node(&self, node: u32) {
-        black_box(self.0.rows.get(node).map(|row| row.parent.load(Relaxed)));
+        self.0.rows.get(node).into_iter().for_each(prefetch);
     }
 
     fn keys(&self, node: u32) -> &[u32] {

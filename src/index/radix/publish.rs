@@ -74,7 +74,7 @@ impl RadixIndex {
         row.key_count.store(words.len() as u32, Relaxed);
         row.words.set(Some(&mut shown), &mut self.garbage);
         row.version.end();
-        self.table.put(place, root);
+        self.table.put(place, root, 0);
         self.publish_default_root();
         self.view.roots.end();
         Ok(root)

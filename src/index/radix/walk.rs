@@ -1,11 +1,12 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
 use super::super::{Namespace, Node, Partial, Walk};
 use super::RadixIndex;
-use super::fetch::{Next, Paths};
-use crate::tree::common_start;
+use super::fetch::{Paths, fetch_one};
+use super::node::Segment;
+use crate::grace::prefetch;
+use crate::tree::{Hint, TreeNode, common_start};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
-use std::hint::black_box;
 
 /// The hash under which a child with this first page is found; for a root, which has no parent, its
 /// namespace is the page.
@@ -17,6 +18,13 @@ pub(super) fn child_hash(hasher: &FixedState, parent: u32, first_page: &[u32]) -
     (hasher.finish() >> 16) as u32
 }
 
+/// Has a node fetched, which lies in two lines.
+pub(super) fn prefetch_node(node: &TreeNode<Segment>) {
+    prefetch(&node.label);
+    prefetch(&node.last_access);
+    prefetch(&node.older);
+}
+
 impl Paths for RadixIndex {
     fn slots(&self) -> usize {
         self.table.slots()
@@ -26,30 +34,38 @@ impl Paths for RadixIndex {
         self.tree.find_root(namespace)
     }
 
-    fn next(&self, node: u32, first_page: &[u32]) -> Next {
-        let children = &self.tree.nodes[node].children;
-        match children.only() {
-            Some(only) => Next::Child(only),
-            None if children.is_empty() => Next::None,
-            None => Next::Slot(self.child_hash(node, first_page)),
-        }
+    fn hash(&self, node: u32, first_page: &[u32]) -> u32 {
+        self.child_hash(node, first_page)
     }
 
     fn fetch_slot(&self, hash: u32) {
         self.table.fetch(hash);
     }
 
-    fn in_slot(&self, hash: u32) -> Option<u32> {
-        self.table.find(hash, |_| true)
+    fn in_slot(&self, hash: u32) -> Option<Hint> {
+        self.table.hint(hash)
     }
 
     fn fetch_node(&self, node: u32) {
+        prefetch_node(&self.tree.nodes[node]);
+    }
+
+    fn fetch_neighbours(&self, node: u32) {
+        // A match moves it to the end of the list of leaves.
         let node = &self.tree.nodes[node];
-        black_box((node.label.len(), node.parent, node.last_access, node.label.pages().last()));
+        for near in [node.older, node.newer] {
+            if let Some(near) = self.tree.nodes.get(near) {
+                prefetch(&near.older);
+            }
+        }
     }
 
     fn keys(&self, node: u32) -> &[u32] {
         self.tree.nodes[node].label.keys(self.page_size)
+    }
+
+    fn last_page(&self, node: u32) -> Option<&u32> {
+        self.tree.nodes[node].label.pages().last()
     }
 }
 
@@ -90,6 +106,7 @@ impl RadixIndex {
     }
 
     pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
+        fetch_one(self, self.page_size, from, keys);
         let mut node = from;
         let mut rest = keys;
         let mut media = false;

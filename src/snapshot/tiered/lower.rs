@@ -92,7 +92,7 @@ pub(super) struct Table {
     sweep_at: usize,
     /// What the store had no room for.
     retries: VecDeque<Arc<Note>>,
-    /// Commits when they were last tried.
+    /// Turns of the store when they were last tried.
     tried_at: u64,
     pub(super) loads: Loads,
     events: Vec<Event>,
@@ -238,7 +238,7 @@ impl Lower {
             && table.retries.try_reserve(1).is_ok()
         {
             table.retries.push_back(note.clone());
-            table.tried_at = self.link.store.stats().commits;
+            table.tried_at = self.link.store.stats().turns();
         }
     }
 
@@ -326,11 +326,11 @@ impl Lower {
         if table.retries.is_empty() {
             return;
         }
-        let commits = self.link.store.stats().commits;
-        if table.tried_at == commits {
+        let turns = self.link.store.stats().turns();
+        if table.tried_at == turns {
             return;
         }
-        table.tried_at = commits;
+        table.tried_at = turns;
         for _ in 0..table.retries.len() {
             let Some(note) = table.retries.pop_front() else { return };
             let state = |value: &Value<P>| value.storable().cloned();

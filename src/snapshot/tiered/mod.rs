@@ -396,7 +396,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// Waits until everything that is to be written is; false when the time is over first.
     pub fn flush(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
         let start = Instant::now();
-        let mut commits = None;
+        let mut turns = None;
         loop {
             let lower = self.lower.read();
             let Some(lower) = &*lower else { return true };
@@ -404,15 +404,15 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
             let mut table = lower.table.write();
             self.take_events(lower, &mut table, &mut freed.0);
-            let now = lower.link.store.stats().commits;
-            // Room comes with commits alone, and with room what waited for it is written.
-            if is_still && table.writing() == 0 && (!table.has_retries() || commits == Some(now)) {
+            let now = lower.link.store.stats().turns();
+            // What waits is tried again when there may be room, once for each time.
+            if is_still && table.writing() == 0 && (!table.has_retries() || turns == Some(now)) {
                 return !table.has_retries();
             }
             if left.is_zero() {
                 return false;
             }
-            commits = is_still.then_some(now);
+            turns = is_still.then_some(now);
         }
     }
 

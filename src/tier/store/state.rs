@@ -71,6 +71,7 @@ impl State {
         let entry = self.entries.remove(key)?;
         self.space.give(&entry.place.extents);
         self.cost -= entry.cost;
+        self.stats.released += 1;
         Some(entry)
     }
 

@@ -92,6 +92,7 @@ class PoolStats:
     private_page_count: Final[int]
     reclaimable_page_count: Final[int]
     outside_page_count: Final[int]
+    retained_page_count: Final[int]
 
 @final
 class Match:
@@ -189,8 +190,6 @@ class PublishResult:
     first_remapped_index: Final[int]
     shared_page_count: Final[int]
     node: Final[int]
-    group_claimed_page_count: Final[tuple[int, int, int, int, int, int, int, int]]
-    group_remapped_page_count: Final[tuple[int, int, int, int, int, int, int, int]]
 
 @final
 class RunnerStats:
@@ -559,6 +558,7 @@ class Sequence:
     def publish(self, computed_position_count: int) -> PublishResult: ...
     def release(self) -> None: ...
     def retain(self) -> int | None: ...
+    def published(self) -> NDArray[Any]: ...
     def checkpoint(self) -> int: ...
     def donate(self) -> int: ...
     def slide(self, computed_position_count: int) -> None: ...

@@ -1,0 +1,383 @@
+package radixkv
+
+/*
+#include "call.h"
+
+#include <stdlib.h>
+
+typedef struct rkvgo_fetch_made {
+	rkvgo_failure *failure;
+	rkv_sequence_fetch_result fetch;
+} rkvgo_fetch_made;
+
+typedef struct rkvgo_poll_made {
+	rkvgo_failure *failure;
+	rkv_cache_poll_result result;
+} rkvgo_poll_made;
+
+typedef struct rkvgo_agree_made {
+	rkvgo_failure *failure;
+	uint64_t position_count;
+} rkvgo_agree_made;
+
+typedef struct rkvgo_tier_stats_made {
+	rkvgo_failure *failure;
+	rkv_tier_stats stats;
+} rkvgo_tier_stats_made;
+
+// What is zero of the last four takes the defaults; event_fd is -1 for none.
+static inline rkvgo_failure *rkvgo_cache_attach_tiers(
+	rkv_cache *cache, rkv_tier_config given
+) {
+	rkv_tier_config config;
+	rkv_status status = rkv_tier_config_init(&config, sizeof config);
+	if (status == RKV_STATUS_OK) {
+		given.struct_size = sizeof given;
+		given.worker_count = given.worker_count ? given.worker_count : config.worker_count;
+		given.commit_interval_ms =
+			given.commit_interval_ms ? given.commit_interval_ms : config.commit_interval_ms;
+		status = rkv_cache_attach_tiers(cache, &given);
+	}
+	return rkvgo_end(status);
+}
+
+static inline rkvgo_failure *rkvgo_cache_detach_tiers(rkv_cache *cache, uint64_t timeout_ms) {
+	return rkvgo_end(rkv_cache_detach_tiers(cache, timeout_ms));
+}
+
+static inline rkvgo_fetch_made rkvgo_sequence_fetch(
+	rkv_cache *cache, rkv_sequence_id sequence, uint64_t deadline_ms, uint32_t flags
+) {
+	rkvgo_fetch_made made = {0};
+	made.fetch.struct_size = sizeof made.fetch;
+	made.failure = rkvgo_end(
+		rkv_sequence_fetch(cache, sequence, deadline_ms, flags, &made.fetch));
+	return made;
+}
+
+static inline rkvgo_poll_made rkvgo_cache_poll(
+	rkv_cache *cache, rkv_copy_job *jobs, size_t job_capacity,
+	rkv_fetch_end *ends, size_t end_capacity
+) {
+	rkvgo_poll_made made = {0};
+	made.result.struct_size = sizeof made.result;
+	made.failure = rkvgo_end(rkv_cache_poll(
+		cache, jobs, sizeof *jobs, job_capacity, ends, sizeof *ends, end_capacity, &made.result));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_cache_complete(
+	rkv_cache *cache, const uint64_t *jobs, size_t count, bool is_good
+) {
+	return rkvgo_end(rkv_cache_complete(cache, jobs, count, is_good));
+}
+
+static inline rkvgo_agree_made rkvgo_sequence_agree(
+	rkv_cache *cache, rkv_sequence_id sequence, uint64_t position_count
+) {
+	rkvgo_agree_made made = {0};
+	made.failure = rkvgo_end(
+		rkv_sequence_agree(cache, sequence, position_count, &made.position_count));
+	return made;
+}
+
+static inline rkvgo_tier_stats_made rkvgo_cache_tier_stats(const rkv_cache *cache) {
+	rkvgo_tier_stats_made made = {0};
+	made.stats.struct_size = sizeof made.stats;
+	made.failure = rkvgo_end(rkv_cache_read_tier_stats(cache, &made.stats));
+	return made;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"time"
+	"unsafe"
+)
+
+// TierFlags say how tiers are used.
+type TierFlags uint32
+
+// TiersAgree: nothing that was fetched is used before [Sequence.Agree].
+const TiersAgree TierFlags = C.RKV_TIERS_AGREE
+
+// FetchFlags say what [Sequence.Fetch] does.
+type FetchFlags uint32
+
+// FetchLookOnly: say what could be fetched, and fetch nothing.
+const FetchLookOnly FetchFlags = C.RKV_FETCH_LOOK_ONLY
+
+// FetchEndFlags say something of a fetch that has ended.
+type FetchEndFlags uint32
+
+// FetchEndLate: the deadline came before everything had.
+const FetchEndLate FetchEndFlags = C.RKV_FETCH_END_LATE
+
+// CopyDirection says where a copy goes.
+type CopyDirection uint32
+
+const (
+	// CopyLoad: from host memory to a page of the device.
+	CopyLoad CopyDirection = C.RKV_COPY_LOAD
+	// CopyStore: from a page of the device to host memory.
+	CopyStore CopyDirection = C.RKV_COPY_STORE
+)
+
+// NoDeadline lets a fetch take as long as it takes.
+const NoDeadline time.Duration = -1
+
+// TierConfig says what lies below the pages of a cache.
+type TierConfig struct {
+	// Flags are 0 or TiersAgree.
+	Flags TierFlags
+	// PageBytes are the bytes of a page in all layers together.
+	PageBytes uint64
+	// HostBytes bounds host memory.
+	HostBytes uint64
+	// HostMemory is where that is, in memory that is not Go's; nil for the library's own.
+	HostMemory unsafe.Pointer
+	// Directory lies below host memory; "" for none.
+	Directory string
+	// DiskBytes bounds the data in it.
+	DiskBytes uint64
+	// Fingerprint is a digest of whatever changes what the bytes of a page mean.
+	Fingerprint [32]byte
+	// StoreAfterUses says when a page is copied to host memory: 0 as soon as it is published, n
+	// after so many fetches, math.MaxUint32 when it is about to be evicted.
+	StoreAfterUses uint32
+	// WorkerCount is how many threads read the disk, and how many write; 0 for the default.
+	WorkerCount uint32
+	// CommitIntervalMS is the longest time from a write to its commit; 0 for the default.
+	CommitIntervalMS uint32
+	// EventFD becomes readable when there is something to poll for; 0 for none.
+	EventFD int32
+}
+
+// FetchResult is what the tiers have of a sequence.
+type FetchResult struct {
+	// IsOpen: a fetch is open now.
+	IsOpen bool
+	// PositionCount counts the positions that can be fetched.
+	PositionCount uint64
+	// HostPositionCount counts those of them that are in host memory.
+	HostPositionCount uint64
+}
+
+// CopyJob is a copy of one page that the engine carries out.
+type CopyJob struct {
+	// Job names it for [Cache.Complete].
+	Job uint64
+	// Host is its place in host memory.
+	Host unsafe.Pointer
+	// ByteCount is how long that is.
+	ByteCount uint64
+	// Sequence is, of a load, the one whose page it is.
+	Sequence uint64
+	// Page is the page of the device.
+	Page uint32
+	// Direction is where it goes.
+	Direction CopyDirection
+}
+
+// FetchEnd is a fetch that has ended.
+type FetchEnd struct {
+	// Sequence is whose it was.
+	Sequence uint64
+	// PositionCount counts the positions that it need not compute.
+	PositionCount uint64
+	// WantedPageCount counts the pages that were to be fetched.
+	WantedPageCount uint64
+	// BroughtPageCount counts those that came.
+	BroughtPageCount uint64
+	// Flags are 0 or FetchEndLate.
+	Flags FetchEndFlags
+}
+
+// TierTotals are the counters of one tier.
+type TierTotals struct {
+	PageCount        uint64
+	UsedBytes        uint64
+	ByteLimit        uint64
+	StoredPageCount  uint64
+	FetchedPageCount uint64
+	EvictedPageCount uint64
+	DamagedPageCount uint64
+	FailedCount      uint64
+}
+
+// TierStats are the counters of what lies below the pages of a cache; rkv_tier_stats says what each
+// one counts.
+type TierStats struct {
+	IsReadOnly         bool
+	Host               TierTotals
+	Disk               TierTotals
+	OpenFetchCount     uint64
+	OpenJobCount       uint64
+	CopiedPageCount    uint64
+	IndexBytes         uint64
+	FollowedNumber     uint64
+	FetchCount         uint64
+	JoinedCount        uint64
+	CompleteCount      uint64
+	ShortenedCount     uint64
+	LateCount          uint64
+	AbandonedCount     uint64
+	FetchNS            uint64
+	LongestFetchNS     uint64
+	LostPageCount      uint64
+	ThrottledPageCount uint64
+	LostRecordCount    uint64
+	ClearedPageCount   uint64
+	WaitingWriteCount  uint64
+	UnusablePageCount  uint64
+	LongestCommitNS    uint64
+}
+
+// AttachTiers puts host memory, and perhaps a directory, below the pages of a cache that has a
+// journal. The engine carries the copies out: see [Cache.Poll].
+func (c *Cache) AttachTiers(config TierConfig) error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	given := C.rkv_tier_config{
+		flags:              C.uint32_t(config.Flags),
+		page_bytes:         C.uint64_t(config.PageBytes),
+		host_bytes:         C.uint64_t(config.HostBytes),
+		host_memory:        config.HostMemory,
+		disk_bytes:         C.uint64_t(config.DiskBytes),
+		store_after_uses:   C.uint32_t(config.StoreAfterUses),
+		worker_count:       C.uint32_t(config.WorkerCount),
+		commit_interval_ms: C.uint32_t(config.CommitIntervalMS),
+		event_fd:           -1,
+	}
+	for i, b := range config.Fingerprint {
+		given.fingerprint[i] = C.uint8_t(b)
+	}
+	if config.EventFD != 0 {
+		given.event_fd = C.int32_t(config.EventFD)
+	}
+	if config.Directory != "" {
+		given.directory = C.CString(config.Directory)
+		defer C.free(unsafe.Pointer(given.directory))
+	}
+	return asError(C.rkvgo_cache_attach_tiers(raw, given))
+}
+
+// DetachTiers takes the tiers away, after waiting for what is being written; false when the time
+// was over first.
+func (c *Cache) DetachTiers(timeout time.Duration) (bool, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return false, err
+	}
+	defer c.mu.RUnlock()
+	err = asError(C.rkvgo_cache_detach_tiers(raw, C.uint64_t(max(timeout.Milliseconds(), 0))))
+	if errors.Is(err, Pending) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Poll gives copies to carry out, and the fetches that have ended: it fills the front of both
+// slices, and says how much of each.
+func (c *Cache) Poll(jobs []CopyJob, ends []FetchEnd) (jobCount, endCount int, err error) {
+	raw, err := c.enter()
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.mu.RUnlock()
+	const most = 64
+	var jobRoom [most]C.rkv_copy_job
+	var endRoom [most]C.rkv_fetch_end
+	made := C.rkvgo_cache_poll(raw, &jobRoom[0], C.size_t(min(len(jobs), most)),
+		&endRoom[0], C.size_t(min(len(ends), most)))
+	jobCount, endCount = int(made.result.job_count), int(made.result.end_count)
+	for i := 0; i < jobCount; i++ {
+		job := &jobRoom[i]
+		jobs[i] = CopyJob{
+			uint64(job.job), job.host, uint64(job.byte_count), uint64(job.sequence),
+			uint32(job.page), CopyDirection(job.direction),
+		}
+	}
+	for i := 0; i < endCount; i++ {
+		end := &endRoom[i]
+		ends[i] = FetchEnd{
+			uint64(end.sequence), uint64(end.position_count), uint64(end.wanted_page_count),
+			uint64(end.brought_page_count), FetchEndFlags(end.flags),
+		}
+	}
+	return jobCount, endCount, asError(made.failure)
+}
+
+// Complete says that copies are done, or failed.
+func (c *Cache) Complete(jobs []uint64, isGood bool) error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	first := (*C.uint64_t)(unsafe.SliceData(jobs))
+	return asError(C.rkvgo_cache_complete(raw, first, C.size_t(len(jobs)), C.bool(isGood)))
+}
+
+func tierTotals(t *C.rkv_tier_totals) TierTotals {
+	return TierTotals{
+		uint64(t.page_count), uint64(t.used_bytes), uint64(t.byte_limit),
+		uint64(t.stored_page_count), uint64(t.fetched_page_count), uint64(t.evicted_page_count),
+		uint64(t.damaged_page_count), uint64(t.failed_count),
+	}
+}
+
+// TierStats reads the counters of what lies below the pages; all zero when nothing does.
+func (c *Cache) TierStats() (TierStats, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return TierStats{}, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_tier_stats(raw)
+	s := &made.stats
+	return TierStats{
+		s.is_read_only != 0, tierTotals(&s.host), tierTotals(&s.disk),
+		uint64(s.open_fetch_count), uint64(s.open_job_count), uint64(s.copied_page_count),
+		uint64(s.index_bytes), uint64(s.followed_number), uint64(s.fetch_count),
+		uint64(s.joined_count), uint64(s.complete_count), uint64(s.shortened_count),
+		uint64(s.late_count), uint64(s.abandoned_count), uint64(s.fetch_ns),
+		uint64(s.longest_fetch_ns), uint64(s.lost_page_count), uint64(s.throttled_page_count),
+		uint64(s.lost_record_count), uint64(s.cleared_page_count), uint64(s.waiting_write_count),
+		uint64(s.unusable_page_count), uint64(s.longest_commit_ns),
+	}, asError(made.failure)
+}
+
+// Fetch starts to bring what the tiers have of a sequence beyond what it reuses; NoDeadline takes
+// as long as it takes, 0 only what host memory has.
+func (s Sequence) Fetch(deadline time.Duration, flags FetchFlags) (FetchResult, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return FetchResult{}, err
+	}
+	defer s.cache.mu.RUnlock()
+	milliseconds := C.uint64_t(1<<64 - 1)
+	if deadline >= 0 {
+		milliseconds = C.uint64_t((deadline + time.Millisecond - 1).Milliseconds())
+	}
+	made := C.rkvgo_sequence_fetch(raw, C.rkv_sequence_id(s.id), milliseconds, C.uint32_t(flags))
+	return FetchResult{
+		made.fetch.is_open != 0, uint64(made.fetch.position_count),
+		uint64(made.fetch.host_position_count),
+	}, asError(made.failure)
+}
+
+// Agree makes a sequence reuse no more than all ranks can, and says how much that is.
+func (s Sequence) Agree(positionCount uint64) (uint64, error) {
+	raw, err := s.cache.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer s.cache.mu.RUnlock()
+	made := C.rkvgo_sequence_agree(raw, C.rkv_sequence_id(s.id), C.uint64_t(positionCount))
+	return uint64(made.position_count), asError(made.failure)
+}

@@ -1,0 +1,86 @@
+package radixkv_test
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	radixkv "github.com/radixkv/radixkv/bindings/go"
+)
+
+const tierPageBytes = 32
+
+// carry is a step of an engine: it copies what there is to copy.
+func (b *bench) carry(kv []byte) []radixkv.FetchEnd {
+	b.Helper()
+	jobs, ends := make([]radixkv.CopyJob, 8), make([]radixkv.FetchEnd, 8)
+	jobCount, endCount, err := b.cache.Poll(jobs, ends)
+	must(b, err)
+	for _, job := range jobs[:jobCount] {
+		page := kv[job.Page*tierPageBytes:][:tierPageBytes]
+		host := unsafe.Slice((*byte)(job.Host), job.ByteCount)
+		if job.Direction == radixkv.CopyLoad {
+			copy(page, host)
+		} else {
+			copy(host, page)
+		}
+		must(b, b.cache.Complete([]uint64{job.Job}, true))
+	}
+	time.Sleep(time.Millisecond)
+	return ends[:endCount]
+}
+
+// T02, T09: what was evicted comes back from host memory, and after a restart from the disk.
+func TestTiers(t *testing.T) {
+	directory := t.TempDir()
+	prompt := radixkv.Tokens{IDs: run(1, 17)}
+	for round, flags := range []radixkv.TierFlags{0, radixkv.TiersAgree} {
+		b := newBenchWith(t, 4, 33, radixkv.CacheConfig{JournalBytes: 1 << 16})
+		kv := make([]byte, 34*tierPageBytes)
+		config := radixkv.TierConfig{
+			Flags: flags, PageBytes: tierPageBytes, HostBytes: 16 * tierPageBytes,
+			Directory: directory, DiskBytes: 1 << 20, CommitIntervalMS: 1,
+		}
+		must(t, b.cache.AttachTiers(config))
+		wants(t, b.cache.AttachTiers(config), radixkv.InvalidState)
+		if round == 0 {
+			b.request(base, prompt)
+			for {
+				stats, err := b.cache.TierStats()
+				must(t, err)
+				if stats.Disk.StoredPageCount == 4 {
+					break
+				}
+				b.carry(kv)
+			}
+			_, err := b.cache.Evict(4, nil)
+			must(t, err)
+		}
+		sequence, _, err := b.cache.Begin(radixkv.BeginArgs{Tokens: prompt})
+		must(t, err)
+		var fetch radixkv.FetchResult
+		for fetch.PositionCount == 0 { // until the thread has seen the journal
+			fetch, err = sequence.Fetch(radixkv.NoDeadline, radixkv.FetchLookOnly)
+			must(t, err)
+		}
+		equal(t, "positions", fetch.PositionCount, 16)
+		fetch, err = sequence.Fetch(time.Minute, 0)
+		must(t, err)
+		equal(t, "open", fetch.IsOpen, true)
+		var ends []radixkv.FetchEnd
+		for len(ends) == 0 {
+			ends = b.carry(kv)
+		}
+		equal(t, "brought", ends[0].BroughtPageCount, 4)
+		equal(t, "in time", ends[0].Flags&radixkv.FetchEndLate, 0)
+		if flags == radixkv.TiersAgree {
+			agreed, err := sequence.Agree(9)
+			must(t, err)
+			equal(t, "agreed", agreed, 8)
+		}
+		must(t, sequence.Release())
+		written, err := b.cache.DetachTiers(time.Minute)
+		must(t, err)
+		equal(t, "written", written, true)
+	}
+}

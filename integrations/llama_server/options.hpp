@@ -1,0 +1,72 @@
+// The options that llama-server has besides its own.
+#ifndef RADIXKV_LLAMA_SERVER_OPTIONS_HPP
+#define RADIXKV_LLAMA_SERVER_OPTIONS_HPP
+
+#include "arg.h"
+#include "common.h"
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace radixkv_server {
+
+struct Options {
+    /// False: llama-server's own prompt cache.
+    bool is_enabled = true;
+    /// Where states are kept on disk; empty: nowhere.
+    std::string disk;
+    /// Bytes in it at most, in MiB; -1: as much as there is room for.
+    std::int32_t disk_mib = 16384;
+    /// Milliseconds that a request waits for the disk at most.
+    std::int32_t disk_wait_ms = 5000;
+};
+
+/// Those of this process: handlers of llama.cpp's options can't carry anything along.
+inline Options& options() {
+    static Options made;
+    return made;
+}
+
+/// Adds them to llama.cpp's.
+template <class Add> void add_options(Add&& add) {
+    add(common_arg(
+            {"--cache-radix"}, {"--no-cache-radix"},
+            "keep prompts in radixkv: the longest prefix is found, entries stay when they are "
+            "used, requests with different `cache_salt` share nothing; off: llama-server's own "
+            "prompt cache (default: enabled, requires cache-ram)",
+            [](common_params&, bool value) { options().is_enabled = value; })
+            .set_env("LLAMA_ARG_CACHE_RADIX")
+            .set_examples({LLAMA_EXAMPLE_SERVER}));
+    add(common_arg(
+            {"--cache-disk"}, "DIR",
+            "keep prompts in this directory too: they are found again after a restart; each model "
+            "has a folder of its own in it (default: none, requires cache-radix)",
+            [](common_params&, const std::string& value) { options().disk = value; })
+            .set_env("LLAMA_ARG_CACHE_DISK")
+            .set_examples({LLAMA_EXAMPLE_SERVER}));
+    add(common_arg(
+            {"--cache-disk-mib"}, "N",
+            "set the maximum size of a model's folder in --cache-disk in MiB; what was not used "
+            "for longest goes (default: " + std::to_string(options().disk_mib) + ", -1 - no limit)",
+            [](common_params&, int value) {
+                if (value == 0 || value < -1) throw std::invalid_argument("must be positive or -1");
+                options().disk_mib = value;
+            })
+            .set_env("LLAMA_ARG_CACHE_DISK_MIB")
+            .set_examples({LLAMA_EXAMPLE_SERVER}));
+    add(common_arg(
+            {"--cache-disk-wait"}, "MS",
+            "how long a request waits for --cache-disk at most, in milliseconds; others go on "
+            "meanwhile (default: " + std::to_string(options().disk_wait_ms) + ", 0 - never)",
+            [](common_params&, int value) {
+                if (value < 0) throw std::invalid_argument("must not be negative");
+                options().disk_wait_ms = value;
+            })
+            .set_env("LLAMA_ARG_CACHE_DISK_WAIT")
+            .set_examples({LLAMA_EXAMPLE_SERVER}));
+}
+
+}  // namespace radixkv_server
+
+#endif  // RADIXKV_LLAMA_SERVER_OPTIONS_HPP

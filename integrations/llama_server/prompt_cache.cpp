@@ -1,0 +1,522 @@
+#include "prompt_cache.hpp"
+
+#include "options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <limits>
+#include <thread>
+#include <utility>
+
+namespace radixkv_server {
+
+namespace {
+
+/// Milliseconds that the end of the server waits for the disk.
+constexpr std::uint64_t close_ms = 10000;
+/// How often a request that waits for the disk looks.
+constexpr std::chrono::microseconds look_interval(500);
+/// An entry is read for a part of it when that is at least one of so many of its tokens: reading a
+/// token costs a small part of computing it.
+constexpr std::size_t read_cost = 16;
+
+/// For the lists of ids that lead to checkpoints.
+constexpr std::uint64_t checkpoint_bytes = 64U << 20;
+
+constexpr std::uint32_t trimmable = RKV_SNAPSHOT_MATCH_TRIMMABLE;
+
+double milliseconds_since(std::int64_t start) {
+    return static_cast<double>(ggml_time_us() - start) / 1000.0;
+}
+
+double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+
+/// Whether to read an entry of so many tokens for the sake of `gained` of them. The first is
+/// llama-server's own rule.
+bool is_worth(std::size_t common, std::size_t gained, std::size_t entry_tokens) {
+    return gained > 0 && (common * 4 >= entry_tokens || gained * read_cost >= entry_tokens);
+}
+
+rkv::TokenView first(const std::vector<std::uint32_t>& ids, std::size_t count) {
+    return {rkv::span<const std::uint32_t>(ids.data(), count), {}};
+}
+
+/// The name of a model's folder: for whoever looks into the directory.
+std::string folder_of(const common_params& params, const Fingerprint& fingerprint) {
+    static const char* digits = "0123456789abcdef";
+    std::string name = std::filesystem::path(params.model.path).stem().string();
+    for (char& c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
+    name.resize(std::min<std::size_t>(name.size(), 80));
+    name += '-';
+    for (std::size_t at = 0; at < 6; ++at) {
+        name += digits[fingerprint[at] >> 4];
+        name += digits[fingerprint[at] & 15];
+    }
+    return name;
+}
+
+rkv_snapshot_cache_config config_of(std::uint64_t byte_limit) {
+    rkv_snapshot_cache_config config = rkv::SnapshotCache::config();
+    config.byte_limit = byte_limit;
+    config.entry_limit = 1U << 20;
+    return config;
+}
+
+std::uint64_t bytes_of(std::int32_t given_mib) {
+    return given_mib < 0 ? std::numeric_limits<std::uint64_t>::max()
+                         : static_cast<std::uint64_t>(given_mib) << 20;
+}
+
+}  // namespace
+
+std::unique_ptr<server_prompt_cache> PromptCache::make(const Setup& setup) {
+    const common_params& params = *setup.params;
+    if (options().is_enabled) {
+        try {
+            return std::make_unique<PromptCache>(setup);
+        } catch (const std::exception& error) {
+            SRV_ERR("radixkv cannot be used: %s\n", error.what());
+        }
+    }
+    if (!options().disk.empty()) SRV_WRN("%s", "--cache-disk requires --cache-radix, ignored\n");
+    return std::make_unique<server_prompt_cache>(params.cache_ram_mib,
+                                                 llama_n_ctx(setup.target));
+}
+
+PromptCache::PromptCache(const Setup& setup)
+    : server_prompt_cache(setup.params->cache_ram_mib, 0),
+      cache_(config_of(bytes_of(setup.params->cache_ram_mib))),
+      checkpoints_(config_of(checkpoint_bytes)),
+      byte_limit_(bytes_of(setup.params->cache_ram_mib)) {
+    reopen(setup);
+}
+
+PromptCache::~PromptCache() { close(); }
+
+void PromptCache::reopen(const Setup& setup) {
+    const llama_model* model = llama_get_model(setup.target);
+    saved_window_ = llama_model_n_swa(model);
+    window_ = setup.params->swa_full ? 0 : saved_window_;
+    std::array<char, 64> architecture{};
+    llama_model_meta_val_str(model, "general.architecture", architecture.data(),
+                             architecture.size());
+    is_chunked_ = std::string(architecture.data()) == "llama4";
+    has_media_ = setup.has_media;
+    is_cuttable_ = saved_window_ == 0 && !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
+    set_adapters(setup.params->lora_adapters);
+    try {
+        std::optional<Fingerprint> now;
+        std::string why;
+        try {
+            now = fingerprint_of(*setup.params, setup.target, setup.draft);
+        } catch (const std::exception& error) {
+            why = error.what();
+        }
+        if (now && now == fingerprint_) return;
+        // What was kept is another model's, or may be.
+        close();
+        cache_.clear();
+        checkpoints_.base().clear();
+        fingerprint_ = now;
+        if (!now) throw std::runtime_error(why);
+        if (!options().disk.empty()) attach(setup);
+    } catch (const std::exception& error) {
+        if (!options().disk.empty()) SRV_WRN("prompts are kept in memory alone: %s\n", error.what());
+    }
+}
+
+void PromptCache::attach(const Setup& setup) {
+    const std::filesystem::path parent = options().disk;
+    const std::string directory = (parent / folder_of(*setup.params, *fingerprint_)).string();
+    std::filesystem::create_directories(parent);
+    rkv_snapshot_tier_config config{};
+    rkv::check(rkv_snapshot_tier_config_init(&config, sizeof config));
+    config.directory = directory.c_str();
+    config.byte_limit = bytes_of(options().disk_mib);
+    // What was let go before it was written comes on top of --cache-ram.
+    config.waiting_byte_limit = std::min(config.waiting_byte_limit, byte_limit_ / 4 + 1);
+    std::copy(fingerprint_->begin(), fingerprint_->end(), config.fingerprint);
+    rkv::check(rkv_snapshot_cache_attach(cache_.get(), &config));
+    has_disk_ = true;
+    auto stats = rkv::sized<rkv_snapshot_tier_stats>();
+    rkv::check(rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats));
+    SRV_INF("prompts are kept in %s: %zu from before, %.1f MiB\n", directory.c_str(),
+            static_cast<std::size_t>(stats.entry_count), mib(stats.used_bytes));
+}
+
+void PromptCache::tick() {
+    auto stats = rkv::sized<rkv_snapshot_tier_stats>();
+    // Any call takes in what the disk has done, and this one changes nothing.
+    if (!has_disk_) return;
+    [[maybe_unused]] const rkv_status status =
+        rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats);
+}
+
+void PromptCache::close() {
+    if (!has_disk_.exchange(false)) return;
+    const std::int64_t start = ggml_time_us();
+    const rkv_status status = rkv_snapshot_cache_detach(cache_.get(), close_ms);
+    if (status == RKV_STATUS_OK) return;
+    SRV_WRN("not all prompts were written to disk: %s, %.0f ms\n",
+            rkv::last_error_message().c_str(), milliseconds_since(start));
+}
+
+void PromptCache::failed(const char* what, const std::exception& error) {
+    const auto* ours = dynamic_cast<const rkv::Error*>(&error);
+    if (ours != nullptr && ours->status() >= 900) is_broken_ = true;
+    SRV_WRN("prompt cache, %s: %s%s\n", what, error.what(),
+            is_broken_ ? "; the server goes on without it" : "");
+}
+
+PromptCache::Query PromptCache::query_of(const server_tokens& tokens, const std::string& space) {
+    return {tokens, ids_of(tokens), namespace_of(space)};
+}
+
+std::vector<rkv_snapshot_part> PromptCache::parts_of(const rkv::SnapshotPin& pin) const {
+    std::size_t count = 0;
+    rkv::check(rkv_snapshot_cache_read_parts(cache_.get(), pin.get(), nullptr,
+                                             sizeof(rkv_snapshot_part), 0, &count));
+    std::vector<rkv_snapshot_part> parts(count);
+    rkv::check(rkv_snapshot_cache_read_parts(cache_.get(), pin.get(), parts.data(),
+                                             sizeof(rkv_snapshot_part), count, &count));
+    return parts;
+}
+
+std::optional<PromptCache::Found> PromptCache::find(const Query& query, const rkv::TokenView& ids,
+                                                    std::uint32_t flags) {
+    auto result = rkv::sized<rkv_snapshot_cache_match_result>();
+    rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(), ids.get(), flags,
+                                        &result));
+    if (result.pin == 0) return std::nullopt;
+    Found found;
+    found.pin = cache_.adopt_pin(result);
+    found.is_copy = result.is_copy != 0;
+    found.parts = Parts::read(parts_of(found.pin), has_media_);
+    // Compared as llama-server does it: images by their names, and never within one.
+    found.common = found.parts.tokens.get_common_prefix(query.tokens);
+    found.usable = usable(found.parts.tokens, found.parts.checkpoints, found.parts.pos_min, window_,
+                          found.common, found.common == query.tokens.size());
+    return found;
+}
+
+std::optional<PromptCache::Found> PromptCache::best(const Query& query) {
+    const rkv::TokenView ids = first(query.ids, query.ids.size());
+    std::optional<Found> found = find(query, ids, trimmable);
+    const auto take = [&found](std::optional<Found> other) {
+        if (other && (!found || other->usable > found->usable)) found = std::move(other);
+    };
+    // Where the state can't be cut at once, a shorter one that ends in time may serve better, or one
+    // that has a later checkpoint.
+    if (!found || found->usable < found->common) take(find(query, ids, 0));
+    if (!is_cuttable_ && found && found->usable < found->common) take(find_by_checkpoint(query));
+    return found;
+}
+
+std::optional<PromptCache::Found> PromptCache::find_by_checkpoint(const Query& query) {
+    const rkv::TokenView ids = first(query.ids, query.ids.size());
+    while (const auto named = checkpoints_.match(ids, query.space)) {
+        const std::vector<std::uint32_t>& entry = **named;
+        std::optional<Found> found = find(query, first(entry, entry.size()), 0);
+        if (found && found->parts.tokens.size() == entry.size()) return found;
+        checkpoints_.base().remove(first(query.ids, named.token_count()), query.space);
+    }
+    return std::nullopt;
+}
+
+void PromptCache::note_checkpoints(const server_prompt& prompt, llama_pos begin,
+                                   const Query& query) {
+    const auto ids = std::make_shared<const std::vector<std::uint32_t>>(query.ids);
+    for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints) {
+        const auto end = static_cast<std::size_t>(checkpoint.n_tokens);
+        // Some serve only those who have one token more in common.
+        for (std::size_t count = end; count <= end + 1 && count < ids->size(); ++count) {
+            if (usable(prompt.tokens, prompt.checkpoints, begin, window_, count, false) == 0)
+                continue;
+            checkpoints_.insert(first(query.ids, count), ids, ids->size() * sizeof(ids->front()),
+                                std::nullopt, query.space);
+            break;
+        }
+    }
+}
+
+std::optional<PromptCache::Found> PromptCache::best_for(const server_prompt& prompt,
+                                                        const Query& query, llama_context* ctx_tgt,
+                                                        std::int32_t id_slot) {
+    std::optional<Found> found = best(query);
+    if (!found || found->parts.tokens.size() > llama_n_ctx_seq(ctx_tgt)) return std::nullopt;
+    const std::size_t common = prompt.tokens.get_common_prefix(query.tokens);
+    const std::size_t has =
+        usable(prompt.tokens, prompt.checkpoints,
+               llama_memory_seq_pos_min(llama_get_memory(ctx_tgt), id_slot), window_, common,
+               common == query.tokens.size());
+    const std::size_t gained = found->usable > has ? found->usable - has : 0;
+    if (!is_worth(found->common, gained, found->parts.tokens.size())) return std::nullopt;
+    return found;
+}
+
+bool PromptCache::is_better(const server_prompt& prompt, const server_tokens& tokens_new,
+                            llama_context* ctx_tgt, std::int32_t id_slot) {
+    if (is_broken_) return false;
+    try {
+        return best_for(prompt, query_of(tokens_new, prompt.space), ctx_tgt, id_slot).has_value();
+    } catch (const std::exception& error) {
+        failed("a lookup", error);
+        return false;
+    }
+}
+
+bool PromptCache::loses_much(const server_prompt& prompt, std::size_t kept_count) {
+    const std::size_t count = prompt.tokens.size();
+    return kept_count < count && (count - kept_count) * 8 >= count;
+}
+
+bool PromptCache::load(server_prompt& prompt, const server_tokens& tokens_new,
+                       llama_context* ctx_tgt, llama_context* ctx_dft, std::int32_t id_slot) {
+    update();
+    if (is_broken_) return true;
+    try {
+        const Query query = query_of(tokens_new, prompt.space);
+        std::optional<Found> found = best_for(prompt, query, ctx_tgt, id_slot);
+        if (!found) return true;
+        const std::int64_t start = ggml_time_us();
+        if (!restore(*found, prompt, ctx_tgt, ctx_dft, id_slot)) return false;
+        SRV_INF("restored %zu of %zu tokens, of a prompt of %zu, %.1f MiB, %s, in %.2f ms\n",
+                found->usable, tokens_new.size(), prompt.tokens.size(),
+                mib(found->parts.state_bytes()), found->is_copy ? "from disk" : "from memory",
+                milliseconds_since(start));
+        return true;
+    } catch (const std::exception& error) {
+        failed("a load", error);  // before anything was put into the slot
+        return true;
+    }
+}
+
+bool PromptCache::restore(const Found& found, server_prompt& prompt, llama_context* ctx_tgt,
+                          llama_context* ctx_dft, std::int32_t id_slot) const {
+    const Parts& parts = found.parts;
+    // Before anything changes.
+    std::list<common_prompt_checkpoint> checkpoints = parts.copy_checkpoints();
+    server_tokens tokens = parts.tokens.clone();
+    const std::pair<llama_context*, rkv_snapshot_part> halves[] = {{ctx_tgt, parts.state},
+                                                                   {ctx_dft, parts.draft}};
+    for (const auto& [context, part] : halves) {
+        if (context == nullptr) continue;
+        const std::size_t read = llama_state_seq_set_data_ext(
+            context, static_cast<const std::uint8_t*>(part.data), part.size_bytes, id_slot,
+            LLAMA_STATE_SEQ_FLAGS_NONE);
+        if (read == part.size_bytes) continue;
+        SRV_WRN("a state of %.1f MiB doesn't fit the context, or is none of it\n",
+                mib(part.size_bytes));
+        return false;
+    }
+    prompt.tokens = std::move(tokens);
+    prompt.checkpoints = std::move(checkpoints);
+    prompt.n_exact = SIZE_MAX;
+    return true;
+}
+
+bool PromptCache::has(const server_prompt& prompt, const Query& query) {
+    const std::size_t count = prompt.tokens.size();
+    for (const std::uint32_t flags : {trimmable, 0U}) {
+        auto result = rkv::sized<rkv_snapshot_cache_match_result>();
+        rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(),
+                                            first(query.ids, count).get(), flags, &result));
+        const rkv::SnapshotPin pin = cache_.adopt_pin(result);
+        const bool ends_here = flags == 0 || can_cut(pos_min);
+        if (ends_here && std::max(result.common_token_count, result.fetchable_token_count) == count)
+            return true;
+        if (!pin || result.common_token_count != count) continue;
+        const Parts parts = Parts::read(parts_of(pin), has_media_);
+        if (usable(parts.tokens, parts.checkpoints, parts.pos_min, window_, count, false) == count)
+            return true;
+    }
+    return false;
+}
+
+llama_pos PromptCache::begin_of(const server_prompt& prompt) const {
+    const llama_pos next = prompt.tokens.pos_next();
+    // What no later position sees is not saved, also where the memory still has it.
+    if (saved_window_ == 0 || next == 0) return pos_min;
+    return std::max(pos_min, is_chunked_ ? (next - 1) / saved_window_ * saved_window_
+                                         : next - saved_window_);
+}
+
+server_prompt_cache_state* PromptCache::alloc(const server_prompt& prompt,
+                                              std::size_t state_size_main,
+                                              std::size_t state_size_drft) {
+    update();
+    // After a context shift the state is not that of its tokens, so it answers nobody else.
+    if (is_broken_ || prompt.n_exact < prompt.tokens.size()) return nullptr;
+    try {
+        if (has(prompt, query_of(prompt.tokens, prompt.space))) return nullptr;
+        std::uint64_t size = state_size_main + state_size_drft;
+        for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints)
+            size += checkpoint.size();
+        if (size > byte_limit_) {
+            SRV_WRN("a prompt of %.1f MiB exceeds --cache-ram, not kept\n", mib(size));
+            return nullptr;
+        }
+        pending_ =
+            std::make_unique<Entry>(prompt, begin_of(prompt), state_size_main, state_size_drft);
+        return &pending_->state();
+    } catch (const std::exception& error) {
+        failed("room for a state", error);
+        return nullptr;
+    }
+}
+
+void PromptCache::drop() {
+    SRV_WRN("%s", "a state could not be read from the context, not kept\n");
+    pending_.reset();
+}
+
+void PromptCache::update() {
+    if (!pending_) return;
+    try {
+        insert(std::move(pending_));
+    } catch (const std::exception& error) {
+        failed("an insert", error);
+    }
+}
+
+std::vector<std::size_t> PromptCache::beginnings_of(const Entry& entry, const Query& query) {
+    const server_prompt& prompt = entry.prompt();
+    std::vector<std::size_t> counts;
+    std::size_t below = query.ids.size();
+    // Shorter ones stay: who needs but a little would have to read all of this one.
+    while (below * 2 > query.ids.size()) {
+        auto result = rkv::sized<rkv_snapshot_cache_match_result>();
+        rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(),
+                                            first(query.ids, below - 1).get(), 0, &result));
+        const rkv::SnapshotPin pin = cache_.adopt_pin(result);
+        below = std::max(result.token_count, result.fetchable_token_count);
+        if (below * 2 <= query.ids.size()) break;
+        if (can_cut(entry.pos_min()) || usable(prompt.tokens, prompt.checkpoints, entry.pos_min(),
+                                               window_, below, false) == below)
+            counts.push_back(below);
+    }
+    return counts;
+}
+
+void PromptCache::remove(const std::vector<std::size_t>& counts, const Query& query) {
+    for (const std::size_t count : counts) {
+        const rkv::TokenView tokens = first(query.ids, count);
+        rkv::check(rkv_snapshot_cache_remove(cache_.get(), query.space.get(), tokens.get(),
+                                             nullptr));
+    }
+}
+
+void PromptCache::insert(std::unique_ptr<Entry> entry) {
+    const Query query = query_of(entry->prompt().tokens, entry->prompt().space);
+    const std::vector<std::size_t> beginnings = beginnings_of(*entry, query);
+    if (!can_cut(entry->pos_min())) note_checkpoints(entry->prompt(), entry->pos_min(), query);
+    // On disk what is old goes when what is new is there; memory alone needs the room.
+    if (!has_disk_) remove(beginnings, query);
+    const std::vector<rkv_snapshot_part> parts = entry->parts();
+    const rkv::TokenView tokens = first(query.ids, query.ids.size());
+    auto args = rkv::sized<rkv_snapshot_cache_insert_args>();
+    args.flags = RKV_SNAPSHOT_INSERT_STORABLE | RKV_SNAPSHOT_INSERT_TRIMMABLE;
+    args.space = query.space.get();
+    args.tokens = tokens.get();
+    args.data = entry.get();
+    for (const rkv_snapshot_part& part : parts) args.size_bytes += part.size_bytes;
+    args.destructor = [](void* data, std::uint64_t, void*) { delete static_cast<Entry*>(data); };
+    args.parts = parts.data();
+    args.part_count = parts.size();
+    args.part_size = sizeof(rkv_snapshot_part);
+    cache_.insert(args);
+    (void)entry.release();  // the cache's since the call succeeded
+    if (has_disk_) remove(beginnings, query);
+    SRV_INF("kept a prompt of %zu tokens, %.1f MiB\n", query.ids.size(), mib(args.size_bytes));
+}
+
+std::size_t PromptCache::size() const {
+    try {
+        return cache_.stats().entry_bytes;
+    } catch (const std::exception&) {
+        return 0;
+    }
+}
+
+std::string PromptCache::space(const task_params& params) const {
+    const std::lock_guard<std::mutex> guard(adapters_lock_);
+    Adapters adapters = adapters_;
+    if (!params.lora.empty())
+        for (auto& [number, scale] : adapters) {
+            const auto given = params.lora.find(number);
+            scale = given != params.lora.end() ? given->second : 0.0F;
+        }
+    return space_of(params.cache_salt, adapters);
+}
+
+void PromptCache::set_adapters(const std::vector<common_adapter_lora_info>& adapters) {
+    const std::lock_guard<std::mutex> guard(adapters_lock_);
+    adapters_.clear();
+    for (const common_adapter_lora_info& adapter : adapters)
+        adapters_.emplace_back(static_cast<int>(adapters_.size()), adapter.scale);
+}
+
+rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
+                                   Clock::time_point deadline,
+                                   const std::function<bool()>& should_stop) {
+    const std::int64_t start = ggml_time_us();
+    const rkv::TokenView tokens = first(query.ids, query.ids.size());
+    auto in_memory = rkv::sized<rkv_snapshot_cache_match_result>();
+    rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(), tokens.get(), flags,
+                                        &in_memory));
+    const rkv::SnapshotPin shorter = cache_.adopt_pin(in_memory);
+    if (in_memory.fetchable_token_count == 0) return {};
+    auto fetch = rkv::sized<rkv_snapshot_cache_fetch_result>();
+    rkv::check(rkv_snapshot_cache_fetch(cache_.get(), query.space.get(), tokens.get(), flags,
+                                        &fetch));
+    if (fetch.ticket == 0) return {};
+    bool wants = is_worth(fetch.common_token_count,
+                          fetch.common_token_count - in_memory.common_token_count,
+                          fetch.token_count);
+    auto taken = rkv::sized<rkv_snapshot_cache_match_result>();
+    while (wants) {
+        const rkv_status status = rkv_snapshot_cache_take(cache_.get(), fetch.ticket, &taken);
+        if (status == RKV_STATUS_STALE_TICKET) return {};
+        if (status != RKV_STATUS_PENDING) {
+            rkv::check(status);
+            break;
+        }
+        wants = Clock::now() < deadline && !should_stop();
+        if (wants) std::this_thread::sleep_for(look_interval);
+    }
+    const double waited = milliseconds_since(start);
+    if (!wants) {
+        [[maybe_unused]] const rkv_status status =
+            rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket);
+        SRV_INF("a prompt of %zu tokens, %.1f MiB, is left on disk after %.0f ms\n",
+                static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes), waited);
+        return {};
+    }
+    SRV_INF("a prompt of %zu tokens, %.1f MiB, %s from disk in %.1f ms\n",
+            static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes),
+            taken.pin != 0 ? "read" : "could not be read", waited);
+    return cache_.adopt_pin(taken);
+}
+
+std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const task_params& params,
+                                            const std::function<bool()>& should_stop) {
+    if (!has_disk_ || is_broken_ || !params.cache_prompt || options().disk_wait_ms == 0)
+        return nullptr;
+    try {
+        const auto deadline = Clock::now() + std::chrono::milliseconds(options().disk_wait_ms);
+        const Query query = query_of(tokens, space(params));
+        auto fetched = std::make_shared<Fetched>();
+        fetched->add(take(query, trimmable, deadline, should_stop));
+        // Where ends can't be cut off, what is a beginning as a whole may serve better.
+        if (!is_cuttable_) fetched->add(take(query, 0, deadline, should_stop));
+        return fetched;
+    } catch (const std::exception& error) {
+        failed("a look at the disk", error);
+        return nullptr;
+    }
+}
+
+}  // namespace radixkv_server

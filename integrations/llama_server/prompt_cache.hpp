@@ -1,0 +1,159 @@
+// llama-server's prompt cache, over radixkv's snapshot cache.
+#ifndef RADIXKV_LLAMA_SERVER_PROMPT_CACHE_HPP
+#define RADIXKV_LLAMA_SERVER_PROMPT_CACHE_HPP
+
+#include "entry.hpp"
+#include "fingerprint.hpp"
+#include "key.hpp"
+
+#include <radixkv.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace radixkv_server {
+
+/// Keeps in memory, until the request has its slot, what was read from disk for it.
+class Fetched {
+public:
+    void add(rkv::SnapshotPin pin) { pins_.push_back(std::move(pin)); }
+    void release() noexcept { pins_.clear(); }
+
+private:
+    std::vector<rkv::SnapshotPin> pins_;
+};
+
+/// In the seat of llama-server's own, on the thread of its slots. What may be called elsewhere says
+/// so. Nothing throws: when the cache fails, the server goes on as if nothing were found.
+class PromptCache final : public server_prompt_cache {
+public:
+    /// What `server_context` knows when a model is loaded.
+    struct Setup {
+        const common_params* params;
+        llama_context* target;
+        /// NULL without a draft model.
+        llama_context* draft;
+        bool has_media;
+    };
+
+    /// llama-server's own with --no-cache-radix, or when this one can't be made.
+    static std::unique_ptr<server_prompt_cache> make(const Setup& setup);
+    explicit PromptCache(const Setup& setup);
+    ~PromptCache() override;
+    PromptCache(const PromptCache&) = delete;
+    PromptCache& operator=(const PromptCache&) = delete;
+
+    // Its own verbs.
+
+    /// Where the state of a prompt is to be written; NULL when it is kept already, or can't be.
+    server_prompt_cache_state* alloc(const server_prompt& prompt, std::size_t state_size_main,
+                                     std::size_t state_size_drft) override;
+    /// The state could not be written: alloc() never happened.
+    void drop() override;
+    /// Puts the state of the longest prefix of `tokens_new` into a slot, if it is longer than what
+    /// the slot has. Both belong to `prompt.space`. False when the slot is to be cleared.
+    bool load(server_prompt& prompt, const server_tokens& tokens_new, llama_context* ctx_tgt,
+              llama_context* ctx_dft, std::int32_t id_slot) override;
+    void update() override;
+    /// Bytes of all states in memory.
+    [[nodiscard]] std::size_t size() const override;
+
+    // Beyond them.
+
+    /// Whether load() would find more than the slot has.
+    bool is_better(const server_prompt& prompt, const server_tokens& tokens_new,
+                   llama_context* ctx_tgt, std::int32_t id_slot);
+    /// Whether a slot that keeps only so many of its tokens is to be kept before.
+    static bool loses_much(const server_prompt& prompt, std::size_t kept_count);
+    /// Whose states may answer a request. Any thread.
+    std::string space(const task_params& params) const;
+    /// The adapters of requests that name none, and what they are from now on.
+    void set_adapters(const std::vector<common_adapter_lora_info>& adapters);
+    /// Brings what is only on disk into memory, for a request that waits for it here: on its own
+    /// thread, at most as long as --cache-disk-wait says, and only while `should_stop` is false.
+    std::shared_ptr<Fetched> fetch(const server_tokens& tokens, const task_params& params,
+                                   const std::function<bool()>& should_stop);
+    /// Nothing to do: what waited for room on the disk is written when there is some.
+    void tick();
+    /// The model was loaded again, perhaps another.
+    void reopen(const Setup& setup);
+    /// Writes what is not on disk yet, and gives the directory back.
+    void close();
+
+private:
+    struct Found {
+        rkv::SnapshotPin pin;
+        Parts parts;
+        std::size_t common = 0;
+        std::size_t usable = 0;
+        bool is_copy = false;
+    };
+    /// A request, as the cache knows it.
+    struct Query {
+        const server_tokens& tokens;
+        std::vector<std::uint32_t> ids;
+        rkv::Namespace space;
+    };
+    using Clock = std::chrono::steady_clock;
+
+    [[nodiscard]] static Query query_of(const server_tokens& tokens, const std::string& space);
+    void attach(const Setup& setup);
+    void insert(std::unique_ptr<Entry> entry);
+    /// Entries that a longer one makes superfluous, by their lengths.
+    [[nodiscard]] std::vector<std::size_t> beginnings_of(const Entry& entry, const Query& query);
+    void remove(const std::vector<std::size_t>& counts, const Query& query);
+    [[nodiscard]] bool has(const server_prompt& prompt, const Query& query);
+    /// What the cache has for some ids, and what that is to the query.
+    [[nodiscard]] std::optional<Found> find(const Query& query, const rkv::TokenView& ids,
+                                            std::uint32_t flags);
+    /// The entry with the last checkpoint within the query.
+    [[nodiscard]] std::optional<Found> find_by_checkpoint(const Query& query);
+    void note_checkpoints(const server_prompt& prompt, llama_pos begin, const Query& query);
+    [[nodiscard]] std::optional<Found> best(const Query& query);
+    [[nodiscard]] std::optional<Found> best_for(const server_prompt& prompt, const Query& query,
+                                                llama_context* ctx_tgt, std::int32_t id_slot);
+    [[nodiscard]] bool restore(const Found& found, server_prompt& prompt, llama_context* ctx_tgt,
+                               llama_context* ctx_dft, std::int32_t id_slot) const;
+    [[nodiscard]] std::vector<rkv_snapshot_part> parts_of(const rkv::SnapshotPin& pin) const;
+    rkv::SnapshotPin take(const Query& query, std::uint32_t flags, Clock::time_point deadline,
+                          const std::function<bool()>& should_stop);
+    void failed(const char* what, const std::exception& error);
+    /// Where the saved state of a prompt begins.
+    [[nodiscard]] llama_pos begin_of(const server_prompt& prompt) const;
+    /// Whether a state that begins there has all positions.
+    [[nodiscard]] bool can_cut(llama_pos begin) const noexcept {
+        return begin == 0 && saved_window_ == 0;
+    }
+
+    rkv::SnapshotCache cache_;
+    /// Where a state can't be cut at once: the ids of an entry, by the tokens up to a checkpoint of
+    /// it. In memory alone; what it names may be gone.
+    rkv::TypedSnapshotCache<std::shared_ptr<const std::vector<std::uint32_t>>> checkpoints_;
+    std::unique_ptr<Entry> pending_;
+    std::uint64_t byte_limit_;
+    /// Of the model; 0 where all layers see all positions.
+    llama_pos saved_window_ = 0;
+    /// As the server counts with it: 0 as well with --swa-full.
+    llama_pos window_ = 0;
+    bool is_chunked_ = false;
+    bool has_media_ = false;
+    /// Whether each state has all positions, so that any end can be cut off.
+    bool is_cuttable_ = false;
+    std::optional<Fingerprint> fingerprint_;
+    std::atomic<bool> has_disk_ = false;
+    std::atomic<bool> is_broken_ = false;
+    mutable std::mutex adapters_lock_;
+    Adapters adapters_;
+};
+
+}  // namespace radixkv_server
+
+#endif  // RADIXKV_LLAMA_SERVER_PROMPT_CACHE_HPP

@@ -1,0 +1,154 @@
+//! What lies below the pages of a cache, in numbers.
+use crate::capi::cache::rkv_cache;
+use crate::capi::ffi::{AbiStruct, check_fit, rkv_status, with, write_struct};
+use crate::tier::paged::{PageTiers, TierTotals};
+
+/// One tier, now and since it was attached.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_tier_totals {
+    /// Pages now.
+    pub page_count: u64,
+    /// Bytes in use now.
+    pub used_bytes: u64,
+    /// Bytes at most.
+    pub byte_limit: u64,
+    /// Pages that came into it.
+    pub stored_page_count: u64,
+    /// Pages that were fetched from it.
+    pub fetched_page_count: u64,
+    /// Pages that went to make room.
+    pub evicted_page_count: u64,
+    /// Pages that were dropped because their bytes had changed.
+    pub damaged_page_count: u64,
+    /// Copies, reads and writes that failed.
+    pub failed_count: u64,
+}
+
+impl rkv_tier_totals {
+    fn of(totals: &TierTotals) -> Self {
+        Self {
+            page_count: totals.pages as u64,
+            used_bytes: totals.bytes,
+            byte_limit: totals.limit,
+            stored_page_count: totals.stored,
+            fetched_page_count: totals.fetched,
+            evicted_page_count: totals.evicted,
+            damaged_page_count: totals.damaged,
+            failed_count: totals.failed,
+        }
+    }
+}
+
+/// What lies below the pages of a cache: counters since it was attached unless they say "now".
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_tier_stats {
+    /// sizeof(rkv_tier_stats).
+    pub struct_size: u32,
+    /// 1 when the disk refused so often that nothing is written any more; reads go on.
+    pub is_read_only: u32,
+    /// Host memory.
+    pub host: rkv_tier_totals,
+    /// The disk; all zero without a directory.
+    pub disk: rkv_tier_totals,
+    /// Fetches that are open now.
+    pub open_fetch_count: u64,
+    /// Copies now that the engine has not completed.
+    pub open_job_count: u64,
+    /// Pages of the device now that those copies keep from being used again: they are cached or
+    /// private still, or neither and counted as private.
+    pub copied_page_count: u64,
+    /// Bytes of host memory that the books take now, beside the slots.
+    pub index_bytes: u64,
+    /// The record of the journal up to which pages are known, now.
+    pub followed_number: u64,
+    /// Fetches that were begun.
+    pub fetch_count: u64,
+    /// Of those, the ones that waited for another fetch of the same pages.
+    pub joined_count: u64,
+    /// Fetches that brought all.
+    pub complete_count: u64,
+    /// Fetches that brought less.
+    pub shortened_count: u64,
+    /// Fetches whose deadline came first.
+    pub late_count: u64,
+    /// Fetches whose sequences ended first.
+    pub abandoned_count: u64,
+    /// Nanoseconds of all fetches together, from their begin to their end.
+    pub fetch_ns: u64,
+    /// Nanoseconds of the longest.
+    pub longest_fetch_ns: u64,
+    /// Pages that were evicted from the device before they were stored.
+    pub lost_page_count: u64,
+    /// Pages for which there was no room in the queue of stores.
+    pub throttled_page_count: u64,
+    /// Records of the journal that were overwritten before they were followed.
+    pub lost_record_count: u64,
+    /// Pages that went because their namespace was cleared.
+    pub cleared_page_count: u64,
+    /// Writes that waited for room under disk_bytes, or in the disk's queue.
+    pub waiting_write_count: u64,
+    /// Pages in the directory that could not be used when it was attached.
+    pub unusable_page_count: u64,
+    /// Nanoseconds of the longest commit of the disk.
+    pub longest_commit_ns: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiStruct for rkv_tier_stats {
+    const NAME: &'static str = "out_stats";
+    const V1: usize = 296;
+}
+
+/// Counters of what lies below the pages of a cache. All zero when nothing does.
+///
+/// @param cache the cache
+/// @param out_stats receives the numbers; set its struct_size first
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(1); shared lock for a moment; never waits for the disk
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_read_tier_stats(
+    cache: *const rkv_cache,
+    out_stats: *mut rkv_tier_stats,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_stats.
+    unsafe {
+        with(cache, |shared| {
+            check_fit(out_stats)?;
+            let stats = shared.lower::<PageTiers>().map(|tiers| tiers.stats());
+            let stats = stats.unwrap_or_default();
+            let counters = stats.counters;
+            let made = rkv_tier_stats {
+                struct_size: 0,
+                is_read_only: stats.store.is_read_only as u32,
+                host: rkv_tier_totals::of(&stats.host),
+                disk: rkv_tier_totals::of(&stats.disk),
+                open_fetch_count: stats.open_fetches as u64,
+                open_job_count: stats.open_copies as u64,
+                copied_page_count: stats.copied_pages as u64,
+                index_bytes: stats.index_bytes as u64,
+                followed_number: stats.applied,
+                fetch_count: counters.fetches,
+                joined_count: counters.joined,
+                complete_count: counters.complete,
+                shortened_count: counters.shortened,
+                late_count: counters.late,
+                abandoned_count: counters.abandoned,
+                fetch_ns: counters.fetch_nanoseconds,
+                longest_fetch_ns: counters.fetch_nanoseconds_max,
+                lost_page_count: counters.lost,
+                throttled_page_count: counters.throttled,
+                lost_record_count: counters.lost_records,
+                cleared_page_count: counters.cleared,
+                waiting_write_count: counters.disk_full + counters.disk_busy,
+                unusable_page_count: counters.unusable,
+                longest_commit_ns: stats.store.commit_nanoseconds_max,
+            };
+            write_struct(out_stats, &made)
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Reading a cache from its journal: all that it holds, then what becomes of it, record by record,
+//! and from the beginning again when records were lost.
+use super::intake::Intake;
+use crate::error::Error;
+use crate::memory::OutOfMemory;
+use crate::store::Shared;
+
+/// What is read next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// All that was known is void.
+    Begin,
+    /// All that the cache holds, from a page on: not exact yet.
+    Contents { next_page: u32 },
+    /// Records up to a number, with which the contents are exact.
+    CatchUp { until: u64 },
+    /// Records as they come.
+    Follow,
+}
+
+/// What a step of reading came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// What is known is void, and nothing is read before `voided` is called.
+    Void,
+    /// Records may wait.
+    More,
+    /// With all records that were given, what is known is exact.
+    Exact,
+    /// There is nothing new.
+    Nothing,
+    /// There is no cache.
+    NoCache,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reader {
+    intake: Intake,
+    phase: Phase,
+    /// The last record that was read.
+    number: u64,
+    /// Records that were lost.
+    lost: u64,
+}
+
+impl Reader {
+    /// For pages of so many positions.
+    pub fn new(page_size: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { intake: Intake::new(page_size)?, phase: Phase::Begin, number: 0, lost: 0 })
+    }
+
+    /// The records that wait, to be looked at while this is changed; none when none does.
+    pub fn take_waiting(&mut self) -> Option<Intake> {
+        self.intake.first().is_some().then(|| std::mem::take(&mut self.intake))
+    }
+
+    /// Puts them back.
+    pub fn put_waiting(&mut self, intake: Intake) {
+        self.intake = intake;
+    }
+
+    /// The first was worked on.
+    pub fn drop_first(&mut self) {
+        self.intake.drop_first();
+    }
+
+    /// Whether what is known is exact up to the record before the first that waits.
+    pub fn is_exact(&self) -> bool {
+        self.phase == Phase::Follow
+    }
+
+    /// The last record that was read.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Records that were lost since this was asked last.
+    pub fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Reads a little more. No record waits.
+    pub fn read(&mut self, shared: &Shared) -> Result<Read, Error> {
+        match self.phase {
+            Phase::Begin => Ok(Read::Void),
+            // What it held is not known, and another one may come.
+            Phase::Contents { next_page } if !shared.read().has_cache() => {
+                self.phase = if next_page == 0 { self.phase } else { Phase::Begin };
+                Ok(if next_page > 0 { Read::More } else { Read::NoCache })
+            }
+            Phase::Contents { next_page } => self.read_contents(shared, next_page),
+            Phase::CatchUp { until } if self.number >= until => {
+                self.phase = Phase::Follow;
+                Ok(Read::Exact)
+            }
+            Phase::CatchUp { .. } | Phase::Follow => {
+                let before = self.number;
+                self.read_journal(shared)?;
+                let is_idle = self.number == before && self.phase == Phase::Follow;
+                Ok(if is_idle { Read::Nothing } else { Read::More })
+            }
+        }
+    }
+
+    /// What was known is forgotten.
+    pub fn voided(&mut self) {
+        self.intake.clear();
+        self.phase = Phase::Contents { next_page: 0 };
+    }
+
+    /// Has all that the cache holds told once more, on top of what is known.
+    pub fn again(&mut self) {
+        self.phase = Phase::Contents { next_page: 0 };
+    }
+
+    fn read_contents(&mut self, shared: &Shared, page: u32) -> Result<Read, Error> {
+        let intake = &mut self.intake;
+        let told = shared.read_contents(page, &mut |record| intake.take(record))?;
+        if page == 0 {
+            self.number = told.number;
+        }
+        self.phase = match told.next_page {
+            0 => Phase::CatchUp { until: told.newest },
+            next_page => Phase::Contents { next_page },
+        };
+        Ok(Read::More)
+    }
+
+    fn read_journal(&mut self, shared: &Shared) -> Result<(), Error> {
+        let intake = &mut self.intake;
+        let read = shared.read_journal(self.number, &mut |record| intake.take(record))?;
+        self.number = read.last;
+        if read.lost > 0 {
+            self.lost += read.lost;
+            self.phase = Phase::Begin;
+            self.intake.clear();
+        }
+        Ok(())
+    }
+}

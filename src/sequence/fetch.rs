@@ -1,0 +1,233 @@
+//! Private pages of a sequence that are filled from a tier instead of being computed, and become
+//! the cache's then.
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::memory::try_to_vec;
+use crate::paging::RowOwner;
+use crate::store::{Claim, Sequence, State, Turn};
+use crate::token::{DigestChain, KeyPieces, Keys, OpenImage, PageDigest, PageHasher, Query};
+
+/// Pages that were digested, and where the next ones begin.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Digested {
+    /// How many.
+    pub count: usize,
+    /// The image that goes on after them.
+    pub open: Option<OpenImage>,
+}
+
+/// What a sequence has after its pages came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Landed {
+    /// Pages that it shares more than before.
+    pub pages: usize,
+    /// Positions that need not be computed.
+    pub positions: usize,
+}
+
+/// A sequence as queries are, without its keys.
+fn query(sequence: &Sequence) -> Query<'_> {
+    let images = &sequence.image_spans;
+    Query { keys: &[], positions: sequence.positions, images, unchecked: false }
+}
+
+impl State {
+    /// The first page of a sequence that could come from a tier, and how many from there on: whole
+    /// pages before its last token, of those that its row has, or of all.
+    pub fn fetchable_pages(&self, id: SequenceId, in_row: bool) -> Result<(usize, usize), Error> {
+        let (sequence, page_size) = (self.sequence(id)?, self.table.page_size());
+        sequence.check_loaded()?;
+        let (query, first) = (query(sequence), sequence.shared);
+        let start = first * page_size;
+        // What is known of its keys begins there, and its hit can end there.
+        let is_possible = sequence.base_pages == first && query.boundary(start) == start;
+        let computed = match sequence.copy {
+            Some(copy) => sequence.computed - copy.positions,
+            None => sequence.computed,
+        };
+        if !is_possible || computed != start || self.has_groups() || self.is_cleared(sequence) {
+            return Ok((first, 0));
+        }
+        let last = query.boundary(sequence.prompt_positions - 1);
+        let end = query.page_boundary(last, page_size) / page_size;
+        let row = if in_row { self.table.row(id.slot())?.len() } else { end };
+        Ok((first, end.min(row).saturating_sub(first)))
+    }
+
+    /// The last page of the cache in a sequence's row, and a record from which on it has held what
+    /// it holds; None when it is not to be found any more.
+    pub fn last_shared(&self, id: SequenceId) -> Result<Option<(u32, u64)>, Error> {
+        let sequence = self.sequence(id)?;
+        let row = self.table.row(id.slot())?;
+        let Some(last) = sequence.shared.checked_sub(1) else { return Ok(None) };
+        Ok(self.held_since(row[last]).map(|since| (row[last], since)))
+    }
+
+    /// The namespace of a sequence.
+    pub fn namespace_of(&self, id: SequenceId) -> Result<crate::index::Namespace, Error> {
+        Ok(self.sequence(id)?.namespace)
+    }
+
+    /// Digests of the pages of a sequence from one on, which is not before what it shares, as many
+    /// as there is room for and whole pages are left.
+    pub fn digest_pages(
+        &self,
+        id: SequenceId,
+        first: usize,
+        (parent, open): (PageDigest, Option<OpenImage>),
+        into: &mut [PageDigest],
+    ) -> Result<Digested, Error> {
+        let (sequence, page_size) = (self.sequence(id)?, self.table.page_size());
+        let from = first.checked_sub(sequence.base_pages).map(|pages| pages * page_size);
+        let keys = from.and_then(|from| sequence.tail().get(from..)).unwrap_or_default();
+        let keys = Keys { keys, images: &self.cache()?.images };
+        let pieces = KeyPieces::new(keys, open);
+        let mut chain = DigestChain::new(PageHasher::new(page_size), parent, pieces);
+        let mut count = 0;
+        while let Some(digest) = into.get_mut(count) {
+            match chain.next_page() {
+                Some(made) => *digest = made,
+                None => break,
+            }
+            count += 1;
+        }
+        Ok(Digested { count, open: chain.pieces.open() })
+    }
+
+    /// Begins to fill the next pages of a sequence, so many, which were seen to be fetchable, and
+    /// gives up the copy that begin named. Returns them.
+    pub fn open_fetch(
+        &mut self,
+        id: SequenceId,
+        first: usize,
+        count: usize,
+    ) -> Result<Vec<u32>, Error> {
+        let (at, most) = self.fetchable_pages(id, true)?;
+        if at != first || most < count {
+            return Err(Error::state("the sequence went on meanwhile"));
+        }
+        let pages = try_to_vec(&self.table.row(id.slot())?[first..first + count])?;
+        if pages.iter().any(|&page| self.table.pool.is_copied(page)) {
+            return Err(Error::state("the sequence's pages are being copied"));
+        }
+        let slot = id.slot();
+        self.end_copy(slot);
+        self.table.renew(slot);
+        let page_size = self.table.page_size();
+        self.set_cached(slot, first * page_size);
+        self.sequences[slot as usize].is_loading = true;
+        Ok(pages)
+    }
+
+    /// So many positions need not be computed: a token boundary.
+    fn set_cached(&mut self, slot: u32, positions: usize) {
+        let sequence = &mut self.sequences[slot as usize];
+        let tokens = query(sequence).tokens_before(positions);
+        (sequence.computed, sequence.cached_positions) = (positions, positions);
+        sequence.cached_tokens = tokens;
+    }
+
+    /// Whether a sequence waits for its pages.
+    pub fn is_loading(&self, id: SequenceId) -> bool {
+        self.sequence(id).is_ok_and(|sequence| sequence.is_loading)
+    }
+
+    /// Publishes the next pages of a sequence, of which so many came, and as many more as others
+    /// have published meanwhile, but no more than `most`. With `goes_on` it waits for more.
+    pub fn land(
+        &mut self,
+        id: SequenceId,
+        (came, most): (usize, usize),
+        goes_on: bool,
+    ) -> Result<Landed, Error> {
+        let (page_size, slot) = (self.table.page_size(), id.slot());
+        let sequence = self.sequence(id)?;
+        assert!(sequence.is_loading, "a fetch is open");
+        let (shared, tail) = (sequence.shared, sequence.tail());
+        let keys = &tail[..(most * page_size).min(tail.len())];
+        let cache = self.cache()?;
+        let known = match sequence.base {
+            Some(base) => cache.index.walk(base, cache.keys(keys)).pages - sequence.base_pages,
+            None => {
+                let root = cache.index.find_root(&sequence.namespace);
+                let root = root.filter(|_| !self.is_cleared(sequence));
+                root.map_or(0, |root| cache.index.walk(root, cache.keys(keys)).pages)
+            }
+        };
+        let end = (shared + came.max(known).min(most)) * page_size;
+        let end = query(sequence).page_boundary(end, page_size);
+        self.sequences[slot as usize].is_loading = false;
+        // A fetch that could not be published is one that brought nothing.
+        let done = self.publish(id, end.max(shared * page_size));
+        if done.is_ok() {
+            self.set_cached(slot, end.max(shared * page_size));
+        }
+        let sequence = &mut self.sequences[slot as usize];
+        sequence.is_loading = goes_on;
+        Ok(Landed { pages: sequence.shared - shared, positions: sequence.cached_positions })
+    }
+}
+
+/// Pages for positions that a sequence shares and is to compute all the same.
+struct ShareLess {
+    id: SequenceId,
+    positions: usize,
+}
+
+impl ShareLess {
+    /// The page-wise end of what it keeps.
+    fn keep(&self, state: &State) -> Result<usize, Error> {
+        let (sequence, page_size) = (state.sequence(self.id)?, state.table.page_size());
+        if sequence.computed > sequence.cached_positions {
+            return Err(Error::state("the sequence has computed already"));
+        }
+        let end = query(sequence).boundary(self.positions.min(sequence.cached_positions));
+        Ok(query(sequence).page_boundary(end, page_size) / page_size)
+    }
+}
+
+impl Claim<()> for ShareLess {
+    /// Each takes the place of one that is shared.
+    const OWNER: Option<RowOwner> = None;
+
+    fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
+        let missing = state.sequence(self.id)?.shared.saturating_sub(self.keep(state)?);
+        state.check_room(missing.saturating_sub(early), 0)?;
+        Ok(missing)
+    }
+
+    fn make_room(&mut self, _: &mut State, _: usize) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
+        let (keep, slot) = (self.keep(state)?, self.id.slot());
+        let more = missing.saturating_sub(early.len());
+        early.try_reserve(more).map_err(crate::memory::OutOfMemory::from)?;
+        state.free_up(more);
+        state.table.pool.take_early(more, early);
+        state.end_copy(slot);
+        for index in keep..keep + missing {
+            state.table.replace_shared(slot, index, early);
+        }
+        state.sequences[slot as usize].shared = keep;
+        state.set_cached(slot, keep * state.table.page_size());
+        Ok(())
+    }
+}
+
+impl Turn<'_> {
+    /// Makes a sequence that has computed nothing yet reuse no more than so many positions: whole
+    /// pages, up to a token's end. Returns how many.
+    pub fn share_less(&mut self, id: SequenceId, positions: usize) -> Result<usize, Error> {
+        let sequence = self.sequence(id)?;
+        sequence.check_loaded()?;
+        if self.has_groups() {
+            return Err(Error::unsupported("with several groups of layers"));
+        }
+        if positions < sequence.cached_positions {
+            self.carry_out(ShareLess { id, positions })?;
+        }
+        Ok(self.sequence(id)?.cached_positions)
+    }
+}

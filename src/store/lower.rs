@@ -1,0 +1,124 @@
+//! What lies below the device, as the store sees it: something that goes before the cache does, and
+//! pages that are read and written meanwhile.
+use super::{Shared, State};
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::index::Namespace;
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The tiers of a cache. They may take the store's lock, and the store calls them without it.
+pub trait Lower: Any + Send + Sync {
+    /// Nothing is copied any more, and nothing of the cache is touched from now on.
+    fn close(&self);
+}
+
+/// The one that a cache has.
+#[derive(Default)]
+pub(super) struct Attached {
+    lower: RwLock<Option<Arc<dyn Lower>>>,
+    is_there: AtomicBool,
+}
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_there.load(Ordering::Relaxed) { "tiers" } else { "nothing" })
+    }
+}
+
+impl Shared {
+    /// Puts something below the cache, which has nothing there.
+    pub fn attach_lower(&self, lower: Arc<dyn Lower>) -> Result<(), Error> {
+        let mut attached = self.lower.lower.write().unwrap_or_else(PoisonError::into_inner);
+        if attached.is_some() {
+            return Err(Error::state("the cache has tiers: detach those first"));
+        }
+        *attached = Some(lower);
+        self.lower.is_there.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// What is below the cache, if it is of this type.
+    pub fn lower<T: Lower>(&self) -> Option<Arc<T>> {
+        if !self.lower.is_there.load(Ordering::Acquire) {
+            return None;
+        }
+        let attached = self.lower.lower.read().unwrap_or_else(PoisonError::into_inner);
+        let lower: Arc<dyn Any + Send + Sync> = attached.clone()?;
+        lower.downcast().ok()
+    }
+
+    /// Takes away what is below the cache.
+    pub fn detach_lower(&self) {
+        let mut attached = self.lower.lower.write().unwrap_or_else(PoisonError::into_inner);
+        let lower = attached.take();
+        self.lower.is_there.store(false, Ordering::Release);
+        drop(attached);
+        if let Some(lower) = lower {
+            lower.close();
+        }
+    }
+}
+
+impl State {
+    /// A record of the journal from which on a page, which can be found, has held what it holds
+    /// now.
+    pub fn held_since(&self, page: u32) -> Option<u64> {
+        let journal = self.cache.as_ref()?.journal.as_ref()?;
+        journal.stored_by(page).filter(|_| self.table.pool.is_cached(page))
+    }
+
+    /// The number of the latest clear.
+    pub fn latest_clear(&self) -> u64 {
+        self.clears.latest()
+    }
+
+    /// The namespaces that were cleared after a clear: true for those that were, or may have been.
+    pub fn cleared_since(&self, clear: u64) -> impl Fn(&Namespace) -> bool + '_ {
+        move |namespace| self.clears.concern(namespace, clear)
+    }
+
+    /// Makes room for copies between tiers; refused where pages are somebody else's.
+    pub fn reserve_copied(&mut self) -> Result<(), Error> {
+        self.check_own_pool()?;
+        Ok(self.table.pool.reserve_copied()?)
+    }
+
+    /// A tier copies a page of the cache that has held the same since a record. False when the
+    /// cache has other things there now, or it is being copied already.
+    pub fn begin_store(&mut self, page: u32, known: u64) -> bool {
+        let is_same = self.held_since(page).is_some_and(|since| since <= known);
+        is_same && self.table.pool.begin_copied(page)
+    }
+
+    /// A tier writes to a page of a sequence that waits for that.
+    pub fn begin_load(&mut self, id: SequenceId, page: u32) -> bool {
+        self.sequence(id).is_ok_and(|sequence| sequence.is_loading)
+            && self.table.pool.begin_copied(page)
+    }
+
+    /// Such a copy is done.
+    pub fn end_copied(&mut self, page: u32) {
+        self.table.pool.end_copied(page);
+    }
+
+    /// Pages that are being copied between tiers, and those of them that only their copies keep
+    /// from being free.
+    pub fn copied_pages(&self) -> usize {
+        self.table.pool.copied().0
+    }
+
+    /// Gives `take` pages in the order in which evictions will take them, or nearly, so many at
+    /// most.
+    pub fn cold_pages(&self, count: usize, take: &mut dyn FnMut(u32)) {
+        let Some(cache) = &self.cache else { return };
+        let mut left = count;
+        cache.index.visit_cold(&mut |pages| {
+            let taken = left.min(pages.len());
+            pages[pages.len() - taken..].iter().rev().for_each(|&page| take(page));
+            left -= taken;
+            left > 0
+        });
+    }
+}

@@ -1,0 +1,72 @@
+//! Namespaces that were cleared: what the tiers have of them goes, and is not found before it has.
+use super::map::Level;
+use super::work::PageTiers;
+use crate::error::Error;
+use crate::memory::try_zeros;
+
+/// Records that are looked at before others are let in.
+const RECORDS: u32 = 1024;
+
+impl PageTiers {
+    /// Drops what was cleared since this was called last. Whether anything was.
+    pub(super) fn take_clears(&self) -> Result<bool, Error> {
+        let state = self.shared.read();
+        let latest = state.latest_clear();
+        drop(state);
+        let spaces = {
+            let table = self.table();
+            if table.clear == latest {
+                return Ok(false);
+            }
+            (table.clear, table.spaces.end())
+        };
+        let (since, end) = spaces;
+        let mut is_cleared = try_zeros::<bool>(end as usize)?;
+        for number in 0..end {
+            let name = self.table().spaces.get(number).copied();
+            if let Some(name) = name {
+                is_cleared[number as usize] = self.shared.read().cleared_since(since)(&name);
+            }
+        }
+        let end = self.table().map.end();
+        for from in (0..end).step_by(RECORDS as usize) {
+            let table = &mut *self.table();
+            for at in from..end.min(from + RECORDS) {
+                let Some(record) = table.map.get(at) else { continue };
+                let is_gone = is_cleared.get(record.space() as usize).copied();
+                let (host, disk) = (record.host(), record.disk());
+                if is_gone != Some(true) || (host, disk) == (None, None) {
+                    continue;
+                }
+                table.counters.cleared += 1;
+                if host.is_some() {
+                    table.drop_host(at);
+                }
+                if let Some(number) = disk {
+                    self.remove_disk(table, at, number);
+                }
+            }
+        }
+        self.table().clear = latest;
+        Ok(true)
+    }
+
+    /// Gives up what is least needed at a level until it has so many pages at most.
+    pub(super) fn shrink(&self, level: Level, pages: usize) {
+        loop {
+            let table = &mut *self.table();
+            if table.map.count(level) <= pages {
+                return;
+            }
+            let Some(at) = table.map.next_to_go(level).next() else { return };
+            match level {
+                Level::Host => table.drop_host(at),
+                Level::Disk => {
+                    let number = table.map.get(at).and_then(|record| record.disk());
+                    self.remove_disk(table, at, number.expect("it is on the disk"));
+                }
+            }
+            table.counters.evicted[level as usize] += 1;
+        }
+    }
+}

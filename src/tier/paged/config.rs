@@ -1,0 +1,45 @@
+//! How pages are kept below the device.
+use super::super::{LowerStore, Record, Wake};
+use crate::memory::{Arc, Slots};
+
+/// When a page is copied to host memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PagePolicy {
+    /// As soon as it is published.
+    Through,
+    /// When so many sequences have asked for what follows it.
+    AfterUses(u8),
+    /// When it is about to be evicted.
+    OnEviction,
+}
+
+impl PagePolicy {
+    pub(super) fn counts_uses(self) -> bool {
+        matches!(self, Self::AfterUses(_))
+    }
+}
+
+/// Where host memory is.
+#[derive(Debug)]
+pub enum HostMemory {
+    /// So many bytes of the library's own, at most.
+    Own(u64),
+    /// Slots of the engine's, each of a page's bytes.
+    Given(Arc<Slots>),
+}
+
+/// What is below the device.
+pub struct TierConfig {
+    /// Bytes of a page, in all layers together.
+    pub page_bytes: usize,
+    /// Where host memory is.
+    pub host: HostMemory,
+    /// What is below host memory, and what it has already.
+    pub disk: Option<(Box<dyn LowerStore>, Vec<Record>)>,
+    /// When pages are copied to host memory.
+    pub policy: PagePolicy,
+    /// Nothing that was fetched is visible before all ranks have agreed how much.
+    pub agrees: bool,
+    /// Called when there is something to poll for after there was nothing.
+    pub wake: Option<Wake>,
+}

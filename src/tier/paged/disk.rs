@@ -1,0 +1,281 @@
+//! Between host memory and the disk.
+use super::super::{Event, Key, LoadError, Record, Refused, Source, Target};
+use super::loads::Landing;
+use super::map::{Level, Name};
+use super::note::{NOTE_BYTES, Note};
+use super::table::Table;
+use super::work::{PageTiers, checksum};
+use crate::error::Error;
+use crate::memory::{Slot, try_box};
+use std::any::Any;
+
+/// Of the pages that the disk has room for, the part that is kept free.
+const AHEAD_PART: u64 = 16;
+/// Pages that are tried again at once.
+const RETRIES: usize = 256;
+
+pub(super) fn key(number: u64) -> Key {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn number(key: &Key) -> u64 {
+    u64::from_be_bytes(key[..8].try_into().expect("eight bytes"))
+}
+
+/// A slot that is written, and kept for as long.
+struct Written(Slot);
+
+impl Source for Written {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part(&self, _: usize) -> &[u8] {
+        self.0.get()
+    }
+}
+
+/// A slot that is read into.
+struct Reading {
+    slot: Slot,
+    name: Name,
+    number: u64,
+}
+
+impl Target for Reading {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part(&mut self, _: usize) -> &mut [u8] {
+        self.slot.get_mut().expect("nobody else has it")
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
+
+impl PageTiers {
+    /// Bytes of the disk that a page takes.
+    pub(super) fn disk_cost(&self) -> u64 {
+        let disk = self.disk.as_ref();
+        disk.map_or(1, |disk| disk.cost(self.page_bytes as u64, NOTE_BYTES)).max(1)
+    }
+
+    /// Makes records of what the disk has already.
+    pub(super) fn find_again(&self, table: &mut Table, records: &[Record]) -> Result<(), Error> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        for record in records {
+            let found = number(&record.key);
+            table.next_disk = table.next_disk.max(found.saturating_add(1));
+            let note = Note::decode(&record.note).filter(|_| {
+                record.key == key(found) && found > 0 && record.bytes == self.page_bytes as u64
+            });
+            if !note.is_some_and(|note| self.add_found(table, &note, found)) {
+                disk.remove(record.key);
+                table.counters.unusable += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_found(&self, table: &mut Table, note: &Note, number: u64) -> bool {
+        let Ok(space) = table.spaces.number(&note.namespace) else { return false };
+        table.map.tick();
+        let Ok(at) = table.map.make(note.name, note.parent, space) else { return false };
+        // The one that was used later is the better one.
+        if let Some(other) = table.map.get(at).and_then(|record| record.disk()) {
+            self.remove_disk(table, at, other);
+            return self.add_found(table, note, number);
+        }
+        table.map.touch(at);
+        if table.map.set_disk(at, (number, note.checksum)).is_err() {
+            table.map.prune(at);
+            return false;
+        }
+        table.map.set_committed(at);
+        true
+    }
+
+    /// Takes a page off the disk.
+    pub(super) fn remove_disk(&self, table: &mut Table, record: u32, number: u64) {
+        table.writes.remove(&number);
+        table.map.leave_disk(record);
+        if let Some(disk) = &self.disk {
+            disk.remove(key(number));
+        }
+    }
+
+    /// Starts to write a page of host memory, unless the disk has it or can't take it now.
+    pub(super) fn write(&self, table: &mut Table, name: Name) {
+        if let Err(refused) = self.try_write(table, name) {
+            let counters = &mut table.counters;
+            match refused {
+                Refused::Full => counters.disk_full += 1,
+                Refused::Busy => counters.disk_busy += 1,
+                _ => counters.disk_failed += 1,
+            }
+            let is_later = matches!(refused, Refused::Full | Refused::Busy);
+            if is_later && table.retries.len() < RETRIES && table.retries.try_reserve(1).is_ok() {
+                table.retries.push_back(name);
+            }
+        }
+    }
+
+    fn try_write(&self, table: &mut Table, name: Name) -> Result<(), Refused> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let Some(at) = table.map.find(name) else { return Ok(()) };
+        let Some(record) = table.map.get(at).filter(|record| record.disk().is_none()) else {
+            return Ok(());
+        };
+        let Some(page) = record.host().and_then(|slot| table.host[slot as usize].as_ref()) else {
+            return Ok(());
+        };
+        let no_memory = |_| Refused::OutOfMemory;
+        let (slot, space, checksum) = (page.slot.clone(), record.space(), page.checksum);
+        let parent = table.map.parent_digest(at);
+        let namespace = *table.spaces.name(space);
+        let note = Note { namespace, name, parent, checksum }.encode().map_err(no_memory)?;
+        let source = try_box(Written(slot)).map_err(no_memory)?;
+        table.writes.try_reserve(1).map_err(no_memory)?;
+        // The disk's bound: others go, and some ahead, for their room is there only when that is
+        // committed.
+        let limit = disk.stats().capacity / self.disk_cost();
+        while table.map.count(Level::Disk) as u64 + 1 > limit - limit / AHEAD_PART {
+            let Some(victim) = table.map.next_to_go(Level::Disk).find(|&victim| victim != at)
+            else {
+                return Err(Refused::Full);
+            };
+            let gone = table.map.get(victim).and_then(|record| record.disk());
+            self.remove_disk(table, victim, gone.expect("it is on the disk"));
+            table.counters.evicted[Level::Disk as usize] += 1;
+        }
+        let number = table.next_disk;
+        table.map.set_disk(at, (number, checksum)).map_err(no_memory)?;
+        table.next_disk += 1;
+        if let Err(refused) = disk.put(key(number), note, source) {
+            table.map.leave_disk(at);
+            return Err(refused);
+        }
+        table.writes.insert(number, name);
+        Ok(())
+    }
+
+    /// Tries again what the disk had no room for, when there may be some.
+    pub(super) fn retry_writes(&self, table: &mut Table) {
+        let Some(disk) = &self.disk else { return };
+        let stats = disk.stats();
+        let has_changed = stats.commits != table.tried_at || table.writes.is_empty();
+        if table.retries.is_empty() || !has_changed {
+            return;
+        }
+        table.tried_at = stats.commits;
+        for _ in 0..table.retries.len() {
+            let Some(name) = table.retries.pop_front() else { return };
+            match self.try_write(table, name) {
+                Ok(()) => {}
+                Err(Refused::Full | Refused::Busy) => {
+                    table.retries.push_back(name);
+                    return;
+                }
+                Err(_) => table.counters.disk_failed += 1,
+            }
+        }
+    }
+
+    /// Starts to read a page. False when it can't be had now: then it is not on the disk any more,
+    /// or there is no slot.
+    pub(super) fn read(&self, table: &mut Table, at: u32, name: Name) -> Option<bool> {
+        let disk = self.disk.as_ref()?;
+        let number = table.map.get(at)?.committed()?;
+        let slot = self.take_slot(table, true)?;
+        let target = try_box(Reading { slot, name, number }).ok()?;
+        match disk.get(key(number), target) {
+            Ok(_) => {
+                disk.touch(key(number));
+                Some(true)
+            }
+            Err((Refused::OutOfMemory, _)) => None,
+            Err(_) => {
+                // The store lost it, and said so to nobody.
+                self.remove_disk(table, at, number);
+                table.counters.disk_failed += 1;
+                Some(false)
+            }
+        }
+    }
+
+    /// Takes in what the disk has done. Whether it had done anything.
+    pub(super) fn take_disk_events(&self, events: &mut Vec<Event>) -> bool {
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.has_events()) else { return false };
+        disk.poll(events);
+        for event in events.drain(..) {
+            match event {
+                Event::Committed { key } => {
+                    let table = &mut *self.table();
+                    if let Some((at, _)) = written(table, number(&key)) {
+                        table.map.set_committed(at);
+                    }
+                }
+                Event::Dropped { key, .. } => {
+                    let table = &mut *self.table();
+                    if let Some((at, number)) = written(table, number(&key)) {
+                        table.counters.disk_failed += 1;
+                        self.remove_disk(table, at, number);
+                    }
+                }
+                Event::Loaded { target, result, .. } => {
+                    if let Ok(read) = target.into_any().downcast::<Reading>() {
+                        self.take_read(*read, result);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// A read has ended: the page is in host memory again, or it is not to be had.
+    fn take_read(&self, read: Reading, result: Result<(), LoadError>) {
+        let Reading { slot, name, number } = read;
+        // Outside the lock: it takes a while.
+        let sum = result.is_ok().then(|| checksum(slot.get()));
+        let table = &mut *self.table();
+        let at = table.map.find(name).filter(|&at| {
+            let record = table.map.get(at);
+            record.and_then(|record| record.disk()) == Some(number)
+        });
+        let landing = match (at, sum) {
+            // It was cleared meanwhile.
+            (None, _) => Landing::Gone,
+            (Some(at), bad) if !bad.is_some_and(|sum| is_as_written(table, at, sum)) => {
+                table.counters.disk_failed += u64::from(bad.is_none());
+                let is_damaged = bad.is_some() || result == Err(LoadError::Damaged);
+                table.counters.damaged[Level::Disk as usize] += u64::from(is_damaged);
+                self.remove_disk(table, at, number);
+                Landing::Gone
+            }
+            (Some(at), sum) => {
+                let sum = sum.expect("it was seen to be good");
+                let kept = slot.clone();
+                table.put_host(at, slot, sum);
+                Landing::Here(kept)
+            }
+        };
+        table.loads.land_read(name, landing);
+    }
+}
+
+fn is_as_written(table: &Table, at: u32, sum: u64) -> bool {
+    table.map.get(at).is_some_and(|record| record.can_be(sum))
+}
+
+/// The record of a page that was being written.
+fn written(table: &mut Table, number: u64) -> Option<(u32, u64)> {
+    let name = table.writes.remove(&number)?;
+    let at = table.map.find(name)?;
+    let record = table.map.get(at)?;
+    (record.disk() == Some(number)).then_some((at, number))
+}

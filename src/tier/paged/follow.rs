@@ -1,0 +1,159 @@
+//! Following the journal: what pages of the device hold, by digest.
+use super::config::PagePolicy;
+use super::pages::Page;
+use super::work::PageTiers;
+use crate::error::Error;
+use crate::events::{Read, Reader};
+use crate::index::Namespace;
+use crate::journal::{Reason, Record, What};
+use crate::token::{DigestChain, PageDigest, PageHasher, PartPieces, parts_within};
+
+/// Records that are followed before anything else is looked at.
+const RECORDS: usize = 64;
+/// Pages that are forgotten before others are let in.
+const PAGES: u32 = 4096;
+
+/// Times that all contents are gone through, for pages in an unlucky order.
+const PASSES: u32 = 16;
+
+/// Pages of a record at most.
+const RECORD_PAGES: usize = 64;
+
+impl PageTiers {
+    /// Follows the journal a little further. Whether there is more.
+    pub(super) fn follow(&self, reader: &mut Reader) -> Result<bool, Error> {
+        for _ in 0..RECORDS {
+            let is_exact = reader.is_exact();
+            let Some(waiting) = reader.take_waiting() else {
+                match reader.read(&self.shared)? {
+                    Read::Void => {
+                        self.forget_all();
+                        self.table().counters.lost_records += reader.take_lost();
+                        reader.voided();
+                    }
+                    Read::More => {}
+                    Read::Exact if self.goes_through_again() => reader.again(),
+                    Read::Exact => self.table().applied = Some(reader.number()),
+                    Read::Nothing | Read::NoCache => return Ok(false),
+                }
+                continue;
+            };
+            let first = waiting.first();
+            let number = first.as_ref().map_or(0, |record| record.number);
+            let applied = first.map_or(Ok(()), |record| self.apply(&record));
+            reader.put_waiting(waiting);
+            applied?;
+            reader.drop_first();
+            if is_exact {
+                self.table().applied = Some(number);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The contents come by the numbers of pages: one that is told before the page that it goes on
+    /// from is known when they are told again.
+    fn goes_through_again(&self) -> bool {
+        let mut table = self.table();
+        let unknown = std::mem::take(&mut table.unknown);
+        table.passes = if unknown > 0 { table.passes + 1 } else { PASSES };
+        let is_again = table.passes < PASSES;
+        if !is_again {
+            table.passes = 0;
+        }
+        is_again
+    }
+
+    /// Nothing is known of any page.
+    fn forget_all(&self) {
+        let end = {
+            let mut table = self.table();
+            table.applied = None;
+            table.pages.end()
+        };
+        self.forget_where(end, |_| true);
+    }
+
+    fn forget_where(&self, end: u32, is_gone: impl Fn(&Page) -> bool) {
+        for from in (0..end).step_by(PAGES as usize) {
+            let table = &mut *self.table();
+            for page in from..end.min(from + PAGES) {
+                if table.pages.get(page).is_some_and(|what| is_gone(&what)) {
+                    table.pages.forget(page);
+                }
+            }
+        }
+    }
+
+    fn apply(&self, record: &Record<'_>) -> Result<(), Error> {
+        match record.what {
+            What::Stored { namespace, parent, .. } => self.store_record(record, &namespace, parent),
+            What::Removed(reason) => {
+                let table = &mut *self.table();
+                for &page in record.pages {
+                    let is_lost = matches!(reason, Reason::Capacity | Reason::Caller);
+                    self.note_removed(table, page, is_lost);
+                }
+                Ok(())
+            }
+            What::Cleared(name) => {
+                let (space, end) = {
+                    let table = &mut *self.table();
+                    (table.spaces.number(&name)?, table.pages.end())
+                };
+                self.forget_where(end, |page| page.space == space);
+                Ok(())
+            }
+        }
+    }
+
+    fn store_record(
+        &self,
+        record: &Record<'_>,
+        namespace: &Namespace,
+        parent: u32,
+    ) -> Result<(), Error> {
+        let What::Stored { tokens, parts, .. } = record.what else { return Ok(()) };
+        let before = {
+            let table = &mut *self.table();
+            match parent {
+                0 => Some(namespace.digest()),
+                page => table.pages.get(page).map(|page| page.digest),
+            }
+        };
+        // Outside the lock: this is what takes time.
+        let (page_size, mut digests) = (self.page_size, [PageDigest::default(); RECORD_PAGES]);
+        if let Some(mut last) = before {
+            for (index, digest) in digests.iter_mut().enumerate().take(record.pages.len()) {
+                let [from, end] = [index * page_size, (index + 1) * page_size];
+                let inside = parts_within(parts.iter(), from, end)?;
+                let pieces = PartPieces::new(&tokens[from..end], &inside);
+                let mut chain = DigestChain::new(PageHasher::new(page_size), last, pieces);
+                let made = chain.next_page();
+                last = made.ok_or_else(|| {
+                    Error::Corrupt("a record of the journal has no whole page".into())
+                })?;
+                *digest = last;
+            }
+        }
+        let table = &mut *self.table();
+        let space = table.spaces.number(namespace)?;
+        let mut last = parent;
+        for (&page, &digest) in record.pages.iter().zip(&digests) {
+            if before.is_none() {
+                // What stands before it is not known, so neither is what it is.
+                table.pages.forget(page);
+                table.unknown += 1;
+                continue;
+            }
+            let what =
+                Page { digest, before: last, space, uses: 0, is_queued: false, was_stored: false };
+            table.pages.set(page, what);
+            if self.policy == PagePolicy::Through {
+                self.queue_store(table, page);
+            }
+            last = page;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! Slots of host memory, and who gives one up.
+use super::map::Level;
+use super::table::Table;
+use super::work::PageTiers;
+use crate::memory::Slot;
+
+/// Pages that are looked at for one that can go.
+const LOOKS: usize = 256;
+
+impl PageTiers {
+    /// A slot for a page; another page goes for it if need be: one with nothing after it, the least
+    /// recently used first, but none that is being read or written.
+    /// What the disk is about to have room for goes only for a fetch.
+    pub(super) fn take_slot(&self, table: &mut Table, is_for_fetch: bool) -> Option<Slot> {
+        if let Some(slot) = self.slots.take() {
+            return Some(slot);
+        }
+        let mut unwritten = None;
+        let is_free = |table: &Table, record: u32| {
+            let slot = table.map.get(record).and_then(|record| record.host());
+            let page = slot.and_then(|slot| table.host[slot as usize].as_ref());
+            page.is_some_and(|page| page.slot.is_alone())
+        };
+        let mut victim = None;
+        for record in table.map.next_to_go(Level::Host).take(LOOKS) {
+            if !is_free(table, record) {
+                continue;
+            }
+            let on_disk = table.map.get(record).is_some_and(|record| record.committed().is_some());
+            if on_disk || self.disk.is_none() {
+                victim = Some(record);
+                break;
+            }
+            unwritten = unwritten.or(Some(record));
+        }
+        // What the disk can't take is lost.
+        let can_lose = is_for_fetch || table.retries.is_empty();
+        let victim = victim.or(unwritten.filter(|_| can_lose))?;
+        table.drop_host(victim);
+        table.counters.evicted[Level::Host as usize] += 1;
+        self.slots.take()
+    }
+}

@@ -1,0 +1,318 @@
+//! Fetches that are open: pages on their way to a sequence, each at a stage of its own.
+use super::map::{Level, Name};
+use super::table::Table;
+use super::work::{PageTiers, checksum};
+use crate::ids::SequenceId;
+use crate::memory::{OrderedMap, Slot};
+use crate::token::PageDigest;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Instant;
+
+/// Pages of a fetch that are read or checked ahead.
+const AHEAD: usize = 64;
+
+/// How far a page has come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    Waiting,
+    /// The disk reads it into host memory.
+    Reading,
+    /// Its bytes are being checked.
+    Checking,
+    /// It can be copied.
+    Ready(Slot),
+    /// The engine copies it.
+    Copying,
+    /// It is in the sequence's page.
+    Done,
+}
+
+#[derive(Debug)]
+pub(super) struct LoadPage {
+    pub name: Name,
+    /// The sequence's.
+    pub page: u32,
+    pub stage: Stage,
+    pub from: Level,
+}
+
+#[derive(Debug)]
+pub(super) struct Load {
+    pub sequence: SequenceId,
+    pub pages: VecDeque<LoadPage>,
+    /// Pages that became the cache's already: the first that is left has this place.
+    pub landed: usize,
+    /// Of those that are left, the first that are there.
+    pub done: usize,
+    /// Of the pages that are left, those that it still waits for: the others can't be had.
+    pub limit: usize,
+    /// Pages that it was begun for.
+    pub wanted: usize,
+    pub deadline: Option<Instant>,
+    pub begun: Instant,
+    pub host_only: bool,
+    /// Copies that the engine carries out.
+    pub running: usize,
+    /// Another fetch brings its next page.
+    pub is_joined: bool,
+    pub was_joined: bool,
+    pub is_late: bool,
+    /// All that could be had is there, and the ranks have to agree.
+    pub is_ready: bool,
+}
+
+impl Load {
+    /// The places of pages that may be under way: those before are there, those behind wait.
+    pub fn window(&self) -> Range<usize> {
+        self.done..self.pages.len().min(self.done + AHEAD)
+    }
+
+    /// The place of a page that is at a stage.
+    fn place(&self, name: Name, is_at: impl Fn(&Stage) -> bool) -> Option<usize> {
+        self.window().find(|&at| self.pages[at].name == name && is_at(&self.pages[at].stage))
+    }
+
+    /// A copy of a page is done.
+    pub fn set_done(&mut self, at: usize) {
+        self.pages[at].stage = Stage::Done;
+        let is_there = |page: &LoadPage| matches!(page.stage, Stage::Done);
+        while self.pages.get(self.done).is_some_and(is_there) {
+            self.done += 1;
+        }
+    }
+
+    /// It waits for nothing from a place on.
+    pub fn shorten(&mut self, limit: usize) {
+        self.limit = self.limit.min(limit);
+        for at in self.window().start.max(self.limit)..self.window().end {
+            // Not what the engine is copying: until that is done the page is not free.
+            if !matches!(self.pages[at].stage, Stage::Copying | Stage::Done) {
+                self.pages[at].stage = Stage::Waiting;
+            }
+        }
+    }
+
+    /// Nothing more is begun for it: the deadline is over.
+    pub fn expire(&mut self) {
+        let under_way = |&at: &usize| matches!(self.pages[at].stage, Stage::Done | Stage::Copying);
+        let limit = self.done + self.window().take_while(under_way).count();
+        self.is_late |= limit < self.limit;
+        self.shorten(limit);
+    }
+
+    /// Whether all that it waits for is there.
+    pub fn is_over(&self) -> bool {
+        self.running == 0 && self.done >= self.limit
+    }
+
+    /// Some of its first pages became the cache's.
+    pub fn drop_landed(&mut self, count: usize) -> impl Iterator<Item = LoadPage> {
+        self.landed += count;
+        self.limit -= count;
+        self.done -= count.min(self.done);
+        self.pages.drain(..count)
+    }
+}
+
+/// What became of a read.
+pub(super) enum Landing {
+    Here(Slot),
+    Gone,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    pub open: OrderedMap<u64, Load>,
+    /// By sequence: the number of its load.
+    pub numbers: OrderedMap<u64, u64>,
+    pub next: u64,
+    /// Pages, by digest, and the load that brings each to the device.
+    pub carried: OrderedMap<PageDigest, u64>,
+    /// Pages that the disk is reading.
+    pub reading: OrderedMap<PageDigest, ()>,
+}
+
+impl Loads {
+    /// A read has ended.
+    pub fn land_read(&mut self, name: Name, landing: Landing) {
+        self.reading.remove(&name.digest);
+        let Some(&number) = self.carried.get(&name.digest) else { return };
+        let Some(load) = self.open.get_mut(&number) else { return };
+        let is_read = |stage: &Stage| matches!(stage, Stage::Reading);
+        let Some(at) = load.place(name, is_read) else { return };
+        match landing {
+            Landing::Here(slot) => {
+                load.pages[at].from = Level::Disk;
+                load.pages[at].stage = Stage::Ready(slot);
+            }
+            Landing::Gone => load.shorten(at),
+        }
+    }
+
+    /// The first load of a number or a higher one, and its sequence.
+    pub fn from(&self, number: u64) -> Option<(u64, SequenceId)> {
+        let (&number, load) = self.open.from(&number).next()?;
+        Some((number, load.sequence))
+    }
+
+    /// Whether any load still brings pages.
+    pub fn are_active(&self) -> bool {
+        self.open.iter().any(|(_, load)| !load.is_ready)
+    }
+
+    /// Ends a load. What it brought to host memory stays there.
+    pub fn end(&mut self, number: u64) -> Option<Load> {
+        let load = self.open.remove(&number)?;
+        self.numbers.remove(&load.sequence.0);
+        load.pages.iter().for_each(|page| self.release(&page.name.digest, number));
+        Some(load)
+    }
+
+    /// Others may bring a page that a load has brought.
+    pub fn release(&mut self, digest: &PageDigest, number: u64) {
+        if self.carried.get(digest) == Some(&number) {
+            self.carried.remove(digest);
+        }
+    }
+}
+
+/// Bytes to be checked.
+struct Check {
+    load: u64,
+    name: Name,
+    slot: Slot,
+    checksum: u64,
+}
+
+impl PageTiers {
+    /// Reads and checks ahead for all open fetches. Whether anything came of it.
+    pub(super) fn advance_loads(&self) -> bool {
+        let (mut any, mut after) = (false, 0);
+        loop {
+            let mut table = self.table();
+            let Some((number, _)) = table.loads.from(after) else { return any };
+            let mut checks = Vec::new();
+            any |= self.advance(&mut table, number, &mut checks);
+            drop(table);
+            for check in checks {
+                let is_good = checksum(check.slot.get()) == check.checksum;
+                self.take_check(check, is_good);
+                any = true;
+            }
+            after = number + 1;
+        }
+    }
+
+    fn advance(&self, table: &mut Table, number: u64, checks: &mut Vec<Check>) -> bool {
+        let Some(mut at) = table.loads.open.get(&number).map(|load| load.done) else {
+            return false;
+        };
+        let mut any = false;
+        loop {
+            let Some(load) = table.loads.open.get(&number) else { return any };
+            if at >= load.limit.min(load.window().end) || load.is_ready {
+                return any;
+            }
+            let (name, host_only) = (load.pages[at].name, load.host_only);
+            if !matches!(load.pages[at].stage, Stage::Waiting) {
+                at += 1;
+                continue;
+            }
+            let carrier = table.loads.carried.get(&name.digest).copied();
+            if carrier.is_some_and(|other| other != number) && !self.agrees {
+                self.join(table, number);
+                return any;
+            }
+            if table.loads.reading.get(&name.digest).is_some() {
+                return any;
+            }
+            let next = match table.find(name) {
+                None => None,
+                Some((record, Level::Host)) => self.begin_check(table, number, record, checks),
+                Some((_, Level::Disk)) if host_only => None,
+                Some((record, Level::Disk)) => match self.begin_read(table, number, record, name) {
+                    Some(true) => Some(Stage::Reading),
+                    Some(false) => None,
+                    // There is no slot now.
+                    None => return any,
+                },
+            };
+            any = true;
+            let load = table.loads.open.get_mut(&number).expect("it is open");
+            match next {
+                Some(stage) => {
+                    load.pages[at].stage = stage;
+                    load.is_joined = false;
+                }
+                None => load.shorten(at),
+            }
+            at += 1;
+        }
+    }
+
+    /// Another fetch brings the next page.
+    fn join(&self, table: &mut Table, number: u64) {
+        let Table { loads, counters, .. } = table;
+        let load = loads.open.get_mut(&number).expect("it is open");
+        load.is_joined = true;
+        counters.joined += u64::from(!std::mem::replace(&mut load.was_joined, true));
+    }
+
+    fn begin_check(
+        &self,
+        table: &mut Table,
+        number: u64,
+        record: u32,
+        checks: &mut Vec<Check>,
+    ) -> Option<Stage> {
+        let found = table.map.get(record)?;
+        let page = table.host[found.host()? as usize].as_ref()?;
+        let (name, slot, checksum) = (found.name(), page.slot.clone(), page.checksum);
+        checks.try_reserve(1).ok()?;
+        self.carry(table, number, name)?;
+        table.map.touch(record);
+        checks.push(Check { load: number, name, slot, checksum });
+        Some(Stage::Checking)
+    }
+
+    fn carry(&self, table: &mut Table, number: u64, name: Name) -> Option<()> {
+        if !self.agrees || table.loads.carried.get(&name.digest).is_none() {
+            table.loads.carried.try_insert(name.digest, number).ok()?;
+        }
+        Some(())
+    }
+
+    fn begin_read(&self, table: &mut Table, number: u64, record: u32, name: Name) -> Option<bool> {
+        table.loads.reading.try_reserve(1).ok()?;
+        table.loads.carried.try_reserve(1).ok()?;
+        table.map.touch(record);
+        let begun = self.read(table, record, name)?;
+        if begun {
+            table.loads.reading.insert(name.digest, ());
+            self.carry(table, number, name)?;
+        }
+        Some(begun)
+    }
+
+    /// Bytes were compared with their checksum.
+    fn take_check(&self, check: Check, is_good: bool) {
+        let table = &mut *self.table();
+        let Check { load: number, name, slot, .. } = check;
+        if !is_good {
+            table.counters.damaged[Level::Host as usize] += 1;
+            let record = table.map.find(name).filter(|&at| {
+                table.map.get(at).and_then(|record| record.host()) == Some(slot.index())
+            });
+            if let Some(record) = record {
+                table.drop_host(record);
+            }
+        }
+        let Some(load) = table.loads.open.get_mut(&number) else { return };
+        if let Some(at) = load.place(name, |stage| matches!(stage, Stage::Checking)) {
+            load.pages[at].from = Level::Host;
+            // The disk may still have it.
+            load.pages[at].stage = if is_good { Stage::Ready(slot) } else { Stage::Waiting };
+        }
+    }
+}

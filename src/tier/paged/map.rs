@@ -1,0 +1,415 @@
+//! Which pages host memory and the disk have, by what they hold: a record each.
+//!
+//! A record knows the one before it in its prefix, and counts those after it, in all and in each
+//! tier: a tier gives up records that have nothing after them there, the least recently used first.
+//! So what it has of a prefix has no gaps, unless bytes were lost.
+//!
+//! A page may come before the one that it goes on from, which then has a record of no place until
+//! it comes too, or until nothing after it is left. All sizes are known from the beginning, so that
+//! no call ever stops to move what there is.
+use super::leaves::Leaves;
+use crate::memory::{OutOfMemory, Slab, seed, try_zeros};
+use crate::token::PageDigest;
+
+/// No record, or no slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What a record is found by: a page's digest, and the group whose KV it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    pub digest: PageDigest,
+    pub group: u8,
+}
+
+/// Where pages are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    Host = 0,
+    Disk = 1,
+}
+
+/// A page.
+#[derive(Debug)]
+pub(super) struct Record {
+    digest: PageDigest,
+    /// The number of what the disk has; 0 for nothing.
+    disk: u64,
+    used: u64,
+    /// The number of its namespace.
+    space: u32,
+    parent: u32,
+    /// Records right after it, in all and by level.
+    children: u32,
+    children_at: [u32; 2],
+    /// The slot of host memory.
+    host: u32,
+    /// Of what the disk has: a part of it.
+    checksum: u32,
+    group: u8,
+    /// The record before it is known, or there is none.
+    is_linked: bool,
+    /// The disk has all of it.
+    is_committed: bool,
+}
+
+impl Record {
+    /// The slot of host memory that has it.
+    pub fn host(&self) -> Option<u32> {
+        Some(self.host).filter(|&slot| slot != NONE)
+    }
+
+    /// The number of what the disk has of it, or is about to.
+    pub fn disk(&self) -> Option<u64> {
+        Some(self.disk).filter(|&number| number != 0)
+    }
+
+    /// The same when it can be read.
+    pub fn committed(&self) -> Option<u64> {
+        self.disk().filter(|_| self.is_committed)
+    }
+
+    pub fn name(&self) -> Name {
+        Name { digest: self.digest, group: self.group }
+    }
+
+    /// Whether what the disk has can have this checksum.
+    pub fn can_be(&self, checksum: u64) -> bool {
+        self.checksum == checksum as u32
+    }
+
+    pub fn space(&self) -> u32 {
+        self.space
+    }
+
+    fn is_at(&self, level: Level) -> bool {
+        match level {
+            Level::Host => self.host != NONE,
+            Level::Disk => self.disk != 0,
+        }
+    }
+
+    fn is_leaf(&self, level: Level) -> bool {
+        self.is_at(level) && self.children_at[level as usize] == 0
+    }
+}
+
+/// Why there can be no record more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoRecord {
+    Full,
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for NoRecord {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Map {
+    records: Slab<Record>,
+    /// Numbers of records plus one, where their digests lead to; 0 for none.
+    table: Vec<u32>,
+    limit: usize,
+    seed: u64,
+    clock: u64,
+    leaves: [Leaves; 2],
+    counts: [usize; 2],
+}
+
+const LEVELS: [Level; 2] = [Level::Host, Level::Disk];
+
+impl Map {
+    /// For so many pages that are somewhere.
+    pub fn new(pages: usize) -> Result<Self, NoRecord> {
+        // Each may have one before it that is nowhere.
+        let limit = pages.checked_mul(2).filter(|&limit| limit < 1 << 30).ok_or(NoRecord::Full)?;
+        let places = (limit + limit / 8).max(8);
+        Ok(Self {
+            records: Slab::default(),
+            table: try_zeros(places)?,
+            limit,
+            seed: seed(),
+            clock: 0,
+            leaves: Default::default(),
+            counts: [0; 2],
+        })
+    }
+
+    /// Records, of no place included.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// All numbers are below this.
+    pub fn end(&self) -> u32 {
+        self.records.capacity() as u32
+    }
+
+    /// Pages at a level.
+    pub fn count(&self, level: Level) -> usize {
+        self.counts[level as usize]
+    }
+
+    /// Heap memory.
+    pub fn bytes(&self) -> usize {
+        let leaves: usize = self.leaves.iter().map(Leaves::bytes).sum();
+        self.records.bytes() + self.table.capacity() * size_of::<u32>() + leaves
+    }
+
+    pub fn get(&self, at: u32) -> Option<&Record> {
+        self.records.get(at)
+    }
+
+    /// The digest of the page before one; none at the beginning of a prefix.
+    pub fn parent_digest(&self, at: u32) -> Option<PageDigest> {
+        let parent = self.records[at].parent;
+        (parent != NONE).then(|| self.records[parent].digest)
+    }
+
+    fn first_place(&self, name: Name) -> usize {
+        // Digests are as good as chance, but whoever writes prompts can choose among many.
+        let [a, b] = [0, 8].map(|from| {
+            u64::from_le_bytes(name.digest.0[from..from + 8].try_into().expect("eight bytes"))
+        });
+        let mixed = u128::from(a ^ self.seed) * u128::from(b ^ self.seed.rotate_left(32) | 1);
+        let mixed = (mixed >> 64) as u64 ^ mixed as u64 ^ u64::from(name.group);
+        (u128::from(mixed) * self.table.len() as u128 >> 64) as usize
+    }
+
+    fn next_place(&self, place: usize) -> usize {
+        if place + 1 == self.table.len() { 0 } else { place + 1 }
+    }
+
+    /// The place of a name in the table, or the free one where it would be.
+    fn place(&self, name: Name) -> (usize, Option<u32>) {
+        let mut place = self.first_place(name);
+        loop {
+            let Some(at) = self.table[place].checked_sub(1) else { return (place, None) };
+            if self.records[at].name() == name {
+                return (place, Some(at));
+            }
+            place = self.next_place(place);
+        }
+    }
+
+    /// The record of a page.
+    pub fn find(&self, name: Name) -> Option<u32> {
+        self.place(name).1
+    }
+
+    /// The record of a page, made if there is none: of no place yet. Whoever made it gives it one,
+    /// or gives it to `prune`.
+    pub fn make(
+        &mut self,
+        name: Name,
+        parent: Option<PageDigest>,
+        space: u32,
+    ) -> Result<u32, NoRecord> {
+        self.records.try_reserve(2)?;
+        let at = self.make_unlinked(name, space)?;
+        if self.records[at].is_linked {
+            return Ok(at);
+        }
+        if let Some(digest) = parent {
+            let above = match self.make_unlinked(Name { digest, ..name }, space) {
+                Ok(above) => above,
+                Err(error) => {
+                    self.prune(at);
+                    return Err(error);
+                }
+            };
+            self.records[at].parent = above;
+            self.records[above].children += 1;
+            debug_assert!(LEVELS.iter().all(|&level| !self.records[at].is_at(level)));
+        }
+        self.records[at].is_linked = true;
+        Ok(at)
+    }
+
+    fn make_unlinked(&mut self, name: Name, space: u32) -> Result<u32, NoRecord> {
+        let (place, found) = self.place(name);
+        if let Some(at) = found {
+            return Ok(at);
+        }
+        if self.records.len() == self.limit {
+            return Err(NoRecord::Full);
+        }
+        let Name { digest, group } = name;
+        let at = self.records.insert(Record {
+            digest,
+            group,
+            space,
+            disk: 0,
+            used: self.clock,
+            parent: NONE,
+            children: 0,
+            children_at: [0; 2],
+            host: NONE,
+            checksum: 0,
+            is_linked: false,
+            is_committed: false,
+        });
+        self.table[place] = at + 1;
+        Ok(at)
+    }
+
+    /// A page came to host memory.
+    pub fn set_host(&mut self, at: u32, slot: u32) -> Result<(), OutOfMemory> {
+        assert!(slot != NONE && self.records[at].host == NONE, "a page is in one slot");
+        self.enter(at, Level::Host, |record| record.host = slot)
+    }
+
+    /// A page is about to come to the disk.
+    pub fn set_disk(&mut self, at: u32, (number, checksum): (u64, u64)) -> Result<(), OutOfMemory> {
+        assert!(number != 0 && self.records[at].disk == 0, "a page is on the disk once");
+        self.enter(at, Level::Disk, |record| {
+            (record.disk, record.is_committed) = (number, false);
+            record.checksum = checksum as u32;
+        })
+    }
+
+    /// The disk has all of a page.
+    pub fn set_committed(&mut self, at: u32) {
+        self.records[at].is_committed = true;
+    }
+
+    fn enter(
+        &mut self,
+        at: u32,
+        level: Level,
+        set: impl FnOnce(&mut Record),
+    ) -> Result<(), OutOfMemory> {
+        assert!(self.records[at].is_linked, "what stands before a page is known");
+        // One to spare, for a page that goes before those after it.
+        self.leaves[level as usize].try_reserve(2)?;
+        set(&mut self.records[at]);
+        self.counts[level as usize] += 1;
+        if self.records[at].is_leaf(level) {
+            self.leaves[level as usize].add(self.records[at].used, at);
+        }
+        let parent = self.records[at].parent;
+        if parent != NONE {
+            if self.records[parent].is_leaf(level) {
+                self.leaves[level as usize].remove(self.records[parent].used, parent);
+            }
+            self.records[parent].children_at[level as usize] += 1;
+        }
+        Ok(())
+    }
+
+    /// A page left host memory; its record goes if that was the last place.
+    pub fn leave_host(&mut self, at: u32) {
+        assert!(self.records[at].host != NONE, "it is there");
+        self.leave(at, Level::Host, |record| record.host = NONE);
+    }
+
+    /// A page left the disk; its record goes if that was the last place.
+    pub fn leave_disk(&mut self, at: u32) {
+        assert!(self.records[at].disk != 0, "it is there");
+        self.leave(at, Level::Disk, |record| (record.disk, record.is_committed) = (0, false));
+    }
+
+    fn leave(&mut self, at: u32, level: Level, unset: impl FnOnce(&mut Record)) {
+        if self.records[at].is_leaf(level) {
+            self.leaves[level as usize].remove(self.records[at].used, at);
+        }
+        unset(&mut self.records[at]);
+        self.counts[level as usize] -= 1;
+        let parent = self.records[at].parent;
+        if parent != NONE {
+            self.records[parent].children_at[level as usize] -= 1;
+            if self.records[parent].is_leaf(level) {
+                self.leaves[level as usize].add(self.records[parent].used, parent);
+            }
+        }
+        self.prune(at);
+    }
+
+    /// Drops a record that is of no place and has nothing after it. One with something after it
+    /// stays, but holds none before it any more.
+    pub fn prune(&mut self, mut at: u32) {
+        loop {
+            let record = &mut self.records[at];
+            if LEVELS.iter().any(|&level| record.is_at(level)) {
+                return;
+            }
+            let parent = std::mem::replace(&mut record.parent, NONE);
+            record.is_linked = false;
+            if record.children == 0 {
+                self.forget(at);
+            }
+            if parent == NONE {
+                return;
+            }
+            self.records[parent].children -= 1;
+            at = parent;
+        }
+    }
+
+    /// Takes a record out of the table, and moves those up that were put behind it.
+    fn forget(&mut self, at: u32) {
+        let (mut hole, found) = self.place(self.records[at].name());
+        assert_eq!(found, Some(at), "a record is where its name leads to");
+        let mut next = self.next_place(hole);
+        while let Some(other) = self.table[next].checked_sub(1) {
+            let first = self.first_place(self.records[other].name());
+            let behind = |from: usize| (next + self.table.len() - from) % self.table.len();
+            // It can be reached from its first place without what lies behind the hole.
+            if behind(first) >= behind(hole) {
+                self.table[hole] = self.table[next];
+                hole = next;
+            }
+            next = self.next_place(next);
+        }
+        self.table[hole] = 0;
+        self.records.remove(at);
+    }
+
+    /// What is touched from now on was used later than all before.
+    pub fn tick(&mut self) {
+        self.clock += 1;
+    }
+
+    /// A page is used now.
+    pub fn touch(&mut self, at: u32) {
+        let Self { records, leaves, clock, .. } = self;
+        let record = &mut records[at];
+        for level in LEVELS.into_iter().filter(|&level| record.is_leaf(level)) {
+            leaves[level as usize].move_to(record.used, at, *clock);
+        }
+        record.used = *clock;
+    }
+
+    /// The pages of a level that may go next, first the one that was used longest ago.
+    pub fn next_to_go(&self, level: Level) -> impl Iterator<Item = u32> + '_ {
+        self.leaves[level as usize].iter()
+    }
+
+    /// Checks every count and every place.
+    pub fn check(&self) {
+        let numbers = || (0..self.end()).filter(|&at| self.records.get(at).is_some());
+        assert_eq!(self.table.iter().filter(|&&at| at > 0).count(), self.len());
+        for at in numbers() {
+            let record = &self.records[at];
+            assert_eq!(self.find(record.name()), Some(at));
+            let of = |other: &u32| self.records[*other].parent == at;
+            assert_eq!(numbers().filter(of).count(), record.children as usize);
+            assert!(record.children > 0 || LEVELS.iter().any(|&level| record.is_at(level)));
+            for level in LEVELS {
+                let there = |other: &u32| of(other) && self.records[*other].is_at(level);
+                let found = numbers().filter(there).count();
+                assert_eq!(found, record.children_at[level as usize] as usize);
+                let listed = self.leaves[level as usize].has(record.used, at);
+                assert_eq!(listed, record.is_leaf(level), "record {at} at {level:?}");
+            }
+        }
+        for level in LEVELS {
+            let there = numbers().filter(|&at| self.records[at].is_at(level)).count();
+            assert_eq!(there, self.count(level));
+            let leaves = numbers().filter(|&at| self.records[at].is_leaf(level)).count();
+            assert_eq!(leaves, self.leaves[level as usize].len());
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What the engine is asked to copy, what it has copied, and which fetches have ended.
+use super::loads::{Load, Loads, Stage};
+use super::map::Level;
+use super::table::{Job, Table};
+use super::work::PageTiers;
+use crate::error::{Error, text};
+use crate::ids::SequenceId;
+use crate::store::State;
+use std::ptr::NonNull;
+use std::time::Instant;
+
+/// Pages that become the cache's with one lock.
+const LANDED: usize = 256;
+/// Copies that are begun with one lock.
+const JOBS: usize = 64;
+
+/// Where a copy goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From host memory to a page of the device.
+    Load,
+    /// From a page of the device to host memory.
+    Store,
+}
+
+/// A copy of one page for the engine to carry out.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyJob {
+    /// To say that it is done.
+    pub id: u64,
+    /// Where it goes.
+    pub direction: Direction,
+    /// The page of the device.
+    pub page: u32,
+    /// The slot of host memory.
+    pub host: NonNull<u8>,
+    /// Bytes.
+    pub bytes: usize,
+    /// Of a load, whose page it is.
+    pub sequence: Option<SequenceId>,
+}
+
+/// A fetch that has ended, or that waits for the ranks to agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fetched {
+    /// The sequence.
+    pub sequence: SequenceId,
+    /// Positions that it need not compute, or needs not if all ranks have as many.
+    pub positions: usize,
+    /// Pages that were wanted.
+    pub wanted: usize,
+    /// Pages that came.
+    pub brought: usize,
+    /// The deadline came first.
+    pub is_late: bool,
+}
+
+/// What a poll gave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Polled {
+    /// Copies.
+    pub jobs: usize,
+    /// Fetches that have ended.
+    pub fetched: usize,
+}
+
+impl PageTiers {
+    /// Gives copies to carry out, loads first, and the fetches that have ended, as many as there is
+    /// room for.
+    pub fn poll(
+        &self,
+        (job_room, fetched_room): (usize, usize),
+        job: &mut dyn FnMut(CopyJob),
+        fetched: &mut dyn FnMut(Fetched),
+    ) -> Result<Polled, Error> {
+        let mut polled = Polled::default();
+        let table = &mut *self.table();
+        table.is_announced = false;
+        self.signal.notify();
+        let room = job_room.min(JOBS);
+        if !table.loads.open.is_empty() {
+            let mut state = self.shared.write();
+            polled.jobs = self.issue_loads(table, &mut state, room, job)?;
+            self.end_loads(table, &mut state);
+        }
+        let limit = self.store_limit(table);
+        let open = table.stores.open;
+        let room = (room - polled.jobs).min(limit.saturating_sub(open));
+        if room > 0 && !table.stores.queue.is_empty() {
+            polled.jobs += self.issue_stores(table, room, job)?;
+        }
+        while polled.fetched < fetched_room
+            && let Some(done) = table.stores.finished.pop_front()
+        {
+            fetched(done);
+            polled.fetched += 1;
+        }
+        Ok(polled)
+    }
+
+    fn issue_loads(
+        &self,
+        table: &mut Table,
+        state: &mut State,
+        room: usize,
+        give: &mut dyn FnMut(CopyJob),
+    ) -> Result<usize, Error> {
+        table.jobs.try_reserve(room)?;
+        let now = Instant::now();
+        let (mut given, mut after) = (0, 0);
+        while let Some((number, sequence)) = table.loads.from(after) {
+            after = number + 1;
+            if !state.is_loading(sequence) {
+                self.abandon(table, number);
+                continue;
+            }
+            let Table { loads, jobs, next_job, .. } = table;
+            let load = loads.open.get_mut(&number).expect("it is open");
+            if load.deadline.is_some_and(|deadline| deadline <= now) {
+                load.expire();
+            }
+            for at in load.window() {
+                if given == room || at >= load.limit {
+                    break;
+                }
+                let page = &mut load.pages[at];
+                if !matches!(page.stage, Stage::Ready(_)) || !state.begin_load(sequence, page.page)
+                {
+                    continue;
+                }
+                let stage = std::mem::replace(&mut page.stage, Stage::Copying);
+                let Stage::Ready(slot) = stage else { unreachable!("it was ready") };
+                let id = *next_job;
+                *next_job += 1;
+                give(CopyJob {
+                    id,
+                    direction: Direction::Load,
+                    page: page.page,
+                    host: slot.address(),
+                    bytes: self.page_bytes,
+                    sequence: Some(sequence),
+                });
+                let place = load.landed + at;
+                jobs.insert(id, Job::Load { sequence, place, page: page.page, slot });
+                load.running += 1;
+                given += 1;
+            }
+        }
+        Ok(given)
+    }
+
+    /// Says that copies are done, or failed: then nobody finds what was stored, and what was to be
+    /// loaded is computed.
+    pub fn complete(&self, ids: &[u64], is_good: bool) -> Result<(), Error> {
+        let table = &mut *self.table();
+        for (at, id) in ids.iter().enumerate() {
+            if table.jobs.get(id).is_none() || ids[..at].contains(id) {
+                return Err(Error::argument(text!("jobs[{at}] {id} is no copy that goes on")));
+            }
+        }
+        let mut state = self.shared.write();
+        for id in ids {
+            match table.jobs.remove(id).expect("it was seen") {
+                Job::Load { sequence, place, page, slot } => {
+                    state.end_copied(page);
+                    drop(slot);
+                    self.end_copy(table, (sequence, place), is_good);
+                }
+                Job::Store { page, slot, what } => {
+                    state.end_copied(page);
+                    self.end_store(table, page, (slot, what), is_good);
+                }
+            }
+        }
+        self.end_loads(table, &mut state);
+        self.signal.notify();
+        Ok(())
+    }
+
+    fn end_copy(&self, table: &mut Table, (id, place): (SequenceId, usize), is_good: bool) {
+        let Table { loads, counters, .. } = table;
+        counters.failed_loads += u64::from(!is_good);
+        let number = loads.numbers.get(&id.0).copied();
+        let Some(load) = number.and_then(|number| loads.open.get_mut(&number)) else { return };
+        load.running -= 1;
+        let at = place - load.landed;
+        if is_good {
+            load.set_done(at);
+        } else {
+            load.pages[at].stage = Stage::Waiting;
+            load.shorten(at);
+        }
+    }
+
+    /// Ends what is over.
+    pub(super) fn end_loads(&self, table: &mut Table, state: &mut State) {
+        let mut after = 0;
+        while let Some((number, id)) = table.loads.from(after) {
+            after = number + 1;
+            let load = table.loads.open.get(&number).expect("it is open");
+            let (is_over, done) = (load.is_over(), load.done);
+            if !state.is_loading(id) {
+                self.abandon(table, number);
+            } else if done >= LANDED && !is_over && !self.agrees {
+                // Not all at once: others wait for the lock.
+                self.land_some(table, state, (number, id), (done, done));
+            } else if is_over && self.agrees {
+                self.make_ready(table, state, number);
+            } else if is_over {
+                let done = self.end_load(table, state, number, usize::MAX);
+                self.announce_fetched(table, done);
+                self.absorb(table, state);
+            }
+        }
+    }
+
+    /// The sequence ended first: what goes on is waited for, and nothing becomes of it.
+    fn abandon(&self, table: &mut Table, number: u64) {
+        if table.loads.end(number).is_some() {
+            table.counters.abandoned += 1;
+        }
+    }
+
+    /// All that could be had is there, and nobody sees it yet.
+    fn make_ready(&self, table: &mut Table, state: &State, number: u64) {
+        let load = table.loads.open.get_mut(&number).expect("it is open");
+        if std::mem::replace(&mut load.is_ready, true) {
+            return;
+        }
+        let (sequence, brought) = (load.sequence, load.done);
+        let shared = state.sequence_info(sequence).map_or(0, |info| info.shared_pages);
+        let positions = (shared + brought) * self.page_size;
+        let (wanted, is_late) = (load.wanted, load.is_late);
+        let done = Fetched { sequence, positions, wanted, brought, is_late };
+        self.announce_fetched(table, done);
+    }
+
+    /// Ends a fetch: what came becomes the cache's, and so many pages of it at most.
+    pub(super) fn end_load(
+        &self,
+        table: &mut Table,
+        state: &mut State,
+        number: u64,
+        most: usize,
+    ) -> Fetched {
+        let load = table.loads.end(number).expect("it is open");
+        let (came, id) = (load.done, load.sequence);
+        let most = most.min(load.pages.len());
+        let landed = state.land(id, (came, most), false).expect("the sequence was seen");
+        let counters = &mut table.counters;
+        for page in load.pages.iter().take(came.min(landed.pages)) {
+            counters.fetched[page.from as usize] += 1;
+        }
+        counters.landed_pages += landed.pages as u64;
+        let brought = load.landed + landed.pages;
+        *if brought >= load.wanted { &mut counters.complete } else { &mut counters.shortened } += 1;
+        counters.late += u64::from(load.is_late);
+        let took = u64::try_from(load.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        counters.fetch_nanoseconds = counters.fetch_nanoseconds.saturating_add(took);
+        counters.fetch_nanoseconds_max = counters.fetch_nanoseconds_max.max(took);
+        let (wanted, is_late) = (load.wanted, load.is_late);
+        Fetched { sequence: id, positions: landed.positions, wanted, brought, is_late }
+    }
+
+    /// Fetches that waited for another one take what that has made the cache's.
+    fn absorb(&self, table: &mut Table, state: &mut State) {
+        let mut after = 0;
+        while let Some((number, id)) = table.loads.from(after) {
+            after = number + 1;
+            let load = table.loads.open.get(&number).expect("it is open");
+            if !load.is_joined || load.running > 0 || !state.is_loading(id) {
+                continue;
+            }
+            let (came, most) = (load.done, load.limit);
+            self.land_some(table, state, (number, id), (came, most));
+        }
+    }
+
+    /// The first pages of a fetch become the cache's while it goes on.
+    fn land_some(
+        &self,
+        table: &mut Table,
+        state: &mut State,
+        (number, id): (u64, SequenceId),
+        (came, most): (usize, usize),
+    ) {
+        let landed = state.land(id, (came, most), true).expect("the sequence was seen");
+        table.counters.landed_pages += landed.pages as u64;
+        let Table { loads, counters, .. } = table;
+        let Loads { open, carried, .. } = loads;
+        let load = open.get_mut(&number).expect("it is open");
+        load.is_joined = false;
+        for (at, page) in load.drop_landed(landed.pages).enumerate() {
+            if carried.get(&page.name.digest) == Some(&number) {
+                carried.remove(&page.name.digest);
+            }
+            counters.fetched[page.from as usize] += u64::from(at < came);
+        }
+    }
+
+    fn announce_fetched(&self, table: &mut Table, done: Fetched) {
+        if table.stores.finished.try_reserve(1).is_ok() {
+            table.stores.finished.push_back(done);
+        }
+    }
+
+    /// Tells the engine that there is something to poll for, unless it was told.
+    pub(super) fn announce(&self) {
+        let Some(wake) = &self.wake else { return };
+        let mut table = self.table();
+        let is_ready = |load: &Load| {
+            let mut under_way = load.window().map(|at| &load.pages[at].stage);
+            under_way.any(|stage| matches!(stage, Stage::Ready(_))) || load.is_over()
+        };
+        let has_loads = table.loads.open.iter().any(|(_, load)| is_ready(load));
+        let has_stores = !table.stores.queue.is_empty() && table.stores.open == 0;
+        let has_any = has_loads || has_stores || !table.stores.finished.is_empty();
+        let is_news = has_any && !std::mem::replace(&mut table.is_announced, has_any);
+        drop(table);
+        if is_news {
+            wake();
+        }
+    }
+
+    /// Copies to host memory that may go on at once: fewer as its slots get scarce, and while pages
+    /// are fetched; and of the device's pages no more than an eighth.
+    fn store_limit(&self, table: &Table) -> usize {
+        let can_go = table.map.count(Level::Host);
+        let slots = self.slots.count();
+        let free = self.slots.free() + can_go / 2;
+        let limit = (JOBS * free.min(slots)).div_ceil(slots.max(1));
+        // What is copied is not reclaimable meanwhile.
+        let limit = limit.min(self.device_pages.div_ceil(8));
+        if table.loads.are_active() { limit.div_ceil(4) } else { limit }
+    }
+}

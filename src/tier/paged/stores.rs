@@ -1,0 +1,242 @@
+//! Pages on their way from the device to host memory.
+use super::config::PagePolicy;
+use super::map::{Level, Name};
+use super::pages::Page;
+use super::poll::{CopyJob, Direction, Fetched};
+use super::table::{Job, Stored, Table};
+use super::work::{PageTiers, checksum};
+use crate::error::Error;
+use crate::memory::Slot;
+use std::collections::VecDeque;
+
+/// Pages that wait to be stored, at most.
+const QUEUE: usize = 1 << 14;
+/// Uses that wait to be counted.
+const USES: usize = 1 << 10;
+/// Pages that are about to be evicted: of all, the part, and at least so many.
+const COLD_PART: usize = 8;
+const COLD_LEAST: usize = 32;
+/// Of those, how many are looked at, so that others don't wait.
+const COLD_MOST: usize = 512;
+
+#[derive(Debug, Default)]
+pub(super) struct Stores {
+    /// Pages of the device that are to be stored.
+    pub queue: VecDeque<u32>,
+    /// Copies that the engine carries out.
+    pub open: usize,
+    /// What was copied, and is to be checked and found.
+    pub arrived: VecDeque<(Slot, Stored)>,
+    /// The last pages of prefixes that somebody asked beyond.
+    uses: VecDeque<u32>,
+    /// Fetches that have ended.
+    pub finished: VecDeque<Fetched>,
+}
+
+impl Stores {
+    /// Somebody asked for what follows a page.
+    pub fn note_use(&mut self, page: Option<u32>) {
+        if let Some(page) = page
+            && self.uses.len() < USES
+            && self.uses.try_reserve(1).is_ok()
+        {
+            self.uses.push_back(page);
+        }
+    }
+}
+
+impl PageTiers {
+    /// Has a page stored, unless it is, or is about to be.
+    pub(super) fn queue_store(&self, table: &mut Table, page: u32) {
+        let is_new = |what: &Page| !what.is_queued && !what.was_stored;
+        let Some(what) = table.pages.get(page).filter(is_new) else { return };
+        let name = Name { digest: what.digest, group: 0 };
+        if table.find(name).is_some() {
+            return;
+        }
+        let queue = &mut table.stores.queue;
+        if queue.len() == QUEUE || queue.try_reserve(1).is_err() {
+            table.counters.throttled += 1;
+            return;
+        }
+        queue.push_back(page);
+        table.pages.set_queued(page, true);
+    }
+
+    /// Counts who asked for what follows pages; those that were asked for often are stored.
+    pub(super) fn count_uses(&self) {
+        let PagePolicy::AfterUses(wanted) = self.policy else {
+            self.table().stores.uses.clear();
+            return;
+        };
+        loop {
+            let table = &mut *self.table();
+            let Some(mut page) = table.stores.uses.pop_front() else { return };
+            while let Some(mut what) = table.pages.get(page) {
+                what.uses = what.uses.saturating_add(1);
+                table.pages.set(page, what);
+                if what.uses >= wanted {
+                    self.queue_store(table, page);
+                }
+                if what.before == 0 {
+                    break;
+                }
+                page = what.before;
+            }
+        }
+    }
+
+    /// Has the pages stored that evictions will take next, when few are free.
+    pub(super) fn queue_cold(&self) -> Result<(), Error> {
+        if self.policy != PagePolicy::OnEviction {
+            return Ok(());
+        }
+        let mut cold = Vec::new();
+        cold.try_reserve_exact(COLD_MOST).map_err(crate::memory::OutOfMemory::from)?;
+        {
+            let state = self.shared.read();
+            let stats = state.page_table_stats();
+            let wanted = (stats.total / COLD_PART).max(COLD_LEAST).min(COLD_MOST);
+            if stats.free < wanted {
+                state.cold_pages(wanted, &mut |page| cold.push(page));
+            }
+        }
+        let table = &mut *self.table();
+        cold.into_iter().for_each(|page| self.queue_store(table, page));
+        Ok(())
+    }
+
+    /// Gives copies to host memory, of pages that still hold what was found in them.
+    pub(super) fn issue_stores(
+        &self,
+        table: &mut Table,
+        room: usize,
+        give: &mut dyn FnMut(CopyJob),
+    ) -> Result<usize, Error> {
+        let Some(applied) = table.applied else { return Ok(0) };
+        table.jobs.try_reserve(room)?;
+        let mut state = self.shared.write();
+        let clear = state.latest_clear();
+        let mut given = 0;
+        for _ in 0..table.stores.queue.len().min(4 * room) {
+            if given == room {
+                break;
+            }
+            let Some(page) = table.stores.queue.pop_front() else { break };
+            let Some(what) = table.pages.get(page) else { continue };
+            let name = Name { digest: what.digest, group: 0 };
+            let parent = table.pages.parent_digest(&what);
+            let is_known = table.find(name).is_some();
+            let Some(parent) = parent.filter(|_| !is_known && what.is_queued) else {
+                table.pages.set_queued(page, false);
+                continue;
+            };
+            if state.held_since(page).is_some_and(|since| since > applied) {
+                // The journal was not followed that far.
+                table.stores.queue.push_back(page);
+                continue;
+            }
+            let Some(slot) = self.take_slot_for_store(table) else {
+                table.stores.queue.push_front(page);
+                break;
+            };
+            if !state.begin_store(page, applied) {
+                table.pages.set_queued(page, false);
+                continue;
+            }
+            let id = table.take_job_number();
+            give(CopyJob {
+                id,
+                direction: Direction::Store,
+                page,
+                host: slot.address(),
+                bytes: self.page_bytes,
+                sequence: None,
+            });
+            let namespace = *table.spaces.name(what.space);
+            let what = Stored { name, parent, namespace, clear };
+            table.jobs.insert(id, Job::Store { page, slot, what });
+            table.stores.open += 1;
+            given += 1;
+        }
+        Ok(given)
+    }
+
+    /// A slot, but for the last ones, which fetches need.
+    fn take_slot_for_store(&self, table: &mut Table) -> Option<Slot> {
+        let kept = if table.loads.are_active() { self.slots.count() / 8 } else { 0 };
+        let is_scarce = self.slots.count() - self.slots.free() + kept >= self.slots.count();
+        if is_scarce && kept > 0 { None } else { self.take_slot(table, false) }
+    }
+
+    /// A copy to host memory is done, or failed.
+    pub(super) fn end_store(
+        &self,
+        table: &mut Table,
+        page: u32,
+        (slot, what): (Slot, Stored),
+        is_good: bool,
+    ) {
+        table.stores.open -= 1;
+        let is_it = |page: &Page| page.digest == what.name.digest;
+        if table.pages.get(page).as_ref().is_some_and(is_it) {
+            table.pages.set_queued(page, false);
+            if is_good {
+                table.pages.set_stored(page);
+            }
+        }
+        let arrived = &mut table.stores.arrived;
+        if is_good && arrived.try_reserve(1).is_ok() {
+            arrived.push_back((slot, what));
+        } else {
+            table.counters.failed_stores += 1;
+        }
+    }
+
+    /// Makes records of what was copied to host memory, and has the disk write it. Whether there
+    /// was anything.
+    pub(super) fn take_arrivals(&self) -> bool {
+        let mut any = false;
+        loop {
+            let next = self.table().stores.arrived.pop_front();
+            let Some((slot, what)) = next else { return any };
+            any = true;
+            let sum = checksum(slot.get());
+            let is_cleared = self.shared.read().cleared_since(what.clear)(&what.namespace);
+            let table = &mut *self.table();
+            if is_cleared {
+                table.counters.cleared += 1;
+                continue;
+            }
+            table.map.tick();
+            if table.add_host(&what, slot, sum) {
+                table.counters.stored += 1;
+                self.write(table, what.name);
+            }
+        }
+    }
+
+    /// A page left the device: it is the next that somebody may ask for, if it was stored.
+    pub(super) fn note_removed(&self, table: &mut Table, page: u32, is_lost: bool) {
+        let Some(what) = table.pages.get(page) else { return };
+        table.pages.forget(page);
+        let name = Name { digest: what.digest, group: 0 };
+        match table.map.find(name) {
+            Some(at) if table.find(name).is_some() => table.map.touch(at),
+            _ => {
+                let is_coming = table.stores.open > 0
+                    && table.jobs.iter().any(
+                        |(_, job)| matches!(job, Job::Store { what, .. } if what.name == name),
+                    );
+                let has_arrived =
+                    table.stores.arrived.iter().any(|(_, arrived)| arrived.name == name);
+                table.counters.lost += u64::from(is_lost && !is_coming && !has_arrived);
+            }
+        }
+    }
+
+    /// Pages of host memory and of the disk.
+    pub(super) fn counts(table: &Table) -> [usize; 2] {
+        [Level::Host, Level::Disk].map(|level| table.map.count(level))
+    }
+}

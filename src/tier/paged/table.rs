@@ -1,0 +1,199 @@
+//! All that is known of the tiers, behind one lock.
+use super::loads::Loads;
+use super::map::{Level, Map, NONE, Name};
+use super::pages::Pages;
+use super::spaces::Spaces;
+use super::stats::Counters;
+use super::stores::Stores;
+use crate::error::{Error, text};
+use crate::ids::SequenceId;
+use crate::index::Namespace;
+use crate::memory::{OrderedMap, OutOfMemory, Slot, try_collect};
+use crate::token::PageDigest;
+use std::collections::VecDeque;
+
+/// A page in host memory.
+#[derive(Debug)]
+pub(super) struct HostPage {
+    pub slot: Slot,
+    pub checksum: u64,
+    pub record: u32,
+}
+
+/// A copy that the engine carries out.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// From host memory to a page of a sequence, which is its load's page of a place.
+    Load { sequence: SequenceId, place: usize, page: u32, slot: Slot },
+    /// From a page of the cache to host memory.
+    Store { page: u32, slot: Slot, what: Stored },
+}
+
+/// What a page holds that is stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored {
+    pub name: Name,
+    pub parent: Option<PageDigest>,
+    pub namespace: Namespace,
+    /// The latest clear when the page was seen to hold it.
+    pub clear: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    pub map: Map,
+    /// By slot.
+    pub host: Vec<Option<HostPage>>,
+    pub spaces: Spaces,
+    pub pages: Pages,
+    /// The record up to which the journal was followed; none when what is known is not exact.
+    pub applied: Option<u64>,
+    /// Pages whose parents were not known, since the contents were told, and how often they were.
+    pub unknown: usize,
+    pub passes: u32,
+    /// What this and all clears before it concern is gone.
+    pub clear: u64,
+    pub stores: Stores,
+    pub loads: Loads,
+    pub jobs: OrderedMap<u64, Job>,
+    pub next_job: u64,
+    /// Pages that are being written, by the numbers of their records.
+    pub writes: OrderedMap<u64, Name>,
+    pub next_disk: u64,
+    /// Pages that the disk had no room for.
+    pub retries: VecDeque<Name>,
+    /// Commits of the disk when they were last tried.
+    pub tried_at: u64,
+    pub counters: Counters,
+    /// The engine was told that there is something to poll for.
+    pub is_announced: bool,
+}
+
+impl Table {
+    pub fn new(slots: usize, disk_pages: usize, device_pages: usize) -> Result<Self, Error> {
+        let pages = slots.saturating_add(disk_pages);
+        let map = Map::new(pages).map_err(|_| {
+            Error::argument(text!("host memory and disk together have room for {pages} pages"))
+        })?;
+        Ok(Self {
+            map,
+            host: try_collect((0..slots).map(|_| None))?,
+            spaces: Spaces::default(),
+            pages: Pages::new(device_pages)?,
+            applied: None,
+            unknown: 0,
+            passes: 0,
+            clear: 0,
+            stores: Stores::default(),
+            loads: Loads::default(),
+            jobs: OrderedMap::default(),
+            next_job: 1,
+            writes: OrderedMap::default(),
+            next_disk: 1,
+            retries: VecDeque::new(),
+            tried_at: 0,
+            counters: Counters::default(),
+            is_announced: false,
+        })
+    }
+
+    /// Whether what is known of a page is what it has held since a record.
+    pub fn knows(&self, since: u64) -> bool {
+        self.applied.is_some_and(|applied| since <= applied)
+    }
+
+    /// Heap memory beside the slots.
+    pub fn bytes(&self) -> usize {
+        let host = self.host.capacity() * size_of::<Option<HostPage>>();
+        let jobs = self.jobs.bytes() + self.writes.bytes();
+        self.map.bytes() + host + self.spaces.bytes() + self.pages.bytes() + jobs
+    }
+
+    /// Where a page is: its slot of host memory, or else what the disk has of it.
+    pub fn find(&self, name: Name) -> Option<(u32, Level)> {
+        let at = self.map.find(name)?;
+        let record = self.map.get(at)?;
+        if record.host().is_some() {
+            return Some((at, Level::Host));
+        }
+        record.committed().map(|_| (at, Level::Disk))
+    }
+
+    /// Puts a page into host memory. False when it is there already, or can't be.
+    pub fn add_host(&mut self, what: &Stored, slot: Slot, checksum: u64) -> bool {
+        let added = self.try_add_host(what, slot, checksum);
+        if added == Err(OutOfMemory) {
+            self.counters.no_memory += 1;
+        }
+        added == Ok(true)
+    }
+
+    fn try_add_host(
+        &mut self,
+        what: &Stored,
+        slot: Slot,
+        checksum: u64,
+    ) -> Result<bool, OutOfMemory> {
+        let space = self.spaces.number(&what.namespace)?;
+        let record = match self.map.make(what.name, what.parent, space) {
+            Ok(record) => record,
+            Err(_) => return Err(OutOfMemory),
+        };
+        if self.map.get(record).is_some_and(|record| record.host().is_some()) {
+            return Ok(false);
+        }
+        let index = slot.index();
+        if let Err(error) = self.map.set_host(record, index) {
+            self.map.prune(record);
+            return Err(error);
+        }
+        self.map.touch(record);
+        self.host[index as usize] = Some(HostPage { slot, checksum, record });
+        Ok(true)
+    }
+
+    /// Puts a page of the disk into host memory too, if it isn't there.
+    pub fn put_host(&mut self, record: u32, slot: Slot, checksum: u64) {
+        let is_there = self.map.get(record).is_none_or(|record| record.host().is_some());
+        let index = slot.index();
+        if is_there || self.map.set_host(record, index).is_err() {
+            return;
+        }
+        self.host[index as usize] = Some(HostPage { slot, checksum, record });
+    }
+
+    /// Takes a page out of host memory.
+    pub fn drop_host(&mut self, record: u32) {
+        let slot = self.map.get(record).and_then(|record| record.host()).unwrap_or(NONE);
+        if let Some(place) = self.host.get_mut(slot as usize) {
+            *place = None;
+            self.map.leave_host(record);
+        }
+    }
+
+    /// The number of the next copy.
+    pub fn take_job_number(&mut self) -> u64 {
+        self.next_job += 1;
+        self.next_job - 1
+    }
+
+    /// Forgets namespaces that nothing has.
+    pub fn sweep_spaces(&mut self) -> Result<(), OutOfMemory> {
+        if !self.spaces.is_due() {
+            return Ok(());
+        }
+        let mut used = crate::memory::try_zeros::<bool>(self.spaces.end() as usize)?;
+        for at in 0..self.map.end() {
+            if let Some(record) = self.map.get(at) {
+                used[record.space() as usize] = true;
+            }
+        }
+        for page in 1..self.pages.end() {
+            if let Some(page) = self.pages.get(page) {
+                used[page.space as usize] = true;
+            }
+        }
+        self.spaces.sweep(|number| used[number as usize]);
+        Ok(())
+    }
+}

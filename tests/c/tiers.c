@@ -1,0 +1,455 @@
+/* Tiers below the pages of a cache: what was evicted comes back, also after a restart. */
+#define _XOPEN_SOURCE 700
+#include "misuse.h"
+
+#include <ftw.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 4, PAGES = 24, BYTES = 96, MINUTE = 60000 };
+
+static char directory[64];
+static int event_fd;
+
+static void make_directory(void) {
+    strcpy(directory, "/tmp/radixkv-pages-XXXXXX");
+    if (mkdtemp(directory) == NULL) {
+        exit(1);
+    }
+}
+
+static int remove_one(const char *path, const struct stat *what, int kind, struct FTW *where) {
+    (void)what, (void)kind, (void)where;
+    return remove(path);
+}
+
+static void remove_directory(void) {
+    CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* An engine in the small: its KV memory says which tokens were computed into a page. */
+typedef struct engine {
+    fixture f;
+    uint8_t kv[PAGES + 1][BYTES];
+    rkv_fetch_end ends[16];
+    size_t end_count;
+    size_t loads, stores;
+} engine;
+
+static fixture journal_fixture(void) {
+    fixture f = {new_table(PAGE, PAGES + 1, 8), NULL, PAGE};
+    rkv_cache_config config;
+    CHECK_OK(rkv_cache_config_init(&config, sizeof config));
+    config.journal_bytes = 1 << 16;
+    config.index = fixture_index;
+    CHECK_OK(rkv_cache_create(f.table, &config, &f.cache));
+    return f;
+}
+
+static rkv_tier_config tier_config(void) {
+    rkv_tier_config config;
+    CHECK_OK(rkv_tier_config_init(&config, sizeof config));
+    config.page_bytes = BYTES;
+    config.host_bytes = 16 * BYTES;
+    config.event_fd = event_fd;
+    return config;
+}
+
+static rkv_tier_config disk_config(void) {
+    rkv_tier_config config = tier_config();
+    config.directory = directory;
+    config.disk_bytes = 1 << 20;
+    config.worker_count = 2;
+    config.commit_interval_ms = 1;
+    return config;
+}
+
+static rkv_tier_stats tier_stats(const fixture *f) {
+    rkv_tier_stats stats;
+    memset(&stats, 0, sizeof stats);
+    stats.struct_size = sizeof stats;
+    CHECK_OK(rkv_cache_read_tier_stats(f->cache, &stats));
+    return stats;
+}
+
+static void pause_a_little(void) {
+    const struct timespec time = {0, 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* One step of the engine: what there is to copy is copied. */
+static void step(engine *e) {
+    rkv_copy_job jobs[8];
+    rkv_cache_poll_result polled = {.struct_size = sizeof polled};
+    CHECK_OK(rkv_cache_poll(e->f.cache, jobs, sizeof *jobs, 8, e->ends + e->end_count,
+                            sizeof *e->ends, 16 - e->end_count, &polled));
+    e->end_count += polled.end_count;
+    for (size_t i = 0; i < polled.job_count; i++) {
+        uint8_t *page = e->kv[jobs[i].page];
+        CHECK_EQ(jobs[i].byte_count, BYTES);
+        if (jobs[i].direction == RKV_COPY_LOAD) {
+            CHECK(jobs[i].sequence != 0);
+            memcpy(page, jobs[i].host, BYTES);
+            e->loads++;
+        } else {
+            CHECK_EQ(jobs[i].sequence, 0);
+            memcpy(jobs[i].host, page, BYTES);
+            e->stores++;
+        }
+        CHECK_OK(rkv_cache_complete(e->f.cache, &jobs[i].job, 1, true));
+    }
+}
+
+/* Until the tiers have so many pages in host memory and on disk. */
+static void until_stored(engine *e, uint64_t host, uint64_t disk) {
+    for (int i = 0; i < MINUTE; i++) {
+        step(e);
+        rkv_tier_stats stats = tier_stats(&e->f);
+        if (stats.host.stored_page_count >= host && stats.disk.stored_page_count >= disk) {
+            return;
+        }
+        pause_a_little();
+    }
+    CHECK(false);
+}
+
+static rkv_fetch_end until_fetched(engine *e) {
+    for (int i = 0; i < MINUTE && e->end_count == 0; i++) {
+        step(e);
+        pause_a_little();
+    }
+    CHECK_EQ(e->end_count, 1);
+    e->end_count = 0;
+    return e->ends[0];
+}
+
+static uint8_t computed(const uint32_t *ids, size_t page) {
+    uint32_t sum = 7;
+    for (size_t i = 0; i < (page + 1) * PAGE; i++) {
+        sum = sum * 31 + ids[i];
+    }
+    return (uint8_t)(sum >> 8 | 1);
+}
+
+/* The whole pages of a sequence from one on, as they would be computed. */
+static void compute(engine *e, const rkv_sequence_info *state, const uint32_t *ids) {
+    uint32_t row[PAGES];
+    size_t count = 0;
+    CHECK_OK(rkv_page_table_read_row(e->f.table, state->slot, 0, row, PAGES, &count));
+    for (size_t page = 0; page < state->position_count / PAGE; page++) {
+        uint8_t *there = e->kv[row[page]];
+        if (page < state->cached_position_count / PAGE) {
+            CHECK(there[0] == computed(ids, page) && there[BYTES - 1] == there[0]);
+        } else {
+            memset(there, computed(ids, page), BYTES);
+        }
+    }
+    rkv_sequence_publish_result done = {.struct_size = sizeof done};
+    CHECK_OK(rkv_sequence_publish(e->f.cache, state->sequence, state->position_count, &done));
+}
+
+static rkv_sequence_info info(engine *e, rkv_sequence_id id) {
+    rkv_sequence_info state = {.struct_size = sizeof state};
+    CHECK_OK(rkv_sequence_read_info(e->f.cache, id, &state));
+    return state;
+}
+
+/* A request to its end; the positions that were fetched. */
+static uint64_t request(engine *e, uint32_t *ids, size_t count) {
+    rkv_sequence_info state = begin(&e->f, text(ids, count));
+    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
+    CHECK_OK(rkv_sequence_fetch(e->f.cache, state.sequence, UINT64_MAX, 0, &fetch));
+    uint64_t before = state.cached_position_count;
+    if (fetch.is_open) {
+        rkv_sequence_publish_result done = {.struct_size = sizeof done};
+        CHECK_STATUS(rkv_sequence_publish(e->f.cache, state.sequence, 1, &done),
+                     RKV_STATUS_PENDING);
+        rkv_fetch_end end = until_fetched(e);
+        CHECK_EQ(end.sequence, state.sequence);
+        CHECK_EQ(end.flags, 0);
+        CHECK_EQ(end.brought_page_count, end.wanted_page_count);
+        state = info(e, state.sequence);
+        CHECK_EQ(end.position_count, state.cached_position_count);
+    } else if (state.copy_count > 0) {
+        CHECK_OK(rkv_sequence_confirm_copies(e->f.cache, state.sequence));
+    }
+    compute(e, &state, ids);
+    release(&e->f, state.sequence);
+    return state.cached_position_count - before;
+}
+
+static void end_engine(engine *e) {
+    CHECK_OK(rkv_cache_check(e->f.cache));
+    end_fixture(&e->f);
+}
+
+/* T02: host memory. */
+static void t02_host_memory(void) {
+    engine e = {.f = journal_fixture()};
+    rkv_tier_config config = tier_config();
+    uint8_t *memory = calloc(16, BYTES);
+    config.host_memory = memory;
+    CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    CHECK_EQ(request(&e, ids, 33), 0);
+    until_stored(&e, 8, 0);
+    CHECK_EQ(evict(&e.f, 8), 8);
+    rkv_sequence_info state = begin(&e.f, text(ids, 33));
+    rkv_sequence_fetch_result look = {.struct_size = sizeof look};
+    CHECK_OK(rkv_sequence_fetch(e.f.cache, state.sequence, 0, RKV_FETCH_LOOK_ONLY, &look));
+    CHECK_EQ(look.is_open, 0);
+    CHECK_EQ(look.position_count, 32);
+    CHECK_EQ(look.host_position_count, 32);
+    release(&e.f, state.sequence);
+    CHECK_EQ(request(&e, ids, 33), 32);
+    CHECK_EQ(request(&e, ids, 33), 0); /* the device has it */
+    rkv_tier_stats stats = tier_stats(&e.f);
+    CHECK_EQ(stats.host.page_count, 8);
+    CHECK_EQ(stats.host.used_bytes, 8 * BYTES);
+    CHECK_EQ(stats.host.byte_limit, 16 * BYTES);
+    CHECK_EQ(stats.host.fetched_page_count, 8);
+    CHECK_EQ(stats.complete_count, 1);
+    CHECK_EQ(e.loads, 8);
+    CHECK_EQ(stats.open_job_count + stats.copied_page_count + stats.open_fetch_count, 0);
+    CHECK_OK(rkv_cache_detach_tiers(e.f.cache, 0));
+    free(memory);
+    CHECK_EQ(tier_stats(&e.f).host.byte_limit, 0);
+    end_engine(&e);
+}
+
+/* T02: after a restart, from the disk; the eventfd says when there is something to do. */
+static void t02_restart(void) {
+    make_directory();
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    rkv_tier_config config = disk_config();
+    for (int round = 0; round < 3; round++) {
+        engine e = {.f = journal_fixture()};
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        CHECK_EQ(tier_stats(&e.f).disk.page_count, round == 0 ? 0 : 8);
+        if (round == 0) {
+            CHECK_EQ(request(&e, ids, 33), 0);
+            struct pollfd ready = {event_fd, POLLIN, 0};
+            CHECK_EQ(poll(&ready, 1, MINUTE), 1);
+            uint64_t times = 0;
+            CHECK_EQ(read(event_fd, &times, sizeof times), sizeof times);
+            until_stored(&e, 8, 8);
+        } else {
+            for (int i = 0; i < MINUTE && tier_stats(&e.f).followed_number == 0; i++) {
+                rkv_sequence_info state = begin(&e.f, text(ids, 33));
+                rkv_sequence_fetch_result look = {.struct_size = sizeof look};
+                CHECK_OK(rkv_sequence_fetch(e.f.cache, state.sequence, 0, RKV_FETCH_LOOK_ONLY,
+                                            &look));
+                CHECK_EQ(look.position_count, 0); /* host memory has nothing */
+                CHECK_OK(rkv_sequence_fetch(e.f.cache, state.sequence, 1, RKV_FETCH_LOOK_ONLY,
+                                            &look));
+                release(&e.f, state.sequence);
+                if (look.position_count == 32) {
+                    break;
+                }
+                pause_a_little();
+            }
+            CHECK_EQ(request(&e, ids, 33), 32);
+            CHECK_EQ(tier_stats(&e.f).disk.fetched_page_count, 8);
+        }
+        if (round == 1) {
+            CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
+        }
+        end_engine(&e);
+    }
+    /* T14: what was made for another model is not read. */
+    engine e = {.f = journal_fixture()};
+    config.fingerprint[3] = 1;
+    REFUSED(&e.f, rkv_cache_attach_tiers(e.f.cache, &config), RKV_STATUS_STORAGE, "model");
+    end_engine(&e);
+    remove_directory();
+}
+
+/* T09: nothing that was fetched is used before the ranks agree, and no more than that. */
+static void t09_agree(void) {
+    engine e = {.f = journal_fixture()};
+    rkv_tier_config config = tier_config();
+    config.flags = RKV_TIERS_AGREE;
+    CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    CHECK_EQ(request(&e, ids, 33), 0);
+    until_stored(&e, 8, 0);
+    CHECK_EQ(evict(&e.f, 6), 6);
+    rkv_sequence_info state = begin(&e.f, text(ids, 33));
+    CHECK_EQ(state.cached_position_count, 8);
+    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
+    CHECK_OK(rkv_sequence_fetch(e.f.cache, state.sequence, UINT64_MAX, 0, &fetch));
+    CHECK_EQ(fetch.position_count, 24);
+    uint64_t positions = 0;
+    CHECK_STATUS(rkv_sequence_agree(e.f.cache, state.sequence, 20, &positions),
+                 RKV_STATUS_PENDING);
+    rkv_fetch_end end = until_fetched(&e);
+    CHECK_EQ(end.position_count, 32);
+    CHECK_EQ(info(&e, state.sequence).cached_position_count, 8);
+    CHECK_OK(rkv_sequence_agree(e.f.cache, state.sequence, 21, &positions));
+    CHECK_EQ(positions, 20);
+    CHECK_EQ(cache_stats(&e.f).cached_page_count, 5);
+    /* Another rank has less: what this one has on the device is computed again. */
+    CHECK_OK(rkv_sequence_agree(e.f.cache, state.sequence, 4, &positions));
+    CHECK_EQ(positions, 4);
+    state = info(&e, state.sequence);
+    CHECK_EQ(state.cached_position_count, 4);
+    CHECK_EQ(state.shared_page_count, 1);
+    compute(&e, &state, ids);
+    REFUSED(&e.f, rkv_sequence_agree(e.f.cache, state.sequence, 3, &positions),
+            RKV_STATUS_INVALID_STATE, "computed");
+    release(&e.f, state.sequence);
+    end_engine(&e);
+}
+
+/* M01: wrong calls change nothing. */
+static void m01_tiers(void) {
+    make_directory();
+    engine e = {.f = journal_fixture()};
+    fixture *f = &e.f;
+    rkv_tier_config good = tier_config(), config;
+    BAD(f, rkv_tier_config_init(NULL, sizeof config), "config");
+    BAD(f, rkv_tier_config_init(&config, sizeof config - 1), "config");
+    BAD(f, rkv_cache_attach_tiers(NULL, &good), "cache");
+    BAD(f, rkv_cache_attach_tiers(f->cache, NULL), "config");
+    BAD_INPUT_SIZES(f, rkv_tier_config, good, p, rkv_cache_attach_tiers(f->cache, p), "config");
+#define WRONG(field, value, word)                                                                 \
+    config = good;                                                                                \
+    config.field = value;                                                                         \
+    BAD(f, rkv_cache_attach_tiers(f->cache, &config), word)
+    WRONG(flags, 2, "flags");
+    WRONG(page_bytes, 0, "page_bytes");
+    WRONG(host_bytes, BYTES - 1, "host_bytes");
+    WRONG(host_bytes, UINT64_MAX, "host_bytes");
+    WRONG(disk_bytes, 1, "directory");
+    WRONG(directory, "", "directory");
+    WRONG(directory, directory, "disk_bytes");
+    WRONG(store_after_uses, 256, "store_after_uses");
+    WRONG(worker_count, 0, "worker_count");
+    WRONG(worker_count, 65, "worker_count");
+    WRONG(commit_interval_ms, 0, "commit_interval_ms");
+    WRONG(commit_interval_ms, 60001, "commit_interval_ms");
+    WRONG(event_fd, 9999, "event_fd");
+    config = good;
+    config.directory = "/proc/no/such/place";
+    config.disk_bytes = 1 << 20;
+    REFUSED(f, rkv_cache_attach_tiers(f->cache, &config), RKV_STATUS_STORAGE, "/proc/no/such/place");
+    fixture plain = new_fixture(PAGE, PAGES);
+    REFUSED(&plain, rkv_cache_attach_tiers(plain.cache, &good), RKV_STATUS_INVALID_STATE,
+            "journal");
+    end_fixture(&plain);
+
+    /* Without tiers there is nothing to ask. */
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    rkv_sequence_info state = begin(f, text(ids, 33));
+    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
+    rkv_cache_poll_result polled = {.struct_size = sizeof polled};
+    uint64_t positions = 0, job = 1;
+    REFUSED(f, rkv_sequence_fetch(f->cache, state.sequence, 0, 0, &fetch),
+            RKV_STATUS_INVALID_STATE, "tiers");
+    REFUSED(f, rkv_cache_poll(f->cache, NULL, 0, 0, NULL, 0, 0, &polled),
+            RKV_STATUS_INVALID_STATE, "tiers");
+    REFUSED(f, rkv_cache_complete(f->cache, &job, 1, true), RKV_STATUS_INVALID_STATE, "tiers");
+    REFUSED(f, rkv_sequence_agree(f->cache, state.sequence, 0, &positions),
+            RKV_STATUS_INVALID_STATE, "tiers");
+    REFUSED(f, rkv_cache_detach_tiers(f->cache, 0), RKV_STATUS_INVALID_STATE, "tiers");
+
+    CHECK_OK(rkv_cache_attach_tiers(f->cache, &good));
+    REFUSED(f, rkv_cache_attach_tiers(f->cache, &good), RKV_STATUS_INVALID_STATE, "tiers");
+    rkv_tier_stats stats = {.struct_size = sizeof stats};
+    BAD(f, rkv_cache_read_tier_stats(NULL, &stats), "cache");
+    OUTPUT_SIZES(f, rkv_tier_stats, p, rkv_cache_read_tier_stats(f->cache, p), "out_stats");
+    BAD(f, rkv_sequence_fetch(NULL, state.sequence, 0, 0, &fetch), "cache");
+    BAD(f, rkv_sequence_fetch(f->cache, state.sequence, 0, 2, &fetch), "flags");
+    OUTPUT_SIZES(f, rkv_sequence_fetch_result, p,
+                 rkv_sequence_fetch(f->cache, state.sequence, 0, 0, p), "out_fetch");
+    REFUSED(f, rkv_sequence_fetch(f->cache, state.sequence + (UINT64_C(1) << 20), 0, 0, &fetch),
+            RKV_STATUS_STALE_SEQUENCE, "stale");
+    rkv_copy_job jobs[4];
+    rkv_fetch_end ends[4];
+    BAD(f, rkv_cache_poll(NULL, jobs, sizeof *jobs, 4, ends, sizeof *ends, 4, &polled), "cache");
+    BAD(f, rkv_cache_poll(f->cache, NULL, sizeof *jobs, 4, ends, sizeof *ends, 4, &polled),
+        "jobs");
+    BAD(f, rkv_cache_poll(f->cache, jobs, 8, 4, ends, sizeof *ends, 4, &polled), "job_size");
+    BAD(f, rkv_cache_poll(f->cache, jobs, sizeof *jobs, 4, NULL, sizeof *ends, 4, &polled),
+        "ends");
+    BAD(f, rkv_cache_poll(f->cache, jobs, sizeof *jobs, 4, ends, 8, 4, &polled), "end_size");
+    OUTPUT_SIZES(f, rkv_cache_poll_result, p,
+                 rkv_cache_poll(f->cache, jobs, sizeof *jobs, 4, ends, sizeof *ends, 4, p),
+                 "out_result");
+    BAD(f, rkv_cache_complete(NULL, &job, 1, true), "cache");
+    BAD(f, rkv_cache_complete(f->cache, NULL, 1, true), "jobs");
+    BAD(f, rkv_cache_complete(f->cache, &job, 1, true), "jobs[0]");
+    CHECK_OK(rkv_cache_complete(f->cache, NULL, 0, true));
+    BAD(f, rkv_sequence_agree(NULL, state.sequence, 0, &positions), "cache");
+    BAD(f, rkv_sequence_agree(f->cache, state.sequence, 0, NULL), "out_position_count");
+    REFUSED(f, rkv_sequence_agree(f->cache, state.sequence + (UINT64_C(1) << 20), 0, &positions),
+            RKV_STATUS_STALE_SEQUENCE, "stale");
+    BAD(f, rkv_cache_detach_tiers(NULL, 0), "cache");
+
+    /* While a copy goes on the tiers stay, and nothing is completed twice. */
+    compute(&e, &state, ids);
+    release(f, state.sequence);
+    for (int i = 0; i < MINUTE && polled.job_count == 0; i++) {
+        CHECK_OK(rkv_cache_poll(f->cache, jobs, sizeof *jobs, 1, NULL, 0, 0, &polled));
+        pause_a_little();
+    }
+    CHECK_EQ(polled.job_count, 1);
+    CHECK_EQ(tier_stats(f).copied_page_count, 1);
+    REFUSED(f, rkv_cache_detach_tiers(f->cache, 0), RKV_STATUS_INVALID_STATE, "copies");
+    CHECK_EQ(evict(f, 8), 8);
+    CHECK_EQ(table_stats(f).free_page_count, PAGES - 1);
+    uint64_t twice[2] = {jobs[0].job, jobs[0].job};
+    BAD(f, rkv_cache_complete(f->cache, twice, 2, true), "jobs[1]");
+    memset(jobs[0].host, computed(ids, 0), BYTES);
+    CHECK_OK(rkv_cache_complete(f->cache, twice, 1, true));
+    BAD(f, rkv_cache_complete(f->cache, twice, 1, true), "jobs[0]");
+    CHECK_EQ(table_stats(f).free_page_count, PAGES);
+    end_engine(&e); /* its tiers go with it */
+    remove_directory();
+}
+
+/* M01, T16: one group of layers, and pages that the library hands out. */
+static void m01_other_tables_are_refused(void) {
+    rkv_tier_config good = tier_config();
+    for (int external = 0; external < 2; external++) {
+        const rkv_group_config groups[2] = {{RKV_GROUP_FULL, 0, 0, 0, 0, 0},
+                                            {RKV_GROUP_WINDOW, 0, 9, 0, 0, 0}};
+        rkv_page_table_config config;
+        CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
+        config.page_size = PAGE;
+        config.page_count = PAGES;
+        if (external) {
+            config.flags = RKV_PAGE_TABLE_EXTERNAL_POOL;
+        } else {
+            config.slot_count = 4;
+            config.groups = groups;
+            config.group_count = 2;
+        }
+        fixture f = {NULL, NULL, PAGE};
+        rkv_cache_config cache;
+        CHECK_OK(rkv_page_table_create(&config, &f.table));
+        CHECK_OK(rkv_cache_config_init(&cache, sizeof cache));
+        cache.journal_bytes = 1 << 16;
+        CHECK_OK(rkv_cache_create(f.table, &cache, &f.cache));
+        REFUSED(&f, rkv_cache_attach_tiers(f.cache, &good), RKV_STATUS_UNSUPPORTED,
+                external ? "external" : "groups");
+        end_fixture(&f);
+    }
+}
+
+int main(void) {
+    event_fd = eventfd(0, EFD_NONBLOCK);
+    RUN_BOTH(t02_host_memory);
+    RUN_BOTH(t02_restart);
+    RUN_BOTH(t09_agree);
+    RUN(m01_other_tables_are_refused);
+    RUN(m01_tiers);
+    close(event_fd);
+    return check_result();
+}

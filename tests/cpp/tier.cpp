@@ -1,0 +1,74 @@
+// T02, T09: tiers below the pages of a cache in C++.
+#include "check.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using test::ids;
+
+constexpr std::size_t bytes = 32;
+
+struct Engine {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache = made(table);
+    std::vector<std::uint8_t> kv = std::vector<std::uint8_t>(34 * bytes);
+    std::vector<rkv_fetch_end> ended;
+
+    static rkv::Cache made(rkv::PageTable& table) {
+        rkv_cache_config config = rkv::Cache::config();
+        config.journal_bytes = 1 << 16;
+        return rkv::Cache(table, config);
+    }
+
+    void step() {
+        rkv_copy_job jobs[4];
+        rkv_fetch_end ends[4];
+        const rkv_cache_poll_result got = cache.poll(jobs, ends);
+        for (std::size_t i = 0; i < got.end_count; ++i) ended.push_back(ends[i]);
+        for (std::size_t i = 0; i < got.job_count; ++i) {
+            std::uint8_t* page = kv.data() + jobs[i].page * bytes;
+            if (jobs[i].direction == RKV_COPY_LOAD) std::memcpy(page, jobs[i].host, bytes);
+            if (jobs[i].direction == RKV_COPY_STORE) std::memcpy(jobs[i].host, page, bytes);
+            cache.complete({jobs[i].job});
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+};
+
+void pages_come_back() {
+    for (const std::uint32_t flags : {std::uint32_t{0}, std::uint32_t{RKV_TIERS_AGREE}}) {
+        Engine e;
+        rkv_tier_config config = rkv::Cache::tier_config();
+        config.page_bytes = bytes;
+        config.host_bytes = 16 * bytes;
+        config.flags = flags;
+        e.cache.attach_tiers(config);
+        CHECK_THROWS(RKV_STATUS_INVALID_STATE, e.cache.attach_tiers(config));
+        const auto prompt = ids(1, 17);
+        {
+            rkv_sequence_info state{};
+            rkv::Sequence first = e.cache.begin(prompt, {}, 0, &state);
+            (void)first.publish(state.position_count);
+        }
+        while (e.cache.tier_stats().host.stored_page_count < 4) e.step();
+        CHECK(e.cache.evict(4) == 4);
+        rkv::Sequence again = e.cache.begin(prompt);
+        CHECK(again.fetch(0, RKV_FETCH_LOOK_ONLY).host_position_count == 16);
+        CHECK(again.fetch().is_open == 1);
+        CHECK_THROWS(RKV_STATUS_PENDING, (void)again.publish(1));
+        while (e.ended.empty()) e.step();
+        CHECK(e.ended[0].position_count == 16 && e.ended[0].brought_page_count == 4);
+        if (flags != 0) CHECK(again.agree(9) == 8);
+        CHECK(again.info().cached_position_count == (flags != 0 ? 8 : 16));
+        CHECK(e.cache.detach_tiers(1000));
+    }
+}
+
+}  // namespace
+
+int main() { pages_come_back(); }

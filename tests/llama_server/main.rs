@@ -1,0 +1,523 @@
+//! integrations/llama_server: llama-server with radixkv in the seat of its prompt cache, beside its
+//! own. The first run fetches and compiles llama.cpp, which takes a quarter of an hour, so these
+//! tests need a feature of their own:
+//!
+//!     cargo test --features llama-server --test llama_server
+use server::{Reply, Server, program, random_model, real_model, scratch};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[path = "../native/mod.rs"]
+mod native;
+mod server;
+mod worlds;
+
+/// Tokens of the small models: a vocabulary of bytes.
+fn tokens(seed: u64, count: usize) -> Vec<u32> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| random.u32(3..259)).collect()
+}
+
+fn joined(parts: &[&[u32]]) -> Vec<u32> {
+    parts.concat()
+}
+
+const OWN: &[&str] = &["--no-cache-radix"];
+
+/// Bytes in a folder, and how many files.
+fn bytes_in(folder: &Path) -> (u64, usize) {
+    let mut sum = (0, 0);
+    for entry in fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
+        let add = match entry.metadata().unwrap() {
+            data if data.is_dir() => bytes_in(&entry.path()),
+            data => (data.len(), 1),
+        };
+        sum = (sum.0 + add.0, sum.1 + add.1);
+    }
+    sum
+}
+
+/// One prompt cold, from memory, from disk after a crash, and in llama-server as it is: the same
+/// tokens (T15). The prompt goes on where another ended, so that its state comes from the cache and
+/// what is computed after it is computed in one piece in each case.
+#[test]
+fn t15_the_same_tokens_cold_from_memory_from_disk() {
+    let (model, folder) = (random_model("llama", 1), scratch("same_tokens"));
+    let disk = folder.join("disk");
+    let with_disk = ["--cache-disk", disk.to_str().unwrap(), "--parallel", "1"];
+    let (head, tail) = (tokens(1, 600), tokens(2, 40));
+    let whole = joined(&[&head, &tail]);
+    let ask = |server: &Server| server.complete(&whole, 24, "");
+
+    let own = Server::start(&folder, &model, &[OWN, &["--parallel", "1"]].concat());
+    let cold = ask(&own);
+    assert_eq!((cold.cached, cold.computed, cold.tokens.len()), (0, 640, 24), "{cold:?}");
+    own.stop();
+    let own = Server::start(&folder, &model, &[OWN, &["--parallel", "1"]].concat());
+    own.complete(&head, 1, "");
+    own.complete(&tokens(3, 50), 1, ""); // into its cache
+    let from_own = ask(&own);
+    assert_eq!((from_own.cached, &from_own.tokens), (600, &cold.tokens));
+    own.stop();
+
+    let server = Server::start(&folder, &model, &with_disk);
+    assert_eq!(ask(&server).tokens, cold.tokens);
+    server.complete(&tokens(3, 50), 1, "");
+    let from_memory = ask(&server);
+    assert_eq!((from_memory.cached, &from_memory.tokens), (639, &cold.tokens), "{}", server.said());
+    assert!(server.said().contains("from memory"), "{}", server.said());
+    server.rest();
+    server.kill();
+
+    let server = Server::start(&folder, &model, &with_disk);
+    let from_disk = ask(&server);
+    assert_eq!((from_disk.cached, &from_disk.tokens), (639, &cold.tokens), "{}", server.said());
+    assert!(server.said().contains("from disk"), "{}", server.said());
+    server.stop();
+}
+
+/// A chat with a trained model, through the interface that everybody uses: it goes on after a crash
+/// with its beginning from disk, and says what it says when its server goes on (T15, T01).
+#[test]
+fn t15_a_chat_goes_on_after_a_restart() {
+    let (model, folder) = (real_model(), scratch("chat"));
+    let disk = folder.join("disk");
+    let with_disk = ["--cache-disk", disk.to_str().unwrap()];
+    let system = "You are the librarian of a small town. You answer in one sentence. ".repeat(12);
+    let questions = ["Which book is about whales?", "Who wrote it?", "And when was that?"];
+    let chat = |server: &Server, answers: &[String]| {
+        let mut messages = format!(r#"{{"role": "system", "content": "{system}"}}"#);
+        for (at, question) in questions.iter().take(answers.len() + 1).enumerate() {
+            messages += &format!(r#", {{"role": "user", "content": "{question}"}}"#);
+            if let Some(answer) = answers.get(at) {
+                messages += &format!(r#", {{"role": "assistant", "content": "{answer}"}}"#);
+            }
+        }
+        let more = r#""max_tokens": 24, "temperature": 0, "top_k": 1"#;
+        let body = format!(r#"{{"messages": [{messages}], {more}}}"#);
+        server.reply("/v1/chat/completions", &body)
+    };
+
+    let server = Server::start(&folder, &model, &with_disk);
+    let mut answers = Vec::new();
+    let first = chat(&server, &answers);
+    assert_eq!(first.cached, 0);
+    answers.push(first.text);
+    let second = chat(&server, &answers);
+    assert!(second.cached >= first.computed, "{second:?}");
+    answers.push(second.text.clone());
+    server.rest();
+    server.kill();
+
+    let server = Server::start(&folder, &model, &with_disk);
+    assert!(server.said().contains("from before"), "{}", server.said());
+    let third = chat(&server, &answers);
+    assert!(server.said().contains("from disk"), "{}", server.said());
+    assert!(third.cached >= second.cached + second.computed, "{third:?} after {second:?}");
+    assert!(third.computed < 40, "{third:?}");
+    // What was asked before is found too, though it is but the beginning of what is there.
+    let again = chat(&server, &answers[..1]);
+    assert_eq!(again.text, second.text);
+    assert!(again.computed < 40, "{again:?}");
+    server.stop();
+
+    let own = Server::start(&folder, &model, OWN);
+    let alone = [0, 1, 2].map(|count| chat(&own, &answers[..count]));
+    assert_eq!(alone.map(|reply| reply.text), [&answers[..], &[third.text]].concat()[..]);
+    own.stop();
+}
+
+/// Entries stay when they are used: one state starts one chat after another, also at once (T15).
+#[test]
+fn t15_entries_stay_when_they_are_used() {
+    let (model, folder) = (random_model("llama", 1), scratch("stay"));
+    let head = tokens(10, 400);
+    // The instructions are asked for alone, and leave their slot. Then come chats that begin with
+    // them, each in a slot of its own.
+    let found = |server: &Server| {
+        server.complete(&head, 1, "");
+        server.complete(&tokens(11, 300), 1, "");
+        let chats: Vec<_> = (0..3).map(|at| joined(&[&head, &tokens(20 + at, 200)])).collect();
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = chats
+                .iter()
+                .map(|chat| scope.spawn(|| server.complete(chat, 64, "").cached))
+                .collect();
+            asked.into_iter().map(|asked| asked.join().unwrap()).collect::<Vec<_>>()
+        })
+    };
+    let slots = ["--parallel", "4", "--kv-unified", "--slot-prompt-similarity", "0"];
+    let own = Server::start(&folder, &model, &[OWN, &slots].concat());
+    let of_own = found(&own);
+    assert!(of_own.contains(&0), "llama-server's own has got better: {of_own:?}");
+    own.stop();
+    let ours = Server::start(&folder, &model, &slots);
+    assert_eq!(found(&ours), [400; 3], "{}", ours.said());
+    ours.stop();
+}
+
+/// Entries that llama-server's own cache doesn't look for, or no longer has (T15).
+#[test]
+fn t15_entries_are_found_where_its_own_finds_none() {
+    let (model, folder) = (random_model("llama", 1), scratch("found"));
+    let head = tokens(30, 500);
+    let [one, two] = [31, 32].map(|seed| joined(&[&head, &tokens(seed, 250)]));
+    let options = ["--parallel", "1"];
+    let found = |server: &Server| -> Vec<usize> {
+        // Two that begin alike, in turns: most of each stays in the slot, so nothing is looked for.
+        let turns = [&one, &two, &one, &two].map(|prompt| server.complete(prompt, 1, "").cached);
+        // A long one that a short one has the beginning of: less than a quarter is in common.
+        server.complete(&tokens(33, 100), 1, "");
+        let short = joined(&[&head[..150], &tokens(34, 30)]);
+        [&turns[..], &[server.complete(&short, 1, "").cached]].concat()
+    };
+    let own = Server::start(&folder, &model, &[OWN, &options].concat());
+    assert_eq!(found(&own), [0, 500, 500, 500, 0]);
+    own.stop();
+    let ours = Server::start(&folder, &model, &options);
+    assert_eq!(found(&ours), [0, 500, 749, 749, 150], "{}", ours.said());
+    ours.stop();
+}
+
+/// One user's state never answers another's request: not from a slot, not from memory, not from
+/// disk. Who says nothing is a user too (T15, T07).
+#[test]
+fn t15_users_share_nothing() {
+    let (model, folder) = (random_model("llama", 1), scratch("users"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "2", "--cache-disk", disk.to_str().unwrap()];
+    let prompt = tokens(40, 300);
+    let users = [r#", "cache_salt": "anna""#, r#", "cache_salt": "bert""#, ""];
+    let server = Server::start(&folder, &model, &options);
+    let ask = |server: &Server, user: &str| server.complete(&prompt, 8, user);
+    let first: Vec<_> = users.iter().map(|user| ask(&server, user)).collect();
+    assert!(first.iter().all(|reply| reply.cached == 0), "{first:?}\n{}", server.said());
+    assert!(first.iter().all(|reply| reply.tokens == first[0].tokens));
+    for user in users {
+        assert_eq!(ask(&server, user).cached, 299, "{}", server.said());
+    }
+    assert_eq!(ask(&server, r#", "cache_salt": "carl""#).cached, 0);
+    server.rest();
+    server.kill();
+
+    let server = Server::start(&folder, &model, &options);
+    assert_eq!(ask(&server, r#", "cache_salt": "dora""#).cached, 0);
+    for user in users {
+        let reply = ask(&server, user);
+        assert_eq!((reply.cached, &reply.tokens), (299, &first[0].tokens), "{}", server.said());
+    }
+    let (status, said) = server.post("/completion", r#"{"prompt": [5], "cache_salt": 7}"#);
+    assert_eq!(status, 400, "{said}");
+    assert!(said.contains("cache_salt"), "{said}");
+    server.stop();
+}
+
+/// Nothing that becomes of the directory costs more than hits (T15, T04, T06).
+#[test]
+fn t15_a_damaged_or_vanished_directory_costs_only_hits() {
+    let (model, folder) = (random_model("llama", 1), scratch("damage"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let prompts: Vec<_> = (0..6).map(|at| tokens(50 + at, 300)).collect();
+    let ask = |server: &Server| {
+        prompts.iter().map(|prompt| server.complete(prompt, 8, "")).collect::<Vec<_>>()
+    };
+    let server = Server::start(&folder, &model, &options);
+    let right: Vec<_> = ask(&server).into_iter().map(|reply| reply.tokens).collect();
+    server.stop();
+    let check = |server: &Server, what: &str| -> usize {
+        let replies = ask(server);
+        for (reply, right) in replies.iter().zip(&right) {
+            assert_eq!(&reply.tokens, right, "{what}\n{}", server.said());
+        }
+        replies.iter().filter(|reply| reply.cached > 0).count()
+    };
+
+    let server = Server::start(&folder, &model, &options);
+    assert_eq!(check(&server, "whole"), 6);
+    server.stop();
+
+    // One byte in each 64 KiB of what is large: that is where the states are.
+    let model_folder = fs::read_dir(&disk).unwrap().next().unwrap().unwrap().path();
+    for file in fs::read_dir(&model_folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let mut bytes = fs::read(&file).unwrap();
+        if bytes.len() > 1 << 20 {
+            bytes.iter_mut().step_by(65536).for_each(|byte| *byte ^= 0x40);
+            fs::write(&file, bytes).unwrap();
+        }
+    }
+    let server = Server::start(&folder, &model, &options);
+    assert_eq!(check(&server, "damaged"), 0, "{}", server.said());
+    server.stop();
+
+    // Everything is nonsense, the records too: it is another directory now, or none.
+    for file in fs::read_dir(&model_folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let length = fs::metadata(&file).unwrap().len() as usize;
+        fs::write(
+            &file,
+            tokens(60, length.min(1 << 20)).iter().map(|t| *t as u8).collect::<Vec<_>>(),
+        )
+        .unwrap();
+    }
+    let server = Server::start(&folder, &model, &options);
+    assert_eq!(check(&server, "nonsense"), 0);
+    assert!(server.said().contains("kept in memory alone"), "{}", server.said());
+    server.stop();
+
+    // It goes while the server runs.
+    fs::remove_dir_all(&disk).unwrap();
+    let server = Server::start(&folder, &model, &options);
+    check(&server, "new");
+    fs::remove_dir_all(&disk).unwrap();
+    assert_eq!(check(&server, "vanished"), 6);
+    server.stop();
+}
+
+/// Has each larger read of a file take four seconds.
+fn slow_disk(folder: &Path) -> String {
+    let (source, library) = (folder.join("slow.c"), folder.join("slow.so"));
+    fs::write(&source, include_str!("slow.c")).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    native::check(&compiler.output().unwrap(), &source);
+    library.to_str().unwrap().to_owned()
+}
+
+/// Only the request that needs it waits for the disk, and no longer than it was told (T15, T03, T11).
+#[test]
+fn t15_others_go_on_while_one_waits_for_the_disk() {
+    let (model, folder) = (random_model("llama", 1), scratch("slow"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "2", "--cache-disk", disk.to_str().unwrap()];
+    let (prompt, other) = (tokens(130, 600), tokens(131, 100));
+    let server = Server::start(&folder, &model, &options);
+    let right = server.complete(&prompt, 8, "").tokens;
+    server.stop();
+
+    let preload = [("LD_PRELOAD", slow_disk(&folder))];
+    let server = Server::start_with(&folder, &model, &options, &preload);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| server.complete(&prompt, 8, ""));
+        std::thread::sleep(Duration::from_millis(500));
+        let start = Instant::now();
+        assert_eq!(server.complete(&other, 8, "").computed, 100);
+        assert!(!waits.is_finished(), "{:?}\n{}", start.elapsed(), server.said());
+        let reply = waits.join().unwrap();
+        assert_eq!((reply.cached, reply.tokens), (599, right.clone()), "{}", server.said());
+    });
+    server.stop();
+
+    let options = [&options[..], &["--cache-disk-wait", "200"]].concat();
+    let server = Server::start_with(&folder, &model, &options, &preload);
+    let reply = server.complete(&prompt, 8, "");
+    assert_eq!((reply.cached, reply.tokens), (0, right), "{}", server.said());
+    assert!(server.said().contains("is left on disk"), "{}", server.said());
+    server.stop();
+}
+
+/// What can't be used as a directory: the server says so and goes on in memory (T15, T14).
+#[test]
+fn t15_a_directory_that_cannot_be_used_is_done_without() {
+    let (model, folder) = (random_model("llama", 1), scratch("unusable"));
+    let file = folder.join("file");
+    fs::write(&file, "a file").unwrap();
+    let check = |options: &[&str], says: &str| {
+        let server = Server::start(&folder, &model, &[options, &["--parallel", "1"]].concat());
+        let prompts = [tokens(70, 200), tokens(71, 200)];
+        let first = prompts.each_ref().map(|prompt| server.complete(prompt, 4, "").tokens);
+        let again = prompts.each_ref().map(|prompt| server.complete(prompt, 4, ""));
+        for (again, first) in again.iter().zip(first) {
+            assert_eq!((again.cached, &again.tokens), (199, &first), "{}", server.said());
+        }
+        server.rest();
+        assert!(server.said().contains(says), "`{says}` in {}", server.said());
+        server.stop();
+    };
+    check(&["--cache-disk", file.to_str().unwrap()], "kept in memory alone");
+    check(&["--cache-disk", "/proc/nowhere"], "kept in memory alone");
+    // Another server has it.
+    let disk = folder.join("disk");
+    let with_disk = ["--cache-disk", disk.to_str().unwrap()];
+    let other = Server::start(&folder, &model, &with_disk);
+    check(&with_disk, "kept in memory alone");
+    other.stop();
+    // It is given back.
+    check(&with_disk, "prompts are kept in");
+}
+
+/// Another model finds nothing of the first, and both find their own (T15, T07).
+#[test]
+fn t15_each_model_has_its_own_folder() {
+    let (models, folder) = ([1, 2].map(|seed| random_model("llama", seed)), scratch("models"));
+    let disk = folder.join("disk");
+    let options = ["--cache-disk", disk.to_str().unwrap()];
+    let prompt = tokens(80, 300);
+    // The same name and size, other weights.
+    let path = folder.join("model.gguf");
+    let run = |model: &Path| -> Reply {
+        fs::copy(model, &path).unwrap();
+        let server = Server::start(&folder, &path, &options);
+        let reply = server.complete(&prompt, 8, "");
+        server.stop();
+        reply
+    };
+    let first = models.each_ref().map(|model| run(model));
+    let again = models.each_ref().map(|model| run(model));
+    for (first, again) in first.iter().zip(&again) {
+        assert_eq!((first.cached, again.cached), (0, 299));
+        assert_eq!(first.tokens, again.tokens);
+    }
+    assert_ne!(first[0].tokens, first[1].tokens);
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 2);
+    // What changes positions is another model too.
+    let server =
+        Server::start(&folder, &path, &[&options[..], &["--rope-freq-base", "5000"]].concat());
+    assert_eq!(server.complete(&prompt, 8, "").cached, 0);
+    server.stop();
+}
+
+/// The directory keeps to its size, and what is there is what was used last (T15, T10).
+#[test]
+fn t15_the_directory_keeps_to_its_size() {
+    let (model, folder) = (random_model("llama", 1), scratch("size"));
+    let disk = folder.join("disk");
+    let mib = 4;
+    let size = mib.to_string();
+    let options =
+        ["--parallel", "1", "--cache-disk", disk.to_str().unwrap(), "--cache-disk-mib", &size];
+    let server = Server::start(&folder, &model, &options);
+    let prompts: Vec<_> = (0..12).map(|at| tokens(90 + at, 700)).collect();
+    let right: Vec<_> =
+        prompts.iter().map(|prompt| server.complete(prompt, 4, "").tokens).collect();
+    server.stop();
+    // Records come on top of the data.
+    let (bytes, _) = bytes_in(&disk);
+    assert!(bytes <= (mib << 20) + (8 << 20), "{bytes} bytes");
+    let server = Server::start(&folder, &model, &options);
+    let last = prompts.len() - 1;
+    let reply = server.complete(&prompts[last], 4, "");
+    assert_eq!((reply.cached, &reply.tokens), (699, &right[last]), "{}", server.said());
+    let reply = server.complete(&prompts[0], 4, "");
+    assert_eq!((reply.cached, &reply.tokens), (0, &right[0]), "{}", server.said());
+    server.stop();
+}
+
+/// The state of the draft model comes along (T15).
+#[test]
+fn t15_with_a_draft_model() {
+    let (model, folder) = (random_model("llama", 1), scratch("draft"));
+    let draft = random_model("llama", 2);
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let drafting = ["--model-draft", draft.to_str().unwrap(), "--spec-type", "draft-simple"];
+    let prompt = tokens(110, 400);
+    let alone = Server::start(&folder, &model, &options);
+    let right = alone.complete(&prompt, 16, "").tokens;
+    alone.stop();
+    let options = [&options[..], &drafting].concat();
+    let server = Server::start(&folder, &model, &options);
+    let cold = server.complete(&prompt, 16, "");
+    assert_eq!((cold.cached, &cold.tokens), (0, &right), "{}", server.said());
+    server.kill();
+    let server = Server::start(&folder, &model, &options);
+    _ = server.complete(&prompt, 16, "");
+    server.stop();
+    let server = Server::start(&folder, &model, &options);
+    let again = server.complete(&prompt, 16, "");
+    assert_eq!((again.cached, &again.tokens), (399, &right), "{}", server.said());
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 2, "with and without a draft model");
+    server.stop();
+}
+
+/// Where a context was shifted, the state is not that of its tokens: it is not kept (T15).
+#[test]
+fn t15_a_shifted_context_is_not_kept() {
+    let (model, folder) = (random_model("llama", 1), scratch("shifted"));
+    let options = ["--parallel", "1", "--ctx-size", "256", "--context-shift"];
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&tokens(120, 200), 120, "");
+    assert!(server.said().contains("slot context shift"), "{}", server.said());
+    server.rest();
+    assert!(!server.said().contains("kept a prompt"), "{}", server.said());
+    server.complete(&tokens(121, 100), 8, "");
+    server.rest();
+    assert!(server.said().contains("kept a prompt of 107 tokens"), "{}", server.said());
+    server.stop();
+}
+
+/// The patch is for one version: to another it is not applied, and says so.
+#[test]
+fn the_patch_fails_loudly_on_another_version() {
+    let folder = scratch("patch");
+    let source = program().ancestors().nth(3).unwrap().join("llama.cpp");
+    let list =
+        fs::read_to_string(native::root().join("integrations/llama_server/llama.cpp.sha256"));
+    let list = list.unwrap();
+    let files: Vec<_> = list.lines().map(|line| line.split_once("  ").unwrap().1).collect();
+    assert!(files.len() >= 6);
+    for file in &files {
+        fs::create_dir_all(folder.join(file).parent().unwrap()).unwrap();
+        fs::copy(source.join(file), folder.join(file)).unwrap();
+    }
+    let patched = || {
+        let script = native::root().join("scripts/llama_server.sh");
+        Command::new("bash").arg(script).arg("patch").arg(&folder).output().unwrap()
+    };
+    let patch = native::root().join("integrations/llama_server/llama.cpp.patch");
+    let reversed = Command::new("patch")
+        .args(["-p1", "--fuzz=0", "--reverse", "--quiet", "-d"])
+        .arg(&folder)
+        .arg("-i")
+        .arg(&patch)
+        .output()
+        .unwrap();
+    native::check(&reversed, &patch);
+    // It applies to what it was written for, and gives what was built.
+    native::check(&patched(), &folder);
+    for file in &files {
+        assert!(fs::read(folder.join(file)).unwrap() == fs::read(source.join(file)).unwrap());
+    }
+    // Twice, or to one that differs in a comment, it doesn't, and changes nothing.
+    for file in [None, Some(files[2])] {
+        if let Some(file) = file {
+            let reversed = Command::new("patch")
+                .args(["-p1", "--fuzz=0", "--reverse", "--quiet", "-d"])
+                .arg(&folder)
+                .arg("-i")
+                .arg(&patch)
+                .output()
+                .unwrap();
+            native::check(&reversed, &patch);
+            let text = fs::read_to_string(folder.join(file)).unwrap();
+            fs::write(folder.join(file), text + "// another version\n").unwrap();
+        }
+        let before: Vec<_> =
+            files.iter().map(|file| fs::read(folder.join(file)).unwrap()).collect();
+        let output = patched();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("the patch is for that alone"), "{said}");
+        let after: Vec<_> = files.iter().map(|file| fs::read(folder.join(file)).unwrap()).collect();
+        assert!(before == after);
+    }
+}
+
+#[test]
+fn options_are_documented_and_checked() {
+    let ask = |arguments: &[&str]| Command::new(program()).args(arguments).output().unwrap();
+    let help = String::from_utf8(ask(&["--help"]).stdout).unwrap();
+    for option in
+        ["--no-cache-radix", "--cache-disk DIR", "--cache-disk-mib N", "--cache-disk-wait MS"]
+    {
+        assert!(help.contains(option), "{option}");
+    }
+    for wrong in
+        [["--cache-disk-mib", "0"], ["--cache-disk-mib", "-2"], ["--cache-disk-wait", "-1"]]
+    {
+        let output = ask(&wrong);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(!output.status.success() && said.contains(wrong[0]), "{said}");
+    }
+}
