@@ -14,7 +14,12 @@
 #   scripts/bench.sh snapshot               the snapshot cache, as a table
 #   scripts/bench.sh snapshot --docs        the same into the documentation
 #   scripts/bench.sh snapshot --count       its instructions per call
+#   scripts/bench.sh snapshot --count --directory
+#                                           the same over a directory that gets what leaves memory
 #   scripts/bench.sh snapshot --trees       the same entries in an index of page size 1
+#   scripts/bench.sh tier open [RECORDS]    how long a directory of so many snapshots takes to open
+#   scripts/bench.sh tier disk [STATES MIB] what of the disk's speed it reaches, beside fio
+#                                           (TMPDIR says on which disk)
 #   scripts/bench.sh longest                the longest call of each function in large worlds
 #   scripts/bench.sh longest --docs         the same into the documentation
 #   scripts/bench.sh longest nodes --all    every function in one world; names are in its main.c
@@ -48,7 +53,7 @@ parts=(benches/index/{clock,fixture,meter,report}.c)
 "${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/snapshot/*.c "${parts[@]}" \
     -o "$build/snapshot-bench" -L"$target/release" -Wl,-rpath,'$ORIGIN/../release' \
     -lradixkv -lm -pthread
-for bench in longest heap; do
+for bench in longest heap tier; do
     "${CC:-cc}" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Iinclude benches/$bench/*.c \
         "${parts[@]}" -o "$build/$bench-bench" -L"$target/release" \
         -Wl,-rpath,'$ORIGIN/../release' -lradixkv -lm -pthread
@@ -170,6 +175,30 @@ attention)
     *) bash scripts/bench_attention.sh "$@" ;;
     esac
     ;;
+tier)
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    case ${2:-} in
+    open) "$build/tier-bench" "$folder/store" open "${3:-1000000}" ;;
+    disk)
+        states=${3:-16} mib=${4:-128}
+        fio() { # name, file, how
+            command fio --name=t --minimal --direct=1 --bs=2M --iodepth=8 --ioengine=io_uring \
+                --filename="$2" --size=$((states * mib))M "${@:3}" |
+                awk -F';' -v name="$1" '{ printf "fio, %s: %.0f MB/s\n", name,
+                    (name == "read" ? $7 : $48) * 1.024 / 1000 }'
+        }
+        for _ in 1 2 3; do
+            rm -rf "$folder/store"
+            "$build/tier-bench" "$folder/store" disk "$states" "$mib"
+            fio read "$folder/store/data" --rw=read
+            fio write "$folder/fio" --rw=write --end_fsync=1 --fallocate=posix
+            rm -f "$folder/fio"
+        done
+        ;;
+    *) echo "scripts/bench.sh tier open | disk" >&2; exit 2 ;;
+    esac
+    ;;
 longest | heap)
     name=$1
     shift
@@ -192,7 +221,13 @@ snapshot)
         table=$("$build/snapshot-bench")
         into_docs "scripts/bench.sh snapshot" "$table"
         ;;
-    --count) callgrind snapshot-bench && per_call ;;
+    --count)
+        arguments=("${@:2}")
+        folder=$(mktemp -d)
+        trap 'rm -rf "$folder"' EXIT
+        [ "${2:-}" != --directory ] || arguments=(--storable --directory "$folder")
+        callgrind snapshot-bench "${arguments[@]}" && per_call
+        ;;
     *) "$build/snapshot-bench" "$@" ;;
     esac
     ;;

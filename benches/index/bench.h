@@ -39,6 +39,8 @@ struct options {
     bool json;
     bool brief;             /* only what the documentation shows */
     bool count;             /* under callgrind: one run, instructions instead of time */
+    bool storable;          /* snapshots may be written below memory */
+    const char *directory;  /* below a snapshot cache; NULL for none */
 };
 extern struct options options;
 

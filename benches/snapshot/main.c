@@ -64,12 +64,15 @@ static void scan(void *context, size_t i)
 
 static void insert(void *context, size_t i)
 {
+    static char state;
     struct bench *bench = context;
     rkv_tokens tokens = tokens_of(bench, i);
     rkv_snapshot_cache_insert_args args = {
         .struct_size = sizeof args,
         .tokens = &tokens,
+        .data = &state,
         .size_bytes = 1,
+        .flags = options.storable ? RKV_SNAPSHOT_INSERT_STORABLE : 0,
     };
     CHECK(rkv_snapshot_cache_insert(bench->cache, &args, NULL));
 }
@@ -85,12 +88,31 @@ static void prepare(struct bench *bench, size_t i, uint32_t entry, size_t more)
     bench->prompts.count[i] = bench->expected[i] + more;
 }
 
+/* A directory to which nothing is written but what leaves memory: what the owner's own thread pays
+ * is measured, and nothing of the threads that write. */
+static void attach(rkv_snapshot_cache *cache)
+{
+    static unsigned number;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%u", options.directory, number++);
+    rkv_snapshot_tier_config config;
+    CHECK(rkv_snapshot_tier_config_init(&config, sizeof config));
+    config.directory = path;
+    config.byte_limit = 1 << 30;
+    config.write_after_matches = UINT32_MAX;
+    config.worker_count = 1;
+    CHECK(rkv_snapshot_cache_attach(cache, &config));
+}
+
 static void open_bench(struct bench *bench, enum shape shape, uint32_t entry_count)
 {
     rkv_snapshot_cache_config config;
     CHECK(rkv_snapshot_cache_config_init(&config, sizeof config));
     config.entry_limit = entry_count;
     CHECK(rkv_snapshot_cache_create(&config, &bench->cache));
+    if (options.directory != NULL) {
+        attach(bench->cache);
+    }
     bench->shape = shape;
     bench->entry_count = entry_count;
     bench->rng.state = 17;
@@ -107,14 +129,20 @@ static void open_bench(struct bench *bench, enum shape shape, uint32_t entry_cou
     free(order);
 }
 
-static void lookups(struct bench *bench, struct meter *meter, timed_call call, size_t count)
+static void lookups_from(struct bench *bench, struct meter *meter, timed_call call, size_t count,
+                         uint32_t first_entry, uint32_t entry_count)
 {
     for (size_t first = 0; first < count; first += BATCH) {
         for (size_t i = 0; i < BATCH; i++) {
-            prepare(bench, i, rng_below(&bench->rng, bench->entry_count), NEW_TOKENS);
+            prepare(bench, i, first_entry + rng_below(&bench->rng, entry_count), NEW_TOKENS);
         }
         meter_calls(meter, call, bench, BATCH);
     }
+}
+
+static void lookups(struct bench *bench, struct meter *meter, timed_call call, size_t count)
+{
+    lookups_from(bench, meter, call, count, 0, bench->entry_count);
 }
 
 /* Inserts of new lists into a full cache: each lets the oldest entry go. */
@@ -129,12 +157,13 @@ static void churn(struct bench *bench, struct meter *meter)
     }
 }
 
-enum operation { MATCH, PROBE, INSERT, SCAN, OPERATIONS };
+enum operation { MATCH, PROBE, INSERT, SCAN, LATER, OPERATIONS };
 static const char *const OPERATION[OPERATIONS] = {
     [MATCH] = "match and release",
     [PROBE] = "probe",
     [INSERT] = "insert that evicts",
     [SCAN] = "linear scan",
+    [LATER] = "match and release, others evicted",
 };
 
 /* Scans of many entries take milliseconds each: fewer of them will do. */
@@ -172,6 +201,10 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
         CHECK(rkv_snapshot_cache_read_stats(bench.cache, &stats));
         *out_index_bytes = stats.index_bytes;
         churn(&bench, &meters[INSERT]);
+        if (options.count) {
+            /* Of what the churn brought, and did not let go again. */
+            lookups_from(&bench, &meters[LATER], match_and_release, matches, entry_count, 8 * BATCH);
+        }
         CHECK(rkv_snapshot_cache_check(bench.cache));
         rkv_snapshot_cache_destroy(bench.cache);
         for (int i = 0; i < OPERATIONS; i++) {
@@ -255,11 +288,16 @@ int main(int argument_count, char **arguments)
             options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
         } else if (strcmp(arguments[i], "--count") == 0) {
             options.count = true;
+        } else if (strcmp(arguments[i], "--storable") == 0) {
+            options.storable = true;
+        } else if (strcmp(arguments[i], "--directory") == 0 && i + 1 < argument_count) {
+            options.directory = arguments[++i];
         } else if (strcmp(arguments[i], "--trees") == 0) {
             run_trees();
             return 0;
         } else {
-            fprintf(stderr, "usage: snapshot-bench [--runs N] [--count] [--trees]\n");
+            fprintf(stderr, "usage: snapshot-bench [--runs N] [--count] [--trees] [--storable] "
+                            "[--directory D]\n");
             return 2;
         }
     }

@@ -320,6 +320,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             Ok(()) if !lower.has(&note, number) => LoadState::Failed,
             Ok(()) => match self.arrive(&note, number, target, freed) {
                 Ok(Some(pin)) => {
+                    let Note { namespace, tokens, .. } = &*note;
+                    lower.index.exactly(namespace, tokens, |place| place.set_alone(false));
                     count(&mut table.counters.loaded, 1);
                     LoadState::Ready(pin)
                 }

@@ -10,8 +10,8 @@ use crate::snapshot::{ENTRY_LIMIT, Freed, Namespace, NewSnapshot, SnapshotLimits
 use crate::tier::{Event, Key, LowerStore, Record, Refused, Source};
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Snapshots without room that are tried again.
 const RETRIES: usize = 256;
@@ -25,6 +25,8 @@ pub(super) struct Link {
     pub(super) store: Box<dyn LowerStore>,
     /// The index goes, and the records stay.
     closing: AtomicBool,
+    /// Entries of the index that memory does not have: without one no lookup looks below.
+    alone: AtomicUsize,
 }
 
 /// How far a record has come.
@@ -46,9 +48,20 @@ pub(super) struct Place {
     pub(super) next_token: Option<u32>,
     pub(super) is_trimmable: bool,
     pub(super) parts: Vec<u64>,
+    /// Memory does not have it.
+    is_alone: AtomicBool,
 }
 
 impl Place {
+    /// Memory has let it go, or has it again. To be called with the table.
+    pub(super) fn set_alone(&self, is_alone: bool) {
+        match (self.is_alone.swap(is_alone, Relaxed), is_alone) {
+            (false, true) => self.link.alone.fetch_add(1, Relaxed),
+            (true, false) => self.link.alone.fetch_sub(1, Relaxed),
+            _ => 0,
+        };
+    }
+
     pub(super) fn is_committed(&self) -> bool {
         self.mark.is_committed.load(Acquire)
     }
@@ -56,6 +69,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.set_alone(false);
         self.mark.is_gone.store(true, Relaxed);
         if self.mark.is_put.load(Relaxed) && !self.link.closing.load(Relaxed) {
             self.link.store.remove(key(self.number));
@@ -112,7 +126,8 @@ impl Lower {
         policy: TierPolicy,
     ) -> Result<Self, Error> {
         let limits = SnapshotLimits { entries: ENTRY_LIMIT, bytes: store.stats().capacity };
-        let link = Arc::new(Link { store, closing: AtomicBool::new(false) })?;
+        let (closing, alone) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let link = Arc::new(Link { store, closing, alone })?;
         let table = Table {
             next: 1,
             pending: HashMap::with_hasher(FixedState::with_seed(seed())),
@@ -161,7 +176,7 @@ impl Lower {
         mark.is_put.store(true, Relaxed);
         mark.is_committed.store(true, Relaxed);
         let mark = Arc::new(mark)?;
-        self.add(&note, number, mark, record.note.len())
+        self.add(&note, number, mark, record.note.len(), true)
     }
 
     /// Puts a record into the index. Others may have to go for it, and do so at once; false when it
@@ -172,11 +187,14 @@ impl Lower {
         number: u64,
         mark: Arc<Mark>,
         encoded: usize,
+        is_alone: bool,
     ) -> Result<bool, Error> {
         let new = note.entry(self.link.store.cost(note.bytes(), encoded));
         let NewSnapshot { next_token, is_trimmable, .. } = new;
         let (link, parts) = (self.link.clone(), try_to_vec(&note.parts)?);
-        let place = Place { link, mark, number, next_token, is_trimmable, parts };
+        let alone = AtomicBool::new(false);
+        let place = Place { link, mark, number, next_token, is_trimmable, parts, is_alone: alone };
+        place.set_alone(is_alone);
         let mut freed = Freed::new();
         Ok(self.index.insert(new, || place, &mut freed)?.stored)
     }
@@ -239,7 +257,7 @@ impl Lower {
         let source = try_box(Writing(state.clone())).map_err(no_memory)?;
         let mark = Arc::new(Mark::default()).map_err(no_memory)?;
         // What goes for it makes room before the store is asked.
-        let is_in = self.add(note, number, mark.clone(), encoded.len());
+        let is_in = self.add(note, number, mark.clone(), encoded.len(), false);
         if !is_in.map_err(|_| Refused::OutOfMemory)? {
             return Err(Refused::Length);
         }
@@ -263,6 +281,12 @@ impl Lower {
         } else if self.policy.wants(state.uses.load(Relaxed), true) {
             self.write(table, state);
         }
+        self.index.exactly(namespace, tokens, |place| place.set_alone(true));
+    }
+
+    /// Whether there is anything that memory does not have.
+    pub(super) fn has_more(&self) -> bool {
+        self.link.alone.load(Relaxed) != 0
     }
 
     /// Takes in what the store has done. What is read is left for the caller.

@@ -282,8 +282,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             self.write_if_there(lower, &due);
         }
         let common = hit.as_ref().map_or(0, |hit| hit.common);
-        let is_all = common == tokens.len();
-        let fetchable = if is_all { 0 } else { lower.fetchable(namespace, tokens, trims) };
+        let is_longest = common == tokens.len() || !lower.has_more();
+        let fetchable = if is_longest { 0 } else { lower.fetchable(namespace, tokens, trims) };
         Ok(Found { hit, fetchable: if fetchable > common { fetchable } else { 0 } })
     }
 
